@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/memory/allocator_model.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/rank_program.h"
+
+namespace headroom::cost {
+
+using RoleBytes = std::array<Bytes, ir::kTensorRoleCount>;  ///< Indexed by `ir::TensorRole`.
+
+/// What the allocator showed in one phase, as torch.cuda.memory_stats would.
+struct PhaseMemory {
+  std::string name;
+  Bytes allocated_before;
+  Bytes allocated_after;
+  Bytes peak_allocated;  ///< Over the phase, its beginning included.
+  Bytes reserved_after;
+  Bytes peak_reserved;
+  Bytes requested_after;
+  Bytes peak_requested;
+  std::int64_t retries = 0;  ///< Since the program's start.
+  std::size_t peak_event = 0;  ///< The first event after which `peak_allocated` stood.
+  RoleBytes at_peak{};         ///< By role, at that moment; sums to `peak_allocated`.
+  RoleBytes after{};
+};
+
+/// The allocation that could not be served.
+struct OutOfMemory {
+  std::size_t event = 0;
+  std::size_t phase = 0;
+  Bytes requested;
+  Bytes allocated;
+  Bytes reserved;
+};
+
+/// One rank's program, replayed.
+struct MemoryTimeline {
+  std::vector<PhaseMemory> phases;  ///< Up to and including the one that ran out of memory.
+  std::optional<OutOfMemory> out_of_memory;
+  std::size_t peak_phase = 0;  ///< Phase of the greatest `peak_allocated`; the first if equal.
+};
+
+/// Replays `program` through PyTorch's caching allocator on a device of `capacity` bytes.
+///
+/// Model:   costmodel/memory/caching_allocator.h; events are served in program order, frees at once.
+/// Units:   `capacity` is what the allocator may take from the driver: the device's total less
+///          everything outside the allocator.
+/// Ignores: frees delayed by cross-stream events.
+[[nodiscard]] MemoryTimeline replay(const ir::RankProgram& program,
+                                    const ir::AllocatorSettings& settings, Bytes capacity);
+
+/// A block alive at a moment, for "what is alive at the peak".
+struct LiveBlock {
+  ir::BlockId block = 0;
+  Bytes size;  ///< As allocated.
+  ir::TensorRole role = ir::TensorRole::kTemporary;
+  std::uint32_t site = 0;
+};
+/// Blocks alive just after event `event`, largest first, ties by block id.
+[[nodiscard]] std::vector<LiveBlock> live_blocks(const ir::RankProgram& program,
+                                                 const ir::AllocatorSettings& settings,
+                                                 Bytes capacity, std::size_t event);
+
+}  // namespace headroom::cost

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model_ir/spec/dtype.h"
+
+namespace headroom::ir {
+
+enum class RuntimeKind : std::uint8_t { kTransformers, kDeepspeed, kFsdp, kMegatron };
+
+/// How parameters, arithmetic and optimizer states are stored.
+enum class Precision : std::uint8_t {
+  kFp32,
+  kBf16,           ///< Pure bf16: parameters, gradients and states.
+  kFp16,           ///< Pure fp16 parameters without a scaler (for study; DeepSpeed scales itself).
+  kAutocastBf16,   ///< fp32 parameters under torch.autocast(bf16).
+  kAutocastFp16,   ///< fp32 parameters under torch.autocast(fp16) with GradScaler.
+  kBf16AutocastBf16,  ///< bf16 parameters under torch.autocast(bf16).
+  kBf16Master,     ///< bf16 parameters and gradients, fp32 master copy and states.
+  kFp16Master,     ///< fp16 with loss scaling, fp32 master copy and states.
+};
+
+enum class OptimizerKind : std::uint8_t {
+  kNone,
+  kAdamW,
+  kSgd,
+  kAdafactor,       ///< transformers.optimization.Adafactor, scale_parameter and relative_step off.
+  kAdafactorTorch,  ///< torch.optim.Adafactor.
+  kLion,
+};
+
+/// How the optimizer's step is carried out, and where its states live.
+enum class OptimizerForm : std::uint8_t {
+  kForeach,  ///< torch's default on CUDA.
+  kFused,
+  kLoop,
+  kEightBit,  ///< bitsandbytes, block-wise 8-bit states.
+  kPagedEightBit,
+};
+
+enum class AttentionKind : std::uint8_t { kSdpa, kEager, kFlash };
+
+/// Activation recomputation.
+enum class Recompute : std::uint8_t {
+  kNone,
+  kFull,           ///< Every layer, torch.utils.checkpoint(use_reentrant=False).
+  kFullReentrant,  ///< Every layer, use_reentrant=True.
+};
+
+enum class LossKind : std::uint8_t {
+  kHf,           ///< transformers' fp32 cross entropy over all logits.
+  kChunked,      ///< The same in chunks of the sequence.
+  kFusedLinear,  ///< Liger's fused linear cross entropy.
+};
+
+struct OptimizerPlan {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  OptimizerForm form = OptimizerForm::kForeach;
+  double momentum = 0;  ///< SGD; 0: none.
+  friend bool operator==(const OptimizerPlan&, const OptimizerPlan&) = default;
+};
+
+struct LoraPlan {
+  std::int64_t rank = 16;
+  double dropout = 0;
+  bool dora = false;
+  bool rank_stabilised = false;
+  std::vector<std::string> targets;  ///< Module names; empty: all linear layers but the head.
+  friend bool operator==(const LoraPlan&, const LoraPlan&) = default;
+};
+
+/// Quantised frozen weights under LoRA (bitsandbytes).
+struct QuantPlan {
+  int bits = 4;  ///< 4 (NF4) or 8 (LLM.int8()).
+  bool double_quant = true;
+  bool prepare_kbit = true;  ///< prepare_model_for_kbit_training.
+  friend bool operator==(const QuantPlan&, const QuantPlan&) = default;
+};
+
+enum class OffloadDevice : std::uint8_t { kNone, kCpu, kNvme };
+
+/// DeepSpeed ZeRO, with the keys of its configuration; sizes in elements.
+struct ZeroPlan {
+  int stage = 0;
+  std::int64_t reduce_bucket_size = 500'000'000;
+  std::int64_t allgather_bucket_size = 500'000'000;
+  std::optional<bool> overlap_comm;  ///< none: true for stage 3, else false.
+  bool contiguous_gradients = true;
+  bool round_robin_gradients = false;
+  std::int64_t sub_group_size = 1'000'000'000;
+  std::int64_t prefetch_bucket_size = 50'000'000;
+  std::int64_t param_persistence_threshold = 100'000;
+  std::int64_t model_persistence_threshold = INT64_MAX;
+  std::int64_t max_live_parameters = 1'000'000'000;
+  std::int64_t max_reuse_distance = 1'000'000'000;
+  OffloadDevice offload_optimizer = OffloadDevice::kNone;
+  OffloadDevice offload_param = OffloadDevice::kNone;
+  std::string nvme_path;
+  friend bool operator==(const ZeroPlan&, const ZeroPlan&) = default;
+};
+
+/// torch DistributedDataParallel.
+struct DdpPlan {
+  bool gradient_as_bucket_view = false;
+  std::int64_t bucket_cap_bytes = 25 * kMiB;
+  friend bool operator==(const DdpPlan&, const DdpPlan&) = default;
+};
+
+/// PYTORCH_ALLOC_CONF. Source: c10/core/AllocatorConfig.h.
+struct AllocatorSettings {
+  bool expandable_segments = false;
+  std::optional<Bytes> max_split_size;
+  Bytes max_non_split_rounding{20 * kMiB};
+  double garbage_collection_threshold = 0;  ///< 0: off.
+  std::int64_t roundup_power2_divisions = 0;  ///< 0: off.
+  friend bool operator==(const AllocatorSettings&, const AllocatorSettings&) = default;
+};
+
+/// Everything that can be chosen about a run. Plain data; its JSON form is `plan/plan_json.h`.
+struct ParallelPlan {
+  RuntimeKind runtime = RuntimeKind::kTransformers;
+  std::string runtime_version;  ///< Empty: the newest one modelled.
+  Precision precision = Precision::kBf16;
+  OptimizerPlan optimizer;
+  AttentionKind attention = AttentionKind::kSdpa;
+  LossKind loss = LossKind::kHf;
+  std::int64_t micro_batch = 1;     ///< B
+  std::int64_t sequence = 2048;     ///< S
+  std::int64_t accumulation = 1;    ///< Micro-batches per optimizer step.
+  Recompute recompute = Recompute::kNone;
+  std::int64_t recompute_every = 1;  ///< Every k-th layer.
+  std::optional<double> clip_norm;
+  bool keep_logits = false;  ///< The output object lives until backward has ended.
+  bool evaluation = false;   ///< One forward in evaluation mode after the steps.
+  bool checkpoint_save = false;
+  int steps = 2;
+  std::int64_t world = 1;    ///< Ranks; the data-parallel degree here.
+  std::optional<DdpPlan> ddp;
+  std::optional<ZeroPlan> zero;
+  std::optional<LoraPlan> lora;
+  std::optional<QuantPlan> quant;
+  AllocatorSettings allocator;
+  friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
+};
+
+/// Type of the parameters on the device under `precision`.
+[[nodiscard]] DType param_dtype(Precision precision);
+/// Type that autocast computes in, if the recipe uses autocast.
+[[nodiscard]] std::optional<DType> autocast_dtype(Precision precision);
+
+}  // namespace headroom::ir

@@ -1,0 +1,33 @@
+#include "model_ir/plan/rank_program.h"
+
+namespace headroom::ir {
+
+std::string_view name_of(TensorRole role) {
+  switch (role) {
+    case TensorRole::kParameter:
+      return "parameters";
+    case TensorRole::kGradient:
+      return "gradients";
+    case TensorRole::kOptimizerState:
+      return "optimizer states";
+    case TensorRole::kMasterParameter:
+      return "master parameters";
+    case TensorRole::kActivation:
+      return "activations";
+    case TensorRole::kLogits:
+      return "logits and loss";
+    case TensorRole::kTemporary:
+      return "temporaries";
+    case TensorRole::kCommunication:
+      return "communication";
+    case TensorRole::kWorkspace:
+      return "workspaces";
+    case TensorRole::kBuffer:
+      return "buffers";
+    case TensorRole::kInput:
+      return "inputs";
+  }
+  return "?";
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/base/units.h"
+
+namespace headroom::ir {
+
+/// What a block of memory is for; the categories of every breakdown.
+enum class TensorRole : std::uint8_t {
+  kParameter,
+  kGradient,
+  kOptimizerState,
+  kMasterParameter,
+  kActivation,      ///< Kept for backward.
+  kLogits,          ///< Logits and the loss's tensors.
+  kTemporary,       ///< Neither kept for backward nor persistent.
+  kCommunication,   ///< Buckets and gather buffers.
+  kWorkspace,       ///< Library workspaces.
+  kBuffer,          ///< Non-trainable persistent tensors (rotary tables, quantisation state).
+  kInput,
+};
+inline constexpr int kTensorRoleCount = 11;
+[[nodiscard]] std::string_view name_of(TensorRole role);
+
+/// Which pool of the caching allocator serves an allocation. Stream 0 is the compute stream.
+using StreamId = std::uint8_t;
+
+/// Index of a block in a `RankProgram`; never reused.
+using BlockId = std::uint32_t;
+
+enum class EventKind : std::uint8_t { kAllocate, kFree, kEmptyCache };
+
+/// One step of a rank's memory history, in program order. 16 bytes: programs have 10^5 of them.
+struct Event {
+  EventKind kind = EventKind::kAllocate;
+  TensorRole role = TensorRole::kTemporary;
+  StreamId stream = 0;
+  std::uint8_t reserved = 0;
+  BlockId block = 0;
+  std::int64_t bytes = 0;  ///< Requested bytes of an allocation, before any rounding; 0 for a free.
+  std::uint32_t site = 0;  ///< Index into `RankProgram::sites`: which operator asked.
+};
+
+/// The operator on whose behalf something happens; worded only when shown.
+struct Site {
+  std::int32_t layer = -1;   ///< -1: outside the layers.
+  std::uint16_t operation = 0;  ///< Index into `RankProgram::operations`.
+  bool backward = false;
+  friend bool operator==(const Site&, const Site&) = default;
+};
+
+/// Device work of a phase, for the time model and the work metrics.
+struct Work {
+  double gemm_flops = 0;
+  std::int64_t gemms = 0;
+  std::int64_t kernels = 0;
+  struct Collective {
+    std::string operation;  ///< all_reduce, all_gather, reduce_scatter, broadcast, all_to_all
+    std::int64_t ranks = 0;
+    std::int64_t calls = 0;
+    std::int64_t bytes = 0;  ///< Of the full (gathered, unsharded) buffers.
+  };
+  std::vector<Collective> collectives;
+};
+
+/// A named stretch of the program: "load", "step1.forward", ... as `docs/model-assumptions.md` lists.
+struct Phase {
+  std::string name;
+  std::size_t begin = 0;  ///< First event.
+  std::size_t end = 0;    ///< One past the last event.
+  Work work;
+};
+
+/// Everything one rank does to its memory, in order.
+struct RankProgram {
+  std::vector<Event> events;
+  std::vector<Phase> phases;  ///< In order, without gaps.
+  std::vector<Site> sites;
+  std::vector<std::string> operations;  ///< "silu", "rms_norm", "adamw.foreach".
+  BlockId blocks = 0;                   ///< Number of distinct blocks.
+  std::int64_t host_bytes = 0;          ///< Pinned or pageable host memory this rank needs (offload).
+  std::int64_t nvme_bytes = 0;
+  std::int64_t trainable_parameters = 0;
+  std::int64_t parameters = 0;
+};
+
+}  // namespace headroom::ir

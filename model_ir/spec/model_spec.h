@@ -1,0 +1,195 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model_ir/spec/dtype.h"
+
+namespace headroom::ir {
+
+/// The Hugging Face `model_type` whose modelling code runs. Order is that of `kFamilies`.
+enum class Family : std::uint8_t {
+  kLlama,
+  kMistral,
+  kMixtral,
+  kQwen2,
+  kQwen2Moe,
+  kQwen3,
+  kQwen3Moe,
+  kGemma,
+  kGemma2,
+  kGemma3Text,
+  kPhi3,
+  kGpt2,
+  kGptNeox,
+  kOpt,
+  kBloom,
+  kFalcon,
+  kDeepseekV2,
+  kDeepseekV3,
+  kGptOss,
+  kGranite,
+  kOlmo2,
+  kCohere,
+  kStarcoder2,
+  kGlm4,
+  kStablelm,
+  kBert,
+  kT5,
+};
+
+enum class Architecture : std::uint8_t { kCausalLm, kMaskedLm, kEncoderDecoder };
+
+enum class NormKind : std::uint8_t {
+  kRms,          ///< x / rms(x), times weight in the input's type (Llama).
+  kRmsFp32,      ///< The weight multiplies in fp32, then one cast (OLMo 2, gpt-oss).
+  kRmsGemma,     ///< (1 + weight) in fp32, then one cast (Gemma).
+  kRmsT5,        ///< Llama's, but the fp32 copy is only of the variance (T5).
+  kLayer,        ///< torch.nn.LayerNorm with weight and bias.
+  kLayerNoBias,  ///< Cohere: fp32 mean and variance in Python, weight only.
+};
+
+/// Where the norms of a block stand.
+enum class NormPlacement : std::uint8_t {
+  kPre,       ///< Before attention and before the MLP.
+  kPost,      ///< Post-LayerNorm of the original transformer: after each residual addition (BERT).
+  kOutput,    ///< On each sub-layer's output, before the addition (OLMo 2).
+  kSandwich,  ///< Before and after both sub-layers (Gemma 2 and 3, GLM-4).
+};
+
+/// How attention and MLP of a block hang on the residual stream.
+enum class ResidualForm : std::uint8_t {
+  kSequential,
+  kParallelOneNorm,   ///< Both read one norm's output (Falcon 7B, Cohere).
+  kParallelTwoNorms,  ///< Each reads its own norm's output (GPT-NeoX, Falcon 40B).
+};
+
+enum class QkNorm : std::uint8_t {
+  kNone,
+  kPerHead,  ///< One weight of size D shared by all heads (Qwen3, Gemma 3).
+  kFull,     ///< One weight over all heads: A*D and K*D (OLMo 2).
+  kPerHeadWeights,  ///< A weight per head: A x D and K x D (Cohere, StableLM).
+};
+
+enum class PositionKind : std::uint8_t { kRope, kLearned, kAlibi, kRelativeBias, kNone };
+
+enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh, kGeluNew, kRelu, kGeluFast };
+
+/// Layout of the weights that make queries, keys and values.
+enum class QkvLayout : std::uint8_t {
+  kSeparate,
+  kFused,       ///< One matrix; the outputs are views of its output.
+  kFusedConv1d  ///< GPT-2's Conv1D: weight stored in x out, `addmm`.
+};
+
+/// Multi-head latent attention (DeepSeek-V2, section 2.1, arXiv:2405.04434).
+struct LatentAttention {
+  std::int64_t q_rank = 0;  ///< 0: queries straight from the hidden state.
+  std::int64_t kv_rank = 0;
+  std::int64_t nope_dim = 0;
+  std::int64_t rope_dim = 0;
+  std::int64_t v_dim = 0;
+  friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
+};
+
+/// Mixture of experts of the sparse layers.
+struct MoeSpec {
+  std::int64_t experts = 0;            ///< E.
+  std::int64_t top_k = 0;              ///< Experts per token.
+  std::int64_t expert_ffn = 0;         ///< Width of one expert.
+  std::int64_t shared_ffn = 0;         ///< Width of the shared expert(s) together; 0: none.
+  bool shared_gate = false;            ///< Sigmoid gate on the shared expert (Qwen2-MoE).
+  bool expert_bias = false;            ///< gpt-oss.
+  bool router_bias = false;            ///< gpt-oss: a bias parameter of the router's Linear.
+  bool correction_bias = false;        ///< DeepSeek-V3: e_score_correction_bias, a buffer.
+  bool normalise_top_k = false;
+  std::int64_t groups = 1;             ///< Group-limited routing (DeepSeek).
+  std::int64_t top_groups = 1;
+  friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
+};
+
+/// What differs from layer to layer.
+struct LayerSpec {
+  bool moe = false;
+  std::optional<std::int64_t> window;  ///< Sliding-window size; none: full attention.
+  friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
+};
+
+/// Dropout probabilities in training mode.
+struct DropoutSpec {
+  double embedding = 0;
+  double attention = 0;  ///< On the attention probabilities.
+  double residual = 0;   ///< On the outputs of attention and MLP.
+  double activation = 0;
+  friend bool operator==(const DropoutSpec&, const DropoutSpec&) = default;
+};
+
+/// The encoder of an encoder-decoder model; it shares every dimension but these.
+struct EncoderSpec {
+  std::int64_t layers = 0;
+  friend bool operator==(const EncoderSpec&, const EncoderSpec&) = default;
+};
+
+/// A transformer, as its modelling code builds it. Shape letters: H hidden, A heads, K KV heads,
+/// D head size, F feed-forward, V vocabulary, L layers, E experts.
+struct ModelSpec {
+  std::string name;  ///< For people: catalogue name or file.
+  Family family = Family::kLlama;
+  Architecture architecture = Architecture::kCausalLm;
+
+  std::int64_t hidden = 0;      ///< H
+  std::int64_t heads = 0;       ///< A
+  std::int64_t kv_heads = 0;    ///< K
+  std::int64_t head_dim = 0;    ///< D
+  std::int64_t ffn = 0;         ///< F of the dense MLP.
+  std::int64_t vocabulary = 0;  ///< V
+  std::int64_t max_positions = 0;
+  std::vector<LayerSpec> layers;         ///< L entries; the decoder's where there are two stacks.
+  std::optional<EncoderSpec> encoder;
+  DType checkpoint_dtype = DType::kBf16;  ///< `torch_dtype` / `dtype` of the config; how weights are stored.
+
+  NormKind norm = NormKind::kRms;
+  NormPlacement norm_placement = NormPlacement::kPre;
+  ResidualForm residual = ResidualForm::kSequential;
+  QkNorm qk_norm = QkNorm::kNone;
+  bool final_norm = true;
+  bool embedding_norm = false;  ///< BLOOM, BERT.
+
+  PositionKind position = PositionKind::kRope;
+  double rope_fraction = 1.0;       ///< Rotated share of D (GPT-NeoX 0.25, Phi-3 1.0, GLM-4 0.5).
+  bool rope_interleaved = false;    ///< Pairs (2i, 2i+1) instead of halves (Cohere, GLM-4, DeepSeek).
+  bool local_rope = false;          ///< A second table for windowed layers (Gemma 3).
+  std::int64_t position_rows = 0;   ///< Rows of a learned table (OPT: max_positions + 2).
+  std::int64_t relative_buckets = 0;  ///< T5.
+  std::int64_t token_types = 0;       ///< BERT.
+
+  QkvLayout qkv = QkvLayout::kSeparate;
+  bool qkv_bias = false;
+  bool output_bias = false;  ///< Of the attention's output projection.
+  bool attention_sinks = false;  ///< gpt-oss: one learned logit per head.
+  std::optional<LatentAttention> latent;
+  double attention_softcap = 0;  ///< Gemma 2; 0: none.
+  double logit_softcap = 0;      ///< Gemma 2; 0: none.
+
+  bool gated_mlp = true;
+  bool fused_gate_up = false;  ///< Phi-3, GLM-4: one matrix of 2F rows.
+  bool mlp_bias = false;
+  Activation activation = Activation::kSilu;
+  std::optional<MoeSpec> moe;
+
+  bool tied_embeddings = false;
+  bool head_bias = false;
+  bool head_transform = false;      ///< BERT: dense + activation + norm before the decoder.
+  std::int64_t embedding_dim = 0;   ///< OPT word_embed_proj_dim; equals H where there is no projection.
+  double embedding_scale = 1;       ///< Gemma sqrt(H), Granite's multiplier; 1: no operator at all.
+  double residual_scale = 1;        ///< Granite.
+  double logit_scale = 1;           ///< Cohere, Granite.
+  double attention_scale = 0;       ///< 0: 1/sqrt(D).
+  DropoutSpec dropout;
+
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+}  // namespace headroom::ir
