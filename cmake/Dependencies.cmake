@@ -1,4 +1,5 @@
-# Everything by find_package; nothing is downloaded at configure time.
+# Everything by find_package; nothing is downloaded at configure time. The floors are what Debian 12
+# ships; `run` knows the package names.
 find_package(Boost 1.74 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
@@ -8,6 +9,7 @@ if(HEADROOM_BUILD_TESTS)
   find_package(doctest 2.4 REQUIRED)
 endif()
 
+# AUTO takes Qt when it is there; ON insists, so that asking for the window cannot end without one.
 set(HEADROOM_GUI_FOUND OFF)
 if(NOT HEADROOM_BUILD_GUI STREQUAL "OFF")
   if(HEADROOM_BUILD_GUI STREQUAL "ON")

@@ -3,18 +3,19 @@ option(HEADROOM_BUILD_BENCHMARKS "Build the benchmarks in tests/bench" OFF)
 option(HEADROOM_WERROR "Treat warnings as errors" OFF)
 set(HEADROOM_BUILD_GUI AUTO CACHE STRING "Build the window: AUTO (when Qt 6 is found), ON, OFF")
 set_property(CACHE HEADROOM_BUILD_GUI PROPERTY STRINGS AUTO ON OFF)
-set(HEADROOM_SANITIZE "" CACHE STRING "Sanitizers for every target: \"\", \"address,undefined\" or \"thread\"")
+set(HEADROOM_SANITIZE "" CACHE STRING
+    "Sanitizers for every target: \"\", \"address,undefined\" or \"thread\"")
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo" FORCE)
 endif()
 
-find_program(HEADROOM_CCACHE ccache)
-if(HEADROOM_CCACHE)
+find_program(HEADROOM_CCACHE ccache DOC "Compiler cache; used when found")
+if(HEADROOM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${HEADROOM_CCACHE})
 endif()
 
-# Every target of ours links this, PRIVATE: the language level and the sanitizers.
+# Every target of ours links this: the language level, the include root and the sanitizers.
 add_library(headroom_options INTERFACE)
 target_compile_features(headroom_options INTERFACE cxx_std_20)
 target_include_directories(headroom_options INTERFACE ${PROJECT_SOURCE_DIR})

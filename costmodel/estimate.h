@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "costmodel/hardware/hardware_spec.h"
 #include "costmodel/memory/timeline.h"
+#include "costmodel/outside_memory.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/rank_program.h"
@@ -15,15 +19,13 @@ namespace headroom::cost {
 
 enum class Verdict : std::uint8_t { kFits, kTight, kDoesNotFit };
 
-/// How a figure outside the replay is known.
-enum class Basis : std::uint8_t { kMeasured, kDerived, kAssumed };
-
-/// Device memory that PyTorch's allocator does not see, by name.
-struct OutsideTerm {
-  std::string name;  ///< "CUDA context and kernels", "NCCL communicator"
-  Bytes bytes;
-  Basis basis = Basis::kAssumed;
-  std::string source;
+/// Which operator a moment belongs to.
+struct PeakSite {
+  std::size_t event = 0;
+  std::int32_t layer = -1;  ///< -1: outside the layers.
+  std::string operation;    ///< "silu"; empty where the program does not say.
+  bool backward = false;
+  friend bool operator==(const PeakSite&, const PeakSite&) = default;
 };
 
 /// The answer to `fit`: one rank of a plan on one kind of GPU.
@@ -39,15 +41,35 @@ struct StepEstimate {
   MemoryTimeline timeline;      ///< Replayed without a limit if it does not fit, so peaks are whole.
   ir::RankProgram program;
   std::string peak_phase;       ///< "step2.backward"
-  std::string peak_moment;      ///< "backward of the loss: log_softmax", "forward of layer 31, silu"
+  std::string peak_moment;      ///< "step 2, backward: log_softmax", "step 1, forward, layer 31: silu"
+  PeakSite peak_site;           ///< The same, as data.
   RoleBytes peak_by_role{};
   bool out_of_memory = false;   ///< The replay on the real capacity ran out.
+  std::optional<OutOfMemory> failure;  ///< Where it ran out.
   std::int64_t retries = 0;     ///< Of the replay on the real capacity.
 };
 
 /// Margin below this share of the device makes a verdict "tight": fragmentation and outside terms
 /// vary by that much from run to run (docs/model-assumptions.md, "Verdict").
 inline constexpr double kTightShare = 0.05;
+
+/// Judges a program that is already lowered: the replay, the verdict and the peak's name.
+///
+/// Model:   replays on `total` less the outside terms; if that runs out of memory, once more
+///          without a limit, so that peaks and phases are whole. "Tight": it fits, but with less
+///          than `kTightShare` of `total` to spare, or only by giving cached memory back to the
+///          driver and asking again.
+/// Units:   `total` in bytes: what the device reports, or a budget.
+[[nodiscard]] StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings,
+                                 Bytes total, std::vector<OutsideTerm> outside);
+
+/// A moment in words: "step 2, backward, layer 31: silu". `phase` as `ir::Phase` names it.
+[[nodiscard]] std::string moment_text(const std::string& phase, const PeakSite& site);
+/// The operator behind event `event` of `program`.
+[[nodiscard]] PeakSite site_of(const ir::RankProgram& program, std::size_t event);
+
+/// "fits", "tight", "does not fit".
+[[nodiscard]] std::string_view name_of(Verdict verdict);
 
 /// Lowers `model` for the plan's runtime, replays it and judges it against `device`.
 ///

@@ -9,23 +9,21 @@
 
 namespace headroom::cost {
 
-/// A figure with where it was read.
-struct Sourced {
-  double value = 0;
-  std::string source;
-  friend bool operator==(const Sourced&, const Sourced&) = default;
-};
-
-/// One GPU (one device, as the driver counts devices). Rates are dense, without sparsity.
+/// One GPU (one device, as the driver counts devices: half an MI250X). Rates are dense, without
+/// sparsity, and accumulate in fp32. The source of every figure is in the entry's file
+/// (`configs/hardware`), not here.
 struct DeviceSpec {
-  std::string name;     ///< Catalogue name: "a100-80gb".
-  std::string product;  ///< "NVIDIA A100-SXM4-80GB"
-  std::string vendor;   ///< "nvidia", "amd", "intel"
+  std::string name;          ///< Catalogue name: "a100-80gb".
+  std::string product;       ///< "NVIDIA A100-SXM4-80GB"
+  std::string vendor;        ///< "nvidia", "amd", "intel"
+  std::string architecture;  ///< "ampere", "cdna3"
   std::vector<std::string> aliases;
-  Bytes nominal;        ///< What the box says, base 10.
-  Bytes total;          ///< What the device reports to a process (cudaMemGetInfo total).
-  std::string total_basis;  ///< "measured" or "derived": how `total` is known.
-  DeviceTraits traits;
+  Bytes nominal;                      ///< What the box says, base 10.
+  std::optional<Bytes> driver_total;  ///< What nvidia-smi or its like lists.
+  Bytes total;               ///< What the device reports to a process (cudaMemGetInfo total).
+  std::string total_basis;   ///< "measured" or "derived": how `total` is known.
+  std::string total_source;  ///< Where it was read, or from what it was derived.
+  DeviceTraits traits;       ///< Compute capability 0.0: none that CUDA code could ask for.
   BytesPerSecond memory_bandwidth;
   FlopsPerSecond fp32;
   std::optional<FlopsPerSecond> tf32;
@@ -33,25 +31,33 @@ struct DeviceSpec {
   bool bf16 = true;                    ///< bf16 arithmetic in hardware.
   std::optional<FlopsPerSecond> fp8;
   std::optional<FlopsPerSecond> fp4;
-  std::string link;                    ///< Name of a `LinkSpec`: how it reaches its neighbours.
+  std::string link;       ///< Name of a `LinkSpec`: how it reaches its neighbours.
+  std::string host_link;  ///< Name of a `LinkSpec`: how it reaches the host's memory.
   double power_watts = 0;
+  friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
 };
 
-/// A link, one direction, after protocol overhead.
+/// A link between devices, or between a device and its host, in one direction.
 struct LinkSpec {
   std::string name;
-  BytesPerSecond bandwidth;
-  Seconds latency;
+  std::string title;         ///< "NVLink 4, 18 links"
+  BytesPerSecond peak;       ///< The vendor's figure.
+  BytesPerSecond bandwidth;  ///< What large messages achieve, after protocol overhead.
+  Seconds latency;           ///< Per hop of a ring.
+  friend bool operator==(const LinkSpec&, const LinkSpec&) = default;
 };
 
 /// A machine with several GPUs.
 struct NodeSpec {
   std::string name;
-  std::string device;       ///< Catalogue name of its GPUs.
+  std::string title;   ///< "NVIDIA DGX H100"
+  std::string device;  ///< Catalogue name of its GPUs.
   int devices = 8;
-  std::string intra_link;   ///< Between its GPUs.
-  std::string inter_link;   ///< To other nodes, per GPU.
+  std::string intra_link;          ///< Between its GPUs.
+  std::string inter_link;          ///< To other nodes, one adapter.
+  double adapters_per_device = 1;  ///< Adapters of `inter_link` for each GPU: 0.5 shares one.
   std::optional<Bytes> host_memory;
+  friend bool operator==(const NodeSpec&, const NodeSpec&) = default;
 };
 
 }  // namespace headroom::cost

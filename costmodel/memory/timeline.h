@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "costmodel/memory/allocator_model.h"
+#include "costmodel/memory/caching_allocator.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/rank_program.h"
 
@@ -25,8 +26,10 @@ struct PhaseMemory {
   Bytes requested_after;
   Bytes peak_requested;
   std::int64_t retries = 0;  ///< Since the program's start.
-  std::size_t peak_event = 0;  ///< The first event after which `peak_allocated` stood.
-  RoleBytes at_peak{};         ///< By role, at that moment; sums to `peak_allocated`.
+  /// The first event after which `peak_allocated` stood; the last one before the phase when its
+  /// beginning is its peak.
+  std::size_t peak_event = 0;
+  RoleBytes at_peak{};  ///< By role, at that moment; sums to `peak_allocated`.
   RoleBytes after{};
 };
 
@@ -48,12 +51,18 @@ struct MemoryTimeline {
 
 /// Replays `program` through PyTorch's caching allocator on a device of `capacity` bytes.
 ///
-/// Model:   costmodel/memory/caching_allocator.h; events are served in program order, frees at once.
-/// Units:   `capacity` is what the allocator may take from the driver: the device's total less
+/// Model:   costmodel/memory/caching_allocator.h; events are served in program order, frees at
+/// once. Units:   `capacity` is what the allocator may take from the driver: the device's total
+/// less
 ///          everything outside the allocator.
 /// Ignores: frees delayed by cross-stream events.
 [[nodiscard]] MemoryTimeline replay(const ir::RankProgram& program,
                                     const ir::AllocatorSettings& settings, Bytes capacity);
+
+/// The same on a device that also has a limit of its own (a memory fraction).
+[[nodiscard]] MemoryTimeline replay(const ir::RankProgram& program,
+                                    const ir::AllocatorSettings& settings,
+                                    const DeviceMemory& device);
 
 /// A block alive at a moment, for "what is alive at the peak".
 struct LiveBlock {
@@ -62,7 +71,8 @@ struct LiveBlock {
   ir::TensorRole role = ir::TensorRole::kTemporary;
   std::uint32_t site = 0;
 };
-/// Blocks alive just after event `event`, largest first, ties by block id.
+/// Blocks alive just after event `event`, largest first, ties by block id; just before the
+/// allocation that could not be served if there is one on the way.
 [[nodiscard]] std::vector<LiveBlock> live_blocks(const ir::RankProgram& program,
                                                  const ir::AllocatorSettings& settings,
                                                  Bytes capacity, std::size_t event);

@@ -189,6 +189,14 @@ struct ModelSpec {
   double attention_scale = 0;       ///< 0: 1/sqrt(D).
   DropoutSpec dropout;
 
+  /// A multiplication stands in the code even where its factor is 1 (Gemma and Granite; Granite;
+  /// Granite and Cohere). False: no operator.
+  bool scales_embedding = false;
+  bool scales_residual = false;
+  bool scales_logits = false;
+  double head_input_scale = 1;  ///< T5: on the decoder's output, before the head; 1: no operator.
+  std::string quantisation;     ///< `quant_method` of the config ("gptq", "mxfp4"); empty: none.
+
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 

@@ -1,0 +1,98 @@
+#include "cli/app.h"
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/commands/fit.h"
+#include "cli/commands/validate.h"
+#include "cli/error_json.h"
+#include "cli/help.h"
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::cli {
+namespace {
+
+std::vector<Command> commands() {
+  return {fit_command(), validate_command()};
+}
+
+Result<ColorChoice> read_color(const Arguments& arguments) {
+  const std::string text = arguments.value("color").value_or("auto");
+  if (text == "auto") {
+    return ColorChoice::kAuto;
+  }
+  if (text == "always") {
+    return ColorChoice::kAlways;
+  }
+  if (text == "never") {
+    return ColorChoice::kNever;
+  }
+  return Error::invalid_argument("color", text, "auto, always or never");
+}
+
+ExitCode report(const Error& error, bool json, std::ostream& err) {
+  err << (json ? error_json(error) : error_text(error));
+  return exit_code_of(error.code);
+}
+
+Error unknown_verb(const std::string& verb) {
+  std::vector<std::string> known;
+  for (const Command& command : commands()) {
+    known.emplace_back(command.verb.name);
+  }
+  const std::optional<std::string> closest = closest_word(verb, known);
+  return Error::invalid_argument("VERB", verb, "one of " + ir::join(known),
+                                 closest ? "use headroom " + *closest : "see headroom --help");
+}
+
+ExitCode run_command(const Command& command, std::span<const std::string> rest, std::ostream& out,
+                     std::ostream& err) {
+  // Known before anything can go wrong, so that every error has the right form.
+  const bool json = std::find(rest.begin(), rest.end(), "--json") != rest.end();
+  const Result<Arguments> arguments = parse_arguments(command.verb, rest);
+  if (!arguments) {
+    return report(arguments.error(), json, err);
+  }
+  const Result<ColorChoice> color = read_color(*arguments);
+  if (!color) {
+    return report(color.error(), json, err);
+  }
+  const Terminal terminal = &out == &std::cout ? standard_terminal(*color) : plain_terminal(*color);
+  if (arguments->has("help")) {
+    out << verb_help(command.verb, terminal);
+    return ExitCode::kYes;
+  }
+  const Context context{.out = out, .err = err, .terminal = terminal, .json = json};
+  const Result<ExitCode> code = command.run(*arguments, context);
+  return code ? *code : report(code.error(), json, err);
+}
+
+}  // namespace
+
+ExitCode run(std::span<const std::string> arguments, std::ostream& out, std::ostream& err) {
+  const std::string verb = arguments.empty() ? "--help" : arguments[0];
+  if (verb == "--version") {
+    out << "headroom " HEADROOM_VERSION "\n";
+    return ExitCode::kYes;
+  }
+  if (verb == "--help" || verb == "-h" || verb == "help") {
+    const Terminal terminal = &out == &std::cout ? standard_terminal(ColorChoice::kAuto)
+                                                 : plain_terminal(ColorChoice::kNever);
+    out << program_help(commands(), terminal);
+    return arguments.empty() ? ExitCode::kUsage : ExitCode::kYes;
+  }
+  const std::vector<Command> known = commands();
+  for (const Command& command : known) {
+    if (command.verb.name == verb) {
+      return run_command(command, arguments.subspan(1), out, err);
+    }
+  }
+  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  return report(unknown_verb(verb), json, err);
+}
+
+}  // namespace headroom::cli

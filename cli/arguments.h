@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model_ir/base/result.h"
+
+namespace headroom::cli {
+
+/// One option of a verb. The same name means the same in every verb.
+struct OptionSpec {
+  std::string_view name;      ///< "micro-batch", without dashes.
+  std::string_view value;     ///< What stands for its value in the help; empty: a flag.
+  std::string_view fallback;  ///< Its default, in words; empty: none.
+  std::string_view help;      ///< What it sets, with its unit. Lower case, no full stop.
+};
+
+/// A verb of the program and everything that may follow it.
+struct VerbSpec {
+  std::string_view name;
+  std::string_view summary;      ///< One line.
+  std::string_view positionals;  ///< "MODEL", "PATH..."; empty: none.
+  std::string_view detail;       ///< What the positionals are.
+  std::vector<OptionSpec> options;
+  std::string_view example;  ///< A command line that works, without the program's name.
+};
+
+/// A command line after splitting.
+class Arguments {
+ public:
+  [[nodiscard]] bool has(std::string_view option) const;
+  /// The value that was given; nothing if the option was not.
+  [[nodiscard]] std::optional<std::string> value(std::string_view option) const;
+  [[nodiscard]] const std::vector<std::string>& positionals() const { return positionals_; }
+
+  void set(std::string_view option, std::string value);
+  void add_positional(std::string value) { positionals_.push_back(std::move(value)); }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> options_;
+  std::vector<std::string> positionals_;
+};
+
+/// Splits what follows a verb into options and positionals.
+///
+/// Errors:  kInvalidArgument for an option that the verb does not have (with the closest one), one
+///          that is given twice, lacks its value, or is a flag with one.
+[[nodiscard]] Result<Arguments> parse_arguments(const VerbSpec& verb,
+                                                std::span<const std::string> arguments);
+
+/// Options of every verb: --config-dir, --json, --color, --help.
+[[nodiscard]] std::span<const OptionSpec> common_options();
+
+}  // namespace headroom::cli

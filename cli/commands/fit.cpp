@@ -1,0 +1,76 @@
+#include "cli/commands/fit.h"
+
+#include <utility>
+
+#include "cli/question.h"
+#include "cli/report/fit_answer.h"
+#include "cli/report/fit_json.h"
+#include "cli/report/fit_text.h"
+
+namespace headroom::cli {
+namespace {
+
+/// Above what any device holds, so that the history up to the peak is whole.
+constexpr Bytes kNoLimit{std::int64_t{1} << 60};
+
+Result<FitAnswer> answer_question(const Arguments& arguments, Question question) {
+  Result<cost::StepEstimate> estimate =
+      cost::estimate(question.model.spec, question.request.plan, question.device, question.budget);
+  if (!estimate) {
+    return std::move(estimate).error();
+  }
+  const Bytes capacity = estimate->out_of_memory ? kNoLimit : estimate->capacity;
+  FitAnswer answer{.arguments = arguments,
+                   .question = std::move(question),
+                   .estimate = std::move(estimate).value(),
+                   .live = {},
+                   .remedies = {}};
+  answer.live = cost::group_blocks(
+      answer.estimate.program,
+      cost::live_blocks(answer.estimate.program, answer.question.request.plan.allocator, capacity,
+                        answer.estimate.peak_site.event));
+  if (answer.estimate.verdict != cost::Verdict::kFits) {
+    const cost::RemedyQuestion asked{.model = answer.question.model.spec,
+                                     .plan = answer.question.request.plan,
+                                     .device = answer.question.device,
+                                     .budget = answer.question.budget};
+    answer.remedies = cost::find_remedies(asked, answer.estimate);
+  }
+  return answer;
+}
+
+Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
+  Result<Question> question = read_question(arguments);
+  if (!question) {
+    return std::move(question).error();
+  }
+  for (const std::string& note : question->model.notes) {
+    context.err << "note: " << note << "\n";
+  }
+  for (const std::string& note : question->request.notes) {
+    context.err << "note: " << note << "\n";
+  }
+  const Result<FitAnswer> answer = answer_question(arguments, std::move(question).value());
+  if (!answer) {
+    return answer.error();
+  }
+  context.out << (context.json ? fit_json(*answer) : fit_text(*answer, context.terminal));
+  return answer->estimate.verdict == cost::Verdict::kDoesNotFit ? ExitCode::kNo : ExitCode::kYes;
+}
+
+}  // namespace
+
+Command fit_command() {
+  return {
+      .verb = {.name = "fit",
+               .summary = "Will this run fit on this GPU, and what can be done about it",
+               .positionals = "MODEL",
+               .detail = "MODEL is a name of the catalogue, a config.json, a folder with one, a "
+                         "model.safetensors.index.json beside one, a .gguf file, or - for a "
+                         "config.json on standard input.",
+               .options = question_options(),
+               .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full"},
+      .run = run_fit};
+}
+
+}  // namespace headroom::cli

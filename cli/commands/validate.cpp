@@ -1,0 +1,97 @@
+#include "cli/commands/validate.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/model_argument.h"
+#include "costmodel/hardware/catalogue.h"
+#include "model_ir/base/file.h"
+#include "validators/measured/accuracy.h"
+#include "validators/measured/measure.h"
+#include "validators/measured/report.h"
+#include "validators/measured/runtime_tools.h"
+
+namespace headroom::cli {
+namespace {
+
+Result<std::vector<std::string>> read_paths(const Arguments& arguments) {
+  const std::vector<std::string>& given = arguments.positionals();
+  if (given.empty() || given[0] != "measured") {
+    return Error::invalid_argument("WHAT", given.empty() ? "nothing" : given[0], "measured",
+                                   "headroom validate measured PATH...");
+  }
+  if (given.size() == 1) {
+    return Error::invalid_argument("PATH", "nothing", "files or folders of measured rows",
+                                   "headroom validate measured PATH...");
+  }
+  return std::vector<std::string>(given.begin() + 1, given.end());
+}
+
+Result<check::ScoreFilter> read_filter(const Arguments& arguments) {
+  check::ScoreFilter filter;
+  filter.source = arguments.value("source");
+  filter.runtime = arguments.value("runtime");
+  if (const auto name = arguments.value("metric")) {
+    const Result<check::Metric> metric = check::metric_named(*name);
+    if (!metric) {
+      return metric.error();
+    }
+    filter.metric = *metric;
+  }
+  return filter;
+}
+
+Result<ExitCode> run_validate(const Arguments& arguments, const Context& context) {
+  const Result<std::vector<std::string>> paths = read_paths(arguments);
+  if (!paths) {
+    return paths.error();
+  }
+  const Result<check::ScoreFilter> filter = read_filter(arguments);
+  if (!filter) {
+    return filter.error();
+  }
+  // The catalogue is looked for only when a published row names a GPU.
+  const check::DeviceFinder find_device =
+      [&arguments](const std::string& name) -> Result<cost::DeviceSpec> {
+    const Result<ConfigDir> folder = config_dir_of(arguments);
+    return folder ? cost::load_device(folder->path, name) : folder.error();
+  };
+  const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const Result<check::Scoring> scoring =
+      check::score_files(*paths, check::runtime_tools(find_device), *filter, threads);
+  if (!scoring) {
+    return scoring.error();
+  }
+  if (const auto file = arguments.value("accuracy")) {
+    if (Status written = write_file_atomically(*file, check::accuracy_markdown(*scoring));
+        !written) {
+      return std::move(written).error();
+    }
+  }
+  context.out << (context.json ? check::report_json(*scoring) : check::report_text(*scoring));
+  return ExitCode::kYes;
+}
+
+}  // namespace
+
+Command validate_command() {
+  return {
+      .verb = {.name = "validate",
+               .summary = "Compare predictions with measured runs",
+               .positionals = "measured PATH...",
+               .detail = "PATH is a file of measured rows, or a folder with such files: JSON lines "
+                         "(.jsonl, .jsonl.gz), one case a line, or .json with published results. "
+                         "Exit code 0 whatever the errors are.",
+               .options = {{"source", "NAME", "", "only rows of the file of that name"},
+                           {"runtime", "NAME", "",
+                            "only rows of that runtime: transformers, deepspeed, ..."},
+                           {"metric", "NAME", "", "only that metric: peak_allocated, fits, ..."},
+                           {"accuracy", "FILE", "",
+                            "also write the accuracy report, as docs/accuracy.md is"}},
+               .example = "validate measured tests/measured --metric peak_allocated"},
+      .run = run_validate};
+}
+
+}  // namespace headroom::cli

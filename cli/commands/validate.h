@@ -1,0 +1,10 @@
+#pragma once
+
+#include "cli/command.h"
+
+namespace headroom::cli {
+
+/// `headroom validate measured PATH...`: predicts measured runs and compares.
+[[nodiscard]] Command validate_command();
+
+}  // namespace headroom::cli

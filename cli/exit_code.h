@@ -1,0 +1,30 @@
+#pragma once
+
+#include "model_ir/base/error.h"
+
+namespace headroom::cli {
+
+/// What the program tells its caller.
+enum class ExitCode {
+  kYes = 0,          ///< Yes, or done.
+  kNo = 1,           ///< Answered no: does not fit, outside tolerance.
+  kUsage = 2,        ///< The command line is wrong.
+  kBadInput = 3,     ///< A file, or a value in it, cannot be accepted.
+  kEnvironment = 4,  ///< A file cannot be read or written, a part is missing.
+  kBug = 5,          ///< Headroom broke one of its own rules.
+  kInterrupted = 130,
+};
+
+[[nodiscard]] constexpr ExitCode exit_code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return ExitCode::kUsage;
+    case ErrorCode::kInvalidInput:
+      return ExitCode::kBadInput;
+    case ErrorCode::kEnvironment:
+      return ExitCode::kEnvironment;
+  }
+  return ExitCode::kBug;
+}
+
+}  // namespace headroom::cli

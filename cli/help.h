@@ -1,0 +1,15 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "cli/command.h"
+
+namespace headroom::cli {
+
+/// What the program is, its verbs and its exit codes.
+[[nodiscard]] std::string program_help(std::span<const Command> commands, const Terminal& terminal);
+/// How one verb is used: options with defaults and units, and an example that works.
+[[nodiscard]] std::string verb_help(const VerbSpec& verb, const Terminal& terminal);
+
+}  // namespace headroom::cli

@@ -1,0 +1,562 @@
+#include "cli/plan_options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "cli/key_values.h"
+#include "model_ir/plan/plan_json.h"
+#include "model_ir/plan/plan_limits.h"
+#include "model_ir/plan/plan_words.h"
+#include "model_ir/runtime/deepspeed/config.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::ParallelPlan;
+
+constexpr std::int64_t kUsualSequence = 2048;
+
+constexpr std::array<OptionSpec, 23> kOptions = {
+    {{"gpus", "N", "1", "ranks, one per GPU; without ZeRO they are data parallel (DDP)"},
+     {"runtime", "NAME", "transformers; deepspeed with --zero",
+      "framework: transformers (Trainer or Accelerate on PyTorch) or deepspeed"},
+     {"runtime-version", "V", "newest", "version of the framework"},
+     {"zero", "STAGE", "", "ZeRO stage 0 to 3 of DeepSpeed"},
+     {"offload", "SPEC", "",
+      "what ZeRO keeps off the GPU: optimizer=cpu|nvme,param=cpu|nvme,path=DIR"},
+     {"precision", "RECIPE", "bf16",
+      "fp32, bf16, fp16 (parameters, gradients and states), autocast-bf16, autocast-fp16 (fp32 "
+      "parameters), bf16-autocast (bf16 parameters), bf16-master, fp16-master (fp32 master copy; "
+      "what DeepSpeed means by bf16 and fp16)"},
+     {"micro-batch", "B", "1", "sequences per forward of one rank"},
+     {"seq", "S", "2048, or all positions of a model that has fewer", "tokens per sequence"},
+     {"accumulation", "N", "1", "micro-batches per optimizer step"},
+     {"checkpointing", "WHICH", "none",
+      "layers computed again in backward: none, full, full-reentrant, every-K"},
+     {"optimizer", "NAME", "adamw",
+      "adamw (foreach), adamw-fused, adamw-loop, adamw-8bit, paged-adamw-8bit, sgd, sgd-momentum, "
+      "sgd-fused, sgd-momentum-fused, adafactor, adafactor-torch, lion, lion-8bit, "
+      "paged-lion-8bit, none"},
+     {"attention", "KIND", "sdpa", "sdpa, eager or flash (FlashAttention 2)"},
+     {"loss", "KIND", "hf", "hf (fp32 logits), chunked, fused-linear (Liger)"},
+     {"lora", "SPEC", "", "adapters: r=16,targets=q_proj+v_proj,dropout=0.05,dora,rslora"},
+     {"qlora", "SPEC", "",
+      "adapters on quantised weights: as --lora, and bits=4|8,double-quant=yes|no,prepare=yes|no"},
+     {"ddp", "SPEC", "bucket=25MiB", "DistributedDataParallel: bucket=SIZE,bucket-view"},
+     {"alloc-conf", "CONF", "", "PYTORCH_ALLOC_CONF: expandable_segments:True,..."},
+     {"clip-norm", "X", "", "clip the gradients' norm at X"},
+     {"keep-logits", "", "", "the model's output lives until backward has ended"},
+     {"evaluation", "", "", "one forward in evaluation mode after the steps"},
+     {"steps", "N", "2", "optimizer steps that are replayed"},
+     {"plan", "FILE", "", "a plan as JSON; options change it"},
+     {"deepspeed", "FILE", "",
+      "a DeepSpeed configuration; options change it and fill its \"auto\""}}};
+
+/// Reads one option after the other; the first fault stays.
+class OptionReader {
+ public:
+  explicit OptionReader(const Arguments& arguments) : arguments_(&arguments) {}
+
+  [[nodiscard]] bool has(std::string_view name) const { return arguments_->has(name); }
+
+  template <typename Value>
+  void word(std::string_view name, std::span<const ir::Word<Value>> words, Value& value) {
+    if (const auto text = arguments_->value(name)) {
+      keep(ir::parse_word(words, name, *text), value);
+    }
+  }
+  void whole(std::string_view name, std::int64_t least, std::int64_t greatest,
+             std::int64_t& value) {
+    if (const auto text = arguments_->value(name)) {
+      keep(parse_whole(name, *text, least, greatest), value);
+    }
+  }
+  /// Hands the text of an option that was given to `parse`, and what comes back to `value`.
+  template <typename Value, typename Parse>
+  void with(std::string_view name, Value& value, Parse parse) {
+    if (const auto text = arguments_->value(name)) {
+      keep(parse(*text), value);
+    }
+  }
+  void flag(std::string_view name, bool& value) const { value = value || has(name); }
+  void text(std::string_view name, std::string& value) const {
+    value = arguments_->value(name).value_or(value);
+  }
+
+  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+
+ private:
+  template <typename From, typename To>
+  void keep(const Result<From>& result, To& value) {
+    if (result) {
+      value = *result;
+    } else if (!error_) {
+      error_ = result.error();
+    }
+  }
+
+  const Arguments* arguments_;
+  std::optional<Error> error_;
+};
+
+Result<bool> parse_switch(std::string_view option, const std::string& key,
+                          const std::string& text) {
+  if (text.empty() || text == "yes" || text == "true" || text == "True") {
+    return true;
+  }
+  if (text == "no" || text == "false" || text == "False") {
+    return false;
+  }
+  return Error::invalid_argument(option, key + "=" + text, "yes or no");
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// Adapters, and what quantises the weights below them, share one list of keys.
+struct Adapters {
+  ir::LoraPlan lora;
+  ir::QuantPlan quant;
+};
+
+Result<Adapters> parse_adapters(std::string_view option, const std::string& text) {
+  Result<KeyValues> values = KeyValues::parse(option, text, '=');
+  if (!values) {
+    return std::move(values).error();
+  }
+  Adapters adapters;
+  std::optional<Error> fault;
+  const auto keep = [&](const auto& result, auto& value) {
+    if (result) {
+      value = *result;
+    } else if (!fault) {
+      fault = result.error();
+    }
+  };
+  if (const auto rank = values->take("r")) {
+    keep(parse_whole(option, *rank, 1, ir::kMostLoraRank), adapters.lora.rank);
+  }
+  if (const auto targets = values->take("targets")) {
+    adapters.lora.targets = split(*targets, '+');
+  }
+  if (const auto dropout = values->take("dropout")) {
+    keep(parse_real(option, *dropout, 0, 1), adapters.lora.dropout);
+  }
+  const auto read_switch = [&](const char* key, bool& value) {
+    if (const auto given = values->take(key)) {
+      keep(parse_switch(option, key, *given), value);
+    }
+  };
+  read_switch("dora", adapters.lora.dora);
+  read_switch("rslora", adapters.lora.rank_stabilised);
+  if (option == "qlora") {
+    if (const auto bits = values->take("bits")) {
+      adapters.quant.bits = *bits == "8" ? 8 : 4;
+      if (*bits != "4" && *bits != "8" && !fault) {
+        fault = Error::invalid_argument(option, "bits=" + *bits, "bits=4 or bits=8");
+      }
+    }
+    read_switch("double-quant", adapters.quant.double_quant);
+    read_switch("prepare", adapters.quant.prepare_kbit);
+  }
+  const Status known = values->finish();
+  if (!known) {
+    return known.error();
+  }
+  return fault ? Result<Adapters>(*fault) : Result<Adapters>(adapters);
+}
+
+Result<ir::ZeroPlan> parse_offload(const std::string& text, ir::ZeroPlan zero) {
+  Result<KeyValues> values = KeyValues::parse("offload", text, '=');
+  if (!values) {
+    return std::move(values).error();
+  }
+  const auto place = [&](const char* key, ir::OffloadDevice& device) -> Status {
+    const std::optional<std::string> word = values->take(key);
+    if (!word) {
+      return ok();
+    }
+    const auto found = ir::parse_word(ir::offload_words(), "offload", *word);
+    if (!found) {
+      return found.error();
+    }
+    device = *found;
+    return ok();
+  };
+  for (const Status& status :
+       {place("optimizer", zero.offload_optimizer), place("param", zero.offload_param)}) {
+    if (!status) {
+      return status.error();
+    }
+  }
+  zero.nvme_path = values->take("path").value_or(zero.nvme_path);
+  const Status known = values->finish();
+  return known ? Result<ir::ZeroPlan>(zero) : Result<ir::ZeroPlan>(known.error());
+}
+
+Result<ir::DdpPlan> parse_ddp(const std::string& text, ir::DdpPlan ddp) {
+  Result<KeyValues> values = KeyValues::parse("ddp", text, '=');
+  if (!values) {
+    return std::move(values).error();
+  }
+  if (const auto size = values->take("bucket")) {
+    const std::optional<Bytes> bytes = parse_bytes(*size);
+    if (!bytes || *bytes < Bytes{1}) {
+      return Error::invalid_argument("ddp", "bucket=" + *size, "a size as bucket=25MiB");
+    }
+    ddp.bucket_cap_bytes = bytes->value();
+  }
+  if (const auto view = values->take("bucket-view")) {
+    const Result<bool> on = parse_switch("ddp", "bucket-view", *view);
+    if (!on) {
+      return on.error();
+    }
+    ddp.gradient_as_bucket_view = *on;
+  }
+  const Status known = values->finish();
+  return known ? Result<ir::DdpPlan>(ddp) : Result<ir::DdpPlan>(known.error());
+}
+
+void read_sizes(OptionReader& reader, ParallelPlan& plan) {
+  reader.whole("gpus", 1, ir::kMostRanks, plan.world);
+  reader.whole("micro-batch", 1, ir::kMostMicroBatch, plan.micro_batch);
+  reader.whole("seq", 1, ir::kMostSequence, plan.sequence);
+  reader.whole("accumulation", 1, ir::kMostAccumulation, plan.accumulation);
+  std::int64_t steps = plan.steps;
+  reader.whole("steps", 1, ir::kMostSteps, steps);
+  plan.steps = static_cast<int>(steps);
+  reader.with("clip-norm", plan.clip_norm,
+              [](const std::string& text) { return parse_real("clip-norm", text, 1e-12, 1e12); });
+}
+
+/// Runtime, ZeRO and DDP decide each other: `--zero` alone says enough.
+void read_parallel(OptionReader& reader, ParallelPlan& plan) {
+  if (reader.has("zero") || reader.has("offload")) {
+    plan.runtime = ir::RuntimeKind::kDeepspeed;
+  }
+  reader.word("runtime", ir::runtime_words(), plan.runtime);
+  reader.text("runtime-version", plan.runtime_version);
+  if (plan.runtime == ir::RuntimeKind::kDeepspeed || reader.has("zero") || reader.has("offload")) {
+    ir::ZeroPlan zero = plan.zero.value_or(ir::ZeroPlan{});
+    std::int64_t stage = zero.stage;
+    reader.whole("zero", 0, 3, stage);
+    zero.stage = static_cast<int>(stage);
+    const ir::ZeroPlan before = zero;
+    reader.with("offload", zero,
+                [&](const std::string& text) { return parse_offload(text, before); });
+    plan.zero = zero;
+  }
+  if (plan.runtime == ir::RuntimeKind::kTransformers) {
+    if (!reader.has("zero") && !reader.has("offload")) {
+      plan.zero.reset();
+    }
+    const ir::DdpPlan usual = plan.ddp.value_or(ir::DdpPlan{});
+    if (plan.world > 1) {
+      plan.ddp = usual;
+    } else {
+      plan.ddp.reset();
+    }
+    reader.with("ddp", plan.ddp, [&](const std::string& text) { return parse_ddp(text, usual); });
+  } else {
+    plan.ddp.reset();
+  }
+}
+
+void read_precision(OptionReader& reader, ParallelPlan& plan) {
+  reader.word("precision", ir::precision_words(), plan.precision);
+  if (plan.runtime != ir::RuntimeKind::kDeepspeed) {
+    return;
+  }
+  if (plan.precision == ir::Precision::kBf16) {
+    plan.precision = ir::Precision::kBf16Master;
+  } else if (plan.precision == ir::Precision::kFp16) {
+    plan.precision = ir::Precision::kFp16Master;
+  }
+}
+
+void read_training(OptionReader& reader, ParallelPlan& plan) {
+  reader.word("optimizer", ir::optimizer_words(), plan.optimizer);
+  reader.word("attention", ir::attention_words(), plan.attention);
+  reader.word("loss", ir::loss_words(), plan.loss);
+  ir::Checkpointing checkpointing{plan.recompute, plan.recompute_every};
+  reader.with("checkpointing", checkpointing, [](const std::string& text) {
+    return ir::parse_checkpointing("checkpointing", text);
+  });
+  plan.recompute = checkpointing.recompute;
+  plan.recompute_every = checkpointing.every;
+  reader.flag("keep-logits", plan.keep_logits);
+  reader.flag("evaluation", plan.evaluation);
+  for (const char* option : {"lora", "qlora"}) {
+    if (!reader.has(option)) {
+      continue;
+    }
+    Adapters adapters;
+    reader.with(option, adapters,
+                [&](const std::string& text) { return parse_adapters(option, text); });
+    plan.lora = adapters.lora;
+    plan.quant = std::string_view(option) == "qlora" ? std::optional(adapters.quant) : std::nullopt;
+  }
+  const ir::AllocatorSettings before = plan.allocator;
+  reader.with("alloc-conf", plan.allocator,
+              [&](const std::string& text) { return parse_allocator_settings(text, before); });
+}
+
+Status apply(const Arguments& arguments, ParallelPlan& plan) {
+  OptionReader reader(arguments);
+  read_sizes(reader, plan);
+  read_parallel(reader, plan);
+  read_precision(reader, plan);
+  read_training(reader, plan);
+  return reader.error() ? Status(*reader.error()) : ok();
+}
+
+ParallelPlan usual_plan(const ir::ModelSpec& model) {
+  ParallelPlan plan;
+  plan.sequence =
+      model.max_positions > 0 ? std::min(kUsualSequence, model.max_positions) : kUsualSequence;
+  return plan;
+}
+
+std::string switch_text(const char* key, bool value) {
+  return std::string(",") + key + "=" + (value ? "yes" : "no");
+}
+
+std::string real_text(double value) {
+  std::array<char, 40> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  return {digits.data(), end.ptr};
+}
+
+std::string adapter_text(const ParallelPlan& plan) {
+  const ir::LoraPlan& lora = *plan.lora;
+  std::string text = "r=" + std::to_string(lora.rank);
+  for (std::size_t index = 0; index < lora.targets.size(); ++index) {
+    text += (index == 0 ? ",targets=" : "+") + lora.targets[index];
+  }
+  text += lora.dropout > 0 ? ",dropout=" + real_text(lora.dropout) : "";
+  text += lora.dora ? ",dora" : "";
+  text += lora.rank_stabilised ? ",rslora" : "";
+  if (plan.quant) {
+    text += plan.quant->bits == 8 ? ",bits=8" : "";
+    text += plan.quant->double_quant ? "" : switch_text("double-quant", false);
+    text += plan.quant->prepare_kbit ? "" : switch_text("prepare", false);
+  }
+  return text;
+}
+
+std::string offload_text(const ir::ZeroPlan& zero) {
+  std::string text;
+  const auto add = [&](const char* key, std::string_view value) {
+    text += (text.empty() ? "" : ",") + std::string(key) + "=" + std::string(value);
+  };
+  if (zero.offload_optimizer != ir::OffloadDevice::kNone) {
+    add("optimizer", ir::word_of(ir::offload_words(), zero.offload_optimizer));
+  }
+  if (zero.offload_param != ir::OffloadDevice::kNone) {
+    add("param", ir::word_of(ir::offload_words(), zero.offload_param));
+  }
+  if (!text.empty() && !zero.nvme_path.empty()) {
+    add("path", zero.nvme_path);
+  }
+  return text;
+}
+
+std::string ddp_text(const ir::DdpPlan& ddp) {
+  return "bucket=" + std::to_string(ddp.bucket_cap_bytes) +
+         (ddp.gradient_as_bucket_view ? ",bucket-view" : "");
+}
+
+}  // namespace
+
+std::span<const OptionSpec> plan_option_specs() {
+  return kOptions;
+}
+
+Result<std::int64_t> parse_whole(std::string_view option, std::string_view text, std::int64_t least,
+                                 std::int64_t greatest) {
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(text.data(), end, value);
+  if (fault != std::errc() || rest != end || value < least || value > greatest) {
+    return Error::invalid_argument(
+        option, text,
+        "a whole number from " + std::to_string(least) + " to " + std::to_string(greatest));
+  }
+  return value;
+}
+
+Result<double> parse_real(std::string_view option, std::string_view text, double least,
+                          double greatest) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(text.data(), end, value);
+  if (fault != std::errc() || rest != end || !(value >= least && value <= greatest)) {
+    return Error::invalid_argument(
+        option, text, "a number from " + real_text(least) + " to " + real_text(greatest));
+  }
+  return value;
+}
+
+Result<ir::AllocatorSettings> parse_allocator_settings(std::string_view text,
+                                                       ir::AllocatorSettings base) {
+  constexpr std::string_view kOption = "alloc-conf";
+  constexpr std::int64_t kMostMegabytes = std::int64_t{1} << 30;
+  Result<KeyValues> values = KeyValues::parse(kOption, text, ':');
+  if (!values) {
+    return std::move(values).error();
+  }
+  if (const auto on = values->take("expandable_segments")) {
+    const Result<bool> value = parse_switch(kOption, "expandable_segments", *on);
+    if (!value) {
+      return value.error();
+    }
+    base.expandable_segments = *value;
+  }
+  if (const auto size = values->take("max_split_size_mb")) {
+    const auto megabytes = parse_whole(kOption, *size, 21, kMostMegabytes);
+    if (!megabytes) {
+      return megabytes.error();
+    }
+    base.max_split_size = Bytes{*megabytes * kMiB};
+  }
+  if (const auto size = values->take("max_non_split_rounding_mb")) {
+    const auto megabytes = parse_whole(kOption, *size, 21, kMostMegabytes);
+    if (!megabytes) {
+      return megabytes.error();
+    }
+    base.max_non_split_rounding = Bytes{*megabytes * kMiB};
+  }
+  if (const auto share = values->take("garbage_collection_threshold")) {
+    const auto threshold = parse_real(kOption, *share, 0, 1);
+    if (!threshold) {
+      return threshold.error();
+    }
+    base.garbage_collection_threshold = *threshold;
+  }
+  if (const auto steps = values->take("roundup_power2_divisions")) {
+    const auto divisions = parse_whole(kOption, *steps, 0, 64);
+    if (!divisions || (*divisions & (*divisions - 1)) != 0) {
+      return Error::invalid_argument(kOption, *steps, "0, 1, 2, 4, 8, 16, 32 or 64");
+    }
+    base.roundup_power2_divisions = *divisions;
+  }
+  const Status known = values->finish();
+  return known ? Result<ir::AllocatorSettings>(base) : Result<ir::AllocatorSettings>(known.error());
+}
+
+std::string to_text(const ir::AllocatorSettings& settings) {
+  const ir::AllocatorSettings usual;
+  std::string text;
+  const auto add = [&](const char* key, const std::string& value) {
+    text += (text.empty() ? "" : ",") + std::string(key) + ":" + value;
+  };
+  if (settings.expandable_segments) {
+    add("expandable_segments", "True");
+  }
+  if (settings.max_split_size) {
+    add("max_split_size_mb", std::to_string(settings.max_split_size->value() / kMiB));
+  }
+  if (settings.max_non_split_rounding != usual.max_non_split_rounding) {
+    add("max_non_split_rounding_mb",
+        std::to_string(settings.max_non_split_rounding.value() / kMiB));
+  }
+  if (settings.garbage_collection_threshold > 0) {
+    add("garbage_collection_threshold", real_text(settings.garbage_collection_threshold));
+  }
+  if (settings.roundup_power2_divisions > 0) {
+    add("roundup_power2_divisions", std::to_string(settings.roundup_power2_divisions));
+  }
+  return text;
+}
+
+Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::ModelSpec& model) {
+  PlanRequest request{.plan = usual_plan(model), .notes = {}};
+  if (const auto file = arguments.value("plan")) {
+    const std::string path = *file == "-" ? "/dev/stdin" : *file;
+    Result<ParallelPlan> plan = ir::read_plan(path, request.plan);
+    if (!plan) {
+      return std::move(plan).error();
+    }
+    request.plan = *plan;
+  }
+  if (Status status = apply(arguments, request.plan); !status) {
+    return std::move(status).error();
+  }
+  const std::optional<std::string> file = arguments.value("deepspeed");
+  if (!file) {
+    return request;
+  }
+  const std::string path = *file == "-" ? "/dev/stdin" : *file;
+  Result<ir::deepspeed::ConfigReading> config =
+      ir::deepspeed::read_config(path, model, request.plan);
+  if (!config) {
+    return std::move(config).error();
+  }
+  request = {.plan = config->plan, .notes = config->notes};
+  const Status status = apply(arguments, request.plan);
+  return status ? Result<PlanRequest>(request) : Result<PlanRequest>(status.error());
+}
+
+std::vector<OptionValue> usual_options() {
+  return {{"gpus", "1"},
+          {"precision", "bf16"},
+          {"micro-batch", "1"},
+          {"accumulation", "1"},
+          {"checkpointing", "none"},
+          {"optimizer", "adamw"},
+          {"attention", "sdpa"},
+          {"loss", "hf"}};
+}
+
+std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpec& model) {
+  const ParallelPlan usual = usual_plan(model);
+  std::vector<OptionValue> options;
+  const auto add_if = [&](bool differs, const char* name, std::string value) {
+    if (differs) {
+      options.push_back({name, std::move(value)});
+    }
+  };
+  const auto whole = [&](const char* name, std::int64_t value, std::int64_t fallback) {
+    add_if(value != fallback, name, std::to_string(value));
+  };
+  const bool zero = plan.zero.has_value();
+  whole("gpus", plan.world, 1);
+  add_if(zero, "zero", zero ? std::to_string(plan.zero->stage) : "");
+  add_if(zero && !offload_text(*plan.zero).empty(), "offload",
+         zero ? offload_text(*plan.zero) : "");
+  add_if(!plan.runtime_version.empty(), "runtime-version", plan.runtime_version);
+  const ir::Precision precision = zero ? ir::Precision::kBf16Master : usual.precision;
+  add_if(plan.precision != precision, "precision",
+         std::string(ir::word_of(ir::precision_words(), plan.precision)));
+  whole("micro-batch", plan.micro_batch, usual.micro_batch);
+  whole("seq", plan.sequence, usual.sequence);
+  whole("accumulation", plan.accumulation, usual.accumulation);
+  add_if(plan.recompute != ir::Recompute::kNone, "checkpointing",
+         ir::checkpointing_text(plan.recompute, plan.recompute_every));
+  add_if(!(plan.optimizer == usual.optimizer), "optimizer",
+         std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
+  add_if(plan.attention != usual.attention, "attention",
+         std::string(ir::word_of(ir::attention_words(), plan.attention)));
+  add_if(plan.loss != usual.loss, "loss", std::string(ir::word_of(ir::loss_words(), plan.loss)));
+  add_if(plan.lora.has_value(), plan.quant ? "qlora" : "lora", plan.lora ? adapter_text(plan) : "");
+  add_if(plan.ddp.has_value() && !(*plan.ddp == ir::DdpPlan{}), "ddp",
+         plan.ddp ? ddp_text(*plan.ddp) : "");
+  add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));
+  add_if(plan.clip_norm.has_value(), "clip-norm", plan.clip_norm ? real_text(*plan.clip_norm) : "");
+  add_if(plan.keep_logits, "keep-logits", "");
+  add_if(plan.evaluation, "evaluation", "");
+  whole("steps", plan.steps, usual.steps);
+  return options;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::cli {
+
+/// Options that make a plan, the same in every verb that takes one.
+[[nodiscard]] std::span<const OptionSpec> plan_option_specs();
+
+/// A plan and what is worth telling about how it came to be.
+struct PlanRequest {
+  ir::ParallelPlan plan;
+  std::vector<std::string> notes;  ///< Keys of a DeepSpeed file that change no memory.
+  friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
+};
+
+/// The plan that the command line asks for: defaults, then `--plan`, then `--deepspeed`, then the
+/// options, each over what came before. "auto" in a DeepSpeed file takes the options' values.
+///
+/// Model:   `--zero`, `--offload` and `--deepspeed` imply the runtime deepspeed, where bf16 and
+/// fp16
+///          mean an fp32 master copy as well. Several GPUs without ZeRO are DDP. The sequence is
+///          2048, or all positions of a model that has fewer.
+/// Errors:  kInvalidArgument naming the option, its value and what it takes; those of the files.
+[[nodiscard]] Result<PlanRequest> read_plan_options(const Arguments& arguments,
+                                                    const ir::ModelSpec& model);
+
+/// An option with its value; a flag has none.
+struct OptionValue {
+  std::string name;
+  std::string value;
+  friend bool operator==(const OptionValue&, const OptionValue&) = default;
+};
+/// The options that ask for `plan`: `read_plan_options` turns them back into it. Bucket sizes and
+/// thresholds of ZeRO have no options; they come from `--plan` or `--deepspeed`.
+[[nodiscard]] std::vector<OptionValue> options_of(const ir::ParallelPlan& plan,
+                                                  const ir::ModelSpec& model);
+
+/// The options that say what `options_of` leaves out because it is usual.
+[[nodiscard]] std::vector<OptionValue> usual_options();
+
+/// "alloc-conf" and its like, as PyTorch writes it: "expandable_segments:True,...".
+///
+/// Errors:  kInvalidArgument for an unknown name or a value it does not take.
+[[nodiscard]] Result<ir::AllocatorSettings> parse_allocator_settings(std::string_view text,
+                                                                     ir::AllocatorSettings base);
+[[nodiscard]] std::string to_text(const ir::AllocatorSettings& settings);
+
+/// The value of an option as a whole number in [least, greatest].
+///
+/// Errors:  kInvalidArgument.
+[[nodiscard]] Result<std::int64_t> parse_whole(std::string_view option, std::string_view text,
+                                               std::int64_t least, std::int64_t greatest);
+/// The same for a number, both bounds included.
+[[nodiscard]] Result<double> parse_real(std::string_view option, std::string_view text,
+                                        double least, double greatest);
+
+}  // namespace headroom::cli

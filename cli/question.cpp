@@ -1,0 +1,162 @@
+#include "cli/question.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "costmodel/hardware/catalogue.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr std::array<OptionSpec, 2> kDeviceOptions = {
+    {{"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"},
+     {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
+
+Result<Bytes> read_budget(const Arguments& arguments) {
+  const std::optional<std::string> text = arguments.value("budget");
+  if (!text) {
+    return Bytes{0};
+  }
+  const std::optional<Bytes> bytes = parse_bytes(*text);
+  if (!bytes || *bytes == Bytes{0}) {
+    return Error::invalid_argument("budget", *text, "a size as 70GiB, 80GB or 75000000000");
+  }
+  return *bytes;
+}
+
+Result<cost::DeviceSpec> read_gpu(const Arguments& arguments) {
+  const std::optional<std::string> name = arguments.value("gpu");
+  if (!name || name->empty()) {
+    return Error::invalid_argument("gpu", "nothing", "the GPU to fit on",
+                                   "add --gpu h100 (headroom catalog gpus lists the names)");
+  }
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  if (!folder) {
+    return folder.error();
+  }
+  return cost::load_device(folder->path, *name);
+}
+
+/// As a POSIX shell reads it back.
+std::string quoted(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {
+    return text;
+  }
+  std::string out = "'";
+  for (const char c : text) {
+    out += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return out + "'";
+}
+
+bool has_value(std::string_view option) {
+  const auto options = plan_option_specs();
+  const auto spec = std::ranges::find(options, option, &OptionSpec::name);
+  return spec == options.end() || !spec->value.empty();
+}
+
+std::string typed(const OptionValue& option) {
+  return "--" + option.name + (has_value(option.name) ? " " + quoted(option.value) : "");
+}
+
+bool names(const std::vector<OptionValue>& options, std::string_view name) {
+  return std::ranges::find(options, name, &OptionValue::name) != options.end();
+}
+
+/// What has to be typed to get from the question's plan to another.
+struct Difference {
+  std::vector<OptionValue> changes;
+  std::vector<std::string> dropped;  ///< Options that must no longer be typed.
+};
+
+Difference difference(const Question& question, const ir::ParallelPlan& plan) {
+  const std::vector<OptionValue> before = options_of(question.request.plan, question.model.spec);
+  const std::vector<OptionValue> after = options_of(plan, question.model.spec);
+  const std::vector<OptionValue> usual = usual_options();
+  Difference found;
+  for (const OptionValue& option : after) {
+    if (std::ranges::find(before, option) == before.end()) {
+      found.changes.push_back(option);
+    }
+  }
+  for (const OptionValue& option : before) {
+    if (names(after, option.name)) {
+      continue;
+    }
+    const auto off = std::ranges::find(usual, option.name, &OptionValue::name);
+    if (off != usual.end()) {
+      found.changes.push_back(*off);
+    } else {
+      found.dropped.push_back(option.name);
+    }
+  }
+  if (plan.runtime != question.request.plan.runtime) {
+    found.dropped.emplace_back("runtime");  // --zero says it.
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<OptionSpec> question_options() {
+  std::vector<OptionSpec> options(kDeviceOptions.begin(), kDeviceOptions.end());
+  const auto plan = plan_option_specs();
+  options.insert(options.end(), plan.begin(), plan.end());
+  options.push_back(as_option());
+  return options;
+}
+
+Result<Question> read_question(const Arguments& arguments) {
+  Result<LoadedModel> model = load_model_argument(arguments);
+  if (!model) {
+    return std::move(model).error();
+  }
+  Result<cost::DeviceSpec> device = read_gpu(arguments);
+  if (!device) {
+    return std::move(device).error();
+  }
+  const Result<Bytes> budget = read_budget(arguments);
+  if (!budget) {
+    return budget.error();
+  }
+  Result<PlanRequest> request = read_plan_options(arguments, model->spec);
+  if (!request) {
+    return std::move(request).error();
+  }
+  return Question{.model = std::move(model).value(),
+                  .device = std::move(device).value(),
+                  .budget = *budget,
+                  .request = std::move(request).value()};
+}
+
+std::string changed_options(const Question& question, const ir::ParallelPlan& plan) {
+  std::string text;
+  for (const OptionValue& option : difference(question, plan).changes) {
+    text += (text.empty() ? "" : " ") + typed(option);
+  }
+  return text;
+}
+
+std::string command_line(std::string_view verb, const Arguments& arguments,
+                         const Question& question, const ir::ParallelPlan& plan) {
+  const Difference found = difference(question, plan);
+  std::string line = "headroom " + std::string(verb);
+  for (const std::string& positional : arguments.positionals()) {
+    line += " " + quoted(positional);
+  }
+  for (const OptionSpec& spec : question_options()) {
+    const std::optional<std::string> given = arguments.value(spec.name);
+    const auto change = std::ranges::find(found.changes, spec.name, &OptionValue::name);
+    if (change != found.changes.end()) {
+      line += " " + typed(*change);
+    } else if (given && std::ranges::find(found.dropped, spec.name) == found.dropped.end()) {
+      line += " " + typed({.name = std::string(spec.name), .value = *given});
+    }
+  }
+  return line;
+}
+
+}  // namespace headroom::cli

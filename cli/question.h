@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/model_argument.h"
+#include "cli/plan_options.h"
+#include "costmodel/hardware/hardware_spec.h"
+
+namespace headroom::cli {
+
+/// A model, a GPU and a plan: what most verbs are about.
+struct Question {
+  LoadedModel model;
+  cost::DeviceSpec device;
+  Bytes budget;  ///< 0: the device's total.
+  PlanRequest request;
+};
+
+/// --gpu, --budget, --as and everything that makes a plan.
+[[nodiscard]] std::vector<OptionSpec> question_options();
+
+/// Reads all of it.
+///
+/// Errors:  those of the parts; kInvalidArgument if --gpu is missing.
+[[nodiscard]] Result<Question> read_question(const Arguments& arguments);
+
+/// The command line that asks the same for `plan`: `verb`, the model and the options that were
+/// given, changed where `plan` differs from the question's.
+[[nodiscard]] std::string command_line(std::string_view verb, const Arguments& arguments,
+                                       const Question& question, const ir::ParallelPlan& plan);
+
+/// The options in which `plan` differs from the question's, as one would type them.
+[[nodiscard]] std::string changed_options(const Question& question, const ir::ParallelPlan& plan);
+
+}  // namespace headroom::cli

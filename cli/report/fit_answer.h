@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/question.h"
+#include "costmodel/estimate.h"
+#include "costmodel/live_groups.h"
+#include "costmodel/remedies.h"
+
+namespace headroom::cli {
+
+/// Everything that `fit` says, before it is worded.
+struct FitAnswer {
+  const Arguments& arguments;
+  Question question;
+  cost::StepEstimate estimate;
+  std::vector<cost::LiveGroup> live;       ///< At the peak, largest sum first.
+  std::optional<cost::Remedies> remedies;  ///< Unless it fits.
+};
+
+/// (reserved - allocated) / reserved at the peak: what the allocator holds without using it.
+[[nodiscard]] double fragmentation_of(const cost::StepEstimate& estimate);
+
+/// What to run next: the first remedy, or the export of the timeline.
+[[nodiscard]] std::string next_command(const FitAnswer& answer);
+
+}  // namespace headroom::cli

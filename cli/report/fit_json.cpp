@@ -1,0 +1,234 @@
+#include "cli/report/fit_json.h"
+
+#include <array>
+#include <utility>
+
+#include "model_ir/json/json_writer.h"
+#include "model_ir/plan/plan_json.h"
+#include "model_ir/spec/family.h"
+#include "model_ir/spec/param_count.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::JsonFields;
+using ir::JsonValue;
+
+constexpr std::size_t kMostGroups = 20;
+
+JsonFields role_fields(const cost::RoleBytes& roles) {
+  constexpr std::array<std::string_view, ir::kTensorRoleCount> kKeys = {
+      "parameters", "gradients",   "optimizer_states", "master_parameters", "activations",
+      "logits",     "temporaries", "communication",    "workspaces",        "buffers",
+      "inputs"};
+  JsonFields fields;
+  for (std::size_t role = 0; role < kKeys.size(); ++role) {
+    fields.add(kKeys.at(role), roles.at(role));
+  }
+  return fields;
+}
+
+/// Bytes of all parameters by type. Blocks of quantised formats hold scales besides their bits.
+/// Source: bitsandbytes 0.50.2 functional.py (blocks of 64, absmax nested in blocks of 256); GPTQ
+/// and AWQ with groups of 128: an fp16 scale and a 4-bit zero point.
+JsonFields parameter_bytes(std::int64_t parameters) {
+  const auto bits = [&](std::int64_t numerator, std::int64_t denominator) {
+    return ceil_div(ceil_div(parameters * numerator, denominator), 8);
+  };
+  JsonFields fields;
+  fields.add("fp32", bits(32, 1));
+  fields.add("bf16", bits(16, 1));
+  fields.add("fp16", bits(16, 1));
+  fields.add("int8", bits(8, 1));
+  fields.add("int4", bits(4, 1));
+  fields.add("int4_group128", bits(4 * 128 + 16 + 4, 128));
+  fields.add("nf4", bits(4 * 64 + 32, 64));
+  fields.add("nf4_double_quant", bits(4 * 64 * 256 + 8 * 256 + 32, 64 * 256));
+  return fields;
+}
+
+JsonFields model_fields(const FitAnswer& answer) {
+  const ir::ModelSpec& spec = answer.question.model.spec;
+  const ir::ParameterCount count = ir::count_parameters(spec);
+  JsonFields fields;
+  fields.add("name", answer.question.model.label);
+  fields.add("origin", answer.question.model.origin);
+  fields.add("family", name_of(spec.family));
+  fields.add("layers", spec.layers.size());
+  fields.add("parameters", count.total());
+  fields.add("active_parameters", count.active());
+  fields.add("trainable_parameters", answer.estimate.program.trainable_parameters);
+  fields.add("parameter_bytes", parameter_bytes(count.total()));
+  return fields;
+}
+
+JsonFields device_fields(const FitAnswer& answer) {
+  const cost::DeviceSpec& device = answer.question.device;
+  JsonFields fields;
+  fields.add("name", device.name);
+  fields.add("product", device.product);
+  fields.add("total_bytes", device.total);
+  fields.add("total_basis", device.total_basis);
+  fields.add("total_source", device.total_source);
+  return fields;
+}
+
+JsonValue outside_json(const std::vector<cost::OutsideTerm>& terms) {
+  JsonValue::Array array;
+  for (const cost::OutsideTerm& term : terms) {
+    JsonFields fields;
+    fields.add("name", term.name);
+    fields.add("bytes", term.bytes);
+    fields.add("bound_bytes", term.bound);
+    fields.add("basis", name_of(term.basis));
+    fields.add("source", term.source);
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+JsonFields peak_fields(const cost::StepEstimate& estimate) {
+  JsonFields fields;
+  fields.add("allocated_bytes", estimate.peak_allocated);
+  fields.add("reserved_bytes", estimate.peak_reserved);
+  fields.add("fragmentation_ratio", fragmentation_of(estimate));
+  fields.add("phase", estimate.peak_phase);
+  fields.add("moment", estimate.peak_moment);
+  fields.add("layer", estimate.peak_site.layer >= 0
+                          ? JsonValue{std::int64_t{estimate.peak_site.layer}}
+                          : JsonValue{});
+  fields.add("operation", estimate.peak_site.operation);
+  fields.add("backward", estimate.peak_site.backward);
+  fields.add("by_role", role_fields(estimate.peak_by_role));
+  return fields;
+}
+
+JsonValue failure_json(const cost::StepEstimate& estimate) {
+  if (!estimate.failure) {
+    return JsonValue{};
+  }
+  const cost::OutOfMemory& failure = *estimate.failure;
+  const cost::PeakSite site = cost::site_of(estimate.program, failure.event);
+  const std::string phase = failure.phase < estimate.program.phases.size()
+                                ? estimate.program.phases[failure.phase].name
+                                : std::string();
+  JsonFields fields;
+  fields.add("phase", phase);
+  fields.add("moment", cost::moment_text(phase, site));
+  fields.add("requested_bytes", failure.requested);
+  fields.add("allocated_bytes", failure.allocated);
+  fields.add("reserved_bytes", failure.reserved);
+  return std::move(fields).finish();
+}
+
+JsonFields work_fields(const ir::Work& work) {
+  JsonValue::Array collectives;
+  for (const ir::Work::Collective& collective : work.collectives) {
+    JsonFields fields;
+    fields.add("operation", collective.operation);
+    fields.add("ranks", collective.ranks);
+    fields.add("calls", collective.calls);
+    fields.add("bytes", collective.bytes);
+    collectives.push_back(std::move(fields).finish());
+  }
+  JsonFields fields;
+  fields.add("gemm_flops", work.gemm_flops);
+  fields.add("gemms", work.gemms);
+  fields.add("kernels", work.kernels);
+  fields.add("collectives", JsonValue{std::move(collectives)});
+  return fields;
+}
+
+JsonValue phases_json(const cost::StepEstimate& estimate) {
+  JsonValue::Array array;
+  for (std::size_t index = 0; index < estimate.timeline.phases.size(); ++index) {
+    const cost::PhaseMemory& phase = estimate.timeline.phases[index];
+    JsonFields fields;
+    fields.add("name", phase.name);
+    fields.add("allocated_before_bytes", phase.allocated_before);
+    fields.add("allocated_after_bytes", phase.allocated_after);
+    fields.add("peak_allocated_bytes", phase.peak_allocated);
+    fields.add("reserved_after_bytes", phase.reserved_after);
+    fields.add("peak_reserved_bytes", phase.peak_reserved);
+    fields.add("at_peak", role_fields(phase.at_peak));
+    fields.add("after", role_fields(phase.after));
+    fields.add("work", work_fields(estimate.program.phases[index].work));
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+JsonValue live_json(const std::vector<cost::LiveGroup>& groups) {
+  JsonValue::Array array;
+  for (const cost::LiveGroup& group : groups) {
+    if (array.size() == kMostGroups) {
+      break;
+    }
+    JsonFields fields;
+    fields.add("role", ir::name_of(group.role));
+    fields.add("operation", group.operation);
+    fields.add("backward", group.backward);
+    fields.add("each_bytes", group.each);
+    fields.add("count", group.count);
+    fields.add("total_bytes", group.total);
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+JsonValue remedies_json(const Question& question, const std::vector<cost::Remedy>& remedies) {
+  JsonValue::Array array;
+  for (const cost::Remedy& remedy : remedies) {
+    JsonValue::Array changes;
+    for (const cost::Change change : remedy.changes) {
+      JsonFields fields;
+      fields.add("what", describe(change));
+      fields.add("cost", cost_of(change));
+      fields.add("source", source_of(change));
+      changes.push_back(std::move(fields).finish());
+    }
+    JsonFields fields;
+    fields.add("options", changed_options(question, remedy.plan));
+    fields.add("changes", JsonValue{std::move(changes)});
+    fields.add("verdict", name_of(remedy.verdict));
+    fields.add("peak_allocated_bytes", remedy.peak_allocated);
+    fields.add("peak_reserved_bytes", remedy.peak_reserved);
+    fields.add("margin_bytes", remedy.margin);
+    fields.add("saved_bytes", remedy.saved);
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+}  // namespace
+
+std::string fit_json(const FitAnswer& answer) {
+  const cost::StepEstimate& estimate = answer.estimate;
+  JsonFields fields;
+  fields.add("schema_version", 1);
+  fields.add("verdict", name_of(estimate.verdict));
+  fields.add("margin_bytes", estimate.margin);
+  fields.add("device_total_bytes", estimate.device_total);
+  fields.add("outside_bytes", estimate.outside_bytes);
+  fields.add("capacity_bytes", estimate.capacity);
+  fields.add("peak", peak_fields(estimate));
+  fields.add("out_of_memory", failure_json(estimate));
+  fields.add("retries", estimate.retries);
+  fields.add("host_bytes", estimate.program.host_bytes);
+  fields.add("nvme_bytes", estimate.program.nvme_bytes);
+  fields.add("outside", outside_json(estimate.outside));
+  fields.add("phases", phases_json(estimate));
+  fields.add("live_at_peak", live_json(answer.live));
+  const bool asked = answer.remedies.has_value();
+  fields.add("remedies", asked ? remedies_json(answer.question, answer.remedies->cheapest)
+                               : JsonValue{JsonValue::Array{}});
+  fields.add("decision_tree", asked ? remedies_json(answer.question, answer.remedies->tree)
+                                    : JsonValue{JsonValue::Array{}});
+  fields.add("next", next_command(answer));
+  fields.add("model", model_fields(answer));
+  fields.add("device", device_fields(answer));
+  fields.add("plan", ir::plan_to_json(answer.question.request.plan));
+  return to_pretty_json(std::move(fields).finish()) + "\n";
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,262 @@
+#include "cli/report/fit_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <numeric>
+
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr std::size_t kNameColumns = 18;
+constexpr std::size_t kSizeColumns = 10;
+constexpr std::size_t kMostPhases = 9;
+constexpr std::size_t kMostGroups = 5;
+constexpr double kFragmentationFlag = 0.2;
+
+std::string percent(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %%", share * 100);
+  return text.data();
+}
+
+std::string figure(Bytes bytes) {
+  return pad_left(size_text(bytes), kSizeColumns);
+}
+
+std::string heading(const Terminal& terminal, std::string_view text) {
+  return "\n" + styled(terminal, Style::kStrong, text) + "\n";
+}
+
+Style style_of(cost::Verdict verdict) {
+  switch (verdict) {
+    case cost::Verdict::kFits:
+      return Style::kGood;
+    case cost::Verdict::kTight:
+      return Style::kWarning;
+    case cost::Verdict::kDoesNotFit:
+      return Style::kBad;
+  }
+  return Style::kPlain;
+}
+
+std::string margin_text(const cost::StepEstimate& estimate) {
+  return estimate.margin < Bytes{0} ? size_text(-estimate.margin) + " short"
+                                    : size_text(estimate.margin) + " to spare";
+}
+
+std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
+  const Question& question = answer.question;
+  const cost::StepEstimate& estimate = answer.estimate;
+  const std::string subject = question.model.label + " on " +
+                              std::to_string(question.request.plan.world) + " x " +
+                              question.device.name + " (" + size_text(estimate.device_total) +
+                              (question.budget > Bytes{0} ? " budget" : " usable") + "): ";
+  const std::string verdict = std::string(name_of(estimate.verdict)) + ", " + margin_text(estimate);
+  const bool one_line = columns_of(subject) + columns_of(verdict) <= terminal.width;
+  return subject + (one_line ? "" : "\n  ") +
+         styled(terminal, style_of(estimate.verdict), verdict) + "\n";
+}
+
+std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
+  const ir::ParallelPlan& plan = answer.question.request.plan;
+  std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
+  if (plan.zero) {
+    text += " ZeRO-" + std::to_string(plan.zero->stage);
+  } else if (plan.world > 1) {
+    text += " DDP";
+  }
+  const auto add = [&](const std::string& part) { text += ", " + part; };
+  add(std::string(ir::word_of(ir::precision_words(), plan.precision)));
+  add(std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
+  add(std::string(ir::word_of(ir::attention_words(), plan.attention)));
+  add("micro-batch " + std::to_string(plan.micro_batch) + " x " + std::to_string(plan.sequence) +
+      " tokens");
+  if (plan.accumulation > 1) {
+    add("accumulation " + std::to_string(plan.accumulation));
+  }
+  if (plan.recompute != ir::Recompute::kNone) {
+    add("checkpointing " + ir::checkpointing_text(plan.recompute, plan.recompute_every));
+  }
+  if (plan.lora) {
+    add((plan.quant ? "QLoRA r=" : "LoRA r=") + std::to_string(plan.lora->rank));
+  }
+  return styled(terminal, Style::kFaint, wrap(text, terminal.width, 2)) + "\n";
+}
+
+std::string failure_line(const FitAnswer& answer) {
+  const cost::StepEstimate& estimate = answer.estimate;
+  if (!estimate.failure) {
+    return {};
+  }
+  const cost::OutOfMemory& failure = *estimate.failure;
+  const std::string phase = failure.phase < estimate.program.phases.size()
+                                ? estimate.program.phases[failure.phase].name
+                                : std::string();
+  return "out of memory in " +
+         cost::moment_text(phase, cost::site_of(estimate.program, failure.event)) +
+         ", asking for " + size_text(failure.requested) + "\n";
+}
+
+std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
+  const cost::StepEstimate& estimate = answer.estimate;
+  std::string text = heading(terminal, "peak " + size_text(estimate.peak_allocated) +
+                                           " allocated in " + estimate.peak_moment);
+  std::array<std::size_t, ir::kTensorRoleCount> order{};
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [&](std::size_t role) { return estimate.peak_by_role[role]; });
+  const auto whole =
+      static_cast<double>(std::max(estimate.peak_allocated.value(), std::int64_t{1}));
+  const std::size_t room = terminal.width - kNameColumns - kSizeColumns - 4;
+  for (const std::size_t role : order) {
+    const Bytes bytes = estimate.peak_by_role[role];
+    if (bytes == Bytes{0}) {
+      continue;
+    }
+    const double share = static_cast<double>(bytes.value()) / whole;
+    text += "  " + pad_right(name_of(static_cast<ir::TensorRole>(role)), kNameColumns) +
+            figure(bytes) + "  " + bar(terminal, share, room) + "\n";
+  }
+  return text;
+}
+
+std::string limits(const FitAnswer& answer, const Terminal& terminal) {
+  const cost::StepEstimate& estimate = answer.estimate;
+  const double fragmentation = fragmentation_of(estimate);
+  const auto line = [](std::string_view name, Bytes bytes, const std::string& remark) {
+    return "  " + pad_right(name, kNameColumns) + figure(bytes) +
+           (remark.empty() ? "" : "  " + remark) + "\n";
+  };
+  std::string text = heading(terminal, "against the device");
+  text += line("reserved", estimate.peak_reserved,
+               "fragmentation " + percent(fragmentation) +
+                   (fragmentation > kFragmentationFlag ? ": high, try expandable_segments" : ""));
+  for (const cost::OutsideTerm& term : estimate.outside) {
+    std::string remark = term.name + ", " + std::string(name_of(term.basis));
+    remark += term.bound > term.bytes ? " (up to " + size_text(term.bound) + ")" : "";
+    text += line("outside PyTorch", term.bytes, remark);
+  }
+  text += line("device", estimate.device_total,
+               answer.question.budget > Bytes{0} ? "--budget" : answer.question.device.product);
+  text += line("margin", estimate.margin,
+               estimate.retries > 0 && !estimate.out_of_memory
+                   ? "only by emptying the cache " + std::to_string(estimate.retries) + " times"
+                   : "");
+  if (estimate.program.host_bytes > 0) {
+    text += line("host memory", Bytes{estimate.program.host_bytes}, "per rank, offloaded");
+  }
+  if (estimate.program.nvme_bytes > 0) {
+    text += line("NVMe", Bytes{estimate.program.nvme_bytes}, "per rank, offloaded");
+  }
+  return text;
+}
+
+/// The phases worth a line: all of them, or the last step's where there are many.
+std::vector<const cost::PhaseMemory*> shown_phases(const cost::StepEstimate& estimate) {
+  const std::vector<cost::PhaseMemory>& phases = estimate.timeline.phases;
+  std::vector<const cost::PhaseMemory*> shown;
+  for (const cost::PhaseMemory& phase : phases) {
+    shown.push_back(&phase);
+  }
+  if (shown.size() <= kMostPhases) {
+    return shown;
+  }
+  // The greatest ones, in the order of time.
+  std::ranges::stable_sort(shown, std::ranges::greater{}, &cost::PhaseMemory::peak_allocated);
+  shown.resize(kMostPhases);
+  std::ranges::sort(shown);
+  return shown;
+}
+
+std::string phases(const FitAnswer& answer, const Terminal& terminal) {
+  const auto shown = shown_phases(answer.estimate);
+  const std::size_t left_out = answer.estimate.timeline.phases.size() - shown.size();
+  std::string text = heading(
+      terminal, pad_right("phase", kNameColumns + 2) + pad_left("peak", kSizeColumns) +
+                    pad_left("reserved", kSizeColumns + 2) + pad_left("left", kSizeColumns + 2));
+  for (const cost::PhaseMemory* phase : shown) {
+    text += "  " + pad_right(phase->name, kNameColumns) + figure(phase->peak_allocated) + "  " +
+            figure(phase->peak_reserved) + "  " + figure(phase->allocated_after) + "\n";
+  }
+  if (left_out > 0) {
+    text += "  " + std::to_string(left_out) + " smaller phases left out (--json has all)\n";
+  }
+  return text;
+}
+
+std::string largest(const FitAnswer& answer, const Terminal& terminal) {
+  std::string text = heading(terminal, "largest at the peak");
+  const std::size_t count = std::min(answer.live.size(), kMostGroups);
+  for (std::size_t index = 0; index < count; ++index) {
+    const cost::LiveGroup& group = answer.live[index];
+    std::string what(name_of(group.role));
+    if (!group.operation.empty()) {
+      what += " of " + group.operation;
+    }
+    text += "  " + figure(group.total) + "  " +
+            pad_left(std::to_string(group.count) + " x " + size_text(group.each), 18) + "  " +
+            what + "\n";
+  }
+  return text;
+}
+
+std::string outcome(const cost::Remedy& remedy) {
+  const std::string margin = remedy.margin < Bytes{0} ? size_text(-remedy.margin) + " short"
+                                                      : size_text(remedy.margin) + " to spare";
+  return std::string(name_of(remedy.verdict)) + ", " + margin;
+}
+
+std::string words_of(const std::vector<cost::Change>& changes,
+                     std::string_view (*words)(cost::Change), std::string_view between) {
+  std::string text;
+  cost::Change previous{};
+  for (const cost::Change change : changes) {
+    if (!text.empty() && change == previous) {
+      continue;  // The micro-batch halved again.
+    }
+    text += (text.empty() ? "" : std::string(between)) + std::string(words(change));
+    previous = change;
+  }
+  return text;
+}
+
+std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
+  if (!answer.remedies) {
+    return {};
+  }
+  const std::vector<cost::Remedy>& cheapest = answer.remedies->cheapest;
+  if (cheapest.empty()) {
+    return heading(terminal, "no change that this runtime offers would help");
+  }
+  const bool mends = cheapest.front().verdict != cost::Verdict::kDoesNotFit;
+  std::string text = heading(terminal, mends ? "cheapest changes" : "changes that help most");
+  for (std::size_t index = 0; index < cheapest.size(); ++index) {
+    const cost::Remedy& remedy = cheapest[index];
+    text += "  " + std::to_string(index + 1) + ". " +
+            wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
+            wrap(outcome(remedy) + "; saves " + size_text(remedy.saved) +
+                     "; costs: " + words_of(remedy.changes, cost::cost_of, "; "),
+                 terminal.width - 5, 5) +
+            "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string size_text(Bytes bytes) {
+  return to_text(bytes);
+}
+
+std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
+  std::string text = verdict_line(answer, terminal) + plan_line(answer, terminal);
+  text += failure_line(answer);
+  text += breakdown(answer, terminal) + limits(answer, terminal) + phases(answer, terminal) +
+          largest(answer, terminal) + remedies(answer, terminal);
+  return text + "\nnext: " + wrap(next_command(answer), terminal.width, 6) + "\n";
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,152 @@
+#include "costmodel/estimate.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "model_ir/plan/plan_check.h"
+#include "model_ir/runtime/registry.h"
+
+namespace headroom::cost {
+namespace {
+
+/// More than any device holds: no replay runs out of it.
+constexpr Bytes kNoLimit{std::int64_t{1} << 60};
+
+bool is_number(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// Cuts the part up to the next dot off `rest`.
+std::string_view next_part(std::string_view& rest) {
+  const std::size_t dot = std::min(rest.find('.'), rest.size());
+  const std::string_view part = rest.substr(0, dot);
+  rest.remove_prefix(std::min(dot + 1, rest.size()));
+  return part;
+}
+
+/// "step 2, micro-step 3, backward" of "step2.3.backward"; other names stay as they are.
+std::string phase_words(std::string_view phase) {
+  constexpr std::string_view kStep = "step";
+  std::string_view rest = phase;
+  const std::string_view first = next_part(rest);
+  if (first.substr(0, kStep.size()) != kStep || !is_number(first.substr(kStep.size()))) {
+    return std::string(phase);
+  }
+  std::string words = "step " + std::string(first.substr(kStep.size()));
+  while (!rest.empty()) {
+    const std::string_view part = next_part(rest);
+    words += is_number(part) ? ", micro-step " : ", ";
+    words += part;
+  }
+  return words;
+}
+
+Bytes greatest(const MemoryTimeline& timeline, Bytes PhaseMemory::*figure) {
+  Bytes peak;
+  for (const PhaseMemory& phase : timeline.phases) {
+    peak = std::max(peak, phase.*figure);
+  }
+  return peak;
+}
+
+void name_peak(StepEstimate& estimate) {
+  if (estimate.timeline.phases.empty()) {
+    return;
+  }
+  const PhaseMemory& phase = estimate.timeline.phases[estimate.timeline.peak_phase];
+  estimate.peak_phase = phase.name;
+  estimate.peak_by_role = phase.at_peak;
+  estimate.peak_site = site_of(estimate.program, phase.peak_event);
+  estimate.peak_moment = moment_text(phase.name, estimate.peak_site);
+}
+
+Verdict verdict_of(const StepEstimate& estimate) {
+  if (estimate.out_of_memory) {
+    return Verdict::kDoesNotFit;
+  }
+  const double spare = static_cast<double>(estimate.margin.value());
+  const double wanted = kTightShare * static_cast<double>(estimate.device_total.value());
+  return spare < wanted || estimate.retries > 0 ? Verdict::kTight : Verdict::kFits;
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kFits:
+      return "fits";
+    case Verdict::kTight:
+      return "tight";
+    case Verdict::kDoesNotFit:
+      return "does not fit";
+  }
+  return "?";
+}
+
+PeakSite site_of(const ir::RankProgram& program, std::size_t event) {
+  PeakSite found;
+  found.event = event;
+  if (event >= program.events.size() || program.events[event].site >= program.sites.size()) {
+    return found;
+  }
+  const ir::Site& site = program.sites[program.events[event].site];
+  found.layer = site.layer;
+  found.backward = site.backward;
+  if (site.operation < program.operations.size()) {
+    found.operation = program.operations[site.operation];
+  }
+  return found;
+}
+
+std::string moment_text(const std::string& phase, const PeakSite& site) {
+  std::string text = phase_words(phase);
+  if (site.layer >= 0) {
+    text += ", layer " + std::to_string(site.layer);
+  }
+  if (!site.operation.empty()) {
+    text += ": " + site.operation;
+  }
+  return text;
+}
+
+StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings, Bytes total,
+                   std::vector<OutsideTerm> outside) {
+  StepEstimate estimate;
+  estimate.device_total = total;
+  estimate.outside = std::move(outside);
+  estimate.program = std::move(program);
+  estimate.outside_bytes = total_of(estimate.outside);
+  estimate.capacity = std::max(total - estimate.outside_bytes, Bytes{0});
+  estimate.timeline = replay(estimate.program, settings, estimate.capacity);
+  estimate.out_of_memory = estimate.timeline.out_of_memory.has_value();
+  if (!estimate.timeline.phases.empty()) {
+    estimate.retries = estimate.timeline.phases.back().retries;
+  }
+  if (estimate.out_of_memory) {
+    estimate.failure = estimate.timeline.out_of_memory;
+    estimate.timeline = replay(estimate.program, settings, kNoLimit);
+  }
+  estimate.peak_allocated = greatest(estimate.timeline, &PhaseMemory::peak_allocated);
+  estimate.peak_reserved = greatest(estimate.timeline, &PhaseMemory::peak_reserved);
+  estimate.margin = estimate.capacity - estimate.peak_reserved;
+  name_peak(estimate);
+  estimate.verdict = verdict_of(estimate);
+  return estimate;
+}
+
+Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                              const DeviceSpec& device, Bytes budget) {
+  if (Status status = ir::check_plan(model, plan); !status) {
+    return std::move(status).error();
+  }
+  Result<ir::RankProgram> program = ir::lower(model, plan, ir::Rank{0}, device.traits);
+  if (!program) {
+    return std::move(program).error();
+  }
+  const Bytes total = budget > Bytes{0} ? budget : device.total;
+  return judge(std::move(program).value(), plan.allocator, total,
+               outside_terms(model, plan, device));
+}
+
+}  // namespace headroom::cost

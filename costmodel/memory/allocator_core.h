@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "costmodel/memory/allocator_model.h"
+#include "costmodel/memory/caching_allocator.h"
+#include "costmodel/memory/free_list.h"
+#include "model_ir/plan/parallel_plan.h"
+
+namespace headroom::cost {
+
+/// The state and the steps behind `make_caching_allocator`; others use that.
+///
+/// Blocks live in one flat array and are linked to their neighbours in the segment:
+///
+///     segment     | live 3 MiB | free 9 MiB | live 1.5 MiB | free 6.5 MiB |
+///                      <-> previous / next <->
+///
+/// Free mapped blocks are also in the free list of their (stream, pool). An expandable segment is
+/// one range of addresses; its parts without memory behind them are unmapped blocks.
+class CachingAllocator final : public AllocatorModel {
+ public:
+  CachingAllocator(const ir::AllocatorSettings& settings, const DeviceMemory& device,
+                   AllocatorTrace* trace);
+
+  [[nodiscard]] bool allocate(ir::BlockId block, Bytes requested, ir::StreamId stream) override;
+  void free(ir::BlockId block) override;
+  void empty_cache() override;
+  [[nodiscard]] AllocatorState state() const override;
+  [[nodiscard]] Bytes size_of(ir::BlockId block) const override;
+  void reset_peaks() override;
+
+  /// Every segment with its blocks, by address.
+  [[nodiscard]] std::vector<SegmentView> segments() const;
+
+ private:
+  using Index = std::uint32_t;  ///< Of a block.
+  static constexpr Index kNone = ~Index{0};
+  static constexpr Index kNothing = kNone - 1;  ///< A live request for no bytes.
+
+  struct Block {
+    std::int64_t address = 0;
+    std::int64_t size = 0;
+    std::int64_t requested = 0;
+    std::int64_t age_base = 0;  ///< The pool's search count when the block became free.
+    Index previous = kNone;     ///< Neighbours in the segment.
+    Index next = kNone;
+    ir::BlockId owner = 0;
+    std::uint16_t pool = 0;
+    bool live = false;
+    bool mapped = true;
+  };
+  struct Pool {
+    FreeList free;
+    std::vector<Index> unmapped;  ///< By address.
+  };
+
+  [[nodiscard]] static bool is_small(std::uint16_t pool) { return pool % 2 == 0; }
+  [[nodiscard]] static std::int64_t page_size(std::uint16_t pool);
+  [[nodiscard]] std::uint16_t pool_for(std::int64_t size, ir::StreamId stream);
+  [[nodiscard]] bool is_split(const Block& block) const {
+    return block.previous != kNone || block.next != kNone;
+  }
+  [[nodiscard]] std::int64_t& searches_of(std::uint16_t pool) {
+    return is_small(pool) ? small_searches_ : large_searches_;
+  }
+
+  // allocator_core.cpp
+  [[nodiscard]] Index obtain(std::uint16_t pool, std::int64_t size);
+  [[nodiscard]] Index take_free(std::uint16_t pool, std::int64_t size);
+  [[nodiscard]] bool may_serve(std::int64_t block, std::int64_t size) const;
+  [[nodiscard]] bool should_split(const Block& block, std::int64_t size) const;
+  [[nodiscard]] Index split_front(Index block, std::int64_t size);
+  void merge(Index into, Index neighbour);
+  void add_free(Index block);
+  [[nodiscard]] Index new_block(const Block& block);
+  void drop_block(Index block);
+  void link(Index before, Index block, Index after);
+  void reserve(std::int64_t bytes);
+  void record(TraceAction action, const Block& block, std::int64_t address, std::int64_t size);
+
+  // allocator_segments.cpp
+  [[nodiscard]] Index open_segment(std::uint16_t pool, std::int64_t size);
+  [[nodiscard]] Index malloc_segment(std::uint16_t pool, std::int64_t bytes);
+  void release_segment(Index block);
+  [[nodiscard]] bool release_oversize(std::uint16_t pool, std::int64_t size);
+  void release_cached();
+  void collect_garbage();
+  [[nodiscard]] std::vector<Index> whole_free_large() const;
+
+  // allocator_expandable.cpp
+  [[nodiscard]] std::int64_t expandable_size(Index block) const;
+  [[nodiscard]] Index expand(std::uint16_t pool, std::int64_t size);
+  [[nodiscard]] Index find_room(std::uint16_t pool, std::int64_t size);
+  [[nodiscard]] bool has_room(Index block, std::int64_t size) const;
+  [[nodiscard]] Index reserve_addresses(std::uint16_t pool);
+  [[nodiscard]] bool map(Index block, std::int64_t size);
+  void unmap(Index block);
+  void insert_unmapped(Index block);
+  void erase_unmapped(Index block);
+
+  ir::AllocatorSettings settings_;
+  std::int64_t max_split_size_;  ///< The largest number when not set.
+  std::int64_t capacity_;
+  std::optional<std::int64_t> allowed_;
+  AllocatorTrace* trace_;
+
+  std::vector<Block> blocks_;
+  std::vector<Index> unused_;  ///< Of `blocks_`.
+  std::vector<Index> live_;    ///< By `BlockId`.
+  std::vector<Pool> pools_;    ///< 2 * stream for the small pool, 2 * stream + 1 for the large one.
+  std::int64_t next_address_ = kSegmentStart;
+  std::int64_t small_searches_ = 0;
+  std::int64_t large_searches_ = 0;
+
+  std::int64_t allocated_ = 0;
+  std::int64_t requested_ = 0;
+  std::int64_t reserved_ = 0;
+  std::int64_t peak_allocated_ = 0;
+  std::int64_t peak_requested_ = 0;
+  std::int64_t peak_reserved_ = 0;
+  std::int64_t retries_ = 0;
+
+  /// No block may sit at address 0: a viewer takes that for no address.
+  static constexpr std::int64_t kSegmentStart = std::int64_t{1} << 32;
+};
+
+}  // namespace headroom::cost

@@ -1,0 +1,163 @@
+// Expandable segments: ranges of addresses that memory is mapped into page by page.
+//
+//     | live | free | live | unmapped | live | free | unmapped ....................... |
+//     0                    pages wholly free      ^ grows here                  range end
+
+#include <algorithm>
+
+#include "costmodel/memory/allocation_size.h"
+#include "costmodel/memory/allocator_core.h"
+#include "model_ir/base/check.h"
+#include "model_ir/base/units.h"
+
+namespace headroom::cost {
+namespace {
+
+/// Largest range of addresses: eight PiB, so that a replay without a limit can hold hundreds.
+constexpr std::int64_t kLargestRange = std::int64_t{1} << 53;
+
+}  // namespace
+
+std::int64_t CachingAllocator::page_size(std::uint16_t pool) {
+  return is_small(pool) ? kSmallSegment : kLargeSegment;
+}
+
+/// Size of a free block with the unmapped room directly behind it.
+std::int64_t CachingAllocator::expandable_size(Index block) const {
+  const Block& free = blocks_[block];
+  const bool unmapped_behind = free.next != kNone && !blocks_[free.next].mapped;
+  return free.size + (unmapped_behind ? blocks_[free.next].size : 0);
+}
+
+/// A free block of `size` bytes at the lowest address that has the room, mapped as far as needed.
+CachingAllocator::Index CachingAllocator::expand(std::uint16_t pool, std::int64_t size) {
+  Index block = find_room(pool, size);
+  if (!blocks_[block].mapped && !map(block, std::min(blocks_[block].size, size))) {
+    return kNone;
+  }
+  while (blocks_[block].size < size) {
+    const Index behind = blocks_[block].next;
+    if (behind == kNone) {
+      return kNone;  // Larger than the range, which is larger than the device.
+    }
+    const std::int64_t missing = size - blocks_[block].size;
+    if (!map(behind, std::min(missing, blocks_[behind].size))) {
+      return kNone;
+    }
+    block = behind;  // It took in the block before it.
+  }
+  pools_[pool].free.erase(blocks_[block].size, blocks_[block].address);
+  return block;
+}
+
+CachingAllocator::Index CachingAllocator::find_room(std::uint16_t pool, std::int64_t size) {
+  for (Index candidate : pools_[pool].unmapped) {
+    const Index before = blocks_[candidate].previous;
+    if (before != kNone && !blocks_[before].live) {
+      candidate = before;
+    }
+    if (has_room(candidate, size)) {
+      return candidate;
+    }
+  }
+  return reserve_addresses(pool);
+}
+
+bool CachingAllocator::has_room(Index block, std::int64_t size) const {
+  std::int64_t room = 0;
+  while (room < size && block != kNone && !blocks_[block].live) {
+    room += blocks_[block].size;
+    block = blocks_[block].next;
+  }
+  return room >= size;
+}
+
+/// A new range of 1.125 times the device's memory, nothing of it mapped.
+CachingAllocator::Index CachingAllocator::reserve_addresses(std::uint16_t pool) {
+  const std::int64_t device = std::min(capacity_, kLargestRange);
+  const std::int64_t range = align_up(device + device / 8, page_size(pool));
+  next_address_ = align_up(next_address_, kLargeSegment);  // A whole page of either pool.
+  const Index block =
+      new_block({.address = next_address_, .size = range, .pool = pool, .mapped = false});
+  HEADROOM_ASSERT(!__builtin_add_overflow(next_address_, range, &next_address_));
+  insert_unmapped(block);
+  return block;
+}
+
+/// Maps pages from the start of the unmapped `block` until `size` bytes are covered.
+bool CachingAllocator::map(Index block, std::int64_t size) {
+  const std::uint16_t pool = blocks_[block].pool;
+  const std::int64_t bytes = align_up(size, page_size(pool));
+  if (bytes > capacity_ - reserved_) {
+    return false;
+  }
+  erase_unmapped(block);
+  blocks_[block].mapped = true;
+  if (bytes < blocks_[block].size) {
+    const Block& whole = blocks_[block];
+    const Index rest = new_block({.address = whole.address + bytes,
+                                  .size = whole.size - bytes,
+                                  .pool = pool,
+                                  .mapped = false});
+    blocks_[block].size = bytes;
+    link(block, rest, blocks_[block].next);
+    insert_unmapped(rest);
+  }
+  reserve(bytes);
+  record(TraceAction::kSegmentMap, blocks_[block], blocks_[block].address, bytes);
+  merge(block, blocks_[block].previous);
+  merge(block, blocks_[block].next);
+  add_free(block);
+  return true;
+}
+
+/// Gives the pages that lie wholly inside the free `block` back to the driver.
+void CachingAllocator::unmap(Index block) {
+  const Block whole = blocks_[block];
+  const std::int64_t page = page_size(whole.pool);
+  const std::int64_t begin = align_up(whole.address, page);  // Ranges start at whole pages.
+  const std::int64_t end = (whole.address + whole.size) / page * page;
+  if (begin >= end) {
+    return;
+  }
+  pools_[whole.pool].free.erase(whole.size, whole.address);
+  if (begin > whole.address) {
+    const Index before =
+        new_block({.address = whole.address, .size = begin - whole.address, .pool = whole.pool});
+    link(blocks_[block].previous, before, block);
+    add_free(before);
+  }
+  if (end < whole.address + whole.size) {
+    const Index after =
+        new_block({.address = end, .size = whole.address + whole.size - end, .pool = whole.pool});
+    link(block, after, blocks_[block].next);
+    add_free(after);
+  }
+  Block& unmapped = blocks_[block];
+  unmapped.address = begin;
+  unmapped.size = end - begin;
+  unmapped.mapped = false;
+  reserved_ -= end - begin;
+  record(TraceAction::kSegmentUnmap, unmapped, begin, end - begin);
+  merge(block, unmapped.previous);
+  merge(block, unmapped.next);
+  if (is_split(blocks_[block])) {
+    insert_unmapped(block);
+  } else {
+    drop_block(block);  // The whole range is empty: its addresses go back too.
+  }
+}
+
+void CachingAllocator::insert_unmapped(Index block) {
+  std::vector<Index>& unmapped = pools_[blocks_[block].pool].unmapped;
+  const auto place =
+      std::ranges::lower_bound(unmapped, blocks_[block].address, {},
+                               [this](Index candidate) { return blocks_[candidate].address; });
+  unmapped.insert(place, block);
+}
+
+void CachingAllocator::erase_unmapped(Index block) {
+  std::erase(pools_[blocks_[block].pool].unmapped, block);
+}
+
+}  // namespace headroom::cost

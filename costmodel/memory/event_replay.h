@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "costmodel/memory/allocator_core.h"
+#include "costmodel/memory/timeline.h"
+#include "model_ir/plan/rank_program.h"
+
+namespace headroom::cost {
+
+/// A replay between two events: the allocator, and what is alive by role. Behind `replay` and the
+/// exports.
+class EventReplay {
+ public:
+  /// Keeps a reference to `program`. With `trace` the allocator writes down what it does.
+  EventReplay(const ir::RankProgram& program, const ir::AllocatorSettings& settings,
+              const DeviceMemory& device, AllocatorTrace* trace = nullptr);
+
+  /// What is known of a block from its allocation on.
+  struct Slot {
+    Bytes size;  ///< As allocated.
+    std::uint32_t site = 0;
+    ir::TensorRole role = ir::TensorRole::kTemporary;
+    bool live = false;
+  };
+
+  /// Serves event `index` of the program; false: out of memory, and nothing has changed but the
+  /// allocator's cache.
+  [[nodiscard]] bool step(std::size_t index);
+
+  [[nodiscard]] Bytes allocated() const { return allocated_; }
+  [[nodiscard]] const RoleBytes& by_role() const { return by_role_; }
+  [[nodiscard]] const Slot& slot(ir::BlockId block) const { return slots_[block]; }
+  [[nodiscard]] std::size_t slot_count() const { return slots_.size(); }
+  [[nodiscard]] CachingAllocator& allocator() { return allocator_; }
+  [[nodiscard]] const CachingAllocator& allocator() const { return allocator_; }
+
+ private:
+  bool allocate(const ir::Event& event);
+  void free(const ir::Event& event);
+
+  const ir::RankProgram& program_;
+  CachingAllocator allocator_;
+  std::vector<Slot> slots_;  ///< By `BlockId`.
+  Bytes allocated_;
+  RoleBytes by_role_{};
+};
+
+}  // namespace headroom::cost

@@ -1,0 +1,99 @@
+#include "costmodel/memory/free_list.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "model_ir/base/check.h"
+
+namespace headroom::cost {
+namespace {
+
+bool precedes(const FreeList::Entry& entry, std::int64_t size, std::int64_t address) {
+  return entry.size < size || (entry.size == size && entry.address < address);
+}
+
+}  // namespace
+
+FreeList::Position FreeList::lower_bound(std::int64_t size, std::int64_t address) const {
+  const auto run = std::partition_point(runs_.begin(), runs_.end(), [&](const Run& candidate) {
+    return precedes(candidate.back(), size, address);
+  });
+  if (run == runs_.end()) {
+    return end();
+  }
+  const auto entry = std::partition_point(run->begin(), run->end(), [&](const Entry& candidate) {
+    return precedes(candidate, size, address);
+  });
+  return {.run = static_cast<std::size_t>(run - runs_.begin()),
+          .index = static_cast<std::size_t>(entry - run->begin())};
+}
+
+/// An empty run with room for `kRun` entries, one that was emptied before if there is one.
+FreeList::Run FreeList::empty_run() {
+  Run run;
+  if (!spare_.empty()) {
+    run = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  run.reserve(kRun);
+  return run;
+}
+
+void FreeList::insert(const Entry& entry) {
+  Position place = lower_bound(entry.size, entry.address);
+  if (place == end()) {
+    if (runs_.empty()) {
+      runs_.push_back(empty_run());
+    }
+    place = {.run = runs_.size() - 1, .index = runs_.back().size()};
+  }
+  if (runs_[place.run].size() == kRun) {  // Full: its upper half becomes a run of its own.
+    Run upper = empty_run();
+    Run& lower = runs_[place.run];
+    upper.assign(lower.begin() + kRun / 2, lower.end());
+    lower.resize(kRun / 2);
+    runs_.insert(runs_.begin() + static_cast<std::ptrdiff_t>(place.run) + 1, std::move(upper));
+    if (place.index > kRun / 2) {
+      place = {.run = place.run + 1, .index = place.index - kRun / 2};
+    }
+  }
+  Run& run = runs_[place.run];
+  run.insert(run.begin() + static_cast<std::ptrdiff_t>(place.index), entry);
+}
+
+void FreeList::erase(std::int64_t size, std::int64_t address) {
+  const Position place = lower_bound(size, address);
+  HEADROOM_ASSERT(place != end() && at(place).size == size && at(place).address == address);
+  erase(place);
+}
+
+void FreeList::erase(Position position) {
+  Run& run = runs_[position.run];
+  run.erase(run.begin() + static_cast<std::ptrdiff_t>(position.index));
+  if (run.empty()) {
+    spare_.push_back(std::move(run));
+    runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(position.run));
+  }
+}
+
+FreeList::Position FreeList::best_fit(std::int64_t size) const {
+  return lower_bound(size, std::numeric_limits<std::int64_t>::min());
+}
+
+FreeList::Position FreeList::next(Position position) const {
+  if (position.index + 1 < runs_[position.run].size()) {
+    return {.run = position.run, .index = position.index + 1};
+  }
+  return {.run = position.run + 1, .index = 0};
+}
+
+std::vector<FreeList::Entry> FreeList::entries() const {
+  std::vector<Entry> all;
+  for (const Run& run : runs_) {
+    all.insert(all.end(), run.begin(), run.end());
+  }
+  return all;
+}
+
+}  // namespace headroom::cost

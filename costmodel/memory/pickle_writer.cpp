@@ -1,0 +1,132 @@
+#include "costmodel/memory/pickle_writer.h"
+
+#include <bit>
+#include <limits>
+#include <utility>
+
+namespace headroom::cost {
+namespace {
+
+constexpr std::uint32_t kOneByte = 256;
+constexpr int kBatch = 1000;
+constexpr int kNoList = -1;
+
+}  // namespace
+
+PickleWriter::PickleWriter() {
+  out_ = {'\x80', '\x02'};
+}  // PROTO 2
+
+/// Before each value: a list whose batch is full is told to take it.
+void PickleWriter::begin_value() {
+  if (open_.empty() || open_.back() == kNoList) {
+    return;
+  }
+  if (open_.back() == kBatch) {
+    out_ += "e(";  // APPENDS, MARK
+    open_.back() = 0;
+  }
+  ++open_.back();
+}
+
+void PickleWriter::integer(std::int64_t value) {
+  begin_value();
+  if (value >= 0 && value < kOneByte) {
+    out_ += 'K';  // BININT1
+    little_endian(static_cast<std::uint64_t>(value), 1);
+  } else if (value >= std::numeric_limits<std::int32_t>::min() &&
+             value <= std::numeric_limits<std::int32_t>::max()) {
+    out_ += 'J';  // BININT
+    little_endian(static_cast<std::uint64_t>(value), 4);
+  } else {
+    out_ += '\x8a';  // LONG1
+    out_ += '\x08';
+    little_endian(static_cast<std::uint64_t>(value), 8);
+  }
+}
+
+void PickleWriter::real(double value) {
+  begin_value();
+  out_ += 'G';  // BINFLOAT: the only one with the highest byte first.
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    out_ += static_cast<char>(static_cast<unsigned char>(bits >> shift));
+  }
+}
+
+void PickleWriter::boolean(bool value) {
+  begin_value();
+  out_ += value ? '\x88' : '\x89';  // NEWTRUE, NEWFALSE
+}
+
+void PickleWriter::text(std::string_view value) {
+  const auto [place, is_new] = texts_.try_emplace(std::string(value), next_name_);
+  if (!is_new) {
+    recall(place->second);
+    return;
+  }
+  begin_value();
+  out_ += 'X';  // BINUNICODE
+  little_endian(value.size(), 4);
+  out_ += value;
+  (void)remember();
+}
+
+void PickleWriter::begin_dict() {
+  begin_value();
+  out_ += "}(";  // EMPTY_DICT, MARK
+  open_.push_back(kNoList);
+}
+
+void PickleWriter::end_dict() {
+  out_ += 'u';  // SETITEMS
+  open_.pop_back();
+}
+
+void PickleWriter::begin_list() {
+  begin_value();
+  out_ += "](";  // EMPTY_LIST, MARK
+  open_.push_back(0);
+}
+
+void PickleWriter::end_list() {
+  out_ += 'e';  // APPENDS
+  open_.pop_back();
+}
+
+void PickleWriter::begin_tuple() {
+  begin_value();
+  out_ += '(';  // MARK
+  open_.push_back(kNoList);
+}
+
+void PickleWriter::end_tuple() {
+  out_ += 't';  // TUPLE
+  open_.pop_back();
+}
+
+std::uint32_t PickleWriter::remember() {
+  const std::uint32_t name = next_name_++;
+  out_ += name < kOneByte ? 'q' : 'r';  // BINPUT, LONG_BINPUT
+  little_endian(name, name < kOneByte ? 1 : 4);
+  return name;
+}
+
+void PickleWriter::recall(std::uint32_t name) {
+  begin_value();
+  out_ += name < kOneByte ? 'h' : 'j';  // BINGET, LONG_BINGET
+  little_endian(name, name < kOneByte ? 1 : 4);
+}
+
+std::string PickleWriter::finish() {
+  out_ += '.';  // STOP
+  return std::move(out_);
+}
+
+void PickleWriter::little_endian(std::uint64_t value, int bytes) {
+  for (int byte = 0; byte < bytes; ++byte) {
+    out_ += static_cast<char>(static_cast<unsigned char>(value >> (8 * byte)));
+  }
+}
+
+}  // namespace headroom::cost

@@ -1,0 +1,133 @@
+#include "costmodel/outside_memory.h"
+
+#include <algorithm>
+#include <array>
+
+namespace headroom::cost {
+namespace {
+
+constexpr Bytes kContext{481 * kMiB};       // 0.47 GiB
+constexpr Bytes kContextBound{717 * kMiB};  // 0.70 GiB
+constexpr std::string_view kContextSource =
+    "stas00/ml-engineering training/performance: 0.47 GiB on an A100 with torch 2.1 and lazy "
+    "loading; 0.55 to 0.71 GiB on newer machines";
+
+constexpr Bytes kLazyKernels{461 * kMiB};       // 0.45 GiB
+constexpr Bytes kLazyKernelsBound{614 * kMiB};  // 0.60 GiB
+constexpr std::string_view kLazyKernelsSource =
+    "stas00/ml-engineering training/performance: eager loading 0.92 GiB less lazy loading 0.47 "
+    "GiB, A100, torch 2.1";
+
+// Both were seen with tensor-parallel inference, whose ranks hold one communicator each as well.
+constexpr Bytes kNcclTwoRanks{342 * kMiB};
+constexpr Bytes kNcclMoreRanks{392 * kMiB};
+constexpr Bytes kNcclBound{1485 * kMiB};  // 1.45 GiB
+constexpr std::string_view kNcclSource =
+    "ai-dynamo/aiconfigurator systems/*.yaml, nccl_mem: 342 MiB for 2 ranks, 392 MiB for 4 or 8; "
+    "stas00/ml-engineering saw 1.45 GiB";
+
+constexpr std::string_view kNvlsSource =
+    "NVIDIA/nccl 2.30 src/transport/nvls.cc: channels * 2 * 8 * 128 KiB * local ranks";
+
+constexpr std::string_view kCudnnSource =
+    "bound: cuDNN sums the gradient of the queries in fp32, 4 * B * S * A * D bytes; its plans ask "
+    "for more or less";
+
+constexpr std::int64_t kRanksPerNode = 8;
+
+OutsideTerm context_term(const DeviceSpec& device) {
+  const bool as_measured = device.traits.compute_major == 8 && device.traits.compute_minor == 0;
+  return {.name = "CUDA context",
+          .bytes = kContext,
+          .bound = kContextBound,
+          .basis = as_measured ? Basis::kMeasured : Basis::kAssumed,
+          .source = std::string(kContextSource)};
+}
+
+OutsideTerm nccl_term(std::int64_t ranks) {
+  return {.name = "NCCL communicator",
+          .bytes = ranks == 2 ? kNcclTwoRanks : kNcclMoreRanks,
+          .bound = kNcclBound,
+          .basis = Basis::kMeasured,
+          .source = std::string(kNcclSource)};
+}
+
+/// NCCL takes NVLink SHARP for all-reduce among more than four GPUs of one node, where the GPUs
+/// hang on a switch. Source: NVIDIA/nccl src/transport/nvls.cc (channels), src/graph/tuning.cc.
+bool uses_nvls(const ir::ParallelPlan& plan, const DeviceSpec& device) {
+  const bool all_reduce = !plan.zero || plan.zero->stage < 3;
+  return all_reduce && device.traits.compute_major >= 9 && plan.world > 4 &&
+         device.link.rfind("nvlink", 0) == 0;
+}
+
+OutsideTerm nvls_term(const ir::ParallelPlan& plan, const DeviceSpec& device) {
+  const std::int64_t channels = device.traits.compute_major == 9 ? 16 : 32;
+  const std::int64_t heads = std::min(plan.world, kRanksPerNode);
+  const Bytes bytes{channels * 2 * 8 * 128 * kKiB * heads};
+  return {.name = "NCCL NVLink SHARP buffers",
+          .bytes = bytes,
+          .bound = bytes,
+          .basis = Basis::kDerived,
+          .source = std::string(kNvlsSource)};
+}
+
+/// Whether PyTorch picks cuDNN for scaled_dot_product_attention: on Hopper and Blackwell, for
+/// 16-bit inputs. Source: pytorch/pytorch aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
+bool uses_cudnn(const ir::ParallelPlan& plan, const DeviceSpec& device) {
+  const bool half = plan.precision != ir::Precision::kFp32;
+  const int major = device.traits.compute_major;
+  return plan.attention == ir::AttentionKind::kSdpa && half && (major == 9 || major == 10);
+}
+
+OutsideTerm cudnn_term(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  const Bytes bytes = plan.micro_batch * (plan.sequence * Bytes{4 * model.heads * model.head_dim});
+  return {.name = "cuDNN attention workspace",
+          .bytes = bytes,
+          .bound = bytes,
+          .basis = Basis::kAssumed,
+          .source = std::string(kCudnnSource)};
+}
+
+}  // namespace
+
+std::string_view name_of(Basis basis) {
+  switch (basis) {
+    case Basis::kMeasured:
+      return "measured";
+    case Basis::kDerived:
+      return "derived";
+    case Basis::kAssumed:
+      return "assumed";
+  }
+  return "?";
+}
+
+std::vector<OutsideTerm> outside_terms(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                       const DeviceSpec& device) {
+  std::vector<OutsideTerm> terms = {context_term(device),
+                                    {.name = "kernels loaded on first use",
+                                     .bytes = kLazyKernels,
+                                     .bound = kLazyKernelsBound,
+                                     .basis = Basis::kDerived,
+                                     .source = std::string(kLazyKernelsSource)}};
+  if (plan.world > 1) {
+    terms.push_back(nccl_term(plan.world));
+    if (uses_nvls(plan, device)) {
+      terms.push_back(nvls_term(plan, device));
+    }
+  }
+  if (uses_cudnn(plan, device)) {
+    terms.push_back(cudnn_term(model, plan));
+  }
+  return terms;
+}
+
+Bytes total_of(const std::vector<OutsideTerm>& terms) {
+  Bytes sum;
+  for (const OutsideTerm& term : terms) {
+    sum += term.bytes;
+  }
+  return sum;
+}
+
+}  // namespace headroom::cost

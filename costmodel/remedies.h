@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "costmodel/change.h"
+#include "costmodel/estimate.h"
+
+namespace headroom::cost {
+
+/// A changed plan and what it comes to.
+struct Remedy {
+  std::vector<Change> changes;  ///< In the order in which they were made.
+  ir::ParallelPlan plan;
+  Verdict verdict = Verdict::kDoesNotFit;
+  Bytes peak_allocated;
+  Bytes peak_reserved;
+  Bytes margin;  ///< As `StepEstimate::margin`.
+  Bytes saved;   ///< Reserved bytes that the original plan needs more; may be negative.
+  friend bool operator==(const Remedy&, const Remedy&) = default;
+};
+
+/// What can be done about a plan that does not fit, or only just.
+struct Remedies {
+  /// The cheapest that make it fit (fit comfortably, if it was tight), cheapest first; where none
+  /// does, those that save the most.
+  std::vector<Remedy> cheapest;
+  /// The decision tree from mixed precision to CPU offload, each step on top of those before it, up
+  /// to the first that fits. A step whose parameters and states alone are too many is not replayed
+  /// and has the floor as its peak.
+  std::vector<Remedy> tree;
+  std::size_t replays = 0;  ///< Plans that were replayed.
+  friend bool operator==(const Remedies&, const Remedies&) = default;
+};
+
+/// What is asked of `find_remedies`.
+struct RemedyQuestion {
+  const ir::ModelSpec& model;
+  const ir::ParallelPlan& plan;
+  const DeviceSpec& device;
+  Bytes budget;           ///< As `estimate` takes it; 0: the device's total.
+  std::size_t count = 3;  ///< Remedies wanted.
+};
+
+/// Looks for the cheapest changes that mend `found`.
+///
+/// Model:   single changes in the order of `Change`, then the decision tree, which adds one change
+///          to the other and afterwards drops those that turn out not to be needed. Plans that
+///          `memory_floor` rules out are not replayed; plans that the runtime refuses are left out.
+/// Requires that `found` is the estimate of the question's plan. Deterministic.
+[[nodiscard]] Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found);
+
+}  // namespace headroom::cost

@@ -1,0 +1,243 @@
+#include "gui/launch.h"
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include <QCommandLineParser>
+#include <QCoreApplication>
+#include <QEventLoop>
+#include <QFont>
+#include <QFontDatabase>
+#include <QImage>
+#include <QPainter>
+
+#include "costmodel/hardware/catalogue.h"
+#include "gui/whatif/estimator.h"
+#include "model_ir/base/config_dir.h"
+#include "model_ir/spec/model_catalogue.h"
+
+namespace headroom::gui {
+namespace {
+
+QString words(const char* text) {
+  return QCoreApplication::translate("Launch", text);
+}
+
+/// The options, in one place for reading and for help.
+class Grammar {
+ public:
+  Grammar() {
+    parser.setApplicationDescription(
+        words("Shows what memory a training plan needs, and whether it fits.\n"
+              "Example: headroom-gui llama-3.1-8b --gpu h100-80gb"));
+    parser.addPositionalArgument(
+        words("MODEL"), words("Name of the catalogue, or path of a config.json"), words("[MODEL]"));
+    parser.addOptions({help, version, gpu, grab, theme, config_dir});
+  }
+
+  QCommandLineOption help{{QStringLiteral("h"), QStringLiteral("help")}, words("Print this.")};
+  QCommandLineOption version{QStringLiteral("version"), words("Print the version.")};
+  QCommandLineOption gpu{QStringLiteral("gpu"), words("Name of a GPU of the catalogue."),
+                         words("GPU")};
+  QCommandLineOption grab{QStringLiteral("grab"),
+                          words("Write a picture of the window and leave; needs no display."),
+                          words("FILE.png")};
+  QCommandLineOption theme{QStringLiteral("theme"),
+                           words("desktop, light or dark (default desktop)."), words("THEME")};
+  QCommandLineOption config_dir{QStringLiteral("config-dir"), words("Folder of the catalogue."),
+                                words("D")};
+  QCommandLineParser parser;
+};
+
+std::optional<std::string> value_of(const Grammar& grammar, const QCommandLineOption& option) {
+  if (!grammar.parser.isSet(option)) {
+    return std::nullopt;
+  }
+  return grammar.parser.value(option).toStdString();
+}
+
+Result<Look> parse_look(const std::string& text) {
+  if (text == "desktop") {
+    return Look::kDesktop;
+  }
+  if (text == "light") {
+    return Look::kLight;
+  }
+  if (text == "dark") {
+    return Look::kDark;
+  }
+  return Error::invalid_argument("--theme", text, "desktop, light or dark");
+}
+
+QImage drawn(QChar letter) {
+  constexpr int kSide = 48;
+  QImage image(kSide, kSide, QImage::Format_Grayscale8);
+  image.fill(Qt::white);
+  QPainter painter(&image);
+  QFont font;
+  font.setPixelSize(kSide / 2);
+  painter.setFont(font);
+  painter.drawText(image.rect(), Qt::AlignCenter, QString(letter));
+  return image;
+}
+
+Error no_fonts(const std::string& got) {
+  return Error::environment("", got, "a font to write with",
+                            "install one (Debian and Ubuntu: apt-get install fonts-dejavu-core)");
+}
+
+std::vector<CatalogueEntry> model_entries(const std::string& config_dir) {
+  if (const auto models = ir::list_models(config_dir + "/models")) {
+    return entries_of(*models);
+  }
+  const auto names = ir::model_names(config_dir + "/models");
+  return names ? entries_of(*names) : std::vector<CatalogueEntry>();
+}
+
+std::vector<CatalogueEntry> gpu_entries(const std::string& config_dir) {
+  if (const auto devices = cost::list_devices(config_dir)) {
+    return entries_of(*devices);
+  }
+  const auto names = cost::device_names(config_dir);
+  return names ? entries_of(*names) : std::vector<CatalogueEntry>();
+}
+
+}  // namespace
+
+Result<LaunchOptions> parse_launch(const QStringList& arguments) {
+  Grammar grammar;
+  if (!grammar.parser.parse(arguments)) {
+    return Error::invalid_argument("headroom-gui", grammar.parser.errorText().toStdString(),
+                                   "options of `headroom-gui --help`");
+  }
+  const QStringList names = grammar.parser.positionalArguments();
+  if (names.size() > 1) {
+    return Error::invalid_argument("MODEL", names.join(QLatin1Char(' ')).toStdString(),
+                                   "one model at most");
+  }
+  LaunchOptions options;
+  if (!names.isEmpty()) {
+    options.model = names.front().toStdString();
+  }
+  options.gpu = value_of(grammar, grammar.gpu);
+  options.config_dir = value_of(grammar, grammar.config_dir);
+  if (grammar.parser.isSet(grammar.grab)) {
+    options.grab = grammar.parser.value(grammar.grab);
+  }
+  if (const auto theme = value_of(grammar, grammar.theme)) {
+    const Result<Look> look = parse_look(*theme);
+    if (!look) {
+      return look.error();
+    }
+    options.look = *look;
+  }
+  options.help = grammar.parser.isSet(grammar.help);
+  options.version = grammar.parser.isSet(grammar.version);
+  return options;
+}
+
+QString help_text() {
+  return Grammar().parser.helpText();
+}
+
+QString version_text() {
+  return QStringLiteral("headroom-gui " HEADROOM_VERSION "\n");
+}
+
+DisplayEnvironment display_environment() {
+  return {.has_display = !qEnvironmentVariableIsEmpty("DISPLAY") ||
+                         !qEnvironmentVariableIsEmpty("WAYLAND_DISPLAY"),
+          .has_platform = !qEnvironmentVariableIsEmpty("QT_QPA_PLATFORM")};
+}
+
+Result<QString> platform_to_use(const LaunchOptions& options,
+                                const DisplayEnvironment& environment) {
+#if defined(Q_OS_UNIX) && !defined(Q_OS_DARWIN)
+  if (environment.has_display || environment.has_platform) {
+    return QString();
+  }
+  if (!options.grab) {
+    return Error::environment("", "neither DISPLAY nor WAYLAND_DISPLAY is set",
+                              "a display to open a window on",
+                              "use --grab FILE.png for a picture, or `headroom fit` for text");
+  }
+  return QStringLiteral("offscreen");
+#else
+  static_cast<void>(options);
+  static_cast<void>(environment);
+  return QString();
+#endif
+}
+
+Status check_fonts() {
+  if (QFontDatabase::families().isEmpty()) {
+    return no_fonts("no font");
+  }
+  // Each letter in its own shape: boxes are all alike.
+  if (drawn(QLatin1Char('A')) == drawn(QLatin1Char('i')) ||
+      drawn(QLatin1Char('0')) == drawn(QLatin1Char('7'))) {
+    return no_fonts("fonts without letters");
+  }
+  return ok();
+}
+
+Result<WindowSetup> window_setup(const LaunchOptions& options) {
+  const Result<ConfigDir> found = find_config_dir(options.config_dir);
+  if (!found) {
+    return found.error();
+  }
+  WindowSetup setup{.scenario = default_scenario(),
+                    .estimator = make_estimator(found->path),
+                    .models = model_entries(found->path),
+                    .gpus = gpu_entries(found->path)};
+  if (options.model) {
+    setup.scenario.model = model_source(*options.model);
+  }
+  if (options.gpu) {
+    setup.scenario.gpu = *options.gpu;
+  }
+  return setup;
+}
+
+int exit_code_of(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kInvalidArgument:
+      return 2;
+    case ErrorCode::kInvalidInput:
+      return 3;
+    case ErrorCode::kEnvironment:
+      return 4;
+  }
+  return kBugExitCode;
+}
+
+int run_grab(MainWindow& window, const QString& path) {
+  std::optional<Answer> answer;
+  QEventLoop wait;
+  QObject::connect(&window, &MainWindow::answered, &wait, [&](const Answer& given) {
+    answer = given;
+    wait.quit();
+  });
+  wait.exec();
+  if (!answer) {
+    return kBugExitCode;
+  }
+  if (answer->error) {
+    std::fprintf(stderr, "%s\n", to_text(*answer->error).c_str());
+    return exit_code_of(*answer->error);
+  }
+  if (answer->estimate == nullptr) {
+    std::fprintf(stderr, "internal error: %s\n", answer->fault.toUtf8().constData());
+    return kBugExitCode;
+  }
+  if (const QString reason = window.savePicture(path); !reason.isEmpty()) {
+    const Error error =
+        Error::environment(path.toStdString(), reason.toStdString(), "a file that can be written");
+    std::fprintf(stderr, "%s\n", to_text(error).c_str());
+    return exit_code_of(error);
+  }
+  return 0;
+}
+
+}  // namespace headroom::gui

@@ -1,0 +1,59 @@
+#include <cstdio>
+
+#include <QApplication>
+
+#include "gui/launch.h"
+
+namespace {
+
+using namespace headroom::gui;  // NOLINT(google-build-using-namespace): the program's own.
+
+int fail(const headroom::Error& error) {
+  std::fprintf(stderr, "%s\n", to_text(error).c_str());
+  return exit_code_of(error);
+}
+
+QStringList arguments_of(int argc, char** argv) {
+  QStringList arguments;
+  for (int i = 0; i < argc; ++i) {
+    arguments.append(QString::fromLocal8Bit(argv[i]));
+  }
+  return arguments;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Read before Qt starts, which aborts where there is no display.
+  const headroom::Result<LaunchOptions> options = parse_launch(arguments_of(argc, argv));
+  if (!options) {
+    return fail(options.error());
+  }
+  if (options->help || options->version) {
+    std::fputs(qUtf8Printable(options->help ? help_text() : version_text()), stdout);
+    return 0;
+  }
+  const auto platform = platform_to_use(*options, display_environment());
+  if (!platform) {
+    return fail(platform.error());
+  }
+  if (!platform->isEmpty()) {
+    qputenv("QT_QPA_PLATFORM", platform->toLocal8Bit());
+  }
+  const QApplication application(argc, argv);
+  QApplication::setApplicationName(QStringLiteral("Headroom"));
+  if (const headroom::Status fonts = check_fonts(); !fonts) {
+    return fail(fonts.error());
+  }
+  headroom::Result<WindowSetup> setup = window_setup(*options);
+  if (!setup) {
+    return fail(setup.error());
+  }
+  MainWindow window(std::move(setup).value());
+  window.setLook(options->look);
+  if (options->grab) {
+    return run_grab(window, *options->grab);
+  }
+  window.show();
+  return QApplication::exec();
+}

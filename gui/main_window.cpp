@@ -1,0 +1,254 @@
+#include "gui/main_window.h"
+
+#include <utility>
+
+#include <QActionGroup>
+#include <QApplication>
+#include <QDragEnterEvent>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QHeaderView>
+#include <QLabel>
+#include <QMenuBar>
+#include <QMessageBox>
+#include <QMimeData>
+#include <QSaveFile>
+#include <QScrollArea>
+#include <QScrollBar>
+#include <QSplitter>
+#include <QTableView>
+#include <QUrl>
+#include <QVBoxLayout>
+
+#include "gui/views/breakdown_view.h"
+#include "gui/views/scenario_editor.h"
+#include "gui/views/verdict_header.h"
+
+namespace headroom::gui {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{300};
+
+QScrollArea* scrolling(QWidget* contents) {
+  auto* const area = new QScrollArea;
+  area->setWidget(contents);
+  area->setWidgetResizable(true);
+  area->setFrameShape(QFrame::NoFrame);
+  area->setFocusPolicy(Qt::NoFocus);  // The controls inside are what takes the keyboard.
+  area->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  area->setMinimumWidth(contents->minimumSizeHint().width() +
+                        area->verticalScrollBar()->sizeHint().width());
+  return area;
+}
+
+QLabel* section_title(const QString& text) {
+  auto* const label = new QLabel(text);
+  QFont bold = label->font();
+  bold.setBold(true);
+  label->setFont(bold);
+  return label;
+}
+
+/// The one local file or folder that is dragged, if it is one.
+QString dragged_path(const QMimeData* data) {
+  const QList<QUrl> urls = data->urls();
+  return urls.size() == 1 ? urls.front().toLocalFile() : QString();
+}
+
+}  // namespace
+
+MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
+    : QMainWindow(parent),
+      desktop_palette_(QApplication::palette()),
+      models_(std::move(setup.models)),
+      gpus_(std::move(setup.gpus)),
+      what_if_(std::move(setup.scenario)),
+      worker_(std::move(setup.estimator)) {
+  setWindowTitle(tr("Headroom"));
+  setAcceptDrops(true);
+  buildContents();
+  buildMenus();
+  patience_.setSingleShot(true);
+  patience_.setInterval(kPatience);
+  connect(&patience_, &QTimer::timeout, this, [this] { header_->setBusy(true); });
+  connect(&what_if_, &WhatIf::changed, this, &MainWindow::ask);
+  connect(&worker_, &EstimateWorker::answered, this, &MainWindow::showAnswer);
+  connect(editor_, &ScenarioEditor::edited, &what_if_, &WhatIf::change);
+  connect(editor_, &ScenarioEditor::openRequested, this, &MainWindow::chooseModelFile);
+  editor_->setScenario(scenario());
+  worker_.ask(scenario(), EstimateWorker::Urgency::kNow);
+  const int em = fontMetrics().height();
+  resize(em * 76, em * 46);
+}
+
+void MainWindow::buildContents() {
+  editor_ = new ScenarioEditor(&models_, &gpus_);
+  header_ = new VerdictHeader;
+  table_ = makeTable();
+  bars_ = new BreakdownView(&breakdown_, table_->selectionModel());
+
+  auto* const table_part = new QWidget;
+  auto* const table_column = new QVBoxLayout(table_part);
+  table_column->setContentsMargins(0, 0, 0, 0);
+  table_column->addWidget(section_title(tr("The same in numbers")));
+  table_column->addWidget(table_, 1);
+
+  auto* const bars_part = new QWidget;
+  auto* const bars_column = new QVBoxLayout(bars_part);
+  bars_column->setContentsMargins(0, 0, 0, 0);
+  bars_column->addWidget(section_title(tr("Peak of each phase, by category")));
+  bars_column->addWidget(bars_, 1);
+
+  auto* const pictures = new QSplitter(Qt::Vertical);
+  pictures->setChildrenCollapsible(false);
+  pictures->addWidget(bars_part);
+  pictures->addWidget(table_part);
+  pictures->setStretchFactor(0, 3);
+  pictures->setStretchFactor(1, 2);
+
+  auto* const right = new QWidget;
+  auto* const column = new QVBoxLayout(right);
+  column->setContentsMargins(0, 0, 0, 0);
+  column->setSpacing(fontMetrics().height());
+  column->addWidget(header_);
+  column->addWidget(pictures, 1);
+
+  auto* const contents = new QWidget;
+  auto* const row = new QHBoxLayout(contents);
+  const int margin = fontMetrics().height();
+  row->setContentsMargins(margin, margin, margin, margin);
+  row->setSpacing(margin * 3 / 2);
+  row->addWidget(scrolling(editor_));
+  row->addWidget(right, 1);
+  setCentralWidget(contents);
+}
+
+QTableView* MainWindow::makeTable() {
+  auto* const table = new QTableView;
+  table->setModel(&breakdown_);
+  table->setAccessibleName(tr("Peak of each phase, by category, as a table"));
+  table->setAlternatingRowColors(true);
+  table->setShowGrid(false);
+  table->setFrameShape(QFrame::NoFrame);
+  table->setSelectionMode(QAbstractItemView::SingleSelection);
+  table->setWordWrap(false);
+  table->setTabKeyNavigation(false);  // Tab leaves the table; arrows move in it.
+  table->verticalHeader()->hide();
+  table->verticalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  table->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  table->horizontalHeader()->setHighlightSections(false);
+  return table;
+}
+
+void MainWindow::buildMenus() {
+  QMenu* const file = menuBar()->addMenu(tr("&File"));
+  file->addAction(tr("&Open config.json…"), QKeySequence::Open, this, &MainWindow::chooseModelFile);
+  file->addAction(tr("&Save picture…"), QKeySequence::Save, this, &MainWindow::choosePicture);
+  file->addSeparator();
+  file->addAction(tr("&Quit"), QKeySequence::Quit, this, &QWidget::close);
+
+  QMenu* const edit = menuBar()->addMenu(tr("&Edit"));
+  QAction* const undo = what_if_.undoStack()->createUndoAction(this, tr("&Undo"));
+  undo->setShortcut(QKeySequence(Qt::CTRL | Qt::Key_Z));
+  QAction* const redo = what_if_.undoStack()->createRedoAction(this, tr("&Redo"));
+  redo->setShortcut(QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Z));
+  edit->addAction(undo);
+  edit->addAction(redo);
+  edit->addSeparator();
+  edit->addAction(tr("Re&set"), QKeySequence(Qt::CTRL | Qt::Key_R), &what_if_, &WhatIf::reset);
+
+  addLooks(menuBar()->addMenu(tr("&View")));
+}
+
+void MainWindow::addLooks(QMenu* menu) {
+  auto* const group = new QActionGroup(this);
+  const std::array<std::pair<Look, QString>, 3> looks = {
+      {{Look::kDesktop, tr("&Desktop's colours")},
+       {Look::kLight, tr("&Light")},
+       {Look::kDark, tr("D&ark")}}};
+  for (const auto& [look, name] : looks) {
+    QAction* const action = menu->addAction(name);
+    action->setCheckable(true);
+    action->setChecked(look == Look::kDesktop);
+    group->addAction(action);
+    connect(action, &QAction::triggered, this, [this, chosen = look] { setLook(chosen); });
+  }
+}
+
+void MainWindow::setLook(Look look) {
+  QApplication::setPalette(palette_of(look, desktop_palette_));
+}
+
+void MainWindow::ask(const Scenario& scenario) {
+  editor_->setScenario(scenario);
+  patience_.start();
+  worker_.ask(scenario);
+}
+
+void MainWindow::showAnswer(const Answer& answer) {
+  patience_.stop();
+  header_->setBusy(false);
+  breakdown_.setEstimate(answer.estimate);
+  if (answer.estimate != nullptr) {
+    header_->showVerdict(*answer.estimate);
+  } else if (answer.error) {
+    QString text = QString::fromStdString(to_text(*answer.error)).trimmed();
+    const QString mark = QStringLiteral("error: ");
+    if (text.startsWith(mark)) {
+      text.remove(0, mark.size());
+    }
+    header_->showProblem(text.section(QLatin1Char('\n'), 0, 0),
+                         text.section(QLatin1Char('\n'), 1).simplified());
+  } else {
+    header_->showProblem(tr("A fault of Headroom itself, please report it"), answer.fault);
+  }
+  Q_EMIT answered(answer);
+}
+
+void MainWindow::openModel(const QString& path) {
+  Scenario after = scenario();
+  after.model = model_source(path.toStdString());
+  what_if_.change(after, {.field = Field::kModel, .gesture = 0});
+}
+
+void MainWindow::chooseModelFile() {
+  const QString path = QFileDialog::getOpenFileName(this, tr("Open a config.json"), {},
+                                                    tr("Hugging Face configurations (*.json)"));
+  if (!path.isEmpty()) {
+    openModel(path);
+  }
+}
+
+void MainWindow::choosePicture() {
+  const QString path = QFileDialog::getSaveFileName(
+      this, tr("Save picture"), QStringLiteral("headroom.png"), tr("PNG images (*.png)"));
+  if (path.isEmpty()) {
+    return;
+  }
+  if (const QString reason = savePicture(path); !reason.isEmpty()) {
+    QMessageBox::warning(this, tr("Save picture"), reason);
+  }
+}
+
+QString MainWindow::savePicture(const QString& path) {
+  const QPixmap picture = grab();
+  QSaveFile file(path);  // Whole or not at all.
+  if (!file.open(QIODevice::WriteOnly) || !picture.save(&file, "PNG") || !file.commit()) {
+    return tr("%1: %2").arg(path, file.errorString());
+  }
+  return {};
+}
+
+void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
+  const QString path = dragged_path(event->mimeData());
+  if (path.endsWith(QLatin1String(".json")) || QFileInfo(path).isDir()) {
+    event->acceptProposedAction();
+  }
+}
+
+void MainWindow::dropEvent(QDropEvent* event) {
+  openModel(dragged_path(event->mimeData()));
+  event->acceptProposedAction();
+}
+
+}  // namespace headroom::gui

@@ -1,0 +1,169 @@
+#include "gui/models/plan_choices.h"
+
+#include <span>
+#include <string_view>
+
+#include <QCoreApplication>
+
+#include "gui/whatif/scenario.h"
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::gui {
+namespace {
+
+using ir::OptimizerForm;
+using ir::OptimizerKind;
+using ir::Precision;
+
+QString words(const char* text) {
+  return QCoreApplication::translate("Choice", text);
+}
+
+QString as_text(std::string_view text) {
+  return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
+}
+
+QString detail_of(ir::RuntimeKind runtime) {
+  switch (runtime) {
+    case ir::RuntimeKind::kTransformers:
+      return words("Hugging Face transformers on PyTorch; DDP on several GPUs");
+    case ir::RuntimeKind::kDeepspeed:
+      return words("The same model under DeepSpeed ZeRO");
+    case ir::RuntimeKind::kFsdp:
+      return words("PyTorch FSDP");
+    case ir::RuntimeKind::kMegatron:
+      return words("Megatron-Core");
+  }
+  return {};
+}
+
+QString detail_of(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return words("Parameters, gradients and states in fp32");
+    case Precision::kBf16:
+      return words("Parameters, gradients and states in bf16");
+    case Precision::kFp16:
+      return words("Parameters, gradients and states in fp16");
+    case Precision::kAutocastBf16:
+      return words("fp32 parameters, computing in bf16");
+    case Precision::kAutocastFp16:
+      return words("fp32 parameters, computing in fp16 with loss scaling");
+    case Precision::kBf16AutocastBf16:
+      return words("bf16 parameters under bf16 autocast");
+    case Precision::kBf16Master:
+      return words("bf16 parameters and gradients, fp32 master copy and states");
+    case Precision::kFp16Master:
+      return words("fp16 with loss scaling, fp32 master copy and states");
+  }
+  return {};
+}
+
+QString states_of(const ir::OptimizerPlan& optimizer) {
+  switch (optimizer.kind) {
+    case OptimizerKind::kNone:
+      return words("No optimizer step: forward and backward only");
+    case OptimizerKind::kAdamW:
+      return words("AdamW: two states per parameter");
+    case OptimizerKind::kSgd:
+      return optimizer.momentum > 0 ? words("SGD with momentum: one state per parameter")
+                                    : words("SGD: no states");
+    case OptimizerKind::kAdafactor:
+      return words("Adafactor of transformers: factored states, a row and a column per matrix");
+    case OptimizerKind::kAdafactorTorch:
+      return words("Adafactor of torch: factored states, a row and a column per matrix");
+    case OptimizerKind::kLion:
+      return words("Lion: one state per parameter");
+  }
+  return {};
+}
+
+QString step_of(OptimizerForm form) {
+  switch (form) {
+    case OptimizerForm::kForeach:
+      return words("all parameters at once, with temporaries of their size (torch's default)");
+    case OptimizerForm::kFused:
+      return words("one fused kernel, without temporaries");
+    case OptimizerForm::kLoop:
+      return words("one parameter at a time");
+    case OptimizerForm::kEightBit:
+      return words("8-bit states (bitsandbytes)");
+    case OptimizerForm::kPagedEightBit:
+      return words("8-bit states that may be paged out to the host (bitsandbytes)");
+  }
+  return {};
+}
+
+QString detail_of(const ir::OptimizerPlan& optimizer) {
+  if (optimizer.kind == OptimizerKind::kNone) {
+    return states_of(optimizer);
+  }
+  return words("%1; %2").arg(states_of(optimizer), step_of(optimizer.form));
+}
+
+QString detail_of(ir::AttentionKind attention) {
+  switch (attention) {
+    case ir::AttentionKind::kSdpa:
+      return words("torch's scaled_dot_product_attention, which picks a kernel");
+    case ir::AttentionKind::kEager:
+      return words("Scores of sequence × sequence per head are kept for backward");
+    case ir::AttentionKind::kFlash:
+      return words("FlashAttention 2: no scores are kept");
+  }
+  return {};
+}
+
+template <typename T>
+std::vector<Choice<T>> choices_of(std::span<const ir::Word<T>> known) {
+  std::vector<Choice<T>> choices;
+  for (const ir::Word<T>& word : known) {
+    choices.push_back({word.value, as_text(word.text), detail_of(word.value)});
+  }
+  return choices;
+}
+
+}  // namespace
+
+std::vector<Choice<ir::RuntimeKind>> runtime_choices() {
+  return choices_of(ir::runtime_words());
+}
+
+std::vector<Choice<int>> zero_stage_choices() {
+  return {{0, words("0: nothing sharded"), words("Every rank holds everything")},
+          {1, words("1: optimizer states"), words("Optimizer states are sharded")},
+          {2, words("2: and gradients"), words("Optimizer states and gradients are sharded")},
+          {3, words("3: and parameters"), words("Everything is sharded")}};
+}
+
+std::vector<Choice<Precision>> precision_choices(ir::RuntimeKind runtime) {
+  std::vector<Choice<Precision>> choices;
+  for (const Precision precision : precisions_of(runtime)) {
+    choices.push_back(
+        {precision, as_text(word_of(ir::precision_words(), precision)), detail_of(precision)});
+  }
+  return choices;
+}
+
+std::vector<Choice<ir::OptimizerPlan>> optimizer_choices() {
+  return choices_of(ir::optimizer_words());
+}
+
+std::vector<Choice<ir::AttentionKind>> attention_choices() {
+  return choices_of(ir::attention_words());
+}
+
+std::vector<Choice<ir::Recompute>> checkpointing_choices() {
+  return {{ir::Recompute::kNone, words("none"), words("Every activation is kept for backward")},
+          {ir::Recompute::kFull, words("full"),
+           words("Layers are computed again in backward (use_reentrant=False)")},
+          {ir::Recompute::kFullReentrant, words("full-reentrant"),
+           words("Layers are computed again in backward (use_reentrant=True)")}};
+}
+
+std::vector<Choice<int>> quantization_choices() {
+  return {{0, words("as precision"), words("The frozen weights are not quantised")},
+          {8, words("8-bit (LLM.int8)"), words("bitsandbytes, 8 bits per weight")},
+          {4, words("4-bit (NF4)"), words("bitsandbytes, 4 bits per weight, double quantisation")}};
+}
+
+}  // namespace headroom::gui

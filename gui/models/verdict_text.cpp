@@ -1,0 +1,140 @@
+#include "gui/models/verdict_text.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <QCoreApplication>
+#include <QLocale>
+
+#include "gui/models/words.h"
+
+namespace headroom::gui {
+namespace {
+
+using cost::StepEstimate;
+
+QString words(const char* text) {
+  return QCoreApplication::translate("Verdict", text);
+}
+
+QString headline_of(cost::Verdict verdict) {
+  switch (verdict) {
+    case cost::Verdict::kFits:
+      return words("Fits");
+    case cost::Verdict::kTight:
+      return words("Tight");
+    case cost::Verdict::kDoesNotFit:
+      return words("Does not fit");
+  }
+  return {};
+}
+
+QString margin_of(const StepEstimate& estimate) {
+  if (estimate.margin < Bytes{0}) {
+    return words("%1 missing").arg(bytes_text(-estimate.margin));
+  }
+  return words("%1 to spare").arg(bytes_text(estimate.margin));
+}
+
+QString basis_of(cost::Basis basis) {
+  switch (basis) {
+    case cost::Basis::kMeasured:
+      return words("measured");
+    case cost::Basis::kDerived:
+      return words("derived");
+    case cost::Basis::kAssumed:
+      return words("assumed");
+  }
+  return {};
+}
+
+Fact reserved_fact(const StepEstimate& estimate) {
+  return {.caption = words("Peak reserved"),
+          .value = bytes_text(estimate.peak_reserved),
+          .detail = words("%1 of %2")
+                        .arg(share_text(estimate.peak_reserved, estimate.capacity),
+                             bytes_text(estimate.capacity)),
+          .tip = words("What the allocator holds at most: %1.\nIt may hold %2.")
+                     .arg(exact_text(estimate.peak_reserved), exact_text(estimate.capacity))};
+}
+
+/// What happened on the way, if anything did.
+QString trouble_of(const StepEstimate& estimate) {
+  if (estimate.failure && estimate.failure->phase < estimate.program.phases.size()) {
+    const std::string& phase = estimate.program.phases[estimate.failure->phase].name;
+    return words("; memory runs out in %1").arg(QString::fromStdString(phase));
+  }
+  if (estimate.retries > 0) {
+    return words("; cached memory is given back %1 times to go on")
+        .arg(QLocale().toString(static_cast<qlonglong>(estimate.retries)));
+  }
+  return {};
+}
+
+Fact allocated_fact(const StepEstimate& estimate) {
+  return {
+      .caption = words("Peak allocated"),
+      .value = bytes_text(estimate.peak_allocated),
+      .detail =
+          words("%1 of reserved").arg(share_text(estimate.peak_allocated, estimate.peak_reserved)),
+      .tip = words("What tensors take at most: %1.").arg(exact_text(estimate.peak_allocated))};
+}
+
+Fact largest_fact(const StepEstimate& estimate) {
+  const auto& roles = estimate.peak_by_role;
+  const auto most = std::max_element(roles.begin(), roles.end());
+  const auto role = static_cast<ir::TensorRole>(most - roles.begin());
+  return {
+      .caption = words("Most of it"),
+      .value = role_name(role),
+      .detail = words("%1, %2").arg(bytes_text(*most), share_text(*most, estimate.peak_allocated)),
+      .tip = words("The largest category at the peak: %1.").arg(exact_text(*most))};
+}
+
+Fact outside_fact(const StepEstimate& estimate) {
+  QString tip = words("Device memory that the allocator does not see: %1 of %2.")
+                    .arg(exact_text(estimate.outside_bytes), exact_text(estimate.device_total));
+  for (const cost::OutsideTerm& term : estimate.outside) {
+    tip += QLatin1Char('\n') + words("%1: %2 (%3, %4)")
+                                   .arg(QString::fromStdString(term.name), bytes_text(term.bytes),
+                                        basis_of(term.basis), QString::fromStdString(term.source));
+  }
+  return {.caption = words("Outside the allocator"),
+          .value = bytes_text(estimate.outside_bytes),
+          .detail = words("of %1 on the device").arg(bytes_text(estimate.device_total)),
+          .tip = tip};
+}
+
+Fact where_fact(const StepEstimate& estimate) {
+  return {.caption = words("Where"),
+          .value = QString::fromStdString(estimate.peak_moment),
+          .detail = QString::fromStdString(estimate.peak_phase),
+          .tip = words("The moment of the peak.")};
+}
+
+}  // namespace
+
+VerdictText verdict_text(const StepEstimate& estimate) {
+  VerdictText text;
+  text.headline = headline_of(estimate.verdict);
+  text.margin = margin_of(estimate);
+  text.basis = words("%1 of the capacity of %2%3")
+                   .arg(share_text(Bytes{std::abs(estimate.margin.value())}, estimate.capacity),
+                        bytes_text(estimate.capacity), trouble_of(estimate));
+  text.facts = {reserved_fact(estimate), allocated_fact(estimate), largest_fact(estimate),
+                outside_fact(estimate)};
+  if (estimate.program.host_bytes > 0) {
+    const Bytes host{estimate.program.host_bytes};
+    text.facts.push_back({.caption = words("Host memory"),
+                          .value = bytes_text(host),
+                          .detail = words("per rank"),
+                          .tip = exact_text(host)});
+  }
+  text.facts.push_back(where_fact(estimate));
+  text.sentence = words("%1: %2. Peak of %3 reserved, in %4.")
+                      .arg(text.headline, text.margin, bytes_text(estimate.peak_reserved),
+                           QString::fromStdString(estimate.peak_moment));
+  return text;
+}
+
+}  // namespace headroom::gui

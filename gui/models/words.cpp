@@ -1,0 +1,109 @@
+#include "gui/models/words.h"
+
+#include <array>
+#include <cmath>
+
+#include <QCoreApplication>
+
+namespace headroom::gui {
+namespace {
+
+constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+
+const char* untranslated(ir::TensorRole role) {
+  switch (role) {
+    case ir::TensorRole::kParameter:
+      return QT_TRANSLATE_NOOP("TensorRole", "parameters");
+    case ir::TensorRole::kGradient:
+      return QT_TRANSLATE_NOOP("TensorRole", "gradients");
+    case ir::TensorRole::kOptimizerState:
+      return QT_TRANSLATE_NOOP("TensorRole", "optimizer states");
+    case ir::TensorRole::kMasterParameter:
+      return QT_TRANSLATE_NOOP("TensorRole", "master parameters");
+    case ir::TensorRole::kActivation:
+      return QT_TRANSLATE_NOOP("TensorRole", "activations");
+    case ir::TensorRole::kLogits:
+      return QT_TRANSLATE_NOOP("TensorRole", "logits and loss");
+    case ir::TensorRole::kTemporary:
+      return QT_TRANSLATE_NOOP("TensorRole", "temporaries");
+    case ir::TensorRole::kCommunication:
+      return QT_TRANSLATE_NOOP("TensorRole", "communication");
+    case ir::TensorRole::kWorkspace:
+      return QT_TRANSLATE_NOOP("TensorRole", "workspaces");
+    case ir::TensorRole::kBuffer:
+      return QT_TRANSLATE_NOOP("TensorRole", "buffers");
+    case ir::TensorRole::kInput:
+      return QT_TRANSLATE_NOOP("TensorRole", "inputs");
+  }
+  return "";
+}
+
+}  // namespace
+
+QString role_name(ir::TensorRole role) {
+  return QCoreApplication::translate("TensorRole", untranslated(role));
+}
+
+// Decimals as in headroom::to_text, so that window and terminal show the same digits.
+QString bytes_text(Bytes bytes, const QLocale& locale) {
+  double value = static_cast<double>(bytes.value());
+  std::size_t step = 0;
+  while (std::abs(value) >= 1024 && step + 1 < kUnits.size()) {
+    value /= 1024;
+    ++step;
+  }
+  const int fine = std::abs(value) < 10 ? 2 : (std::abs(value) < 1000 ? 1 : 0);
+  const int decimals = step == 0 ? 0 : fine;
+  return locale.toString(value, 'f', decimals) + QChar(QChar::Nbsp) +
+         QLatin1String(kUnits.at(step));
+}
+
+QString exact_text(Bytes bytes, const QLocale& locale) {
+  return QCoreApplication::translate("Bytes", "%1 bytes")
+      .arg(locale.toString(static_cast<qlonglong>(bytes.value())));
+}
+
+QString share_text(Bytes part, Bytes whole, const QLocale& locale) {
+  if (whole == Bytes{0}) {
+    return {};
+  }
+  const double share = static_cast<double>(part.value()) / static_cast<double>(whole.value());
+  return locale.toString(100 * share, 'f', 1) + QChar(QChar::Nbsp) + locale.percent();
+}
+
+ByteScale scale_for(Bytes largest) {
+  ByteScale scale{.unit = QLatin1String(kUnits.front()), .factor = 1};
+  for (std::size_t step = 1; step < kUnits.size() && largest.value() / 1024 >= scale.factor;
+       ++step) {
+    scale = {.unit = QLatin1String(kUnits.at(step)), .factor = scale.factor * 1024};
+  }
+  return scale;
+}
+
+QString scaled_text(Bytes bytes, const ByteScale& scale, const QLocale& locale) {
+  if (scale.factor == 1) {
+    return locale.toString(static_cast<qlonglong>(bytes.value()));
+  }
+  const double value = static_cast<double>(bytes.value()) / static_cast<double>(scale.factor);
+  if (bytes > Bytes{0} && value < 0.01) {
+    return QLatin1Char('<') + locale.toString(0.01, 'f', 2);
+  }
+  return locale.toString(value, 'f', 2);
+}
+
+QString typed_text(Bytes bytes) {
+  struct Unit {
+    const char* name;
+    std::int64_t factor;
+  };
+  constexpr std::array<Unit, 4> kTyped = {
+      {{"GiB", kGiB}, {"GB", 1'000'000'000}, {"MiB", kMiB}, {"MB", 1'000'000}}};
+  for (const Unit& unit : kTyped) {
+    if (bytes != Bytes{0} && bytes.value() % unit.factor == 0) {
+      return QString::number(bytes.value() / unit.factor) + QLatin1String(unit.name);
+    }
+  }
+  return QString::number(bytes.value());
+}
+
+}  // namespace headroom::gui

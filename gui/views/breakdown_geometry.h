@@ -1,0 +1,89 @@
+#pragma once
+
+#include <vector>
+
+#include <QFontMetricsF>
+#include <QPoint>
+#include <QRectF>
+#include <QSizeF>
+
+#include "gui/models/breakdown_model.h"
+
+namespace headroom::gui {
+
+/// Where a breakdown's parts stand in a viewport, in logical pixels. Painting and picking both ask
+/// here, so that they cannot disagree.
+///
+///   +--------------------------------------------------+
+///   | legend: one swatch and name per category          |
+///   +---------+---------------------capacity---+-------+
+///   | phase   | bar                   |capacity |  peak |  <- scrolls
+///   +---------+--------------------------------+-------+
+///   |         | axis                            |       |
+///   +--------------------------------------------------+
+class BreakdownGeometry {
+ public:
+  /// Of `model` as it is now: it must be made anew when the model, the font or the size changes.
+  BreakdownGeometry(const BreakdownModel& model, const QFontMetricsF& metrics, const QSizeF& size);
+
+  /// Moves the rows up by `pixels`.
+  void setScrolled(qreal pixels) { scrolled_ = pixels; }
+
+  struct LegendEntry {
+    int column = 0;
+    QRectF swatch;
+    QPointF baseline;  ///< Of the name.
+  };
+  struct Tick {
+    qreal x = 0;
+    Bytes bytes;
+  };
+
+  [[nodiscard]] const std::vector<LegendEntry>& legend() const { return legend_; }
+  [[nodiscard]] const std::vector<Tick>& ticks() const { return ticks_; }
+  /// The rows' part of the viewport.
+  [[nodiscard]] const QRectF& rows() const { return rows_; }
+  /// The part of `rows` that bars are drawn in, from 0 to the end of the scale.
+  [[nodiscard]] const QRectF& plot() const { return plot_; }
+  [[nodiscard]] const QRectF& axis() const { return axis_; }
+  /// Strip above `plot` for the capacity line's name.
+  [[nodiscard]] QRectF caption() const;
+
+  [[nodiscard]] qreal rowHeight() const { return row_height_; }
+  /// Height of all rows, visible or not.
+  [[nodiscard]] qreal contentHeight() const;
+  [[nodiscard]] qreal x(Bytes bytes) const;
+  [[nodiscard]] QRectF row(int row) const;
+  [[nodiscard]] QRectF label(int row) const;
+  [[nodiscard]] QRectF total(int row) const;
+  /// The bar's part of a category; of the reserved column, what is reserved beyond the tensors.
+  [[nodiscard]] QRectF segment(int row, int column) const;
+  /// Rows that are at least partly visible: [first, last).
+  [[nodiscard]] int firstVisible() const;
+  [[nodiscard]] int lastVisible() const;
+  /// The cell at `point`: a segment, or the phase; invalid outside the rows.
+  [[nodiscard]] QModelIndex indexAt(const QPointF& point) const;
+
+  /// Height that shows everything without scrolling, for a viewport of `width`.
+  [[nodiscard]] static qreal idealHeight(const BreakdownModel& model, const QFontMetricsF& metrics,
+                                         qreal width);
+
+ private:
+  [[nodiscard]] qreal layOutLegend(qreal width);
+  void layOutAxis();
+  [[nodiscard]] Bytes bytes(int row, int column) const;
+
+  const BreakdownModel* model_;
+  QFontMetricsF metrics_;
+  qreal em_;
+  qreal row_height_;
+  qreal scrolled_ = 0;
+  qreal scale_end_ = 1;  ///< Bytes at the right end of `plot_`.
+  std::vector<LegendEntry> legend_;
+  std::vector<Tick> ticks_;
+  QRectF rows_;
+  QRectF plot_;
+  QRectF axis_;
+};
+
+}  // namespace headroom::gui

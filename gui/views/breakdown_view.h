@@ -1,0 +1,61 @@
+#pragma once
+
+#include <QAbstractScrollArea>
+#include <QItemSelectionModel>
+#include <QPersistentModelIndex>
+
+#include "gui/theme/palette.h"
+#include "gui/views/breakdown_geometry.h"
+
+namespace headroom::gui {
+
+/// The breakdown as bars: a row per phase, a part per category, and the capacity as a line. Shares
+/// model and current cell with its table twin. Arrows move between phases and categories, Home and
+/// End to the first and last phase.
+class BreakdownView : public QAbstractScrollArea {
+  Q_OBJECT
+
+ public:
+  /// Neither is owned; both must live as long as the view.
+  BreakdownView(BreakdownModel* model, QItemSelectionModel* selection, QWidget* parent = nullptr);
+
+  [[nodiscard]] QSize sizeHint() const override;
+  [[nodiscard]] QSize minimumSizeHint() const override;
+  /// As it stands now: for whoever wants to point at a part of it.
+  [[nodiscard]] const BreakdownGeometry& geometryNow() const { return geometry_; }
+
+ protected:
+  void paintEvent(QPaintEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
+  void changeEvent(QEvent* event) override;
+  void scrollContentsBy(int dx, int dy) override;
+  bool viewportEvent(QEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void focusInEvent(QFocusEvent* event) override;
+  void focusOutEvent(QFocusEvent* event) override;
+
+ private:
+  void refresh();
+  void followCurrent(const QModelIndex& current);
+  void moveTo(int row, int column);
+  [[nodiscard]] int nextCategory(int row, int column, int direction) const;
+  void setHovered(const QModelIndex& index);
+
+  void drawLegend(QPainter& painter) const;
+  void drawAxis(QPainter& painter) const;
+  void drawRow(QPainter& painter, int row) const;
+  void drawBar(QPainter& painter, int row) const;
+  void drawCapacity(QPainter& painter) const;
+  void drawFocus(QPainter& painter) const;
+  void drawEmpty(QPainter& painter) const;
+  [[nodiscard]] qreal pitch() const;
+
+  BreakdownModel* model_;
+  QItemSelectionModel* selection_;
+  Theme theme_;
+  BreakdownGeometry geometry_;
+  QPersistentModelIndex hovered_;
+};
+
+}  // namespace headroom::gui

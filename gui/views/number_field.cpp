@@ -1,0 +1,93 @@
+#include "gui/views/number_field.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <QHBoxLayout>
+#include <QSignalBlocker>
+
+namespace headroom::gui {
+namespace {
+
+/// A spin box whose arrows may double and halve.
+class StepBox : public QSpinBox {
+ public:
+  StepBox(NumberField::Steps steps, QWidget* parent) : QSpinBox(parent), steps_(steps) {}
+
+  void stepBy(int steps) override {
+    if (steps_ == NumberField::Steps::kOne) {
+      QSpinBox::stepBy(steps);
+      return;
+    }
+    auto now = static_cast<unsigned>(value());
+    for (; steps > 0; --steps) {  // To the next power of two, wherever it starts.
+      now = std::bit_floor(now) * 2;
+    }
+    for (; steps < 0; ++steps) {
+      now = std::bit_ceil(now) / 2;
+    }
+    setValue(static_cast<int>(
+        std::clamp(now, static_cast<unsigned>(minimum()), static_cast<unsigned>(maximum()))));
+  }
+
+ private:
+  NumberField::Steps steps_;
+};
+
+}  // namespace
+
+NumberField::NumberField(const Range& range, const QString& accessible_name, QWidget* parent)
+    : QWidget(parent),
+      range_(range),
+      slider_(new QSlider(Qt::Horizontal, this)),
+      spin_(new StepBox(range.steps, this)) {
+  spin_->setRange(range.least, range.most);
+  spin_->setKeyboardTracking(false);  // Half-typed numbers are no questions.
+  spin_->setGroupSeparatorShown(true);
+  spin_->setAlignment(Qt::AlignRight);
+  spin_->setAccessibleName(accessible_name);
+  slider_->setRange(positionOf(range.slider_least), positionOf(range.slider_most));
+  slider_->setPageStep(range.steps == Steps::kOne ? 4 : 1);
+  slider_->setAccessibleName(tr("%1, slider").arg(accessible_name));
+  auto* const row = new QHBoxLayout(this);
+  row->setContentsMargins(0, 0, 0, 0);
+  row->addWidget(slider_, 1);
+  row->addWidget(spin_);
+  setFocusProxy(spin_);
+  connect(slider_, &QSlider::valueChanged, this,
+          [this](int position) { announce(valueAt(position)); });
+  connect(slider_, &QSlider::sliderPressed, this, [this] { ++gesture_; });
+  connect(spin_, &QSpinBox::valueChanged, this, &NumberField::announce);
+}
+
+void NumberField::setValue(int value) {
+  show(value);
+}
+
+void NumberField::show(int value) {
+  const QSignalBlocker slider(slider_);
+  const QSignalBlocker spin(spin_);
+  slider_->setValue(positionOf(value));
+  spin_->setValue(value);
+}
+
+void NumberField::announce(int value) {
+  if (!slider_->isSliderDown()) {
+    ++gesture_;
+  }
+  show(value);
+  Q_EMIT edited(value, gesture_);
+}
+
+int NumberField::positionOf(int value) const {
+  if (range_.steps == Steps::kOne) {
+    return value;
+  }
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(value))) - 1;
+}
+
+int NumberField::valueAt(int position) const {
+  return range_.steps == Steps::kOne ? position : 1 << position;
+}
+
+}  // namespace headroom::gui

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+#include <QSlider>
+#include <QSpinBox>
+#include <QWidget>
+
+namespace headroom::gui {
+
+/// A whole number with a slider for its usual values and a box for any value.
+class NumberField : public QWidget {
+  Q_OBJECT
+
+ public:
+  enum class Steps : std::uint8_t { kOne, kPowersOfTwo };
+  struct Range {
+    int least = 1;
+    int most = 1;
+    int slider_least = 1;
+    int slider_most = 1;
+    Steps steps = Steps::kOne;  ///< Of the slider and of the box's arrows.
+  };
+
+  NumberField(const Range& range, const QString& accessible_name, QWidget* parent = nullptr);
+
+  [[nodiscard]] int value() const { return spin_->value(); }
+  /// Shows `value` without telling anybody.
+  void setValue(int value);
+
+  [[nodiscard]] QSpinBox* spin() { return spin_; }
+  [[nodiscard]] QSlider* slider() { return slider_; }
+
+ Q_SIGNALS:
+  /// A person chose `value`. While a slider is held, `gesture` stays the same.
+  void edited(int value, qint64 gesture);
+
+ private:
+  void show(int value);
+  void announce(int value);
+  [[nodiscard]] int positionOf(int value) const;
+  [[nodiscard]] int valueAt(int position) const;
+
+  Range range_;
+  QSlider* slider_;
+  QSpinBox* spin_;
+  qint64 gesture_ = 0;
+};
+
+}  // namespace headroom::gui

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include <QAbstractItemModel>
+#include <QWidget>
+
+#include "gui/models/catalogue_model.h"
+#include "gui/whatif/scenario.h"
+#include "gui/whatif/what_if_command.h"
+
+class QCheckBox;
+class QComboBox;
+class QFormLayout;
+class QLineEdit;
+
+namespace headroom::gui {
+
+class NumberField;
+
+/// The controls of a scenario. It holds no scenario of its own that counts: an edit is announced,
+/// and what comes back through `setScenario` is shown.
+class ScenarioEditor : public QWidget {
+  Q_OBJECT
+
+ public:
+  /// The models are not owned and must live as long as the editor.
+  ScenarioEditor(CatalogueModel* models, CatalogueModel* gpus, QWidget* parent = nullptr);
+
+  /// Shows `scenario` without announcing anything.
+  void setScenario(const Scenario& scenario);
+
+ Q_SIGNALS:
+  void edited(const headroom::gui::Scenario& after, const headroom::gui::Edit& edit);
+  /// The button beside the model.
+  void openRequested();
+
+ private:
+  using Change = std::function<void(Scenario&)>;
+
+  void addHardwareRows();
+  void addTrainingRows();
+  void addBatchRows();
+  void addAdapterRows();
+
+  void addSection(const QString& title);
+  void addRow(const QString& label, QWidget* control);
+  QComboBox* addCatalogue(const QString& label, CatalogueModel* catalogue);
+  void announce(Field field, const Change& change, qint64 gesture = 0);
+  void announceBudget();
+  void markBudget();
+
+  /// A combo box of `Choice<T>`s. `make` yields them, `pick` finds the value in a scenario and
+  /// `put` writes it there.
+  template <typename Choices, typename Pick, typename Put>
+  QComboBox* addChoice(Field field, const QString& label, Choices make, Pick pick, Put put);
+  template <typename Pick, typename Put>
+  NumberField* addNumber(Field field, const QString& label, NumberField* control, Pick pick,
+                         Put put);
+
+  CatalogueModel* models_;
+  CatalogueModel* gpus_;
+  Scenario shown_;
+  QFormLayout* form_;
+  QLineEdit* budget_ = nullptr;
+  std::vector<std::function<void(const Scenario&)>> show_;  ///< One per control.
+};
+
+}  // namespace headroom::gui

@@ -1,0 +1,47 @@
+#include "gui/whatif/estimator.h"
+
+#include <utility>
+
+#include "costmodel/hardware/catalogue.h"
+#include "model_ir/spec/hf_config.h"
+#include "model_ir/spec/model_catalogue.h"
+
+namespace headroom::gui {
+namespace {
+
+Result<ir::ModelSpec> load(const std::string& config_dir, const ModelSource& source) {
+  switch (source.kind) {
+    case ModelSource::Kind::kCatalogue:
+      return ir::load_model(config_dir + "/models", source.text);
+    case ModelSource::Kind::kConfigFile:
+      return ir::read_hf_config(source.text);
+  }
+  return Error::invalid_argument("model", source.text, "a name or a path");
+}
+
+Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario& scenario,
+                                  const std::stop_token& stop) {
+  Result<ir::ModelSpec> model = load(config_dir, scenario.model);
+  if (!model) {
+    return std::move(model).error();
+  }
+  Result<cost::DeviceSpec> device = cost::load_device(config_dir, scenario.gpu);
+  if (!device) {
+    return std::move(device).error();
+  }
+  if (stop.stop_requested()) {
+    return Error::invalid_argument("scenario", "a newer one", "the newest");
+  }
+  return cost::estimate(*model, scenario.plan, *device, scenario.budget);
+}
+
+}  // namespace
+
+Estimator make_estimator(std::string config_dir) {
+  return
+      [config_dir = std::move(config_dir)](const Scenario& scenario, const std::stop_token& stop) {
+        return answer(config_dir, scenario, stop);
+      };
+}
+
+}  // namespace headroom::gui

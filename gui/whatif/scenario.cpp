@@ -1,0 +1,84 @@
+#include "gui/whatif/scenario.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+namespace headroom::gui {
+namespace {
+
+using ir::Precision;
+
+constexpr std::array kTorchPrecisions = {Precision::kBf16,         Precision::kBf16AutocastBf16,
+                                         Precision::kAutocastBf16, Precision::kAutocastFp16,
+                                         Precision::kFp16,         Precision::kFp32};
+// DeepSpeed keeps 16-bit parameters beside an fp32 master copy of its own.
+// Source: deepspeedai/DeepSpeed deepspeed/runtime/engine.py, _configure_bf16_optimizer.
+constexpr std::array kDeepspeedPrecisions = {Precision::kBf16Master, Precision::kFp16Master,
+                                             Precision::kFp32};
+
+/// The recipe nearest to `precision` among those that `runtime` has.
+Precision nearest(Precision precision, ir::RuntimeKind runtime) {
+  const auto offered = precisions_of(runtime);
+  if (std::find(offered.begin(), offered.end(), precision) != offered.end()) {
+    return precision;
+  }
+  const bool sixteen = precision == Precision::kFp16 || precision == Precision::kAutocastFp16 ||
+                       precision == Precision::kFp16Master;
+  if (runtime == ir::RuntimeKind::kDeepspeed) {
+    return sixteen ? Precision::kFp16Master : Precision::kBf16Master;
+  }
+  return sixteen ? Precision::kFp16 : Precision::kBf16;
+}
+
+}  // namespace
+
+ModelSource model_source(std::string_view text) {
+  const std::filesystem::path path(text);
+  std::error_code fault;
+  if (std::filesystem::is_directory(path, fault)) {
+    return {.kind = ModelSource::Kind::kConfigFile, .text = (path / "config.json").string()};
+  }
+  if (text.ends_with(".json") || std::filesystem::exists(path, fault)) {
+    return {.kind = ModelSource::Kind::kConfigFile, .text = std::string(text)};
+  }
+  return {.kind = ModelSource::Kind::kCatalogue, .text = std::string(text)};
+}
+
+Scenario default_scenario() {
+  return settled({.model = {.kind = ModelSource::Kind::kCatalogue, .text = "llama-3.1-8b"},
+                  .gpu = "a100-80gb",
+                  .plan = {},
+                  .budget = Bytes{0}});
+}
+
+std::span<const Precision> precisions_of(ir::RuntimeKind runtime) {
+  if (runtime == ir::RuntimeKind::kDeepspeed) {
+    return kDeepspeedPrecisions;
+  }
+  return kTorchPrecisions;
+}
+
+Scenario settled(Scenario scenario) {
+  ir::ParallelPlan& plan = scenario.plan;
+  const bool deepspeed = plan.runtime == ir::RuntimeKind::kDeepspeed;
+  if (!deepspeed) {
+    plan.zero.reset();
+  } else if (!plan.zero) {
+    plan.zero.emplace();
+    plan.zero->stage = 2;
+  }
+  if (deepspeed || plan.world == 1) {
+    plan.ddp.reset();
+  } else if (!plan.ddp) {
+    plan.ddp = ir::DdpPlan{};
+  }
+  plan.precision = nearest(plan.precision, plan.runtime);
+  if (!plan.lora) {
+    plan.quant.reset();
+  }
+  return scenario;
+}
+
+}  // namespace headroom::gui

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model_ir/base/units.h"
+#include "model_ir/plan/parallel_plan.h"
+
+namespace headroom::gui {
+
+/// Where the model comes from.
+struct ModelSource {
+  enum class Kind : std::uint8_t {
+    kCatalogue,   ///< `text` is a name, an alias or a Hugging Face id.
+    kConfigFile,  ///< `text` is the path of a config.json.
+  };
+  Kind kind = Kind::kCatalogue;
+  std::string text;
+  friend bool operator==(const ModelSource&, const ModelSource&) = default;
+};
+
+/// What `text` means: a path if it names something on the disk (a folder stands for the
+/// config.json in it) or ends in ".json", a name of the catalogue otherwise.
+[[nodiscard]] ModelSource model_source(std::string_view text);
+
+/// The question that the window asks, and the one value it edits. The number of GPUs is
+/// `plan.world`.
+struct Scenario {
+  ModelSource model;
+  std::string gpu;  ///< Catalogue name.
+  ir::ParallelPlan plan;
+  Bytes budget;  ///< Judged against instead of the device's total; 0: the device's.
+  friend bool operator==(const Scenario&, const Scenario&) = default;
+};
+
+/// What an edit changed: names it in the undo menu and says which edits are one gesture.
+enum class Field : std::uint8_t {
+  kModel,
+  kGpu,
+  kGpus,
+  kBudget,
+  kRuntime,
+  kZeroStage,
+  kPrecision,
+  kOptimizer,
+  kAttention,
+  kCheckpointing,
+  kCheckpointEvery,
+  kMicroBatch,
+  kSequence,
+  kAccumulation,
+  kLora,
+  kLoraRank,
+  kQuantization,
+  kExpandableSegments,
+  kEverything,  ///< Reset.
+};
+
+/// What the window opens with.
+[[nodiscard]] Scenario default_scenario();
+
+/// The precision recipes that `runtime` can run, in the order in which they are offered.
+[[nodiscard]] std::span<const ir::Precision> precisions_of(ir::RuntimeKind runtime);
+
+/// `scenario` with the choices that hang on others brought in line: a ZeRO plan exactly under
+/// DeepSpeed, DDP exactly on several GPUs without DeepSpeed, a precision recipe of the runtime,
+/// quantisation only under LoRA. Idempotent.
+[[nodiscard]] Scenario settled(Scenario scenario);
+
+}  // namespace headroom::gui

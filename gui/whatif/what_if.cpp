@@ -1,0 +1,85 @@
+#include "gui/whatif/what_if.h"
+
+#include <utility>
+
+#include <QCoreApplication>
+
+namespace headroom::gui {
+namespace {
+
+const char* untranslated(Field field) {
+  switch (field) {
+    case Field::kModel:
+      return QT_TRANSLATE_NOOP("Field", "model");
+    case Field::kGpu:
+      return QT_TRANSLATE_NOOP("Field", "GPU");
+    case Field::kGpus:
+      return QT_TRANSLATE_NOOP("Field", "number of GPUs");
+    case Field::kBudget:
+      return QT_TRANSLATE_NOOP("Field", "budget");
+    case Field::kRuntime:
+      return QT_TRANSLATE_NOOP("Field", "runtime");
+    case Field::kZeroStage:
+      return QT_TRANSLATE_NOOP("Field", "ZeRO stage");
+    case Field::kPrecision:
+      return QT_TRANSLATE_NOOP("Field", "precision");
+    case Field::kOptimizer:
+      return QT_TRANSLATE_NOOP("Field", "optimizer");
+    case Field::kAttention:
+      return QT_TRANSLATE_NOOP("Field", "attention");
+    case Field::kCheckpointing:
+      return QT_TRANSLATE_NOOP("Field", "checkpointing");
+    case Field::kCheckpointEvery:
+      return QT_TRANSLATE_NOOP("Field", "checkpointed layers");
+    case Field::kMicroBatch:
+      return QT_TRANSLATE_NOOP("Field", "micro-batch");
+    case Field::kSequence:
+      return QT_TRANSLATE_NOOP("Field", "sequence");
+    case Field::kAccumulation:
+      return QT_TRANSLATE_NOOP("Field", "accumulation");
+    case Field::kLora:
+      return QT_TRANSLATE_NOOP("Field", "LoRA");
+    case Field::kLoraRank:
+      return QT_TRANSLATE_NOOP("Field", "LoRA rank");
+    case Field::kQuantization:
+      return QT_TRANSLATE_NOOP("Field", "frozen weights");
+    case Field::kExpandableSegments:
+      return QT_TRANSLATE_NOOP("Field", "expandable segments");
+    case Field::kEverything:
+      return QT_TRANSLATE_NOOP("Field", "reset");
+  }
+  return "";
+}
+
+}  // namespace
+
+QString field_name(Field field) {
+  return QCoreApplication::translate("Field", untranslated(field));
+}
+
+WhatIf::WhatIf(Scenario initial, QObject* parent)
+    : QObject(parent), initial_(settled(std::move(initial))), scenario_(initial_) {}
+
+void WhatIf::change(const Scenario& after, const Edit& edit) {
+  Scenario next = settled(after);
+  if (next == scenario_) {
+    // What was asked for may have been settled away: the editor must not go on showing it.
+    Q_EMIT changed(scenario_);
+    return;
+  }
+  auto* const command = new WhatIfCommand(scenario_, std::move(next), edit,
+                                          [this](const Scenario& scenario) { apply(scenario); });
+  command->setText(field_name(edit.field));
+  undo_.push(command);  // Owns it, and applies it.
+}
+
+void WhatIf::reset() {
+  change(initial_, {.field = Field::kEverything, .gesture = 0});
+}
+
+void WhatIf::apply(const Scenario& scenario) {
+  scenario_ = scenario;
+  Q_EMIT changed(scenario_);
+}
+
+}  // namespace headroom::gui

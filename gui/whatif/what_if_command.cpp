@@ -1,0 +1,33 @@
+#include "gui/whatif/what_if_command.h"
+
+#include <utility>
+
+namespace headroom::gui {
+
+WhatIfCommand::WhatIfCommand(Scenario before, Scenario after, const Edit& edit, Apply apply)
+    : before_(std::move(before)), after_(std::move(after)), edit_(edit), apply_(std::move(apply)) {}
+
+void WhatIfCommand::undo() {
+  apply_(before_);
+}
+
+void WhatIfCommand::redo() {
+  apply_(after_);
+}
+
+// -1 is Qt's word for "never merges".
+int WhatIfCommand::id() const {
+  return edit_.gesture == 0 ? -1 : static_cast<int>(edit_.field);
+}
+
+bool WhatIfCommand::mergeWith(const QUndoCommand* other) {
+  const auto* const next = dynamic_cast<const WhatIfCommand*>(other);
+  if (next == nullptr || next->edit_.field != edit_.field || next->edit_.gesture != edit_.gesture) {
+    return false;
+  }
+  after_ = next->after_;
+  setObsolete(after_ == before_);  // The slider went back to where it came from.
+  return true;
+}
+
+}  // namespace headroom::gui

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+
+#include <QUndoCommand>
+
+#include "gui/whatif/scenario.h"
+
+namespace headroom::gui {
+
+/// An edit: which field, and which gesture of the hand it belongs to. Edits of one field that
+/// share a gesture (a slider on the move) are one step of the undo stack.
+struct Edit {
+  Field field = Field::kEverything;
+  std::int64_t gesture = 0;  ///< 0: belongs to no other edit.
+};
+
+/// One step of the undo stack: the scenario before and after.
+class WhatIfCommand : public QUndoCommand {
+ public:
+  using Apply = std::function<void(const Scenario&)>;
+
+  WhatIfCommand(Scenario before, Scenario after, const Edit& edit, Apply apply);
+
+  void undo() override;
+  void redo() override;
+  [[nodiscard]] int id() const override;
+  bool mergeWith(const QUndoCommand* other) override;
+
+ private:
+  Scenario before_;
+  Scenario after_;
+  Edit edit_;
+  Apply apply_;
+};
+
+}  // namespace headroom::gui

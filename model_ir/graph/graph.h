@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model_ir/graph/op.h"
+#include "model_ir/graph/tensor.h"
+
+namespace headroom::ir {
+
+/// The forward pass of one micro-batch: operators joined by the tensors that flow between them.
+/// Append-only; `NodeId` and `TensorId` are stable indices, and operators are added in an order in
+/// which they can run. Boost.Graph stays behind this class.
+class Graph {
+ public:
+  Graph();
+  Graph(Graph&&) noexcept;
+  Graph& operator=(Graph&&) noexcept;
+  ~Graph();
+
+  TensorId add_tensor(TensorInfo info);
+  /// Adds `op`; every input must have a producer or be an input or parameter.
+  NodeId add_op(Op op);
+  void begin_layer(std::int32_t layer, TensorId input);
+  void end_layer(TensorId output);
+
+  [[nodiscard]] const TensorInfo& tensor(TensorId id) const;
+  [[nodiscard]] const Op& op(NodeId id) const;
+  [[nodiscard]] std::size_t tensor_count() const;
+  [[nodiscard]] std::size_t op_count() const;
+  [[nodiscard]] std::span<const LayerRange> layers() const;
+  /// Parameters in the order in which the modelling code registers them.
+  [[nodiscard]] std::span<const TensorId> parameters() const;
+  /// The last operator that reads `id`; the producer itself if none does.
+  [[nodiscard]] NodeId last_reader(TensorId id) const;
+  /// Operators that read what `id` produces, ascending.
+  [[nodiscard]] std::vector<NodeId> readers(NodeId id) const;
+  /// Every operator once, each after those it reads from; ties by `NodeId`.
+  [[nodiscard]] std::vector<NodeId> topological_order() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Elements of all parameters, tied ones once.
+[[nodiscard]] std::int64_t parameter_count(const Graph& graph);
+
+}  // namespace headroom::ir

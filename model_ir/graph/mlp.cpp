@@ -1,0 +1,99 @@
+#include <utility>
+
+#include "model_ir/graph/sublayers.h"
+
+namespace headroom::ir {
+namespace {
+
+/// The roles of a gated MLP's linears: the layer's own or its shared expert's.
+struct GatedRoles {
+  OpRole gate;
+  OpRole up;
+  OpRole down;
+};
+
+TensorId multiply(GraphBuilder& builder, TensorId left, TensorId right) {
+  return builder.same_width("product", {.kind = OpKind::kMultiply, .inputs = {left, right}});
+}
+
+TensorId build_gated(GraphBuilder& builder, const GatedRoles& roles, TensorId hidden) {
+  const TensorId gate = builder.act(builder.linear(roles.gate, "gate", hidden));
+  const TensorId up = builder.linear(roles.up, "up", hidden);
+  const TensorId product = multiply(builder, gate, up);
+  const TensorId dropped = builder.dropout(product, builder.model().dropout.activation);
+  return builder.linear(roles.down, "mlp_out", dropped);
+}
+
+/// Phi-3 and GLM-4: one matrix, whose output is cut in two.
+TensorId build_fused_gated(GraphBuilder& builder, TensorId hidden) {
+  const TensorId fused = builder.linear(OpRole::kGateUp, "gate_up", hidden);
+  const std::int64_t half = builder.width(fused) / 2;
+  const TensorId gate = builder.activation("gate", half);
+  const TensorId up = builder.activation("up", half);
+  builder.add({.kind = OpKind::kSplitGateUp, .inputs = {fused}, .outputs = {gate, up}});
+  const TensorId product = multiply(builder, up, builder.act(gate));
+  return builder.linear(OpRole::kDown, "mlp_out", product);
+}
+
+TensorId build_plain(GraphBuilder& builder, TensorId hidden) {
+  const TensorId up = builder.linear(OpRole::kUp, "up", hidden);
+  const TensorId dropped = builder.dropout(builder.act(up), builder.model().dropout.activation);
+  return builder.linear(OpRole::kDown, "mlp_out", dropped);
+}
+
+TensorId build_routed(GraphBuilder& builder, const MoeSpec& moe, TensorId hidden) {
+  const std::int64_t tokens = builder.shape().batch * builder.shape().sequence;
+  const TensorId weights = builder.tensor("expert_weights", {tokens, moe.top_k});
+  const TensorId indices = builder.tensor("expert_indices", {tokens, moe.top_k});
+  builder.add({.kind = OpKind::kRouter,
+               .role = OpRole::kRouter,
+               .inputs = {hidden},
+               .parameters = builder.parameters(OpRole::kRouter),
+               .outputs = {weights, indices}});
+  std::vector<TensorId> experts = builder.parameters(OpRole::kExpertGateUp);
+  for (const TensorId down : builder.parameters(OpRole::kExpertDown)) {
+    experts.push_back(down);
+  }
+  return builder.same_width("experts_out", {.kind = OpKind::kExperts,
+                                            .inputs = {hidden, weights, indices},
+                                            .parameters = std::move(experts),
+                                            .activation = builder.model().activation});
+}
+
+TensorId build_sparse(GraphBuilder& builder, const MoeSpec& moe, TensorId hidden) {
+  constexpr GatedRoles kShared{OpRole::kSharedGate, OpRole::kSharedUp, OpRole::kSharedDown};
+  if (moe.shared_ffn == 0) {
+    return build_routed(builder, moe, hidden);
+  }
+  if (!moe.shared_gate) {  // DeepSeek
+    const TensorId routed = build_routed(builder, moe, hidden);
+    return builder.add_residual(routed, build_gated(builder, kShared, hidden));
+  }
+  // Qwen2-MoE runs the shared expert first and its gate last.
+  const TensorId shared = build_gated(builder, kShared, hidden);
+  const TensorId routed = build_routed(builder, moe, hidden);
+  const TensorId gated = builder.activation("shared_out", builder.width(shared));
+  builder.add({.kind = OpKind::kSharedGate,
+               .role = OpRole::kSharedSigmoid,
+               .inputs = {hidden, shared},
+               .parameters = builder.parameters(OpRole::kSharedSigmoid),
+               .outputs = {gated}});
+  return builder.add_residual(routed, gated);
+}
+
+}  // namespace
+
+TensorId build_mlp(GraphBuilder& builder, const LayerSpec& layer, TensorId hidden) {
+  const ModelSpec& model = builder.model();
+  if (layer.moe && model.moe) {
+    return build_sparse(builder, *model.moe, hidden);
+  }
+  if (!model.gated_mlp) {
+    return build_plain(builder, hidden);
+  }
+  return model.fused_gate_up
+             ? build_fused_gated(builder, hidden)
+             : build_gated(builder, {OpRole::kGate, OpRole::kUp, OpRole::kDown}, hidden);
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/graph/tensor.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir {
+
+/// Operators of a transformer at the level of its modelling code: what every framework must
+/// compute, not how. Shape letters as in spec/model_spec.h.
+enum class OpKind : std::uint8_t {
+  kEmbedding,    ///< ids [B,S] -> [B,S,H]
+  kPositions,    ///< adds a learned table: [B,S,H] -> [B,S,H]
+  kTokenTypes,   ///< BERT's segment table
+  kNorm,         ///< [.., H] -> [.., H]
+  kLinear,       ///< [.., in] -> [.., out]
+  kSplitQkv,     ///< fused projection -> q, k, v
+  kHeadNorm,     ///< q or k per head or over all heads
+  kRope,         ///< q, k -> q, k
+  kAttention,    ///< q, k, v -> [B,S,A*D]
+  kLatentQkv,    ///< MLA: q, compressed kv, rope part -> q, k, v
+  kActivation,   ///< elementwise
+  kSplitGateUp,  ///< fused gate and up -> gate, up
+  kMultiply,     ///< elementwise product
+  kAdd,          ///< residual addition
+  kScale,        ///< times a constant
+  kDropout,
+  kRouter,        ///< [T,H] -> weights and indices of the chosen experts
+  kExperts,       ///< [T,H], weights, indices -> [T,H]
+  kSharedGate,    ///< sigmoid gate of a shared expert
+  kSoftcap,       ///< cap * tanh(x / cap)
+  kCrossEntropy,  ///< logits [B,S,V], labels -> loss
+};
+[[nodiscard]] std::string_view name_of(OpKind kind);
+
+/// The role of a linear layer or norm, for naming, LoRA targets and fusion by other runtimes.
+enum class OpRole : std::uint8_t {
+  kNone,
+  kQuery,
+  kKey,
+  kValue,
+  kQkv,
+  kAttentionOutput,
+  kGate,
+  kUp,
+  kGateUp,
+  kDown,
+  kRouter,
+  kSharedGate,
+  kSharedUp,
+  kSharedDown,
+  kLatentQueryDown,
+  kLatentQueryUp,
+  kLatentKvDown,
+  kLatentKvUp,
+  kProjectIn,
+  kProjectOut,
+  kHeadDense,
+  kHead,
+  kAttentionNorm,
+  kMlpNorm,
+  kAttentionOutNorm,
+  kMlpOutNorm,
+  kFinalNorm,
+  kEmbeddingNorm,
+  kQueryNorm,
+  kKeyNorm,
+  kLatentQueryNorm,
+  kLatentKvNorm,
+  kTokenEmbedding,
+  kPositionTable,
+  kTokenTypeTable,
+  kSinks,         ///< gpt-oss: one logit per head.
+  kRelativeBias,  ///< T5's table, owned by the first layer of a stack.
+  kExpertGateUp,
+  kExpertDown,
+  kSharedSigmoid,  ///< Weight of the sigmoid gate on a shared expert.
+  kCrossAttentionNorm,
+  kHeadDenseNorm,  ///< Of BERT's head.
+  kEncoderFinalNorm,
+};
+[[nodiscard]] std::string_view name_of(OpRole role);
+
+/// Part of a layer whose local values die together when it returns.
+enum class Module : std::uint8_t { kNone, kAttention, kMlp, kCrossAttention, kHead };
+[[nodiscard]] std::string_view name_of(Module module);
+
+/// One operator.
+struct Op {
+  OpKind kind = OpKind::kAdd;
+  OpRole role = OpRole::kNone;
+  Module module = Module::kNone;
+  std::int32_t layer = -1;
+  std::vector<TensorId> inputs{};      ///< Activations, in the order of the operator's arguments.
+  std::vector<TensorId> parameters{};  ///< Weight, then bias.
+  std::vector<TensorId> outputs{};
+  NormKind norm = NormKind::kRms;             ///< kNorm, kHeadNorm
+  Activation activation = Activation::kSilu;  ///< kActivation
+  double probability = 0;                     ///< kDropout, kAttention
+  std::optional<std::int64_t> window{};       ///< kAttention
+  bool causal = true;                         ///< kAttention
+};
+
+/// The operators of one layer: [first, last].
+struct LayerRange {
+  std::int32_t layer = 0;
+  NodeId first{};
+  NodeId last{};
+  TensorId input{};
+  TensorId output{};
+};
+
+}  // namespace headroom::ir

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/base/file.h"
+#include "model_ir/base/result.h"
+#include "model_ir/json/json_value.h"
+
+namespace headroom::ir {
+
+/// Least and greatest value a field may have, both included.
+struct IntegerRange {
+  std::int64_t least = INT64_MIN;
+  std::int64_t greatest = INT64_MAX;
+};
+
+/// As `IntegerRange`; NaN and infinity are never accepted.
+struct NumberRange {
+  double least = -1.7976931348623157e308;
+  double greatest = 1.7976931348623157e308;
+};
+
+class JsonReader;
+
+/// An object of a document, read field by field. A field of the wrong type or range is noted in the
+/// reader, with its place, and a harmless value comes back, so that reading goes on and one run
+/// reports every fault. Cheap to copy; valid as long as its `JsonReader` is.
+///
+/// Getters come in three forms: `integer` demands the field, `optional_integer` yields nothing if
+/// it is absent or null, `integer_or` takes a fallback if it is absent or null.
+class JsonObject {
+ public:
+  /// There and not null. Counts as known afterwards, like a field that was read.
+  [[nodiscard]] bool has(std::string_view key) const;
+  [[nodiscard]] bool is_null(std::string_view key) const;
+
+  [[nodiscard]] std::int64_t integer(std::string_view key, IntegerRange range) const;
+  [[nodiscard]] std::optional<std::int64_t> optional_integer(std::string_view key,
+                                                             IntegerRange range) const;
+  [[nodiscard]] std::int64_t integer_or(std::string_view key, std::int64_t fallback,
+                                        IntegerRange range) const;
+
+  [[nodiscard]] double number(std::string_view key, NumberRange range = {}) const;
+  [[nodiscard]] std::optional<double> optional_number(std::string_view key,
+                                                      NumberRange range = {}) const;
+  [[nodiscard]] double number_or(std::string_view key, double fallback,
+                                 NumberRange range = {}) const;
+
+  [[nodiscard]] bool boolean(std::string_view key) const;
+  [[nodiscard]] std::optional<bool> optional_boolean(std::string_view key) const;
+  [[nodiscard]] bool boolean_or(std::string_view key, bool fallback) const;
+
+  [[nodiscard]] std::string text(std::string_view key) const;
+  [[nodiscard]] std::optional<std::string> optional_text(std::string_view key) const;
+  [[nodiscard]] std::string text_or(std::string_view key, std::string_view fallback) const;
+
+  /// Empty if absent or null.
+  [[nodiscard]] std::vector<std::int64_t> integers_or_none(std::string_view key,
+                                                           IntegerRange range) const;
+  [[nodiscard]] std::vector<std::string> texts_or_none(std::string_view key) const;
+  [[nodiscard]] std::vector<JsonObject> objects_or_none(std::string_view key) const;
+
+  /// A field that is missing is noted and reads as an object without fields.
+  [[nodiscard]] JsonObject object(std::string_view key) const;
+  [[nodiscard]] std::optional<JsonObject> optional_object(std::string_view key) const;
+
+  /// Keys in the order of the file.
+  [[nodiscard]] std::vector<std::string> keys() const;
+
+  /// Whether a fault was noted anywhere in the document.
+  [[nodiscard]] bool any_faults() const;
+  /// Says that `key` is understood and needs no reading.
+  void accept(std::string_view key) const;
+  /// Notes that the value of `key` cannot be accepted.
+  void refuse(std::string_view key, std::string_view wanted, std::string_view fix = {}) const;
+  /// Notes that fields of this object do not go together; `got` names them with their values.
+  void refuse_product(std::string_view got, std::string_view wanted) const;
+  /// JSON pointer of a field of this object, or of the object itself if `key` is empty.
+  [[nodiscard]] std::string pointer(std::string_view key = {}) const;
+
+ private:
+  friend class JsonReader;
+  struct State;
+  JsonObject(State* reader, const JsonValue* value, std::string pointer);
+
+  [[nodiscard]] const JsonValue* find(std::string_view key) const;
+  [[nodiscard]] const JsonValue* demand(std::string_view key, std::string_view wanted) const;
+  void note(std::string_view key, const JsonValue& got, std::string_view wanted,
+            std::string_view fix = {}) const;
+
+  State* reader_;
+  const JsonValue* value_;
+  std::string pointer_;
+};
+
+/// A JSON document being read; owns the text's values and gathers the faults found in them.
+class JsonReader {
+ public:
+  /// Errors:  those of `read_file` and of `from_text`.
+  [[nodiscard]] static Result<JsonReader> from_file(const std::string& path,
+                                                    std::int64_t limit = kTextFileLimit);
+  /// `file` names the text in messages.
+  ///
+  /// Errors:  kInvalidInput, with line and column, if the text is no JSON, nests too deeply, names
+  /// a
+  ///          key twice or is no object.
+  [[nodiscard]] static Result<JsonReader> from_text(std::string_view text, std::string_view file);
+
+  JsonReader(JsonReader&& other) noexcept;
+  JsonReader& operator=(JsonReader&& other) noexcept;
+  ~JsonReader();
+
+  [[nodiscard]] JsonObject root() const;
+  [[nodiscard]] const std::string& file() const;
+  [[nodiscard]] bool has_errors() const;
+
+  /// Pointers of the fields that nobody asked for, in the order of the file. Objects nobody opened
+  /// count as one field.
+  [[nodiscard]] std::vector<std::string> unread() const;
+
+  /// For our own files: every unread field is a fault, too. One error for all faults: the first
+  /// one, with the others as notes.
+  [[nodiscard]] Status finish_refusing_unknown_keys() const;
+  /// For foreign files, which may hold more than we need.
+  [[nodiscard]] Status finish() const;
+
+ private:
+  explicit JsonReader(std::unique_ptr<JsonObject::State> state);
+  std::unique_ptr<JsonObject::State> state_;
+};
+
+/// A value as it is quoted in a message: short, and long ones described.
+[[nodiscard]] std::string describe(const JsonValue& value);
+
+/// "line L, column C" of a byte of `text`, both counted from 1.
+[[nodiscard]] std::string line_and_column(std::string_view text, std::size_t offset);
+
+}  // namespace headroom::ir

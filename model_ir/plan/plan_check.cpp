@@ -1,0 +1,138 @@
+#include "model_ir/plan/plan_check.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+
+#include "model_ir/plan/plan_limits.h"
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
+
+/// Product that stays at the greatest number instead of overflowing. Factors are not negative.
+std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max()
+                                                : product;
+}
+
+/// Elements per token of the widest tensor that the model or its loss makes.
+std::int64_t widest_row(const ModelSpec& model, const ParallelPlan& plan) {
+  std::int64_t widest = std::max({model.hidden, model.vocabulary, 2 * model.ffn,
+                                  saturating_product(3 * model.heads, model.head_dim)});
+  if (model.moe) {
+    widest = std::max(
+        widest,
+        saturating_product(model.moe->top_k, std::max(2 * model.moe->expert_ffn, model.hidden)));
+  }
+  // Also where the plan asks for another kernel: a mask or an old device makes PyTorch fall back.
+  const std::int64_t scores = saturating_product(model.heads, plan.sequence);
+  return std::max(widest, scores);
+}
+
+Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
+  const std::int64_t tokens = saturating_product(plan.micro_batch, plan.sequence);
+  if (plan.micro_batch < 1 || plan.sequence < 1 || plan.sequence > kMostSequence ||
+      tokens > kMostTokens || saturating_product(tokens, widest_row(model, plan)) > kMostElements) {
+    return Error::invalid_argument(
+        "micro-batch", std::to_string(plan.micro_batch) + " x " + std::to_string(plan.sequence),
+        "a micro-batch of at most " + std::to_string(kMostTokens) +
+            " tokens, and no tensor of more than 2^56 elements",
+        "lower --micro-batch or --seq");
+  }
+  if (model.position == PositionKind::kLearned && plan.sequence > model.max_positions) {
+    return Error::invalid_argument(
+        "seq", std::to_string(plan.sequence),
+        "at most " + std::to_string(model.max_positions) + ": this model has no positions beyond",
+        "use --seq " + std::to_string(model.max_positions));
+  }
+  return ok();
+}
+
+Status check_precision(const ParallelPlan& plan) {
+  const bool master =
+      plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master;
+  if (plan.runtime == RuntimeKind::kDeepspeed && !master && plan.precision != Precision::kFp32) {
+    return Error::invalid_argument("precision", word_of(precision_words(), plan.precision),
+                                   "bf16-master, fp16-master or fp32: DeepSpeed keeps an fp32 "
+                                   "master copy of 16-bit parameters");
+  }
+  return ok();
+}
+
+Status check_optimizer(const ParallelPlan& plan) {
+  OptimizerPlan form = plan.optimizer;
+  form.momentum = 0;
+  for (const Word<OptimizerPlan>& word : optimizer_words()) {
+    OptimizerPlan known = word.value;
+    known.momentum = 0;
+    if (known == form) {
+      return ok();
+    }
+  }
+  return Error::invalid_argument("optimizer", "a form that this optimizer does not have",
+                                 "one of " + join(texts_of(optimizer_words())));
+}
+
+Status check_zero(const ParallelPlan& plan) {
+  if (!plan.zero) {
+    return ok();
+  }
+  const ZeroPlan& zero = *plan.zero;
+  if (plan.runtime != RuntimeKind::kDeepspeed) {
+    return Error::invalid_argument("zero", std::to_string(zero.stage),
+                                   "the runtime deepspeed, which alone has ZeRO",
+                                   "add --runtime deepspeed");
+  }
+  if (zero.offload_optimizer != OffloadDevice::kNone && zero.stage == 0) {
+    return Error::invalid_argument("offload", "optimizer", "ZeRO stage 1, 2 or 3", "add --zero 2");
+  }
+  if (zero.offload_param != OffloadDevice::kNone && zero.stage != 3) {
+    return Error::invalid_argument("offload", "param",
+                                   "ZeRO stage 3, which alone shards parameters", "add --zero 3");
+  }
+  const bool nvme =
+      zero.offload_optimizer == OffloadDevice::kNvme || zero.offload_param == OffloadDevice::kNvme;
+  if (nvme && zero.nvme_path.empty()) {
+    return Error::invalid_argument("offload", "nvme", "the folder of the drive, too",
+                                   "add path=/local_nvme to --offload");
+  }
+  return ok();
+}
+
+Status check_adapters(const ParallelPlan& plan) {
+  if (plan.quant && !plan.lora) {
+    return Error::invalid_argument("qlora", "quantised weights without adapters",
+                                   "adapters: quantised weights are frozen", "add --lora r=16");
+  }
+  if (plan.quant && plan.runtime == RuntimeKind::kDeepspeed && plan.zero && plan.zero->stage == 3) {
+    return Error::invalid_argument("qlora", "quantised weights under ZeRO stage 3",
+                                   "ZeRO stage 0, 1 or 2: stage 3 cannot shard them",
+                                   "use --zero 2");
+  }
+  if (plan.ddp && plan.runtime != RuntimeKind::kTransformers) {
+    return Error::invalid_argument("ddp", "DistributedDataParallel under deepspeed",
+                                   "the runtime transformers", "use --zero 0");
+  }
+  return ok();
+}
+
+}  // namespace
+
+Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
+  const std::array<Status, 5> findings = {check_sizes(model, plan), check_precision(plan),
+                                          check_optimizer(plan), check_zero(plan),
+                                          check_adapters(plan)};
+  for (const Status& finding : findings) {
+    if (!finding) {
+      return finding;
+    }
+  }
+  return ok();
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir {
+
+/// Refuses what no single field of a plan shows: parts that do not go together, a sequence that the
+/// model's positions do not reach, tensors of more than 2^56 elements.
+///
+/// Errors:  kInvalidArgument naming the option to change.
+[[nodiscard]] Status check_plan(const ModelSpec& model, const ParallelPlan& plan);
+
+}  // namespace headroom::ir

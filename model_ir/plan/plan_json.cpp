@@ -1,0 +1,309 @@
+#include "model_ir/plan/plan_json.h"
+
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "model_ir/json/json_reader.h"
+#include "model_ir/json/json_writer.h"
+#include "model_ir/plan/plan_limits.h"
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::array<Word<OptimizerKind>, 6> kKinds = {
+    {{"none", OptimizerKind::kNone},
+     {"adamw", OptimizerKind::kAdamW},
+     {"sgd", OptimizerKind::kSgd},
+     {"adafactor", OptimizerKind::kAdafactor},
+     {"adafactor-torch", OptimizerKind::kAdafactorTorch},
+     {"lion", OptimizerKind::kLion}}};
+constexpr std::array<Word<OptimizerForm>, 5> kForms = {
+    {{"foreach", OptimizerForm::kForeach},
+     {"fused", OptimizerForm::kFused},
+     {"loop", OptimizerForm::kLoop},
+     {"8bit", OptimizerForm::kEightBit},
+     {"paged-8bit", OptimizerForm::kPagedEightBit}}};
+// JSON names every runtime, so that a plan of a later version is refused by its runtime's name.
+constexpr std::array<Word<RuntimeKind>, 4> kRuntimes = {
+    {{"transformers", RuntimeKind::kTransformers},
+     {"deepspeed", RuntimeKind::kDeepspeed},
+     {"fsdp", RuntimeKind::kFsdp},
+     {"megatron", RuntimeKind::kMegatron}}};
+
+constexpr std::int64_t kSchemaVersion = 1;
+constexpr IntegerRange kElements{0, std::numeric_limits<std::int64_t>::max()};
+constexpr IntegerRange kByteSize{1, std::int64_t{1} << 50};
+
+JsonFields optimizer_fields(const OptimizerPlan& plan) {
+  JsonFields fields;
+  fields.add("kind", word_of<OptimizerKind>(kKinds, plan.kind));
+  fields.add("form", word_of<OptimizerForm>(kForms, plan.form));
+  fields.add("momentum", plan.momentum);
+  return fields;
+}
+
+JsonFields zero_fields(const ZeroPlan& zero) {
+  JsonFields fields;
+  fields.add("stage", zero.stage);
+  fields.add("reduce_bucket_elements", zero.reduce_bucket_size);
+  fields.add("allgather_bucket_elements", zero.allgather_bucket_size);
+  fields.add("overlap_comm", zero.overlap_comm ? JsonValue{*zero.overlap_comm} : JsonValue{});
+  fields.add("contiguous_gradients", zero.contiguous_gradients);
+  fields.add("round_robin_gradients", zero.round_robin_gradients);
+  fields.add("sub_group_elements", zero.sub_group_size);
+  fields.add("prefetch_bucket_elements", zero.prefetch_bucket_size);
+  fields.add("param_persistence_threshold_elements", zero.param_persistence_threshold);
+  fields.add("model_persistence_threshold_elements", zero.model_persistence_threshold);
+  fields.add("max_live_parameters", zero.max_live_parameters);
+  fields.add("max_reuse_distance_elements", zero.max_reuse_distance);
+  fields.add("offload_optimizer", word_of(offload_words(), zero.offload_optimizer));
+  fields.add("offload_param", word_of(offload_words(), zero.offload_param));
+  fields.add("nvme_path", zero.nvme_path);
+  return fields;
+}
+
+JsonFields lora_fields(const LoraPlan& lora) {
+  JsonFields fields;
+  fields.add("rank", lora.rank);
+  fields.add("dropout", lora.dropout);
+  fields.add("dora", lora.dora);
+  fields.add("rank_stabilised", lora.rank_stabilised);
+  fields.add("targets", json_texts(lora.targets));
+  return fields;
+}
+
+JsonFields quant_fields(const QuantPlan& quant) {
+  JsonFields fields;
+  fields.add("bits", quant.bits);
+  fields.add("double_quant", quant.double_quant);
+  fields.add("prepare_kbit", quant.prepare_kbit);
+  return fields;
+}
+
+JsonFields allocator_fields(const AllocatorSettings& settings) {
+  JsonFields fields;
+  fields.add("expandable_segments", settings.expandable_segments);
+  fields.add("max_split_bytes",
+             settings.max_split_size ? JsonValue{settings.max_split_size->value()} : JsonValue{});
+  fields.add("max_non_split_rounding_bytes", settings.max_non_split_rounding);
+  fields.add("garbage_collection_threshold_ratio", settings.garbage_collection_threshold);
+  fields.add("roundup_power2_divisions", settings.roundup_power2_divisions);
+  return fields;
+}
+
+JsonFields ddp_fields(const DdpPlan& ddp) {
+  JsonFields fields;
+  fields.add("gradient_as_bucket_view", ddp.gradient_as_bucket_view);
+  fields.add("bucket_cap_bytes", ddp.bucket_cap_bytes);
+  return fields;
+}
+
+/// A choice named by a word; an unknown one is noted in the reader.
+template <typename Value>
+void read_word(const JsonObject& object, std::string_view key, std::span<const Word<Value>> words,
+               Value& value) {
+  const std::optional<std::string> text = object.optional_text(key);
+  if (!text) {
+    return;
+  }
+  const Result<Value> found = parse_word(words, key, *text);
+  if (found) {
+    value = *found;
+  } else {
+    object.refuse(key, found.error().wanted, found.error().fix);
+  }
+}
+
+void read_optimizer(const JsonObject& object, OptimizerPlan& plan) {
+  read_word<OptimizerKind>(object, "kind", kKinds, plan.kind);
+  read_word<OptimizerForm>(object, "form", kForms, plan.form);
+  plan.momentum = object.number_or("momentum", plan.momentum, {0, 1});
+}
+
+void read_zero(const JsonObject& object, ZeroPlan& zero) {
+  const auto elements = [&](std::string_view key, std::int64_t& value) {
+    value = object.integer_or(key, value, kElements);
+  };
+  zero.stage = static_cast<int>(object.integer_or("stage", zero.stage, {0, 3}));
+  elements("reduce_bucket_elements", zero.reduce_bucket_size);
+  elements("allgather_bucket_elements", zero.allgather_bucket_size);
+  elements("sub_group_elements", zero.sub_group_size);
+  elements("prefetch_bucket_elements", zero.prefetch_bucket_size);
+  elements("param_persistence_threshold_elements", zero.param_persistence_threshold);
+  elements("model_persistence_threshold_elements", zero.model_persistence_threshold);
+  elements("max_live_parameters", zero.max_live_parameters);
+  elements("max_reuse_distance_elements", zero.max_reuse_distance);
+  if (object.is_null("overlap_comm")) {
+    zero.overlap_comm.reset();
+  } else if (const std::optional<bool> overlap = object.optional_boolean("overlap_comm")) {
+    zero.overlap_comm = overlap;
+  }
+  zero.contiguous_gradients = object.boolean_or("contiguous_gradients", zero.contiguous_gradients);
+  zero.round_robin_gradients =
+      object.boolean_or("round_robin_gradients", zero.round_robin_gradients);
+  read_word(object, "offload_optimizer", offload_words(), zero.offload_optimizer);
+  read_word(object, "offload_param", offload_words(), zero.offload_param);
+  zero.nvme_path = object.text_or("nvme_path", zero.nvme_path);
+}
+
+void read_lora(const JsonObject& object, LoraPlan& lora) {
+  lora.rank = object.integer_or("rank", lora.rank, {1, kMostLoraRank});
+  lora.dropout = object.number_or("dropout", lora.dropout, {0, 1});
+  lora.dora = object.boolean_or("dora", lora.dora);
+  lora.rank_stabilised = object.boolean_or("rank_stabilised", lora.rank_stabilised);
+  if (object.has("targets")) {
+    lora.targets = object.texts_or_none("targets");
+  }
+}
+
+void read_quant(const JsonObject& object, QuantPlan& quant) {
+  quant.bits = static_cast<int>(object.integer_or("bits", quant.bits, {4, 8}));
+  if (quant.bits != 4 && quant.bits != 8) {
+    object.refuse("bits", "4 or 8");
+  }
+  quant.double_quant = object.boolean_or("double_quant", quant.double_quant);
+  quant.prepare_kbit = object.boolean_or("prepare_kbit", quant.prepare_kbit);
+}
+
+void read_allocator(const JsonObject& object, AllocatorSettings& settings) {
+  settings.expandable_segments =
+      object.boolean_or("expandable_segments", settings.expandable_segments);
+  if (object.is_null("max_split_bytes")) {
+    settings.max_split_size.reset();
+  } else if (const auto size = object.optional_integer("max_split_bytes", kByteSize)) {
+    settings.max_split_size = Bytes{*size};
+  }
+  settings.max_non_split_rounding = Bytes{object.integer_or(
+      "max_non_split_rounding_bytes", settings.max_non_split_rounding.value(), kByteSize)};
+  settings.garbage_collection_threshold = object.number_or(
+      "garbage_collection_threshold_ratio", settings.garbage_collection_threshold, {0, 1});
+  const std::int64_t divisions =
+      object.integer_or("roundup_power2_divisions", settings.roundup_power2_divisions, {0, 64});
+  if ((divisions & (divisions - 1)) != 0) {
+    object.refuse("roundup_power2_divisions", "0 (off) or a power of two");
+  }
+  settings.roundup_power2_divisions = divisions;
+}
+
+void read_ddp(const JsonObject& object, DdpPlan& ddp) {
+  ddp.gradient_as_bucket_view =
+      object.boolean_or("gradient_as_bucket_view", ddp.gradient_as_bucket_view);
+  ddp.bucket_cap_bytes = object.integer_or("bucket_cap_bytes", ddp.bucket_cap_bytes, kByteSize);
+}
+
+/// A part that a plan may lack: null takes it away, an object sets it, absence leaves it.
+template <typename Part>
+void read_part(const JsonObject& root, std::string_view key, std::optional<Part>& part,
+               void (*read)(const JsonObject&, Part&)) {
+  if (root.is_null(key)) {
+    part.reset();
+  } else if (const std::optional<JsonObject> object = root.optional_object(key)) {
+    Part value = part.value_or(Part{});
+    read(*object, value);
+    part = value;
+  }
+}
+
+void read_training(const JsonObject& root, ParallelPlan& plan) {
+  plan.micro_batch = root.integer_or("micro_batch", plan.micro_batch, {1, kMostMicroBatch});
+  plan.sequence = root.integer_or("sequence", plan.sequence, {1, kMostSequence});
+  plan.accumulation = root.integer_or("accumulation", plan.accumulation, {1, kMostAccumulation});
+  if (const auto text = root.optional_text("checkpointing")) {
+    const Result<Checkpointing> found = parse_checkpointing("checkpointing", *text);
+    if (found) {
+      plan.recompute = found->recompute;
+      plan.recompute_every = found->every;
+    } else {
+      root.refuse("checkpointing", found.error().wanted, found.error().fix);
+    }
+  }
+  if (root.is_null("clip_norm")) {
+    plan.clip_norm.reset();
+  } else if (const auto norm = root.optional_number("clip_norm", {1e-12, 1e12})) {
+    plan.clip_norm = norm;
+  }
+  plan.keep_logits = root.boolean_or("keep_logits", plan.keep_logits);
+  plan.evaluation = root.boolean_or("evaluation", plan.evaluation);
+  plan.checkpoint_save = root.boolean_or("checkpoint_save", plan.checkpoint_save);
+  plan.steps = static_cast<int>(root.integer_or("steps", plan.steps, {1, kMostSteps}));
+  plan.world = root.integer_or("gpus", plan.world, {1, kMostRanks});
+}
+
+ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
+  ParallelPlan plan = base;
+  // Read for its check alone.
+  static_cast<void>(root.integer("schema_version", {kSchemaVersion, kSchemaVersion}));
+  read_word<RuntimeKind>(root, "runtime", kRuntimes, plan.runtime);
+  plan.runtime_version = root.text_or("runtime_version", plan.runtime_version);
+  read_word(root, "precision", precision_words(), plan.precision);
+  if (const auto optimizer = root.optional_object("optimizer")) {
+    read_optimizer(*optimizer, plan.optimizer);
+  }
+  read_word(root, "attention", attention_words(), plan.attention);
+  read_word(root, "loss", loss_words(), plan.loss);
+  read_training(root, plan);
+  read_part(root, "ddp", plan.ddp, read_ddp);
+  read_part(root, "zero", plan.zero, read_zero);
+  read_part(root, "lora", plan.lora, read_lora);
+  read_part(root, "quant", plan.quant, read_quant);
+  if (const auto allocator = root.optional_object("allocator")) {
+    read_allocator(*allocator, plan.allocator);
+  }
+  return plan;
+}
+
+template <typename Part>
+JsonValue part_json(const std::optional<Part>& part, JsonFields (*fields)(const Part&)) {
+  return part ? fields(*part).finish() : JsonValue{};
+}
+
+}  // namespace
+
+JsonValue plan_to_json(const ParallelPlan& plan) {
+  JsonFields fields;
+  fields.add("schema_version", kSchemaVersion);
+  fields.add("runtime", word_of<RuntimeKind>(kRuntimes, plan.runtime));
+  fields.add("runtime_version", plan.runtime_version);
+  fields.add("gpus", plan.world);
+  fields.add("precision", word_of(precision_words(), plan.precision));
+  fields.add("optimizer", optimizer_fields(plan.optimizer));
+  fields.add("attention", word_of(attention_words(), plan.attention));
+  fields.add("loss", word_of(loss_words(), plan.loss));
+  fields.add("micro_batch", plan.micro_batch);
+  fields.add("sequence", plan.sequence);
+  fields.add("accumulation", plan.accumulation);
+  fields.add("checkpointing", checkpointing_text(plan.recompute, plan.recompute_every));
+  fields.add("clip_norm", plan.clip_norm ? JsonValue{*plan.clip_norm} : JsonValue{});
+  fields.add("keep_logits", plan.keep_logits);
+  fields.add("evaluation", plan.evaluation);
+  fields.add("checkpoint_save", plan.checkpoint_save);
+  fields.add("steps", plan.steps);
+  fields.add("ddp", part_json(plan.ddp, ddp_fields));
+  fields.add("zero", part_json(plan.zero, zero_fields));
+  fields.add("lora", part_json(plan.lora, lora_fields));
+  fields.add("quant", part_json(plan.quant, quant_fields));
+  fields.add("allocator", allocator_fields(plan.allocator));
+  return std::move(fields).finish();
+}
+
+Result<ParallelPlan> parse_plan(std::string_view text, std::string_view file,
+                                const ParallelPlan& base) {
+  const Result<JsonReader> reader = JsonReader::from_text(text, file);
+  if (!reader) {
+    return reader.error();
+  }
+  ParallelPlan plan = read_root(reader->root(), base);
+  if (Status status = reader->finish_refusing_unknown_keys(); !status) {
+    return std::move(status).error();
+  }
+  return plan;
+}
+
+Result<ParallelPlan> read_plan(const std::string& path, const ParallelPlan& base) {
+  const Result<std::string> text = read_file(path);
+  return text ? parse_plan(*text, path, base) : Result<ParallelPlan>(text.error());
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,125 @@
+#include "model_ir/plan/plan_words.h"
+
+#include <array>
+#include <charconv>
+
+#include "model_ir/plan/plan_limits.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::array<Word<RuntimeKind>, 2> kRuntimes = {
+    {{"transformers", RuntimeKind::kTransformers}, {"deepspeed", RuntimeKind::kDeepspeed}}};
+
+constexpr std::array<Word<Precision>, 8> kPrecisions = {
+    {{"fp32", Precision::kFp32},
+     {"bf16", Precision::kBf16},
+     {"fp16", Precision::kFp16},
+     {"autocast-bf16", Precision::kAutocastBf16},
+     {"autocast-fp16", Precision::kAutocastFp16},
+     {"bf16-autocast", Precision::kBf16AutocastBf16},
+     {"bf16-master", Precision::kBf16Master},
+     {"fp16-master", Precision::kFp16Master}}};
+
+// foreach is torch's default on CUDA; transformers' Adafactor is a loop over the parameters.
+constexpr std::array<Word<OptimizerPlan>, 15> kOptimizers = {
+    {{"adamw", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
+     {"adamw-fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
+     {"adamw-loop", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
+     {"adamw-8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
+     {"paged-adamw-8bit", {OptimizerKind::kAdamW, OptimizerForm::kPagedEightBit, 0}},
+     {"sgd", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0}},
+     {"sgd-momentum", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0.9}},
+     {"sgd-fused", {OptimizerKind::kSgd, OptimizerForm::kFused, 0}},
+     {"sgd-momentum-fused", {OptimizerKind::kSgd, OptimizerForm::kFused, 0.9}},
+     {"adafactor", {OptimizerKind::kAdafactor, OptimizerForm::kLoop, 0}},
+     {"adafactor-torch", {OptimizerKind::kAdafactorTorch, OptimizerForm::kForeach, 0}},
+     {"lion", {OptimizerKind::kLion, OptimizerForm::kForeach, 0}},
+     {"lion-8bit", {OptimizerKind::kLion, OptimizerForm::kEightBit, 0}},
+     {"paged-lion-8bit", {OptimizerKind::kLion, OptimizerForm::kPagedEightBit, 0}},
+     {"none", {OptimizerKind::kNone, OptimizerForm::kForeach, 0}}}};
+
+constexpr std::array<Word<AttentionKind>, 3> kAttentions = {{{"sdpa", AttentionKind::kSdpa},
+                                                             {"eager", AttentionKind::kEager},
+                                                             {"flash", AttentionKind::kFlash}}};
+
+constexpr std::array<Word<LossKind>, 3> kLosses = {{{"hf", LossKind::kHf},
+                                                    {"chunked", LossKind::kChunked},
+                                                    {"fused-linear", LossKind::kFusedLinear}}};
+
+constexpr std::array<Word<OffloadDevice>, 3> kOffloads = {
+    {{"none", OffloadDevice::kNone}, {"cpu", OffloadDevice::kCpu}, {"nvme", OffloadDevice::kNvme}}};
+
+constexpr std::string_view kEvery = "every-";
+
+}  // namespace
+
+std::span<const Word<RuntimeKind>> runtime_words() {
+  return kRuntimes;
+}
+std::span<const Word<Precision>> precision_words() {
+  return kPrecisions;
+}
+std::span<const Word<OptimizerPlan>> optimizer_words() {
+  return kOptimizers;
+}
+std::span<const Word<AttentionKind>> attention_words() {
+  return kAttentions;
+}
+std::span<const Word<LossKind>> loss_words() {
+  return kLosses;
+}
+std::span<const Word<OffloadDevice>> offload_words() {
+  return kOffloads;
+}
+
+std::string join(std::span<const std::string> known) {
+  std::string text;
+  for (const std::string& word : known) {
+    text += (text.empty() ? "" : ", ") + word;
+  }
+  return text;
+}
+
+std::string suggestion(std::string_view text, std::span<const std::string> known) {
+  const std::optional<std::string> closest = closest_word(text, known);
+  return closest ? "use '" + *closest + "'" : std::string();
+}
+
+std::string checkpointing_text(Recompute recompute, std::int64_t every) {
+  switch (recompute) {
+    case Recompute::kNone:
+      return "none";
+    case Recompute::kFull:
+      return every == 1 ? "full" : std::string(kEvery) + std::to_string(every);
+    case Recompute::kFullReentrant:
+      return every == 1 ? "full-reentrant"
+                        : std::string(kEvery) + std::to_string(every) + "-reentrant";
+  }
+  return "?";
+}
+
+Result<Checkpointing> parse_checkpointing(std::string_view key, std::string_view text) {
+  if (text == "none") {
+    return Checkpointing{};
+  }
+  if (text == "full" || text == "full-reentrant") {
+    return Checkpointing{text == "full" ? Recompute::kFull : Recompute::kFullReentrant, 1};
+  }
+  if (text.substr(0, kEvery.size()) == kEvery) {
+    const char* const end = text.data() + text.size();
+    std::int64_t every = 0;
+    const auto [rest, fault] = std::from_chars(text.data() + kEvery.size(), end, every);
+    const std::string_view tail(rest, static_cast<std::size_t>(end - rest));
+    const bool reentrant = tail == "-reentrant";
+    if (fault == std::errc() && every >= 1 && every <= kMostRecomputeStep &&
+        (tail.empty() || reentrant)) {
+      return Checkpointing{reentrant ? Recompute::kFullReentrant : Recompute::kFull, every};
+    }
+  }
+  const std::array<std::string, 4> known = {"none", "full", "full-reentrant", "every-2"};
+  return Error::invalid_argument(key, text, "one of none, full, full-reentrant, every-K",
+                                 suggestion(text, known));
+}
+
+}  // namespace headroom::ir

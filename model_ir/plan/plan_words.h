@@ -1,0 +1,79 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+
+namespace headroom::ir {
+
+/// A choice and the word for it, in options and in plan files alike.
+template <typename Value>
+struct Word {
+  std::string_view text;
+  Value value;
+};
+
+[[nodiscard]] std::span<const Word<RuntimeKind>> runtime_words();
+[[nodiscard]] std::span<const Word<Precision>> precision_words();
+/// The combinations of `OptimizerPlan` that some framework offers.
+[[nodiscard]] std::span<const Word<OptimizerPlan>> optimizer_words();
+[[nodiscard]] std::span<const Word<AttentionKind>> attention_words();
+[[nodiscard]] std::span<const Word<LossKind>> loss_words();
+[[nodiscard]] std::span<const Word<OffloadDevice>> offload_words();
+
+/// The word for `value`; "?" if the list has none.
+template <typename Value>
+[[nodiscard]] std::string_view word_of(std::span<const Word<Value>> words, const Value& value) {
+  for (const Word<Value>& word : words) {
+    if (word.value == value) {
+      return word.text;
+    }
+  }
+  return "?";
+}
+
+template <typename Value>
+[[nodiscard]] std::vector<std::string> texts_of(std::span<const Word<Value>> words) {
+  std::vector<std::string> texts;
+  for (const Word<Value>& word : words) {
+    texts.emplace_back(word.text);
+  }
+  return texts;
+}
+
+/// `known`, separated by commas, for messages.
+[[nodiscard]] std::string join(std::span<const std::string> known);
+/// "use 'full'" if a known word is close to `text`, otherwise nothing.
+[[nodiscard]] std::string suggestion(std::string_view text, std::span<const std::string> known);
+
+/// The value that `text` names.
+///
+/// Errors:  kInvalidArgument naming `key`, all words, and the closest one.
+template <typename Value>
+[[nodiscard]] Result<Value> parse_word(std::span<const Word<Value>> words, std::string_view key,
+                                       std::string_view text) {
+  for (const Word<Value>& word : words) {
+    if (word.text == text) {
+      return word.value;
+    }
+  }
+  const std::vector<std::string> known = texts_of(words);
+  return Error::invalid_argument(key, text, "one of " + join(known), suggestion(text, known));
+}
+
+/// "none", "full", "full-reentrant", "every-4": recomputation and its step in one word.
+[[nodiscard]] std::string checkpointing_text(Recompute recompute, std::int64_t every);
+struct Checkpointing {
+  Recompute recompute = Recompute::kNone;
+  std::int64_t every = 1;  ///< Every k-th layer.
+  friend bool operator==(const Checkpointing&, const Checkpointing&) = default;
+};
+/// Errors:  kInvalidArgument as `parse_word`.
+[[nodiscard]] Result<Checkpointing> parse_checkpointing(std::string_view key,
+                                                        std::string_view text);
+
+}  // namespace headroom::ir

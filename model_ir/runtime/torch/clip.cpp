@@ -1,0 +1,108 @@
+#include "model_ir/runtime/torch/clip.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/reduce.h"
+
+namespace headroom::ir::torch {
+namespace {
+
+using Groups = std::vector<std::vector<std::size_t>>;
+
+constexpr std::int64_t kChunk = 65536;           ///< Elements per partial norm.
+constexpr std::int64_t kNormsPerCleanup = 400;   ///< Tensors that one final kernel sums up.
+constexpr std::int64_t kTensorsPerConcat = 128;  ///< Inputs per kernel of torch.cat.
+
+/// One norm per gradient of a group, from partial norms per chunk of the largest.
+/// Source: aten/src/ATen/native/cuda/ForeachReduceOp.cu.
+void norms_of(Eager& eager, std::span<const Tensor> parameters,
+              const std::vector<std::size_t>& group, std::vector<Tensor>& norms) {
+  const std::vector<std::int64_t> elements = elements_of(parameters, group);
+  const auto count = static_cast<std::int64_t>(group.size());
+  const std::int64_t chunks = ceil_div(*std::max_element(elements.begin(), elements.end()), kChunk);
+  const Tensor partial = zeros(eager, Shape{count * chunks}, DType::kFp32, TensorRole::kTemporary);
+  for (const std::size_t index : group) {
+    norms.push_back(eager.empty(Shape{}, parameters[index].dtype(), TensorRole::kTemporary));
+  }
+  count_kernels(eager,
+                list_launches(elements, ListKernel::kOneList) + ceil_div(count, kNormsPerCleanup));
+}
+
+/// The norms in one tensor; of mixed types in fp32, copied one by one.
+/// Source: aten/src/ATen/native/cuda/Shape.cu, cat_out_cuda.
+Tensor stack(Eager& eager, const std::vector<Tensor>& norms) {
+  const auto count = static_cast<std::int64_t>(norms.size());
+  const DType first = norms.front().dtype();
+  const auto others = std::count_if(norms.begin(), norms.end(),
+                                    [&](const Tensor& norm) { return norm.dtype() != first; });
+  const DType dtype = others == 0 ? first : DType::kFp32;
+  Tensor stacked = eager.empty(Shape{count}, dtype, TensorRole::kTemporary);
+  if (others > 0) {
+    // Norms that are fp32 already are copied without a kernel.
+    count_kernels(eager, std::count_if(norms.begin(), norms.end(), [](const Tensor& norm) {
+                    return norm.dtype() != DType::kFp32;
+                  }));
+  } else if (count > 1) {
+    count_kernels(eager, ceil_div(count, kTensorsPerConcat));
+  }
+  return stacked;
+}
+
+Tensor total_norm(Eager& eager, std::span<const Tensor> parameters, const Groups& groups) {
+  std::vector<Tensor> norms;
+  for (const auto& group : groups) {
+    norms_of(eager, parameters, group, norms);
+  }
+  Tensor stacked = stack(eager, norms);
+  const DType dtype = stacked.dtype();
+  Tensor total = reduce(eager, Shape{}, dtype,
+                        {.outputs = 1,
+                         .inputs_per_output = stacked.elements(),
+                         .innermost = true,
+                         .element_bytes = bits_of(dtype) / 8});
+  count_kernels(eager, 1);
+  stacked.reset();
+  release_list(norms);
+  return total;
+}
+
+}  // namespace
+
+void clip_grad_norm(Eager& eager, std::span<const Tensor> parameters) {
+  const std::vector<std::size_t> indices = with_gradient(parameters);
+  if (indices.empty()) {
+    return;
+  }
+  const GradMode no_grad(eager, false);
+  eager.set_site("clip_grad_norm", -1);
+  const Groups groups = groups_by_dtype(parameters, indices);
+  const Tensor total = total_norm(eager, parameters, groups);
+  const auto scalar = [&] {
+    count_kernels(eager, 1);
+    return eager.empty(Shape{}, total.dtype(), TensorRole::kTemporary);
+  };
+  Tensor sum = scalar();         // total + 1e-6
+  Tensor reciprocal = scalar();  // max_norm / sum is reciprocal() * max_norm
+  Tensor factor = scalar();
+  reciprocal.reset();
+  sum.reset();
+  Tensor clamped = scalar();
+  for (const auto& group : groups) {
+    if (parameters[group.front()].dtype() == total.dtype()) {
+      count_kernels(eager, list_launches(elements_of(parameters, group), ListKernel::kOneList));
+      continue;
+    }
+    // A factor of another type keeps the list kernel from being used.
+    for (const std::size_t index : group) {
+      count_kernels(eager, elementwise_launches(parameters[index]));
+    }
+  }
+  factor.reset();
+  clamped.reset();
+}
+
+}  // namespace headroom::ir::torch

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torch/tensor.h"
+
+namespace headroom::ir::torch {
+
+/// Splits tensors into buckets: each takes tensors of one type, in order, until it has reached the
+/// cap. Returns indices into `bytes`; `dtypes` names each tensor's type.
+///
+/// Source: pytorch/pytorch 2.11 torch/csrc/distributed/c10d/reducer.cpp,
+/// compute_bucket_assignment_by_size.
+[[nodiscard]] std::vector<std::vector<std::size_t>> assign_buckets(
+    std::span<const std::int64_t> bytes, std::span<const DType> dtypes, std::int64_t cap_bytes);
+
+/// `torch.nn.parallel.DistributedDataParallel` around a model on one device: what it allocates and
+/// which collectives it starts. It must outlive every backward of the model.
+///
+///   construction        one bucket per type, of all its gradients
+///   1st before_forward  buffers are broadcast
+///   1st backward        each gradient is copied into the bucket; the order of arrival is noted
+///   2nd before_forward  buckets are rebuilt in that order, at most `bucket_cap_bytes` and the
+///                       gradient that exceeds it
+///
+/// With `gradient_as_bucket_view` a gradient lives in its bucket once it has been copied there.
+/// Collectives read and write the buckets in place and allocate nothing.
+///
+/// Requires: every parameter gets a gradient in every backward (find_unused_parameters is off).
+/// Ignores:  what the constructor sends to the other ranks once (shapes, initial parameters);
+///           a smaller first bucket, which PyTorch makes when no cap is given.
+/// Source:   pytorch/pytorch 2.11 torch/nn/parallel/distributed.py,
+///           torch/csrc/distributed/c10d/{reducer,comm}.cpp.
+class Ddp {
+ public:
+  /// `parameters`: in the module's order, each once; those that are frozen are skipped.
+  /// `buffers`: all of the module's, in order.
+  Ddp(Eager& eager, const DdpPlan& plan, std::int64_t world, std::span<const Tensor> parameters,
+      std::span<const Tensor> buffers);
+  ~Ddp();
+  Ddp(const Ddp&) = delete;
+  Ddp& operator=(const Ddp&) = delete;
+
+  /// Called before every forward, in training and in evaluation.
+  void before_forward();
+
+ private:
+  struct Bucket {
+    Tensor memory;
+    std::vector<std::size_t> parameters;
+    std::size_t pending = 0;  ///< Gradients that have not arrived in this backward.
+  };
+
+  void make_buckets(const std::vector<std::vector<std::size_t>>& assignment);
+  void rebuild_buckets();
+  void broadcast_buffers();
+  /// Runs when the gradient of parameter `index` is complete.
+  void arrived(std::size_t index);
+  /// Makes the gradient of `parameter` a view of its bucket.
+  void move_gradient(const Tensor& parameter, const Bucket& bucket);
+  [[nodiscard]] std::vector<std::vector<std::size_t>> assign(const std::vector<std::size_t>& order,
+                                                             std::int64_t cap_bytes) const;
+
+  Eager& eager_;
+  DdpPlan plan_;
+  std::int64_t world_;
+  std::vector<Tensor> parameters_;
+  std::vector<Tensor> buffers_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_;  ///< By parameter.
+  std::vector<std::size_t> arrivals_;   ///< Order of the first backward.
+  bool rebuilt_ = false;
+};
+
+/// Adds a collective to the work of the current phase; `bytes` of the full buffer.
+void count_collective(Eager& eager, std::string_view operation, std::int64_t ranks,
+                      std::int64_t bytes);
+
+}  // namespace headroom::ir::torch

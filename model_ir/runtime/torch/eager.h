@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "model_ir/base/device_traits.h"
+#include "model_ir/plan/rank_program.h"
+#include "model_ir/runtime/torch/node.h"
+#include "model_ir/runtime/torch/tensor.h"
+
+namespace headroom::ir::torch {
+
+class CheckpointFrame;
+
+/// An eager PyTorch process as its allocator sees it: operators allocate their outputs, autograd
+/// keeps what backward needs, references decide when memory goes back. Every allocation and free
+/// is written to a `RankProgram`; nothing is computed.
+///
+/// The operators in `functions.h` follow ATen's and autograd's order of events:
+///   save inputs -> allocate outputs (and workspaces) -> save outputs -> drop temporaries.
+/// Source: pytorch/pytorch 2.11, torch/csrc/autograd (engine.cpp, input_buffer.cpp,
+/// functions/accumulate_grad.h, saved_variable.cpp), tools/autograd/derivatives.yaml.
+class Eager {
+ public:
+  explicit Eager(DeviceTraits device);
+  ~Eager();
+  Eager(const Eager&) = delete;
+  Eager& operator=(const Eager&) = delete;
+
+  /// A new tensor with storage of its own.
+  [[nodiscard]] Tensor empty(const Shape& shape, DType dtype, TensorRole role);
+  [[nodiscard]] Tensor empty(const Shape& shape, DType dtype);  ///< With `role()`.
+  /// A tensor on the same storage. `tracked`: autograd keeps the base (all view operators).
+  [[nodiscard]] Tensor alias(const Tensor& base, const Shape& shape, bool tracked);
+  /// A parameter: a leaf that may require a gradient.
+  [[nodiscard]] Tensor parameter(const Shape& shape, DType dtype, bool trainable);
+
+  /// Raw blocks, for workspaces and buckets that are not tensors.
+  [[nodiscard]] BlockId allocate(std::int64_t bytes, TensorRole role, StreamId stream = 0);
+  void release(BlockId block);
+
+  /// Room for a GEMM: the workspace that each (cuBLAS handle, stream) allocates at its first call
+  /// and keeps. Forward and backward run on different threads, so on different handles.
+  /// Source: aten/src/ATen/cuda/CublasHandlePool.cpp.
+  void touch_cublas();
+  /// The same for addmm with a bias, which goes through cuBLASLt: a workspace of its own on top.
+  void touch_cublaslt();
+  /// A GEMM of `flops` floating-point operations runs.
+  void count_gemm(std::int64_t m, std::int64_t n, std::int64_t k);
+
+  void begin_phase(std::string_view name);
+  void end_phase();
+  [[nodiscard]] RankProgram finish();
+  RankProgram& program() { return program_; }
+
+  /// Names what follows: operator and layer, for people; and the role of new tensors.
+  void set_site(std::string_view operation, std::int32_t layer);
+  void set_site(std::uint16_t operation, std::int32_t layer);
+  void set_layer(std::int32_t layer);
+  [[nodiscard]] std::int32_t layer() const { return layer_; }
+  [[nodiscard]] TensorRole role() const { return role_; }
+  void set_role(TensorRole role) { role_ = role; }
+  /// Changes what an already live block is shown as.
+  void relabel(const Tensor& tensor, TensorRole role);
+  /// Backward keeps `tensor`: a temporary becomes an activation.
+  void mark_saved(const Tensor& tensor);
+  [[nodiscard]] std::uint16_t operation() const { return operation_; }
+
+  [[nodiscard]] const DeviceTraits& device() const { return device_; }
+
+  // --- autograd state -------------------------------------------------------------------------
+  [[nodiscard]] bool grad_enabled() const { return grad_enabled_; }
+  void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
+  [[nodiscard]] bool in_backward() const { return backward_depth_ > 0; }
+  std::uint64_t next_sequence() { return sequence_++; }
+
+  /// The innermost checkpoint region, which takes what operators save (saved-tensor hooks).
+  [[nodiscard]] CheckpointFrame* checkpoint() const { return checkpoint_; }
+  void set_checkpoint(CheckpointFrame* frame) { checkpoint_ = frame; }
+
+  // --- autocast -------------------------------------------------------------------------------
+  [[nodiscard]] std::optional<DType> autocast() const { return autocast_; }
+  void enter_autocast(DType dtype);
+  void leave_autocast();
+  /// The low-precision copy of a leaf weight, made once per autocast region.
+  /// Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
+  std::unordered_map<TensorImpl*, Tensor>& autocast_cache() { return autocast_cache_; }
+
+  /// Runs backward from `root`, seeded with `seed`. Order, accumulation and releases are those of
+  /// the engine's device thread.
+  void backward(const Tensor& root, const Tensor& seed);
+
+ private:
+  friend class Tensor;
+  friend class Node;
+  void destroy(TensorImpl* impl);
+  void unuse(Storage* storage);
+  std::uint32_t current_site();
+
+  DeviceTraits device_;
+  RankProgram program_;
+  std::deque<TensorImpl> impls_;
+  std::vector<TensorImpl*> free_impls_;
+  std::deque<Storage> storages_;
+  std::vector<Storage*> free_storages_;
+  std::unordered_map<std::string_view, std::uint16_t> operation_index_;
+  std::deque<std::string> operation_names_;
+  std::uint16_t operation_ = 0;
+  std::int32_t layer_ = -1;
+  TensorRole role_ = TensorRole::kTemporary;
+  std::uint32_t site_ = 0;
+  bool site_fresh_ = false;
+  bool grad_enabled_ = true;
+  int backward_depth_ = 0;
+  std::uint64_t sequence_ = 0;
+  CheckpointFrame* checkpoint_ = nullptr;
+  std::optional<DType> autocast_;
+  std::vector<std::optional<DType>> autocast_stack_;  ///< What each open region replaced.
+  bool cublas_forward_ = false;
+  bool cublas_backward_ = false;
+  bool cublaslt_forward_ = false;
+  bool cublaslt_backward_ = false;
+  std::unordered_map<TensorImpl*, Tensor> autocast_cache_;
+};
+
+/// Switches gradient recording for a scope, as torch.no_grad() and enable_grad() do.
+class GradMode {
+ public:
+  GradMode(Eager& eager, bool enabled) : eager_(eager), before_(eager.grad_enabled()) {
+    eager_.set_grad_enabled(enabled);
+  }
+  ~GradMode() { eager_.set_grad_enabled(before_); }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  Eager& eager_;
+  bool before_;
+};
+
+}  // namespace headroom::ir::torch

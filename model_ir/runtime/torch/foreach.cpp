@@ -1,0 +1,117 @@
+#include "model_ir/runtime/torch/foreach.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace headroom::ir::torch {
+namespace {
+
+constexpr std::int64_t kChunk = 65536;    ///< Elements per thread block of a list kernel.
+constexpr std::int64_t kMaxChunks = 320;  ///< Thread blocks per launch.
+
+}  // namespace
+
+std::int64_t list_launches(std::span<const std::int64_t> elements, ListKernel kind) {
+  const auto max_tensors = static_cast<std::int64_t>(kind);
+  std::int64_t launches = 0;
+  std::int64_t tensors = 0;
+  std::int64_t chunks = 0;
+  for (const std::int64_t count : elements) {
+    std::int64_t left = ceil_div(count, kChunk);
+    if (left == 0) {
+      continue;
+    }
+    ++tensors;
+    while (left > 0) {
+      const std::int64_t taken = std::min(left, kMaxChunks - chunks);
+      left -= taken;
+      chunks += taken;
+      const bool tensors_full = tensors == max_tensors && left == 0;
+      if (!tensors_full && chunks < kMaxChunks) {
+        continue;
+      }
+      ++launches;
+      chunks = 0;
+      tensors = left > 0 ? 1 : 0;  // The rest of this tensor opens the next launch.
+    }
+  }
+  return launches + (chunks > 0 ? 1 : 0);
+}
+
+std::int64_t elementwise_launches(std::int64_t elements, std::int64_t element_bytes) {
+  constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
+  if (elements == 0) {
+    return 0;
+  }
+  if (elements <= kLimit && 1 + (elements - 1) * element_bytes <= kLimit) {
+    return 1;
+  }
+  const std::int64_t half = elements / 2;
+  return elementwise_launches(half, element_bytes) +
+         elementwise_launches(elements - half, element_bytes);
+}
+
+std::int64_t elementwise_launches(const Tensor& tensor) {
+  return elementwise_launches(tensor.elements(), bits_of(tensor.dtype()) / 8);
+}
+
+void count_kernels(Eager& eager, std::int64_t launches) {
+  if (!eager.program().phases.empty()) {
+    eager.program().phases.back().work.kernels += launches;
+  }
+}
+
+Tensor zeros(Eager& eager, const Shape& shape, DType dtype, TensorRole role) {
+  Tensor tensor = eager.empty(shape, dtype, role);
+  count_kernels(eager, elementwise_launches(tensor));
+  return tensor;
+}
+
+Tensor gradient_of(Eager& eager, const Tensor& parameter) {
+  return {eager, parameter->grad};
+}
+
+std::vector<std::size_t> with_gradient(std::span<const Tensor> parameters) {
+  std::vector<std::size_t> indices;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i]->grad != nullptr) {
+      indices.push_back(i);
+    }
+  }
+  return indices;
+}
+
+std::vector<std::vector<std::size_t>> groups_by_dtype(std::span<const Tensor> parameters,
+                                                      std::span<const std::size_t> indices) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (const std::size_t index : indices) {
+    const DType dtype = parameters[index].dtype();
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& each) {
+      return parameters[each.front()].dtype() == dtype;
+    });
+    if (group == groups.end()) {
+      group = groups.insert(groups.begin(), std::vector<std::size_t>{});
+    }
+    group->push_back(index);
+  }
+  return groups;
+}
+
+std::vector<std::int64_t> elements_of(std::span<const Tensor> parameters,
+                                      std::span<const std::size_t> indices) {
+  std::vector<std::int64_t> elements;
+  elements.reserve(indices.size());
+  for (const std::size_t index : indices) {
+    elements.push_back(parameters[index].elements());
+  }
+  return elements;
+}
+
+void release_list(std::vector<Tensor>& list) {
+  while (!list.empty()) {
+    list.pop_back();
+  }
+}
+
+}  // namespace headroom::ir::torch

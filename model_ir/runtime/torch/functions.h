@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torch/tensor.h"
+
+/// Operators as eager PyTorch runs them. Each allocates, saves and frees in ATen's order; what an
+/// operator saves and what its backward allocates follows tools/autograd/derivatives.yaml.
+/// Shapes are given in the shape letters of model_ir/spec/model_spec.h.
+namespace headroom::ir::torch {
+
+// --- views and copies (functions_view.cpp) ------------------------------------------------------
+
+/// A view of another shape with as many elements; its gradient is a view as well.
+[[nodiscard]] Tensor view(Eager& eager, const Tensor& input, const Shape& shape);
+/// [B, S, A*D] -> [B, A, S, D] without a copy: view and transpose.
+[[nodiscard]] Tensor split_heads(Eager& eager, const Tensor& input, std::int64_t heads);
+/// [B, S, A, D] -> [B, A, S, D] without a copy: transpose(1, 2).
+[[nodiscard]] Tensor transpose_heads(Eager& eager, const Tensor& input);
+/// [B, A, S, D] -> [B, S, A*D]: transpose and reshape, which copies unless memory is [B, S, A, D].
+[[nodiscard]] Tensor merge_heads(Eager& eager, const Tensor& input);
+/// Part of the last dim. Backward fills a zero tensor of the whole (slice_backward).
+[[nodiscard]] Tensor slice_last(Eager& eager, const Tensor& input, std::int64_t size);
+/// Parts of the last dim as one operator (split): backward concatenates the gradients.
+[[nodiscard]] std::vector<Tensor> split_last(Eager& eager, const Tensor& input,
+                                             std::span<const std::int64_t> sizes);
+/// Two halves of the last dim (chunk(2)).
+[[nodiscard]] std::pair<Tensor, Tensor> chunk_last(Eager& eager, const Tensor& input);
+/// The same tensor in contiguous memory of its own.
+[[nodiscard]] Tensor clone(Eager& eager, const Tensor& input);
+/// `input.contiguous()`: itself where it is, else a copy.
+[[nodiscard]] Tensor contiguous(Eager& eager, const Tensor& input);
+/// The tensor in another type; itself where the type is the same.
+[[nodiscard]] Tensor to(Eager& eager, const Tensor& input, DType dtype);
+/// Concatenation along the last dim; backward hands out views.
+[[nodiscard]] Tensor cat_last(Eager& eager, const Tensor& first, const Tensor& second);
+/// Outside autograd.
+[[nodiscard]] Tensor detach(Eager& eager, const Tensor& input);
+/// K heads repeated to A: [B, K, S, D] -> [B, A, S, D], a copy (transformers' repeat_kv).
+[[nodiscard]] Tensor repeat_heads(Eager& eager, const Tensor& input, std::int64_t times);
+
+// --- arithmetic, elementwise (functions_elementwise.cpp) ----------------------------------------
+
+[[nodiscard]] Tensor add(Eager& eager, const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor sub(Eager& eager, const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor mul(Eager& eager, const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor scale(Eager& eager, const Tensor& input);  ///< Times or over a number.
+[[nodiscard]] Tensor shift(Eager& eager, const Tensor& input);  ///< Plus a number.
+[[nodiscard]] Tensor negate(Eager& eager, const Tensor& input);
+[[nodiscard]] Tensor square(Eager& eager, const Tensor& input);  ///< pow(2)
+[[nodiscard]] Tensor cube(Eager& eager, const Tensor& input);    ///< pow(3.0)
+[[nodiscard]] Tensor rsqrt(Eager& eager, const Tensor& input);
+[[nodiscard]] Tensor tanh(Eager& eager, const Tensor& input);
+[[nodiscard]] Tensor sigmoid(Eager& eager, const Tensor& input);
+[[nodiscard]] Tensor silu(Eager& eager, const Tensor& input);
+[[nodiscard]] Tensor gelu(Eager& eager, const Tensor& input);  ///< erf and tanh forms alike.
+[[nodiscard]] Tensor relu(Eager& eager, const Tensor& input);
+/// native_dropout: a bool mask is saved. With p = 0 or in evaluation the input itself.
+[[nodiscard]] Tensor dropout(Eager& eager, const Tensor& input, double probability);
+/// Adds a constant mask that may be narrower (broadcast).
+[[nodiscard]] Tensor add_constant(Eager& eager, const Tensor& input, const Tensor& constant);
+
+// --- reductions and normalisation (functions_norm.cpp) ------------------------------------------
+
+[[nodiscard]] Tensor mean_last(Eager& eager, const Tensor& input);
+[[nodiscard]] Tensor sum_last(Eager& eager, const Tensor& input);
+[[nodiscard]] Tensor layer_norm(Eager& eager, const Tensor& input, const Tensor& weight,
+                                const Tensor& bias);
+/// Softmax over the last dim, computed and returned in `dtype`.
+[[nodiscard]] Tensor softmax_last(Eager& eager, const Tensor& input, DType dtype);
+
+// --- matrices (functions_matmul.cpp) ------------------------------------------------------------
+
+/// F.linear. `weight` is [out, in]; `bias` may be undefined. Under autocast both are cast.
+[[nodiscard]] Tensor linear(Eager& eager, const Tensor& input, const Tensor& weight,
+                            const Tensor& bias);
+/// GPT-2's Conv1D: addmm with a weight [in, out].
+[[nodiscard]] Tensor conv1d(Eager& eager, const Tensor& input, const Tensor& weight,
+                            const Tensor& bias);
+/// torch.matmul of [.., M, K] and [.., K, N], batched over the leading dims.
+[[nodiscard]] Tensor batched_matmul(Eager& eager, const Tensor& a, const Tensor& b,
+                                    const Shape& output);
+/// What autocast makes of an argument of a matrix product: itself, a cached copy or a cast.
+[[nodiscard]] Tensor autocast_argument(Eager& eager, const Tensor& input);
+
+// --- attention (functions_attention.cpp) --------------------------------------------------------
+
+struct SdpaOptions {
+  double dropout = 0;
+  bool causal = true;
+  std::optional<Tensor> mask;  ///< Additive, [B or 1, 1, S, S'].
+};
+
+/// scaled_dot_product_attention of q [B, A, S, D], k and v [B, K, S', D].
+[[nodiscard]] Tensor sdpa(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
+                          const SdpaOptions& options);
+
+// --- tables and losses (functions_loss.cpp) -----------------------------------------------------
+
+/// Rows of `weight` [V, H] by `ids` [B, S]. Backward makes a dense gradient.
+[[nodiscard]] Tensor embedding(Eager& eager, const Tensor& weight, const Tensor& ids);
+[[nodiscard]] Tensor log_softmax(Eager& eager, const Tensor& input, DType dtype);
+/// Mean negative log likelihood; keeps the labels and the total weight.
+[[nodiscard]] Tensor nll_loss(Eager& eager, const Tensor& log_probabilities, const Tensor& labels);
+
+}  // namespace headroom::ir::torch

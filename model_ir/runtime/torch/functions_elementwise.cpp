@@ -1,0 +1,229 @@
+#include <algorithm>
+#include <utility>
+
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/record.h"
+
+namespace headroom::ir::torch {
+namespace {
+
+/// Type promotion of two floating tensors: the wider one; of two 16-bit types fp32.
+DType promote(DType a, DType b) {
+  if (a == b) {
+    return a;
+  }
+  if (!is_floating(a) || !is_floating(b)) {
+    return is_floating(a) ? a : b;
+  }
+  return bits_of(a) == bits_of(b) ? DType::kFp32 : (bits_of(a) > bits_of(b) ? a : b);
+}
+
+/// The operand that the other is broadcast to.
+const Tensor& wider(const Tensor& a, const Tensor& b) {
+  if (a.elements() != b.elements()) {
+    return a.elements() > b.elements() ? a : b;
+  }
+  return a.shape().rank() >= b.shape().rank() ? a : b;
+}
+
+Tensor like(Eager& eager, const Tensor& model, DType dtype) {
+  Tensor result = eager.empty(model.shape(), dtype);
+  result->layout = model->layout;
+  return result;
+}
+Tensor like(Eager& eager, const Tensor& model) {
+  return like(eager, model, model.dtype());
+}
+
+/// An operator of one input whose backward makes one tensor and keeps nothing.
+Tensor unary(Eager& eager, const Tensor& input) {
+  Record record(eager, {&input});
+  Tensor output = like(eager, input);
+  if (record.active()) {
+    record.finish(
+        output, [](Eager& e, Gradients& grads, Node&) -> Gradients { return {like(e, grads[0])}; });
+  }
+  return output;
+}
+
+enum class Saves : bool { kInput, kOutput };
+
+/// An operator of one input that keeps its input or its output, with a fused backward kernel.
+Tensor unary_saving(Eager& eager, const Tensor& input, Saves saves) {
+  Record record(eager, {&input});
+  if (saves == Saves::kInput) {
+    record.save(input);
+  }
+  Tensor output = like(eager, input);
+  if (record.active()) {
+    if (saves == Saves::kOutput) {
+      record.save(output);
+    }
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Tensor saved = node.saved[0].unpack(e);
+      return {like(e, grads[0])};
+    });
+  }
+  return output;
+}
+
+/// `exponent * x^(exponent-1)` times the gradient: three tensors, one of which stays.
+Tensor power(Eager& eager, const Tensor& input) {
+  Record record(eager, {&input});
+  record.save(input);
+  Tensor output = like(eager, input);
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Tensor saved = node.saved[0].unpack(e);
+      Tensor lower = like(e, saved);
+      Tensor scaled = like(e, saved);
+      Tensor gradient = like(e, grads[0]);
+      lower.reset();
+      scaled.reset();
+      return {gradient};
+    });
+  }
+  return output;
+}
+
+Tensor sum_of(Eager& eager, const Tensor& a, const Tensor& b, bool negative) {
+  Record record(eager, {&a, &b});
+  const Tensor& wide = wider(a, b);
+  Tensor output = like(eager, wide, promote(a.dtype(), b.dtype()));
+  if (record.active()) {
+    record.finish(output, [negative](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      Gradients result(2);
+      if (node.wants(0)) {
+        result[0] = grads[0];
+      }
+      if (node.wants(1)) {
+        result[1] = negative ? like(e, grads[0]) : grads[0];
+      }
+      return result;
+    });
+  }
+  return output;
+}
+
+}  // namespace
+
+Tensor add(Eager& eager, const Tensor& a, const Tensor& b) {
+  return sum_of(eager, a, b, false);
+}
+Tensor sub(Eager& eager, const Tensor& a, const Tensor& b) {
+  return sum_of(eager, a, b, true);
+}
+
+Tensor mul(Eager& eager, const Tensor& a, const Tensor& b) {
+  Record record(eager, {&a, &b});
+  if (record.wants(0)) {
+    record.save(b);
+  }
+  if (record.wants(1)) {
+    record.save(a);
+  }
+  const Tensor& wide = wider(a, b);
+  Tensor output = like(eager, wide, promote(a.dtype(), b.dtype()));
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Unpacked saved(e, node);
+      Gradients result(2);
+      for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+        if (node.wants(i)) {
+          // The product is made in the promoted type and brought to the input's type at once.
+          result[i] = like(e, grads[0]);
+          if (grads[0].dtype() != node.input_dtypes[i]) {
+            result[i] = like(e, result[i], node.input_dtypes[i]);
+          }
+        }
+      }
+      return result;
+    });
+  }
+  return output;
+}
+
+Tensor scale(Eager& eager, const Tensor& input) {
+  return unary(eager, input);
+}
+
+Tensor shift(Eager& eager, const Tensor& input) {
+  Record record(eager, {&input});
+  Tensor output = like(eager, input);
+  if (record.active()) {
+    record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
+  }
+  return output;
+}
+
+Tensor negate(Eager& eager, const Tensor& input) {
+  return unary(eager, input);
+}
+Tensor square(Eager& eager, const Tensor& input) {
+  return power(eager, input);
+}
+Tensor cube(Eager& eager, const Tensor& input) {
+  return power(eager, input);
+}
+
+Tensor rsqrt(Eager& eager, const Tensor& input) {
+  Record record(eager, {&input});
+  Tensor output = like(eager, input);
+  if (record.active()) {
+    record.save(output);
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Tensor saved = node.saved[0].unpack(e);  // -0.5 * grad * result.pow(3)
+      Tensor half = like(e, grads[0]);
+      Tensor cubed = like(e, saved);
+      Tensor gradient = like(e, grads[0]);
+      cubed.reset();
+      half.reset();
+      return {gradient};
+    });
+  }
+  return output;
+}
+
+Tensor tanh(Eager& eager, const Tensor& input) {
+  return unary_saving(eager, input, Saves::kOutput);
+}
+Tensor sigmoid(Eager& eager, const Tensor& input) {
+  return unary_saving(eager, input, Saves::kOutput);
+}
+Tensor silu(Eager& eager, const Tensor& input) {
+  return unary_saving(eager, input, Saves::kInput);
+}
+Tensor gelu(Eager& eager, const Tensor& input) {
+  return unary_saving(eager, input, Saves::kInput);
+}
+Tensor relu(Eager& eager, const Tensor& input) {
+  return unary_saving(eager, input, Saves::kOutput);
+}
+
+Tensor dropout(Eager& eager, const Tensor& input, double probability) {
+  if (probability <= 0) {
+    return input;
+  }
+  Record record(eager, {&input});
+  Tensor mask = like(eager, input, DType::kBool);
+  Tensor output = like(eager, input);
+  if (record.active()) {
+    record.save(mask);
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Tensor saved = node.saved[0].unpack(e);
+      return {like(e, grads[0])};
+    });
+  }
+  return output;
+}
+
+Tensor add_constant(Eager& eager, const Tensor& input, const Tensor& constant) {
+  Record record(eager, {&input});
+  Tensor output = like(eager, input, promote(input.dtype(), constant.dtype()));
+  if (record.active()) {
+    record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
+  }
+  return output;
+}
+
+}  // namespace headroom::ir::torch

@@ -1,0 +1,206 @@
+#include <algorithm>
+
+#include "model_ir/base/check.h"
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/reduce.h"
+
+namespace headroom::ir::torch {
+namespace {
+
+struct GemmDims {
+  std::int64_t rows = 0;  ///< Product of the input's leading dims.
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+};
+
+/// Backward of a product of rows [rows, in] with a weight. `mm` makes the weight's gradient first,
+/// `addmm` the input's, and its bias gradient is summed from the output's afterwards.
+/// Source: derivatives.yaml, mm and addmm; order observed on PyTorch 2.11.
+Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const GemmDims& dims) {
+  const Unpacked saved(eager, node);
+  Gradients result(node.next.size());
+  const DType dtype = grads[0].dtype();
+  const bool with_bias = result.size() == 3;
+  const auto weight_gradient = [&] {
+    if (node.wants(1)) {
+      result[1] = eager.empty(node.input_shapes[1], dtype);
+      result[1]->tracked_view = true;  // weight.t(): the gradient comes back transposed.
+      eager.touch_cublas();
+      eager.count_gemm(dims.in, dims.out, dims.rows);
+    }
+  };
+  if (!with_bias) {
+    weight_gradient();
+  }
+  if (node.wants(0)) {
+    result[0] = eager.empty(node.input_shapes[0], dtype);
+    result[0]->tracked_view = node.input_shapes[0].rank() > 2;
+    eager.touch_cublas();
+    eager.count_gemm(dims.rows, dims.in, dims.out);
+  }
+  if (with_bias) {
+    weight_gradient();
+    if (node.wants(2)) {
+      result[2] = grads[0];
+    }
+  }
+  return result;
+}
+
+Tensor matrix_product(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                      std::int64_t out) {
+  const GemmDims dims{
+      .rows = input.elements() / input.shape()[-1], .in = input.shape()[-1], .out = out};
+  HEADROOM_ASSERT(dims.in * dims.out == weight.elements());
+  const auto run = [&](Record& record) {
+    // Saved variables are let go in the alphabetical order of their names: addmm has mat1 and mat2,
+    // mm has mat2 and self.
+    const auto save_input = [&] {
+      if (record.wants(1)) {
+        record.save(input);
+      }
+    };
+    if (bias.defined()) {
+      save_input();
+    }
+    if (record.wants(0)) {
+      record.save(weight);
+    }
+    if (!bias.defined()) {
+      save_input();
+    }
+    Tensor output = eager.empty(input.shape().with(-1, out), input.dtype());
+    if (bias.defined()) {
+      eager.touch_cublaslt();
+    } else {
+      eager.touch_cublas();
+    }
+    eager.count_gemm(dims.rows, dims.out, dims.in);
+    if (record.active()) {
+      record.finish(output, [dims](Eager& e, Gradients& grads, Node& node) -> Gradients {
+        return linear_gradients(e, grads, node, dims);
+      });
+    }
+    return output;
+  };
+  if (bias.defined()) {
+    Record record(eager, {&input, &weight, &bias});
+    return run(record);
+  }
+  Record record(eager, {&input, &weight});
+  return run(record);
+}
+
+}  // namespace
+
+Tensor autocast_argument(Eager& eager, const Tensor& input) {
+  const std::optional<DType> target = eager.autocast();
+  if (!target || !input.defined() || input.dtype() == *target || input.dtype() == DType::kFp64 ||
+      !is_floating(input.dtype())) {
+    return input;
+  }
+  const bool cached =
+      input.dtype() == DType::kFp32 && input.requires_grad() && input->leaf_parameter;
+  if (!cached) {
+    return to(eager, input, *target);
+  }
+  auto& cache = eager.autocast_cache();
+  const auto found = cache.find(input.impl());
+  if (found != cache.end()) {
+    return found->second;
+  }
+  Tensor copy = to(eager, input, *target);
+  cache.emplace(input.impl(), copy);
+  return copy;
+}
+
+Tensor linear(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const std::int64_t out = weight.shape()[0];
+  if (!eager.autocast()) {
+    return matrix_product(eager, input, weight, bias, out);
+  }
+  // The wrapper's arguments are cast from the last to the first.
+  const Tensor bias_cast = autocast_argument(eager, bias);
+  const Tensor weight_cast = autocast_argument(eager, weight);
+  const Tensor input_cast = autocast_argument(eager, input);
+  return matrix_product(eager, input_cast, weight_cast, bias_cast, out);
+}
+
+Tensor conv1d(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const std::int64_t out = weight.shape()[1];
+  const Tensor weight_cast = autocast_argument(eager, weight);
+  const Tensor input_cast = autocast_argument(eager, input);
+  const Tensor bias_cast = autocast_argument(eager, bias);
+  return matrix_product(eager, input_cast, weight_cast, bias_cast, out);
+}
+
+namespace {
+
+/// [B, A, S, D] as the batch of a bmm: memory [B, S, A, D] has to be copied when there are several
+/// B, since B and A cannot then be merged.
+/// Source: aten/src/ATen/native/LinearAlgebra.cpp, _matmul_impl: expand and reshape to three dims.
+Tensor as_batch(Eager& eager, const Tensor& input) {
+  const Shape& shape = input.shape();
+  const bool copies =
+      input->layout == Layout::kSwapped && shape[0] > 1 && shape[1] > 1 && shape[2] > 1;
+  return copies ? clone(eager, input) : input;
+}
+
+/// The product's batch seen as [B, A, ..] again; a gradient whose memory is [B, S, A, D] is copied.
+Tensor from_batch(Eager& eager, const Tensor& product) {
+  Record record(eager, {&product});
+  Tensor output = eager.alias(product, product.shape(), true);
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node&) -> Gradients {
+      const Shape& shape = grads[0].shape();
+      const bool copies =
+          grads[0]->layout == Layout::kSwapped && shape[0] > 1 && shape[1] > 1 && shape[2] > 1;
+      return {copies ? e.empty(shape, grads[0].dtype()) : e.alias(grads[0], shape, true)};
+    });
+  }
+  return output;
+}
+
+Gradients bmm_gradients(Eager& eager, Gradients& grads, Node& node, std::int64_t flops_inner) {
+  const Unpacked saved(eager, node);
+  Gradients gradients(2);
+  for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+    if (node.wants(i)) {
+      gradients[i] = eager.empty(node.input_shapes[i], grads[0].dtype());
+      gradients[i]->tracked_view = true;
+      eager.touch_cublas();
+      eager.count_gemm(grads[0].elements(), 1, flops_inner);
+    }
+  }
+  return gradients;
+}
+
+}  // namespace
+
+Tensor batched_matmul(Eager& eager, const Tensor& a, const Tensor& b, const Shape& output) {
+  const Tensor right_cast = autocast_argument(eager, b);
+  const Tensor left_cast = autocast_argument(eager, a);
+  const Tensor left = as_batch(eager, left_cast);
+  const Tensor right = as_batch(eager, right_cast);
+  Record record(eager, {&left, &right});
+  if (record.wants(0)) {
+    record.save(right);
+  }
+  if (record.wants(1)) {
+    record.save(left);
+  }
+  Tensor result = eager.empty(output, left.dtype());
+  eager.touch_cublas();
+  const std::int64_t rows = output.elements() / output[-1];
+  const std::int64_t inner = left.elements() / rows;
+  eager.count_gemm(rows, output[-1], inner);
+  if (record.active()) {
+    record.finish(result, [inner](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      return bmm_gradients(e, grads, node, inner);
+    });
+  }
+  return from_batch(eager, result);
+}
+
+}  // namespace headroom::ir::torch

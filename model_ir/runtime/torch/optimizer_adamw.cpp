@@ -1,0 +1,111 @@
+// torch.optim.AdamW: torch/optim/adam.py with decoupled weight decay.
+
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/optimizer_steps.h"
+
+namespace headroom::ir::torch {
+namespace {
+
+/// Moments of parameters that step for the first time; `on_device`: with their step counts, which
+/// otherwise live on the host. Source: torch/optim/adam.py, Adam._init_group.
+void create_moments(Eager& eager, bool on_device, std::span<const Tensor> parameters,
+                    OptimizerState& state) {
+  for (const std::size_t index : with_gradient(parameters)) {
+    OptimizerState::Tensors& tensors = state.of_parameter[index];
+    if (!tensors.empty()) {
+      continue;
+    }
+    const Tensor& parameter = parameters[index];
+    if (on_device) {
+      tensors.push_back(zeros(eager, Shape{}, DType::kFp32, TensorRole::kOptimizerState));
+    }
+    for (int moment = 0; moment < 2; ++moment) {
+      tensors.push_back(
+          zeros(eager, parameter.shape(), parameter.dtype(), TensorRole::kOptimizerState));
+    }
+  }
+}
+
+/// The square roots of all second moments exist at once; those of one type until the next type's
+/// have been made. Source: torch/optim/adam.py, _multi_tensor_adam.
+void foreach_update(Eager& eager, std::span<const Tensor> parameters) {
+  std::vector<Tensor> roots;
+  for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
+    std::vector<Tensor> made;
+    made.reserve(group.size());
+    for (const std::size_t index : group) {
+      const Tensor& parameter = parameters[index];
+      made.push_back(eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kTemporary));
+    }
+    release_list(roots);
+    roots = std::move(made);
+    const std::vector<std::int64_t> elements = elements_of(parameters, group);
+    // Weight decay, lerp, mul, addcmul, sqrt, div by a scalar each, add, addcdiv.
+    for (const ListKernel kernel :
+         {ListKernel::kOneList, ListKernel::kTwoLists, ListKernel::kOneList,
+          ListKernel::kThreeLists, ListKernel::kTwoLists, ListKernel::kOneListOfScalars,
+          ListKernel::kOneList, ListKernel::kThreeLists}) {
+      count_kernels(eager, list_launches(elements, kernel));
+    }
+  }
+  release_list(roots);
+}
+
+/// Source: torch/optim/adam.py, _fused_adam; FusedAdamUtils.cuh.
+void fused_update(Eager& eager, std::span<const Tensor> parameters) {
+  for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
+    const std::vector<std::int64_t> step_counts(group.size(), 1);
+    count_kernels(eager, list_launches(step_counts, ListKernel::kOneList));
+    count_kernels(eager, list_launches(elements_of(parameters, group), ListKernel::kFourLists));
+  }
+}
+
+/// The denominator of one parameter lives until the next one's has been made.
+/// Source: torch/optim/adam.py, _single_tensor_adam.
+void loop_update(Eager& eager, std::span<const Tensor> parameters) {
+  constexpr std::int64_t kOperations = 8;  // mul, lerp, mul, addcmul, sqrt, div, add, addcdiv
+  Tensor denominator;
+  for (const std::size_t index : with_gradient(parameters)) {
+    const Tensor& parameter = parameters[index];
+    Tensor root = eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kTemporary);
+    Tensor corrected = eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kTemporary);
+    root.reset();
+    denominator = std::move(corrected);
+    count_kernels(eager, kOperations * elementwise_launches(parameter));
+  }
+}
+
+}  // namespace
+
+void adamw_step(Eager& eager, OptimizerForm form, std::span<const Tensor> parameters,
+                OptimizerState& state) {
+  switch (form) {
+    case OptimizerForm::kForeach:
+      eager.set_site("adamw.foreach", -1);
+      create_moments(eager, false, parameters, state);
+      foreach_update(eager, parameters);
+      return;
+    case OptimizerForm::kFused:
+      eager.set_site("adamw.fused", -1);
+      create_moments(eager, true, parameters, state);
+      fused_update(eager, parameters);
+      return;
+    case OptimizerForm::kLoop:
+      eager.set_site("adamw.loop", -1);
+      create_moments(eager, false, parameters, state);
+      loop_update(eager, parameters);
+      return;
+    case OptimizerForm::kEightBit:
+    case OptimizerForm::kPagedEightBit:
+      eager.set_site("adamw.8bit", -1);
+      bitsandbytes_step(
+          eager, {.moments = 2, .eight_bit = true, .paged = form == OptimizerForm::kPagedEightBit},
+          parameters, state);
+      return;
+  }
+}
+
+}  // namespace headroom::ir::torch

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <utility>
+
+#include "model_ir/plan/rank_program.h"
+#include "model_ir/spec/dtype.h"
+
+namespace headroom::ir::torch {
+
+class Eager;
+class Node;
+
+/// Sizes of a tensor, outermost first; at most six dims.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 6;
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> dims);
+
+  [[nodiscard]] int rank() const { return rank_; }
+  /// Size of dim `index`; negative counts from the end.
+  [[nodiscard]] std::int64_t operator[](int index) const;
+  [[nodiscard]] std::int64_t elements() const;
+  [[nodiscard]] Shape with(int index, std::int64_t size) const;  ///< A copy with one dim replaced.
+  friend bool operator==(const Shape&, const Shape&) = default;
+
+ private:
+  std::array<std::int64_t, kMaxRank> dims_{};
+  int rank_ = 0;
+};
+
+/// Device memory shared by the tensors that are views of one another.
+struct Storage {
+  BlockId block = 0;
+  std::size_t event = 0;  ///< Index of its allocation in the program.
+  std::int64_t bytes = 0;
+  int uses = 0;
+  StreamId stream = 0;
+};
+
+/// How a tensor of shape [B, A, S, D] lies in memory. Everything else is contiguous.
+enum class Layout : std::uint8_t {
+  kContiguous,
+  kSwapped,  ///< Memory order [B, S, A, D]: `view(B, S, A, D).transpose(1, 2)` of a projection.
+};
+
+/// What PyTorch calls TensorImpl. Reference-counted by `Tensor`; owned by `Eager`.
+struct TensorImpl {
+  int uses = 0;
+  DType dtype = DType::kFp32;
+  bool requires_grad = false;
+  bool leaf_parameter = false;
+  /// Made by a view operator while autograd tracks views: the base stays alive with it, so its
+  /// storage never counts as unshared. Source: torch/csrc/autograd/variable.h, ViewInfo.
+  bool tracked_view = false;
+  Layout layout = Layout::kContiguous;
+  int output_index = 0;
+  Shape shape;
+  Storage* storage = nullptr;
+  Node* grad_fn = nullptr;      ///< Counted.
+  TensorImpl* grad = nullptr;   ///< Counted; leaves only.
+  Node* accumulator = nullptr;  ///< AccumulateGrad of a leaf; counted.
+};
+
+/// A counted reference to a tensor, as a Python name or a C++ local holds one. When the last goes,
+/// the storage is freed at that point of the program.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(Eager& eager, TensorImpl* impl);
+  Tensor(const Tensor& other);
+  Tensor(Tensor&& other) noexcept
+      : eager_(other.eager_), impl_(std::exchange(other.impl_, nullptr)) {}
+  Tensor& operator=(const Tensor& other);
+  Tensor& operator=(Tensor&& other) noexcept;
+  ~Tensor() { reset(); }
+
+  void reset();
+  [[nodiscard]] bool defined() const { return impl_ != nullptr; }
+  explicit operator bool() const { return defined(); }
+  [[nodiscard]] TensorImpl* impl() const { return impl_; }
+  TensorImpl* operator->() const { return impl_; }
+  [[nodiscard]] const Shape& shape() const { return impl_->shape; }
+  [[nodiscard]] DType dtype() const { return impl_->dtype; }
+  [[nodiscard]] std::int64_t elements() const { return impl_->shape.elements(); }
+  [[nodiscard]] bool requires_grad() const { return impl_ != nullptr && impl_->requires_grad; }
+
+ private:
+  Eager* eager_ = nullptr;
+  TensorImpl* impl_ = nullptr;
+};
+
+}  // namespace headroom::ir::torch

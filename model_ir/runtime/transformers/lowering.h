@@ -1,0 +1,22 @@
+#pragma once
+
+#include "model_ir/base/device_traits.h"
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/rank_program.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir::transformers {
+
+/// Hugging Face transformers on PyTorch: the modelling code of the family, run eagerly by a plain
+/// training loop on one GPU, or on one rank of DDP.
+///
+/// Model:   the graph's operators are run in order on `torch::Eager`, each as the library's Python
+///          expands it; local names live as long as Python keeps them.
+/// Phases:  load, stepN[.M].forward, .backward, stepN.optimizer, .zero_grad, evaluation.
+/// Errors:  kInvalidArgument for options this runtime does not have.
+/// Source:  huggingface/transformers 5.17.0, pytorch/pytorch 2.11.0.
+[[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
+                                        const DeviceTraits& device);
+
+}  // namespace headroom::ir::transformers

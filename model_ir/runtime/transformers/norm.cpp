@@ -1,0 +1,120 @@
+#include "model_ir/runtime/transformers/norm.h"
+
+#include "model_ir/runtime/torch/functions.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+using torch::Eager;
+using torch::Tensor;
+
+/// x * rsqrt(mean(x^2) + eps) with everything fp32; `x` is a local of the caller.
+struct Normalised {
+  Tensor value;
+  Tensor variance;
+};
+
+Normalised normalise(Eager& eager, const Tensor& x) {
+  Tensor squares = torch::square(eager, x);
+  Tensor variance = torch::mean_last(eager, squares);
+  squares.reset();
+  Tensor shifted = torch::shift(eager, variance);
+  Tensor factor = torch::rsqrt(eager, shifted);
+  shifted.reset();
+  Tensor value = torch::mul(eager, x, factor);
+  return {std::move(value), std::move(variance)};
+}
+
+/// LlamaRMSNorm: weight * hidden_states.to(input_dtype)
+Tensor rms(Eager& eager, const Tensor& input, const Tensor& weight) {
+  Tensor hidden = torch::to(eager, input, DType::kFp32);
+  auto [value, variance] = normalise(eager, hidden);
+  hidden = std::move(value);
+  Tensor narrow = torch::to(eager, hidden, input.dtype());
+  Tensor output = torch::mul(eager, weight, narrow);
+  narrow.reset();
+  hidden.reset();
+  variance.reset();
+  return output;
+}
+
+/// Olmo2RMSNorm: (weight * hidden_states).to(input_dtype)
+Tensor rms_fp32(Eager& eager, const Tensor& input, const Tensor& weight) {
+  Tensor hidden = torch::to(eager, input, DType::kFp32);
+  auto [value, variance] = normalise(eager, hidden);
+  hidden = std::move(value);
+  Tensor wide = torch::mul(eager, weight, hidden);
+  return torch::to(eager, wide, input.dtype());
+}
+
+/// GemmaRMSNorm: (norm(x.float()) * (1.0 + weight.float())).type_as(x)
+Tensor rms_gemma(Eager& eager, const Tensor& input, const Tensor& weight) {
+  Tensor output;
+  {
+    const Tensor wide = torch::to(eager, input, DType::kFp32);
+    Tensor squares = torch::square(eager, wide);
+    Tensor variance = torch::mean_last(eager, squares);
+    squares.reset();
+    Tensor shifted = torch::shift(eager, variance);
+    variance.reset();
+    Tensor factor = torch::rsqrt(eager, shifted);
+    shifted.reset();
+    output = torch::mul(eager, wide, factor);
+  }
+  Tensor wide_weight = torch::to(eager, weight, DType::kFp32);
+  Tensor one_plus = torch::shift(eager, wide_weight);
+  wide_weight.reset();
+  output = torch::mul(eager, output, one_plus);
+  one_plus.reset();
+  return torch::to(eager, output, input.dtype());
+}
+
+}  // namespace
+
+Tensor norm(Eager& eager, NormKind kind, const Tensor& input, const Tensor& weight,
+            const Tensor& bias) {
+  switch (kind) {
+    case NormKind::kRms:
+    case NormKind::kRmsT5:
+      return rms(eager, input, weight);
+    case NormKind::kRmsFp32:
+      return rms_fp32(eager, input, weight);
+    case NormKind::kRmsGemma:
+      return rms_gemma(eager, input, weight);
+    case NormKind::kLayer:
+    case NormKind::kLayerNoBias:
+      return torch::layer_norm(eager, input, weight, bias);
+  }
+  return input;
+}
+
+Tensor activation(Eager& eager, Activation kind, const Tensor& input) {
+  switch (kind) {
+    case Activation::kSilu:
+      return torch::silu(eager, input);
+    case Activation::kGelu:
+    case Activation::kGeluTanh:
+    case Activation::kGeluFast:
+      return torch::gelu(eager, input);
+    case Activation::kRelu:
+      return torch::relu(eager, input);
+    case Activation::kGeluNew:
+      break;
+  }
+  // NewGELUActivation: 0.5 * x * (1.0 + tanh(sqrt(2 / pi) * (x + 0.044715 * pow(x, 3.0))))
+  Tensor half = torch::scale(eager, input);
+  Tensor cubed = torch::cube(eager, input);
+  Tensor term = torch::scale(eager, cubed);
+  cubed.reset();
+  Tensor inner = torch::add(eager, input, term);
+  term.reset();
+  Tensor scaled = torch::scale(eager, inner);
+  inner.reset();
+  Tensor bounded = torch::tanh(eager, scaled);
+  scaled.reset();
+  Tensor plus = torch::shift(eager, bounded);
+  bounded.reset();
+  return torch::mul(eager, half, plus);
+}
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,184 @@
+#include "model_ir/spec/hf_config.h"
+
+#include <utility>
+
+#include "model_ir/base/file.h"
+#include "model_ir/spec/hf_families.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::string_view kMultimodalGemma3 = "gemma3";
+
+void read_family(const HfFields& fields, ModelSpec& model) {
+  switch (model.family) {
+    case Family::kLlama:
+      return hf::read_llama(fields, model);
+    case Family::kMistral:
+      return hf::read_mistral(fields, model);
+    case Family::kMixtral:
+      return hf::read_mixtral(fields, model);
+    case Family::kQwen2:
+      return hf::read_qwen2(fields, model);
+    case Family::kQwen2Moe:
+      return hf::read_qwen2_moe(fields, model);
+    case Family::kQwen3:
+      return hf::read_qwen3(fields, model);
+    case Family::kQwen3Moe:
+      return hf::read_qwen3_moe(fields, model);
+    case Family::kGemma:
+      return hf::read_gemma(fields, model);
+    case Family::kGemma2:
+      return hf::read_gemma2(fields, model);
+    case Family::kGemma3Text:
+      return hf::read_gemma3_text(fields, model);
+    case Family::kPhi3:
+      return hf::read_phi3(fields, model);
+    case Family::kGpt2:
+      return hf::read_gpt2(fields, model);
+    case Family::kGptNeox:
+      return hf::read_gpt_neox(fields, model);
+    case Family::kOpt:
+      return hf::read_opt(fields, model);
+    case Family::kBloom:
+      return hf::read_bloom(fields, model);
+    case Family::kFalcon:
+      return hf::read_falcon(fields, model);
+    case Family::kDeepseekV2:
+      return hf::read_deepseek_v2(fields, model);
+    case Family::kDeepseekV3:
+      return hf::read_deepseek_v3(fields, model);
+    case Family::kGptOss:
+      return hf::read_gpt_oss(fields, model);
+    case Family::kGranite:
+      return hf::read_granite(fields, model);
+    case Family::kOlmo2:
+      return hf::read_olmo2(fields, model);
+    case Family::kCohere:
+      return hf::read_cohere(fields, model);
+    case Family::kStarcoder2:
+      return hf::read_starcoder2(fields, model);
+    case Family::kGlm4:
+      return hf::read_glm4(fields, model);
+    case Family::kStablelm:
+      return hf::read_stablelm(fields, model);
+    case Family::kBert:
+      return hf::read_bert(fields, model);
+    case Family::kT5:
+      return hf::read_t5(fields, model);
+  }
+}
+
+/// The family to read as; nothing, with the fault noted, if that cannot be told.
+std::optional<Family> family_of(const JsonObject& config, const HfConfigOptions& options) {
+  if (options.as) {
+    config.accept("model_type");
+    return options.as;
+  }
+  const std::optional<std::string> type = config.optional_text("model_type");
+  if (type == kMultimodalGemma3) {
+    return Family::kGemma3Text;
+  }
+  const std::optional<Family> family = type ? parse_family(*type) : std::nullopt;
+  if (family) {
+    return family;
+  }
+  constexpr std::size_t kSuggestions = 3;
+  const std::vector<std::string> names = family_names();
+  std::string wanted = "a known model_type";
+  if (type) {
+    wanted += "; the closest are ";
+    const std::vector<std::string> near = closest_words(*type, names, kSuggestions);
+    for (std::size_t i = 0; i < near.size(); ++i) {
+      wanted += (i == 0 ? "" : ", ") + near[i];
+    }
+  }
+  config.refuse("model_type", wanted,
+                "if the model has the structure of a known family, name that one: --as llama");
+  return std::nullopt;
+}
+
+/// Where the sizes are: a multimodal file keeps its text part in `text_config`.
+JsonObject text_part(const JsonObject& config, Family family, const HfConfigOptions& options) {
+  const bool nested = config.text_or("model_type", "") == kMultimodalGemma3 || options.as;
+  if (nested && !config.has("hidden_size")) {
+    if (const auto inner = config.optional_object("text_config")) {
+      inner->accept("model_type");
+      return *inner;
+    }
+  }
+  if (family == Family::kGemma3Text && nested && !options.as && !config.has("hidden_size")) {
+    return config.object("text_config");
+  }
+  return config;
+}
+
+void read_quantisation(const JsonObject& config, ModelSpec& model) {
+  if (const auto quantisation = config.optional_object("quantization_config")) {
+    for (const std::string& key : quantisation->keys()) {
+      quantisation->accept(key);
+    }
+    model.quantisation = quantisation->text_or("quant_method", "unnamed");
+  }
+}
+
+}  // namespace
+
+ModelSpec read_hf_object(const JsonObject& config, const HfConfigOptions& options) {
+  ModelSpec model;
+  model.name = options.name;
+  const std::optional<Family> family = family_of(config, options);
+  if (!family) {
+    return model;
+  }
+  model.family = *family;
+  const JsonObject text = text_part(config, *family, options);
+  if (text.has("per_layer_config")) {
+    text.refuse("per_layer_config", "no overrides of single layers", "remove it");
+  }
+  const HfFields fields(text);
+  read_family(fields, model);
+  fields.read_dtype(model, config);
+  read_quantisation(config, model);
+  check_size(model, text);
+  return model;
+}
+
+Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
+                                   const HfConfigOptions& options) {
+  const Result<JsonReader> reader = JsonReader::from_text(text, file);
+  if (!reader) {
+    return reader.error();
+  }
+  HfConfigOptions named = options;
+  if (named.name.empty()) {
+    named.name = file;
+  }
+  HfConfig config;
+  config.model = read_hf_object(reader->root(), named);
+  Status status = reader->finish();
+  if (!status) {
+    return std::move(status).error();
+  }
+  config.ignored_keys = reader->unread();
+  return config;
+}
+
+Result<ModelSpec> parse_hf_config(std::string_view text, std::string_view file,
+                                  const HfConfigOptions& options) {
+  Result<HfConfig> config = inspect_hf_config(text, file, options);
+  if (!config) {
+    return std::move(config).error();
+  }
+  return std::move(config->model);
+}
+
+Result<ModelSpec> read_hf_config(const std::string& path, const HfConfigOptions& options) {
+  const Result<std::string> text = read_file(path);
+  if (!text) {
+    return text.error();
+  }
+  return parse_hf_config(*text, path, options);
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/base/result.h"
+#include "model_ir/json/json_reader.h"
+#include "model_ir/spec/family.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir {
+
+struct HfConfigOptions {
+  std::optional<Family> as;  ///< Reads the file as this family, whatever its `model_type`.
+  std::string name;          ///< `ModelSpec::name`; empty: the file's.
+};
+
+/// A configuration as read.
+struct HfConfig {
+  ModelSpec model;
+  /// JSON pointers of the keys that had no influence, in the order of the file.
+  std::vector<std::string> ignored_keys;
+  friend bool operator==(const HfConfig&, const HfConfig&) = default;
+};
+
+/// Reads the config.json of a model on the Hugging Face hub.
+///
+/// Model:   what transformers 5.17.0 makes of the file: keys that are absent take the defaults of
+///          the family's configuration class. hidden_size, num_hidden_layers, num_attention_heads
+///          and vocab_size (or the family's own names of them) must be there, because a guess
+///          would change the model's size unnoticed. `model_type` "gemma3" stands for the text
+///          part in `text_config`, in which the published files leave heads and vocabulary to the
+///          defaults.
+/// Errors:  those of `read_file`; kInvalidInput for what is no JSON, an unknown `model_type`
+///          (with the closest known ones), wrong types, values outside their bounds and sizes that
+///          do not fit together. One error for all faults: the first, with the others as notes.
+/// Ignores: keys that change no tensor (rotary frequencies, token ids, norm epsilons), weight
+///          quantisation beyond its name, layer drop.
+/// Source:  huggingface/transformers 5.17.0, src/transformers/models/*/configuration_*.py.
+[[nodiscard]] Result<ModelSpec> read_hf_config(const std::string& path,
+                                               const HfConfigOptions& options = {});
+/// As `read_hf_config`, from text; `file` names it in messages.
+[[nodiscard]] Result<ModelSpec> parse_hf_config(std::string_view text, std::string_view file,
+                                                const HfConfigOptions& options = {});
+/// As `parse_hf_config`, with the keys that were ignored.
+[[nodiscard]] Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
+                                                 const HfConfigOptions& options = {});
+/// As `parse_hf_config`, from an object inside a larger document. Faults are noted in its reader.
+[[nodiscard]] ModelSpec read_hf_object(const JsonObject& config, const HfConfigOptions& options);
+
+}  // namespace headroom::ir

@@ -1,0 +1,101 @@
+#include "model_ir/spec/model_catalogue.h"
+
+#include <utility>
+
+#include "model_ir/base/file.h"
+#include "model_ir/json/entry_folder.h"
+#include "model_ir/json/json_reader.h"
+#include "model_ir/spec/hf_config.h"
+#include "model_ir/spec/param_count.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr IntegerRange kParameters{1, std::int64_t{1} << 50};
+
+EntryFolder folder_of(const std::string& catalogue) {
+  return {.path = catalogue, .kind = "model", .list_command = "headroom catalog models"};
+}
+
+}  // namespace
+
+Result<ModelEntry> parse_entry(std::string_view text, std::string_view file) {
+  const Result<JsonReader> reader = JsonReader::from_text(text, file);
+  if (!reader) {
+    return reader.error();
+  }
+  const JsonObject root = reader->root();
+  root.accept("$schema");
+  ModelEntry entry;
+  entry.name = root.text("name");
+  entry.aliases = root.texts_or_none("aliases");
+  entry.hf_id = root.text("hf_id");
+  const JsonObject source = root.object("source");
+  entry.config_source = source.text("config");
+  entry.parameters_source = source.text("parameters");
+  entry.parameters = root.integer("parameters", kParameters);
+  entry.published_parameters =
+      root.integer_or("published_parameters", entry.parameters, kParameters);
+  entry.difference = root.text_or("difference", "");
+  if ((entry.published_parameters != entry.parameters) == entry.difference.empty()) {
+    root.refuse("difference", "a reason if and only if published_parameters is another number");
+  }
+  entry.spec = read_hf_object(root.object("config"), {.as = {}, .name = entry.name});
+  if (!reader->has_errors() && count_parameters(entry.spec).total() != entry.parameters) {
+    root.refuse("parameters", "what the configuration adds up to, " +
+                                  std::to_string(count_parameters(entry.spec).total()));
+  }
+  Status status = reader->finish_refusing_unknown_keys();
+  if (!status) {
+    return std::move(status).error();
+  }
+  return entry;
+}
+
+Result<ModelEntry> load_entry(const std::string& catalogue, std::string_view name) {
+  const EntryFolder folder = folder_of(catalogue);
+  const Result<std::string> found = find_entry(folder, name);
+  if (!found) {
+    return found.error();
+  }
+  const std::string path = entry_path(folder, *found);
+  const Result<std::string> text = read_file(path);
+  if (!text) {
+    return text.error();
+  }
+  Result<ModelEntry> entry = parse_entry(*text, path);
+  if (entry && entry->name != *found) {
+    return Error::invalid_input(path, "/name", entry->name, "the name of the file, " + *found);
+  }
+  return entry;
+}
+
+Result<ModelSpec> load_model(const std::string& catalogue, std::string_view name) {
+  Result<ModelEntry> entry = load_entry(catalogue, name);
+  if (!entry) {
+    return std::move(entry).error();
+  }
+  return std::move(entry->spec);
+}
+
+Result<std::vector<std::string>> model_names(const std::string& catalogue) {
+  return entry_names(folder_of(catalogue));
+}
+
+Result<std::vector<ModelEntry>> list_models(const std::string& catalogue) {
+  const Result<std::vector<std::string>> names = model_names(catalogue);
+  if (!names) {
+    return names.error();
+  }
+  std::vector<ModelEntry> entries;
+  for (const std::string& name : *names) {
+    Result<ModelEntry> entry = load_entry(catalogue, name);
+    if (!entry) {
+      return std::move(entry).error();
+    }
+    entries.push_back(std::move(entry).value());
+  }
+  return entries;
+}
+
+}  // namespace headroom::ir

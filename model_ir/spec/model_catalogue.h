@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/base/result.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir {
+
+/// One file of `configs/models`.
+struct ModelEntry {
+  std::string name;  ///< That of the file, without ".json".
+  std::vector<std::string> aliases;
+  std::string hf_id;                      ///< Repository on the Hugging Face hub.
+  std::string config_source;              ///< Where the dimensions are published.
+  std::string parameters_source;          ///< Where the count of parameters is published.
+  std::int64_t parameters = 0;            ///< As the model code builds it, tied weights once.
+  std::int64_t published_parameters = 0;  ///< As the source counts them.
+  std::string difference;  ///< Why the two differ (stored buffers, a tied head stored twice).
+  ModelSpec spec;
+  friend bool operator==(const ModelEntry&, const ModelEntry&) = default;
+};
+
+/// The model that the catalogue in folder `catalogue` knows as `name`, as an alias or by its
+/// Hugging Face id; upper and lower case are the same.
+///
+/// Model:   opens the one file of that name; only if there is none, `aliases.json` is read.
+/// Errors:  kInvalidArgument for a name that is not known, with the closest ones; kEnvironment if
+///          the folder cannot be read; kInvalidInput for a faulty entry.
+[[nodiscard]] Result<ModelEntry> load_entry(const std::string& catalogue, std::string_view name);
+
+/// As `load_entry`, its `spec` only.
+[[nodiscard]] Result<ModelSpec> load_model(const std::string& catalogue, std::string_view name);
+
+/// Names of all entries, sorted, from the folder's listing alone.
+///
+/// Errors:  kEnvironment if the folder cannot be read.
+[[nodiscard]] Result<std::vector<std::string>> model_names(const std::string& catalogue);
+
+/// All entries, sorted by name.
+[[nodiscard]] Result<std::vector<ModelEntry>> list_models(const std::string& catalogue);
+
+/// Reads one entry.
+///
+/// Errors:  kInvalidInput if it does not name its sources, holds an unknown key, configures a model
+///          with another number of parameters than it says, or leaves a difference to the
+///          published number unexplained.
+[[nodiscard]] Result<ModelEntry> parse_entry(std::string_view text, std::string_view file);
+
+}  // namespace headroom::ir

@@ -1,0 +1,130 @@
+#include "model_ir/spec/param_count.h"
+
+#include <algorithm>
+
+namespace headroom::ir {
+namespace {
+
+/// A Linear of `in` x `out`.
+std::int64_t linear(std::int64_t in, std::int64_t out, bool bias) {
+  return in * out + (bias ? out : 0);
+}
+
+/// A norm over `width` elements.
+std::int64_t norm(const ModelSpec& model, std::int64_t width) {
+  return model.norm == NormKind::kLayer ? 2 * width : width;
+}
+
+std::int64_t qk_norms(const ModelSpec& model) {
+  switch (model.qk_norm) {
+    case QkNorm::kNone:
+      return 0;
+    case QkNorm::kPerHead:
+      return 2 * model.head_dim;
+    case QkNorm::kFull:
+    case QkNorm::kPerHeadWeights:
+      return (model.heads + model.kv_heads) * model.head_dim;
+  }
+  return 0;
+}
+
+/// DeepSeek-V2, section 2.1: queries and keys/values pass through a narrow, normalised latent.
+std::int64_t latent_attention(const ModelSpec& model, const LatentAttention& latent) {
+  const std::int64_t query = model.heads * (latent.nope_dim + latent.rope_dim);
+  const std::int64_t queries = latent.q_rank == 0
+                                   ? linear(model.hidden, query, false)
+                                   : linear(model.hidden, latent.q_rank, model.qkv_bias) +
+                                         latent.q_rank + linear(latent.q_rank, query, false);
+  const std::int64_t keys_values =
+      linear(model.hidden, latent.kv_rank + latent.rope_dim, model.qkv_bias) + latent.kv_rank +
+      linear(latent.kv_rank, model.heads * (latent.nope_dim + latent.v_dim), false);
+  return queries + keys_values +
+         linear(model.heads * latent.v_dim, model.hidden, model.output_bias);
+}
+
+std::int64_t attention(const ModelSpec& model) {
+  if (model.latent) {
+    return latent_attention(model, *model.latent);
+  }
+  const std::int64_t query = model.heads * model.head_dim;
+  const std::int64_t key = model.kv_heads * model.head_dim;
+  return linear(model.hidden, query + 2 * key, model.qkv_bias) +
+         linear(query, model.hidden, model.output_bias) + qk_norms(model) +
+         (model.attention_sinks ? model.heads : 0);
+}
+
+std::int64_t mlp(const ModelSpec& model, std::int64_t width, bool bias) {
+  return linear(model.hidden, (model.gated_mlp ? 2 : 1) * width, bias) +
+         linear(width, model.hidden, bias);
+}
+
+std::int64_t norms_per_block(const ModelSpec& model) {
+  if (model.residual == ResidualForm::kParallelOneNorm) {
+    return 1;
+  }
+  return model.norm_placement == NormPlacement::kSandwich ? 4 : 2;
+}
+
+}  // namespace
+
+LayerParameters layer_parameters(const ModelSpec& model, const LayerSpec& layer, Stack stack) {
+  LayerParameters count;
+  count.attention = attention(model);
+  count.norms = norms_per_block(model) * norm(model, model.hidden);
+  if (model.encoder && stack == Stack::kDecoder) {
+    count.cross_attention = count.attention;
+    count.norms += norm(model, model.hidden);
+  }
+  if (!layer.moe || !model.moe) {
+    count.mlp = mlp(model, model.ffn, model.mlp_bias);
+    return count;
+  }
+  const MoeSpec& moe = *model.moe;
+  const std::int64_t expert = mlp(model, moe.expert_ffn, moe.expert_bias);
+  count.mlp = linear(model.hidden, moe.experts, moe.router_bias) + moe.experts * expert +
+              mlp(model, moe.shared_ffn, model.mlp_bias && moe.shared_ffn > 0) +
+              (moe.shared_gate ? model.hidden : 0);
+  count.idle_experts = (moe.experts - moe.top_k) * expert;
+  return count;
+}
+
+std::int64_t largest_layer(const ModelSpec& model) {
+  const std::int64_t dense = layer_parameters(model, LayerSpec{.moe = false, .window = {}}).total();
+  const std::int64_t sparse = layer_parameters(model, LayerSpec{.moe = true, .window = {}}).total();
+  return std::max(dense, sparse);
+}
+
+ParameterCount count_parameters(const ModelSpec& model) {
+  ParameterCount count;
+  count.token_embedding = model.vocabulary * model.embedding_dim;
+  count.position_embedding = (model.position_rows + model.token_types) * model.hidden +
+                             (model.encoder ? 2 : 1) * model.relative_buckets * model.heads;
+  count.embedding_other = model.embedding_norm ? norm(model, model.hidden) : 0;
+  if (model.embedding_dim != model.hidden) {
+    count.embedding_other += 2 * linear(model.hidden, model.embedding_dim, false);
+  }
+  for (const LayerSpec& layer : model.layers) {
+    const LayerParameters parameters = layer_parameters(model, layer);
+    count.layers += parameters.total();
+    count.idle_experts += parameters.idle_experts;
+  }
+  count.final_norm = model.final_norm ? norm(model, model.hidden) : 0;
+  if (model.encoder) {
+    count.layers +=
+        model.encoder->layers * layer_parameters(model, LayerSpec{}, Stack::kEncoder).total();
+    count.final_norm *= 2;
+  }
+  if (!model.tied_embeddings) {
+    count.head += model.vocabulary * model.embedding_dim;
+  }
+  if (model.head_bias) {
+    // An untied BERT decoder keeps a bias of its own beside the head's.
+    count.head += (model.tied_embeddings ? 1 : 2) * model.vocabulary;
+  }
+  if (model.head_transform) {
+    count.head += linear(model.hidden, model.hidden, true) + norm(model, model.hidden);
+  }
+  return count;
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "model_ir/base/result.h"
+#include "model_ir/spec/weights/tensor_list.h"
+
+namespace headroom::ir {
+
+/// Reads the header of one safetensors file.
+///
+/// Model:   8 bytes length N (little endian), N bytes JSON, then data: for each tensor its dtype,
+///          shape and [begin, end) in the data. The data has no holes and no overlaps and ends with
+///          the file.
+/// Errors:  kEnvironment if the file cannot be read; kInvalidInput, with the byte offset or the
+///          tensor as JSON pointer, for everything that breaks the rules above, and for empty
+///          tensors, which a checkpoint saved from unfinished shards contains.
+/// Source:  huggingface/safetensors README.md, "Format" (header of at most 100 MB).
+[[nodiscard]] Result<TensorList> read_safetensors(const std::string& path);
+
+/// Reads a model.safetensors.index.json, and the headers of its shards where all of them lie beside
+/// it.
+///
+/// Model:   {"metadata": {"total_size": bytes}, "weight_map": {tensor: file}}. Without all shards
+///          the list has names and files only (`has_shapes` is false). A `total_size` that the
+///          shards do not add up to is a note: transformers counts some tied tensors twice.
+/// Errors:  as `read_safetensors`; kInvalidInput for a `weight_map` that is missing, names files
+///          outside the folder, or disagrees with the shards on which tensors there are.
+/// Source:  huggingface/huggingface_hub, serialization/_base.py (StateDictSplit).
+[[nodiscard]] Result<TensorList> read_safetensors_index(const std::string& path);
+
+}  // namespace headroom::ir

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model_ir/base/result.h"
+#include "model_ir/base/units.h"
+
+namespace headroom::ir {
+
+/// One tensor of a weight file.
+struct TensorEntry {
+  std::string name;
+  std::string type;                 ///< As its format calls it: "BF16", "Q4_K". Empty: not known.
+  std::vector<std::int64_t> shape;  ///< Outermost dimension first, whatever the format's order.
+  std::int64_t elements = 0;
+  Bytes bytes;       ///< In the file, without padding.
+  std::string file;  ///< Name of the shard that holds it, without folder.
+  friend bool operator==(const TensorEntry&, const TensorEntry&) = default;
+};
+
+/// Tensors of one type, summed.
+struct TypeTotal {
+  std::string type;
+  std::int64_t tensors = 0;
+  std::int64_t elements = 0;
+  Bytes bytes;
+  friend bool operator==(const TypeTotal&, const TypeTotal&) = default;
+};
+
+enum class WeightFormat : std::uint8_t { kSafetensors, kGguf };
+
+/// What a checkpoint holds, read from its headers alone.
+struct TensorList {
+  WeightFormat format = WeightFormat::kSafetensors;
+  std::vector<TensorEntry> tensors;  ///< In the order of their data; shards in order of name.
+  /// False: an index without its shards. Names and files are known, types and sizes are not.
+  bool has_shapes = true;
+  std::optional<Bytes> stated_total;  ///< `metadata.total_size` of an index.
+  std::vector<std::string> notes;     ///< What is odd but no error.
+  friend bool operator==(const TensorList&, const TensorList&) = default;
+};
+
+[[nodiscard]] std::int64_t total_elements(const TensorList& list);
+/// Sum over the tensors; what an index states if that is all there is.
+[[nodiscard]] Bytes total_bytes(const TensorList& list);
+/// One entry for each type, most bytes first, ties by name.
+[[nodiscard]] std::vector<TypeTotal> totals_by_type(const TensorList& list);
+
+/// Reads a .safetensors file, a model.safetensors.index.json or a .gguf file, told by content.
+///
+/// Errors:  those of `read_safetensors`, `read_safetensors_index` and `read_gguf`; kInvalidInput
+///          for a file that is none of them.
+[[nodiscard]] Result<TensorList> read_weights(const std::string& path);
+
+}  // namespace headroom::ir

@@ -1,0 +1,133 @@
+#include "gui/launch.h"
+
+#include <QFile>
+#include <QTemporaryDir>
+
+#include <doctest/doctest.h>
+
+#include "tests/gui/fake_estimate.h"
+
+namespace headroom::gui {
+namespace {
+
+QStringList arguments(std::initializer_list<const char*> words) {
+  QStringList list{QStringLiteral("headroom-gui")};
+  for (const char* const word : words) {
+    list.append(QString::fromUtf8(word));
+  }
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("parse_launch: reads model, GPU, picture, theme and catalogue") {
+  const auto options = parse_launch(arguments(
+      {"gpt2", "--gpu", "h100", "--grab=out.png", "--theme", "dark", "--config-dir", "catalogue"}));
+  REQUIRE(options);
+  CHECK(options->model == "gpt2");
+  CHECK(options->gpu == "h100");
+  CHECK(options->grab == QStringLiteral("out.png"));
+  CHECK(options->look == Look::kDark);
+  CHECK(options->config_dir == "catalogue");
+  CHECK_FALSE(options->help);
+  const auto none = parse_launch(arguments({}));
+  REQUIRE(none);
+  CHECK_FALSE(none->model);
+  CHECK_FALSE(none->grab);
+}
+
+TEST_CASE("parse_launch: refuses what it does not know") {
+  CHECK_FALSE(parse_launch(arguments({"--gup", "h100"})));
+  CHECK_FALSE(parse_launch(arguments({"gpt2", "llama-3.1-8b"})));
+  CHECK_FALSE(parse_launch(arguments({"--grab"})));
+  const auto theme = parse_launch(arguments({"--theme", "pink"}));
+  REQUIRE_FALSE(theme);
+  CHECK(theme.error().got == "pink");
+  CHECK(exit_code_of(theme.error()) == 2);
+}
+
+TEST_CASE("help_text: names every option and an example") {
+  const QString help = help_text();
+  for (const char* const word :
+       {"MODEL", "--gpu", "--grab", "--theme", "--config-dir", "--help", "Example"}) {
+    CAPTURE(word);
+    CHECK(help.contains(QLatin1String(word)));
+  }
+}
+
+TEST_CASE("platform_to_use: a picture needs no display, a window does") {
+  const DisplayEnvironment none;
+  LaunchOptions grab;
+  grab.grab = QStringLiteral("out.png");
+  REQUIRE(platform_to_use(grab, none));
+  CHECK(*platform_to_use(grab, none) == QStringLiteral("offscreen"));
+  CHECK(platform_to_use(grab, {.has_display = true, .has_platform = false})->isEmpty());
+  CHECK(platform_to_use(grab, {.has_display = false, .has_platform = true})->isEmpty());
+  const auto window = platform_to_use({}, none);
+  REQUIRE_FALSE(window);
+  CHECK(exit_code_of(window.error()) == 4);
+  CHECK(platform_to_use({}, {.has_display = true, .has_platform = false}));
+}
+
+TEST_CASE("check_fonts: this machine can write") {
+  CHECK(check_fonts());
+}
+
+TEST_CASE("exit_code_of: as the command line's") {
+  CHECK(exit_code_of(Error::invalid_argument("a", "b", "c")) == 2);
+  CHECK(exit_code_of(Error::invalid_input("a", "b", "c", "d")) == 3);
+  CHECK(exit_code_of(Error::environment("a", "b", "c")) == 4);
+}
+
+TEST_CASE("run_grab: waits for the answer and writes it") {
+  const QTemporaryDir folder;
+  const QString path = folder.filePath(QStringLiteral("window.png"));
+  MainWindow window(test::fake_setup());
+  CHECK(run_grab(window, path) == 0);
+  const QImage picture(path);
+  CHECK(picture.width() > 600);
+  CHECK(picture.height() > 400);
+}
+
+TEST_CASE("run_grab: without an answer there is no picture, and the exit code says why") {
+  const QTemporaryDir folder;
+  const QString path = folder.filePath(QStringLiteral("window.png"));
+  MainWindow wrong(
+      test::setup_with([](const Scenario& /*scenario*/,
+                          const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+        return Error::invalid_input("config.json", "/hidden_size", "-1", "a positive number");
+      }));
+  CHECK(run_grab(wrong, path) == 3);
+  MainWindow broken(
+      test::setup_with([](const Scenario& /*scenario*/,
+                          const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
+        throw InternalError("broken invariant");
+      }));
+  CHECK(run_grab(broken, path) == 5);
+  CHECK_FALSE(QFile::exists(path));
+  MainWindow right(test::fake_setup());
+  CHECK(run_grab(right, folder.filePath(QStringLiteral("no-folder/window.png"))) == 4);
+}
+
+TEST_CASE("window_setup: takes model and GPU from the options and lists the catalogue") {
+  LaunchOptions options;
+  options.config_dir = HEADROOM_SOURCE_DIR "/configs";
+  options.model = "gpt2";
+  options.gpu = "h100";
+  const auto setup = window_setup(options);
+  REQUIRE(setup);
+  CHECK(setup->scenario.model.text == "gpt2");
+  CHECK(setup->scenario.gpu == "h100");
+  CHECK(setup->models.size() >= 1);
+  CHECK(setup->gpus.size() >= 35);
+}
+
+TEST_CASE("window_setup: a catalogue that is not there is the environment's fault") {
+  LaunchOptions options;
+  options.config_dir = "no/such/folder";
+  const auto setup = window_setup(options);
+  REQUIRE_FALSE(setup);
+  CHECK(exit_code_of(setup.error()) == 4);
+}
+
+}  // namespace headroom::gui

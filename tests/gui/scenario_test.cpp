@@ -1,0 +1,91 @@
+#include "gui/whatif/scenario.h"
+
+#include <array>
+
+#include <QFile>
+#include <QTemporaryDir>
+
+#include <doctest/doctest.h>
+
+namespace headroom::gui {
+
+TEST_CASE("model_source: what exists on the disk or ends in .json is a file, all else a name") {
+  const QTemporaryDir folder;
+  const std::string path = folder.path().toStdString();
+  QFile file(folder.filePath(QStringLiteral("odd-name")));
+  REQUIRE(file.open(QIODevice::WriteOnly));
+  file.close();
+
+  using Kind = ModelSource::Kind;
+  CHECK(model_source("llama-3.1-8b") == ModelSource{Kind::kCatalogue, "llama-3.1-8b"});
+  CHECK(model_source("meta-llama/Llama-3.1-8B").kind == Kind::kCatalogue);
+  CHECK(model_source("missing/config.json") ==
+        ModelSource{Kind::kConfigFile, "missing/config.json"});
+  CHECK(model_source(path + "/odd-name").kind == Kind::kConfigFile);
+  CHECK(model_source(path) == ModelSource{Kind::kConfigFile, path + "/config.json"});
+}
+
+TEST_CASE("settled: DeepSpeed has a ZeRO plan and a master copy, transformers neither") {
+  Scenario scenario = default_scenario();
+  scenario.plan.runtime = ir::RuntimeKind::kDeepspeed;
+  scenario.plan.precision = ir::Precision::kAutocastFp16;
+  scenario.plan.world = 8;
+  scenario = settled(scenario);
+  REQUIRE(scenario.plan.zero);
+  CHECK(scenario.plan.zero->stage == 2);
+  CHECK(scenario.plan.precision == ir::Precision::kFp16Master);
+  CHECK_FALSE(scenario.plan.ddp);
+
+  scenario.plan.runtime = ir::RuntimeKind::kTransformers;
+  scenario = settled(scenario);
+  CHECK_FALSE(scenario.plan.zero);
+  CHECK(scenario.plan.precision == ir::Precision::kFp16);
+  CHECK(scenario.plan.ddp);
+}
+
+TEST_CASE("settled: DDP comes with the second GPU and goes with it") {
+  Scenario scenario = default_scenario();
+  CHECK_FALSE(scenario.plan.ddp);
+  scenario.plan.world = 2;
+  CHECK(settled(scenario).plan.ddp);
+  scenario = settled(scenario);
+  scenario.plan.world = 1;
+  CHECK_FALSE(settled(scenario).plan.ddp);
+}
+
+TEST_CASE("settled: keeps choices that go together as they are") {
+  Scenario scenario = default_scenario();
+  scenario.plan.runtime = ir::RuntimeKind::kDeepspeed;
+  scenario.plan.precision = ir::Precision::kFp32;
+  scenario.plan.zero.emplace();
+  scenario.plan.zero->stage = 3;
+  scenario.plan.lora.emplace();
+  scenario.plan.quant.emplace();
+  CHECK(settled(scenario) == scenario);
+  scenario.plan.lora.reset();
+  CHECK_FALSE(settled(scenario).plan.quant);
+}
+
+TEST_CASE("property: settled twice is settled once, for every runtime, precision and world") {
+  constexpr std::array kRuntimes = {ir::RuntimeKind::kTransformers, ir::RuntimeKind::kDeepspeed,
+                                    ir::RuntimeKind::kFsdp, ir::RuntimeKind::kMegatron};
+  for (const ir::RuntimeKind runtime : kRuntimes) {
+    for (int precision = 0; precision <= static_cast<int>(ir::Precision::kFp16Master);
+         ++precision) {
+      for (const std::int64_t world : {1, 8}) {
+        Scenario scenario = default_scenario();
+        scenario.plan.runtime = runtime;
+        scenario.plan.precision = static_cast<ir::Precision>(precision);
+        scenario.plan.world = world;
+        const Scenario once = settled(scenario);
+        CHECK(settled(once) == once);
+      }
+    }
+  }
+}
+
+TEST_CASE("default_scenario: needs no settling") {
+  CHECK(settled(default_scenario()) == default_scenario());
+}
+
+}  // namespace headroom::gui

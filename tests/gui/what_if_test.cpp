@@ -1,0 +1,109 @@
+#include "gui/whatif/what_if.h"
+
+#include <QSignalSpy>
+
+#include <doctest/doctest.h>
+
+#include "tests/gui/fake_estimate.h"
+
+namespace headroom::gui {
+namespace {
+
+Scenario with_micro_batch(Scenario scenario, std::int64_t micro_batch) {
+  scenario.plan.micro_batch = micro_batch;
+  return scenario;
+}
+
+}  // namespace
+
+TEST_CASE("WhatIf: undo and redo walk through every edit") {
+  WhatIf what_if(default_scenario());
+  const Scenario first = what_if.scenario();
+  what_if.change(with_micro_batch(first, 2), {.field = Field::kMicroBatch, .gesture = 0});
+  what_if.change(with_micro_batch(first, 3), {.field = Field::kMicroBatch, .gesture = 0});
+  CHECK(what_if.undoStack()->count() == 2);
+  what_if.undoStack()->undo();
+  CHECK(what_if.scenario() == with_micro_batch(first, 2));
+  what_if.undoStack()->undo();
+  CHECK(what_if.scenario() == first);
+  what_if.undoStack()->redo();
+  what_if.undoStack()->redo();
+  CHECK(what_if.scenario() == with_micro_batch(first, 3));
+}
+
+TEST_CASE("WhatIf: edits of one gesture are one step of the stack") {
+  WhatIf what_if(default_scenario());
+  const Scenario first = what_if.scenario();
+  for (int micro_batch = 2; micro_batch <= 9; ++micro_batch) {
+    what_if.change(with_micro_batch(first, micro_batch),
+                   {.field = Field::kMicroBatch, .gesture = 7});
+  }
+  CHECK(what_if.undoStack()->count() == 1);
+  CHECK(what_if.scenario().plan.micro_batch == 9);
+  what_if.undoStack()->undo();
+  CHECK(what_if.scenario() == first);
+}
+
+TEST_CASE("WhatIf: another gesture or another field is another step") {
+  WhatIf what_if(default_scenario());
+  Scenario next = what_if.scenario();
+  next.plan.micro_batch = 2;
+  what_if.change(next, {.field = Field::kMicroBatch, .gesture = 1});
+  next.plan.micro_batch = 3;
+  what_if.change(next, {.field = Field::kMicroBatch, .gesture = 2});
+  next.plan.sequence = 4096;
+  what_if.change(next, {.field = Field::kSequence, .gesture = 2});
+  CHECK(what_if.undoStack()->count() == 3);
+}
+
+TEST_CASE("WhatIf: a slider that comes back to where it started leaves no step") {
+  WhatIf what_if(default_scenario());
+  const Scenario first = what_if.scenario();
+  what_if.change(with_micro_batch(first, 5), {.field = Field::kMicroBatch, .gesture = 1});
+  what_if.change(first, {.field = Field::kMicroBatch, .gesture = 1});
+  CHECK(what_if.undoStack()->count() == 0);
+  CHECK(what_if.scenario() == first);
+}
+
+TEST_CASE("WhatIf: reset is an edit like any other") {
+  WhatIf what_if(default_scenario());
+  const Scenario edited = with_micro_batch(what_if.scenario(), 5);
+  what_if.change(edited, {.field = Field::kMicroBatch, .gesture = 0});
+  what_if.reset();
+  CHECK(what_if.scenario() == default_scenario());
+  what_if.undoStack()->undo();
+  CHECK(what_if.scenario() == edited);
+}
+
+TEST_CASE("WhatIf: a change is settled, announced, and named in the undo menu") {
+  WhatIf what_if(default_scenario());
+  const QSignalSpy changed(&what_if, &WhatIf::changed);
+  Scenario next = what_if.scenario();
+  next.plan.world = 4;
+  what_if.change(next, {.field = Field::kGpus, .gesture = 0});
+  CHECK(what_if.scenario().plan.ddp);
+  CHECK(changed.count() == 1);
+  CHECK(what_if.undoStack()->undoText() == QStringLiteral("number of GPUs"));
+}
+
+TEST_CASE("WhatIf: what is settled away is announced, so that the editor shows the truth") {
+  WhatIf what_if(default_scenario());
+  const QSignalSpy changed(&what_if, &WhatIf::changed);
+  Scenario next = what_if.scenario();
+  next.plan.quant.emplace();  // Without LoRA: cannot be.
+  what_if.change(next, {.field = Field::kQuantization, .gesture = 0});
+  CHECK(what_if.scenario() == default_scenario());
+  CHECK(what_if.undoStack()->count() == 0);
+  CHECK(changed.count() == 1);
+}
+
+TEST_CASE("field_name: every field has its own name") {
+  QStringList names;
+  for (int field = 0; field <= static_cast<int>(Field::kEverything); ++field) {
+    names.append(field_name(static_cast<Field>(field)));
+  }
+  CHECK_FALSE(names.contains(QString()));
+  CHECK(names.removeDuplicates() == 0);
+}
+
+}  // namespace headroom::gui

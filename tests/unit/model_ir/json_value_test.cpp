@@ -1,0 +1,54 @@
+#include "model_ir/json/json_value.h"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+namespace headroom::ir {
+
+TEST_CASE("parse_json: whole numbers stay exact up to the 64-bit limit") {
+  const auto value = parse_json("[9223372036854775807, 9223372036854775808, 2.0, 2.5, -1]", "f");
+  REQUIRE(value);
+  const JsonValue::Array& items = *value->as_array();
+  CHECK(items[0].as_integer() == INT64_MAX);
+  CHECK_FALSE(items[1].as_integer());
+  CHECK(items[1].as_number() == 9223372036854775808.0);
+  CHECK(items[2].as_integer() == 2);
+  CHECK_FALSE(items[3].as_integer());
+  CHECK(items[4].as_integer() == -1);
+}
+
+TEST_CASE("parse_json: what is no JSON is refused with its byte") {
+  for (const char* text : {"", "{", "[1,]", "NaN", "{\"a\": inf}", "1e999", "[1] 2", "'a'"}) {
+    CAPTURE(text);
+    const auto value = parse_json(text, "some.json");
+    REQUIRE_FALSE(value);
+    CHECK(value.error().code == ErrorCode::kInvalidInput);
+    CHECK(value.error().file == "some.json");
+  }
+  CHECK(parse_json("[1, x]", "f").error().pointer == "byte 5");
+}
+
+TEST_CASE("parse_json: nesting is capped and a key may stand once in an object") {
+  const std::string deep(65, '[');
+  CHECK_FALSE(parse_json(deep + std::string(65, ']'), "f"));
+  CHECK(parse_json(std::string(64, '[') + std::string(64, ']'), "f"));
+  CHECK_FALSE(parse_json(std::string(1'000'000, '['), "f"));
+  CHECK(parse_json("[1, 2, 3]", "f", JsonLimits{.depth = 4, .values = 4}));
+  CHECK_FALSE(parse_json("[1, 2, 3, 4]", "f", JsonLimits{.depth = 4, .values = 4}));
+  const auto twice = parse_json(R"({"a": 1, "b": {"a": 2}, "a": 3})", "f");
+  REQUIRE_FALSE(twice);
+  CHECK(twice.error().got == "key 'a' twice in one object");
+}
+
+TEST_CASE("to_json: reading back gives the same text") {
+  const std::string text =
+      R"({"a": [1, -2.5, 1e+300, true, false, null], "b\"\\\n\u0001": "ü", "c": {}, "d": []})";
+  const auto value = parse_json(text, "f");
+  REQUIRE(value);
+  CHECK(to_json(value.value()) == text);
+  CHECK(value->find("a")->as_array()->size() == 6);
+  CHECK(value->find("zz") == nullptr);
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,150 @@
+#include "model_ir/spec/model_catalogue.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/base/file.h"
+#include "model_ir/json/json_value.h"
+#include "model_ir/spec/family.h"
+#include "model_ir/spec/param_count.h"
+#include "tests/support/temporary_folder.h"
+
+namespace headroom::ir {
+namespace {
+
+std::string catalogue() {
+  return std::string(HEADROOM_SOURCE_DIR) + "/configs/models";
+}
+
+}  // namespace
+
+TEST_CASE("model catalogue: every entry reads, names its sources and adds up") {
+  const auto entries = list_models(catalogue());
+  REQUIRE_MESSAGE(entries, to_text(entries.error()));
+  CHECK(entries->size() >= 65);
+  std::set<Family> families;
+  for (const ModelEntry& entry : *entries) {
+    CAPTURE(entry.name);
+    families.insert(entry.spec.family);
+    CHECK(count_parameters(entry.spec).total() == entry.parameters);
+    CHECK(entry.config_source.rfind("https://", 0) == 0);
+    CHECK((entry.parameters_source.find("https://") != std::string::npos ||
+           entry.parameters_source.find("arXiv:") != std::string::npos));
+    CHECK((entry.published_parameters == entry.parameters) == entry.difference.empty());
+    CHECK(entry.hf_id.find('/') != std::string::npos);
+    CHECK(entry.spec.name == entry.name);
+  }
+  CHECK(families.size() == kFamilies.size());
+}
+
+TEST_CASE("model catalogue: published counts") {
+  struct Published {
+    const char* name;
+    std::int64_t parameters;
+  };
+  for (const Published& model :
+       {Published{"llama-2-7b", 6'738'415'616}, Published{"llama-3.1-8b", 8'030'261'248},
+        Published{"llama-3.1-405b", 405'853'388'800}, Published{"mistral-7b-v0.1", 7'241'732'096},
+        Published{"mixtral-8x7b", 46'702'792'704}, Published{"qwen2.5-7b", 7'615'616'512},
+        Published{"gemma-2-9b", 9'241'705'984}, Published{"gpt-oss-120b", 116'829'156'672},
+        Published{"bloom-176b", 176'247'271'424}, Published{"pythia-12b", 11'846'072'320}}) {
+    CAPTURE(model.name);
+    CHECK(load_entry(catalogue(), model.name)->parameters == model.parameters);
+  }
+  CHECK(load_entry(catalogue(), "deepseek-v3")->published_parameters == 671'026'419'200);
+}
+
+TEST_CASE(
+    "model catalogue: aliases.json holds every alias and every Hugging Face id, and no other") {
+  const auto entries = list_models(catalogue());
+  REQUIRE(entries);
+  std::set<std::pair<std::string, std::string>> expected;
+  for (const ModelEntry& entry : *entries) {
+    std::string id = entry.hf_id;
+    std::transform(id.begin(), id.end(), id.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    expected.emplace(id, entry.name);
+    for (const std::string& alias : entry.aliases) {
+      expected.emplace(alias, entry.name);
+    }
+  }
+  const std::string path = catalogue() + "/aliases.json";
+  const auto document = parse_json(read_file(path).value(), path);
+  std::set<std::pair<std::string, std::string>> written;
+  for (const JsonMember& member : *document->as_object()) {
+    written.emplace(member.key, *member.value.as_string());
+  }
+  CHECK(written == expected);
+}
+
+TEST_CASE("model catalogue: names, aliases and ids in any case lead to one entry") {
+  for (const char* name : {"llama-3.1-8b", "LLAMA-3.1-8B", "meta-llama/Llama-3.1-8B", "llama3.1-8b",
+                           "meta-llama/Llama-3.1-8B-Instruct"}) {
+    CAPTURE(name);
+    CHECK(load_model(catalogue(), name)->name == "llama-3.1-8b");
+  }
+}
+
+TEST_CASE("model catalogue: an unknown name lists its neighbours") {
+  const auto model = load_model(catalogue(), "lama-3.1-8b");
+  REQUIRE_FALSE(model);
+  CHECK(model.error().code == ErrorCode::kInvalidArgument);
+  CHECK(model.error().got == "lama-3.1-8b");
+  CHECK(model.error().fix.find("llama-3.1-8b") != std::string::npos);
+}
+
+TEST_CASE("model catalogue: no name leads out of the folder") {
+  const test::TemporaryFolder folder;
+  folder.write("outside.json", "{}");
+  folder.write("models/inside.json", "{}");
+  for (const char* name : {"../outside", "/etc/passwd", "", ".", "..", "a\nb", "aliases"}) {
+    CAPTURE(name);
+    const auto model = load_model(folder.path("models"), name);
+    REQUIRE_FALSE(model);
+    CHECK(model.error().code == ErrorCode::kInvalidArgument);
+  }
+  CHECK(load_model(folder.path("absent"), "x").error().code == ErrorCode::kEnvironment);
+}
+
+TEST_CASE("model catalogue: one broken entry does not stand in the way of another") {
+  const test::TemporaryFolder folder;
+  const std::string good = read_file(catalogue() + "/gpt2.json").value();
+  folder.write("gpt2.json", good);
+  folder.write("broken.json", "{");
+  folder.write("renamed.json", good);
+  CHECK(load_model(folder.path(), "gpt2"));
+  CHECK_FALSE(load_model(folder.path(), "broken"));
+  const auto renamed = load_model(folder.path(), "renamed");
+  REQUIRE_FALSE(renamed);
+  CHECK(renamed.error().pointer == "/name");
+}
+
+TEST_CASE(
+    "model catalogue: an entry without source, with an unknown key or a wrong sum is refused") {
+  const std::string good = read_file(catalogue() + "/gpt2.json").value();
+  REQUIRE(parse_entry(good, "gpt2.json"));
+  struct Change {
+    const char* from;
+    const char* to;
+    const char* pointer;
+  };
+  for (const Change& change :
+       {Change{"\"source\"", "\"sources\"", "/source"},
+        Change{"\"parameters\": 124439808", "\"parameters\": 124439809", "/parameters"},
+        Change{"\"n_head\": 12", "\"n_head\": 12, \"n_heads\": 12", "/config/n_heads"},
+        Change{"\"n_head\": 12", "\"n_head\": 0", "/config/n_head"},
+        Change{"\"parameters\": 124439808", "\"parameters\": 124439808, \"difference\": \"why\"",
+               "/difference"}}) {
+    CAPTURE(change.to);
+    std::string text = good;
+    text.replace(text.find(change.from), std::string(change.from).size(), change.to);
+    const auto entry = parse_entry(text, "gpt2.json");
+    REQUIRE_FALSE(entry);
+    CHECK(entry.error().pointer == change.pointer);
+  }
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,188 @@
+#include "validators/measured/published_plan.h"
+
+#include <string>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "validators/measured/measure.h"
+#include "validators/measured/published_words.h"
+#include "validators/measured/row_reader.h"
+
+namespace headroom::check {
+namespace {
+
+/// A regular published row; `with` replaces the value of a key.
+std::string published_row(const std::string& key = "", const std::string& with = "") {
+  const std::pair<const char*, const char*> keys[] = {
+      {"framework", R"j("PEFT method comparison (transformers)")j"},
+      {"model", R"({"name": "m", "arch": "llama", "layers": 2, "hidden": 64, "heads": 4,)"
+                R"( "kv_heads": 2, "head_dim": 16, "ffn": 128, "vocab": 256,)"
+                R"( "tied_embeddings": true, "moe": null, "mla": null})"},
+      {"gpu", R"("NVIDIA L40S")"},
+      {"num_gpus", "1"},
+      {"mode", R"("finetune")"},
+      {"tp", "1"},
+      {"precision", R"("bfloat16, adapters autocast to fp32")"},
+      {"optimizer", R"("AdamW")"},
+      {"micro_batch", "4"},
+      {"global_batch", "8"},
+      {"num_microbatches", "2"},
+      {"seq_len", "768"},
+      {"checkpointing", R"("none")"},
+      {"attention", R"j("sdpa (transformers default)")j"},
+      {"lora", R"({"peft_type": "LORA", "r": 32, "target_modules": ["q_proj"]})"},
+      {"quant", "null"},
+      {"compile", R"("none")"},
+      {"measured", R"({"peak_mem_value": 2000, "peak_mem_unit": "MiB",)"
+                   R"( "mem_metric": "max_reserved", "step_time_ms": 12.5, "fits": true})"}};
+  std::string text = R"({"source": "s", "rows": [{"id": "p")";
+  for (const auto& [name, value] : keys) {
+    text += ", \"" + std::string(name) + "\": " + (name == key ? with : value);
+  }
+  return text + "}]}";
+}
+
+MeasuredRow parse_published(const std::string& text) {
+  const auto rows = parse_rows(text, "book.json");
+  REQUIRE(rows);
+  return rows->front();
+}
+
+ScoreTools published_tools(cost::Verdict verdict = cost::Verdict::kFits) {
+  ScoreTools tools;
+  tools.read_model = hugging_face_reader();
+  tools.find_device = [](const std::string& name) -> Result<cost::DeviceSpec> {
+    cost::DeviceSpec device;
+    device.name = name;
+    return device;
+  };
+  tools.estimate = [verdict](const ir::ModelSpec&, const ir::ParallelPlan&,
+                             const cost::DeviceSpec&) -> Result<cost::StepEstimate> {
+    cost::StepEstimate estimate;
+    estimate.verdict = verdict;
+    estimate.peak_allocated = Bytes{1000 * kMiB};
+    estimate.peak_reserved = Bytes{1500 * kMiB};
+    estimate.outside_bytes = Bytes{500 * kMiB};
+    return estimate;
+  };
+  return tools;
+}
+
+std::string published_skip(const std::string& key, const std::string& with) {
+  const auto planned =
+      plan_of_published(parse_published(published_row(key, with)), published_tools());
+  const Skip* skip = std::get_if<Skip>(&planned);
+  return skip != nullptr ? skip->reason : "(planned)";
+}
+
+Scoring score_measured(const std::string& measured, cost::Verdict verdict = cost::Verdict::kFits) {
+  return score_row(parse_published(published_row("measured", measured)), published_tools(verdict));
+}
+
+}  // namespace
+
+TEST_CASE("published row: a regular one becomes a model, a plan and a device") {
+  const auto planned = plan_of_published(parse_published(published_row()), published_tools());
+  REQUIRE(std::holds_alternative<PublishedSetting>(planned));
+  const auto& setting = std::get<PublishedSetting>(planned);
+  CHECK(setting.device.name == "l40s");
+  CHECK(setting.model.hidden == 64);
+  CHECK(setting.model.tied_embeddings);
+  CHECK(setting.model.layers.size() == 2);
+  CHECK(setting.plan.precision == ir::Precision::kBf16);
+  CHECK(setting.plan.micro_batch == 4);
+  CHECK(setting.plan.sequence == 768);
+  CHECK(setting.plan.accumulation == 2);
+  CHECK(setting.plan.lora->rank == 32);
+}
+
+TEST_CASE("published row: what is prose or missing skips it with the key") {
+  CHECK(published_skip("precision", R"("see the script")") == "precision: 'see the script'");
+  CHECK(published_skip("precision", "null") == "precision: not stated");
+  CHECK(published_skip("optimizer", R"("Muon")") == "optimizer: 'Muon'");
+  CHECK(published_skip("gpu", R"j("80GB (H100/A100)")j") == "gpu: '80GB (H100/A100)'");
+  CHECK(published_skip("micro_batch", "null") == "micro_batch: not stated");
+  CHECK(published_skip("lora", R"("LoRA r=8")") == "lora: \"LoRA r=8\"");
+  CHECK(published_skip("lora", R"({"peft_type": "BOFT"})") == "lora.peft_type: 'BOFT'");
+  CHECK(published_skip("quant", R"("nf4")") == "quant: \"nf4\"");
+  CHECK(published_skip("tp", "8") == "tp: more than 1");
+  CHECK(published_skip("mode", R"("infer")") == "mode: 'infer'");
+  CHECK(published_skip("framework", R"("torchtune")") == "framework: 'torchtune'");
+  CHECK(published_skip("framework", R"j("torchtitan (FSDP2)")j") ==
+        "runtime fsdp: not modelled yet");
+  CHECK(published_skip("num_gpus", "8").starts_with("num_gpus: 8"));
+  CHECK(published_skip("sparsity", "1") == "(planned)");  // No such key in the row.
+  CHECK(published_skip("model", R"j({"arch": "bert (encoder, classification head)"})j") ==
+        "model.arch: 'bert (encoder, classification head)'");
+}  // namespace headroom::check
+
+TEST_CASE("published row: a key that the tables do not know is never passed over") {
+  std::string text = published_row();
+  text.insert(text.find("\"gpu\""), "\"liger\": true, ");
+  const auto planned = plan_of_published(parse_published(text), published_tools());
+  REQUIRE(std::holds_alternative<Skip>(planned));
+  CHECK(std::get<Skip>(planned).reason == "liger: not modelled");
+}
+
+TEST_CASE("published row: memory in its unit, under its metric, in the phase run") {
+  const Scoring reserved = score_row(parse_published(published_row()), published_tools());
+  REQUIRE(reserved.scores.size() == 2);
+  CHECK(reserved.scores[0].metric == Metric::kFits);
+  CHECK(reserved.scores[1].metric == Metric::kPeakReserved);
+  CHECK(reserved.scores[1].phase == "run");
+  CHECK(reserved.scores[1].error == doctest::Approx(-0.25));
+  REQUIRE(reserved.skipped.size() == 1);
+  CHECK(reserved.skipped[0].reason == "step_time_ms: not modelled");
+  CHECK(reserved.skipped[0].metric == Metric::kStepTime);
+
+  const Scoring driver = score_measured(
+      R"({"peak_mem_value": 2000, "peak_mem_unit": "MiB", "mem_metric": "nvidia-smi"})");
+  REQUIRE(driver.scores.size() == 1);
+  CHECK(driver.scores[0].metric == Metric::kPeakDriver);
+  CHECK(driver.scores[0].error == 0);  // 1500 reserved and 500 outside.
+}
+
+TEST_CASE("published row: a unit that is not stated is not guessed") {
+  const Scoring vague = score_measured(
+      R"({"peak_mem_value": 20, "peak_mem_unit": "GB", "mem_metric": "max_allocated"})");
+  CHECK(vague.scores.empty());
+  REQUIRE(vague.skipped.size() == 1);
+  CHECK(vague.skipped[0].reason == "peak_mem_unit: 'GB'");
+  // Unless whoever read the source could tell and wrote GiB.
+  const Scoring known =
+      score_measured(R"({"peak_mem_value": 1, "peak_mem_unit": "GB", "peak_mem_gib": 0.9765625,)"
+                     R"( "mem_metric": "max_allocated"})");
+  REQUIRE(known.scores.size() == 1);
+  CHECK(known.scores[0].error == 0);
+  const Scoring metric = score_measured(
+      R"j({"peak_mem_value": 1, "peak_mem_unit": "GiB", "mem_metric": "nvidia-smi (upper bound)"})j");
+  REQUIRE(metric.skipped.size() == 1);
+  CHECK(metric.skipped[0].reason == "mem_metric: 'nvidia-smi (upper bound)'");
+}
+
+TEST_CASE("published row: a wrong or a negative verdict is its only score") {
+  const Scoring ran = score_measured(
+      R"({"peak_mem_value": 1, "peak_mem_unit": "GiB", "mem_metric": "max_reserved",)"
+      R"( "fits": true})",
+      cost::Verdict::kDoesNotFit);
+  REQUIRE(ran.scores.size() == 1);
+  CHECK(ran.scores[0].error == 1);
+  const Scoring failed = score_measured(R"({"fits": false})", cost::Verdict::kDoesNotFit);
+  REQUIRE(failed.scores.size() == 1);
+  CHECK(failed.scores[0].error == 0);
+}
+
+TEST_CASE("published words: frameworks by their beginning, everything else whole") {
+  CHECK(published_runtime("Megatron-Bridge (NeMo container 25.11)") == "megatron");
+  CHECK(published_runtime("torchtitan (FSDP2)") == "fsdp");
+  CHECK_FALSE(published_runtime("Megatron-DeepSpeed"));
+  CHECK_FALSE(published_runtime("DeepSpeedX"));
+  CHECK(published_metric("max_allocated (max over 8 ranks)") == Metric::kPeakAllocated);
+  CHECK_FALSE(published_metric("max_allocated_ish"));
+  CHECK_FALSE(published_metric("nvidia-smi (assumed)"));
+  CHECK(published_unit("GB(1e9)") == 1e9);
+  CHECK_FALSE(published_unit("GB"));
+}
+
+}  // namespace headroom::check

@@ -1,0 +1,199 @@
+#include "validators/measured/row_plan.h"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "validators/measured/measure.h"
+#include "validators/measured/row_reader.h"
+
+namespace headroom::check {
+namespace {
+
+constexpr const char* kConfig =
+    R"("config": {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128,)"
+    R"( "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,)"
+    R"( "vocab_size": 256})";
+
+MeasuredRow row_of(const std::string& framework, const std::string& keys) {
+  const std::string line = R"({"id": "r", "framework": ")" + framework + R"(", "case": {)" +
+                           kConfig + (keys.empty() ? "" : ", " + keys) + R"(}, "oom": "x"})";
+  const auto rows = parse_rows(line, "t.jsonl");
+  REQUIRE(rows);
+  return rows->front();
+}
+
+RunSetting setting_of(const std::string& framework, const std::string& keys) {
+  const Planned planned = plan_of_case(row_of(framework, keys), hugging_face_reader());
+  const Skip* skip = std::get_if<Skip>(&planned);
+  INFO((skip != nullptr ? skip->reason : ""));
+  REQUIRE(skip == nullptr);
+  return std::get<RunSetting>(planned);
+}
+
+std::string skip_of_row(const std::string& framework, const std::string& keys) {
+  const Planned planned = plan_of_case(row_of(framework, keys), hugging_face_reader());
+  const Skip* skip = std::get_if<Skip>(&planned);
+  return skip != nullptr ? skip->reason : "(planned)";
+}
+
+}  // namespace
+
+TEST_CASE("row plan: an empty transformers case takes the measuring program's defaults") {
+  const RunSetting setting = setting_of("transformers", "");
+  CHECK(setting.model.hidden == 64);
+  CHECK(setting.capacity == Bytes{600'000'000'000});
+  CHECK(setting.traits == DeviceTraits{9, 0, 132});
+  ir::ParallelPlan expected;
+  expected.precision = ir::Precision::kFp32;
+  CHECK(setting.plan == expected);
+}
+
+TEST_CASE("row plan: every transformers key lands in the plan") {
+  const RunSetting setting = setting_of(
+      "transformers+ddp",
+      R"("attention": "eager", "param_dtype": "bf16", "precision": "autocast_bf16",)"
+      R"( "micro_batch": 3, "seq": 500, "accumulation": 2, "steps": 4, "clip": 1.0,)"
+      R"( "checkpointing": "full_reentrant", "optimizer": "sgd_momentum", "drop_logits": false,)"
+      R"( "eval": true, "allocator": "expandable_segments:True,max_split_size_mb:128",)"
+      R"( "gpu": {"bytes": 1000, "cc": 80, "sms": 108},)"
+      R"( "lora": {"r": 8, "dropout": 0.05, "targets": ["q_proj", "v_proj"], "dora": true},)"
+      R"( "parallel": {"kind": "ddp", "world": 8, "bucket_view": true, "eager": false})");
+  const ir::ParallelPlan& plan = setting.plan;
+  CHECK(plan.attention == ir::AttentionKind::kEager);
+  CHECK(plan.precision == ir::Precision::kBf16AutocastBf16);
+  CHECK(plan.micro_batch == 3);
+  CHECK(plan.sequence == 500);
+  CHECK(plan.accumulation == 2);
+  CHECK(plan.steps == 4);
+  CHECK(plan.clip_norm == 1.0);
+  CHECK(plan.recompute == ir::Recompute::kFullReentrant);
+  CHECK(plan.optimizer.kind == ir::OptimizerKind::kSgd);
+  CHECK(plan.optimizer.momentum == 0.9);
+  CHECK(plan.keep_logits);
+  CHECK(plan.evaluation);
+  CHECK(plan.allocator.expandable_segments);
+  CHECK(plan.allocator.max_split_size == Bytes{128 * kMiB});
+  CHECK(setting.capacity == Bytes{1000});
+  CHECK(setting.traits == DeviceTraits{8, 0, 108});
+  REQUIRE(plan.lora.has_value());
+  CHECK(plan.lora->rank == 8);
+  CHECK(plan.lora->dropout == 0.05);
+  CHECK(plan.lora->dora);
+  CHECK(plan.lora->targets == std::vector<std::string>{"q_proj", "v_proj"});
+  CHECK(plan.world == 8);
+  REQUIRE(plan.ddp.has_value());
+  CHECK(plan.ddp->gradient_as_bucket_view);
+  CHECK(plan.ddp->bucket_cap_bytes == 25 * kMiB);
+}
+
+TEST_CASE("row plan: all-linear names no target, compute capability 10.0 is written 100") {
+  const RunSetting setting = setting_of(
+      "transformers", R"("lora": {"r": 4, "targets": "all-linear"}, "gpu": {"cc": 100})");
+  CHECK(setting.plan.lora->targets.empty());
+  CHECK(setting.traits.compute_major == 10);
+  CHECK(setting.traits.compute_minor == 0);
+}
+
+TEST_CASE("row plan: what is not modelled skips the row with the key") {
+  CHECK(skip_of_row("transformers", R"("attention": "flex")") == "case.attention: 'flex'");
+  CHECK(skip_of_row("transformers", R"("optimizer": "muon")") == "case.optimizer: 'muon'");
+  CHECK(skip_of_row("transformers", R"("experts": "grouped_mm")") == "case.experts: not modelled");
+  CHECK(skip_of_row("transformers", R"("lora": {"r": 4, "rank_pattern": {}})") ==
+        "case.lora.rank_pattern: not modelled");
+  CHECK(skip_of_row("transformers", R"("parallel": {"kind": "tp", "world": 2})") ==
+        "case.parallel.kind: 'tp'");
+  CHECK(skip_of_row("transformers", R"("allocator": "roundup_power2_divisions:[256:1]")") ==
+        "case.allocator: 'roundup_power2_divisions:[256:1]'");
+  CHECK(skip_of_row("transformers", R"("task": "masked")") ==
+        "case.task: 'masked' for a causal model");
+  CHECK(skip_of_row("transformers", R"("seq": 0)").starts_with("case.seq: 0 is not"));
+  CHECK(skip_of_row("transformers", R"("seq": "long")").starts_with("case.seq: \"long\" is not"));
+  CHECK(skip_of_row("transformers", R"("param_dtype": "fp16", "precision": "autocast_bf16")") ==
+        "case.precision: autocast over fp16 parameters");
+}
+
+TEST_CASE("row plan: frameworks without a runtime are skipped by name") {
+  CHECK(skip_of_row("transformers+fsdp2", "") == "runtime fsdp: not modelled yet");
+  CHECK(skip_of_row("torchtitan", "") == "runtime fsdp: not modelled yet");
+  CHECK(skip_of_row("megatron", "") == "runtime megatron: not modelled yet");
+  CHECK(skip_of_row("colossalai", "") == "framework: 'colossalai'");
+}
+
+TEST_CASE("row plan: a configuration that cannot be read says which key") {
+  const std::string line =
+      R"({"id": "r", "framework": "transformers", "case": {"config": {"model_type": "lama"}},)"
+      R"( "oom": "x"})";
+  const Planned planned = plan_of_case(parse_rows(line, "t.jsonl")->front(), hugging_face_reader());
+  REQUIRE(std::holds_alternative<Skip>(planned));
+  CHECK(std::get<Skip>(planned).reason.find("model_type") != std::string::npos);
+}
+
+TEST_CASE("row plan: DeepSpeed sizes come from auto, then from the configuration") {
+  const RunSetting setting = setting_of(
+      "deepspeed",
+      R"("zero": 3, "world": 4, "hf_auto": true, "optimizer": "torch", "decay_groups": false,)"
+      R"( "ds": {"zero_optimization": {"overlap_comm": true, "stage3_max_live_parameters": 7,)"
+      R"( "stage3_prefetch_bucket_size": 11}})");
+  REQUIRE(setting.plan.zero.has_value());
+  const ir::ZeroPlan& zero = *setting.plan.zero;
+  CHECK(setting.plan.runtime == ir::RuntimeKind::kDeepspeed);
+  CHECK(setting.plan.precision == ir::Precision::kBf16Master);
+  CHECK(setting.plan.world == 4);
+  CHECK(setting.plan.clip_norm == 1.0);
+  CHECK(zero.stage == 3);
+  CHECK(zero.reduce_bucket_size == 64 * 64);
+  CHECK(zero.param_persistence_threshold == 640);
+  CHECK(zero.prefetch_bucket_size == 11);
+  CHECK(zero.max_live_parameters == 7);
+  CHECK(zero.overlap_comm == true);
+  CHECK(zero.allgather_bucket_size == 500'000'000);
+}
+
+TEST_CASE("row plan: DeepSpeed keys without a place in the plan skip the row") {
+  CHECK(skip_of_row("deepspeed", R"("ds": {"data_types": {"grad_accum_dtype": "fp32"}})") ==
+        "case.ds.data_types: not modelled");
+  CHECK(
+      skip_of_row("deepspeed", R"("ds": {"zero_optimization": {"zero_hpz_partition_size": 8}})") ==
+      "case.ds.zero_optimization.zero_hpz_partition_size: not modelled");
+  CHECK(skip_of_row("deepspeed", R"("rank": 3)") == "case.rank: another rank than 0");
+}
+
+TEST_CASE("row plan: quantised weights, adapters and 8-bit states") {
+  const RunSetting setting = setting_of(
+      "transformers+bitsandbytes",
+      R"("quant": {"bits": 4, "double": true}, "prepare_kbit": true, "precision": "autocast_bf16",)"
+      R"( "peft": {"peft_type": "LORA", "r": 64, "target_modules": ["q_proj"]},)"
+      R"( "optimizer": "paged_adamw8bit", "checkpointing": "none")");
+  REQUIRE(setting.plan.quant.has_value());
+  CHECK(*setting.plan.quant ==
+        ir::QuantPlan{.bits = 4, .double_quant = true, .prepare_kbit = true});
+  CHECK(setting.plan.precision == ir::Precision::kBf16AutocastBf16);
+  CHECK(setting.plan.lora->rank == 64);
+  CHECK(setting.plan.optimizer.form == ir::OptimizerForm::kPagedEightBit);
+  const char* const kGpuInt8 = R"("quant": {"bits": 8})";
+  CHECK(skip_of_row("transformers+bitsandbytes", kGpuInt8) == "case.quant.load: 'gpu'");
+  CHECK(skip_of_row("transformers+bitsandbytes", R"("prepare_kbit": true)") ==
+        "case.prepare_kbit: true without case.quant");
+  CHECK(skip_of_row("transformers+bitsandbytes", R"("peft": {"peft_type": "IA3"})") ==
+        "case.peft.peft_type: 'IA3'");
+}
+
+TEST_CASE("row labels: runtime and the way of spreading") {
+  const auto labels = [](const std::string& framework, const std::string& keys) {
+    const RowLabels got = labels_of(row_of(framework, keys));
+    return got.runtime + " " + got.parallel;
+  };
+  CHECK(labels("transformers", "") == "transformers none");
+  CHECK(labels("transformers+ddp", R"("parallel": {"kind": "ddp"})") == "transformers ddp");
+  CHECK(labels("transformers+bitsandbytes", "") == "transformers none");
+  CHECK(labels("transformers+fsdp2", R"("parallel": {"kind": "fsdp2"})") == "fsdp fsdp2");
+  CHECK(labels("transformers+fsdp2", R"("parallel": {"kind": "fsdp2", "replicate": 2})") ==
+        "fsdp hsdp");
+  CHECK(labels("deepspeed", R"("zero": 0)") == "deepspeed zero0");
+  CHECK(labels("megatron", R"("tp": 8, "pp": 2, "cp": 1)") == "megatron tp8pp2");
+  CHECK(labels("torchtitan", R"("tp": 1, "dp_replicate": 2)") == "fsdp hsdp");
+  CHECK(labels("something", "") == " none");
+}
+
+}  // namespace headroom::check

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string_view>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "validators/measured/case_reader.h"
+#include "validators/measured/row_plan.h"
+
+namespace headroom::check {
+
+// Parts of `plan_of_case`, one per program that measured rows. Each fills `setting.plan` and
+// `setting.traits` and leaves what it cannot follow in `reader`.
+
+inline constexpr CaseReader::Range kBatchRange{1, 1 << 16};
+inline constexpr CaseReader::Range kSequenceRange{1, 1 << 22};
+inline constexpr CaseReader::Range kWorldRange{1, 1 << 20};
+
+/// transformers on one GPU or under DDP.
+void read_transformers_case(CaseReader& reader, RunSetting& setting);
+/// bitsandbytes: LoRA on quantised weights, 8-bit and paged optimizers.
+void read_quantised_case(CaseReader& reader, RunSetting& setting);
+/// DeepSpeed ZeRO; `hidden` is H of the model, which transformers' "auto" sizes depend on.
+void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPlan& plan);
+
+/// Batch, sequence, accumulation, steps, attention, checkpointing: the keys all programs share.
+void read_common_keys(CaseReader& reader, ir::ParallelPlan& plan);
+/// {r, alpha, dropout, targets, dora}.
+void read_lora(CaseReader& reader, ir::ParallelPlan& plan);
+/// The key that says what type parameters have, and the type if it is absent.
+struct DtypeKey {
+  std::string_view key;
+  std::string_view absent;
+};
+/// "fp32" | "bf16" | "fp16" parameters, under `precision` autocast or not.
+[[nodiscard]] ir::Precision read_precision(CaseReader& reader, const DtypeKey& dtype);
+/// Module names of a LoRA; empty for "all-linear" and for nothing.
+[[nodiscard]] std::vector<std::string> read_targets(CaseReader& reader, std::string_view key);
+/// PYTORCH_ALLOC_CONF, "name:value,...".
+void read_allocator(CaseReader& reader, ir::AllocatorSettings& settings);
+
+}  // namespace headroom::check

@@ -1,0 +1,140 @@
+#include <array>
+
+#include "validators/measured/case_plan.h"
+
+namespace headroom::check {
+namespace {
+
+using ir::JsonValue;
+using ir::OptimizerForm;
+using ir::OptimizerKind;
+using ir::OptimizerPlan;
+
+constexpr CaseReader::Range kElements{0, INT64_MAX};
+
+constexpr std::array<Word<ir::OffloadDevice>, 3> kDevices = {{{"none", ir::OffloadDevice::kNone},
+                                                              {"cpu", ir::OffloadDevice::kCpu},
+                                                              {"nvme", ir::OffloadDevice::kNvme}}};
+
+ir::OffloadDevice read_offload(CaseReader& zero, std::string_view key) {
+  const JsonValue* value = zero.take(key);
+  if (value == nullptr) {
+    return ir::OffloadDevice::kNone;
+  }
+  CaseReader offload(value, "case.ds.zero_optimization." + std::string(key));
+  constexpr std::array<std::string_view, 2> kAside = {"pin_memory", "nvme_path"};  // Host side.
+  offload.ignore(kAside);
+  const auto device = offload.word<ir::OffloadDevice>("device", "none", kDevices);
+  zero.absorb(offload.trouble());
+  return device;
+}
+
+/// The keys of "zero_optimization". Source: deepspeedai/DeepSpeed deepspeed/runtime/zero/config.py.
+void read_zero(CaseReader& zero, ir::ZeroPlan& plan) {
+  struct Size {
+    std::string_view key;
+    std::int64_t* value;
+  };
+  const std::array<Size, 8> sizes = {
+      {{"reduce_bucket_size", &plan.reduce_bucket_size},
+       {"allgather_bucket_size", &plan.allgather_bucket_size},
+       {"sub_group_size", &plan.sub_group_size},
+       {"stage3_prefetch_bucket_size", &plan.prefetch_bucket_size},
+       {"stage3_param_persistence_threshold", &plan.param_persistence_threshold},
+       {"stage3_model_persistence_threshold", &plan.model_persistence_threshold},
+       {"stage3_max_live_parameters", &plan.max_live_parameters},
+       {"stage3_max_reuse_distance", &plan.max_reuse_distance}}};
+  for (const Size& size : sizes) {
+    *size.value = zero.integer(size.key, *size.value, kElements);
+  }
+  plan.stage = static_cast<int>(zero.integer("stage", plan.stage, {0, 3}));
+  if (zero.take("overlap_comm") != nullptr) {
+    plan.overlap_comm = zero.flag("overlap_comm", false);
+  }
+  plan.contiguous_gradients = zero.flag("contiguous_gradients", true);
+  plan.round_robin_gradients = zero.flag("round_robin_gradients", false);
+  plan.offload_optimizer = read_offload(zero, "offload_optimizer");
+  plan.offload_param = read_offload(zero, "offload_param");
+}
+
+/// What the case merges into the DeepSpeed configuration.
+void read_configuration(CaseReader& reader, ir::ZeroPlan& plan) {
+  const JsonValue* value = reader.take("ds");
+  if (value == nullptr) {
+    return;
+  }
+  CaseReader configuration(value, "case.ds");
+  CaseReader zero(configuration.take("zero_optimization"), "case.ds.zero_optimization");
+  read_zero(zero, plan);
+  configuration.absorb(zero.trouble());
+  reader.absorb(configuration.trouble());
+}
+
+/// What transformers puts where a configuration says "auto".
+/// Source: huggingface/transformers integrations/deepspeed.py, trainer_config_finalize.
+void apply_auto_sizes(std::int64_t hidden, ir::ZeroPlan& plan) {
+  plan.reduce_bucket_size = hidden * hidden;
+  if (plan.stage == 3) {
+    plan.prefetch_bucket_size =
+        static_cast<std::int64_t>(0.9 * static_cast<double>(hidden * hidden));
+    plan.param_persistence_threshold = 10 * hidden;
+  }
+}
+
+void read_types(CaseReader& reader, ir::ParallelPlan& plan) {
+  constexpr std::array<Word<ir::Precision>, 2> kTypes = {
+      {{"bf16", ir::Precision::kBf16Master}, {"fp16", ir::Precision::kFp16Master}}};
+  plan.precision = reader.word<ir::Precision>("dtype", "bf16", kTypes);
+  const auto stored = reader.word<ir::Precision>(
+      "param_dtype", plan.precision == ir::Precision::kBf16Master ? "bf16" : "fp16", kTypes);
+  if (stored != plan.precision) {
+    reader.fail("param_dtype", "another type than case.dtype");
+  }
+}
+
+void read_optimizer(CaseReader& reader, ir::ParallelPlan& plan) {
+  // "fused" is DeepSpeed's own FusedAdam, "torch_fused" torch.optim.AdamW(fused=True).
+  constexpr std::array<Word<OptimizerPlan>, 5> kOptimizers = {
+      {{"torch", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
+       {"torch_fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
+       {"torch_loop", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
+       {"fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
+       {"none", {OptimizerKind::kNone, OptimizerForm::kForeach, 0}}}};
+  plan.optimizer = reader.word<OptimizerPlan>("optimizer", "torch", kOptimizers);
+  if (reader.flag("decay_groups", false)) {
+    reader.fail("decay_groups", "true: two parameter groups");
+  }
+}
+
+}  // namespace
+
+void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPlan& plan) {
+  plan.runtime = ir::RuntimeKind::kDeepspeed;
+  read_common_keys(reader, plan);
+  constexpr std::array<std::string_view, 1> kAside = {"keep_grad_norm"};
+  reader.ignore(kAside);
+  plan.world = reader.integer("world", 8, kWorldRange);
+  if (reader.integer("rank", 0, kWorldRange) != 0) {
+    reader.fail("rank", "another rank than 0");
+  }
+  ir::ZeroPlan zero;
+  zero.stage = static_cast<int>(reader.integer("zero", 2, {0, 3}));
+  if (reader.flag("hf_auto", false)) {
+    apply_auto_sizes(hidden, zero);
+  }
+  read_configuration(reader, zero);
+  plan.zero = zero;
+  read_types(reader, plan);
+  read_optimizer(reader, plan);
+  if (const double clip = reader.number("clip", 1); clip != 0) {
+    plan.clip_norm = clip;
+  }
+  plan.keep_logits = reader.flag("keep_output", false);
+  const std::string_view usual = zero.stage == 3 ? "zero3" : "cuda";
+  if (const std::string init = reader.text("init", usual); init != usual) {
+    reader.fail("init", "'" + init + "'");
+  }
+  read_lora(reader, plan);
+}
+
+}  // namespace headroom::check

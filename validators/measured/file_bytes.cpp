@@ -1,0 +1,83 @@
+#include "validators/measured/file_bytes.h"
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include <zlib.h>
+
+#include "model_ir/base/file.h"
+
+namespace headroom::check {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{1} << 16;
+
+Error too_long(const std::string& path) {
+  return Error::invalid_input(path, {}, "more than " + std::to_string(kTextLimit) + " bytes",
+                              "a smaller file of measured rows", "split the file");
+}
+
+/// zlib's state, released on every way out.
+class Inflater {
+ public:
+  Inflater() { ready_ = inflateInit2(&stream_, 15 + 16) == Z_OK; }  // 16: a gzip header.
+  ~Inflater() {
+    if (ready_) {
+      inflateEnd(&stream_);
+    }
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  [[nodiscard]] bool ready() const { return ready_; }
+  z_stream& stream() { return stream_; }
+
+ private:
+  z_stream stream_{};
+  bool ready_ = false;
+};
+
+/// `packed` is not changed: zlib's interface only lacks the const.
+Result<std::string> inflate_gzip(std::span<char> packed, const std::string& path) {
+  Inflater inflater;
+  if (!inflater.ready()) {
+    return Error::environment(path, "zlib cannot start", "memory for decompression");
+  }
+  z_stream& stream = inflater.stream();
+  stream.next_in = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_in = static_cast<uInt>(packed.size());
+  std::string text;
+  std::array<char, kChunk> chunk{};
+  for (;;) {
+    stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
+    stream.avail_out = static_cast<uInt>(chunk.size());
+    const int status = inflate(&stream, Z_NO_FLUSH);
+    text.append(chunk.data(), chunk.size() - stream.avail_out);
+    if (text.size() > kTextLimit) {
+      return too_long(path);
+    }
+    if (status == Z_STREAM_END && stream.avail_in == 0) {
+      return text;
+    }
+    // A gzip file may be several members one after the other (RFC 1952, section 2.2).
+    const bool more = status == Z_STREAM_END ? inflateReset(&stream) == Z_OK : status == Z_OK;
+    if (!more) {
+      return Error::invalid_input(
+          path, "byte " + std::to_string(packed.size() - stream.avail_in),
+          status == Z_BUF_ERROR ? "the end of the file inside gzip data" : "damaged gzip data",
+          "a whole gzip file");
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::string> read_file_bytes(const std::string& path) {
+  Result<std::string> bytes = read_file(path, static_cast<std::int64_t>(kTextLimit));
+  const bool gzip = bytes.has_value() && bytes->size() >= 2 && bytes.value()[0] == '\x1f' &&
+                    bytes.value()[1] == '\x8b';
+  return gzip ? inflate_gzip(bytes.value(), path) : bytes;
+}
+
+}  // namespace headroom::check

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "model_ir/base/result.h"
+
+namespace headroom::check {
+
+/// The bytes of a file, decompressed if they begin like gzip data.
+///
+/// Errors:  kEnvironment for a folder, a missing or an unreadable file; kInvalidInput for damaged
+///          or truncated gzip data and for more than `kTextLimit` bytes of text.
+/// Source:  RFC 1952 section 2.3.1 (the two identification bytes).
+[[nodiscard]] Result<std::string> read_file_bytes(const std::string& path);
+
+/// A gigabyte of rows is a mistake or a compression bomb.
+inline constexpr std::size_t kTextLimit = std::size_t{1} << 30;
+
+}  // namespace headroom::check

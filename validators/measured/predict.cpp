@@ -1,0 +1,88 @@
+#include "validators/measured/predict.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace headroom::check {
+namespace {
+
+double exact(Bytes bytes) {
+  return static_cast<double>(bytes.value());
+}
+
+void add_memory(const cost::PhaseMemory& memory, PredictedPhase& phase) {
+  phase.values = {{Metric::kAllocatedAfter, exact(memory.allocated_after)},
+                  {Metric::kPeakAllocated, exact(memory.peak_allocated)},
+                  {Metric::kPeakReserved, exact(memory.peak_reserved)},
+                  {Metric::kReservedAfter, exact(memory.reserved_after)},
+                  {Metric::kPeakActive, exact(memory.peak_allocated)},
+                  {Metric::kRetries, static_cast<double>(memory.retries)}};
+}
+
+/// Which kinds of work a program counts at all. One that counts no kernel in any phase does not
+/// model them: that is not the prediction "no kernels".
+struct Counted {
+  bool flops = false;
+  bool kernels = false;
+};
+
+Counted counted(const ir::RankProgram& program) {
+  const auto any = [&program](auto has) {
+    return std::any_of(program.phases.begin(), program.phases.end(), has);
+  };
+  return {.flops = any([](const ir::Phase& phase) { return phase.work.gemm_flops > 0; }),
+          .kernels = any([](const ir::Phase& phase) { return phase.work.kernels > 0; })};
+}
+
+void add_work(const ir::Work& work, const Counted& counts, PredictedPhase& phase) {
+  if (counts.flops) {
+    phase.values.push_back({Metric::kGemmFlops, work.gemm_flops});
+  }
+  if (counts.kernels) {
+    phase.values.push_back({Metric::kKernels, static_cast<double>(work.kernels)});
+  }
+  double calls = 0;
+  double bytes = 0;
+  for (const ir::Work::Collective& collective : work.collectives) {
+    calls += static_cast<double>(collective.calls);
+    bytes += static_cast<double>(collective.bytes);
+  }
+  phase.values.push_back({Metric::kCollectiveBytes, bytes});
+  phase.values.push_back({Metric::kCollectiveCalls, calls});
+}
+
+}  // namespace
+
+std::optional<double> PredictedPhase::find(Metric metric) const {
+  for (const MetricValue& value : values) {
+    if (value.metric == metric) {
+      return value.value;
+    }
+  }
+  return std::nullopt;
+}
+
+Prediction prediction_of(const ir::RankProgram& program, const cost::MemoryTimeline& timeline) {
+  const Counted counts = counted(program);
+  Prediction prediction{.fits = !timeline.out_of_memory, .phases = {}};
+  for (std::size_t i = 0; i < timeline.phases.size(); ++i) {
+    PredictedPhase phase{.name = timeline.phases[i].name, .values = {}};
+    add_memory(timeline.phases[i], phase);
+    add_work(program.phases[i].work, counts, phase);
+    prediction.phases.push_back(std::move(phase));
+  }
+  return prediction;
+}
+
+Predictor replay_predictor(Lowering lower) {
+  return [lower = std::move(lower)](const RunSetting& setting) -> Result<Prediction> {
+    Result<ir::RankProgram> program = lower(setting);
+    if (!program) {
+      return std::move(program).error();
+    }
+    return prediction_of(program.value(),
+                         cost::replay(program.value(), setting.plan.allocator, setting.capacity));
+  };
+}
+
+}  // namespace headroom::check

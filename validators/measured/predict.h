@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/memory/timeline.h"
+#include "model_ir/base/result.h"
+#include "model_ir/plan/rank_program.h"
+#include "validators/measured/row.h"
+#include "validators/measured/row_plan.h"
+
+namespace headroom::check {
+
+/// What is predicted for one phase; a metric that is not modelled is absent.
+struct PredictedPhase {
+  std::string name;
+  std::vector<MetricValue> values;
+
+  [[nodiscard]] std::optional<double> find(Metric metric) const;
+};
+
+/// What is predicted for a run.
+struct Prediction {
+  bool fits = true;
+  std::vector<PredictedPhase> phases;
+};
+
+/// Predicts a run, or says why it cannot.
+using Predictor = std::function<Result<Prediction>(const RunSetting&)>;
+
+/// Makes one rank's program for a setting: `ir::lower` in the program, a stand-in in tests.
+using Lowering = std::function<Result<ir::RankProgram>(const RunSetting&)>;
+
+/// The predictor that lowers a setting and replays the program on the setting's capacity.
+///
+/// Ignores: `peak_active` of runs whose frees wait for another stream; without such frees active
+///          bytes are allocated bytes (pytorch c10/cuda/CUDACachingAllocator.cpp,
+///          stats.active_bytes).
+[[nodiscard]] Predictor replay_predictor(Lowering lower);
+
+/// A replayed program in the form that is compared.
+[[nodiscard]] Prediction prediction_of(const ir::RankProgram& program,
+                                       const cost::MemoryTimeline& timeline);
+
+}  // namespace headroom::check

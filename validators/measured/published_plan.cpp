@@ -1,0 +1,297 @@
+#include "validators/measured/published_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "validators/measured/case_plan.h"
+#include "validators/measured/case_reader.h"
+#include "validators/measured/published_words.h"
+#include "validators/measured/row_scorer.h"
+
+namespace headroom::check {
+namespace {
+
+using ir::JsonValue;
+
+constexpr CaseReader::Range kDimension{1, 1 << 24};
+
+/// Looks words up; what the table does not know is the reader's trouble.
+template <typename T>
+T lookup(CaseReader& row, std::string_view key, std::optional<T> (*find)(std::string_view)) {
+  const std::string words = row.text(key, "");
+  const std::optional<T> meaning = find(words);
+  if (!meaning) {
+    row.fail(key, words.empty() ? "not stated" : "'" + words + "'");
+  }
+  return meaning.value_or(T{});
+}
+
+/// A key that has to be absent, "none" or false.
+void expect_none(CaseReader& row, std::string_view key) {
+  const JsonValue* value = row.take(key);
+  const bool none = value == nullptr || value->as_bool() == false ||
+                    (value->as_string() != nullptr && *value->as_string() == "none");
+  if (!none) {
+    row.fail(key, ir::to_json(*value));
+  }
+}
+
+std::int64_t stated(CaseReader& row, std::string_view key, CaseReader::Range range) {
+  const std::int64_t value = row.integer(key, 0, range);
+  if (value == 0) {
+    row.fail(key, "not stated");
+  }
+  return value;
+}
+
+/// The configuration that Hugging Face would hold for a model with Llama's keys.
+std::string config_of(CaseReader& row) {
+  CaseReader model(row.take("model"), "model");
+  const auto type = lookup<std::string_view>(model, "arch", published_model_type);
+  struct Key {
+    std::string_view row;
+    const char* config;
+  };
+  constexpr std::array<Key, 7> kKeys = {{{"layers", "num_hidden_layers"},
+                                         {"hidden", "hidden_size"},
+                                         {"heads", "num_attention_heads"},
+                                         {"kv_heads", "num_key_value_heads"},
+                                         {"head_dim", "head_dim"},
+                                         {"ffn", "intermediate_size"},
+                                         {"vocab", "vocab_size"}}};
+  JsonValue::Object config{{"model_type", JsonValue{std::string(type)}}};
+  for (const Key& key : kKeys) {
+    config.push_back({key.config, JsonValue{stated(model, key.row, kDimension)}});
+  }
+  if (model.take("tied_embeddings") == nullptr) {
+    model.fail("tied_embeddings", "not stated");
+  }
+  config.push_back({"tie_word_embeddings", JsonValue{model.flag("tied_embeddings", false)}});
+  expect_none(model, "moe");
+  expect_none(model, "mla");
+  constexpr std::array<std::string_view, 4> kAside = {"name", "params_b", "qk_norm",
+                                                      "padded_vocab"};
+  model.ignore(kAside);
+  row.absorb(model.trouble());
+  return ir::to_json(JsonValue{std::move(config)});
+}
+
+void read_published_lora(CaseReader& row, ir::ParallelPlan& plan) {
+  const JsonValue* value = row.take("lora");
+  if (value == nullptr ||
+      (value->as_string() != nullptr && *value->as_string() == "full fine-tuning")) {
+    return;
+  }
+  if (value->as_object() == nullptr) {
+    row.fail("lora", ir::to_json(*value));
+    return;
+  }
+  CaseReader lora(value, "lora");
+  constexpr std::array<std::string_view, 1> kAside = {"lora_alpha"};
+  lora.ignore(kAside);
+  for (const auto& [key, wanted] : {std::pair{"peft_type", "LORA"}, std::pair{"bias", "none"}}) {
+    if (const std::string got = lora.text(key, wanted); got != wanted) {
+      lora.fail(key, "'" + got + "'");
+    }
+  }
+  if (const JsonValue* start = lora.take("init_lora_weights");
+      start != nullptr && start->as_bool() != true) {
+    lora.fail("init_lora_weights", ir::to_json(*start));
+  }
+  plan.lora = ir::LoraPlan{.rank = lora.integer("r", 8, {1, 1 << 14}),
+                           .dropout = lora.number("lora_dropout", 0),
+                           .dora = lora.flag("use_dora", false),
+                           .rank_stabilised = lora.flag("use_rslora", false),
+                           .targets = read_targets(lora, "target_modules")};
+  row.absorb(lora.trouble());
+}
+
+void read_published_spread(CaseReader& row, std::string_view runtime, ir::ParallelPlan& plan) {
+  plan.runtime =
+      runtime == "deepspeed" ? ir::RuntimeKind::kDeepspeed : ir::RuntimeKind::kTransformers;
+  plan.world = stated(row, "num_gpus", kWorldRange);
+  if (runtime == "deepspeed") {
+    ir::ZeroPlan zero;
+    if (row.take("zero_stage") == nullptr) {
+      row.fail("zero_stage", "not stated");
+    }
+    zero.stage = static_cast<int>(row.integer("zero_stage", 0, {0, 3}));
+    plan.zero = zero;
+  } else if (plan.world > 1) {
+    row.fail("num_gpus", std::to_string(plan.world) + " without a stated way to spread");
+  }
+  for (const std::string_view axis : {"tp", "pp", "cp", "ep"}) {
+    if (row.integer(axis, 1, kWorldRange) != 1) {
+      row.fail(axis, "more than 1");
+    }
+  }
+  const std::int64_t batch = row.integer("global_batch", 0, {1, 1 << 24});
+  const std::int64_t micro_batches = row.integer("num_microbatches", 0, {1, 1 << 16});
+  const std::int64_t step = std::max<std::int64_t>(1, plan.micro_batch * plan.world);
+  plan.accumulation = micro_batches != 0 ? micro_batches : std::max<std::int64_t>(1, batch / step);
+}
+
+void read_published_training(CaseReader& row, ir::ParallelPlan& plan) {
+  plan.micro_batch = stated(row, "micro_batch", kBatchRange);
+  plan.sequence = stated(row, "seq_len", kSequenceRange);
+  plan.precision = lookup<ir::Precision>(row, "precision", published_precision);
+  plan.optimizer = lookup<ir::OptimizerPlan>(row, "optimizer", published_optimizer);
+  plan.recompute = lookup<ir::Recompute>(row, "checkpointing", published_checkpointing);
+  plan.attention = lookup<ir::AttentionKind>(row, "attention", published_attention);
+  read_published_lora(row, plan);
+  for (const std::string_view key : {"quant", "offload", "compile", "fsdp"}) {
+    expect_none(row, key);
+  }
+}
+
+/// "row.precision: ..." as "precision: ...": the contract names keys of the row.
+Skip skip_from(std::string trouble) {
+  constexpr std::string_view kPrefix = "row.";
+  return Skip{trouble.starts_with(kPrefix) ? trouble.substr(kPrefix.size()) : std::move(trouble)};
+}
+
+std::optional<Skip> refuse_early(const MeasuredRow& row, std::string_view runtime) {
+  if (runtime.empty()) {
+    return Skip{"framework: '" + row.framework + "'"};
+  }
+  if (runtime == "fsdp" || runtime == "megatron") {
+    return not_modelled(runtime);
+  }
+  const JsonValue* mode = row.setting.find("mode");
+  const std::string word =
+      mode != nullptr && mode->as_string() != nullptr ? *mode->as_string() : "";
+  if (word != "train" && word != "finetune") {
+    return Skip{"mode: '" + word + "'"};
+  }
+  return std::nullopt;
+}
+
+void measure_memory(const JsonValue& measured, PublishedMeasures& out) {
+  const JsonValue* value = measured.find("peak_mem_value");
+  const auto number = value != nullptr ? value->as_number() : std::nullopt;
+  if (!number) {
+    return;
+  }
+  CaseReader reader(&measured, "measured");
+  const std::string words = reader.text("mem_metric", "");
+  const std::string unit = reader.text("peak_mem_unit", "");
+  const auto metric = published_metric(words);
+  if (!metric) {
+    out.skips.emplace_back(std::nullopt, "mem_metric: '" + words + "'");
+    return;
+  }
+  // peak_mem_gib is filled where whoever read the source could tell what the unit means.
+  const double gib = reader.number("peak_mem_gib", 0);
+  if (const auto bytes = published_unit(unit)) {
+    out.values.push_back({*metric, *number * *bytes});
+  } else if (gib > 0) {
+    out.values.push_back({*metric, gib * static_cast<double>(kGiB)});
+  } else {
+    out.skips.emplace_back(*metric, "peak_mem_unit: '" + unit + "'");
+  }
+}
+
+double predicted_value(Metric metric, const cost::StepEstimate& estimate) {
+  if (metric == Metric::kPeakReserved) {
+    return static_cast<double>(estimate.peak_reserved.value());
+  }
+  if (metric == Metric::kPeakDriver) {
+    return static_cast<double>((estimate.peak_reserved + estimate.outside_bytes).value());
+  }
+  return static_cast<double>(estimate.peak_allocated.value());
+}
+
+}  // namespace
+
+PublishedMeasures published_measures(const JsonValue& measured) {
+  PublishedMeasures out;
+  measure_memory(measured, out);
+  constexpr std::array<Metric, 3> kTimes = {Metric::kStepTime, Metric::kTokensPerSecond,
+                                            Metric::kTflops};
+  for (const Metric metric : kTimes) {
+    const JsonValue* value = measured.find(name_of(metric));
+    if (value != nullptr && !value->is_null()) {
+      out.skips.emplace_back(metric, std::string(name_of(metric)) + ": not modelled");
+    }
+  }
+  if (const JsonValue* fits = measured.find("fits")) {
+    out.fits = fits->as_bool();
+  }
+  return out;
+}
+
+PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& tools) {
+  const std::string runtime = labels_of(row).runtime;
+  if (auto skip = refuse_early(row, runtime)) {
+    return *skip;
+  }
+  PublishedSetting setting;
+  CaseReader reader(&row.setting, "row");
+  read_published_training(reader, setting.plan);
+  read_published_spread(reader, runtime, setting.plan);
+  const std::string config = config_of(reader);
+  const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);
+  constexpr std::array<std::string_view, 14> kAside = {"id",
+                                                       "framework",
+                                                       "framework_version",
+                                                       "mode",
+                                                       "optimizer_state_dtypes",
+                                                       "other",
+                                                       "notes",
+                                                       "dp",
+                                                       "sequence_parallel",
+                                                       "vpp",
+                                                       "etp",
+                                                       "completeness",
+                                                       "zero_stage",
+                                                       "source"};
+  reader.ignore(kAside);
+  if (const auto trouble = reader.trouble()) {
+    return skip_from(*trouble);
+  }
+  Result<ir::ModelSpec> model = tools.read_model(config, "model");
+  if (!model) {
+    return skip_of(model.error());
+  }
+  Result<cost::DeviceSpec> device = tools.find_device(std::string(gpu));
+  if (!device) {
+    return skip_of(device.error());
+  }
+  setting.model = std::move(model).value();
+  setting.device = std::move(device).value();
+  return setting;
+}
+
+Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const ScoreTools& tools) {
+  RowScorer scorer(row, labels);
+  const PublishedPlanned planned = plan_of_published(row, tools);
+  if (const Skip* skip = std::get_if<Skip>(&planned)) {
+    scorer.skip(skip->reason);
+    return scorer.take();
+  }
+  const auto& setting = std::get<PublishedSetting>(planned);
+  const Result<cost::StepEstimate> estimate =
+      tools.estimate(setting.model, setting.plan, setting.device);
+  if (!estimate) {
+    scorer.skip(skip_of(estimate.error()).reason);
+    return scorer.take();
+  }
+  const PublishedMeasures measures = published_measures(row.measured_raw);
+  const bool fits = estimate->verdict != cost::Verdict::kDoesNotFit;
+  if (measures.fits) {
+    scorer.score("run", Metric::kFits, fits ? 1 : 0, *measures.fits ? 1 : 0);
+    if (!fits || !*measures.fits) {
+      return scorer.take();
+    }
+  }
+  for (const MetricValue& value : measures.values) {
+    scorer.score("run", value.metric, predicted_value(value.metric, estimate.value()), value.value);
+  }
+  for (const auto& [metric, reason] : measures.skips) {
+    scorer.skip(reason, "run", metric);
+  }
+  return scorer.take();
+}
+
+}  // namespace headroom::check

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "validators/measured/row_plan.h"
+#include "validators/measured/score.h"
+
+namespace headroom::check {
+
+/// A published run in the terms of a prediction on a real device.
+struct PublishedSetting {
+  ir::ModelSpec model;
+  ir::ParallelPlan plan;
+  cost::DeviceSpec device;
+};
+using PublishedPlanned = std::variant<PublishedSetting, Skip>;
+
+/// Turns a row of `RowForm::kPublished` into a setting.
+///
+/// Model:   words are those of `published_words.h`; a key that is missing or says something else
+///          skips the row with "key: 'words'" or "key: not stated".
+[[nodiscard]] PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& tools);
+
+/// What such a row measured, as one phase "run"; what cannot be compared is left in `skips`.
+struct PublishedMeasures {
+  std::vector<MetricValue> values;
+  std::optional<bool> fits;
+  std::vector<std::pair<std::optional<Metric>, std::string>> skips;
+};
+[[nodiscard]] PublishedMeasures published_measures(const ir::JsonValue& measured);
+
+}  // namespace headroom::check

@@ -1,0 +1,157 @@
+#include "validators/measured/published_words.h"
+
+#include <array>
+#include <span>
+
+namespace headroom::check {
+namespace {
+
+template <typename T>
+struct Entry {
+  std::string_view words;
+  T meaning;
+};
+
+template <typename T>
+std::optional<T> find_words(std::string_view words, std::span<const Entry<T>> table) {
+  for (const Entry<T>& entry : table) {
+    if (entry.words == words) {
+      return entry.meaning;
+    }
+  }
+  return std::nullopt;
+}
+
+/// As `find_words`, but a remark in brackets or a version may follow: "torchtitan (FSDP2)".
+template <typename T>
+std::optional<T> find_beginning(std::string_view words, std::span<const Entry<T>> table) {
+  for (const Entry<T>& entry : table) {
+    const std::string_view rest =
+        words.starts_with(entry.words) ? words.substr(entry.words.size()) : "-";
+    if (rest.empty() || rest.front() == ' ') {
+      return entry.meaning;
+    }
+  }
+  return std::nullopt;
+}
+
+constexpr std::array<Entry<std::string_view>, 10> kRuntimes = {
+    {{"transformers Trainer", "transformers"},
+     {"transformers", "transformers"},
+     {"PEFT method comparison (transformers)", "transformers"},
+     {"torchtitan", "fsdp"},
+     {"Megatron-LM", "megatron"},
+     {"Megatron-Bridge", "megatron"},
+     {"NeMo", "megatron"},
+     {"DeepSpeed", "deepspeed"},
+     {"deepspeed", "deepspeed"},
+     {"megatron", "megatron"}}};
+
+constexpr std::array<Entry<std::string_view>, 7> kModelTypes = {{{"llama", "llama"},
+                                                                 {"mistral", "mistral"},
+                                                                 {"qwen2", "qwen2"},
+                                                                 {"qwen3", "qwen3"},
+                                                                 {"gemma", "gemma"},
+                                                                 {"gemma2", "gemma2"},
+                                                                 {"phi3", "phi3"}}};
+
+constexpr std::array<Entry<std::string_view>, 14> kDevices = {
+    {{"NVIDIA L40S", "l40s"},
+     {"L40S-48GB", "l40s"},
+     {"NVIDIA RTX 4090 24GB", "rtx-4090"},
+     {"NVIDIA RTX A6000 48GB", "rtx-a6000"},
+     {"NVIDIA A10G 24GB", "a10g"},
+     {"NVIDIA A100-SXM4-40GB", "a100-40gb"},
+     {"NVIDIA A100-SXM4-80GB", "a100-80gb"},
+     {"NVIDIA A100 80GB", "a100-80gb"},
+     {"A100-80GB", "a100-80gb"},
+     {"NVIDIA H100-SXM5-80GB", "h100-80gb"},
+     {"H100-80GB", "h100-80gb"},
+     {"NVIDIA H200", "h200"},
+     {"V100-SXM2-16GB", "v100-16gb"},
+     {"NVIDIA V100-SXM2-32GB", "v100-32gb"}}};
+
+constexpr std::array<Entry<ir::Precision>, 7> kPrecisions = {
+    {{"fp32", ir::Precision::kFp32},
+     {"bf16 (params, grads, states)", ir::Precision::kBf16},
+     {"bf16 full (params, grads)", ir::Precision::kBf16},
+     // PEFT keeps adapters in fp32 on bf16 weights by default, as our runtime does.
+     {"bfloat16, adapters autocast to fp32", ir::Precision::kBf16},
+     {"fp16 autocast, fp32 weights and grads", ir::Precision::kAutocastFp16},
+     {"fp16 (fp32 master in the optimizer)", ir::Precision::kFp16Master},
+     {"bf16 (fp32 master in the optimizer)", ir::Precision::kBf16Master}}};
+
+using ir::OptimizerForm;
+using ir::OptimizerKind;
+constexpr std::array<Entry<ir::OptimizerPlan>, 6> kOptimizers = {
+    {{"AdamW", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
+     {"AdamW fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
+     {"bitsandbytes Adam8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
+     {"AdamW 8-bit (bitsandbytes paged)",
+      {OptimizerKind::kAdamW, OptimizerForm::kPagedEightBit, 0}},
+     {"Adafactor", {OptimizerKind::kAdafactor, OptimizerForm::kLoop, 0}},
+     {"SGD", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0}}}};
+
+constexpr std::array<Entry<ir::Recompute>, 5> kCheckpointing = {
+    {{"none", ir::Recompute::kNone},
+     {"full", ir::Recompute::kFull},
+     {"full (every layer)", ir::Recompute::kFull},
+     {"full (every block)", ir::Recompute::kFull},
+     {"full (every layer, HF gradient_checkpointing)", ir::Recompute::kFull}}};
+
+constexpr std::array<Entry<ir::AttentionKind>, 6> kAttention = {
+    {{"sdpa", ir::AttentionKind::kSdpa},
+     {"SDPA", ir::AttentionKind::kSdpa},
+     {"sdpa (transformers default)", ir::AttentionKind::kSdpa},
+     {"flash-attention 2", ir::AttentionKind::kFlash},
+     {"eager", ir::AttentionKind::kEager},
+     {"eager with dropout", ir::AttentionKind::kEager}}};
+
+constexpr std::array<Entry<Metric>, 3> kPeaks = {{{"max_allocated", Metric::kPeakAllocated},
+                                                  {"max_reserved", Metric::kPeakReserved},
+                                                  {"max_active", Metric::kPeakActive}}};
+// "nvidia-smi (upper bound)" and the like are not the driver's peak of a run.
+constexpr std::array<Entry<Metric>, 3> kDriver = {
+    {{"nvidia-smi", Metric::kPeakDriver},
+     {"nvidia-smi (nvml used) after training, so reserved + context", Metric::kPeakDriver},
+     {"driver", Metric::kPeakDriver}}};
+
+constexpr std::array<Entry<double>, 5> kUnits = {
+    {{"bytes", 1},
+     {"MiB", 1048576},
+     {"MiB (printed MB, code divides by 1024**2)", 1048576},
+     {"GiB", 1073741824},
+     {"GB(1e9)", 1e9}}};
+
+}  // namespace
+
+std::optional<std::string_view> published_runtime(std::string_view framework) {
+  return find_beginning<std::string_view>(framework, kRuntimes);
+}
+std::optional<std::string_view> published_model_type(std::string_view architecture) {
+  return find_words<std::string_view>(architecture, kModelTypes);
+}
+std::optional<std::string_view> published_device(std::string_view gpu) {
+  return find_words<std::string_view>(gpu, kDevices);
+}
+std::optional<ir::Precision> published_precision(std::string_view words) {
+  return find_words<ir::Precision>(words, kPrecisions);
+}
+std::optional<ir::OptimizerPlan> published_optimizer(std::string_view words) {
+  return find_words<ir::OptimizerPlan>(words, kOptimizers);
+}
+std::optional<ir::Recompute> published_checkpointing(std::string_view words) {
+  return find_words<ir::Recompute>(words, kCheckpointing);
+}
+std::optional<ir::AttentionKind> published_attention(std::string_view words) {
+  return find_words<ir::AttentionKind>(words, kAttention);
+}
+std::optional<Metric> published_metric(std::string_view words) {
+  const auto peak = find_beginning<Metric>(words, kPeaks);
+  return peak ? peak : find_words<Metric>(words, kDriver);
+}
+std::optional<double> published_unit(std::string_view words) {
+  return find_words<double>(words, kUnits);
+}
+
+}  // namespace headroom::check

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "validators/measured/row.h"
+
+namespace headroom::check {
+
+// The words of published rows that are regular, in one place. A word that is not here is not
+// guessed: every function returns nothing for it.
+
+/// Runtime of a framework as its authors write it ("Megatron-Bridge (NeMo container 25.11)").
+[[nodiscard]] std::optional<std::string_view> published_runtime(std::string_view framework);
+/// Hugging Face `model_type` of an architecture whose configuration has Llama's keys.
+[[nodiscard]] std::optional<std::string_view> published_model_type(std::string_view architecture);
+/// Catalogue name of a GPU.
+[[nodiscard]] std::optional<std::string_view> published_device(std::string_view gpu);
+[[nodiscard]] std::optional<ir::Precision> published_precision(std::string_view words);
+[[nodiscard]] std::optional<ir::OptimizerPlan> published_optimizer(std::string_view words);
+[[nodiscard]] std::optional<ir::Recompute> published_checkpointing(std::string_view words);
+[[nodiscard]] std::optional<ir::AttentionKind> published_attention(std::string_view words);
+/// Which memory metric `mem_metric` means.
+[[nodiscard]] std::optional<Metric> published_metric(std::string_view words);
+/// Bytes in one `peak_mem_unit`.
+[[nodiscard]] std::optional<double> published_unit(std::string_view words);
+
+}  // namespace headroom::check

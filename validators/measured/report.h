@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "validators/measured/score.h"
+
+namespace headroom::check {
+
+/// The document of `headroom validate measured --json`, schema_version 1, with a final newline.
+[[nodiscard]] std::string report_json(const Scoring& scoring);
+
+/// For people: the summary as a table, the reasons of skips with their counts, and the ten worst
+/// scores with phase and values. Lines stay within 100 columns unless an id is longer.
+[[nodiscard]] std::string report_text(const Scoring& scoring);
+
+}  // namespace headroom::check

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/json/json_value.h"
+
+namespace headroom::check {
+
+/// What can be compared between a measured and a predicted run. Bytes unless said otherwise.
+enum class Metric : std::uint8_t {
+  kAllocatedAfter,
+  kPeakAllocated,
+  kPeakReserved,
+  kReservedAfter,
+  kPeakActive,
+  kPeakDriver,       ///< Everything the driver has handed out, as nvidia-smi shows it.
+  kRetries,          ///< Count since the start of the run.
+  kFits,             ///< 1: it ran, 0: out of memory.
+  kGemmFlops,        ///< Count.
+  kKernels,          ///< Count.
+  kCollectiveBytes,  ///< Of the full (gathered, unsharded) buffers.
+  kCollectiveCalls,  ///< Count.
+  kStepTime,         ///< Milliseconds.
+  kTokensPerSecond,  ///< Per GPU.
+  kTflops,           ///< Per GPU, 1e12 per second.
+};
+inline constexpr int kMetricCount = 15;
+[[nodiscard]] std::string_view name_of(Metric metric);
+
+/// A measured or predicted value of one metric.
+struct MetricValue {
+  Metric metric = Metric::kAllocatedAfter;
+  double value = 0;  ///< Exact: counts and bytes stay below 2^53.
+  friend bool operator==(const MetricValue&, const MetricValue&) = default;
+};
+
+/// What was measured in one phase ("step1.forward"; "run" for a whole run).
+struct MeasuredPhase {
+  std::string name;
+  std::vector<MetricValue> values;
+};
+
+enum class RowForm : std::uint8_t {
+  kCase,       ///< A case and the allocator's statistics after each phase.
+  kPublished,  ///< A run as its authors describe it, partly in prose.
+};
+
+/// One measured run.
+struct MeasuredRow {
+  std::string source;  ///< The file's name without its endings.
+  std::string id;
+  RowForm form = RowForm::kCase;
+  std::string framework;
+  ir::JsonValue setting;  ///< kCase: the value of "case"; kPublished: the row without "measured".
+  ir::JsonValue measured_raw;         ///< kPublished: the value of "measured"; else null.
+  std::vector<MeasuredPhase> phases;  ///< kCase; empty when the run ran out of memory.
+  bool out_of_memory = false;         ///< kCase.
+  std::string failure;                ///< kCase: the run broke off for another reason; else empty.
+};
+
+}  // namespace headroom::check

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "validators/measured/score.h"
+
+namespace headroom::check {
+
+/// The real tools: Hugging Face configurations, `ir::lower` and `cost::replay` for rows whose
+/// allocator had the device to itself; `find_device` and `cost::estimate` for published rows.
+[[nodiscard]] ScoreTools runtime_tools(DeviceFinder find_device);
+
+}  // namespace headroom::check

@@ -1,0 +1,144 @@
+#include "validators/measured/score.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "validators/measured/row_scorer.h"
+
+namespace headroom::check {
+namespace {
+
+const PredictedPhase* find_phase(const Prediction& prediction, std::string_view name) {
+  const auto found =
+      std::find_if(prediction.phases.begin(), prediction.phases.end(),
+                   [name](const PredictedPhase& phase) { return phase.name == name; });
+  return found == prediction.phases.end() ? nullptr : &*found;
+}
+
+void score_phase(const MeasuredPhase& measured, const PredictedPhase& predicted,
+                 RowScorer& scorer) {
+  for (const MetricValue& value : measured.values) {
+    if (const auto guess = predicted.find(value.metric)) {
+      scorer.score(measured.name, value.metric, *guess, value.value);
+    } else {
+      scorer.skip("metric " + std::string(name_of(value.metric)) + ": not modelled", measured.name,
+                  value.metric);
+    }
+  }
+}
+
+/// A broken invariant (`InternalError`) costs its row, not the report on the others: the row is
+/// skipped with the place of the fault, which is more use to whoever mends it than a run that stops
+/// at the first one.
+Scoring score_guarded(const MeasuredRow& row, const ScoreTools& tools) {
+  try {
+    return score_row(row, tools);
+  } catch (const std::logic_error& fault) {
+    const RowLabels labels = labels_of(row);
+    RowScorer scorer(row, labels);
+    scorer.skip("internal error: " + std::string(fault.what()));
+    return scorer.take();
+  }
+}
+
+void keep_metric(Metric metric, Scoring& scoring) {
+  std::erase_if(scoring.scores, [metric](const Score& score) { return score.metric != metric; });
+  std::erase_if(scoring.skipped, [metric](const Skipped& skipped) {
+    return skipped.metric && *skipped.metric != metric;
+  });
+}
+
+bool passes(const MeasuredRow& row, const ScoreFilter& filter) {
+  return (!filter.source || *filter.source == row.source) &&
+         (!filter.runtime || *filter.runtime == labels_of(row).runtime);
+}
+
+}  // namespace
+
+double error_of(Metric metric, double predicted, double measured) {
+  if (metric == Metric::kRetries) {
+    return predicted - measured;
+  }
+  if (metric == Metric::kFits) {
+    return predicted == measured ? 0 : 1;
+  }
+  if (measured == 0) {
+    return predicted == 0 ? 0 : 1;
+  }
+  return (predicted - measured) / measured;
+}
+
+Scoring score_case(const MeasuredRow& row, const RowLabels& labels, const Prediction& prediction) {
+  RowScorer scorer(row, labels);
+  scorer.score("run", Metric::kFits, prediction.fits ? 1 : 0, row.out_of_memory ? 0 : 1);
+  if (row.out_of_memory || !prediction.fits) {
+    return scorer.take();
+  }
+  for (const MeasuredPhase& phase : row.phases) {
+    if (const PredictedPhase* predicted = find_phase(prediction, phase.name)) {
+      score_phase(phase, *predicted, scorer);
+    } else {
+      scorer.skip("phase " + phase.name + ": not in the prediction", phase.name);
+    }
+  }
+  return scorer.take();
+}
+
+Scoring score_row(const MeasuredRow& row, const ScoreTools& tools) {
+  const RowLabels labels = labels_of(row);
+  if (row.form == RowForm::kPublished) {
+    return score_published(row, labels, tools);
+  }
+  RowScorer scorer(row, labels);
+  const Planned planned = plan_of_case(row, tools.read_model);
+  if (const Skip* skip = std::get_if<Skip>(&planned)) {
+    scorer.skip(skip->reason);
+    return scorer.take();
+  }
+  const Result<Prediction> prediction = tools.predict(std::get<RunSetting>(planned));
+  if (!prediction) {
+    scorer.skip(skip_of(prediction.error()).reason);
+    return scorer.take();
+  }
+  return score_case(row, labels, prediction.value());
+}
+
+Scoring score_rows(const std::vector<MeasuredRow>& rows, const ScoreTools& tools,
+                   const ScoreFilter& filter, int threads) {
+  std::vector<const MeasuredRow*> chosen;
+  for (const MeasuredRow& row : rows) {
+    if (passes(row, filter)) {
+      chosen.push_back(&row);
+    }
+  }
+  std::vector<Scoring> parts(chosen.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < chosen.size(); i = next++) {
+      parts[i] = score_guarded(*chosen[i], tools);
+    }
+  };
+  {
+    std::vector<std::jthread> pool;
+    for (int i = 1; i < threads; ++i) {
+      pool.emplace_back(work);
+    }
+    work();
+  }  // The pool is joined here.
+  Scoring all;
+  for (Scoring& part : parts) {
+    if (filter.metric) {
+      keep_metric(*filter.metric, part);
+    }
+    std::move(part.scores.begin(), part.scores.end(), std::back_inserter(all.scores));
+    std::move(part.skipped.begin(), part.skipped.end(), std::back_inserter(all.skipped));
+  }
+  return all;
+}
+
+}  // namespace headroom::check

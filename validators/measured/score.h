@@ -1,0 +1,89 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/estimate.h"
+#include "costmodel/hardware/hardware_spec.h"
+#include "validators/measured/predict.h"
+#include "validators/measured/row.h"
+#include "validators/measured/row_plan.h"
+
+namespace headroom::check {
+
+/// One comparison: a row, a phase, a metric.
+struct Score {
+  std::string id;
+  std::string source;
+  std::string runtime;
+  std::string parallel;
+  std::string phase;
+  Metric metric = Metric::kAllocatedAfter;
+  double predicted = 0;
+  double measured = 0;
+  double error = 0;  ///< Signed; see `error_of`.
+};
+
+/// Something that was not compared, and why.
+struct Skipped {
+  std::string id;
+  std::string source;
+  std::string runtime;
+  std::optional<std::string> phase;  ///< none: the whole row.
+  std::optional<Metric> metric;      ///< none: every metric of the phase.
+  std::string reason;
+};
+
+/// What came of a set of rows, in the order of the rows and of their phases.
+struct Scoring {
+  std::vector<Score> scores;
+  std::vector<Skipped> skipped;
+};
+
+/// Which rows and metrics to compare; an empty choice means all.
+struct ScoreFilter {
+  std::optional<std::string> source;
+  std::optional<std::string> runtime;
+  std::optional<Metric> metric;
+};
+
+/// (predicted - measured) / measured. Measured 0: 0 if predicted is 0, else 1. Retries: the plain
+/// difference. Fits: 0 if right, 1 if wrong.
+[[nodiscard]] double error_of(Metric metric, double predicted, double measured);
+
+/// Compares one row of `RowForm::kCase` with its prediction.
+///
+/// Model:   a verdict that is wrong is the row's only score. Phases are matched by name; a phase
+///          that the prediction lacks, or a metric that it does not model, is skipped.
+[[nodiscard]] Scoring score_case(const MeasuredRow& row, const RowLabels& labels,
+                                 const Prediction& prediction);
+
+/// Finds a GPU of the catalogue by name.
+using DeviceFinder = std::function<Result<cost::DeviceSpec>(const std::string& name)>;
+/// Judges a plan on a real device: `cost::estimate`.
+using Estimator = std::function<Result<cost::StepEstimate>(
+    const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&)>;
+
+/// What a run needs from outside.
+struct ScoreTools {
+  ModelReader read_model;
+  Predictor predict;         ///< For rows whose allocator had the device to itself.
+  DeviceFinder find_device;  ///< For published rows.
+  Estimator estimate;        ///< For published rows.
+};
+
+/// Predicts and compares one row of `RowForm::kPublished`.
+[[nodiscard]] Scoring score_published(const MeasuredRow& row, const RowLabels& labels,
+                                      const ScoreTools& tools);
+
+/// Predicts and compares one row of any form.
+[[nodiscard]] Scoring score_row(const MeasuredRow& row, const ScoreTools& tools);
+
+/// Predicts and compares all rows that `filter` lets through, on `threads` threads. The result does
+/// not depend on their number.
+[[nodiscard]] Scoring score_rows(const std::vector<MeasuredRow>& rows, const ScoreTools& tools,
+                                 const ScoreFilter& filter, int threads);
+
+}  // namespace headroom::check

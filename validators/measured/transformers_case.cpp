@@ -1,0 +1,73 @@
+#include <array>
+
+#include "validators/measured/case_plan.h"
+
+namespace headroom::check {
+namespace {
+
+using ir::JsonValue;
+using ir::OptimizerForm;
+using ir::OptimizerKind;
+using ir::OptimizerPlan;
+
+// foreach is torch's default on CUDA for every optimizer that has it; transformers' Adafactor is a
+// loop over the parameters.
+constexpr std::array<Word<OptimizerPlan>, 10> kOptimizers = {
+    {{"adamw", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
+     {"adamw_foreach", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
+     {"adamw_fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
+     {"adamw_loop", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
+     {"adam8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
+     {"sgd", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0}},
+     {"sgd_momentum", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0.9}},
+     {"adafactor", {OptimizerKind::kAdafactor, OptimizerForm::kLoop, 0}},
+     {"adafactor_torch", {OptimizerKind::kAdafactorTorch, OptimizerForm::kForeach, 0}},
+     {"none", {OptimizerKind::kNone, OptimizerForm::kForeach, 0}}}};
+
+void read_ddp(CaseReader& reader, ir::ParallelPlan& plan) {
+  const JsonValue* value = reader.take("parallel");
+  if (value == nullptr) {
+    return;
+  }
+  CaseReader parallel(value, "case.parallel");
+  // `eager` is about when communicators are made; every rank of a DDP group is alike.
+  constexpr std::array<std::string_view, 2> kAside = {"eager", "rank"};
+  parallel.ignore(kAside);
+  if (const std::string kind = parallel.text("kind", ""); kind != "ddp") {
+    parallel.fail("kind", "'" + kind + "'");
+  }
+  plan.world = parallel.integer("world", 1, kWorldRange);
+  const double cap = parallel.number("bucket_cap_mb", 25);
+  if (!(cap > 0 && cap < 1e6)) {
+    parallel.fail("bucket_cap_mb", std::to_string(cap));
+  }
+  plan.ddp = ir::DdpPlan{
+      .gradient_as_bucket_view = parallel.flag("bucket_view", false),
+      .bucket_cap_bytes = cap > 0 && cap < 1e6 ? static_cast<std::int64_t>(cap * kMiB) : 25 * kMiB};
+  if (parallel.flag("static_graph", false)) {
+    parallel.fail("static_graph", "true");
+  }
+  reader.absorb(parallel.trouble());
+}
+
+}  // namespace
+
+void read_transformers_case(CaseReader& reader, RunSetting& setting) {
+  ir::ParallelPlan& plan = setting.plan;
+  plan.runtime = ir::RuntimeKind::kTransformers;
+  read_common_keys(reader, plan);
+  plan.precision = read_precision(reader, {"param_dtype", "fp32"});
+  plan.optimizer = reader.word<OptimizerPlan>("optimizer", "adamw", kOptimizers);
+  if (const double clip = reader.number("clip", 0); clip != 0) {
+    plan.clip_norm = clip;
+  }
+  plan.keep_logits = !reader.flag("drop_logits", true);
+  plan.evaluation = reader.flag("eval", false);
+  if (reader.flag("cudnn", false)) {
+    reader.fail("cudnn", "true");
+  }
+  read_lora(reader, plan);
+  read_ddp(reader, plan);
+}
+
+}  // namespace headroom::check
