@@ -82,6 +82,14 @@ void Arguments::set(std::string_view option, std::string value) {
   options_.emplace_back(std::string(option), std::move(value));
 }
 
+Arguments Arguments::without_first_positional() const {
+  Arguments rest = *this;
+  if (!rest.positionals_.empty()) {
+    rest.positionals_.erase(rest.positionals_.begin());
+  }
+  return rest;
+}
+
 std::span<const OptionSpec> common_options() {
   return kCommon;
 }

@@ -37,6 +37,9 @@ class Arguments {
   [[nodiscard]] std::optional<std::string> value(std::string_view option) const;
   [[nodiscard]] const std::vector<std::string>& positionals() const { return positionals_; }
 
+  /// The same without its first positional, which named a part of the verb.
+  [[nodiscard]] Arguments without_first_positional() const;
+
   void set(std::string_view option, std::string value);
   void add_positional(std::string value) { positionals_.push_back(std::move(value)); }
 

@@ -16,16 +16,10 @@ std::string option_line(const OptionSpec& option, std::size_t width) {
   if (!option.fallback.empty()) {
     text += " [default: " + std::string(option.fallback) + "]";
   }
-  const std::size_t room = width - kNameColumns;
   const std::string gap = columns_of(name) < kNameColumns
                               ? std::string(kNameColumns - columns_of(name), ' ')
                               : "\n" + std::string(kNameColumns, ' ');
-  std::string wrapped = wrap(text, room, 0);
-  for (std::size_t at = 0; (at = wrapped.find('\n', at)) != std::string::npos;) {
-    wrapped.insert(at + 1, kNameColumns, ' ');
-    at += kNameColumns + 1;
-  }
-  return name + gap + wrapped + "\n";
+  return name + gap + wrap(text, width - kNameColumns, kNameColumns) + "\n";
 }
 
 }  // namespace
@@ -34,10 +28,16 @@ std::string program_help(std::span<const Command> commands, const Terminal& term
   std::string text =
       "headroom: will a transformer model fit, and what can be done about it?\n\n"
       "usage: headroom VERB [ARGUMENTS] [OPTIONS]\n\n";
+  std::size_t width = 0;
+  const auto head = [](const Command& command) {
+    return std::string(command.verb.name) + " " + std::string(command.verb.positionals);
+  };
   for (const Command& command : commands) {
-    const std::string head =
-        std::string(command.verb.name) + " " + std::string(command.verb.positionals);
-    text += "  " + pad_right(head, 18) + wrap(command.verb.summary, terminal.width - 20, 0) + "\n";
+    width = std::max(width, columns_of(head(command)));
+  }
+  for (const Command& command : commands) {
+    text += "  " + pad_right(head(command), width + 2) +
+            wrap(command.verb.summary, terminal.width - width - 4, width + 4) + "\n";
   }
   text +=
       "\n  headroom VERB --help   options of a verb, with defaults\n"
@@ -51,7 +51,7 @@ std::string program_help(std::span<const Command> commands, const Terminal& term
 std::string verb_help(const VerbSpec& verb, const Terminal& terminal) {
   std::string text = "usage: headroom " + std::string(verb.name);
   text += verb.positionals.empty() ? "" : " " + std::string(verb.positionals);
-  text += " [OPTIONS]\n\n" + wrap(std::string(verb.summary) + ".", terminal.width, 0) + "\n";
+  text += " [OPTIONS]\n\n" + wrap(verb.summary, terminal.width, 0) + "\n";
   if (!verb.detail.empty()) {
     text += "\n" + wrap(verb.detail, terminal.width, 0) + "\n";
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ostream>
 #include <utility>
 
 #include "costmodel/hardware/catalogue.h"
@@ -101,18 +102,36 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
 
 }  // namespace
 
-std::vector<OptionSpec> question_options() {
-  std::vector<OptionSpec> options(kDeviceOptions.begin(), kDeviceOptions.end());
+std::vector<OptionSpec> plan_question_options() {
   const auto plan = plan_option_specs();
-  options.insert(options.end(), plan.begin(), plan.end());
+  std::vector<OptionSpec> options(plan.begin(), plan.end());
   options.push_back(as_option());
   return options;
 }
 
-Result<Question> read_question(const Arguments& arguments) {
+std::vector<OptionSpec> question_options() {
+  std::vector<OptionSpec> options(kDeviceOptions.begin(), kDeviceOptions.end());
+  const std::vector<OptionSpec> rest = plan_question_options();
+  options.insert(options.end(), rest.begin(), rest.end());
+  return options;
+}
+
+Result<PlanQuestion> read_plan_question(const Arguments& arguments) {
   Result<LoadedModel> model = load_model_argument(arguments);
   if (!model) {
     return std::move(model).error();
+  }
+  Result<PlanRequest> request = read_plan_options(arguments, model->spec);
+  if (!request) {
+    return std::move(request).error();
+  }
+  return PlanQuestion{.model = std::move(model).value(), .request = std::move(request).value()};
+}
+
+Result<Question> read_question(const Arguments& arguments) {
+  Result<PlanQuestion> plan = read_plan_question(arguments);
+  if (!plan) {
+    return std::move(plan).error();
   }
   Result<cost::DeviceSpec> device = read_gpu(arguments);
   if (!device) {
@@ -122,14 +141,18 @@ Result<Question> read_question(const Arguments& arguments) {
   if (!budget) {
     return budget.error();
   }
-  Result<PlanRequest> request = read_plan_options(arguments, model->spec);
-  if (!request) {
-    return std::move(request).error();
-  }
-  return Question{.model = std::move(model).value(),
+  return Question{.model = std::move(plan->model),
                   .device = std::move(device).value(),
                   .budget = *budget,
-                  .request = std::move(request).value()};
+                  .request = std::move(plan->request)};
+}
+
+void print_notes(std::ostream& err, const LoadedModel& model, const PlanRequest& request) {
+  for (const std::vector<std::string>* notes : {&model.notes, &request.notes}) {
+    for (const std::string& note : *notes) {
+      err << "note: " << note << "\n";
+    }
+  }
 }
 
 std::string changed_options(const Question& question, const ir::ParallelPlan& plan) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/arguments.h"
@@ -20,11 +22,24 @@ struct Question {
 
 /// --gpu, --budget, --as and everything that makes a plan.
 [[nodiscard]] std::vector<OptionSpec> question_options();
+/// The same without what is about the device: for verbs that need none.
+[[nodiscard]] std::vector<OptionSpec> plan_question_options();
 
 /// Reads all of it.
 ///
 /// Errors:  those of the parts; kInvalidArgument if --gpu is missing.
 [[nodiscard]] Result<Question> read_question(const Arguments& arguments);
+
+/// A model and a plan for it, without a device.
+struct PlanQuestion {
+  LoadedModel model;
+  PlanRequest request;
+};
+/// Errors:  those of the parts.
+[[nodiscard]] Result<PlanQuestion> read_plan_question(const Arguments& arguments);
+
+/// Writes the notes of both to `err`, a line each.
+void print_notes(std::ostream& err, const LoadedModel& model, const PlanRequest& request);
 
 /// The command line that asks the same for `plan`: `verb`, the model and the options that were
 /// given, changed where `plan` differs from the question's.

@@ -119,7 +119,7 @@ std::string wrap(std::string_view text, std::size_t width, std::size_t indent) {
     const std::size_t columns = columns_of(word);
     if (!out.empty() && column + 1 + columns > width) {
       out += '\n' + std::string(indent, ' ');
-      column = indent;
+      column = 0;
     } else if (!out.empty()) {
       out += ' ';
       ++column;

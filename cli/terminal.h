@@ -36,8 +36,8 @@ struct Terminal {
 /// Pads `text` with blanks to `width` columns; longer text stays whole.
 [[nodiscard]] std::string pad_right(std::string_view text, std::size_t width);
 [[nodiscard]] std::string pad_left(std::string_view text, std::size_t width);
-/// Breaks `text` between words into lines of at most `width` columns; each but the first begins
-/// with `indent` blanks.
+/// Breaks `text` between words into lines of at most `width` columns of text; before each but the
+/// first stand `indent` blanks more.
 [[nodiscard]] std::string wrap(std::string_view text, std::size_t width, std::size_t indent);
 /// A bar of `share` (0 to 1) of `width` columns, to an eighth of a column where that can be drawn;
 /// something that is not nothing shows at least its least mark.

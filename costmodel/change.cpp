@@ -147,6 +147,7 @@ std::optional<ParallelPlan> with_adapters(ParallelPlan plan, bool quantised,
   if (plan.precision == ir::Precision::kFp32) {
     plan.precision = device.bf16 ? ir::Precision::kAutocastBf16 : ir::Precision::kAutocastFp16;
   }
+  plan.optimizer = {ir::OptimizerKind::kAdamW, ir::OptimizerForm::kPagedEightBit, 0};
   // prepare_model_for_kbit_training switches it on.
   if (plan.recompute == ir::Recompute::kNone) {
     plan.recompute = ir::Recompute::kFull;

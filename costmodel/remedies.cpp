@@ -68,7 +68,8 @@ class Search {
             .peak_allocated = floor,
             .peak_reserved = floor,
             .margin = found_.capacity - floor,
-            .saved = found_.peak_reserved - floor};
+            .saved = found_.peak_reserved - floor,
+            .ruled_out = true};
   }
 
   std::optional<Remedy> judge_plan(const std::vector<Change>& changes, const ParallelPlan& plan) {
@@ -88,7 +89,8 @@ class Search {
                   .peak_allocated = result->peak_allocated,
                   .peak_reserved = result->peak_reserved,
                   .margin = result->margin,
-                  .saved = found_.peak_reserved - result->peak_reserved};
+                  .saved = found_.peak_reserved - result->peak_reserved,
+                  .ruled_out = false};
   }
 
   const RemedyQuestion& question_;
@@ -198,9 +200,18 @@ void keep_cheapest(const Search& search, std::size_t count, std::vector<Remedy>&
   if (!tried.empty() && search.mends(tried.front())) {
     std::erase_if(tried, [&](const Remedy& remedy) { return !search.mends(remedy); });
   } else {
-    std::erase_if(tried, [](const Remedy& remedy) { return remedy.saved <= Bytes{0}; });
+    std::erase_if(
+        tried, [](const Remedy& remedy) { return remedy.ruled_out || remedy.saved <= Bytes{0}; });
   }
   tried.resize(std::min(tried.size(), count));
+}
+
+std::int64_t least_gpus(const RemedyQuestion& question, Bytes capacity) {
+  ParallelPlan alone = question.plan;
+  alone.world = 1;
+  const Bytes floor = memory_floor(question.model, alone);
+  return std::max(std::int64_t{1},
+                  ceil_div(floor.value(), std::max(capacity.value(), std::int64_t{1})));
 }
 
 }  // namespace
@@ -220,6 +231,7 @@ Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found
   }
   keep_cheapest(search, question.count, remedies.cheapest);
   remedies.replays = search.replays();
+  remedies.least_gpus = least_gpus(question, found.capacity);
   return remedies;
 }
 

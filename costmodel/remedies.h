@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "costmodel/change.h"
@@ -17,19 +18,24 @@ struct Remedy {
   Bytes peak_reserved;
   Bytes margin;  ///< As `StepEstimate::margin`.
   Bytes saved;   ///< Reserved bytes that the original plan needs more; may be negative.
+  /// Parameters and states alone are too many, so that nothing was replayed: the peaks are what
+  /// `memory_floor` says, margin and saved bytes at best.
+  bool ruled_out = false;
   friend bool operator==(const Remedy&, const Remedy&) = default;
 };
 
 /// What can be done about a plan that does not fit, or only just.
 struct Remedies {
   /// The cheapest that make it fit (fit comfortably, if it was tight), cheapest first; where none
-  /// does, those that save the most.
+  /// does, those that save the most and are not ruled out.
   std::vector<Remedy> cheapest;
   /// The decision tree from mixed precision to CPU offload, each step on top of those before it, up
-  /// to the first that fits. A step whose parameters and states alone are too many is not replayed
-  /// and has the floor as its peak.
+  /// to the first that fits.
   std::vector<Remedy> tree;
   std::size_t replays = 0;  ///< Plans that were replayed.
+  /// Least number of such GPUs that hold parameters, gradients and states of the plan if all of
+  /// them are sharded.
+  std::int64_t least_gpus = 1;
   friend bool operator==(const Remedies&, const Remedies&) = default;
 };
 

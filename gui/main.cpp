@@ -1,6 +1,8 @@
 #include <cstdio>
 
 #include <QApplication>
+#include <QLocale>
+#include <QTemporaryDir>
 
 #include "gui/launch.h"
 
@@ -37,10 +39,18 @@ int main(int argc, char** argv) {
   if (!platform) {
     return fail(platform.error());
   }
+  // Where nobody is logged in, Qt would complain about the folder that a login makes.
+  const QTemporaryDir runtime;
   if (!platform->isEmpty()) {
     qputenv("QT_QPA_PLATFORM", platform->toLocal8Bit());
+    if (qEnvironmentVariableIsEmpty("XDG_RUNTIME_DIR")) {
+      qputenv("XDG_RUNTIME_DIR", runtime.path().toLocal8Bit());
+    }
   }
   const QApplication application(argc, argv);
+  if (QLocale().language() == QLocale::C) {
+    QLocale::setDefault(QLocale(QLocale::English));  // The C locale groups no digits.
+  }
   QApplication::setApplicationName(QStringLiteral("Headroom"));
   if (const headroom::Status fonts = check_fonts(); !fonts) {
     return fail(fonts.error());

@@ -13,6 +13,7 @@
 #include <QMessageBox>
 #include <QMimeData>
 #include <QSaveFile>
+#include <QScreen>
 #include <QScrollArea>
 #include <QScrollBar>
 #include <QSplitter>
@@ -64,7 +65,6 @@ MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
       gpus_(std::move(setup.gpus)),
       what_if_(std::move(setup.scenario)),
       worker_(std::move(setup.estimator)) {
-  setWindowTitle(tr("Headroom"));
   setAcceptDrops(true);
   buildContents();
   buildMenus();
@@ -76,9 +76,17 @@ MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
   connect(editor_, &ScenarioEditor::edited, &what_if_, &WhatIf::change);
   connect(editor_, &ScenarioEditor::openRequested, this, &MainWindow::chooseModelFile);
   editor_->setScenario(scenario());
+  nameWindow();
   worker_.ask(scenario(), EstimateWorker::Urgency::kNow);
+  resize(usualSize());
+}
+
+QSize MainWindow::usualSize() const {
   const int em = fontMetrics().height();
-  resize(em * 76, em * 46);
+  const QSize wanted(em * 82, em * 52);
+  // A screen that nobody sees says nothing about the room there is.
+  const bool seen = QGuiApplication::platformName() != QLatin1String("offscreen");
+  return seen ? wanted.boundedTo(screen()->availableSize() * 0.95) : wanted;
 }
 
 void MainWindow::buildContents() {
@@ -175,12 +183,21 @@ void MainWindow::addLooks(QMenu* menu) {
   }
 }
 
+void MainWindow::nameWindow() {
+  setWindowTitle(tr("%1 on %2 – Headroom")
+                     .arg(QString::fromStdString(scenario().model.text),
+                          QString::fromStdString(scenario().gpu)));
+}
+
 void MainWindow::setLook(Look look) {
-  QApplication::setPalette(palette_of(look, desktop_palette_));
+  const QPalette palette = palette_of(look, desktop_palette_);
+  QApplication::setPalette(palette);  // Menus, dialogs and tooltips.
+  setPalette(look == Look::kDesktop ? QPalette() : palette);
 }
 
 void MainWindow::ask(const Scenario& scenario) {
   editor_->setScenario(scenario);
+  nameWindow();
   patience_.start();
   worker_.ask(scenario);
 }

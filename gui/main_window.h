@@ -57,6 +57,8 @@ class MainWindow : public QMainWindow {
   void addLooks(QMenu* menu);
   void buildContents();
   [[nodiscard]] QTableView* makeTable();
+  [[nodiscard]] QSize usualSize() const;
+  void nameWindow();
   void ask(const Scenario& scenario);
   void showAnswer(const Answer& answer);
   void chooseModelFile();

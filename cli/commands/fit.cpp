@@ -44,12 +44,7 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   if (!question) {
     return std::move(question).error();
   }
-  for (const std::string& note : question->model.notes) {
-    context.err << "note: " << note << "\n";
-  }
-  for (const std::string& note : question->request.notes) {
-    context.err << "note: " << note << "\n";
-  }
+  print_notes(context.err, question->model, question->request);
   const Result<FitAnswer> answer = answer_question(arguments, std::move(question).value());
   if (!answer) {
     return answer.error();
@@ -63,7 +58,7 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
 Command fit_command() {
   return {
       .verb = {.name = "fit",
-               .summary = "Will this run fit on this GPU, and what can be done about it",
+               .summary = "Will a run fit on a GPU? If not, what would",
                .positionals = "MODEL",
                .detail = "MODEL is a name of the catalogue, a config.json, a folder with one, a "
                          "model.safetensors.index.json beside one, a .gguf file, or - for a "

@@ -195,6 +195,7 @@ JsonValue remedies_json(const Question& question, const std::vector<cost::Remedy
     fields.add("peak_reserved_bytes", remedy.peak_reserved);
     fields.add("margin_bytes", remedy.margin);
     fields.add("saved_bytes", remedy.saved);
+    fields.add("ruled_out_by_floor", remedy.ruled_out);
     array.push_back(std::move(fields).finish());
   }
   return JsonValue{std::move(array)};
@@ -224,6 +225,7 @@ std::string fit_json(const FitAnswer& answer) {
                                : JsonValue{JsonValue::Array{}});
   fields.add("decision_tree", asked ? remedies_json(answer.question, answer.remedies->tree)
                                     : JsonValue{JsonValue::Array{}});
+  fields.add("least_gpus", asked ? JsonValue{answer.remedies->least_gpus} : JsonValue{});
   fields.add("next", next_command(answer));
   fields.add("model", model_fields(answer));
   fields.add("device", device_fields(answer));

@@ -11,6 +11,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr std::size_t kNameColumns = 18;
+constexpr std::size_t kTermColumns = 28;
 constexpr std::size_t kSizeColumns = 10;
 constexpr std::size_t kMostPhases = 9;
 constexpr std::size_t kMostGroups = 5;
@@ -83,7 +84,7 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   if (plan.lora) {
     add((plan.quant ? "QLoRA r=" : "LoRA r=") + std::to_string(plan.lora->rank));
   }
-  return styled(terminal, Style::kFaint, wrap(text, terminal.width, 2)) + "\n";
+  return styled(terminal, Style::kFaint, wrap(text, terminal.width - 2, 2)) + "\n";
 }
 
 std::string failure_line(const FitAnswer& answer) {
@@ -127,24 +128,27 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   const cost::StepEstimate& estimate = answer.estimate;
   const double fragmentation = fragmentation_of(estimate);
   const auto line = [](std::string_view name, Bytes bytes, const std::string& remark) {
-    return "  " + pad_right(name, kNameColumns) + figure(bytes) +
+    return "  " + pad_right(name, kTermColumns) + figure(bytes) +
            (remark.empty() ? "" : "  " + remark) + "\n";
   };
   std::string text = heading(terminal, "against the device");
-  text += line("reserved", estimate.peak_reserved,
-               "fragmentation " + percent(fragmentation) +
-                   (fragmentation > kFragmentationFlag ? ": high, try expandable_segments" : ""));
+  text += line("reserved by PyTorch", estimate.peak_reserved,
+               "fragmentation " + percent(fragmentation));
   for (const cost::OutsideTerm& term : estimate.outside) {
-    std::string remark = term.name + ", " + std::string(name_of(term.basis));
-    remark += term.bound > term.bytes ? " (up to " + size_text(term.bound) + ")" : "";
-    text += line("outside PyTorch", term.bytes, remark);
+    std::string remark(name_of(term.basis));
+    remark += term.bound > term.bytes ? ", up to " + size_text(term.bound) : "";
+    text += line(term.name, term.bytes, remark);
   }
   text += line("device", estimate.device_total,
-               answer.question.budget > Bytes{0} ? "--budget" : answer.question.device.product);
+               answer.question.budget > Bytes{0} ? "--budget"
+                                                 : "usable, of " + answer.question.device.product);
   text += line("margin", estimate.margin,
                estimate.retries > 0 && !estimate.out_of_memory
                    ? "only by emptying the cache " + std::to_string(estimate.retries) + " times"
                    : "");
+  if (fragmentation > kFragmentationFlag) {
+    text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";
+  }
   if (estimate.program.host_bytes > 0) {
     text += line("host memory", Bytes{estimate.program.host_bytes}, "per rank, offloaded");
   }
@@ -174,11 +178,15 @@ std::vector<const cost::PhaseMemory*> shown_phases(const cost::StepEstimate& est
 std::string phases(const FitAnswer& answer, const Terminal& terminal) {
   const auto shown = shown_phases(answer.estimate);
   const std::size_t left_out = answer.estimate.timeline.phases.size() - shown.size();
+  std::size_t width = kNameColumns;
+  for (const cost::PhaseMemory* phase : shown) {
+    width = std::max(width, columns_of(phase->name));
+  }
   std::string text = heading(
-      terminal, pad_right("phase", kNameColumns + 2) + pad_left("peak", kSizeColumns) +
+      terminal, pad_right("phase", width + 2) + pad_left("peak", kSizeColumns) +
                     pad_left("reserved", kSizeColumns + 2) + pad_left("left", kSizeColumns + 2));
   for (const cost::PhaseMemory* phase : shown) {
-    text += "  " + pad_right(phase->name, kNameColumns) + figure(phase->peak_allocated) + "  " +
+    text += "  " + pad_right(phase->name, width) + figure(phase->peak_allocated) + "  " +
             figure(phase->peak_reserved) + "  " + figure(phase->allocated_after) + "\n";
   }
   if (left_out > 0) {
@@ -223,13 +231,43 @@ std::string words_of(const std::vector<cost::Change>& changes,
   return text;
 }
 
+/// A command over several lines that a shell still reads as one, broken before options.
+std::string command_lines(const std::string& command, std::size_t width) {
+  constexpr std::string_view kBreak = " \\\n      ";
+  std::string text;
+  std::size_t column = 0;
+  for (std::size_t begin = 0; begin < command.size();) {
+    const std::size_t end = std::min(command.find(" --", begin + 1), command.size());
+    const std::size_t length = end - begin;
+    const bool breaks = column > 0 && column + length + 2 > width;
+    text += breaks ? kBreak : "";
+    text += command.substr(begin + (breaks ? 1 : 0), length - (breaks ? 1 : 0));
+    column = (breaks ? 0 : column) + length;
+    begin = end;
+  }
+  return text;
+}
+
+std::string least_gpus_line(const FitAnswer& answer, const Terminal& terminal) {
+  const std::int64_t least = answer.remedies->least_gpus;
+  if (least <= answer.question.request.plan.world) {
+    return {};
+  }
+  return "  " +
+         wrap("parameters, gradients and states alone take " + std::to_string(least) +
+                  " such GPUs, if all of them are sharded",
+              terminal.width - 2, 2) +
+         "\n";
+}
+
 std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
   if (!answer.remedies) {
     return {};
   }
   const std::vector<cost::Remedy>& cheapest = answer.remedies->cheapest;
   if (cheapest.empty()) {
-    return heading(terminal, "no change that this runtime offers would help");
+    return heading(terminal, "no change on this many GPUs would make it fit") +
+           least_gpus_line(answer, terminal);
   }
   const bool mends = cheapest.front().verdict != cost::Verdict::kDoesNotFit;
   std::string text = heading(terminal, mends ? "cheapest changes" : "changes that help most");
@@ -242,7 +280,7 @@ std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
                  terminal.width - 5, 5) +
             "\n";
   }
-  return text;
+  return mends ? text : text + least_gpus_line(answer, terminal);
 }
 
 }  // namespace
@@ -256,7 +294,7 @@ std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
   text += failure_line(answer);
   text += breakdown(answer, terminal) + limits(answer, terminal) + phases(answer, terminal) +
           largest(answer, terminal) + remedies(answer, terminal);
-  return text + "\nnext: " + wrap(next_command(answer), terminal.width, 6) + "\n";
+  return text + "\nnext: " + command_lines(next_command(answer), terminal.width - 6) + "\n";
 }
 
 }  // namespace headroom::cli

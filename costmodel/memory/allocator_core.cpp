@@ -21,12 +21,12 @@ CachingAllocator::CachingAllocator(const ir::AllocatorSettings& settings,
   }
 }
 
-std::uint16_t CachingAllocator::pool_for(std::int64_t size, ir::StreamId stream) {
+CachingAllocator::PoolId CachingAllocator::pool_for(std::int64_t size, ir::StreamId stream) {
   const std::size_t pool = std::size_t{2} * stream + (size <= kSmallRequest ? 0 : 1);
   if (pool >= pools_.size()) {
     pools_.resize(pool + 1);
   }
-  return static_cast<std::uint16_t>(pool);
+  return PoolId{static_cast<std::uint16_t>(pool)};
 }
 
 bool CachingAllocator::allocate(ir::BlockId block, Bytes requested, ir::StreamId stream) {
@@ -42,7 +42,7 @@ bool CachingAllocator::allocate(ir::BlockId block, Bytes requested, ir::StreamId
     return false;
   }
   const std::int64_t size = block_size(requested.value(), settings_.roundup_power2_divisions);
-  const std::uint16_t pool = pool_for(size, stream);
+  const PoolId pool = pool_for(size, stream);
   Index index = obtain(pool, size);
   if (index == kNone) {
     if (trace_ != nullptr) {
@@ -50,10 +50,10 @@ bool CachingAllocator::allocate(ir::BlockId block, Bytes requested, ir::StreamId
     }
     return false;
   }
-  if (should_split(blocks_[index], size)) {
+  if (should_split(at(index), size)) {
     index = split_front(index, size);
   }
-  Block& found = blocks_[index];
+  Block& found = at(index);
   found.live = true;
   found.requested = requested.value();
   found.owner = block;
@@ -67,7 +67,7 @@ bool CachingAllocator::allocate(ir::BlockId block, Bytes requested, ir::StreamId
 }
 
 /// A free block of at least `size` bytes, taken out of its free list; `kNone`: out of memory.
-CachingAllocator::Index CachingAllocator::obtain(std::uint16_t pool, std::int64_t size) {
+CachingAllocator::Index CachingAllocator::obtain(PoolId pool, std::int64_t size) {
   Index block = take_free(pool, size);
   if (block != kNone) {
     return block;
@@ -85,11 +85,11 @@ CachingAllocator::Index CachingAllocator::obtain(std::uint16_t pool, std::int64_
   return block;
 }
 
-CachingAllocator::Index CachingAllocator::take_free(std::uint16_t pool, std::int64_t size) {
+CachingAllocator::Index CachingAllocator::take_free(PoolId pool, std::int64_t size) {
   if (allowed_ && settings_.garbage_collection_threshold > 0) {
     ++searches_of(pool);
   }
-  FreeList& free = pools_[pool].free;
+  FreeList& free = pool_of(pool).free;
   FreeList::Position place = free.best_fit(size);
   if (place == free.end()) {
     return kNone;
@@ -128,10 +128,10 @@ bool CachingAllocator::should_split(const Block& block, std::int64_t size) const
 }
 
 CachingAllocator::Index CachingAllocator::split_front(Index block, std::int64_t size) {
-  const Block& whole = blocks_[block];
+  const Block& whole = at(block);
   const Index front =
       new_block({.address = whole.address, .size = size, .pool = whole.pool, .mapped = true});
-  Block& rest = blocks_[block];  // `new_block` may have moved it.
+  Block& rest = at(block);  // `new_block` may have moved it.
   rest.address += size;
   rest.size -= size;
   link(rest.previous, front, block);
@@ -146,7 +146,7 @@ void CachingAllocator::free(ir::BlockId block) {
   if (index == kNothing) {
     return;
   }
-  Block& freed = blocks_[index];
+  Block& freed = at(index);
   record(TraceAction::kFree, freed, freed.address, freed.requested);
   allocated_ -= freed.size;
   requested_ -= freed.requested;
@@ -162,13 +162,13 @@ void CachingAllocator::merge(Index into, Index neighbour) {
   if (neighbour == kNone) {
     return;
   }
-  Block& target = blocks_[into];
-  const Block& source = blocks_[neighbour];
+  Block& target = at(into);
+  const Block& source = at(neighbour);
   if (source.live || source.mapped != target.mapped) {
     return;
   }
   if (source.mapped) {
-    pools_[source.pool].free.erase(source.size, source.address);
+    pool_of(source.pool).free.erase(source.size, source.address);
   } else {
     erase_unmapped(neighbour);
   }
@@ -183,35 +183,35 @@ void CachingAllocator::merge(Index into, Index neighbour) {
 }
 
 void CachingAllocator::add_free(Index block) {
-  Block& freed = blocks_[block];
+  Block& freed = at(block);
   freed.age_base = searches_of(freed.pool);
-  pools_[freed.pool].free.insert({.size = freed.size, .address = freed.address, .block = block});
+  pool_of(freed.pool).free.insert({.size = freed.size, .address = freed.address, .block = block});
 }
 
 CachingAllocator::Index CachingAllocator::new_block(const Block& block) {
   if (unused_.empty()) {
     blocks_.push_back(block);
-    return static_cast<Index>(blocks_.size() - 1);
+    return Index{static_cast<std::uint32_t>(blocks_.size() - 1)};
   }
   const Index index = unused_.back();
   unused_.pop_back();
-  blocks_[index] = block;
+  at(index) = block;
   return index;
 }
 
 void CachingAllocator::drop_block(Index block) {
-  blocks_[block].size = 0;  // Marks it as unused.
+  at(block).size = 0;  // Marks it as unused.
   unused_.push_back(block);
 }
 
-void CachingAllocator::link(Index before, Index block, Index after) {
-  blocks_[block].previous = before;
-  blocks_[block].next = after;
-  if (before != kNone) {
-    blocks_[before].next = block;
+void CachingAllocator::link(Index previous, Index index, Index next) {
+  at(index).previous = previous;
+  at(index).next = next;
+  if (previous != kNone) {
+    at(previous).next = index;
   }
-  if (after != kNone) {
-    blocks_[after].previous = block;
+  if (next != kNone) {
+    at(next).previous = index;
   }
 }
 
@@ -224,7 +224,7 @@ void CachingAllocator::record(TraceAction action, const Block& block, std::int64
                               std::int64_t size) {
   if (trace_ != nullptr) {
     trace_->push_back({.action = action,
-                       .stream = static_cast<ir::StreamId>(block.pool / 2),
+                       .stream = stream_of(block.pool),
                        .block = block.owner,
                        .address = address,
                        .size = size});
@@ -248,7 +248,7 @@ AllocatorState CachingAllocator::state() const {
 Bytes CachingAllocator::size_of(ir::BlockId block) const {
   HEADROOM_ASSERT(block < live_.size() && live_[block] != kNone);
   const Index index = live_[block];
-  return Bytes{index == kNothing ? 0 : blocks_[index].size};
+  return Bytes{index == kNothing ? 0 : at(index).size};
 }
 
 void CachingAllocator::reset_peaks() {
@@ -259,23 +259,22 @@ void CachingAllocator::reset_peaks() {
 
 std::vector<SegmentView> CachingAllocator::segments() const {
   std::vector<SegmentView> found;
-  for (Index first = 0; first < blocks_.size(); ++first) {
-    const Block& head = blocks_[first];
-    const bool starts = head.previous == kNone || !blocks_[head.previous].mapped;
+  for (const Block& head : blocks_) {
+    const bool starts = head.previous == kNone || !at(head.previous).mapped;
     if (head.size == 0 || !head.mapped || !starts) {
       continue;
     }
     SegmentView segment{.address = head.address,
                         .size = 0,
-                        .stream = static_cast<ir::StreamId>(head.pool / 2),
+                        .stream = stream_of(head.pool),
                         .small = is_small(head.pool),
                         .expandable = settings_.expandable_segments,
                         .blocks = {}};
-    for (Index at = first; at != kNone && blocks_[at].mapped; at = blocks_[at].next) {
-      const Block& block = blocks_[at];
-      segment.size += block.size;
-      segment.blocks.push_back({block.address, block.size, block.requested, block.live,
-                                block.live ? block.owner : ir::BlockId{0}});
+    for (const Block* block = &head; block != nullptr && block->mapped;
+         block = block->next == kNone ? nullptr : &at(block->next)) {
+      segment.size += block->size;
+      segment.blocks.push_back({block->address, block->size, block->requested, block->live,
+                                block->live ? block->owner : ir::BlockId{0}});
     }
     found.push_back(std::move(segment));
   }

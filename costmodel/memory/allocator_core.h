@@ -37,9 +37,11 @@ class CachingAllocator final : public AllocatorModel {
   [[nodiscard]] std::vector<SegmentView> segments() const;
 
  private:
-  using Index = std::uint32_t;  ///< Of a block.
-  static constexpr Index kNone = ~Index{0};
-  static constexpr Index kNothing = kNone - 1;  ///< A live request for no bytes.
+  using Index = BlockIndex;  ///< Of `blocks_`.
+  static constexpr Index kNone{0xffff'ffff};
+  static constexpr Index kNothing{0xffff'fffe};  ///< A live request for no bytes.
+  /// Of a pool in `pools_`: 2 * stream for the small one, 2 * stream + 1 for the large one.
+  enum class PoolId : std::uint16_t {};
 
   struct Block {
     std::int64_t address = 0;
@@ -49,7 +51,7 @@ class CachingAllocator final : public AllocatorModel {
     Index previous = kNone;     ///< Neighbours in the segment.
     Index next = kNone;
     ir::BlockId owner = 0;
-    std::uint16_t pool = 0;
+    PoolId pool{0};
     bool live = false;
     bool mapped = true;
   };
@@ -58,19 +60,27 @@ class CachingAllocator final : public AllocatorModel {
     std::vector<Index> unmapped;  ///< By address.
   };
 
-  [[nodiscard]] static bool is_small(std::uint16_t pool) { return pool % 2 == 0; }
-  [[nodiscard]] static std::int64_t page_size(std::uint16_t pool);
-  [[nodiscard]] std::uint16_t pool_for(std::int64_t size, ir::StreamId stream);
-  [[nodiscard]] bool is_split(const Block& block) const {
+  [[nodiscard]] Block& at(Index block) { return blocks_[static_cast<std::size_t>(block)]; }
+  [[nodiscard]] const Block& at(Index block) const {
+    return blocks_[static_cast<std::size_t>(block)];
+  }
+  [[nodiscard]] Pool& pool_of(PoolId pool) { return pools_[static_cast<std::size_t>(pool)]; }
+  [[nodiscard]] static bool is_small(PoolId pool) { return static_cast<unsigned>(pool) % 2 == 0; }
+  [[nodiscard]] static ir::StreamId stream_of(PoolId pool) {
+    return static_cast<ir::StreamId>(static_cast<unsigned>(pool) / 2);
+  }
+  [[nodiscard]] static std::int64_t page_size(PoolId pool);
+  [[nodiscard]] PoolId pool_for(std::int64_t size, ir::StreamId stream);
+  [[nodiscard]] static bool is_split(const Block& block) {
     return block.previous != kNone || block.next != kNone;
   }
-  [[nodiscard]] std::int64_t& searches_of(std::uint16_t pool) {
+  [[nodiscard]] std::int64_t& searches_of(PoolId pool) {
     return is_small(pool) ? small_searches_ : large_searches_;
   }
 
   // allocator_core.cpp
-  [[nodiscard]] Index obtain(std::uint16_t pool, std::int64_t size);
-  [[nodiscard]] Index take_free(std::uint16_t pool, std::int64_t size);
+  [[nodiscard]] Index obtain(PoolId pool, std::int64_t size);
+  [[nodiscard]] Index take_free(PoolId pool, std::int64_t size);
   [[nodiscard]] bool may_serve(std::int64_t block, std::int64_t size) const;
   [[nodiscard]] bool should_split(const Block& block, std::int64_t size) const;
   [[nodiscard]] Index split_front(Index block, std::int64_t size);
@@ -78,25 +88,26 @@ class CachingAllocator final : public AllocatorModel {
   void add_free(Index block);
   [[nodiscard]] Index new_block(const Block& block);
   void drop_block(Index block);
-  void link(Index before, Index block, Index after);
+  void link(Index previous, Index index, Index next);
   void reserve(std::int64_t bytes);
   void record(TraceAction action, const Block& block, std::int64_t address, std::int64_t size);
 
   // allocator_segments.cpp
-  [[nodiscard]] Index open_segment(std::uint16_t pool, std::int64_t size);
-  [[nodiscard]] Index malloc_segment(std::uint16_t pool, std::int64_t bytes);
+  [[nodiscard]] Index open_segment(PoolId pool, std::int64_t size);
+  [[nodiscard]] Index malloc_segment(PoolId pool, std::int64_t bytes);
   void release_segment(Index block);
-  [[nodiscard]] bool release_oversize(std::uint16_t pool, std::int64_t size);
+  [[nodiscard]] bool release_oversize(PoolId pool, std::int64_t size);
   void release_cached();
+  void release_pool(PoolId pool);
   void collect_garbage();
   [[nodiscard]] std::vector<Index> whole_free_large() const;
 
   // allocator_expandable.cpp
   [[nodiscard]] std::int64_t expandable_size(Index block) const;
-  [[nodiscard]] Index expand(std::uint16_t pool, std::int64_t size);
-  [[nodiscard]] Index find_room(std::uint16_t pool, std::int64_t size);
+  [[nodiscard]] Index expand(PoolId pool, std::int64_t size);
+  [[nodiscard]] Index find_room(PoolId pool, std::int64_t size);
   [[nodiscard]] bool has_room(Index block, std::int64_t size) const;
-  [[nodiscard]] Index reserve_addresses(std::uint16_t pool);
+  [[nodiscard]] Index reserve_addresses(PoolId pool);
   [[nodiscard]] bool map(Index block, std::int64_t size);
   void unmap(Index block);
   void insert_unmapped(Index block);
@@ -111,7 +122,7 @@ class CachingAllocator final : public AllocatorModel {
   std::vector<Block> blocks_;
   std::vector<Index> unused_;  ///< Of `blocks_`.
   std::vector<Index> live_;    ///< By `BlockId`.
-  std::vector<Pool> pools_;    ///< 2 * stream for the small pool, 2 * stream + 1 for the large one.
+  std::vector<Pool> pools_;
   std::int64_t next_address_ = kSegmentStart;
   std::int64_t small_searches_ = 0;
   std::int64_t large_searches_ = 0;

@@ -1,5 +1,6 @@
 // How the caching allocator obtains memory from the driver and gives it back.
 
+#include <algorithm>
 #include <utility>
 
 #include "costmodel/memory/allocation_size.h"
@@ -9,7 +10,7 @@
 namespace headroom::cost {
 
 /// Memory for a block of `size` bytes from the driver; `kNone` when it has too little.
-CachingAllocator::Index CachingAllocator::open_segment(std::uint16_t pool, std::int64_t size) {
+CachingAllocator::Index CachingAllocator::open_segment(PoolId pool, std::int64_t size) {
   const std::int64_t bytes = segment_size(size);
   if (allowed_ && bytes > *allowed_ - reserved_) {
     return kNone;
@@ -17,63 +18,68 @@ CachingAllocator::Index CachingAllocator::open_segment(std::uint16_t pool, std::
   return settings_.expandable_segments ? expand(pool, size) : malloc_segment(pool, bytes);
 }
 
-CachingAllocator::Index CachingAllocator::malloc_segment(std::uint16_t pool, std::int64_t bytes) {
+CachingAllocator::Index CachingAllocator::malloc_segment(PoolId pool, std::int64_t bytes) {
   if (bytes > capacity_ - reserved_) {
     return kNone;
   }
   const Index block = new_block({.address = next_address_, .size = bytes, .pool = pool});
   HEADROOM_ASSERT(!__builtin_add_overflow(next_address_, bytes, &next_address_));
   reserve(bytes);
-  record(TraceAction::kSegmentAllocate, blocks_[block], blocks_[block].address, bytes);
+  record(TraceAction::kSegmentAllocate, at(block), at(block).address, bytes);
   return block;
 }
 
 /// Gives a whole free segment back to the driver.
 void CachingAllocator::release_segment(Index block) {
-  const Block& segment = blocks_[block];
+  const Block& segment = at(block);
   record(TraceAction::kSegmentFree, segment, segment.address, segment.size);
   reserved_ -= segment.size;
-  pools_[segment.pool].free.erase(segment.size, segment.address);
+  pool_of(segment.pool).free.erase(segment.size, segment.address);
   drop_block(block);
 }
 
 /// With max_split_size: gives back oversize free blocks of the pool, the one that fits or else the
 /// largest ones until they add up. True if that may help. (A free block of enough bytes is oversize
 /// here: a smaller one would have served.)
-bool CachingAllocator::release_oversize(std::uint16_t pool, std::int64_t size) {
+bool CachingAllocator::release_oversize(PoolId pool, std::int64_t size) {
   if (!settings_.max_split_size || settings_.expandable_segments) {
     return false;
   }
-  const FreeList& free = pools_[pool].free;
+  const FreeList& free = pool_of(pool).free;
   const FreeList::Position fit = free.best_fit(size);
   if (fit != free.end()) {
     release_segment(free.at(fit).block);
     return true;
   }
-  const std::vector<FreeList::Entry> entries = free.entries();
+  std::vector<FreeList::Entry> entries = free.entries();
+  std::ranges::reverse(entries);
   std::int64_t released = 0;
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    if (released >= size || entry->size < max_split_size_) {
+  for (const FreeList::Entry& entry : entries) {
+    if (released >= size || entry.size < max_split_size_) {
       break;
     }
-    released += entry->size;
-    release_segment(entry->block);
+    released += entry.size;
+    release_segment(entry.block);
   }
   return released >= size;
 }
 
-/// Gives everything back that is wholly free: segments, or pages of expandable segments; the large
-/// pools first, as PyTorch does.
+/// Gives everything back that is wholly free; the large pools first, as PyTorch does.
 void CachingAllocator::release_cached() {
   for (const std::size_t first : {std::size_t{1}, std::size_t{0}}) {
     for (std::size_t pool = first; pool < pools_.size(); pool += 2) {
-      for (const FreeList::Entry& entry : pools_[pool].free.entries()) {
-        if (settings_.expandable_segments) {
-          unmap(entry.block);
-        } else if (!is_split(blocks_[entry.block])) {
-          release_segment(entry.block);
-        }
-      }
+      release_pool(PoolId{static_cast<std::uint16_t>(pool)});
+    }
+  }
+}
+
+/// Gives whole free segments back, or whole free pages of expandable segments.
+void CachingAllocator::release_pool(PoolId pool) {
+  for (const FreeList::Entry& entry : pool_of(pool).free.entries()) {
+    if (settings_.expandable_segments) {
+      unmap(entry.block);
+    } else if (!is_split(at(entry.block))) {
+      release_segment(entry.block);
     }
   }
 }
@@ -92,7 +98,7 @@ void CachingAllocator::collect_garbage() {
     return;
   }
   std::vector<Index> candidates = whole_free_large();
-  const auto age = [this](Index block) { return large_searches_ - blocks_[block].age_base; };
+  const auto age = [this](Index block) { return large_searches_ - at(block).age_base; };
   std::int64_t total_age = 0;
   for (const Index block : candidates) {
     total_age += age(block);
@@ -109,7 +115,7 @@ void CachingAllocator::collect_garbage() {
         continue;
       }
       released = true;
-      reclaimed += blocks_[block].size;
+      reclaimed += at(block).size;
       total_age -= age(block);
       release_segment(block);
     }
@@ -121,7 +127,7 @@ std::vector<CachingAllocator::Index> CachingAllocator::whole_free_large() const 
   std::vector<Index> found;
   for (std::size_t pool = 1; pool < pools_.size(); pool += 2) {
     for (const FreeList::Entry& entry : pools_[pool].free.entries()) {
-      if (!is_split(blocks_[entry.block])) {
+      if (!is_split(at(entry.block))) {
         found.push_back(entry.block);
       }
     }

@@ -40,8 +40,8 @@ std::string_view step_of(std::string_view phase) {
 
 void append_number(std::string& out, std::int64_t value) {
   std::array<char, 24> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-  out.append(digits.data(), end);
+  const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  out.append(digits.data(), static_cast<std::size_t>(end - digits.data()));
 }
 
 std::vector<EventSubject> subjects_of(const ir::RankProgram& program) {

@@ -48,13 +48,13 @@ std::vector<ir::TensorRole> roles_of(const ir::RankProgram& program) {
 
 void append_slice(std::string& out, std::string_view name, std::size_t begin, std::size_t end,
                   std::int64_t thread) {
-  out += "{\"ph\":\"X\",\"pid\":1,\"tid\":";
+  out += R"({"ph":"X","pid":1,"tid":)";
   append_number(out, thread);
-  out += ",\"name\":";
+  out += R"(,"name":)";
   append_json(out, name);
-  out += ",\"ts\":";
+  out += R"(,"ts":)";
   append_number(out, static_cast<std::int64_t>(begin));
-  out += ",\"dur\":";
+  out += R"(,"dur":)";
   append_number(out, static_cast<std::int64_t>(end - begin));
 }
 
@@ -75,7 +75,7 @@ void append_slices(std::string& out, const ir::RankProgram& program,
     if (const std::string name = operator_name(program, site); !name.empty()) {
       append_slice(out, name, begin, next, 2);
       if (const std::optional<std::int32_t> layer = layer_of(program, site)) {
-        out += ",\"args\":{\"layer\":";
+        out += R"(,"args":{"layer":)";
         append_number(out, *layer);
         out += '}';
       }
@@ -87,33 +87,32 @@ void append_slices(std::string& out, const ir::RankProgram& program,
 
 void append_counters(std::string& out, const EventReplay& run,
                      const std::vector<ir::TensorRole>& roles, std::size_t index) {
-  out += "{\"ph\":\"C\",\"pid\":1,\"name\":\"allocated bytes by role\",\"ts\":";
+  out += R"({"ph":"C","pid":1,"name":"allocated bytes by role","ts":)";
   append_number(out, static_cast<std::int64_t>(index));
-  out += ",\"args\":{";
+  out += R"(,"args":{)";
   for (std::size_t role = 0; role < roles.size(); ++role) {
-    out += role == 0 ? "\"" : ",\"";
+    out += role == 0 ? R"(")" : R"(,")";
     out += ir::name_of(roles[role]);
-    out += "\":";
+    out += R"(":)";
     append_number(out, run.by_role()[static_cast<std::size_t>(roles[role])].value());
   }
   out += "}},\n";
 }
 
 void append_reserved(std::string& out, Bytes reserved, std::size_t index) {
-  out += "{\"ph\":\"C\",\"pid\":1,\"name\":\"reserved bytes\",\"ts\":";
+  out += R"({"ph":"C","pid":1,"name":"reserved bytes","ts":)";
   append_number(out, static_cast<std::int64_t>(index));
-  out += ",\"args\":{\"reserved\":";
+  out += R"(,"args":{"reserved":)";
   append_number(out, reserved.value());
   out += "}},\n";
 }
 
 constexpr std::string_view kTraceHead =
-    "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"clock\":\"one microsecond per event\"},"
-    "\"traceEvents\":[\n"
-    "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"one rank\"}},\n"
-    "{\"ph\":\"M\",\"pid\":1,\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"phases\"}},\n"
-    "{\"ph\":\"M\",\"pid\":1,\"tid\":2,\"name\":\"thread_name\","
-    "\"args\":{\"name\":\"operators\"}},\n";
+    R"({"displayTimeUnit":"ms","otherData":{"clock":"one microsecond per event"},"traceEvents":[
+{"ph":"M","pid":1,"name":"process_name","args":{"name":"one rank"}},
+{"ph":"M","pid":1,"tid":1,"name":"thread_name","args":{"name":"phases"}},
+{"ph":"M","pid":1,"tid":2,"name":"thread_name","args":{"name":"operators"}},
+)";
 
 }  // namespace
 

@@ -9,7 +9,6 @@
 #include "costmodel/memory/event_text.h"
 #include "costmodel/memory/export.h"
 #include "costmodel/memory/pickle_writer.h"
-#include "model_ir/base/check.h"
 
 namespace headroom::cost {
 namespace {
@@ -40,14 +39,7 @@ class SnapshotWriter {
   SnapshotWriter(const ir::RankProgram& program, const ir::AllocatorSettings& settings)
       : program_(program), settings_(settings), origins_(program.blocks) {
     for (std::size_t phase = 0; phase < program.phases.size(); ++phase) {
-      for (std::size_t index = program.phases[phase].begin; index < program.phases[phase].end;
-           ++index) {
-        const ir::Event& event = program.events[index];
-        HEADROOM_ASSERT(event.block < origins_.size() || event.kind == ir::EventKind::kEmptyCache);
-        if (event.kind == ir::EventKind::kAllocate) {
-          origins_[event.block] = {.site = event.site, .role = event.role, .phase = phase};
-        }
-      }
+      find_origins(phase);
     }
   }
 
@@ -90,24 +82,28 @@ class SnapshotWriter {
     std::size_t phase = 0;
   };
 
-  void pair(std::string_view key, std::int64_t value) {
-    out_.text(key);
-    out_.integer(value);
+  void find_origins(std::size_t phase) {
+    const ir::Phase& events = program_.phases[phase];
+    for (std::size_t index = events.begin; index < events.end; ++index) {
+      const ir::Event& event = program_.events[index];
+      const bool known = event.block < origins_.size();  // The replay stops at any other block.
+      if (known && event.kind == ir::EventKind::kAllocate) {
+        origins_[event.block] = {.site = event.site, .role = event.role, .phase = phase};
+      }
+    }
   }
-  void pair(std::string_view key, std::string_view value) {
-    out_.text(key);
-    out_.text(value);
-  }
-  void flag(std::string_view key, bool value) {
-    out_.text(key);
-    out_.boolean(value);
+
+  /// Writes a dict's key; its value follows.
+  PickleWriter& key(std::string_view name) {
+    out_.text(name);
+    return out_;
   }
 
   void frame(std::string_view file, std::int64_t line, std::string_view name) {
     out_.begin_dict();
-    pair("filename", file);
-    pair("line", line);
-    pair("name", name);
+    key("filename").text(file);
+    key("line").integer(line);
+    key("name").text(name);
     out_.end_dict();
   }
 
@@ -140,10 +136,10 @@ class SnapshotWriter {
 
   void write_block(const BlockView& block) {
     out_.begin_dict();
-    pair("address", block.address);
-    pair("size", block.size);
-    pair("requested_size", block.requested);
-    pair("state", block.live ? "active_allocated" : "inactive");
+    key("address").integer(block.address);
+    key("size").integer(block.size);
+    key("requested_size").integer(block.requested);
+    key("state").text(block.live ? "active_allocated" : "inactive");
     out_.text("frames");
     if (block.live) {
       frames_of(origins_[block.block]);
@@ -161,20 +157,20 @@ class SnapshotWriter {
       requested += block.requested;
     }
     out_.begin_dict();
-    pair("device", 0);
-    pair("address", segment.address);
-    pair("total_size", segment.size);
-    pair("allocated_size", allocated);
-    pair("active_size", allocated);
-    pair("requested_size", requested);
-    pair("stream", segment.stream);
-    pair("segment_type", segment.small ? "small" : "large");
+    key("device").integer(0);
+    key("address").integer(segment.address);
+    key("total_size").integer(segment.size);
+    key("allocated_size").integer(allocated);
+    key("active_size").integer(allocated);
+    key("requested_size").integer(requested);
+    key("stream").integer(segment.stream);
+    key("segment_type").text(segment.small ? "small" : "large");
     out_.text("segment_pool_id");
     out_.begin_tuple();
     out_.integer(0);
     out_.integer(0);
     out_.end_tuple();
-    flag("is_expandable", segment.expandable);
+    key("is_expandable").boolean(segment.expandable);
     out_.text("frames");
     no_frames();
     out_.text("blocks");
@@ -202,13 +198,13 @@ class SnapshotWriter {
 
   void write_entry(std::string_view action, const TraceEntry& entry, std::size_t event) {
     out_.begin_dict();
-    pair("action", action);
-    pair(entry.action == TraceAction::kOutOfMemory ? "device_free" : "addr", entry.address);
-    pair("size", entry.size);
-    pair("stream", entry.stream);
-    pair("time_us", static_cast<std::int64_t>(event));
-    pair("compile_context", "N/A");
-    pair("user_metadata", "");
+    key("action").text(action);
+    key(entry.action == TraceAction::kOutOfMemory ? "device_free" : "addr").integer(entry.address);
+    key("size").integer(entry.size);
+    key("stream").integer(entry.stream);
+    key("time_us").integer(static_cast<std::int64_t>(event));
+    key("compile_context").text("N/A");
+    key("user_metadata").text("");
     out_.text("frames");
     const ir::Event& cause = program_.events[event];
     if (cause.kind == ir::EventKind::kEmptyCache) {
@@ -221,16 +217,17 @@ class SnapshotWriter {
 
   void write_settings() {
     out_.begin_dict();
-    pair("PYTORCH_CUDA_ALLOC_CONF", "");
-    flag("expandable_segments", settings_.expandable_segments);
-    pair("max_split_size", settings_.max_split_size ? settings_.max_split_size->value() : -1);
+    key("PYTORCH_CUDA_ALLOC_CONF").text("");
+    key("expandable_segments").boolean(settings_.expandable_segments);
+    key("max_split_size")
+        .integer(settings_.max_split_size ? settings_.max_split_size->value() : -1);
     out_.text("garbage_collection_threshold");
     out_.real(settings_.garbage_collection_threshold);
     out_.text("roundup_power2_divisions");
     out_.begin_dict();
     constexpr int kIntervals = 16;  // From 1 MiB to 32 GiB, in MiB.
     for (int power = 0; power < kIntervals; ++power) {
-      pair(std::to_string(1 << power), settings_.roundup_power2_divisions);
+      key(std::to_string(1 << power)).integer(settings_.roundup_power2_divisions);
     }
     out_.end_dict();
     out_.end_dict();

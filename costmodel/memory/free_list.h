@@ -6,6 +6,9 @@
 
 namespace headroom::cost {
 
+/// What the owner of a `FreeList` calls a block.
+enum class BlockIndex : std::uint32_t {};
+
 /// The free blocks of one pool and stream, ordered by size, then by address, so that the best fit
 /// is the first entry that is not smaller.
 ///
@@ -17,7 +20,7 @@ class FreeList {
   struct Entry {
     std::int64_t size = 0;     ///< Bytes.
     std::int64_t address = 0;  ///< Unique among the entries.
-    std::uint32_t block = 0;   ///< What the owner calls the block.
+    BlockIndex block{0};
     friend bool operator==(const Entry&, const Entry&) = default;
   };
   /// A place in the order; any change of the list ends its validity.

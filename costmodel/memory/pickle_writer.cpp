@@ -13,6 +13,13 @@ constexpr int kNoList = -1;
 
 }  // namespace
 
+template <int Count>
+void PickleWriter::little_endian(std::uint64_t value) {
+  for (int byte = 0; byte < Count; ++byte) {
+    out_ += static_cast<char>(static_cast<unsigned char>(value >> (8 * byte)));
+  }
+}
+
 PickleWriter::PickleWriter() {
   out_ = {'\x80', '\x02'};
 }  // PROTO 2
@@ -33,15 +40,15 @@ void PickleWriter::integer(std::int64_t value) {
   begin_value();
   if (value >= 0 && value < kOneByte) {
     out_ += 'K';  // BININT1
-    little_endian(static_cast<std::uint64_t>(value), 1);
+    little_endian<1>(static_cast<std::uint64_t>(value));
   } else if (value >= std::numeric_limits<std::int32_t>::min() &&
              value <= std::numeric_limits<std::int32_t>::max()) {
     out_ += 'J';  // BININT
-    little_endian(static_cast<std::uint64_t>(value), 4);
+    little_endian<4>(static_cast<std::uint64_t>(value));
   } else {
     out_ += '\x8a';  // LONG1
     out_ += '\x08';
-    little_endian(static_cast<std::uint64_t>(value), 8);
+    little_endian<8>(static_cast<std::uint64_t>(value));
   }
 }
 
@@ -67,7 +74,7 @@ void PickleWriter::text(std::string_view value) {
   }
   begin_value();
   out_ += 'X';  // BINUNICODE
-  little_endian(value.size(), 4);
+  little_endian<4>(value.size());
   out_ += value;
   (void)remember();
 }
@@ -107,26 +114,30 @@ void PickleWriter::end_tuple() {
 
 std::uint32_t PickleWriter::remember() {
   const std::uint32_t name = next_name_++;
-  out_ += name < kOneByte ? 'q' : 'r';  // BINPUT, LONG_BINPUT
-  little_endian(name, name < kOneByte ? 1 : 4);
+  if (name < kOneByte) {
+    out_ += 'q';  // BINPUT
+    little_endian<1>(name);
+  } else {
+    out_ += 'r';  // LONG_BINPUT
+    little_endian<4>(name);
+  }
   return name;
 }
 
 void PickleWriter::recall(std::uint32_t name) {
   begin_value();
-  out_ += name < kOneByte ? 'h' : 'j';  // BINGET, LONG_BINGET
-  little_endian(name, name < kOneByte ? 1 : 4);
+  if (name < kOneByte) {
+    out_ += 'h';  // BINGET
+    little_endian<1>(name);
+  } else {
+    out_ += 'j';  // LONG_BINGET
+    little_endian<4>(name);
+  }
 }
 
 std::string PickleWriter::finish() {
   out_ += '.';  // STOP
   return std::move(out_);
-}
-
-void PickleWriter::little_endian(std::uint64_t value, int bytes) {
-  for (int byte = 0; byte < bytes; ++byte) {
-    out_ += static_cast<char>(static_cast<unsigned char>(value >> (8 * byte)));
-  }
 }
 
 }  // namespace headroom::cost

@@ -40,7 +40,8 @@ class PickleWriter {
 
  private:
   void begin_value();
-  void little_endian(std::uint64_t value, int bytes);
+  template <int Count>
+  void little_endian(std::uint64_t value);
 
   std::string out_;
   std::unordered_map<std::string, std::uint32_t> texts_;

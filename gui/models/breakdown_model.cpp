@@ -69,7 +69,7 @@ int BreakdownModel::columnCount(const QModelIndex& parent) const {
 }
 
 QVariant BreakdownModel::data(const QModelIndex& index, int role) const {
-  if (!checkIndex(index, CheckIndexOption::IndexIsValid)) {
+  if (!index.isValid() || !checkIndex(index)) {
     return {};
   }
   const int row = index.row();

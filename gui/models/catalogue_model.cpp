@@ -77,7 +77,7 @@ int CatalogueModel::columnCount(const QModelIndex& parent) const {
 }
 
 QVariant CatalogueModel::data(const QModelIndex& index, int role) const {
-  if (!checkIndex(index, CheckIndexOption::IndexIsValid)) {
+  if (!index.isValid() || !checkIndex(index)) {
     return {};
   }
   const CatalogueEntry& entry = entries_[static_cast<std::size_t>(index.row())];

@@ -65,7 +65,7 @@ QString trouble_of(const StepEstimate& estimate) {
     return words("; memory runs out in %1").arg(QString::fromStdString(phase));
   }
   if (estimate.retries > 0) {
-    return words("; cached memory is given back %1 times to go on")
+    return words("; the allocator gives cached memory back and asks again (%1×)")
         .arg(QLocale().toString(static_cast<qlonglong>(estimate.retries)));
   }
   return {};

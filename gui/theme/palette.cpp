@@ -73,9 +73,9 @@ SeriesStyle style_of(const SeriesColour& colour, const QPalette& palette, bool d
 QPalette neutral_palette(bool dark) {
   const auto grey = [](int level) { return QColor(level, level, level); };
   const QColor text = dark ? QColor(0xe6, 0xe8, 0xeb) : QColor(0x1c, 0x20, 0x26);
-  const QColor window = dark ? QColor(0x20, 0x22, 0x26) : QColor(0xf4, 0xf5, 0xf7);
-  const QColor base = dark ? QColor(0x18, 0x1a, 0x1d) : grey(0xff);
-  const QColor button = dark ? QColor(0x32, 0x36, 0x3c) : QColor(0xea, 0xec, 0xef);
+  const QColor window = dark ? QColor(0x1b, 0x1d, 0x20) : QColor(0xf4, 0xf5, 0xf7);
+  const QColor base = dark ? QColor(0x26, 0x29, 0x2d) : grey(0xff);
+  const QColor button = dark ? QColor(0x35, 0x39, 0x3f) : QColor(0xea, 0xec, 0xef);
   const QColor accent = dark ? QColor(0x4a, 0x88, 0xe0) : QColor(0x2b, 0x66, 0xc0);
   QPalette palette(text, button, button.lighter(dark ? 130 : 105), button.darker(170),
                    button.darker(130), text, dark ? grey(0xff) : grey(0), base, window);

@@ -38,13 +38,13 @@ BreakdownGeometry::BreakdownGeometry(const BreakdownModel& model, const QFontMet
       em_(metrics.height()),
       row_height_(std::ceil(metrics.height() * 1.75)) {
   const qreal top = layOutLegend(size.width()) + em_ * kCaptionLines;
-  const qreal axis_height = em_ * 1.5;
+  const qreal axis_height = em_ * 1.8;
   rows_ = QRectF(0, top, size.width(), std::max<qreal>(0, size.height() - top - axis_height));
   // The peak is drawn in bold, which is wider than these metrics say.
   const qreal labels =
       std::min(widest(model, metrics, BreakdownModel::kPhaseColumn) * 1.15 + em_, size.width() / 3);
   const qreal totals = widest(model, metrics, BreakdownModel::kPeakColumn) * 1.15 + em_;
-  plot_ = rows_.adjusted(labels, 0, -totals, 0);
+  plot_ = rows_.adjusted(margin() + labels, 0, -margin() - totals, 0);
   axis_ = QRectF(plot_.left(), rows_.bottom(), plot_.width(), axis_height);
   layOutAxis();
 }
@@ -52,8 +52,8 @@ BreakdownGeometry::BreakdownGeometry(const BreakdownModel& model, const QFontMet
 qreal BreakdownGeometry::layOutLegend(qreal width) {
   const qreal line = em_ * 1.5;
   const qreal side = em_ * 0.85;
-  qreal x = 0;
-  qreal y = 0;
+  qreal x = margin();
+  qreal y = margin() / 2;
   for (int column = BreakdownModel::kReservedColumn; column < model_->columnCount(); ++column) {
     // Reserved memory closes the list as it closes the bar.
     const int next =
@@ -62,8 +62,8 @@ qreal BreakdownGeometry::layOutLegend(qreal width) {
                              ? BreakdownModel::tr("reserved, not allocated")
                              : model_->headerData(next, Qt::Horizontal, Qt::DisplayRole).toString();
     const qreal needed = side * 1.5 + metrics_.horizontalAdvance(name) + em_ * 1.2;
-    if (x > 0 && x + needed - em_ > width) {
-      x = 0;
+    if (x > margin() && x + needed - em_ > width - margin()) {
+      x = margin();
       y += line;
     }
     legend_.push_back(
@@ -107,6 +107,7 @@ QRectF BreakdownGeometry::row(int row) const {
 
 QRectF BreakdownGeometry::label(int row) const {
   QRectF area = this->row(row);
+  area.setLeft(margin());
   area.setRight(plot_.left() - em_ / 2);
   return area;
 }
@@ -114,8 +115,14 @@ QRectF BreakdownGeometry::label(int row) const {
 QRectF BreakdownGeometry::total(int row) const {
   QRectF area = this->row(row);
   area.setLeft(plot_.right() + em_ / 4);
-  area.setRight(rows_.right() - em_ / 4);
+  area.setRight(rows_.right() - margin());
   return area;
+}
+
+QRectF BreakdownGeometry::totalsTitle() const {
+  const QRectF strip = caption();
+  return {plot_.right() - em_ * 6, strip.top(), rows_.right() - margin() - plot_.right() + em_ * 6,
+          strip.height()};
 }
 
 QRectF BreakdownGeometry::segment(int row, int column) const {

@@ -48,6 +48,10 @@ class BreakdownGeometry {
   [[nodiscard]] const QRectF& axis() const { return axis_; }
   /// Strip above `plot` for the capacity line's name.
   [[nodiscard]] QRectF caption() const;
+  /// In that strip, above the totals.
+  [[nodiscard]] QRectF totalsTitle() const;
+  /// Between the viewport's edge and what stands in it.
+  [[nodiscard]] qreal margin() const { return em_ * 0.7; }
 
   [[nodiscard]] qreal rowHeight() const { return row_height_; }
   /// Height of all rows, visible or not.

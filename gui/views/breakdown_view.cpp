@@ -248,9 +248,12 @@ void BreakdownView::drawAxis(QPainter& painter) const {
     painter.drawText(QRectF(tick.x - 4 * em, axis.top(), 8 * em, axis.height()), Qt::AlignCenter,
                      text);
   }
+  painter.drawText(QRectF(axis.right(), axis.top(),
+                          viewport()->width() - geometry_.margin() - axis.right(), axis.height()),
+                   Qt::AlignVCenter | Qt::AlignRight, model_->scale().unit);
   painter.drawText(
-      QRectF(axis.right(), axis.top(), viewport()->width() - axis.right() - em / 4, axis.height()),
-      Qt::AlignVCenter | Qt::AlignRight, model_->scale().unit);
+      geometry_.totalsTitle(), Qt::AlignVCenter | Qt::AlignRight,
+      model_->headerData(BreakdownModel::kPeakColumn, Qt::Horizontal, Qt::DisplayRole).toString());
 }
 
 void BreakdownView::drawRow(QPainter& painter, int row) const {
@@ -308,8 +311,10 @@ void BreakdownView::drawCapacity(QPainter& painter) const {
   const QString name = tr("capacity %1").arg(bytes_text(model_->capacity()));
   const QRectF strip = geometry_.caption();
   const qreal width = QFontMetricsF(font()).horizontalAdvance(name) + 1;
-  const qreal left =
-      std::clamp(x - width / 2, strip.left(), std::max(strip.left(), strip.right() - width));
+  const qreal gap = geometry_.margin() / 2;
+  // On the side of what the plan may use, if there is room.
+  const bool before = x - gap - width >= geometry_.plot().left();
+  const qreal left = before ? x - gap - width : x + gap;
   painter.drawText(QRectF(left, strip.top(), width, strip.height()), Qt::AlignCenter, name);
 }
 

@@ -4,10 +4,14 @@
 #include <bit>
 
 #include <QHBoxLayout>
+#include <QLocale>
 #include <QSignalBlocker>
 
 namespace headroom::gui {
 namespace {
+
+/// The most that is usual in any field; a rarer number scrolls.
+constexpr int kWidest = 1'048'576;
 
 /// A spin box whose arrows may double and halve.
 class StepBox : public QSpinBox {
@@ -53,6 +57,9 @@ NumberField::NumberField(const Range& range, const QString& accessible_name, QWi
   row->setContentsMargins(0, 0, 0, 0);
   row->addWidget(slider_, 1);
   row->addWidget(spin_);
+  // As wide in every field, so that sliders and boxes stand in columns.
+  spin_->setFixedWidth(fontMetrics().horizontalAdvance(QLocale().toString(kWidest)) +
+                       fontMetrics().height() * 2);
   setFocusProxy(spin_);
   connect(slider_, &QSlider::valueChanged, this,
           [this](int position) { announce(valueAt(position)); });

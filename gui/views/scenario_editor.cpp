@@ -211,6 +211,7 @@ void ScenarioEditor::addTrainingRows() {
           scenario.plan.zero->stage = stage;
         }
       });
+  zero->setPlaceholderText(tr("only under deepspeed"));
   show_.emplace_back(
       [zero](const Scenario& scenario) { zero->setEnabled(scenario.plan.zero.has_value()); });
   addChoice(
@@ -234,7 +235,7 @@ void ScenarioEditor::addTrainingRows() {
       [](const Scenario& scenario) { return scenario.plan.recompute; },
       [](Scenario& scenario, ir::Recompute recompute) { scenario.plan.recompute = recompute; });
   NumberField* const every = addNumber(
-      Field::kCheckpointEvery, tr("Of &every … layers, one"),
+      Field::kCheckpointEvery, tr("&Every k-th layer"),
       new NumberField({.least = 1, .most = 1024, .slider_least = 1, .slider_most = 8},
                       tr("Checkpoint one layer of every"), this),
       [](const Scenario& scenario) { return scenario.plan.recompute_every; },
@@ -248,8 +249,9 @@ void ScenarioEditor::addBatchRows() {
   addSection(tr("Batch"));
   addNumber(
       Field::kMicroBatch, tr("M&icro-batch"),
-      new NumberField({.least = 1, .most = ir::kMostMicroBatch, .slider_least = 1, .slider_most = 32},
-                      tr("Micro-batch"), this),
+      new NumberField(
+          {.least = 1, .most = ir::kMostMicroBatch, .slider_least = 1, .slider_most = 32},
+          tr("Micro-batch"), this),
       [](const Scenario& scenario) { return scenario.plan.micro_batch; },
       [](Scenario& scenario, int value) { scenario.plan.micro_batch = value; });
   addNumber(
@@ -372,10 +374,9 @@ void ScenarioEditor::announceBudget() {
 void ScenarioEditor::markBudget() {
   const QString text = budget_->text().trimmed();
   const bool understood = text.isEmpty() || parse_bytes(text.toStdString());
-  QPalette colours = palette();
+  QPalette colours;  // Of one role: the others go on following the window.
   if (!understood) {
-    const Theme theme = theme_of(colours);
-    colours.setColor(QPalette::Text, theme.capacity);
+    colours.setColor(QPalette::Text, theme_of(palette()).capacity);
   }
   budget_->setPalette(colours);
   budget_->setAccessibleDescription(understood ? budget_->toolTip()

@@ -26,7 +26,7 @@ QLabel* make_label(QWidget* parent, double size, QFont::Weight weight) {
 }
 
 void paint_with(QLabel* label, const QColor& colour) {
-  QPalette palette = label->palette();
+  QPalette palette;  // Of one role: the others go on following the window.
   palette.setColor(QPalette::WindowText, colour);
   label->setPalette(palette);
 }
@@ -69,6 +69,7 @@ VerdictHeader::VerdictHeader(QWidget* parent)
   headline_->setObjectName(QStringLiteral("verdict"));
   margin_->setObjectName(QStringLiteral("margin"));
   basis_->setObjectName(QStringLiteral("basis"));
+  busy_->setObjectName(QStringLiteral("busy"));
   basis_->setWordWrap(true);
   margin_->setWordWrap(true);
   const int unit = fontMetrics().height();

@@ -13,14 +13,8 @@ struct Qkv {
 
 /// The norm of queries runs right after their projection (Qwen3, OLMo 2), not after all three.
 bool norms_between_projections(const ModelSpec& model) {
-  switch (model.family) {
-    case Family::kQwen3:
-    case Family::kQwen3Moe:
-    case Family::kOlmo2:
-      return true;
-    default:
-      return false;
-  }
+  return model.family == Family::kQwen3 || model.family == Family::kQwen3Moe ||
+         model.family == Family::kOlmo2;
 }
 
 Qkv project_separately(GraphBuilder& builder, const AttentionForm& form, TensorId hidden) {

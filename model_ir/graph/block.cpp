@@ -8,28 +8,21 @@ namespace {
 enum class ModuleEnd { kProjection, kDropout, kResidual };
 
 ModuleEnd module_end(Family family) {
-  switch (family) {
-    case Family::kGpt2:
-    case Family::kStarcoder2:
-      return ModuleEnd::kDropout;
-    case Family::kBloom:  // dropout_add is called inside the modules.
-    case Family::kBert:   // BertSelfOutput and BertOutput.
-      return ModuleEnd::kResidual;
-    default:
-      return ModuleEnd::kProjection;
+  if (family == Family::kGpt2 || family == Family::kStarcoder2) {
+    return ModuleEnd::kDropout;
   }
+  // BLOOM calls dropout_add inside its modules; BERT has BertSelfOutput and BertOutput.
+  return family == Family::kBloom || family == Family::kBert ? ModuleEnd::kResidual
+                                                             : ModuleEnd::kProjection;
 }
 
 /// Dropout on the attention's output, before the addition.
 double attention_out_dropout(const ModelSpec& model) {
-  switch (model.family) {
-    case Family::kFalcon:  // FalconDecoderLayer.forward hands config.attention_dropout over.
-      return model.dropout.attention;
-    case Family::kStablelm:  // StableLmDecoderLayer drops only the MLP's output.
-      return 0;
-    default:
-      return model.dropout.residual;
+  if (model.family == Family::kFalcon) {  // Its layer hands config.attention_dropout over.
+    return model.dropout.attention;
   }
+  // StableLmDecoderLayer drops only the MLP's output.
+  return model.family == Family::kStablelm ? 0 : model.dropout.residual;
 }
 
 /// How a sub-layer's output joins the residual stream.

@@ -6,6 +6,14 @@
 #include "model_ir/base/check.h"
 
 namespace headroom::ir {
+namespace {
+
+/// Parameters outside the layers (layer -1) come first.
+std::size_t slot_of(std::int32_t layer) {
+  return static_cast<std::size_t>(std::int64_t{layer} + 1);
+}
+
+}  // namespace
 
 GraphBuilder::GraphBuilder(const ModelSpec& model, const BatchShape& shape)
     : model_(model), shape_(shape) {
@@ -18,7 +26,7 @@ void GraphBuilder::register_parameters() {
   entries_.resize(model_.layers.size() + static_cast<std::size_t>(encoder) + 1);
   for (ModelParameter& parameter : parameter_table(model_)) {
     const bool used = !parameter.info.unused;
-    const auto slot = static_cast<std::size_t>(parameter.info.layer + 1);
+    const auto slot = slot_of(parameter.info.layer);
     const TensorId id = graph_.add_tensor(std::move(parameter.info));
     if (used) {
       entries_.at(slot).push_back({parameter.role, parameter.module, id});
@@ -56,7 +64,7 @@ TensorId GraphBuilder::activation(std::string_view name, std::int64_t width) {
 std::vector<TensorId> GraphBuilder::parameters(OpRole role) const {
   std::vector<TensorId> found;
   const bool cross = module_ == Module::kCrossAttention;
-  for (const Entry& entry : entries_[static_cast<std::size_t>(layer_ + 1)]) {
+  for (const Entry& entry : entries_[slot_of(layer_)]) {
     // The two attentions of a T5 decoder layer have the same roles.
     if (entry.role == role && (entry.module == Module::kCrossAttention) == cross) {
       found.push_back(entry.id);

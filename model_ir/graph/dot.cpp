@@ -172,7 +172,7 @@ class DotWriter {
     if (source_[index_of(id)]) {
       return "op" + std::to_string(*source_[index_of(id)]);
     }
-    const std::string name = "in" + std::to_string(index_of(id));
+    std::string name = "in" + std::to_string(index_of(id));
     edges_ += "  " + name + " [shape=point, xlabel=" + quoted(graph_.tensor(id).name) + "];\n";
     return name;
   }

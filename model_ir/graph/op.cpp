@@ -50,6 +50,7 @@ std::string_view name_of(OpKind kind) {
   return "?";
 }
 
+// NOLINTNEXTLINE(readability-function-size): one case per role, so that a new one must be named.
 std::string_view name_of(OpRole role) {
   switch (role) {
     case OpRole::kNone:

@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <string>
 
 #include "model_ir/graph/param_writer.h"
 
@@ -22,11 +23,12 @@ void write_head(ParameterWriter& writer) {
 }
 
 /// The fused projection, the output and the plain MLP of GPT-NeoX, BLOOM and Falcon.
-void write_fused_attention(ParameterWriter& writer, const char* fused, const char* output) {
+void write_fused_attention(ParameterWriter& writer, const std::string& module) {
   const ModelSpec& model = writer.model();
   writer.set_module(Module::kAttention);
-  writer.linear(OpRole::kQkv, fused, {model.hidden, qkv_width(model), model.qkv_bias});
-  writer.linear(OpRole::kAttentionOutput, output,
+  writer.linear(OpRole::kQkv, module + ".query_key_value",
+                {model.hidden, qkv_width(model), model.qkv_bias});
+  writer.linear(OpRole::kAttentionOutput, module + ".dense",
                 {query_width(model), model.hidden, model.output_bias});
   writer.set_module(Module::kNone);
 }
@@ -112,7 +114,7 @@ void write_gpt_neox(ParameterWriter& writer) {
   for_each_layer(writer, "gpt_neox.layers.", [&] {
     writer.norm(OpRole::kAttentionNorm, "input_layernorm", model.hidden);
     writer.norm(OpRole::kMlpNorm, "post_attention_layernorm", model.hidden);
-    write_fused_attention(writer, "attention.query_key_value", "attention.dense");
+    write_fused_attention(writer, "attention");
     write_four_fold_mlp(writer);
   });
   writer.norm(OpRole::kFinalNorm, "gpt_neox.final_layer_norm", model.hidden);
@@ -144,7 +146,7 @@ void write_bloom(ParameterWriter& writer) {
   writer.norm(OpRole::kEmbeddingNorm, "transformer.word_embeddings_layernorm", hidden);
   for_each_layer(writer, "transformer.h.", [&] {
     writer.norm(OpRole::kAttentionNorm, "input_layernorm", hidden);
-    write_fused_attention(writer, "self_attention.query_key_value", "self_attention.dense");
+    write_fused_attention(writer, "self_attention");
     writer.norm(OpRole::kMlpNorm, "post_attention_layernorm", hidden);
     write_four_fold_mlp(writer);
   });
@@ -157,7 +159,7 @@ void write_falcon(ParameterWriter& writer) {
   writer.embedding(OpRole::kTokenEmbedding, "transformer.word_embeddings", model.vocabulary,
                    model.hidden);
   for_each_layer(writer, "transformer.h.", [&] {
-    write_fused_attention(writer, "self_attention.query_key_value", "self_attention.dense");
+    write_fused_attention(writer, "self_attention");
     write_four_fold_mlp(writer);
     write_falcon_norms(writer);
   });

@@ -1,5 +1,6 @@
 #include "model_ir/runtime/registry.h"
 
+#include "model_ir/runtime/deepspeed/lowering.h"
 #include "model_ir/runtime/transformers/lowering.h"
 
 namespace headroom::ir {
@@ -11,7 +12,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
     case RuntimeKind::kTransformers:
       return transformers::lower(model, plan, device);
     case RuntimeKind::kDeepspeed:
-      return Error::invalid_argument("runtime", "deepspeed", "transformers");
+      return deepspeed::lower(model, plan, device);
     case RuntimeKind::kFsdp:
       return Error::invalid_argument("runtime", "fsdp", "transformers or deepspeed");
     case RuntimeKind::kMegatron:

@@ -100,7 +100,8 @@ void read_opt(const HfFields& fields, ModelSpec& model) {
   model.mlp_bias = bias;
   const bool before = json.boolean_or("do_layer_norm_before", true);
   model.norm_placement = before ? NormPlacement::kPre : NormPlacement::kPost;
-  model.final_norm = before && !json.boolean_or("_remove_final_layer_norm", false);
+  const bool removed = json.boolean_or("_remove_final_layer_norm", false);
+  model.final_norm = before && !removed;
   fields.support_only("layer_norm_elementwise_affine", true,
                       "norms without weights are not modelled");
   fields.read_activation(model, "activation_function", "relu");

@@ -174,14 +174,14 @@ void print_text(const std::vector<Measurement>& all, std::size_t events) {
 }
 
 void print_json(const std::vector<Measurement>& all, std::size_t events) {
-  std::printf("{\"schema_version\": 1, \"events\": %zu, \"measurements\": [", events);
+  std::printf(R"({"schema_version": 1, "events": %zu, "measurements": [)", events);
   const char* separator = "";
   for (const Measurement& one : all) {
-    std::printf(
-        "%s\n  {\"name\": \"%s\", \"runs\": %zu, \"median_ms\": %.4f, \"least_ms\": %.4f, "
-        "\"most_ms\": %.4f, \"result\": %lld}",
-        separator, one.name.c_str(), one.milliseconds.size(), one.median(),
-        one.milliseconds.front(), one.milliseconds.back(), static_cast<long long>(one.result));
+    std::printf(R"(%s
+  {"name": "%s", "runs": %zu, "median_ms": %.4f, "least_ms": %.4f, "most_ms": %.4f, "result": %lld})",
+                separator, one.name.c_str(), one.milliseconds.size(), one.median(),
+                one.milliseconds.front(), one.milliseconds.back(),
+                static_cast<long long>(one.result));
     separator = ",";
   }
   std::printf("\n]}\n");

@@ -1,6 +1,7 @@
 #include "gui/views/breakdown_view.h"
 
 #include <QApplication>
+#include <QMouseEvent>
 #include <QScrollBar>
 #include <QSignalSpy>
 
@@ -141,9 +142,10 @@ TEST_CASE("BreakdownView: a click chooses what it hits") {
 TEST_CASE("BreakdownView: what the mouse is over stands out") {
   Scene scene(8);
   const QImage before = scene.picture();
-  const QPoint point = scene.view.geometryNow().segment(2, kGradients).center().toPoint();
-  QTest::mouseMove(scene.view.viewport(), point);
-  REQUIRE(test::eventually([&] { return scene.picture() != before; }));
+  const QPointF point = scene.view.geometryNow().segment(2, kGradients).center();
+  QMouseEvent move(QEvent::MouseMove, point, point, Qt::NoButton, Qt::NoButton, Qt::NoModifier);
+  QApplication::sendEvent(scene.view.viewport(), &move);
+  CHECK(scene.picture() != before);
   QEvent leave(QEvent::Leave);
   QApplication::sendEvent(scene.view.viewport(), &leave);
   CHECK(scene.picture() == before);

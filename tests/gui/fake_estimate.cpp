@@ -33,7 +33,8 @@ cost::StepEstimate fake_estimate(std::int64_t micro_batch) {
   estimate.outside = {{.name = "CUDA context",
                        .bytes = gib(1),
                        .basis = cost::Basis::kMeasured,
-                       .source = "a ruler"}};
+                       .source = "a ruler",
+                       .bound = {}}};
   estimate.outside_bytes = gib(1);
   estimate.capacity = gib(79);
   const cost::PhaseMemory& peak = estimate.timeline.phases.back();

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <thread>
 
 #include <QApplication>
 #include <QCheckBox>
@@ -214,6 +215,23 @@ TEST_CASE("MainWindow: an exception is a message, not the end") {
   CHECK(scene.text("verdict") == QStringLiteral("Fits"));
 }
 
+TEST_CASE("MainWindow: an answer that takes its time is announced as on its way") {
+  std::atomic<bool> let_go = false;
+  Scene scene(test::setup_with([&](const Scenario& scenario, const std::stop_token& stop) {
+    while (scenario.plan.micro_batch == 2 && !let_go && !stop.stop_requested()) {
+      std::this_thread::yield();
+    }
+    return test::answer(scenario);
+  }));
+  REQUIRE(scene.waitForAnswers(1));
+  CHECK(scene.text("busy").isEmpty());
+  scene.control<QSpinBox>("Micro-batch")->setValue(2);
+  REQUIRE(eventually([&] { return !scene.text("busy").isEmpty(); }));
+  let_go = true;
+  REQUIRE(scene.waitForAnswers(2));
+  CHECK(scene.text("busy").isEmpty());
+}
+
 TEST_CASE("MainWindow: bars and table share the current cell") {
   Scene scene;
   REQUIRE(scene.waitForAnswers(1));
@@ -297,7 +315,6 @@ TEST_CASE("MainWindow: what is no configuration is not accepted by a drop") {
 TEST_CASE("MainWindow: light and dark are two pictures, and both have all colours of the chart") {
   Scene scene;
   REQUIRE(scene.waitForAnswers(1));
-  const QPalette desktop = QApplication::palette();
   scene.window.setLook(Look::kLight);
   const QImage light = picture(scene.window);
   scene.window.setLook(Look::kDark);
@@ -307,7 +324,8 @@ TEST_CASE("MainWindow: light and dark are two pictures, and both have all colour
   CHECK(dark.pixelColor(2, dark.height() - 2).lightness() < 60);
   CHECK(colours_in(light) > 50);
   CHECK(colours_in(dark) > 50);
-  QApplication::setPalette(desktop);
+  scene.window.setLook(Look::kDesktop);
+  CHECK(picture(scene.window) != dark);
 }
 
 TEST_CASE("MainWindow: saves its picture whole or not at all") {

@@ -51,7 +51,7 @@ TEST_CASE("verdict_text: names the largest category and every term outside the a
   estimate.retries = 3;
   const VerdictText text = verdict_text(estimate);
   CHECK(text.headline == QStringLiteral("Tight"));
-  CHECK(text.basis.contains(QStringLiteral("3 times")));
+  CHECK(text.basis.contains(QStringLiteral("(3×)")));
   CHECK(fact(text, QStringLiteral("Most of it")).value == QStringLiteral("activations"));
   const QString tip = fact(text, QStringLiteral("Outside the allocator")).tip;
   CHECK(tip.contains(QStringLiteral("CUDA context: 1.00\u00a0GiB (measured, a ruler)")));

@@ -58,18 +58,23 @@ std::int64_t random_size(Random& random) {
   }
 }
 
+struct ProgramShape {
+  std::int64_t events = 400;
+  std::int64_t live = 20;  ///< About how many blocks are alive.
+};
+
 /// A program that frees in random order, returns to sizes it used before and sometimes empties the
-/// cache. `target`: about how many blocks are alive.
-ir::RankProgram random_program(Random& random, int events, std::int64_t target) {
+/// cache.
+ir::RankProgram random_program(Random& random, const ProgramShape& shape) {
   ir::RankProgram program;
   std::vector<ir::BlockId> live;
   std::vector<std::int64_t> sizes;
-  for (int index = 0; index < events; ++index) {
+  for (std::int64_t index = 0; index < shape.events; ++index) {
     ir::Event event;
     const auto alive = static_cast<std::int64_t>(live.size());
     if (random.chance(1, 150)) {
       event.kind = ir::EventKind::kEmptyCache;
-    } else if (alive > 0 && random.chance(alive, 2 * target)) {
+    } else if (alive > 0 && random.chance(alive, 2 * shape.live)) {
       const auto which = static_cast<std::size_t>(random.between(0, alive - 1));
       event.kind = ir::EventKind::kFree;
       event.block = live[which];
@@ -227,7 +232,8 @@ TEST_CASE("property: caching_allocator equals the naive allocator after every ev
     Random random = test::seeded_random(number);
     CAPTURE(random.seed());
     const Setup setup = random_setup(random);
-    const ir::RankProgram program = random_program(random, 400, random.pick<std::int64_t>({6, 25}));
+    const ir::RankProgram program =
+        random_program(random, {.live = random.pick<std::int64_t>({6, 25})});
     const std::vector<Observation> seen = observe(setup, program);
     const std::vector<Observation> expected = observe_naively(setup, program);
     REQUIRE(first_difference(seen, expected) == program.events.size());
@@ -239,7 +245,7 @@ TEST_CASE("property: blocks never overlap and always add up") {
     Random random = test::seeded_random(1'000 + number);
     CAPTURE(random.seed());
     const Setup setup = random_setup(random);
-    const ir::RankProgram program = random_program(random, 400, 20);
+    const ir::RankProgram program = random_program(random, {});
     CachingAllocator allocator(setup.settings, setup.device, nullptr);
     std::string broken;
     serve(allocator, program, [&](const ir::Event&, bool) {
@@ -257,7 +263,7 @@ TEST_CASE("property: freeing everything and emptying the cache leaves nothing") 
     Random random = test::seeded_random(2'000 + number);
     CAPTURE(random.seed());
     const Setup setup = random_setup(random);
-    const ir::RankProgram program = random_program(random, 300, 30);
+    const ir::RankProgram program = random_program(random, {.events = 300, .live = 30});
     CachingAllocator allocator(setup.settings, setup.device, nullptr);
     std::vector<ir::BlockId> live;
     serve(allocator, program, [&](const ir::Event& event, bool served) {
@@ -284,7 +290,7 @@ TEST_CASE("property: replay shows the allocator's peaks, and roles sum to them")
     CAPTURE(random.seed());
     Setup setup = random_setup(random);
     setup.device = {.capacity = Bytes{std::int64_t{1} << 50}};
-    ir::RankProgram program = random_program(random, 400, 20);
+    ir::RankProgram program = random_program(random, {});
     program.phases = {{"first", 0, 150, {}}, {"second", 150, 400, {}}};
     const MemoryTimeline timeline = replay(program, setup.settings, setup.device);
     const std::vector<Observation> seen = observe(setup, program);

@@ -32,7 +32,7 @@ Result<Metric> metric_named(const std::string& name) {
     names.emplace_back(name_of(metric));
   }
   const std::optional<std::string> closest = closest_word(name, names);
-  return Error::invalid_argument("--metric", name, "a metric such as peak_allocated",
+  return Error::invalid_argument("metric", name, "a metric such as peak_allocated",
                                  closest ? "did you mean " + *closest + "?" : "");
 }
 

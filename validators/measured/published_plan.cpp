@@ -153,10 +153,13 @@ Skip skip_from(std::string trouble) {
 
 std::optional<Skip> refuse_early(const MeasuredRow& row, std::string_view runtime) {
   if (runtime.empty()) {
-    return Skip{"framework: '" + row.framework + "'"};
+    return unknown_framework(row);
   }
   if (runtime == "fsdp" || runtime == "megatron") {
     return not_modelled(runtime);
+  }
+  if (row.measured_raw.is_null()) {
+    return Skip{"measured: nothing"};
   }
   const JsonValue* mode = row.setting.find("mode");
   const std::string word =

@@ -146,6 +146,10 @@ Skip not_modelled(std::string_view runtime) {
   return {"runtime " + std::string(runtime) + ": not modelled yet"};
 }
 
+Skip unknown_framework(const MeasuredRow& row) {
+  return {row.framework.empty() ? "framework: not stated" : "framework: '" + row.framework + "'"};
+}
+
 Skip skip_of(const Error& error) {
   if (error.key == "runtime") {
     return not_modelled(error.got);
@@ -168,7 +172,7 @@ RowLabels labels_of(const MeasuredRow& row) {
 Planned plan_of_case(const MeasuredRow& row, const ModelReader& read_model) {
   const std::string_view runtime = runtime_of(row.framework);
   if (runtime.empty()) {
-    return Skip{"framework: '" + row.framework + "'"};
+    return unknown_framework(row);
   }
   if (!row.failure.empty()) {
     return Skip{"error: the measured run broke off"};

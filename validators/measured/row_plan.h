@@ -29,6 +29,8 @@ struct Skip {
 
 /// "runtime fsdp: not modelled yet"
 [[nodiscard]] Skip not_modelled(std::string_view runtime);
+/// "framework: 'colossalai'"
+[[nodiscard]] Skip unknown_framework(const MeasuredRow& row);
 /// The first line of an error as the reason of a skip; `not_modelled` if a runtime is at fault.
 [[nodiscard]] Skip skip_of(const Error& error);
 

@@ -162,7 +162,7 @@ Result<MeasuredRow> read_row(JsonValue value, const Place& place) {
   if (framework != nullptr && framework->as_string() != nullptr) {
     row.framework = *framework->as_string();
   }
-  if (measured != nullptr && measured->as_object() != nullptr) {
+  if (measured != nullptr && (measured->is_null() || measured->as_object() != nullptr)) {
     row.form = RowForm::kPublished;
     row.measured_raw = *measured;
     row.setting = without_member(std::move(value), "measured");

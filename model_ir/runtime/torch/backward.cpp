@@ -156,6 +156,9 @@ void Eager::backward(const Tensor& root, const Tensor& seed) {
   while (!ready.empty()) {
     Node* const node = ready.pop();
     if (node->leaf == nullptr) {
+      if (on_backward_layer && node->layer != layer_) {
+        on_backward_layer(node->layer);
+      }
       set_site(static_cast<std::uint16_t>(node->site_operation), node->layer);
     }
     Gradients outputs = run_node(*this, *node, std::move(pending[node].buffer));

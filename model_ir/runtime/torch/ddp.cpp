@@ -4,7 +4,6 @@
 #include <deque>
 #include <limits>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "model_ir/runtime/torch/foreach.h"
@@ -26,23 +25,20 @@ std::int64_t bytes_of(const Tensor& tensor) {
 
 }  // namespace
 
-void count_collective(Eager& eager, std::string_view operation, std::int64_t ranks,
-                      std::int64_t bytes) {
+void count_collective(Eager& eager, const Work::Collective& one) {
   if (eager.program().phases.empty()) {
     return;
   }
   std::vector<Work::Collective>& all = eager.program().phases.back().work.collectives;
-  auto found = std::find_if(all.begin(), all.end(), [&](const Work::Collective& each) {
-    return each.operation == operation && each.ranks == ranks;
+  const auto same = std::find_if(all.begin(), all.end(), [&](const Work::Collective& each) {
+    return each.operation == one.operation && each.ranks == one.ranks;
   });
-  if (found == all.end()) {
-    found = all.insert(
-        all.end(),
-        Work::Collective{
-            .operation = std::string(operation), .ranks = ranks, .calls = 0, .bytes = 0});
+  if (same == all.end()) {
+    all.push_back(one);
+    return;
   }
-  ++found->calls;
-  found->bytes += bytes;
+  same->calls += one.calls;
+  same->bytes += one.bytes;
 }
 
 std::vector<std::vector<std::size_t>> assign_buckets(std::span<const std::int64_t> bytes,
@@ -92,7 +88,9 @@ Ddp::Ddp(Eager& eager, const DdpPlan& plan, std::int64_t world, std::span<const 
   std::reverse(assignment.begin(), assignment.end());
   make_buckets(assignment);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    accumulator_of(eager_, parameters_[i].impl())->after_accumulate = [this, i](Eager&) { arrived(i); };
+    accumulator_of(eager_, parameters_[i].impl())->after_accumulate = [this, i](Eager&) {
+      arrived(i);
+    };
   }
 }
 
@@ -161,6 +159,10 @@ void Ddp::before_forward() {
   broadcast_buffers();
 }
 
+void Ddp::count(const char* operation, std::int64_t bytes) {
+  count_collective(eager_, {.operation = operation, .ranks = world_, .calls = 1, .bytes = bytes});
+}
+
 void Ddp::rebuild_buckets() {
   eager_.set_site("ddp.buckets", -1);
   const auto assignment = assign(arrivals_, plan_.bucket_cap_bytes);
@@ -169,9 +171,9 @@ void Ddp::rebuild_buckets() {
   const auto sizes = static_cast<std::int64_t>(assignment.size());
   {
     const Tensor indices = eager_.empty(Shape{slots}, DType::kInt32, TensorRole::kCommunication);
-    count_collective(eager_, "broadcast", world_, slots * kIndexBytes);
+    count("broadcast", slots * kIndexBytes);
     const Tensor counts = eager_.empty(Shape{sizes}, DType::kInt32, TensorRole::kCommunication);
-    count_collective(eager_, "broadcast", world_, sizes * kIndexBytes);
+    count("broadcast", sizes * kIndexBytes);
   }
   make_buckets(assignment);
   rebuilt_ = true;
@@ -202,7 +204,7 @@ void Ddp::broadcast_buffers() {
     } else {
       in_flight.emplace_back();
     }
-    count_collective(eager_, "broadcast", world_, total);
+    count("broadcast", total);
     if (in_flight.size() >= kMaxInFlight) {
       in_flight.pop_front();
     }
@@ -224,7 +226,7 @@ void Ddp::arrived(std::size_t index) {
     move_gradient(parameter, bucket);
   }
   if (bucket.pending > 0 && --bucket.pending == 0) {
-    count_collective(eager_, "all_reduce", world_, bytes_of(bucket.memory));
+    count("all_reduce", bytes_of(bucket.memory));
   }
 }
 

@@ -58,6 +58,7 @@ class Ddp {
   void make_buckets(const std::vector<std::vector<std::size_t>>& assignment);
   void rebuild_buckets();
   void broadcast_buffers();
+  void count(const char* operation, std::int64_t bytes);
   /// Runs when the gradient of parameter `index` is complete.
   void arrived(std::size_t index);
   /// Makes the gradient of `parameter` a view of its bucket.
@@ -76,8 +77,7 @@ class Ddp {
   bool rebuilt_ = false;
 };
 
-/// Adds a collective to the work of the current phase; `bytes` of the full buffer.
-void count_collective(Eager& eager, std::string_view operation, std::int64_t ranks,
-                      std::int64_t bytes);
+/// Adds `one` to the collectives of the current phase; those of one kind are summed up.
+void count_collective(Eager& eager, const Work::Collective& one);
 
 }  // namespace headroom::ir::torch

@@ -66,7 +66,9 @@ Tensor Eager::alias(const Tensor& base, const Shape& shape, bool tracked) {
   impl->shape = shape;
   impl->dtype = base.dtype();
   impl->storage = base->storage;
-  ++impl->storage->uses;
+  if (impl->storage != nullptr) {
+    ++impl->storage->uses;
+  }
   impl->tracked_view = tracked || base->tracked_view;
   return {*this, impl};
 }
@@ -76,6 +78,24 @@ Tensor Eager::parameter(const Shape& shape, DType dtype, bool trainable) {
   tensor->requires_grad = trainable;
   tensor->leaf_parameter = true;
   return tensor;
+}
+
+void Eager::move_storage(const Tensor& tensor, const Tensor& target) {
+  Storage* const before = tensor->storage;
+  tensor->storage = target.defined() ? target->storage : nullptr;
+  if (tensor->storage != nullptr) {
+    ++tensor->storage->uses;
+  }
+  if (before != nullptr) {
+    unuse(before);
+  }
+}
+
+void Eager::drop_grad(const Tensor& tensor) {
+  TensorImpl* const grad = std::exchange(tensor->grad, nullptr);
+  if (grad != nullptr && --grad->uses == 0) {
+    destroy(grad);
+  }
 }
 
 BlockId Eager::allocate(std::int64_t bytes, TensorRole role, StreamId stream) {
@@ -178,6 +198,9 @@ void Eager::relabel(const Tensor& tensor, TensorRole role) {
 }
 
 void Eager::mark_saved(const Tensor& tensor) {
+  if (tensor->storage == nullptr) {
+    return;  // A partitioned parameter: its shard is elsewhere.
+  }
   TensorRole& role = program_.events[tensor->storage->event].role;
   if (role == TensorRole::kTemporary) {
     role = TensorRole::kActivation;

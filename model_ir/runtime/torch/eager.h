@@ -41,6 +41,12 @@ class Eager {
   /// A parameter: a leaf that may require a gradient.
   [[nodiscard]] Tensor parameter(const Shape& shape, DType dtype, bool trainable);
 
+  /// Makes `tensor` live in the storage of `target`; in none at all when `target` is undefined.
+  /// What it lived in before goes unless others use it.
+  void move_storage(const Tensor& tensor, const Tensor& target);
+  /// `tensor.grad = None`
+  void drop_grad(const Tensor& tensor);
+
   /// Raw blocks, for workspaces and buckets that are not tensors.
   [[nodiscard]] BlockId allocate(std::int64_t bytes, TensorRole role, StreamId stream = 0);
   void release(BlockId block);
@@ -91,6 +97,9 @@ class Eager {
   /// The low-precision copy of a leaf weight, made once per autocast region.
   /// Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
   std::unordered_map<TensorImpl*, Tensor>& autocast_cache() { return autocast_cache_; }
+
+  /// Called when backward comes to a node of another layer (-1: outside the layers).
+  std::function<void(std::int32_t layer)> on_backward_layer;
 
   /// Runs backward from `root`, seeded with `seed`. Order, accumulation and releases are those of
   /// the engine's device thread.

@@ -90,6 +90,9 @@ void Interpreter::run(NodeId first, NodeId last) {
         entered_[index_of(op.inputs[i])] = true;
       }
     }
+    if (model_.before_layer) {
+      model_.before_layer(op.layer);
+    }
     eager_.set_site(name_of(op.kind), op.layer);
     run_op(id);
     drop_inputs(id);

@@ -1,37 +1,23 @@
 #include "model_ir/runtime/transformers/lowering.h"
 
 #include <optional>
-#include <string>
-#include <utility>
 
 #include "model_ir/graph/decoder.h"
-#include "model_ir/runtime/transformers/forward.h"
+#include "model_ir/runtime/transformers/support.h"
 #include "model_ir/runtime/transformers/training.h"
 
 namespace headroom::ir::transformers {
 
-namespace {
-
-/// The first operator that the interpreter does not run yet, if any.
-std::optional<OpKind> unknown_operator(const Graph& graph) {
-  for (std::size_t at = 0; at < graph.op_count(); ++at) {
-    const OpKind kind = graph.op(NodeId{static_cast<std::uint32_t>(at)}).kind;
-    if (!Interpreter::runs(kind)) {
-      return kind;
-    }
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                           const DeviceTraits& device) {
+  if (plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master) {
+    return Error::invalid_argument("precision", "a recipe with fp32 masters",
+                                   "fp32, bf16, fp16 or autocast",
+                                   "use --runtime deepspeed for fp32 master weights");
+  }
   const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
-  if (const std::optional<OpKind> kind = unknown_operator(graph)) {
-    return Error::invalid_argument(
-        "model", model.name, "a model that the transformers runtime can run",
-        "its operator '" + std::string(name_of(*kind)) + "' is not modelled by this version");
+  if (const std::optional<Error> refused = unsupported(model, plan, graph)) {
+    return *refused;
   }
   torch::Eager eager(device);
   train(eager, model, plan, graph);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,8 @@ struct Model {
   std::int64_t parameter_count = 0;
   std::int64_t trainable_count = 0;
   bool training = true;
+  /// Called before the operators of a layer run (-1: outside the layers): parameter gathering.
+  std::function<void(std::int32_t layer)> before_layer;
 };
 
 /// Creates the parameters and buffers in the order of the modelling code's constructors.

@@ -11,6 +11,7 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/grad_scaler.h"
 #include "model_ir/runtime/torch/optimizer.h"
+#include "model_ir/runtime/torch/phase.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/model.h"
 
@@ -18,19 +19,8 @@ namespace headroom::ir::transformers {
 namespace {
 
 using torch::Eager;
+using torch::PhaseScope;
 using torch::Tensor;
-
-/// Marks the events of a scope as one phase.
-class PhaseScope {
- public:
-  PhaseScope(Eager& eager, const std::string& name) : eager_(eager) { eager_.begin_phase(name); }
-  ~PhaseScope() { eager_.end_phase(); }
-  PhaseScope(const PhaseScope&) = delete;
-  PhaseScope& operator=(const PhaseScope&) = delete;
-
- private:
-  Eager& eager_;
-};
 
 struct Training {
   Eager& eager;

@@ -96,16 +96,17 @@ TEST_CASE("segment_size: 2 MiB, 20 MiB, then multiples of 2 MiB") {
 TEST_CASE("caching_allocator: small requests share 2 MiB segments") {
   CachingAllocator allocator = allocator_on(kPlenty);
   // Three of 700,000 bytes, each 700,416 after rounding: 2 * 700,416 = 1,400,832, and the 696,320
-  // bytes behind them are too few for the third, which opens a second segment.
+  // bytes behind them are too few for the third, which opens a second segment. 3 * 700,416 =
+  // 2,101,248.
   serve(allocator, 0, 700'000);
   serve(allocator, 1, 700'000);
   CHECK(reserved(allocator) == 2 * kMiB);
   serve(allocator, 2, 700'000);
-  CHECK(allocator.state() == AllocatorState{.allocated = Bytes{3 * 700'416},
-                                            .requested = Bytes{3 * 700'000},
+  CHECK(allocator.state() == AllocatorState{.allocated = Bytes{2'101'248},
+                                            .requested = Bytes{2'100'000},
                                             .reserved = Bytes{4 * kMiB},
-                                            .peak_allocated = Bytes{3 * 700'416},
-                                            .peak_requested = Bytes{3 * 700'000},
+                                            .peak_allocated = Bytes{2'101'248},
+                                            .peak_requested = Bytes{2'100'000},
                                             .peak_reserved = Bytes{4 * kMiB},
                                             .retries = 0});
 }

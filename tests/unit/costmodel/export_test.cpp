@@ -84,10 +84,10 @@ class PickleReader {
         marks_.push_back(stack_.size());
         return true;
       case '}':
-        stack_.push_back(json::object());
+        stack_.emplace_back(json::object());
         return true;
       case ']':
-        stack_.push_back(json::array());
+        stack_.emplace_back(json::array());
         return true;
       case 'u':
         set_items();
@@ -96,7 +96,7 @@ class PickleReader {
         append_items();
         return true;
       case 't':
-        stack_.push_back(json(since_mark()));
+        stack_.emplace_back(since_mark());
         return true;
       default:
         --at_;
@@ -106,26 +106,26 @@ class PickleReader {
   bool value() {
     switch (static_cast<unsigned char>(take(1)[0])) {
       case 'K':
-        stack_.push_back(integer(1));
+        stack_.emplace_back(integer(1));
         break;
       case 'J':
-        stack_.push_back(static_cast<std::int32_t>(integer(4)));
+        stack_.emplace_back(static_cast<std::int32_t>(integer(4)));
         break;
       case 0x8a:
         REQUIRE(integer(1) == 8);
-        stack_.push_back(integer(8));
+        stack_.emplace_back(integer(8));
         break;
       case 'G':
-        stack_.push_back(real());
+        stack_.emplace_back(real());
         break;
       case 0x88:
-        stack_.push_back(true);
+        stack_.emplace_back(true);
         break;
       case 0x89:
-        stack_.push_back(false);
+        stack_.emplace_back(false);
         break;
       case 'X':
-        stack_.push_back(take(static_cast<std::size_t>(integer(4))));
+        stack_.emplace_back(take(static_cast<std::size_t>(integer(4))));
         break;
       case 'q':
         memo_[integer(1)] = stack_.back();
@@ -134,10 +134,10 @@ class PickleReader {
         memo_[integer(4)] = stack_.back();
         break;
       case 'h':
-        stack_.push_back(memo_.at(integer(1)));
+        stack_.emplace_back(memo_.at(integer(1)));
         break;
       case 'j':
-        stack_.push_back(memo_.at(integer(4)));
+        stack_.emplace_back(memo_.at(integer(4)));
         break;
       default:
         FAIL("unknown opcode");

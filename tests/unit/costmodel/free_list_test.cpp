@@ -15,13 +15,13 @@ namespace headroom::cost {
 
 TEST_CASE("free_list: the best fit is the smallest that is large enough, then the lowest") {
   FreeList list;
-  list.insert({.size = 20, .address = 7, .block = 1});
-  list.insert({.size = 10, .address = 9, .block = 2});
-  list.insert({.size = 10, .address = 3, .block = 3});
-  CHECK(list.at(list.best_fit(1)).block == 3);
-  CHECK(list.at(list.best_fit(10)).block == 3);
-  CHECK(list.at(list.next(list.best_fit(10))).block == 2);
-  CHECK(list.at(list.best_fit(11)).block == 1);
+  list.insert({.size = 20, .address = 7, .block = BlockIndex{1}});
+  list.insert({.size = 10, .address = 9, .block = BlockIndex{2}});
+  list.insert({.size = 10, .address = 3, .block = BlockIndex{3}});
+  CHECK(list.at(list.best_fit(1)).block == BlockIndex{3});
+  CHECK(list.at(list.best_fit(10)).block == BlockIndex{3});
+  CHECK(list.at(list.next(list.best_fit(10))).block == BlockIndex{2});
+  CHECK(list.at(list.best_fit(11)).block == BlockIndex{1});
   CHECK(list.next(list.best_fit(11)) == list.end());
   CHECK(list.best_fit(21) == list.end());
 }
@@ -29,7 +29,7 @@ TEST_CASE("free_list: the best fit is the smallest that is large enough, then th
 TEST_CASE("free_list: erasing what is not there is a bug") {
   FreeList list;
   CHECK(list.empty());
-  list.insert({.size = 10, .address = 1, .block = 0});
+  list.insert({.size = 10, .address = 1, .block = BlockIndex{0}});
   CHECK_THROWS_AS(list.erase(10, 2), InternalError);
   CHECK_THROWS_AS(list.erase(11, 1), InternalError);
   list.erase(10, 1);
@@ -51,7 +51,7 @@ TEST_CASE("free_list: thousands of entries stay in order") {
     if (grow || expected.empty()) {
       const std::int64_t size = random.between(1, 50);
       ++address;
-      list.insert({.size = size, .address = address, .block = 0});
+      list.insert({.size = size, .address = address, .block = BlockIndex{0}});
       expected.emplace(size, address);
     } else {
       const auto victim = expected.lower_bound({random.between(0, 50), random.between(0, address)});

@@ -290,45 +290,50 @@ TEST_CASE("verify: names the operator and the shapes at odds") {
 
 namespace {
 
-/// Whether one extent may differ and the graph still make sense: rows of a lookup table, and the
-/// number of experts that a router without a bias chooses from.
-bool is_free(const Parts& parts, std::size_t tensor, std::size_t dim) {
-  return dim == 0 && std::any_of(parts.ops.begin(), parts.ops.end(), [&](const Op& op) {
-           const bool reads = std::count(op.parameters.begin(), op.parameters.end(),
-                                         TensorId{static_cast<std::uint32_t>(tensor)}) > 0;
-           switch (op.kind) {
-             case OpKind::kEmbedding:
-             case OpKind::kPositions:
-             case OpKind::kTokenTypes:
-             case OpKind::kRouter:
-               return reads;
-             case OpKind::kAttention:  // A relative bias table has buckets by heads.
-               return reads && parts.tensors[tensor].dims.size() == 2;
-             default:
-               return false;
-           }
-         });
+/// Tables whose rows are free: looked up by number, or one for each expert of a router without
+/// bias.
+std::vector<TensorId> free_tables(const Parts& parts) {
+  std::vector<TensorId> tables;
+  for (const Op& op : parts.ops) {
+    const bool looked_up = op.kind == OpKind::kEmbedding || op.kind == OpKind::kPositions ||
+                           op.kind == OpKind::kTokenTypes || op.kind == OpKind::kRouter;
+    for (const TensorId parameter : op.parameters) {
+      // T5's table of relative positions has buckets by heads.
+      const bool buckets =
+          op.kind == OpKind::kAttention && parts.tensors[index_of(parameter)].dims.size() == 2;
+      if (looked_up || buckets) {
+        tables.push_back(parameter);
+      }
+    }
+  }
+  return tables;
+}
+
+/// Raises each extent of a tensor by one in turn.
+void check_extents(const Parts& sound, TensorId id, std::size_t first_dim) {
+  const TensorInfo& info = sound.tensors[index_of(id)];
+  for (std::size_t dim = first_dim; dim < info.dims.size(); ++dim) {
+    CAPTURE(info.name);
+    CAPTURE(dim);
+    Parts broken = sound;
+    ++broken.tensor(id).dims[dim];
+    CHECK_FALSE(verify(put_together(broken)).empty());
+  }
 }
 
 }  // namespace
 
 TEST_CASE("property: verify notices every extent that is off by one") {
-  for (const char* name : {"llama", "phi3", "gpt2", "gpt_oss", "deepseek_v3", "qwen2_moe",
-                           "bert-untied", "t5-gated", "stablelm-parallel"}) {
+  for (const char* name : {"phi3", "gpt_oss", "deepseek_v3", "qwen2_moe", "bert-untied", "t5-gated",
+                           "stablelm-parallel"}) {
     CAPTURE(name);
     const Parts sound = parts_of(name);
+    const std::vector<TensorId> tables = free_tables(sound);
     for (std::size_t i = 0; i < sound.tensors.size(); ++i) {
-      for (std::size_t dim = 0; dim < sound.tensors[i].dims.size(); ++dim) {
-        const bool first_layer = sound.tensors[i].layer == 0;  // The second has all forms.
-        if (first_layer || is_free(sound, i, dim) || sound.tensors[i].unused) {
-          continue;
-        }
-        CAPTURE(i);
-        CAPTURE(sound.tensors[i].name);
-        CAPTURE(dim);
-        Parts broken = sound;
-        ++broken.tensors[i].dims[dim];
-        CHECK_FALSE(verify(put_together(broken)).empty());
+      const TensorId id{static_cast<std::uint32_t>(i)};
+      const bool first_layer = sound.tensors[i].layer == 0;  // The second has all forms.
+      if (!first_layer && !sound.tensors[i].unused) {
+        check_extents(sound, id, std::count(tables.begin(), tables.end(), id) > 0 ? 1 : 0);
       }
     }
   }

@@ -36,6 +36,7 @@ struct Run {
 RankProgram run(const std::vector<Parameter>& set, const OptimizerPlan& plan, const Run& how) {
   Eager eager{DeviceTraits{}};
   std::vector<Tensor> parameters;
+  parameters.reserve(set.size());
   for (const Parameter& each : set) {
     parameters.push_back(eager.parameter(each.shape, each.dtype, true));
   }

@@ -143,6 +143,13 @@ TEST_CASE("published row: memory in its unit, under its metric, in the phase run
   CHECK(driver.scores[0].error == 0);  // 1500 reserved and 500 outside.
 }
 
+TEST_CASE("published row: one that measured nothing is skipped, not refused") {
+  const Scoring nothing = score_measured("null");
+  CHECK(nothing.scores.empty());
+  REQUIRE(nothing.skipped.size() == 1);
+  CHECK(nothing.skipped[0].reason == "measured: nothing");
+}
+
 TEST_CASE("published row: a unit that is not stated is not guessed") {
   const Scoring vague = score_measured(
       R"({"peak_mem_value": 20, "peak_mem_unit": "GB", "mem_metric": "max_allocated"})");

@@ -118,6 +118,7 @@ TEST_CASE("row plan: frameworks without a runtime are skipped by name") {
   CHECK(skip_of_row("torchtitan", "") == "runtime fsdp: not modelled yet");
   CHECK(skip_of_row("megatron", "") == "runtime megatron: not modelled yet");
   CHECK(skip_of_row("colossalai", "") == "framework: 'colossalai'");
+  CHECK(skip_of_row("", "") == "framework: not stated");
 }
 
 TEST_CASE("row plan: a configuration that cannot be read says which key") {

@@ -1,0 +1,287 @@
+#include "cli/commands/catalog.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "cli/model_argument.h"
+#include "costmodel/hardware/catalogue.h"
+#include "model_ir/json/json_writer.h"
+#include "model_ir/plan/plan_words.h"
+#include "model_ir/spec/family.h"
+#include "model_ir/spec/model_catalogue.h"
+#include "model_ir/spec/param_count.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::JsonFields;
+using ir::JsonValue;
+
+/// One entry: what `--filter` looks at, its cells and its JSON form.
+struct Row {
+  std::string haystack;
+  std::vector<std::string> cells;
+  JsonValue json;
+};
+
+struct Table {
+  std::vector<std::string> titles;
+  std::vector<Row> rows;
+};
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) {
+    all += text + '\n';
+  }
+  return all;
+}
+
+std::string real_text(double value, int decimals) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
+  return text.data();
+}
+
+/// "8.03 B": a count as people say it, to three digits.
+std::string count_text(std::int64_t count) {
+  const auto value = static_cast<double>(count);
+  if (count >= 1'000'000'000) {
+    return real_text(value / 1e9, count >= 100'000'000'000 ? 0 : 2) + " B";
+  }
+  return real_text(value / 1e6, 1) + " M";
+}
+
+Row model_row(const ir::ModelEntry& entry) {
+  const ir::ModelSpec& spec = entry.spec;
+  JsonFields fields;
+  fields.add("name", entry.name);
+  fields.add("aliases", ir::json_texts(entry.aliases));
+  fields.add("hf_id", entry.hf_id);
+  fields.add("family", name_of(spec.family));
+  fields.add("parameters", entry.parameters);
+  fields.add("active_parameters", ir::count_parameters(spec).active());
+  fields.add("layers", spec.layers.size());
+  fields.add("hidden", spec.hidden);
+  fields.add("heads", spec.heads);
+  fields.add("kv_heads", spec.kv_heads);
+  fields.add("vocabulary", spec.vocabulary);
+  fields.add("max_positions", spec.max_positions);
+  fields.add("checkpoint_dtype", ir::name_of(spec.checkpoint_dtype));
+  fields.add("config_source", entry.config_source);
+  fields.add("parameters_source", entry.parameters_source);
+  return {.haystack = joined(
+              {entry.name, entry.hf_id, std::string(name_of(spec.family)), joined(entry.aliases)}),
+          .cells = {entry.name, std::string(name_of(spec.family)), count_text(entry.parameters),
+                    std::to_string(spec.layers.size()), std::to_string(spec.hidden),
+                    to_text(Bytes{2 * entry.parameters})},
+          .json = std::move(fields).finish()};
+}
+
+Row device_row(const cost::DeviceSpec& device) {
+  const DeviceTraits& traits = device.traits;
+  const std::string capability =
+      std::to_string(traits.compute_major) + "." + std::to_string(traits.compute_minor);
+  JsonFields fields;
+  fields.add("name", device.name);
+  fields.add("product", device.product);
+  fields.add("vendor", device.vendor);
+  fields.add("architecture", device.architecture);
+  fields.add("aliases", ir::json_texts(device.aliases));
+  fields.add("total_bytes", device.total);
+  fields.add("total_basis", device.total_basis);
+  fields.add("total_source", device.total_source);
+  fields.add("compute_capability", capability);
+  fields.add("multiprocessors", traits.multiprocessors);
+  fields.add("memory_bandwidth_bytes_per_second", device.memory_bandwidth.value());
+  fields.add("fp32_flops_per_second", device.fp32.value());
+  fields.add("half_flops_per_second", device.half ? JsonValue{device.half->value()} : JsonValue{});
+  fields.add("bf16", device.bf16);
+  fields.add("peer_link", device.link);
+  fields.add("host_link", device.host_link);
+  fields.add("power_watts", device.power_watts);
+  return {.haystack = joined({device.name, device.product, device.vendor, device.architecture,
+                              joined(device.aliases)}),
+          .cells = {device.name, device.product, to_text(device.total), capability,
+                    real_text(device.memory_bandwidth.value() / 1e9, 0) + " GB/s"},
+          .json = std::move(fields).finish()};
+}
+
+Row node_row(const cost::NodeSpec& node) {
+  JsonFields fields;
+  fields.add("name", node.name);
+  fields.add("title", node.title);
+  fields.add("gpu", node.device);
+  fields.add("gpus", node.devices);
+  fields.add("intra_link", node.intra_link);
+  fields.add("inter_link", node.inter_link);
+  fields.add("adapters_per_gpu", node.adapters_per_device);
+  fields.add("host_memory_bytes",
+             node.host_memory ? JsonValue{node.host_memory->value()} : JsonValue{});
+  return {.haystack = joined({node.name, node.title, node.device}),
+          .cells = {node.name, node.title, std::to_string(node.devices) + " x " + node.device,
+                    node.intra_link},
+          .json = std::move(fields).finish()};
+}
+
+Row link_row(const cost::LinkSpec& link) {
+  JsonFields fields;
+  fields.add("name", link.name);
+  fields.add("title", link.title);
+  fields.add("peak_bytes_per_second", link.peak.value());
+  fields.add("bandwidth_bytes_per_second", link.bandwidth.value());
+  fields.add("latency_seconds", link.latency.value());
+  return {.haystack = joined({link.name, link.title}),
+          .cells = {link.name, link.title, real_text(link.peak.value() / 1e9, 0) + " GB/s",
+                    real_text(link.bandwidth.value() / 1e9, 0) + " GB/s"},
+          .json = std::move(fields).finish()};
+}
+
+template <typename Entry>
+Result<Table> table_of(Result<std::vector<Entry>> entries, std::vector<std::string> titles,
+                       Row (*row)(const Entry&)) {
+  if (!entries) {
+    return std::move(entries).error();
+  }
+  Table table{.titles = std::move(titles), .rows = {}};
+  for (const Entry& entry : *entries) {
+    table.rows.push_back(row(entry));
+  }
+  return table;
+}
+
+Result<Table> read_table(const std::string& kind, const std::string& folder) {
+  if (kind == "models") {
+    return table_of(ir::list_models(folder + "/models"),
+                    {"model", "family", "parameters", "layers", "hidden", "in bf16"}, model_row);
+  }
+  if (kind == "gpus") {
+    return table_of(cost::list_devices(folder), {"gpu", "product", "usable", "cc", "bandwidth"},
+                    device_row);
+  }
+  if (kind == "nodes") {
+    return table_of(cost::list_nodes(folder), {"node", "machine", "gpus", "link"}, node_row);
+  }
+  if (kind == "links") {
+    return table_of(cost::list_links(folder), {"link", "what", "peak", "achieved"}, link_row);
+  }
+  const std::vector<std::string> known = {"models", "gpus", "nodes", "links"};
+  return Error::invalid_argument("KIND", kind.empty() ? "nothing" : kind,
+                                 "one of " + ir::join(known), ir::suggestion(kind, known));
+}
+
+/// Cuts `text` to `width` columns, so that a table keeps its lines.
+std::string shortened(const std::string& text, std::size_t width) {
+  return columns_of(text) <= width ? text : text.substr(0, width - 2) + "..";
+}
+
+/// Columns as wide as their widest cell; the one that is widest gives way, for it is text.
+std::vector<std::size_t> widths_of(const Table& table, std::size_t room) {
+  std::vector<std::size_t> widths;
+  for (const std::string& title : table.titles) {
+    widths.push_back(columns_of(title));
+  }
+  for (const Row& row : table.rows) {
+    for (std::size_t column = 0; column < widths.size(); ++column) {
+      widths[column] = std::max(widths[column], columns_of(row.cells[column]));
+    }
+  }
+  std::size_t total = 2 * (widths.size() - 1);
+  for (const std::size_t width : widths) {
+    total += width;
+  }
+  const auto widest = std::max_element(widths.begin(), widths.end());
+  constexpr std::size_t kLeastText = 12;
+  if (total > room && *widest > kLeastText) {
+    *widest -= std::min(total - room, *widest - kLeastText);
+  }
+  return widths;
+}
+
+std::string line_of(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) {
+  std::string line;
+  for (std::size_t column = 0; column < cells.size(); ++column) {
+    const std::string cell = shortened(cells[column], widths[column]);
+    const bool number = column > 0 && !cell.empty() && std::isdigit(cell[0]) != 0;
+    line += (column == 0 ? "" : "  ") +
+            (number ? pad_left(cell, widths[column]) : pad_right(cell, widths[column]));
+  }
+  return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+}
+
+std::string table_text(const Table& table, const Terminal& terminal) {
+  const std::vector<std::size_t> widths = widths_of(table, terminal.width);
+  std::string text = styled(terminal, Style::kStrong, line_of(table.titles, widths));
+  for (const Row& row : table.rows) {
+    text += line_of(row.cells, widths);
+  }
+  return text;
+}
+
+std::string table_json(Table table, const std::string& kind, const ConfigDir& folder) {
+  JsonValue::Array entries;
+  for (Row& row : table.rows) {
+    entries.push_back(std::move(row.json));
+  }
+  JsonFields fields;
+  fields.add("schema_version", 1);
+  fields.add("config_dir", folder.path);
+  fields.add("config_dir_origin", folder.origin);
+  fields.add(kind, JsonValue{std::move(entries)});
+  return to_pretty_json(std::move(fields).finish()) + "\n";
+}
+
+Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context) {
+  const std::vector<std::string>& given = arguments.positionals();
+  if (given.size() > 1) {
+    return Error::invalid_argument("KIND", "'" + ir::join(given) + "'",
+                                   "one of models, gpus, nodes, links",
+                                   "use --filter to look for a name");
+  }
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  if (!folder) {
+    return folder.error();
+  }
+  const std::string kind = given.empty() ? "" : given[0];
+  Result<Table> table = read_table(kind, folder->path);
+  if (!table) {
+    return std::move(table).error();
+  }
+  const std::string wanted = lower_case(arguments.value("filter").value_or(""));
+  std::erase_if(table->rows, [&](const Row& row) {
+    return lower_case(row.haystack).find(wanted) == std::string::npos;
+  });
+  if (context.json) {
+    context.out << table_json(std::move(table).value(), kind, *folder);
+    return ExitCode::kYes;
+  }
+  const std::size_t count = table->rows.size();
+  context.out << table_text(*table, context.terminal) << "\n"
+              << count << " " << kind << " from " << folder->path << " (" << folder->origin
+              << ")\n";
+  return ExitCode::kYes;
+}
+
+}  // namespace
+
+Command catalog_command() {
+  return {.verb = {.name = "catalog",
+                   .summary = "List what is known by name",
+                   .positionals = "models|gpus|nodes|links",
+                   .detail = "Names, aliases, families and vendors are what --filter looks at.",
+                   .options = {{"filter", "TEXT", "", "only entries that hold this text"}},
+                   .example = "catalog gpus --filter h100"},
+          .run = run_catalog};
+}
+
+}  // namespace headroom::cli

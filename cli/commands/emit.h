@@ -1,0 +1,10 @@
+#pragma once
+
+#include "cli/command.h"
+
+namespace headroom::cli {
+
+/// `headroom emit deepspeed MODEL`: the configuration that does what the plan says.
+[[nodiscard]] Command emit_command();
+
+}  // namespace headroom::cli

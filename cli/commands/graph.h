@@ -1,0 +1,10 @@
+#pragma once
+
+#include "cli/command.h"
+
+namespace headroom::cli {
+
+/// `headroom graph MODEL`: the operators of a forward pass as Graphviz text.
+[[nodiscard]] Command graph_command();
+
+}  // namespace headroom::cli

@@ -1,0 +1,88 @@
+#include "cli/commands/timeline.h"
+
+#include <array>
+#include <utility>
+
+#include "cli/output.h"
+#include "cli/question.h"
+#include "costmodel/estimate.h"
+#include "costmodel/memory/export.h"
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::cli {
+namespace {
+
+enum class Format : std::uint8_t { kCsv, kChrome, kPickle };
+
+constexpr std::array<ir::Word<Format>, 3> kFormats = {
+    {{"csv", Format::kCsv}, {"chrome", Format::kChrome}, {"pickle", Format::kPickle}}};
+
+/// Above what any device holds.
+constexpr Bytes kNoLimit{std::int64_t{1} << 60};
+
+std::string content_of(Format format, const ir::RankProgram& program,
+                       const ir::AllocatorSettings& settings, Bytes capacity) {
+  switch (format) {
+    case Format::kCsv:
+      return cost::timeline_csv(program, settings, capacity);
+    case Format::kChrome:
+      return cost::chrome_trace(program, settings, capacity);
+    case Format::kPickle:
+      return cost::memory_viz_pickle(program, settings, capacity);
+  }
+  return {};
+}
+
+Result<ExitCode> run_timeline(const Arguments& arguments, const Context& context) {
+  const std::string word = arguments.value("format").value_or("csv");
+  const Result<Format> format =
+      ir::parse_word<Format>(std::span<const ir::Word<Format>>(kFormats), "format", word);
+  if (!format) {
+    return format.error();
+  }
+  const Result<Question> question = read_question(arguments);
+  if (!question) {
+    return question.error();
+  }
+  print_notes(context.err, question->model, question->request);
+  const Result<cost::StepEstimate> estimate = cost::estimate(
+      question->model.spec, question->request.plan, question->device, question->budget);
+  if (!estimate) {
+    return estimate.error();
+  }
+  const bool limited = !arguments.has("no-limit");
+  if (estimate->out_of_memory && limited) {
+    context.err << "note: the run is out of memory and ends there; --no-limit shows all of it\n";
+  }
+  const std::string content =
+      content_of(*format, estimate->program, question->request.plan.allocator,
+                 limited ? estimate->capacity : kNoLimit);
+  ir::JsonFields summary;
+  summary.add("schema_version", 1);
+  summary.add("format", word);
+  summary.add("verdict", name_of(estimate->verdict));
+  summary.add("events", estimate->program.events.size());
+  summary.add("out_of_memory", estimate->out_of_memory && limited);
+  return put_out(arguments, context, content, std::move(summary), *format == Format::kChrome);
+}
+
+}  // namespace
+
+Command timeline_command() {
+  std::vector<OptionSpec> options = {
+      {"format", "FORMAT", "csv",
+       "csv, chrome (ui.perfetto.dev) or pickle (pytorch.org/memory_viz)"},
+      output_option(),
+      {"no-limit", "", "", "go on where the device would be out of memory"}};
+  const std::vector<OptionSpec> rest = question_options();
+  options.insert(options.end(), rest.begin(), rest.end());
+  return {.verb = {.name = "timeline",
+                   .summary = "Write every allocation and release of a run",
+                   .positionals = "MODEL",
+                   .detail = "MODEL and all options about the run are those of fit.",
+                   .options = std::move(options),
+                   .example = "timeline llama-3.2-1b --gpu l4 --seq 512 --format csv"},
+          .run = run_timeline};
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "model_ir/base/result.h"
+#include "model_ir/json/json_writer.h"
+
+namespace headroom::cli {
+
+/// `--output FILE`.
+[[nodiscard]] OptionSpec output_option();
+
+/// Hands a finished document to `--output`, whole or not at all, or to standard output.
+///
+/// Model:   with --json and --output, standard output gets `summary` with the path and its bytes.
+///          Without --output, `content` goes to standard output as it is.
+/// Errors:  kEnvironment if the file cannot be written; kInvalidArgument for --json without
+///          --output where `content` is not itself JSON (`is_json`).
+[[nodiscard]] Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
+                                       std::string_view content, ir::JsonFields summary,
+                                       bool is_json);
+
+}  // namespace headroom::cli

@@ -1,0 +1,153 @@
+#include "model_ir/runtime/deepspeed/lowering.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "model_ir/graph/decoder.h"
+#include "model_ir/runtime/deepspeed/wrapper.h"
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/phase.h"
+#include "model_ir/runtime/transformers/forward.h"
+#include "model_ir/runtime/transformers/model.h"
+#include "model_ir/runtime/transformers/support.h"
+
+namespace headroom::ir::deepspeed {
+namespace {
+
+using torch::Eager;
+using torch::PhaseScope;
+using torch::Tensor;
+
+/// The points at which the engine calls its wrapper; empty where a stage does nothing.
+struct Wrapper {
+  std::function<void()> initialize;
+  std::function<void(bool boundary)> before_backward;
+  std::function<void(bool boundary)> after_backward;
+  std::function<void()> step;
+};
+
+Wrapper make_wrapper(const EngineState& state) {
+  switch (state.zero.stage) {
+    case 0: {
+      const auto full = std::make_shared<FullMasters>(state);
+      return {.initialize = [full] { full->initialize(); },
+              .before_backward = [](bool) {},
+              .after_backward =
+                  [full](bool boundary) {
+                    if (boundary) {
+                      full->after_backward();
+                    }
+                  },
+              .step = [full] { full->step(); }};
+    }
+    case 3: {
+      const auto partitions = std::make_shared<ZeroPartitions>(state);
+      state.model.before_layer = [partitions](std::int32_t layer) { partitions->fetch(layer); };
+      return {.initialize = [partitions] { partitions->initialize(); },
+              .before_backward = [partitions](bool) { partitions->before_backward(); },
+              .after_backward = [partitions](bool) { partitions->after_backward(); },
+              .step = [partitions] { partitions->step(); }};
+    }
+    default: {
+      const auto buckets = std::make_shared<ZeroBuckets>(state);
+      return {.initialize = [buckets] { buckets->initialize(); },
+              .before_backward = [buckets](bool boundary) { buckets->before_backward(boundary); },
+              .after_backward = [buckets](bool) { buckets->after_backward(); },
+              .step = [buckets] { buckets->step(); }};
+    }
+  }
+}
+
+struct Run {
+  Eager& eager;
+  const ParallelPlan& plan;
+  transformers::Model& model;
+  Wrapper& wrapper;
+};
+
+void run_micro_batch(const Run& run, const std::string& tag, bool boundary) {
+  Eager& eager = run.eager;
+  Tensor ids;
+  Tensor loss;
+  transformers::ModelOutput output;
+  {
+    const PhaseScope phase(eager, tag + ".forward");
+    eager.set_site("input_ids", -1);
+    ids = eager.empty({run.plan.micro_batch, run.plan.sequence}, DType::kInt64, TensorRole::kInput);
+    output = transformers::forward(eager, run.model, ids);
+    loss = std::move(output.loss);
+    if (!run.plan.keep_logits) {
+      output.logits.reset();
+    }
+  }
+  {
+    const PhaseScope phase(eager, tag + ".backward");
+    eager.set_site("loss", -1);
+    run.wrapper.before_backward(boundary);
+    // engine.backward: the loss over the accumulation steps, then the loss scale.
+    const Tensor share = torch::scale(eager, loss);
+    const Tensor scaled = torch::scale(eager, share);
+    {
+      const Tensor seed = eager.empty({}, scaled.dtype(), TensorRole::kLogits);
+      eager.backward(scaled, seed);
+    }
+    run.wrapper.after_backward(boundary);
+    loss.reset();
+    output = {};
+  }
+  const PhaseScope phase(eager, tag + (boundary ? ".step" : ".step_noop"));
+  ids.reset();
+  if (boundary) {
+    run.wrapper.step();
+    for (const Tensor& parameter : run.model.trainable) {
+      eager.drop_grad(parameter);
+    }
+  }
+}
+
+}  // namespace
+
+Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
+                          const DeviceTraits& device) {
+  if (plan.precision != Precision::kBf16Master && plan.precision != Precision::kFp16Master) {
+    return Error::invalid_argument("precision", "a recipe without fp32 masters",
+                                   "bf16-master or fp16-master with the deepspeed runtime");
+  }
+  const Graph graph = build_graph(spec, {.batch = plan.micro_batch, .sequence = plan.sequence});
+  if (const std::optional<Error> refused = transformers::unsupported(spec, plan, graph)) {
+    return *refused;
+  }
+  const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
+  Eager eager(device);
+  transformers::Model model;
+  {
+    const PhaseScope phase(eager, "model");
+    model = transformers::load_model(eager, spec, plan, graph);
+    if (plan.lora) {
+      transformers::add_adapters(eager, model, *plan.lora);
+    }
+  }
+  { const PhaseScope phase(eager, "optimizer_object"); }
+  const EngineState state{.eager = eager, .plan = plan, .zero = zero, .model = model};
+  Wrapper wrapper = make_wrapper(state);
+  {
+    const PhaseScope phase(eager, "deepspeed.initialize");
+    wrapper.initialize();
+  }
+  const Run run{.eager = eager, .plan = plan, .model = model, .wrapper = wrapper};
+  for (int step = 1; step <= plan.steps; ++step) {
+    for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
+      std::string tag = "step" + std::to_string(step);
+      if (plan.accumulation > 1) {
+        tag += "." + std::to_string(micro);
+      }
+      run_micro_batch(run, tag, micro == plan.accumulation);
+    }
+  }
+  model.before_layer = nullptr;  // Lets the wrapper go before the model that it refers to.
+  return eager.finish();
+}
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,227 @@
+#include "planner/emit/deepspeed.h"
+
+#include <utility>
+
+#include "model_ir/json/json_writer.h"
+#include "model_ir/plan/plan_check.h"
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::plan {
+namespace {
+
+using ir::JsonFields;
+using ir::JsonValue;
+
+// TrainingArguments of transformers: learning_rate, adam_beta1, adam_beta2, adam_epsilon,
+// weight_decay.
+constexpr double kLearningRate = 5e-5;
+constexpr double kBeta1 = 0.9;
+constexpr double kBeta2 = 0.999;
+constexpr double kEpsilon = 1e-8;
+constexpr double kWeightDecay = 0;
+
+JsonValue betas() {
+  return JsonValue{JsonValue::Array{JsonValue{kBeta1}, JsonValue{kBeta2}}};
+}
+
+JsonFields scaling_fields() {
+  JsonFields fields;
+  fields.add("enabled", true);
+  fields.add("loss_scale", 0);  // Dynamic.
+  fields.add("initial_scale_power", 16);
+  fields.add("loss_scale_window", 1000);
+  fields.add("hysteresis", 2);
+  fields.add("min_loss_scale", 1);
+  return fields;
+}
+
+void add_precision(JsonFields& root, ir::Precision precision) {
+  JsonFields off;
+  off.add("enabled", false);
+  if (precision == ir::Precision::kFp16Master) {
+    root.add("fp16", scaling_fields());
+    return;
+  }
+  JsonFields bf16;
+  bf16.add("enabled", precision == ir::Precision::kBf16Master);
+  root.add("bf16", std::move(bf16));
+  root.add("fp16", std::move(off));  // The trainer takes silence for fp16.
+}
+
+/// torch.optim's own switches between its implementations.
+void add_torch_form(JsonFields& params, ir::OptimizerForm form) {
+  if (form == ir::OptimizerForm::kFused) {
+    params.add("fused", true);
+  } else {
+    params.add("foreach", form == ir::OptimizerForm::kForeach);
+  }
+}
+
+JsonFields adam_params(ir::OptimizerForm form) {
+  JsonFields params;
+  params.add("lr", kLearningRate);
+  params.add("betas", betas());
+  params.add("eps", kEpsilon);
+  params.add("weight_decay", kWeightDecay);
+  const bool torch = form != ir::OptimizerForm::kFused;  // Fused is DeepSpeed's own FusedAdam.
+  params.add("torch_adam", torch);
+  if (torch) {
+    add_torch_form(params, form);
+  }
+  return params;
+}
+
+JsonFields sgd_params(const ir::OptimizerPlan& plan) {
+  JsonFields params;
+  params.add("lr", kLearningRate);
+  params.add("momentum", plan.momentum);
+  params.add("weight_decay", kWeightDecay);
+  add_torch_form(params, plan.form);
+  return params;
+}
+
+JsonFields lion_params() {
+  JsonFields params;
+  params.add("lr", kLearningRate);
+  params.add("betas", betas());
+  params.add("weight_decay", kWeightDecay);
+  return params;
+}
+
+bool is_eight_bit(ir::OptimizerForm form) {
+  return form == ir::OptimizerForm::kEightBit || form == ir::OptimizerForm::kPagedEightBit;
+}
+
+/// The optimizer by name, or leave for the trainer to bring one that DeepSpeed does not know.
+void add_optimizer(JsonFields& root, const ir::ParallelPlan& plan) {
+  const ir::OptimizerPlan& optimizer = plan.optimizer;
+  JsonFields section;
+  bool untested = false;
+  if (is_eight_bit(optimizer.form)) {
+    untested = true;
+  } else if (optimizer.kind == ir::OptimizerKind::kAdamW) {
+    section.add("type", "AdamW");
+    section.add("params", adam_params(optimizer.form));
+  } else if (optimizer.kind == ir::OptimizerKind::kLion) {
+    section.add("type", "Lion");
+    section.add("params", lion_params());
+  } else if (optimizer.kind == ir::OptimizerKind::kSgd) {
+    section.add("type", "SGD");
+    section.add("params", sgd_params(optimizer));
+    untested = true;
+  } else {
+    untested = true;
+  }
+  JsonValue finished = std::move(section).finish();
+  if (!finished.as_object()->empty()) {
+    root.add("optimizer", std::move(finished));
+  } else if (plan.zero && plan.zero->offload_optimizer != ir::OffloadDevice::kNone) {
+    root.add("zero_force_ds_cpu_optimizer", false);
+  }
+  root.add("zero_allow_untested_optimizer", untested);
+}
+
+JsonFields offload_fields(ir::OffloadDevice device, const std::string& nvme_path) {
+  JsonFields fields;
+  fields.add("device", ir::word_of(ir::offload_words(), device));
+  if (device == ir::OffloadDevice::kNvme) {
+    fields.add("nvme_path", nvme_path);
+  }
+  fields.add("pin_memory", true);
+  return fields;
+}
+
+/// Buffers that stage what goes to the drive; DeepSpeed's defaults.
+JsonFields optimizer_offload(const ir::ZeroPlan& zero) {
+  JsonFields fields = offload_fields(zero.offload_optimizer, zero.nvme_path);
+  if (zero.offload_optimizer == ir::OffloadDevice::kNvme) {
+    fields.add("buffer_count", 4);
+    fields.add("pipeline_read", false);
+    fields.add("pipeline_write", false);
+  }
+  return fields;
+}
+
+JsonFields param_offload(const ir::ZeroPlan& zero) {
+  JsonFields fields = offload_fields(zero.offload_param, zero.nvme_path);
+  if (zero.offload_param == ir::OffloadDevice::kNvme) {
+    fields.add("buffer_count", 5);
+    fields.add("buffer_size", 100'000'000);
+    fields.add("max_in_cpu", 1'000'000'000);
+  }
+  return fields;
+}
+
+void add_stage3(JsonFields& fields, const ir::ZeroPlan& zero) {
+  fields.add("sub_group_size", zero.sub_group_size);
+  fields.add("stage3_prefetch_bucket_size", zero.prefetch_bucket_size);
+  fields.add("stage3_param_persistence_threshold", zero.param_persistence_threshold);
+  fields.add("stage3_model_persistence_threshold", zero.model_persistence_threshold);
+  fields.add("stage3_max_live_parameters", zero.max_live_parameters);
+  fields.add("stage3_max_reuse_distance", zero.max_reuse_distance);
+  fields.add("memory_efficient_linear", true);
+  if (zero.offload_param != ir::OffloadDevice::kNone) {
+    fields.add("offload_param", param_offload(zero));
+  }
+}
+
+JsonFields zero_fields(const ir::ZeroPlan& zero) {
+  JsonFields fields;
+  fields.add("stage", zero.stage);
+  if (zero.stage == 0) {
+    return fields;
+  }
+  fields.add("contiguous_gradients", zero.contiguous_gradients);
+  fields.add("overlap_comm", zero.overlap_comm.value_or(zero.stage == 3));
+  fields.add("reduce_scatter", true);
+  fields.add("reduce_bucket_size", zero.reduce_bucket_size);
+  fields.add("allgather_partitions", true);
+  fields.add("allgather_bucket_size", zero.allgather_bucket_size);
+  fields.add("round_robin_gradients", zero.round_robin_gradients);
+  if (zero.offload_optimizer != ir::OffloadDevice::kNone) {
+    fields.add("offload_optimizer", optimizer_offload(zero));
+  }
+  if (zero.stage == 3) {
+    add_stage3(fields, zero);
+  }
+  return fields;
+}
+
+void add_drive(JsonFields& root, const ir::ZeroPlan& zero) {
+  if (zero.offload_optimizer != ir::OffloadDevice::kNvme &&
+      zero.offload_param != ir::OffloadDevice::kNvme) {
+    return;
+  }
+  JsonFields aio;
+  aio.add("block_size", 1 << 20);
+  aio.add("queue_depth", 8);
+  aio.add("intra_op_parallelism", 1);
+  aio.add("single_submit", false);
+  aio.add("overlap_events", true);
+  root.add("aio", std::move(aio));
+}
+
+}  // namespace
+
+Result<std::string> deepspeed_config(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  if (plan.runtime != ir::RuntimeKind::kDeepspeed) {
+    return Error::invalid_argument("runtime", ir::word_of(ir::runtime_words(), plan.runtime),
+                                   "a plan of the runtime deepspeed", "add --zero 2");
+  }
+  if (Status status = ir::check_plan(model, plan); !status) {
+    return std::move(status).error();
+  }
+  const ir::ZeroPlan zero = plan.zero.value_or(ir::ZeroPlan{});
+  JsonFields root;
+  root.add("train_batch_size", plan.world * plan.micro_batch * plan.accumulation);
+  root.add("train_micro_batch_size_per_gpu", plan.micro_batch);
+  root.add("gradient_accumulation_steps", plan.accumulation);
+  root.add("gradient_clipping", plan.clip_norm.value_or(0.0));
+  add_precision(root, plan.precision);
+  add_optimizer(root, plan);
+  root.add("zero_optimization", zero_fields(zero));
+  add_drive(root, zero);
+  return to_pretty_json(std::move(root).finish()) + "\n";
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,118 @@
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/base/file.h"
+#include "model_ir/json/json_value.h"
+#include "validators/measured/measure.h"
+#include "validators/measured/runtime_tools.h"
+#include "validators/measured/summary.h"
+
+namespace headroom::check {
+namespace {
+
+const std::string kFolder = std::string(HEADROOM_SOURCE_DIR) + "/tests/measured/";
+
+/// Counts of work are scored for study; memory and verdicts are what the project promises.
+bool is_promised(Metric metric) {
+  return metric != Metric::kGemmFlops && metric != Metric::kKernels;
+}
+
+/// "ladder transformers none peak_allocated"
+std::string key_of(const SummaryLine& line) {
+  return line.source + " " + line.runtime + " " + line.parallel + " " +
+         std::string(name_of(line.metric));
+}
+
+std::vector<SummaryLine> summary_of(const std::string& source) {
+  const DeviceFinder no_device = [](const std::string& name) -> Result<cost::DeviceSpec> {
+    return Error::invalid_argument("gpu", name, "no device: these rows had it to themselves");
+  };
+  const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const auto scoring =
+      score_files({kFolder + source + ".jsonl.gz"}, runtime_tools(no_device), {}, threads);
+  REQUIRE(scoring);
+  std::vector<SummaryLine> lines = summarise(scoring->scores);
+  std::erase_if(lines, [](const SummaryLine& line) { return !is_promised(line.metric); });
+  return lines;
+}
+
+ir::JsonValue::Object read_tolerances() {
+  const auto text = read_file(kFolder + "tolerances.json");
+  REQUIRE(text);
+  const auto document = ir::parse_json(*text, "tolerances.json");
+  REQUIRE(document);
+  REQUIRE(document->as_object() != nullptr);
+  return *document->as_object();
+}
+
+/// What the summary shows, for a review and a commit: HEADROOM_UPDATE_TOLERANCES=1.
+void write_tolerances(const std::string& source, const std::vector<SummaryLine>& lines) {
+  ir::JsonValue::Object all = read_tolerances();
+  std::erase_if(all, [&source](const ir::JsonMember& member) {
+    return member.key.starts_with(source + " ");
+  });
+  for (const SummaryLine& line : lines) {
+    all.push_back({key_of(line), ir::JsonValue{ir::JsonValue::Object{
+                                     {"n", ir::JsonValue{static_cast<std::int64_t>(line.n)}},
+                                     {"exact_share", ir::JsonValue{line.exact_share}},
+                                     {"worst", ir::JsonValue{line.worst}}}}});
+  }
+  std::sort(all.begin(), all.end(),
+            [](const ir::JsonMember& a, const ir::JsonMember& b) { return a.key < b.key; });
+  std::string text = "{";
+  for (const ir::JsonMember& member : all) {
+    text += (text.size() == 1 ? "\n" : ",\n") + ir::to_json(ir::JsonValue{member.key}) + ": " +
+            ir::to_json(member.value);
+  }
+  REQUIRE(write_file_atomically(kFolder + "tolerances.json", text + "\n}\n"));
+}
+
+/// Every line of tolerances.json still holds: as many comparisons, as many exact, no worse worst.
+void check_source(const std::string& source) {
+  const std::vector<SummaryLine> lines = summary_of(source);
+  if (std::getenv("HEADROOM_UPDATE_TOLERANCES") != nullptr) {
+    write_tolerances(source, lines);
+  }
+  constexpr double kRounding = 1e-9;  // Of the shortest text of a double.
+  int checked = 0;
+  for (const ir::JsonMember& tolerance : read_tolerances()) {
+    if (!tolerance.key.starts_with(source + " ")) {
+      continue;
+    }
+    CAPTURE(tolerance.key);
+    const auto line = std::find_if(lines.begin(), lines.end(), [&tolerance](const auto& one) {
+      return key_of(one) == tolerance.key;
+    });
+    REQUIRE(line != lines.end());
+    CHECK(static_cast<std::int64_t>(line->n) >= *tolerance.value.find("n")->as_integer());
+    CHECK(line->exact_share >= *tolerance.value.find("exact_share")->as_number() - kRounding);
+    CHECK(line->worst <= *tolerance.value.find("worst")->as_number() + kRounding);
+    ++checked;
+  }
+  CHECK(checked > 0);
+}
+
+}  // namespace
+
+TEST_CASE("measured: ladder, one factor at a time") {
+  check_source("ladder");
+}
+
+TEST_CASE("measured: random combinations of models and options") {
+  check_source("random");
+}
+
+TEST_CASE("measured: other compute capabilities") {
+  check_source("device");
+}
+
+TEST_CASE("measured: bitsandbytes") {
+  check_source("qlora");
+}
+
+}  // namespace headroom::check
