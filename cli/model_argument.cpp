@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "cli/weights_check.h"
 #include "model_ir/base/file.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/family.h"
@@ -88,13 +89,27 @@ Result<LoadedModel> read_weights_model(const fs::path& path, const std::optional
     return Error::environment(config.string(), "no such file", "the config.json beside the weights",
                               "copy it there, or name it instead of " + path.string());
   }
-  return read_config_file(config, as);
+  Result<LoadedModel> model = read_config_file(config, as);
+  if (!model) {
+    return model;
+  }
+  Result<std::vector<std::string>> notes = check_weights(path.string(), model->spec);
+  if (!notes) {
+    return std::move(notes).error();
+  }
+  model->notes = std::move(notes).value();
+  return model;
 }
 
 Result<LoadedModel> read_path(const std::string& text, const std::optional<ir::Family>& as) {
   const fs::path path(text);
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
+    for (const char* weights : {"model.safetensors.index.json", "model.safetensors"}) {
+      if (fs::exists(path / weights, ignored)) {
+        return read_weights_model(path / weights, as);
+      }
+    }
     return read_config_file(path / kConfigName, as);
   }
   if (ends_with(text, ".gguf")) {

@@ -140,7 +140,9 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
   if (Status status = ir::check_plan(model, plan); !status) {
     return std::move(status).error();
   }
-  Result<ir::RankProgram> program = ir::lower(model, plan, ir::Rank{0}, device.traits);
+  ir::ParallelPlan replayed = plan;
+  replayed.accumulation = std::min(plan.accumulation, kReplayedMicroBatches);
+  Result<ir::RankProgram> program = ir::lower(model, replayed, ir::Rank{0}, device.traits);
   if (!program) {
     return std::move(program).error();
   }

@@ -71,8 +71,14 @@ inline constexpr double kTightShare = 0.05;
 /// "fits", "tight", "does not fit".
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 
+/// Micro-batches of a step that `estimate` replays at most: gradients exist from the second on, and
+/// every further one does the same to memory.
+inline constexpr std::int64_t kReplayedMicroBatches = 4;
+
 /// Lowers `model` for the plan's runtime, replays it and judges it against `device`.
 ///
+/// Model:   accumulation beyond `kReplayedMicroBatches` is not replayed; a step's work is that of
+///          the micro-batches that are.
 /// Errors:  kInvalidArgument where the plan and the model or runtime do not go together.
 /// `budget`: bytes to judge against instead of the device's total; 0: the device's.
 [[nodiscard]] Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan& plan,

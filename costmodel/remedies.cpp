@@ -197,12 +197,9 @@ void keep_cheapest(const Search& search, std::size_t count, std::vector<Remedy>&
                  : std::array<std::int64_t, 3>{1, -remedy.saved.value(), dearest};
   };
   std::ranges::stable_sort(tried, {}, rank);
-  if (!tried.empty() && search.mends(tried.front())) {
-    std::erase_if(tried, [&](const Remedy& remedy) { return !search.mends(remedy); });
-  } else {
-    std::erase_if(
-        tried, [](const Remedy& remedy) { return remedy.ruled_out || remedy.saved <= Bytes{0}; });
-  }
+  std::erase_if(tried, [&](const Remedy& remedy) {
+    return remedy.ruled_out || (!search.mends(remedy) && remedy.saved <= Bytes{0});
+  });
   tried.resize(std::min(tried.size(), count));
 }
 

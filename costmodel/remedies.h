@@ -26,8 +26,8 @@ struct Remedy {
 
 /// What can be done about a plan that does not fit, or only just.
 struct Remedies {
-  /// The cheapest that make it fit (fit comfortably, if it was tight), cheapest first; where none
-  /// does, those that save the most and are not ruled out.
+  /// The cheapest that make it fit (fit comfortably, if it was tight), cheapest first; where those
+  /// are too few, the ones that save the most and are not ruled out.
   std::vector<Remedy> cheapest;
   /// The decision tree from mixed precision to CPU offload, each step on top of those before it, up
   /// to the first that fits.

@@ -90,7 +90,8 @@ Command validate_command() {
                            {"metric", "NAME", "", "only that metric: peak_allocated, fits, ..."},
                            {"accuracy", "FILE", "",
                             "also write the accuracy report, as docs/accuracy.md is"}},
-               .example = "validate measured tests/measured --metric peak_allocated"},
+               .example =
+                   "validate measured tests/measured/qlora.jsonl.gz --metric peak_allocated"},
       .run = run_validate};
 }
 

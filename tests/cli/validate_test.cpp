@@ -1,5 +1,6 @@
 #include "cli/commands/validate.h"
 
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>

@@ -30,11 +30,13 @@ cost::StepEstimate fake_estimate(std::int64_t micro_batch) {
                               phase("step1.backward", gib(16), gib(micro_batch), gib(16))};
   estimate.timeline.peak_phase = 2;
   estimate.device_total = gib(80);
-  estimate.outside = {{.name = "CUDA context",
-                       .bytes = gib(1),
-                       .basis = cost::Basis::kMeasured,
-                       .source = "a ruler",
-                       .bound = {}}};
+  cost::OutsideTerm context;
+  context.name = "CUDA context";
+  context.bytes = gib(1);
+  context.bound = gib(2);
+  context.basis = cost::Basis::kMeasured;
+  context.source = "a ruler";
+  estimate.outside = {context};
   estimate.outside_bytes = gib(1);
   estimate.capacity = gib(79);
   const cost::PhaseMemory& peak = estimate.timeline.phases.back();

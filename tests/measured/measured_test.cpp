@@ -15,7 +15,10 @@
 namespace headroom::check {
 namespace {
 
-const std::string kFolder = std::string(HEADROOM_SOURCE_DIR) + "/tests/measured/";
+const std::string kRows = std::string(HEADROOM_SOURCE_DIR) + "/tests/measured/";
+/// Not beside the rows: every JSON file of that folder is one of measured rows.
+const std::string kTolerances =
+    std::string(HEADROOM_SOURCE_DIR) + "/tests/golden/measured/tolerances.json";
 
 /// Counts of work are scored for study; memory and verdicts are what the project promises.
 bool is_promised(Metric metric) {
@@ -34,7 +37,7 @@ std::vector<SummaryLine> summary_of(const std::string& source) {
   };
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const auto scoring =
-      score_files({kFolder + source + ".jsonl.gz"}, runtime_tools(no_device), {}, threads);
+      score_files({kRows + source + ".jsonl.gz"}, runtime_tools(no_device), {}, threads);
   REQUIRE(scoring);
   std::vector<SummaryLine> lines = summarise(scoring->scores);
   std::erase_if(lines, [](const SummaryLine& line) { return !is_promised(line.metric); });
@@ -42,7 +45,7 @@ std::vector<SummaryLine> summary_of(const std::string& source) {
 }
 
 ir::JsonValue::Object read_tolerances() {
-  const auto text = read_file(kFolder + "tolerances.json");
+  const auto text = read_file(kTolerances);
   REQUIRE(text);
   const auto document = ir::parse_json(*text, "tolerances.json");
   REQUIRE(document);
@@ -50,13 +53,26 @@ ir::JsonValue::Object read_tolerances() {
   return *document->as_object();
 }
 
-/// What the summary shows, for a review and a commit: HEADROOM_UPDATE_TOLERANCES=1.
-void write_tolerances(const std::string& source, const std::vector<SummaryLine>& lines) {
+/// A tolerance only shrinks, unless more is compared than before.
+bool is_tighter(const SummaryLine& line, const ir::JsonValue* old) {
+  if (old == nullptr) {
+    return true;
+  }
+  const auto n = static_cast<std::int64_t>(line.n);
+  return n > *old->find("n")->as_integer() ||
+         (n == *old->find("n")->as_integer() &&
+          line.exact_share >= *old->find("exact_share")->as_number() &&
+          line.worst <= *old->find("worst")->as_number());
+}
+
+/// HEADROOM_UPDATE_GOLDEN=1: takes over what has become better, for a review and a commit.
+void tighten(const std::vector<SummaryLine>& lines) {
   ir::JsonValue::Object all = read_tolerances();
-  std::erase_if(all, [&source](const ir::JsonMember& member) {
-    return member.key.starts_with(source + " ");
-  });
   for (const SummaryLine& line : lines) {
+    if (!is_tighter(line, ir::JsonValue{all}.find(key_of(line)))) {
+      continue;
+    }
+    std::erase_if(all, [&line](const ir::JsonMember& one) { return one.key == key_of(line); });
     all.push_back({key_of(line), ir::JsonValue{ir::JsonValue::Object{
                                      {"n", ir::JsonValue{static_cast<std::int64_t>(line.n)}},
                                      {"exact_share", ir::JsonValue{line.exact_share}},
@@ -69,14 +85,14 @@ void write_tolerances(const std::string& source, const std::vector<SummaryLine>&
     text += (text.size() == 1 ? "\n" : ",\n") + ir::to_json(ir::JsonValue{member.key}) + ": " +
             ir::to_json(member.value);
   }
-  REQUIRE(write_file_atomically(kFolder + "tolerances.json", text + "\n}\n"));
+  REQUIRE(write_file_atomically(kTolerances, text + "\n}\n"));
 }
 
 /// Every line of tolerances.json still holds: as many comparisons, as many exact, no worse worst.
 void check_source(const std::string& source) {
   const std::vector<SummaryLine> lines = summary_of(source);
-  if (std::getenv("HEADROOM_UPDATE_TOLERANCES") != nullptr) {
-    write_tolerances(source, lines);
+  if (std::getenv("HEADROOM_UPDATE_GOLDEN") != nullptr) {
+    tighten(lines);
   }
   constexpr double kRounding = 1e-9;  // Of the shortest text of a double.
   int checked = 0;

@@ -19,8 +19,8 @@ void add_memory(const cost::PhaseMemory& memory, PredictedPhase& phase) {
                   {Metric::kRetries, static_cast<double>(memory.retries)}};
 }
 
-/// Which kinds of work a program counts at all. One that counts no kernel in any phase does not
-/// model them: that is not the prediction "no kernels".
+/// Which kinds of work a program counts at all. One that counts no kernel in its first forward does
+/// not model them: that is not the prediction "no kernels".
 struct Counted {
   bool flops = false;
   bool kernels = false;
@@ -31,7 +31,9 @@ Counted counted(const ir::RankProgram& program) {
     return std::any_of(program.phases.begin(), program.phases.end(), has);
   };
   return {.flops = any([](const ir::Phase& phase) { return phase.work.gemm_flops > 0; }),
-          .kernels = any([](const ir::Phase& phase) { return phase.work.kernels > 0; })};
+          .kernels = any([](const ir::Phase& phase) {
+            return phase.name.ends_with(".forward") && phase.work.kernels > 0;
+          })};
 }
 
 void add_work(const ir::Work& work, const Counted& counts, PredictedPhase& phase) {
