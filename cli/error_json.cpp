@@ -22,6 +22,9 @@ std::string_view name_of(ErrorCode code) {
 
 /// Keys of options come without dashes from below; MODEL and its like are no options.
 std::string shown_key(const std::string& key) {
+  if (key == "model") {
+    return "MODEL";
+  }
   const bool bare = key.empty() || key[0] == '-' || std::isupper(key[0]) != 0;
   return bare ? key : "--" + key;
 }

@@ -285,6 +285,10 @@ void read_precision(OptionReader& reader, ParallelPlan& plan) {
 }
 
 void read_training(OptionReader& reader, ParallelPlan& plan) {
+  const bool offloaded = plan.zero && plan.zero->offload_optimizer != ir::OffloadDevice::kNone;
+  if (offloaded && plan.optimizer == ir::OptimizerPlan{}) {
+    plan.optimizer.form = ir::OptimizerForm::kFused;  // DeepSpeedCPUAdam.
+  }
   reader.word("optimizer", ir::optimizer_words(), plan.optimizer);
   reader.word("attention", ir::attention_words(), plan.attention);
   reader.word("loss", ir::loss_words(), plan.loss);
@@ -503,6 +507,10 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
     return std::move(config).error();
   }
   request = {.plan = config->plan, .notes = config->notes};
+  if (arguments.value("runtime").value_or("deepspeed") != "deepspeed") {
+    return Error::invalid_argument("runtime", *arguments.value("runtime"),
+                                   "deepspeed, which --deepspeed is for");
+  }
   const Status status = apply(arguments, request.plan);
   return status ? Result<PlanRequest>(request) : Result<PlanRequest>(status.error());
 }
@@ -543,7 +551,11 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   whole("accumulation", plan.accumulation, usual.accumulation);
   add_if(plan.recompute != ir::Recompute::kNone, "checkpointing",
          ir::checkpointing_text(plan.recompute, plan.recompute_every));
-  add_if(!(plan.optimizer == usual.optimizer), "optimizer",
+  ir::OptimizerPlan optimizer = usual.optimizer;
+  if (zero && plan.zero->offload_optimizer != ir::OffloadDevice::kNone) {
+    optimizer.form = ir::OptimizerForm::kFused;
+  }
+  add_if(!(plan.optimizer == optimizer), "optimizer",
          std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
   add_if(plan.attention != usual.attention, "attention",
          std::string(ir::word_of(ir::attention_words(), plan.attention)));

@@ -104,6 +104,9 @@ std::optional<ParallelPlan> with_offload(ParallelPlan plan, bool parameters) {
   plan.precision = deepspeed_precision(plan.precision);
   plan.ddp.reset();
   plan.zero = zero;
+  if (plan.optimizer.kind == ir::OptimizerKind::kAdamW) {
+    plan.optimizer.form = ir::OptimizerForm::kFused;  // DeepSpeedCPUAdam.
+  }
   return plan;
 }
 

@@ -1,6 +1,6 @@
 #include "gui/launch.h"
 
-#include <array>
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -32,7 +32,8 @@ class Grammar {
         words("Shows what memory a training plan needs, and whether it fits.\n"
               "Example: headroom-gui llama-3.1-8b --gpu h100-80gb"));
     parser.addPositionalArgument(
-        words("MODEL"), words("Name of the catalogue, or path of a config.json"), words("[MODEL]"));
+        words("MODEL"), words("Name of the catalogue, or path of a config.json or .gguf file"),
+        words("[MODEL]"));
     parser.addOptions({help, version, gpu, grab, theme, config_dir});
   }
 
@@ -101,6 +102,14 @@ std::vector<CatalogueEntry> gpu_entries(const std::string& config_dir) {
   }
   const auto names = cost::device_names(config_dir);
   return names ? entries_of(*names) : std::vector<CatalogueEntry>();
+}
+
+/// A model with fewer positions than the usual sequence opens with all of them, as `headroom fit`.
+void limit_sequence(Scenario& scenario, const std::string& config_dir) {
+  const auto model = load_source(config_dir, scenario.model);
+  if (model && model->max_positions > 0) {
+    scenario.plan.sequence = std::min(scenario.plan.sequence, model->max_positions);
+  }
 }
 
 }  // namespace
@@ -193,6 +202,7 @@ Result<WindowSetup> window_setup(const LaunchOptions& options) {
                     .gpus = gpu_entries(found->path)};
   if (options.model) {
     setup.scenario.model = model_source(*options.model);
+    limit_sequence(setup.scenario, found->path);
   }
   if (options.gpu) {
     setup.scenario.gpu = *options.gpu;

@@ -17,6 +17,7 @@
 #include <QScrollArea>
 #include <QScrollBar>
 #include <QSplitter>
+#include <QStyledItemDelegate>
 #include <QTableView>
 #include <QUrl>
 #include <QVBoxLayout>
@@ -41,6 +42,18 @@ QScrollArea* scrolling(QWidget* contents) {
                         area->verticalScrollBar()->sizeHint().width());
   return area;
 }
+
+/// Cells with some air, so that columns of numbers stay apart.
+class RoomyDelegate : public QStyledItemDelegate {
+ public:
+  using QStyledItemDelegate::QStyledItemDelegate;
+
+  [[nodiscard]] QSize sizeHint(const QStyleOptionViewItem& option,
+                               const QModelIndex& index) const override {
+    const int em = option.fontMetrics.height();
+    return QStyledItemDelegate::sizeHint(option, index) + QSize(em, em / 4);
+  }
+};
 
 QLabel* section_title(const QString& text) {
   auto* const label = new QLabel(text);
@@ -83,7 +96,7 @@ MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
 
 QSize MainWindow::usualSize() const {
   const int em = fontMetrics().height();
-  const QSize wanted(em * 82, em * 52);
+  const QSize wanted(em * 94, em * 60);
   // A screen that nobody sees says nothing about the room there is.
   const bool seen = QGuiApplication::platformName() != QLatin1String("offscreen");
   return seen ? wanted.boundedTo(screen()->availableSize() * 0.95) : wanted;
@@ -98,7 +111,8 @@ void MainWindow::buildContents() {
   auto* const table_part = new QWidget;
   auto* const table_column = new QVBoxLayout(table_part);
   table_column->setContentsMargins(0, 0, 0, 0);
-  table_column->addWidget(section_title(tr("The same in numbers")));
+  table_title_ = section_title(tr("The same in numbers"));
+  table_column->addWidget(table_title_);
   table_column->addWidget(table_, 1);
 
   auto* const bars_part = new QWidget;
@@ -107,19 +121,19 @@ void MainWindow::buildContents() {
   bars_column->addWidget(section_title(tr("Peak of each phase, by category")));
   bars_column->addWidget(bars_, 1);
 
-  auto* const pictures = new QSplitter(Qt::Vertical);
-  pictures->setChildrenCollapsible(false);
-  pictures->addWidget(bars_part);
-  pictures->addWidget(table_part);
-  pictures->setStretchFactor(0, 3);
-  pictures->setStretchFactor(1, 2);
+  pictures_ = new QSplitter(Qt::Vertical);
+  pictures_->setChildrenCollapsible(false);
+  pictures_->addWidget(bars_part);
+  pictures_->addWidget(table_part);
+  pictures_->setStretchFactor(0, 3);
+  pictures_->setStretchFactor(1, 2);
 
   auto* const right = new QWidget;
   auto* const column = new QVBoxLayout(right);
   column->setContentsMargins(0, 0, 0, 0);
   column->setSpacing(fontMetrics().height());
   column->addWidget(header_);
-  column->addWidget(pictures, 1);
+  column->addWidget(pictures_, 1);
 
   auto* const contents = new QWidget;
   auto* const row = new QHBoxLayout(contents);
@@ -134,6 +148,7 @@ void MainWindow::buildContents() {
 QTableView* MainWindow::makeTable() {
   auto* const table = new QTableView;
   table->setModel(&breakdown_);
+  table->setItemDelegate(new RoomyDelegate(table));
   table->setAccessibleName(tr("Peak of each phase, by category, as a table"));
   table->setAlternatingRowColors(true);
   table->setShowGrid(false);
@@ -206,8 +221,10 @@ void MainWindow::showAnswer(const Answer& answer) {
   patience_.stop();
   header_->setBusy(false);
   breakdown_.setEstimate(answer.estimate);
+  table_title_->setText(tr("The same in numbers, %1").arg(breakdown_.scale().unit));
   if (answer.estimate != nullptr) {
     header_->showVerdict(*answer.estimate);
+    shareRoomOnce();
   } else if (answer.error) {
     QString text = QString::fromStdString(to_text(*answer.error)).trimmed();
     const QString mark = QStringLiteral("error: ");
@@ -222,6 +239,17 @@ void MainWindow::showAnswer(const Answer& answer) {
   Q_EMIT answered(answer);
 }
 
+void MainWindow::shareRoomOnce() {
+  if (room_is_shared_) {
+    return;  // From now on it is as the person has put it.
+  }
+  room_is_shared_ = true;
+  const int title = table_title_->sizeHint().height() + table_title_->fontMetrics().height();
+  const int rows = table_->verticalHeader()->length() + table_->horizontalHeader()->height() +
+                   table_->horizontalScrollBar()->sizeHint().height();
+  pictures_->setSizes({title + bars_->sizeHint().height(), title + rows});
+}
+
 void MainWindow::openModel(const QString& path) {
   Scenario after = scenario();
   after.model = model_source(path.toStdString());
@@ -230,7 +258,7 @@ void MainWindow::openModel(const QString& path) {
 
 void MainWindow::chooseModelFile() {
   const QString path = QFileDialog::getOpenFileName(this, tr("Open a config.json"), {},
-                                                    tr("Hugging Face configurations (*.json)"));
+                                                    tr("Models (*.json *.gguf)"));
   if (!path.isEmpty()) {
     openModel(path);
   }
@@ -258,7 +286,8 @@ QString MainWindow::savePicture(const QString& path) {
 
 void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
   const QString path = dragged_path(event->mimeData());
-  if (path.endsWith(QLatin1String(".json")) || QFileInfo(path).isDir()) {
+  if (path.endsWith(QLatin1String(".json")) || path.endsWith(QLatin1String(".gguf")) ||
+      QFileInfo(path).isDir()) {
     event->acceptProposedAction();
   }
 }

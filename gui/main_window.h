@@ -12,6 +12,7 @@
 #include "gui/whatif/scenario.h"
 #include "gui/whatif/what_if.h"
 
+class QLabel;
 class QSplitter;
 class QTableView;
 
@@ -61,6 +62,8 @@ class MainWindow : public QMainWindow {
   void nameWindow();
   void ask(const Scenario& scenario);
   void showAnswer(const Answer& answer);
+  /// Gives chart and table the room that the first answer needs.
+  void shareRoomOnce();
   void chooseModelFile();
   void choosePicture();
 
@@ -73,7 +76,10 @@ class MainWindow : public QMainWindow {
   QTimer patience_;  ///< Runs out when an answer is slow enough to be worth a word.
   ScenarioEditor* editor_ = nullptr;
   VerdictHeader* header_ = nullptr;
+  QSplitter* pictures_ = nullptr;
+  bool room_is_shared_ = false;
   QTableView* table_ = nullptr;
+  QLabel* table_title_ = nullptr;
   BreakdownView* bars_ = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #include "cli/commands/validate.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +44,17 @@ Result<check::ScoreFilter> read_filter(const Arguments& arguments) {
   return filter;
 }
 
+/// A report on some of the rows would look like one on all of them.
+std::optional<Error> refuse_partial_report(const Arguments& arguments) {
+  for (const char* option : {"source", "runtime", "metric"}) {
+    if (arguments.has("accuracy") && arguments.has(option)) {
+      return Error::invalid_argument("accuracy", "together with --" + std::string(option),
+                                     "a report on all rows", "leave out the filter");
+    }
+  }
+  return std::nullopt;
+}
+
 Result<ExitCode> run_validate(const Arguments& arguments, const Context& context) {
   const Result<std::vector<std::string>> paths = read_paths(arguments);
   if (!paths) {
@@ -51,6 +63,9 @@ Result<ExitCode> run_validate(const Arguments& arguments, const Context& context
   const Result<check::ScoreFilter> filter = read_filter(arguments);
   if (!filter) {
     return filter.error();
+  }
+  if (auto refused = refuse_partial_report(arguments)) {
+    return *std::move(refused);
   }
   // The catalogue is looked for only when a published row names a GPU.
   const check::DeviceFinder find_device =

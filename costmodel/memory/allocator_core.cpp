@@ -282,14 +282,4 @@ std::vector<SegmentView> CachingAllocator::segments() const {
   return found;
 }
 
-std::unique_ptr<AllocatorModel> make_caching_allocator(const ir::AllocatorSettings& settings,
-                                                       const DeviceMemory& device) {
-  return std::make_unique<CachingAllocator>(settings, device, nullptr);
-}
-
-std::unique_ptr<AllocatorModel> make_caching_allocator(const ir::AllocatorSettings& settings,
-                                                       Bytes capacity) {
-  return make_caching_allocator(settings, DeviceMemory{.capacity = capacity});
-}
-
 }  // namespace headroom::cost

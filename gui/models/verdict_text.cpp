@@ -1,7 +1,6 @@
 #include "gui/models/verdict_text.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include <QCoreApplication>
 #include <QLocale>
@@ -71,6 +70,16 @@ QString trouble_of(const StepEstimate& estimate) {
   return {};
 }
 
+QString basis_line(const StepEstimate& estimate) {
+  const QString capacity = bytes_text(estimate.capacity);
+  if (estimate.margin < Bytes{0}) {
+    return words("the peak is %1 of the capacity of %2%3")
+        .arg(share_text(estimate.peak_reserved, estimate.capacity), capacity, trouble_of(estimate));
+  }
+  return words("%1 of the capacity of %2%3")
+      .arg(share_text(estimate.margin, estimate.capacity), capacity, trouble_of(estimate));
+}
+
 Fact allocated_fact(const StepEstimate& estimate) {
   return {
       .caption = words("Peak allocated"),
@@ -95,8 +104,9 @@ Fact outside_fact(const StepEstimate& estimate) {
   QString tip = words("Device memory that the allocator does not see: %1 of %2.")
                     .arg(exact_text(estimate.outside_bytes), exact_text(estimate.device_total));
   for (const cost::OutsideTerm& term : estimate.outside) {
-    tip += QLatin1Char('\n') + words("%1: %2 (%3, %4)")
+    tip += QLatin1Char('\n') + words("%1: %2, at most %3 (%4, %5)")
                                    .arg(QString::fromStdString(term.name), bytes_text(term.bytes),
+                                        bytes_text(std::max(term.bytes, term.bound)),
                                         basis_of(term.basis), QString::fromStdString(term.source));
   }
   return {.caption = words("Outside the allocator"),
@@ -118,9 +128,7 @@ VerdictText verdict_text(const StepEstimate& estimate) {
   VerdictText text;
   text.headline = headline_of(estimate.verdict);
   text.margin = margin_of(estimate);
-  text.basis = words("%1 of the capacity of %2%3")
-                   .arg(share_text(Bytes{std::abs(estimate.margin.value())}, estimate.capacity),
-                        bytes_text(estimate.capacity), trouble_of(estimate));
+  text.basis = basis_line(estimate);
   text.facts = {reserved_fact(estimate), allocated_fact(estimate), largest_fact(estimate),
                 outside_fact(estimate)};
   if (estimate.program.host_bytes > 0) {

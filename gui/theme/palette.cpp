@@ -137,7 +137,7 @@ Theme theme_of(const QPalette& palette) {
   theme.grid = mixed(text, base, theme.dark ? 0.16 : 0.12);
   theme.capacity = readable(QColor::fromRgb(theme.dark ? kVerdicts[2].dark : kVerdicts[2].light),
                             base, kTextContrast);
-  theme.beyond = mixed(theme.capacity, base, theme.dark ? 0.14 : 0.07);
+  theme.beyond = mixed(theme.capacity, base, theme.dark ? 0.09 : 0.06);
   theme.outline = readable(mixed(text, base, 0.5), base, kShapeContrast);
   return theme;
 }

@@ -8,6 +8,10 @@ namespace {
 
 constexpr qreal kCaptionLines = 1.3;
 
+// Height of a row in lines of text: rows take the room there is, within these bounds.
+constexpr qreal kLeastRow = 1.75;
+constexpr qreal kMostRow = 2.4;
+
 /// A step of 1, 2 or 5 times a power of ten that cuts `range` into at most `count` parts.
 double nice_step(double range, double count) {
   const double least = range / std::max(count, 1.0);
@@ -36,10 +40,14 @@ BreakdownGeometry::BreakdownGeometry(const BreakdownModel& model, const QFontMet
     : model_(&model),
       metrics_(metrics),
       em_(metrics.height()),
-      row_height_(std::ceil(metrics.height() * 1.75)) {
+      row_height_(std::ceil(metrics.height() * kLeastRow)) {
   const qreal top = layOutLegend(size.width()) + em_ * kCaptionLines;
   const qreal axis_height = em_ * 1.8;
   rows_ = QRectF(0, top, size.width(), std::max<qreal>(0, size.height() - top - axis_height));
+  if (model.rowCount() > 0) {
+    row_height_ = std::clamp(std::floor(rows_.height() / model.rowCount()), row_height_,
+                             std::ceil(em_ * kMostRow));
+  }
   // The peak is drawn in bold, which is wider than these metrics say.
   const qreal labels =
       std::min(widest(model, metrics, BreakdownModel::kPhaseColumn) * 1.15 + em_, size.width() / 3);

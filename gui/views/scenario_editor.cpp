@@ -27,10 +27,6 @@
 namespace headroom::gui {
 namespace {
 
-/// Below what plan files may hold: every micro-batch is replayed and has its row in the chart, and
-/// after the second one nothing new happens.
-constexpr int kMostAccumulation = 256;
-
 /// Shows as many of `choices` as there are, with `value` chosen.
 template <typename T>
 void show_choices(QComboBox* box, const std::vector<Choice<T>>& choices, const T& value) {
@@ -133,7 +129,7 @@ void ScenarioEditor::addHardwareRows() {
   model->setObjectName(QStringLiteral("model"));
   show_.emplace_back([this, model](const Scenario& scenario) {
     const QString text = QString::fromStdString(scenario.model.text);
-    const bool file = scenario.model.kind == ModelSource::Kind::kConfigFile;
+    const bool file = scenario.model.kind == ModelSource::Kind::kFile;
     const QSignalBlocker quiet(model);
     model->setCurrentIndex(file ? -1 : models_->rowOf(text));
     model->setEditText(text);
@@ -267,7 +263,7 @@ void ScenarioEditor::addBatchRows() {
   addNumber(
       Field::kAccumulation, tr("Acc&umulation"),
       new NumberField({.least = 1,
-                       .most = kMostAccumulation,
+                       .most = ir::kMostAccumulation,
                        .slider_least = 1,
                        .slider_most = 64,
                        .steps = NumberField::Steps::kPowersOfTwo},

@@ -128,7 +128,8 @@ void VerdictHeader::showFacts(const std::vector<Fact>& facts) {
     for (int line = 0; line < kLinesPerFact; ++line) {
       QLabel* const label =
           make_label(this, line == 1 ? 1.1 : 0.92, line == 1 ? QFont::DemiBold : QFont::Normal);
-      facts_->addWidget(label, line, column, Qt::AlignLeft | Qt::AlignTop);
+      label->setAlignment(Qt::AlignLeft | Qt::AlignTop);
+      facts_->addWidget(label, line, column);
       fact_labels_.push_back(label);
     }
   }
@@ -141,6 +142,7 @@ void VerdictHeader::showFacts(const std::vector<Fact>& facts) {
           &facts[fact].caption, &facts[fact].value, &facts[fact].detail};
       label->setText(*lines.at(i % kLinesPerFact));
       label->setToolTip(facts[fact].tip);
+      label->setWordWrap(fact + 1 == facts.size());
     }
   }
   // The last one says where, in the longest words: it takes the room that is left.

@@ -5,23 +5,23 @@
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_catalogue.h"
+#include "model_ir/spec/weights/gguf.h"
+#include "model_ir/spec/weights/gguf_model.h"
 
 namespace headroom::gui {
 namespace {
 
-Result<ir::ModelSpec> load(const std::string& config_dir, const ModelSource& source) {
-  switch (source.kind) {
-    case ModelSource::Kind::kCatalogue:
-      return ir::load_model(config_dir + "/models", source.text);
-    case ModelSource::Kind::kConfigFile:
-      return ir::read_hf_config(source.text);
+Result<ir::ModelSpec> read_gguf_model(const std::string& path) {
+  const Result<ir::GgufFile> file = ir::read_gguf(path);
+  if (!file) {
+    return file.error();
   }
-  return Error::invalid_argument("model", source.text, "a name or a path");
+  return ir::model_of_gguf(*file);
 }
 
 Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario& scenario,
                                   const std::stop_token& stop) {
-  Result<ir::ModelSpec> model = load(config_dir, scenario.model);
+  Result<ir::ModelSpec> model = load_source(config_dir, scenario.model);
   if (!model) {
     return std::move(model).error();
   }
@@ -36,6 +36,17 @@ Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario&
 }
 
 }  // namespace
+
+Result<ir::ModelSpec> load_source(const std::string& config_dir, const ModelSource& source) {
+  switch (source.kind) {
+    case ModelSource::Kind::kCatalogue:
+      return ir::load_model(config_dir + "/models", source.text);
+    case ModelSource::Kind::kFile:
+      return source.text.ends_with(".gguf") ? read_gguf_model(source.text)
+                                            : ir::read_hf_config(source.text);
+  }
+  return Error::invalid_argument("model", source.text, "a name or a path");
+}
 
 Estimator make_estimator(std::string config_dir) {
   return

@@ -37,13 +37,16 @@ Precision nearest(Precision precision, ir::RuntimeKind runtime) {
 ModelSource model_source(std::string_view text) {
   const std::filesystem::path path(text);
   std::error_code fault;
-  if (std::filesystem::is_directory(path, fault)) {
-    return {.kind = ModelSource::Kind::kConfigFile, .text = (path / "config.json").string()};
+  const bool spelt_as_path = text.ends_with(".json") || text.ends_with(".gguf") ||
+                             text.starts_with('.') || text.starts_with('/');
+  // A Hugging Face id holds a slash, too.
+  const bool there = text.find('/') != std::string_view::npos && exists(path, fault);
+  if (!spelt_as_path && !there) {
+    return {.kind = ModelSource::Kind::kCatalogue, .text = std::string(text)};
   }
-  if (text.ends_with(".json") || std::filesystem::exists(path, fault)) {
-    return {.kind = ModelSource::Kind::kConfigFile, .text = std::string(text)};
-  }
-  return {.kind = ModelSource::Kind::kCatalogue, .text = std::string(text)};
+  const bool folder = is_directory(path, fault);
+  return {.kind = ModelSource::Kind::kFile,
+          .text = folder ? (path / "config.json").string() : std::string(text)};
 }
 
 Scenario default_scenario() {

@@ -13,16 +13,17 @@ namespace headroom::gui {
 /// Where the model comes from.
 struct ModelSource {
   enum class Kind : std::uint8_t {
-    kCatalogue,   ///< `text` is a name, an alias or a Hugging Face id.
-    kConfigFile,  ///< `text` is the path of a config.json.
+    kCatalogue,  ///< `text` is a name, an alias or a Hugging Face id.
+    kFile,       ///< `text` is the path of a config.json or of a GGUF file.
   };
   Kind kind = Kind::kCatalogue;
   std::string text;
   friend bool operator==(const ModelSource&, const ModelSource&) = default;
 };
 
-/// What `text` means: a path if it names something on the disk (a folder stands for the
-/// config.json in it) or ends in ".json", a name of the catalogue otherwise.
+/// What `text` means, as the command line reads it: a path if it ends in ".json" or ".gguf", starts
+/// with "." or "/", or holds a slash and exists; a name of the catalogue otherwise. A folder stands
+/// for the config.json in it.
 [[nodiscard]] ModelSource model_source(std::string_view text);
 
 /// The question that the window asks, and the one value it edits. The number of GPUs is

@@ -105,6 +105,8 @@ TEST_CASE("validate measured: --accuracy writes the report beside the answer") {
   std::string first;
   std::getline(in, first);
   CHECK(first == "# Accuracy");
+  const Ran partial = run_validate({"measured", "x", "--accuracy", file, "--metric", "fits"});
+  CHECK(partial.code == ExitCode::kUsage);
 }
 
 }  // namespace headroom::cli

@@ -118,6 +118,7 @@ TEST_CASE("window_setup: takes model and GPU from the options and lists the cata
   REQUIRE(setup);
   CHECK(setup->scenario.model.text == "gpt2");
   CHECK(setup->scenario.gpu == "h100");
+  CHECK(setup->scenario.plan.sequence == 1024);  // All positions that GPT-2 has.
   CHECK(setup->models.size() >= 1);
   CHECK(setup->gpus.size() >= 35);
 }

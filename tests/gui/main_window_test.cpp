@@ -294,8 +294,7 @@ TEST_CASE("MainWindow: a dropped config.json becomes the model, and can be undon
   CHECK(enter.isAccepted());
   QDropEvent drop(QPointF(10, 10), Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
   QApplication::sendEvent(&scene.window, &drop);
-  CHECK(scene.window.scenario().model ==
-        ModelSource{ModelSource::Kind::kConfigFile, path.toStdString()});
+  CHECK(scene.window.scenario().model == ModelSource{ModelSource::Kind::kFile, path.toStdString()});
   REQUIRE(scene.waitForAnswers(2));
   CHECK(scene.control<QComboBox>("Model")->currentText() == path);
   QTest::keyClick(&scene.window, Qt::Key_Z, Qt::ControlModifier);

@@ -153,7 +153,7 @@ TEST_CASE("ScenarioEditor: a model is picked from the list, typed, or a file") {
   CHECK(scene.last().after.model == ModelSource{ModelSource::Kind::kCatalogue, "gpt2"});
   model->lineEdit()->setText(QStringLiteral("somewhere/config.json"));
   QTest::keyClick(model->lineEdit(), Qt::Key_Return);
-  CHECK(scene.last().after.model.kind == ModelSource::Kind::kConfigFile);
+  CHECK(scene.last().after.model.kind == ModelSource::Kind::kFile);
   CHECK(model->currentText() == QStringLiteral("somewhere/config.json"));
 }
 

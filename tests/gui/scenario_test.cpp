@@ -2,27 +2,34 @@
 
 #include <array>
 
-#include <QFile>
+#include <QDir>
 #include <QTemporaryDir>
 
 #include <doctest/doctest.h>
 
 namespace headroom::gui {
 
-TEST_CASE("model_source: what exists on the disk or ends in .json is a file, all else a name") {
+TEST_CASE("model_source: tells paths from names as the command line does") {
   const QTemporaryDir folder;
   const std::string path = folder.path().toStdString();
-  QFile file(folder.filePath(QStringLiteral("odd-name")));
-  REQUIRE(file.open(QIODevice::WriteOnly));
-  file.close();
-
   using Kind = ModelSource::Kind;
   CHECK(model_source("llama-3.1-8b") == ModelSource{Kind::kCatalogue, "llama-3.1-8b"});
   CHECK(model_source("meta-llama/Llama-3.1-8B").kind == Kind::kCatalogue);
-  CHECK(model_source("missing/config.json") ==
-        ModelSource{Kind::kConfigFile, "missing/config.json"});
-  CHECK(model_source(path + "/odd-name").kind == Kind::kConfigFile);
-  CHECK(model_source(path) == ModelSource{Kind::kConfigFile, path + "/config.json"});
+  CHECK(model_source("missing/config.json") == ModelSource{Kind::kFile, "missing/config.json"});
+  CHECK(model_source("model.Q4_K_M.gguf").kind == Kind::kFile);
+  CHECK(model_source("./missing").kind == Kind::kFile);
+  CHECK(model_source(path) == ModelSource{Kind::kFile, path + "/config.json"});
+}
+
+TEST_CASE("model_source: a folder in the way does not hide a name of the catalogue") {
+  const QTemporaryDir folder;
+  const QString before = QDir::currentPath();
+  REQUIRE(QDir(folder.path()).mkpath(QStringLiteral("meta-llama/mine")));
+  REQUIRE(QDir(folder.path()).mkpath(QStringLiteral("gpt2")));
+  REQUIRE(QDir::setCurrent(folder.path()));
+  CHECK(model_source("gpt2").kind == ModelSource::Kind::kCatalogue);
+  CHECK(model_source("meta-llama/mine").kind == ModelSource::Kind::kFile);
+  QDir::setCurrent(before);
 }
 
 TEST_CASE("settled: DeepSpeed has a ZeRO plan and a master copy, transformers neither") {

@@ -54,7 +54,8 @@ TEST_CASE("verdict_text: names the largest category and every term outside the a
   CHECK(text.basis.contains(QStringLiteral("(3×)")));
   CHECK(fact(text, QStringLiteral("Most of it")).value == QStringLiteral("activations"));
   const QString tip = fact(text, QStringLiteral("Outside the allocator")).tip;
-  CHECK(tip.contains(QStringLiteral("CUDA context: 1.00\u00a0GiB (measured, a ruler)")));
+  CHECK(tip.contains(
+      QStringLiteral("CUDA context: 1.00\u00a0GiB, at most 2.00\u00a0GiB (measured, a ruler)")));
 }
 
 TEST_CASE("verdict_text: host memory is named where a plan needs any") {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <sstream>
 #include <string>
@@ -27,8 +28,8 @@ struct Answer {
   }
 };
 
-/// Runs the program in this process.
-inline Answer headroom(const std::vector<std::string>& arguments) {
+/// Runs the program in this process, for arguments that hold blanks.
+inline Answer headroom_with(const std::vector<std::string>& arguments) {
   std::ostringstream out;
   std::ostringstream err;
   const cli::ExitCode code = cli::run(arguments, out, err);
@@ -45,14 +46,15 @@ inline std::vector<std::string> words(std::string_view line) {
   return parts;
 }
 
-inline Answer headroom(std::string_view line) { return headroom(words(line)); }
+inline Answer headroom(std::string_view line) {
+  return headroom_with(words(line));
+}
 
 /// A JSON answer; fields are reached by a path as "peak/by_role/parameters", "phases/0/name".
 class Document {
  public:
   explicit Document(ir::JsonValue value) : value_(std::move(value)) {}
-  explicit Document(const std::string& text)
-      : value_(ir::parse_json(text, "answer").value()) {}
+  explicit Document(const std::string& text) : value_(ir::parse_json(text, "answer").value()) {}
 
   [[nodiscard]] const ir::JsonValue* find(std::string_view path) const {
     const ir::JsonValue* at = &value_;
@@ -92,7 +94,7 @@ class Document {
 inline Document json_of(std::string_view line) {
   std::vector<std::string> arguments = words(line);
   arguments.emplace_back("--json");
-  const Answer answer = headroom(arguments);
+  const Answer answer = headroom_with(arguments);
   if (answer.code != cli::ExitCode::kYes && answer.code != cli::ExitCode::kNo) {
     throw InternalError(std::string(line) + ": " + answer.err);
   }

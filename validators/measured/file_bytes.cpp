@@ -75,9 +75,10 @@ Result<std::string> inflate_gzip(std::span<char> packed, const std::string& path
 
 Result<std::string> read_file_bytes(const std::string& path) {
   Result<std::string> bytes = read_file(path, static_cast<std::int64_t>(kTextLimit));
-  const bool gzip = bytes.has_value() && bytes->size() >= 2 && bytes.value()[0] == '\x1f' &&
-                    bytes.value()[1] == '\x8b';
-  return gzip ? inflate_gzip(bytes.value(), path) : bytes;
+  if (!bytes || !bytes->starts_with("\x1f\x8b")) {
+    return bytes;
+  }
+  return inflate_gzip(bytes.value(), path);
 }
 
 }  // namespace headroom::check

@@ -50,7 +50,7 @@ void count_kernels(Eager& eager, std::int64_t launches);
 
 /// `indices` split by type. The type that appeared last comes first: the table behind it is a hash
 /// map of libstdc++, which hands out its latest bucket first.
-/// Source: pytorch/pytorch torch/csrc/utils/tensor_utils / aten/src/ATen/native/ForeachUtils.h,
+/// Source: pytorch/pytorch aten/src/ATen/native/ForeachUtils.h,
 /// _group_tensors_by_first_tensors_device_and_dtype.
 [[nodiscard]] std::vector<std::vector<std::size_t>> groups_by_dtype(
     std::span<const Tensor> parameters, std::span<const std::size_t> indices);

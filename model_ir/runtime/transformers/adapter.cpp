@@ -76,7 +76,9 @@ void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora) {
 
 Tensor adapted_linear(torch::Eager& eager, const Model& model, const Tensor& input,
                       const Tensor& weight, const Tensor& bias, const Adapter& adapter) {
-  Tensor result = torch::linear(eager, input, weight, bias);
+  const bool conv1d = model.spec->qkv == QkvLayout::kFusedConv1d;
+  Tensor result = conv1d ? torch::conv1d(eager, input, weight, bias)
+                         : torch::linear(eager, input, weight, bias);
   const DType result_dtype = result.dtype();
   const Tensor x = torch::to(eager, input, adapter.a.dtype());
   const double dropout = model.training ? model.plan->lora->dropout : 0;

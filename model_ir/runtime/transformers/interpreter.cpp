@@ -172,7 +172,6 @@ bool Interpreter::runs(OpKind kind) {
     case OpKind::kRouter:
     case OpKind::kExperts:
     case OpKind::kSharedGate:
-    case OpKind::kSoftcap:
       return false;
     default:
       return true;
@@ -213,6 +212,12 @@ void Interpreter::run_op(NodeId id) {
       return store(torch::add(eager_, value(op, 0), value(op, 1)));
     case OpKind::kScale:
       return store(torch::scale(eager_, value(op, 0)));
+    case OpKind::kSoftcap: {
+      Tensor logits = torch::scale(eager_, value(op, 0));
+      values_[index_of(op.inputs[0])].reset();  // The name is assigned anew.
+      logits = torch::tanh(eager_, logits);
+      return store(torch::scale(eager_, logits));
+    }
     case OpKind::kDropout:
       return store(torch::dropout(eager_, value(op, 0), model_.training ? op.probability : 0));
     case OpKind::kTokenTypes:
@@ -220,7 +225,6 @@ void Interpreter::run_op(NodeId id) {
     case OpKind::kRouter:
     case OpKind::kExperts:
     case OpKind::kSharedGate:
-    case OpKind::kSoftcap:
     case OpKind::kCrossEntropy:
       break;
   }
@@ -260,6 +264,16 @@ void Interpreter::run_rope(const Op& op) {
   const Tensor& sin = local ? shared_.local_sin : shared_.sin;
   Tensor q = split(eager_, value(op, 0), dim);
   Tensor k = split(eager_, value(op, 1), dim);
+  if (model_.spec->family == Family::kCohere) {
+    const DType dtype = q.dtype();
+    q = torch::to(eager_, q, DType::kFp32);
+    k = torch::to(eager_, k, DType::kFp32);
+    Tensor q_wide = apply_rope(eager_, *model_.spec, q, cos, sin);
+    Tensor k_wide = apply_rope(eager_, *model_.spec, k, cos, sin);
+    values_[index_of(op.outputs[0])] = torch::to(eager_, q_wide, dtype);
+    values_[index_of(op.outputs[1])] = torch::to(eager_, k_wide, dtype);
+    return;
+  }
   Tensor q_rotated = apply_rope(eager_, *model_.spec, q, cos, sin);
   Tensor k_rotated = apply_rope(eager_, *model_.spec, k, cos, sin);
   values_[index_of(op.outputs[0])] = std::move(q_rotated);

@@ -69,6 +69,32 @@ Tensor rms_gemma(Eager& eager, const Tensor& input, const Tensor& weight) {
   return torch::to(eager, output, input.dtype());
 }
 
+/// CohereLayerNorm: fp32 mean and variance, a weight and no bias.
+Tensor layer_no_bias(Eager& eager, const Tensor& input, const Tensor& weight) {
+  Tensor hidden = torch::to(eager, input, DType::kFp32);
+  Tensor mean = torch::mean_last(eager, hidden);
+  Tensor centred = torch::sub(eager, hidden, mean);
+  Tensor squares = torch::square(eager, centred);
+  centred.reset();
+  Tensor variance = torch::mean_last(eager, squares);
+  squares.reset();
+  Tensor difference = torch::sub(eager, hidden, mean);
+  Tensor shifted = torch::shift(eager, variance);
+  Tensor factor = torch::rsqrt(eager, shifted);
+  shifted.reset();
+  hidden = torch::mul(eager, difference, factor);
+  difference.reset();
+  factor.reset();
+  Tensor wide_weight = torch::to(eager, weight, DType::kFp32);
+  hidden = torch::mul(eager, wide_weight, hidden);
+  wide_weight.reset();
+  Tensor output = torch::to(eager, hidden, input.dtype());
+  hidden.reset();
+  mean.reset();
+  variance.reset();
+  return output;
+}
+
 }  // namespace
 
 Tensor norm(Eager& eager, NormKind kind, const Tensor& input, const Tensor& weight,
@@ -81,8 +107,9 @@ Tensor norm(Eager& eager, NormKind kind, const Tensor& input, const Tensor& weig
       return rms_fp32(eager, input, weight);
     case NormKind::kRmsGemma:
       return rms_gemma(eager, input, weight);
-    case NormKind::kLayer:
     case NormKind::kLayerNoBias:
+      return layer_no_bias(eager, input, weight);
+    case NormKind::kLayer:
       return torch::layer_norm(eager, input, weight, bias);
   }
   return input;

@@ -1,0 +1,201 @@
+#include "cli/commands/fit.h"
+
+#include <doctest/doctest.h>
+
+#include "model_ir/base/units.h"
+#include "tests/support/cli.h"
+#include "tests/support/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+using test::Answer;
+using test::Document;
+
+/// A Llama of 1.1 million parameters.
+constexpr const char* kTinyConfig = R"({
+  "model_type": "llama", "hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 4,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000,
+  "max_position_embeddings": 512, "tie_word_embeddings": true, "torch_dtype": "bfloat16"})";
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace
+
+TEST_CASE("fit: the verdict comes first, with model, GPU, its bytes and the margin") {
+  const Answer answer = test::headroom("fit gpt2 --gpu h100");
+  CHECK(answer.code == ExitCode::kYes);
+  CHECK(answer.err.empty());
+  CHECK(first_line(answer.out).find("gpt2 on 1 x h100-80gb (79.1 GiB usable): fits, ") == 0);
+  CHECK(first_line(answer.out).find("GiB to spare") != std::string::npos);
+}
+
+TEST_CASE("fit: what does not fit is exit code 1, with what is missing and what to change") {
+  const Answer answer = test::headroom("fit llama-3.1-8b --gpu rtx-4090");
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(first_line(answer.out).find("does not fit, ") != std::string::npos);
+  CHECK(first_line(answer.out).find(" short") != std::string::npos);
+  CHECK(answer.says("out of memory in "));
+  CHECK(answer.says("costs: "));
+  CHECK(answer.says("\nnext: headroom fit llama-3.1-8b --gpu rtx-4090 "));
+}
+
+TEST_CASE("fit: the screen shows peak, bars, device, phases, blocks and the next command") {
+  const Answer answer = test::headroom("fit llama-3.2-1b --gpu a100-80gb");
+  for (const char* part : {"\npeak ", "█", "optimizer states", "\nagainst the device", "reserved",
+                           "fragmentation", "CUDA context", "margin", "\nphase", "step2.backward",
+                           "\nlargest at the peak", "\nnext: headroom timeline llama-3.2-1b"}) {
+    CAPTURE(part);
+    CHECK(answer.says(part));
+  }
+}
+
+TEST_CASE("fit: the JSON document is exact and adds up") {
+  const Document document = test::json_of("fit llama-3.2-1b --gpu a100-80gb");
+  CHECK(document.integer("schema_version") == 1);
+  CHECK(document.text("verdict") == "fits");
+  CHECK(document.integer("model/parameters") == 1'235'814'400);
+  CHECK(document.integer("capacity_bytes") ==
+        document.integer("device_total_bytes") - document.integer("outside_bytes"));
+  CHECK(document.integer("margin_bytes") ==
+        document.integer("capacity_bytes") - document.integer("peak/reserved_bytes"));
+  std::int64_t outside = 0;
+  for (std::size_t index = 0; index < document.array("outside").size(); ++index) {
+    outside += document.integer("outside/" + std::to_string(index) + "/bytes");
+  }
+  CHECK(outside == document.integer("outside_bytes"));
+  std::int64_t by_role = 0;
+  for (const ir::JsonMember& role : *document.at("peak/by_role").as_object()) {
+    by_role += role.value.as_integer().value();
+  }
+  CHECK(by_role == document.integer("peak/allocated_bytes"));
+  CHECK(document.text("plan/precision") == "bf16");
+}
+
+TEST_CASE("fit: the peak of the phases is the peak") {
+  const Document document = test::json_of("fit llama-3.2-1b --gpu a100-80gb");
+  std::int64_t greatest = 0;
+  for (std::size_t index = 0; index < document.array("phases").size(); ++index) {
+    greatest = std::max(
+        greatest, document.integer("phases/" + std::to_string(index) + "/peak_allocated_bytes"));
+  }
+  CHECK(greatest == document.integer("peak/allocated_bytes"));
+}
+
+TEST_CASE("fit: a budget takes the place of the device") {
+  const Document document = test::json_of("fit gpt2 --gpu h100 --budget 2GiB");
+  CHECK(document.integer("device_total_bytes") == 2 * kGiB);
+  CHECK(test::headroom("fit gpt2 --gpu h100 --budget 2GB").says("(1.86 GiB budget)"));
+  CHECK(test::headroom("fit gpt2 --gpu h100 --budget lots").code == ExitCode::kUsage);
+}
+
+TEST_CASE("fit: a config.json, its folder and the catalogue give the same answer") {
+  const test::TemporaryFolder folder;
+  const std::string config = folder.write("tiny/config.json", kTinyConfig);
+  const Answer file = test::headroom_with({"fit", config, "--gpu", "h100"});
+  CHECK(file.code == ExitCode::kYes);
+  CHECK(first_line(file.out).find("tiny on 1 x h100-80gb") == 0);
+  const Answer whole = test::headroom_with({"fit", folder.path("tiny"), "--gpu", "h100"});
+  CHECK(first_line(whole.out) == first_line(file.out));
+}
+
+TEST_CASE("fit: --as reads a configuration as another family") {
+  const test::TemporaryFolder folder;
+  std::string text = kTinyConfig;
+  text.replace(text.find("\"llama\""), 7, "\"llamb\"");
+  const std::string config = folder.write("config.json", text);
+  const Answer unknown = test::headroom_with({"fit", config, "--gpu", "h100"});
+  CHECK(unknown.code == ExitCode::kBadInput);
+  CHECK(unknown.complains("llama"));
+  CHECK(test::headroom_with({"fit", config, "--gpu", "h100", "--as", "llama"}).code ==
+        ExitCode::kYes);
+  CHECK(test::headroom_with({"fit", config, "--gpu", "h100", "--as", "lama"}).complains("llama"));
+  CHECK(test::headroom("fit gpt2 --gpu h100 --as llama").code == ExitCode::kUsage);
+}
+
+TEST_CASE("fit: weights beside the configuration are checked against it") {
+  const test::TemporaryFolder folder;
+  folder.write("config.json", kTinyConfig);
+  const std::string header =
+      R"({"model.norm.weight": {"dtype": "BF16", "shape": [64], "data_offsets": [0, 128]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  file += header + std::string(128, '\0');
+  folder.write("model.safetensors", file);
+  const Answer answer = test::headroom_with({"fit", folder.path(), "--gpu", "h100"});
+  CHECK(answer.code == ExitCode::kBadInput);
+  CHECK(answer.complains("/model.norm.weight"));
+  CHECK(answer.complains("[64]"));
+  CHECK(answer.complains("[128]"));
+}
+
+TEST_CASE("fit: weights without a configuration beside them are the environment's fault") {
+  const test::TemporaryFolder folder;
+  const std::string index =
+      folder.write("model.safetensors.index.json", R"({"weight_map": {"a": "b.safetensors"}})");
+  const Answer answer = test::headroom_with({"fit", index, "--gpu", "h100"});
+  CHECK(answer.code == ExitCode::kEnvironment);
+  CHECK(answer.complains("config.json"));
+}
+
+TEST_CASE("fit: a remedy's options make the run fit when they are typed") {
+  const Document document = test::json_of("fit llama-3.1-8b --gpu a100-40gb");
+  REQUIRE_FALSE(document.array("remedies").empty());
+  for (std::size_t index = 0; index < document.array("remedies").size(); ++index) {
+    const std::string path = "remedies/" + std::to_string(index) + "/";
+    const Document again =
+        test::json_of("fit llama-3.1-8b --gpu a100-40gb " + document.text(path + "options"));
+    CAPTURE(document.text(path + "options"));
+    CHECK(again.text("verdict") == document.text(path + "verdict"));
+    CHECK(again.integer("peak/reserved_bytes") == document.integer(path + "peak_reserved_bytes"));
+  }
+}
+
+TEST_CASE("fit: the next command keeps what was asked and changes what must change") {
+  const Document document =
+      test::json_of("fit llama-3.1-8b --gpu a100-40gb --seq 1024 --optimizer adamw");
+  const std::string next = document.text("next");
+  CHECK(next.find("headroom fit llama-3.1-8b --gpu a100-40gb ") == 0);
+  CHECK(next.find("--seq 1024") != std::string::npos);
+  const std::string options = document.text("remedies/0/options");
+  const std::string first = options.substr(0, options.find(' ', options.find(' ') + 1));
+  CHECK(next.find(first) != std::string::npos);
+}
+
+TEST_CASE("fit: a plan file and a DeepSpeed file are read") {
+  const test::TemporaryFolder folder;
+  const std::string plan =
+      folder.write("plan.json", R"({"schema_version": 1, "sequence": 256, "precision": "fp32"})");
+  std::vector<std::string> line = {"fit", "gpt2", "--gpu", "h100", "--json", "--plan", plan};
+  CHECK(Document(test::headroom_with(line).out).integer("plan/sequence") == 256);
+  const std::string config =
+      folder.write("ds.json",
+                   R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}, "odd": 1,
+          "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}})");
+  line = {"fit", "gpt2", "--gpu", "h100", "--gpus", "2", "--json", "--deepspeed", config};
+  const Answer answer = test::headroom_with(line);
+  const Document document(answer.out);
+  CHECK(document.integer("plan/zero/stage") == 2);
+  CHECK(document.integer("plan/zero/reduce_bucket_elements") == 768 * 768);
+  CHECK(document.integer("plan/micro_batch") == 2);
+  CHECK(answer.complains("note: /odd"));
+}
+
+TEST_CASE("fit: the same question has the same answer, to the byte") {
+  const Answer once = test::headroom("fit llama-3.1-8b --gpu a100-40gb --json");
+  CHECK(once.out == test::headroom("fit llama-3.1-8b --gpu a100-40gb --json").out);
+}
+
+TEST_CASE("fit: hostile sizes are refused, not replayed") {
+  for (const char* options : {"--seq 99999999999999999999", "--micro-batch 1048577",
+                              "--micro-batch 1048576 --seq 1024", "--gpus 0", "--steps 1000"}) {
+    CAPTURE(options);
+    const Answer answer = test::headroom("fit gpt2 --gpu h100 " + std::string(options));
+    CHECK(answer.code == ExitCode::kUsage);
+    CHECK(answer.out.empty());
+  }
+}
+
+}  // namespace headroom::cli

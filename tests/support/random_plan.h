@@ -1,0 +1,116 @@
+#pragma once
+
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/plan_words.h"
+#include "tests/support/random.h"
+
+namespace headroom::test {
+
+template <typename Value>
+Value random_word(Random& random, std::span<const ir::Word<Value>> words) {
+  return words[static_cast<std::size_t>(
+                   random.between(0, static_cast<std::int64_t>(words.size()) - 1))]
+      .value;
+}
+
+/// The parts of a plan that no runtime decides.
+inline ir::ParallelPlan random_training(Random& random) {
+  ir::ParallelPlan plan;
+  plan.micro_batch = random.between(1, 64);
+  plan.sequence = random.between(1, 8'192);
+  plan.accumulation = random.between(1, 32);
+  plan.attention = random_word(random, ir::attention_words());
+  plan.loss = random_word(random, ir::loss_words());
+  plan.keep_logits = random.chance(1, 2);
+  plan.evaluation = random.chance(1, 2);
+  plan.steps = static_cast<int>(random.between(1, 4));
+  plan.world = random.between(1, 64);
+  if (random.chance(1, 2)) {
+    plan.recompute = random.chance(1, 2) ? ir::Recompute::kFull : ir::Recompute::kFullReentrant;
+    plan.recompute_every = random.between(1, 5);
+  }
+  if (random.chance(1, 2)) {
+    plan.clip_norm = static_cast<double>(random.between(1, 40)) / 8;
+  }
+  if (random.chance(1, 3)) {
+    plan.lora = ir::LoraPlan{.rank = random.between(1, 64),
+                             .dropout = static_cast<double>(random.between(0, 8)) / 16,
+                             .dora = random.chance(1, 2),
+                             .rank_stabilised = random.chance(1, 2),
+                             .targets = {}};
+    if (random.chance(1, 2)) {
+      plan.lora->targets = {"q_proj", "v_proj"};
+    }
+  }
+  return plan;
+}
+
+inline ir::AllocatorSettings random_allocator(Random& random) {
+  ir::AllocatorSettings settings;
+  settings.expandable_segments = random.chance(1, 2);
+  if (random.chance(1, 2)) {
+    settings.max_split_size = Bytes{random.between(21, 512) * kMiB};
+  }
+  settings.max_non_split_rounding = Bytes{random.between(21, 64) * kMiB};
+  settings.garbage_collection_threshold = static_cast<double>(random.between(0, 10)) / 16;
+  settings.roundup_power2_divisions = random.pick<std::int64_t>({0, 1, 2, 4, 8});
+  return settings;
+}
+
+inline ir::ZeroPlan random_zero(Random& random) {
+  ir::ZeroPlan zero;
+  zero.stage = static_cast<int>(random.between(0, 3));
+  if (zero.stage > 0) {
+    zero.reduce_bucket_size = random.between(1, 1'000'000'000);
+    zero.allgather_bucket_size = random.between(1, 1'000'000'000);
+    zero.overlap_comm = random.chance(1, 2);
+    zero.contiguous_gradients = random.chance(1, 2);
+    zero.round_robin_gradients = random.chance(1, 2);
+    zero.offload_optimizer = random_word(random, ir::offload_words());
+  }
+  if (zero.stage == 3) {
+    zero.sub_group_size = random.between(1, 2'000'000'000);
+    zero.prefetch_bucket_size = random.between(0, 100'000'000);
+    zero.param_persistence_threshold = random.between(0, 1'000'000);
+    zero.model_persistence_threshold = random.between(0, INT64_MAX);
+    zero.max_live_parameters = random.between(0, 2'000'000'000);
+    zero.max_reuse_distance = random.between(0, 2'000'000'000);
+    zero.offload_param = random_word(random, ir::offload_words());
+  }
+  if (zero.offload_optimizer == ir::OffloadDevice::kNvme ||
+      zero.offload_param == ir::OffloadDevice::kNvme) {
+    zero.nvme_path = "/local_nvme";
+  }
+  return zero;
+}
+
+/// A plan of the runtime deepspeed that `ir::check_plan` accepts.
+inline ir::ParallelPlan random_deepspeed_plan(Random& random) {
+  ir::ParallelPlan plan = random_training(random);
+  plan.runtime = ir::RuntimeKind::kDeepspeed;
+  plan.precision = random.pick<ir::Precision>(
+      {ir::Precision::kBf16Master, ir::Precision::kFp16Master, ir::Precision::kFp32});
+  plan.zero = random_zero(random);
+  plan.optimizer = random_word(random, ir::optimizer_words());
+  return plan;
+}
+
+/// A plan of the runtime transformers that `ir::check_plan` accepts.
+inline ir::ParallelPlan random_transformers_plan(Random& random) {
+  ir::ParallelPlan plan = random_training(random);
+  plan.precision = random_word(random, ir::precision_words());
+  plan.optimizer = random_word(random, ir::optimizer_words());
+  plan.allocator = random_allocator(random);
+  if (plan.world > 1) {
+    plan.ddp = ir::DdpPlan{.gradient_as_bucket_view = random.chance(1, 2),
+                           .bucket_cap_bytes = random.between(1, 100) * kMiB};
+  }
+  if (plan.lora && random.chance(1, 2)) {
+    plan.quant = ir::QuantPlan{.bits = random.chance(1, 2) ? 4 : 8,
+                               .double_quant = random.chance(1, 2),
+                               .prepare_kbit = random.chance(1, 2)};
+  }
+  return plan;
+}
+
+}  // namespace headroom::test

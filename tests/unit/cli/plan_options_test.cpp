@@ -1,0 +1,172 @@
+#include "cli/plan_options.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/random_plan.h"
+#include "tests/support/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+ir::ModelSpec model() {
+  ir::ModelSpec spec;
+  spec.hidden = 256;
+  spec.max_positions = 131'072;
+  return spec;
+}
+
+Arguments arguments_of(const std::vector<OptionValue>& options) {
+  Arguments arguments;
+  for (const OptionValue& option : options) {
+    arguments.set(option.name, option.value);
+  }
+  return arguments;
+}
+
+ir::ParallelPlan plan_of(const std::vector<OptionValue>& options) {
+  return read_plan_options(arguments_of(options), model())->plan;
+}
+
+Error refusal_of(const std::vector<OptionValue>& options) {
+  return read_plan_options(arguments_of(options), model()).error();
+}
+
+}  // namespace
+
+TEST_CASE("property: the options of a plan ask for that plan") {
+  test::Random random = test::seeded_random(44);
+  CAPTURE(random.seed());
+  for (int round = 0; round < 400; ++round) {
+    ir::ParallelPlan plan = random.chance(1, 2) ? test::random_deepspeed_plan(random)
+                                                : test::random_transformers_plan(random);
+    if (plan.zero) {  // Bucket sizes and thresholds have no options.
+      ir::ZeroPlan zero;
+      zero.stage = plan.zero->stage;
+      zero.offload_optimizer = plan.zero->offload_optimizer;
+      zero.offload_param = plan.zero->offload_param;
+      zero.nvme_path = plan.zero->nvme_path;
+      plan.zero = zero;
+    }
+    std::string typed;
+    const std::vector<OptionValue> options = options_of(plan, model());
+    for (const OptionValue& option : options) {
+      typed += " --" + option.name + " " + option.value;
+    }
+    CAPTURE(typed);
+    const auto again = read_plan_options(arguments_of(options), model());
+    REQUIRE(again);
+    CHECK(again->plan == plan);
+  }
+}
+
+TEST_CASE("plan options: without any, the plan is the usual one") {
+  CHECK(plan_of({}) == ir::ParallelPlan{});
+  CHECK(options_of(ir::ParallelPlan{}, model()).empty());
+}
+
+TEST_CASE("plan options: the usual sequence ends where the positions end") {
+  ir::ModelSpec gpt2 = model();
+  gpt2.max_positions = 1'024;
+  CHECK(read_plan_options(Arguments{}, gpt2)->plan.sequence == 1'024);
+  gpt2.max_positions = 0;  // Not said.
+  CHECK(read_plan_options(Arguments{}, gpt2)->plan.sequence == 2'048);
+}
+
+TEST_CASE("plan options: --zero and --offload mean deepspeed, whose bf16 has an fp32 master") {
+  const ir::ParallelPlan zero = plan_of({{"zero", "2"}, {"gpus", "8"}});
+  CHECK(zero.runtime == ir::RuntimeKind::kDeepspeed);
+  CHECK(zero.precision == ir::Precision::kBf16Master);
+  CHECK_FALSE(zero.ddp.has_value());
+  CHECK(plan_of({{"offload", "optimizer=cpu"}, {"zero", "2"}}).zero->offload_optimizer ==
+        ir::OffloadDevice::kCpu);
+  CHECK(plan_of({{"zero", "3"}, {"precision", "fp16"}}).precision == ir::Precision::kFp16Master);
+  CHECK(plan_of({{"zero", "3"}, {"precision", "fp32"}}).precision == ir::Precision::kFp32);
+  CHECK(plan_of({{"runtime", "deepspeed"}}).zero->stage == 0);
+}
+
+TEST_CASE("plan options: several GPUs without ZeRO are data parallel") {
+  CHECK(plan_of({{"gpus", "4"}}).ddp.has_value());
+  CHECK_FALSE(plan_of({{"gpus", "1"}}).ddp.has_value());
+}
+
+TEST_CASE("plan options: every value is checked and named") {
+  const std::vector<OptionValue> wrong = {{"gpus", "0"},
+                                          {"zero", "4"},
+                                          {"precision", "bf61"},
+                                          {"micro-batch", "1.5"},
+                                          {"seq", "-3"},
+                                          {"accumulation", ""},
+                                          {"checkpointing", "al"},
+                                          {"optimizer", "adam"},
+                                          {"attention", "slow"},
+                                          {"loss", "mse"},
+                                          {"lora", "r=0"},
+                                          {"lora", "rank=3"},
+                                          {"lora", "dropout=2"},
+                                          {"qlora", "bits=5"},
+                                          {"offload", "optimizer=disk"},
+                                          {"ddp", "bucket=0"},
+                                          {"clip-norm", "nan"},
+                                          {"steps", "99"},
+                                          {"runtime", "jax"},
+                                          {"alloc-conf", "max_split_size_mb:5"},
+                                          {"alloc-conf", "expandable:True"}};
+  for (const OptionValue& option : wrong) {
+    CAPTURE(option.name);
+    CAPTURE(option.value);
+    const auto request = read_plan_options(arguments_of({option}), model());
+    REQUIRE_FALSE(request);
+    CHECK(request.error().code == ErrorCode::kInvalidArgument);
+    CHECK(request.error().key == option.name);
+    CHECK_FALSE(request.error().wanted.empty());
+  }
+}
+
+TEST_CASE("plan options: adapters") {
+  const ir::LoraPlan lora =
+      *plan_of({{"lora", "r=8,targets=q_proj+v_proj,dropout=0.05,dora"}}).lora;
+  CHECK(lora == ir::LoraPlan{.rank = 8,
+                             .dropout = 0.05,
+                             .dora = true,
+                             .rank_stabilised = false,
+                             .targets = {"q_proj", "v_proj"}});
+  const ir::ParallelPlan quantised = plan_of({{"qlora", "r=4,bits=8,prepare=no"}});
+  CHECK(quantised.lora->rank == 4);
+  CHECK(*quantised.quant == ir::QuantPlan{.bits = 8, .double_quant = true, .prepare_kbit = false});
+}
+
+TEST_CASE("plan options: the allocator's settings are PyTorch's own words") {
+  const ir::AllocatorSettings settings =
+      plan_of({{"alloc-conf", "expandable_segments:True,max_split_size_mb:128"}}).allocator;
+  CHECK(settings.expandable_segments);
+  CHECK(settings.max_split_size == Bytes{128 * kMiB});
+  CHECK(to_text(settings) == "expandable_segments:True,max_split_size_mb:128");
+}
+
+TEST_CASE("plan options: options go over the plan file, and over a DeepSpeed file") {
+  const test::TemporaryFolder folder;
+  const std::string plan =
+      folder.write("plan.json", R"({"schema_version": 1, "micro_batch": 6, "sequence": 512})");
+  const ir::ParallelPlan both = plan_of({{"plan", plan}, {"micro-batch", "2"}});
+  CHECK(both.micro_batch == 2);
+  CHECK(both.sequence == 512);
+  const std::string config = folder.write(
+      "ds.json", R"({"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true},
+                     "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}})");
+  const ir::ParallelPlan zero = plan_of({{"deepspeed", config}, {"micro-batch", "4"}});
+  CHECK(zero.micro_batch == 4);
+  CHECK(zero.zero->stage == 3);
+  CHECK(zero.zero->reduce_bucket_size == 65'536);  // 256^2
+  CHECK(zero.precision == ir::Precision::kBf16Master);
+  CHECK(plan_of({{"deepspeed", config}, {"zero", "2"}}).zero->stage == 2);
+  CHECK(refusal_of({{"deepspeed", config}, {"runtime", "transformers"}}).key == "runtime");
+}
+
+TEST_CASE("plan options: an offloaded optimizer is DeepSpeed's own unless one is named") {
+  CHECK(plan_of({{"zero", "2"}, {"offload", "optimizer=cpu"}}).optimizer.form ==
+        ir::OptimizerForm::kFused);
+  CHECK(plan_of({{"zero", "2"}, {"offload", "optimizer=cpu"}, {"optimizer", "adamw"}})
+            .optimizer.form == ir::OptimizerForm::kForeach);
+}
+
+}  // namespace headroom::cli

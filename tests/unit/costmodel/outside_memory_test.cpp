@@ -1,0 +1,101 @@
+#include "costmodel/outside_memory.h"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+namespace headroom::cost {
+namespace {
+
+DeviceSpec device_of(int major, int minor, const char* link) {
+  DeviceSpec device;
+  device.traits = {.compute_major = major, .compute_minor = minor, .multiprocessors = 100};
+  device.link = link;
+  return device;
+}
+
+ir::ModelSpec model_of(std::int64_t heads, std::int64_t head_dim) {
+  ir::ModelSpec model;
+  model.heads = heads;
+  model.head_dim = head_dim;
+  return model;
+}
+
+const OutsideTerm* find(const std::vector<OutsideTerm>& terms, std::string_view name) {
+  const auto found = std::find_if(terms.begin(), terms.end(), [name](const OutsideTerm& term) {
+    return term.name.find(name) != std::string::npos;
+  });
+  return found == terms.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+TEST_CASE("outside_terms: one GPU of compute capability 8.0 has context and kernels alone") {
+  const auto terms =
+      outside_terms(model_of(32, 128), ir::ParallelPlan{}, device_of(8, 0, "nvlink3"));
+  REQUIRE(terms.size() == 2);
+  CHECK(terms[0].bytes == Bytes{481 * kMiB});  // 0.47 GiB
+  CHECK(terms[0].basis == Basis::kMeasured);
+  CHECK(terms[1].bytes == Bytes{461 * kMiB});  // 0.92 GiB - 0.47 GiB
+  CHECK(total_of(terms) == Bytes{942 * kMiB});
+}
+
+TEST_CASE("outside_terms: every term names its source and a bound not below its bytes") {
+  ir::ParallelPlan plan;
+  plan.world = 8;
+  const auto terms = outside_terms(model_of(32, 128), plan, device_of(9, 0, "nvlink4"));
+  CHECK(terms.size() == 5);
+  for (const OutsideTerm& term : terms) {
+    CAPTURE(term.name);
+    CHECK_FALSE(term.source.empty());
+    CHECK(term.bound >= term.bytes);
+    CHECK(term.bytes > Bytes{0});
+  }
+}
+
+TEST_CASE("outside_terms: two ranks hold a smaller communicator than eight") {
+  ir::ParallelPlan plan;
+  const DeviceSpec device = device_of(8, 0, "nvlink3");
+  plan.world = 2;
+  CHECK(find(outside_terms(model_of(1, 1), plan, device), "NCCL")->bytes == Bytes{342 * kMiB});
+  plan.world = 8;
+  CHECK(find(outside_terms(model_of(1, 1), plan, device), "NCCL")->bytes == Bytes{392 * kMiB});
+}
+
+TEST_CASE("outside_terms: NVLink SHARP buffers need Hopper, a switch, and all-reduce") {
+  ir::ParallelPlan plan;
+  plan.world = 8;
+  const auto sharp = [&](const DeviceSpec& device) {
+    return find(outside_terms(model_of(1, 1), plan, device), "SHARP");
+  };
+  // 16 channels * 2 * 8 * 128 KiB * 8 ranks = 256 MiB.
+  const auto terms = outside_terms(model_of(1, 1), plan, device_of(9, 0, "nvlink4"));
+  REQUIRE(find(terms, "SHARP") != nullptr);
+  CHECK(find(terms, "SHARP")->bytes == Bytes{256 * kMiB});
+  CHECK(sharp(device_of(9, 0, "pcie5-x16")) == nullptr);
+  CHECK(sharp(device_of(8, 0, "nvlink3")) == nullptr);
+  plan.zero = ir::ZeroPlan{};
+  plan.zero->stage = 3;
+  CHECK(sharp(device_of(9, 0, "nvlink4")) == nullptr);
+}
+
+TEST_CASE("outside_terms: cuDNN's attention workspace is assumed, on Hopper, for 16 bits") {
+  ir::ParallelPlan plan;
+  plan.micro_batch = 2;
+  plan.sequence = 1'024;
+  const ir::ModelSpec model = model_of(32, 128);
+  const DeviceSpec hopper = device_of(9, 0, "nvlink4");
+  const auto terms = outside_terms(model, plan, hopper);
+  const OutsideTerm* term = find(terms, "cuDNN");
+  REQUIRE(term != nullptr);
+  CHECK(term->basis == Basis::kAssumed);
+  CHECK(term->bytes == Bytes{std::int64_t{4} * 2 * 1'024 * 32 * 128});  // 32 MiB
+  CHECK(find(outside_terms(model, plan, device_of(8, 9, "")), "cuDNN") == nullptr);
+  plan.precision = ir::Precision::kFp32;
+  CHECK(find(outside_terms(model, plan, hopper), "cuDNN") == nullptr);
+  plan.precision = ir::Precision::kBf16;
+  plan.attention = ir::AttentionKind::kFlash;
+  CHECK(find(outside_terms(model, plan, hopper), "cuDNN") == nullptr);
+}
+
+}  // namespace headroom::cost

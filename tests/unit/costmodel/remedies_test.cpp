@@ -1,0 +1,204 @@
+#include "costmodel/remedies.h"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/memory_floor.h"
+#include "model_ir/spec/hf_config.h"
+#include "tests/support/random.h"
+
+namespace headroom::cost {
+namespace {
+
+/// A Llama of 37 million parameters: replays in a moment.
+ir::ModelSpec small_llama() {
+  return ir::parse_hf_config(R"({"model_type": "llama", "hidden_size": 512, "vocab_size": 16000,
+      "intermediate_size": 1536, "num_hidden_layers": 8, "num_attention_heads": 8,
+      "num_key_value_heads": 8, "max_position_embeddings": 2048})",
+                             "small")
+      .value();
+}
+
+DeviceSpec device_with(Bytes total) {
+  DeviceSpec device;
+  device.name = "test";
+  device.total = total;
+  device.traits = {.compute_major = 8, .compute_minor = 0, .multiprocessors = 108};
+  return device;
+}
+
+ir::ParallelPlan usual_plan() {
+  ir::ParallelPlan plan;
+  plan.micro_batch = 4;
+  plan.sequence = 512;
+  return plan;
+}
+
+/// Remedies of `plan` on a device that lacks `missing` bytes.
+Remedies remedies_for(const ir::ParallelPlan& plan, Bytes missing, std::size_t count = 3) {
+  const ir::ModelSpec model = small_llama();
+  const DeviceSpec wide = device_with(Bytes{kGiB * 64});
+  const StepEstimate whole = estimate(model, plan, wide).value();
+  const Bytes budget = whole.peak_reserved + whole.outside_bytes - missing;
+  const DeviceSpec device = device_with(budget);
+  const StepEstimate found = estimate(model, plan, device).value();
+  return find_remedies(
+      {.model = model, .plan = plan, .device = device, .budget = Bytes{0}, .count = count}, found);
+}
+
+}  // namespace
+
+TEST_CASE("find_remedies: mending changes come first, cheapest first, and mend when estimated") {
+  const ir::ParallelPlan plan = usual_plan();
+  const Remedies remedies = remedies_for(plan, Bytes{100 * kMiB});
+  REQUIRE(remedies.cheapest.size() == 3);
+  CHECK(remedies.cheapest[0].verdict != Verdict::kDoesNotFit);
+  for (std::size_t index = 1; index < 3; ++index) {
+    const Remedy& before = remedies.cheapest[index - 1];
+    const Remedy& after = remedies.cheapest[index];
+    if (after.verdict != Verdict::kDoesNotFit) {
+      CHECK(*std::ranges::max_element(before.changes) <= *std::ranges::max_element(after.changes));
+    }
+  }
+  for (const Remedy& remedy : remedies.cheapest) {
+    const StepEstimate again =
+        estimate(small_llama(), remedy.plan, device_with(Bytes{kGiB * 64})).value();
+    CHECK(again.peak_reserved >= remedy.peak_allocated);
+    CHECK(remedy.saved > Bytes{0});
+  }
+}
+
+TEST_CASE("find_remedies: the same question has the same answer") {
+  CHECK(remedies_for(usual_plan(), Bytes{100 * kMiB}) ==
+        remedies_for(usual_plan(), Bytes{100 * kMiB}));
+}
+
+TEST_CASE("find_remedies: where no single change is enough, the tree's steps are combined") {
+  // Activations of about 1 GiB are most of the plan; half of everything must go.
+  ir::ParallelPlan plan = usual_plan();
+  plan.precision = ir::Precision::kFp32;
+  const ir::ModelSpec model = small_llama();
+  const StepEstimate whole = estimate(model, plan, device_with(Bytes{kGiB * 64})).value();
+  const Remedies remedies = remedies_for(plan, Bytes{whole.peak_reserved.value() * 3 / 4});
+  REQUIRE_FALSE(remedies.tree.empty());
+  CHECK(remedies.tree.back().verdict != Verdict::kDoesNotFit);
+  REQUIRE_FALSE(remedies.cheapest.empty());
+  CHECK(remedies.cheapest.front().verdict != Verdict::kDoesNotFit);
+  CHECK(remedies.cheapest.front().changes.size() > 1);
+  for (std::size_t step = 0; step + 1 < remedies.tree.size(); ++step) {
+    CHECK(remedies.tree[step].verdict == Verdict::kDoesNotFit);
+    CHECK(remedies.tree[step].changes.size() < remedies.tree[step + 1].changes.size());
+  }
+}
+
+TEST_CASE("find_remedies: what parameters and states alone rule out is not replayed") {
+  const ir::ModelSpec model = small_llama();
+  ir::ParallelPlan plan = usual_plan();
+  plan.precision = ir::Precision::kFp32;
+  const DeviceSpec device = device_with(Bytes{950 * kMiB});  // 942 MiB are outside.
+  const StepEstimate found = estimate(model, plan, device).value();
+  const Remedies remedies =
+      find_remedies({.model = model, .plan = plan, .device = device, .budget = Bytes{0}}, found);
+  CHECK(remedies.replays <= 1);  // Offload of everything leaves nothing to rule it out.
+  CHECK(remedies.cheapest.empty());
+  REQUIRE_FALSE(remedies.tree.empty());
+  CHECK(remedies.tree.front().ruled_out);
+  CHECK(remedies.least_gpus > 8);
+}
+
+TEST_CASE("with_change: a change that is made already, or does not apply, is none") {
+  const DeviceSpec device = device_with(Bytes{kGiB});
+  ir::ParallelPlan plan = usual_plan();
+  CHECK_FALSE(with_change(plan, Change::kMixedPrecision, device));  // bf16 already.
+  CHECK_FALSE(with_change(plan, Change::kZero2, device));           // One GPU.
+  CHECK_FALSE(with_change(plan, Change::kSdpaAttention, device));
+  plan.micro_batch = 3;
+  CHECK_FALSE(with_change(plan, Change::kSmallerMicroBatch, device));
+  plan.recompute = ir::Recompute::kFull;
+  CHECK_FALSE(with_change(plan, Change::kCheckpointing, device));
+  plan.recompute_every = 2;
+  CHECK(with_change(plan, Change::kCheckpointing, device)->recompute_every == 1);
+}
+
+TEST_CASE("with_change: a smaller micro-batch keeps the batch of a step") {
+  ir::ParallelPlan plan = usual_plan();
+  plan.accumulation = 3;
+  const auto halved = with_change(plan, Change::kSmallerMicroBatch, device_with(Bytes{kGiB}));
+  REQUIRE(halved);
+  CHECK(halved->micro_batch == 2);
+  CHECK(halved->accumulation == 6);
+}
+
+TEST_CASE("with_change: a device without bf16 gets fp16 with loss scaling") {
+  DeviceSpec device = device_with(Bytes{kGiB});
+  device.bf16 = false;
+  ir::ParallelPlan plan = usual_plan();
+  plan.precision = ir::Precision::kFp32;
+  CHECK(with_change(plan, Change::kMixedPrecision, device)->precision ==
+        ir::Precision::kAutocastFp16);
+  CHECK_FALSE(with_change(plan, Change::kPureBf16, device));
+}
+
+TEST_CASE("with_change: every change has words, a cost and a source") {
+  for (const Change change : all_changes()) {
+    CAPTURE(static_cast<int>(change));
+    CHECK_FALSE(describe(change).empty());
+    CHECK_FALSE(cost_of(change).empty());
+    CHECK_FALSE(source_of(change).empty());
+  }
+}
+
+TEST_CASE("memory_floor: Adam in fp32 takes 16 bytes for each parameter, ZeRO-3 shares them") {
+  // "7B, fp32 Adam: 28 + 28 + 28 + 28 GB" (Rajbhandari et al. 2020, section 3.1, for 16 bits).
+  ir::ModelSpec model = small_llama();
+  ir::ParallelPlan plan;
+  plan.precision = ir::Precision::kFp32;
+  const Bytes parameters{memory_floor(model, plan).value() / 16};
+  CHECK(memory_floor(model, plan) == 16 * parameters);
+  plan.precision = ir::Precision::kBf16;
+  CHECK(memory_floor(model, plan) == 8 * parameters);
+  plan.optimizer.kind = ir::OptimizerKind::kSgd;
+  CHECK(memory_floor(model, plan) == 4 * parameters);
+  plan.lora = ir::LoraPlan{};
+  CHECK(memory_floor(model, plan) == 2 * parameters);
+}
+
+TEST_CASE("property: memory_floor is never above the replayed peak") {
+  const ir::ModelSpec model = small_llama();
+  const DeviceSpec device = device_with(Bytes{kGiB * 64});
+  test::Random random = test::seeded_random(31);
+  CAPTURE(random.seed());
+  for (int round = 0; round < 60; ++round) {
+    ir::ParallelPlan plan;
+    plan.micro_batch = random.between(1, 2);
+    plan.sequence = 64 * random.between(1, 4);
+    plan.precision =
+        random.pick<ir::Precision>({ir::Precision::kFp32, ir::Precision::kBf16,
+                                    ir::Precision::kAutocastBf16, ir::Precision::kBf16Master});
+    plan.optimizer.kind =
+        random.pick<ir::OptimizerKind>({ir::OptimizerKind::kAdamW, ir::OptimizerKind::kSgd});
+    plan.optimizer.form =
+        random.pick<ir::OptimizerForm>({ir::OptimizerForm::kForeach, ir::OptimizerForm::kFused});
+    if (random.chance(1, 3)) {
+      plan.recompute = ir::Recompute::kFull;
+    }
+    if (random.chance(1, 2)) {
+      plan.runtime = ir::RuntimeKind::kDeepspeed;
+      plan.precision = ir::Precision::kBf16Master;
+      plan.world = random.between(2, 8);
+      plan.zero = ir::ZeroPlan{};
+      plan.zero->stage = static_cast<int>(random.between(0, 3));
+    } else if (random.chance(1, 3)) {
+      plan.lora = ir::LoraPlan{};
+    }
+    const auto found = estimate(model, plan, device);
+    if (!found) {
+      continue;  // The runtime does not offer this combination.
+    }
+    CAPTURE(round);
+    CHECK(memory_floor(model, plan) <= found->peak_allocated);
+  }
+}
+
+}  // namespace headroom::cost

@@ -1,0 +1,188 @@
+#include "model_ir/runtime/deepspeed/config.h"
+
+#include <doctest/doctest.h>
+
+namespace headroom::ir::deepspeed {
+namespace {
+
+ModelSpec model_of_width(std::int64_t hidden) {
+  ModelSpec model;
+  model.hidden = hidden;
+  return model;
+}
+
+Result<ConfigReading> read(const std::string& text, const ParallelPlan& arguments = {}) {
+  return parse_config(text, "ds.json", model_of_width(4'096), arguments);
+}
+
+std::string refusal(const std::string& text) {
+  const auto config = read(text);
+  return config ? "" : to_text(config.error());
+}
+
+}  // namespace
+
+TEST_CASE("deepspeed config: an empty one has DeepSpeed's defaults") {
+  const ParallelPlan plan = read("{}")->plan;
+  CHECK(plan.runtime == RuntimeKind::kDeepspeed);
+  CHECK(plan.precision == Precision::kFp32);
+  CHECK(plan.zero == ZeroPlan{});
+  CHECK(plan.clip_norm == 1.0);  // GRADIENT_CLIPPING_DEFAULT
+  CHECK(plan.optimizer == OptimizerPlan{});
+}
+
+TEST_CASE("deepspeed config: auto sizes are the trainer's, of the hidden size") {
+  const std::string sizes =
+      R"("reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
+         "stage3_param_persistence_threshold": "auto")";
+  const ZeroPlan three = *read(R"({"zero_optimization": {"stage": 3, )" + sizes + "}}")->plan.zero;
+  CHECK(three.reduce_bucket_size == 16'777'216);    // 4096^2
+  CHECK(three.prefetch_bucket_size == 15'099'494);  // int(0.9 * 4096^2)
+  CHECK(three.param_persistence_threshold == 40'960);
+  // transformers fills the last two at stage 3 only.
+  const ZeroPlan two = *read(R"({"zero_optimization": {"stage": 2, )" + sizes + "}}")->plan.zero;
+  CHECK(two.reduce_bucket_size == 16'777'216);
+  CHECK(two.prefetch_bucket_size == 50'000'000);
+  CHECK(two.param_persistence_threshold == 100'000);
+}
+
+TEST_CASE("deepspeed config: numbers may be written as 5e8") {
+  CHECK(read(R"({"zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8}})")
+            ->plan.zero->reduce_bucket_size == 200'000'000);
+  CHECK(refusal(R"({"zero_optimization": {"reduce_bucket_size": 2.5}})")
+            .find("/zero_optimization/reduce_bucket_size") != std::string::npos);
+}
+
+TEST_CASE("deepspeed config: the precision follows bf16 and fp16, auto the arguments") {
+  CHECK(read(R"({"bf16": {"enabled": true}})")->plan.precision == Precision::kBf16Master);
+  CHECK(read(R"({"fp16": {"enabled": true, "loss_scale": 0}})")->plan.precision ==
+        Precision::kFp16Master);
+  ParallelPlan arguments;
+  arguments.precision = Precision::kAutocastBf16;
+  const std::string both = R"({"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}})";
+  CHECK(read(both, arguments)->plan.precision == Precision::kBf16Master);
+  arguments.precision = Precision::kFp32;
+  CHECK(read(both, arguments)->plan.precision == Precision::kFp32);
+  CHECK_FALSE(read(R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})"));
+}
+
+TEST_CASE("deepspeed config: two of the three batch sizes give the third") {
+  ParallelPlan arguments;
+  arguments.world = 8;
+  arguments.micro_batch = 5;
+  arguments.accumulation = 7;
+  const auto batch = [&](const char* text) {
+    const ParallelPlan plan = read(text, arguments)->plan;
+    return std::pair(plan.micro_batch, plan.accumulation);
+  };
+  using Pair = std::pair<std::int64_t, std::int64_t>;
+  CHECK(batch(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2})") == Pair{2, 4});
+  CHECK(batch(R"({"train_batch_size": 64, "gradient_accumulation_steps": 2})") == Pair{4, 2});
+  CHECK(batch(R"({"train_batch_size": 64})") == Pair{8, 1});
+  CHECK(batch(R"({"train_micro_batch_size_per_gpu": 3})") == Pair{3, 1});
+  CHECK(batch("{}") == Pair{5, 7});
+  CHECK(batch(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+                  "gradient_accumulation_steps": "auto"})") == Pair{5, 7});
+  const auto wrong =
+      read(R"({"train_batch_size": 60, "train_micro_batch_size_per_gpu": 2})", arguments);
+  REQUIRE_FALSE(wrong);
+  CHECK(wrong.error().pointer == "/train_batch_size");
+}
+
+TEST_CASE("deepspeed config: optimizers by name, and their implementations") {
+  const auto optimizer = [](const std::string& section) {
+    return read(R"({"optimizer": )" + section + "}")->plan.optimizer;
+  };
+  using Form = OptimizerForm;
+  CHECK(optimizer(R"({"type": "AdamW", "params": {"lr": "auto"}})") ==
+        OptimizerPlan{OptimizerKind::kAdamW, Form::kFused, 0});
+  CHECK(optimizer(R"({"type": "Adam", "params": {"torch_adam": true}})") ==
+        OptimizerPlan{OptimizerKind::kAdamW, Form::kForeach, 0});
+  CHECK(optimizer(R"({"type": "AdamW", "params": {"torch_adam": true, "foreach": false}})") ==
+        OptimizerPlan{OptimizerKind::kAdamW, Form::kLoop, 0});
+  CHECK(optimizer(R"({"type": "SGD", "params": {"momentum": 0.9}})") ==
+        OptimizerPlan{OptimizerKind::kSgd, Form::kForeach, 0.9});
+  CHECK(optimizer(R"({"type": "Lion"})").kind == OptimizerKind::kLion);
+  CHECK(refusal(R"({"optimizer": {"type": "OneBitAdam"}})").find("/optimizer/type") !=
+        std::string::npos);
+}
+
+TEST_CASE("deepspeed config: offload, in its new and its old form") {
+  const ZeroPlan zero = *read(R"({"zero_optimization": {"stage": 3,
+      "offload_optimizer": {"device": "cpu", "pin_memory": true},
+      "offload_param": {"device": "nvme", "nvme_path": "/drive", "buffer_size": 1e8}}})")
+                             ->plan.zero;
+  CHECK(zero.offload_optimizer == OffloadDevice::kCpu);
+  CHECK(zero.offload_param == OffloadDevice::kNvme);
+  CHECK(zero.nvme_path == "/drive");
+  const auto old = read(R"({"zero_optimization": {"stage": 2, "cpu_offload": true}})");
+  CHECK(old->plan.zero->offload_optimizer == OffloadDevice::kCpu);
+  CHECK(old->notes.size() == 1);
+}
+
+TEST_CASE("deepspeed config: a key that DeepSpeed does not know is named") {
+  // At the top DeepSpeed ignores it; inside a section it refuses it (pydantic, extra="forbid").
+  const auto top = read(R"({"gradient_cliping": 1.0})");
+  REQUIRE(top);
+  REQUIRE(top->notes.size() == 1);
+  CHECK(top->notes[0].find("gradient_clipping") != std::string::npos);
+  const auto section = read(R"({"zero_optimization": {"stage": 2, "overlap_com": true}})");
+  REQUIRE_FALSE(section);
+  CHECK(section.error().pointer == "/zero_optimization/overlap_com");
+  CHECK(section.error().fix.find("overlap_comm") != std::string::npos);
+}
+
+TEST_CASE("deepspeed config: what changes memory and is not modelled is refused, not guessed") {
+  for (const char* text :
+       {R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}})",
+        R"({"zero_optimization": {"stage": 3, "zero_quantized_weights": true}})",
+        R"({"zero_optimization": {"stage": 2, "reduce_scatter": false}})",
+        R"({"zero_optimization": {"offload_optimizer": {"device": "cpu", "ratio": 0.3}}})",
+        R"({"data_types": {"grad_accum_dtype": "fp32"}, "bf16": {"enabled": true}})",
+        R"({"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}})",
+        R"({"torch_autocast": {"enabled": true}})", R"({"communication_data_type": "fp16"})"}) {
+    CAPTURE(text);
+    CHECK_FALSE(refusal(text).empty());
+  }
+  // The neutral values pass.
+  CHECK(read(R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 1,
+                 "offload_optimizer": {"device": "cpu", "ratio": 1}},
+                 "torch_autocast": {"enabled": false}, "bf16": {"enabled": true},
+                 "data_types": {"grad_accum_dtype": "bf16"}})"));
+}
+
+TEST_CASE("deepspeed config: every fault is reported, the first one as the error") {
+  const std::string text = refusal(
+      R"({"zero_optimization": {"stage": 9}, "bf16": {"enabled": "yes"}, "gradient_clipping": -1})");
+  for (const char* part : {"/zero_optimization/stage", "/bf16/enabled", "/gradient_clipping"}) {
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("deepspeed config: what is no object, or no JSON, is bad input") {
+  CHECK(read("[]").error().code == ErrorCode::kInvalidInput);
+  CHECK(read("{").error().code == ErrorCode::kInvalidInput);
+  CHECK(read(R"({"zero_optimization": 2})").error().pointer == "/zero_optimization");
+  CHECK(read_config("no/such.json", model_of_width(1), {}).error().code == ErrorCode::kEnvironment);
+}
+
+TEST_CASE("deepspeed config: what it does not hold stays as the arguments have it") {
+  ParallelPlan arguments;
+  arguments.sequence = 333;
+  arguments.recompute = Recompute::kFull;
+  arguments.attention = AttentionKind::kFlash;
+  arguments.lora = LoraPlan{};
+  const ParallelPlan plan = read(R"({"zero_optimization": {"stage": 2}})", arguments)->plan;
+  CHECK(plan.sequence == 333);
+  CHECK(plan.recompute == Recompute::kFull);
+  CHECK(plan.attention == AttentionKind::kFlash);
+  CHECK(plan.lora.has_value());
+}
+
+TEST_CASE("deepspeed config: clipping of zero is none") {
+  CHECK_FALSE(read(R"({"gradient_clipping": 0.0})")->plan.clip_norm.has_value());
+  CHECK(read(R"({"gradient_clipping": 0.5})")->plan.clip_norm == 0.5);
+}
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,108 @@
+#include "model_ir/plan/plan_check.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/random_plan.h"
+
+namespace headroom::ir {
+namespace {
+
+ModelSpec llama() {
+  ModelSpec model;
+  model.hidden = 4'096;
+  model.heads = 32;
+  model.kv_heads = 8;
+  model.head_dim = 128;
+  model.ffn = 14'336;
+  model.vocabulary = 128'256;
+  model.max_positions = 131'072;
+  model.layers.resize(32);
+  return model;
+}
+
+std::string refused_key(const ModelSpec& model, const ParallelPlan& plan) {
+  const Status status = check_plan(model, plan);
+  return status ? "" : status.error().key;
+}
+
+}  // namespace
+
+TEST_CASE("check_plan: the usual plan passes") {
+  CHECK(check_plan(llama(), ParallelPlan{}));
+}
+
+TEST_CASE("property: check_plan accepts every plan of the generators") {
+  test::Random random = test::seeded_random(42);
+  CAPTURE(random.seed());
+  for (int round = 0; round < 200; ++round) {
+    ParallelPlan plan = test::random_transformers_plan(random);
+    CHECK(check_plan(llama(), plan));
+    plan = test::random_deepspeed_plan(random);
+    CHECK(check_plan(llama(), plan));
+  }
+}
+
+TEST_CASE("check_plan: sizes that could overflow are refused, also in product") {
+  ParallelPlan plan;
+  plan.micro_batch = std::int64_t{1} << 20;
+  plan.sequence = 17;  // 2^20 * 17 > 2^24 tokens
+  CHECK(refused_key(llama(), plan) == "micro-batch");
+  plan = ParallelPlan{};
+  plan.sequence = std::int64_t{1} << 22;
+  CHECK(refused_key(llama(), plan) == "micro-batch");
+  ModelSpec many_heads = llama();
+  many_heads.heads = std::int64_t{1} << 24;
+  plan.sequence = std::int64_t{1} << 20;  // 2^20 tokens * 2^24 heads * 2^20 keys = 2^64 scores
+  CHECK(refused_key(many_heads, plan) == "micro-batch");
+}
+
+TEST_CASE("check_plan: learned positions end") {
+  ModelSpec model = llama();
+  model.position = PositionKind::kLearned;
+  model.max_positions = 1'024;
+  ParallelPlan plan;
+  plan.sequence = 1'025;
+  CHECK(refused_key(model, plan) == "seq");
+  plan.sequence = 1'024;
+  CHECK(check_plan(model, plan));
+}
+
+TEST_CASE("check_plan: ZeRO belongs to deepspeed, and offload to its stages") {
+  ParallelPlan plan;
+  plan.zero = ZeroPlan{};
+  CHECK(refused_key(llama(), plan) == "zero");
+  plan.runtime = RuntimeKind::kDeepspeed;
+  CHECK(refused_key(llama(), plan) == "precision");  // Pure bf16.
+  plan.precision = Precision::kBf16Master;
+  CHECK(check_plan(llama(), plan));
+  plan.zero->offload_optimizer = OffloadDevice::kCpu;
+  CHECK(refused_key(llama(), plan) == "offload");
+  plan.zero->stage = 2;
+  CHECK(check_plan(llama(), plan));
+  plan.zero->offload_param = OffloadDevice::kCpu;
+  CHECK(refused_key(llama(), plan) == "offload");
+  plan.zero->stage = 3;
+  CHECK(check_plan(llama(), plan));
+  plan.zero->offload_param = OffloadDevice::kNvme;
+  CHECK(refused_key(llama(), plan) == "offload");  // Where to?
+  plan.zero->nvme_path = "/local_nvme";
+  CHECK(check_plan(llama(), plan));
+}
+
+TEST_CASE("check_plan: forms that an optimizer does not have are refused") {
+  ParallelPlan plan;
+  plan.optimizer = {OptimizerKind::kAdafactor, OptimizerForm::kFused, 0};
+  CHECK(refused_key(llama(), plan) == "optimizer");
+  plan.optimizer = {OptimizerKind::kSgd, OptimizerForm::kForeach, 0.37};
+  CHECK(check_plan(llama(), plan));
+}
+
+TEST_CASE("check_plan: quantised weights need adapters") {
+  ParallelPlan plan;
+  plan.quant = QuantPlan{};
+  CHECK(refused_key(llama(), plan) == "qlora");
+  plan.lora = LoraPlan{};
+  CHECK(check_plan(llama(), plan));
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,55 @@
+#include "model_ir/plan/plan_words.h"
+
+#include <doctest/doctest.h>
+
+namespace headroom::ir {
+
+TEST_CASE("parse_word: every word names its value and comes back") {
+  const auto check = [](const auto words) {
+    for (const auto& word : words) {
+      CHECK(word_of(words, word.value) == word.text);
+      CHECK(parse_word(words, "option", word.text).value() == word.value);
+    }
+  };
+  check(runtime_words());
+  check(precision_words());
+  check(optimizer_words());
+  check(attention_words());
+  check(loss_words());
+  check(offload_words());
+}
+
+TEST_CASE("parse_word: an unknown word is refused with all words and the closest one") {
+  const auto found = parse_word(attention_words(), "attention", "egaer");
+  REQUIRE_FALSE(found);
+  CHECK(found.error().code == ErrorCode::kInvalidArgument);
+  CHECK(found.error().key == "attention");
+  CHECK(found.error().got == "egaer");
+  CHECK(found.error().wanted == "one of sdpa, eager, flash");
+  CHECK(found.error().fix == "use 'eager'");
+}
+
+TEST_CASE("parse_checkpointing: words and steps") {
+  CHECK(parse_checkpointing("c", "none").value() == Checkpointing{Recompute::kNone, 1});
+  CHECK(parse_checkpointing("c", "full").value() == Checkpointing{Recompute::kFull, 1});
+  CHECK(parse_checkpointing("c", "every-4").value() == Checkpointing{Recompute::kFull, 4});
+  CHECK(parse_checkpointing("c", "every-2-reentrant").value() ==
+        Checkpointing{Recompute::kFullReentrant, 2});
+  for (const char* text : {"", "ful", "every-", "every-0", "every-x", "every-2x", "every--1",
+                           "every-99999999999999999999", "FULL"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_checkpointing("c", text));
+  }
+}
+
+TEST_CASE("checkpointing_text: reads back") {
+  for (const Recompute recompute : {Recompute::kFull, Recompute::kFullReentrant}) {
+    for (const std::int64_t every : {1, 2, 7}) {
+      const std::string text = checkpointing_text(recompute, every);
+      CHECK(parse_checkpointing("c", text).value() == Checkpointing{recompute, every});
+    }
+  }
+  CHECK(checkpointing_text(Recompute::kNone, 1) == "none");
+}
+
+}  // namespace headroom::ir
