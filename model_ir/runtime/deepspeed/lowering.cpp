@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "model_ir/graph/decoder.h"
 #include "model_ir/runtime/deepspeed/wrapper.h"
@@ -28,7 +29,7 @@ struct Wrapper {
   std::function<void()> step;
 };
 
-Wrapper make_wrapper(const EngineState& state) {
+Wrapper make_wrapper(const EngineState& state, std::vector<Tensor> shards) {
   switch (state.zero.stage) {
     case 0: {
       const auto full = std::make_shared<FullMasters>(state);
@@ -43,7 +44,7 @@ Wrapper make_wrapper(const EngineState& state) {
               .step = [full] { full->step(); }};
     }
     case 3: {
-      const auto partitions = std::make_shared<ZeroPartitions>(state);
+      const auto partitions = std::make_shared<ZeroPartitions>(state, std::move(shards));
       state.model.before_layer = [partitions](std::int32_t layer) { partitions->fetch(layer); };
       return {.initialize = [partitions] { partitions->initialize(); },
               .before_backward = [partitions](bool) { partitions->before_backward(); },
@@ -122,16 +123,30 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
   const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
   Eager eager(device);
   transformers::Model model;
+  std::vector<Tensor> shards;
   {
     const PhaseScope phase(eager, "model");
-    model = transformers::load_model(eager, spec, plan, graph);
+    // zero.Init: each parameter is partitioned as soon as it has been made.
+    const auto partition = [&](const Tensor& parameter) {
+      const std::int64_t own = ceil_div(parameter.elements(), plan.world);
+      if (zero.offload_param == OffloadDevice::kNone) {
+        shards.push_back(eager.empty({own}, parameter.dtype(), TensorRole::kParameter));
+      } else {
+        RankProgram& program = eager.program();
+        (zero.offload_param == OffloadDevice::kNvme ? program.nvme_bytes : program.host_bytes) +=
+            bytes_of(own, parameter.dtype()).value();
+      }
+      eager.move_storage(parameter, Tensor{});
+    };
+    model = zero.stage == 3 ? transformers::load_model(eager, spec, plan, graph, partition)
+                            : transformers::load_model(eager, spec, plan, graph);
     if (plan.lora) {
       transformers::add_adapters(eager, model, *plan.lora);
     }
   }
   { const PhaseScope phase(eager, "optimizer_object"); }
   const EngineState state{.eager = eager, .plan = plan, .zero = zero, .model = model};
-  Wrapper wrapper = make_wrapper(state);
+  Wrapper wrapper = make_wrapper(state, std::move(shards));
   {
     const PhaseScope phase(eager, "deepspeed.initialize");
     wrapper.initialize();

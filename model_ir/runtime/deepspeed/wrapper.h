@@ -75,7 +75,8 @@ class ZeroBuckets {
 /// ZeRO stage 3: every parameter partitioned; gathered for its layer, released by distance.
 class ZeroPartitions {
  public:
-  explicit ZeroPartitions(EngineState state);
+  /// `shards`: what zero.Init left of the parameters while the model was built.
+  ZeroPartitions(EngineState state, std::vector<torch::Tensor> shards);
   ~ZeroPartitions();
   ZeroPartitions(const ZeroPartitions&) = delete;
   ZeroPartitions& operator=(const ZeroPartitions&) = delete;

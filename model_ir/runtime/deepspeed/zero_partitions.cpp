@@ -9,7 +9,8 @@ namespace headroom::ir::deepspeed {
 
 using torch::Tensor;
 
-ZeroPartitions::ZeroPartitions(EngineState state) : state_(state) {
+ZeroPartitions::ZeroPartitions(EngineState state, std::vector<Tensor> shards)
+    : state_(state), shards_(std::move(shards)) {
   for (const Tensor& parameter : state_.model.trainable) {
     total_ += parameter.elements();
     shard_ += ceil_div(parameter.elements(), state_.plan.world);
@@ -44,16 +45,6 @@ void ZeroPartitions::initialize() {
   for (const Tensor& parameter : state_.model.trainable) {
     const bool stays = parameter.elements() <= state_.zero.param_persistence_threshold;
     persistent += stays ? parameter.elements() : 0;
-    const std::int64_t own = ceil_div(parameter.elements(), state_.plan.world);
-    if (state_.zero.offload_param == OffloadDevice::kNone) {
-      shards_.push_back(eager.empty({own}, dtype, TensorRole::kParameter));
-    } else {
-      RankProgram& program = eager.program();
-      (state_.zero.offload_param == OffloadDevice::kNvme ? program.nvme_bytes
-                                                         : program.host_bytes) +=
-          bytes_of(own, dtype).value();
-    }
-    eager.move_storage(parameter, Tensor{});  // The whole parameter is let go.
   }
   if (persistent > 0) {
     persistent_ = eager.empty({persistent}, dtype, TensorRole::kParameter);

@@ -56,8 +56,8 @@ void add_rotary_buffers(Eager& eager, Model& model) {
 
 }  // namespace
 
-Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
-                 const Graph& graph) {
+Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph,
+                 const std::function<void(const Tensor&)>& created) {
   Model model;
   model.spec = &spec;
   model.plan = &plan;
@@ -87,6 +87,9 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
     Tensor parameter = eager.parameter(shape, dtype, trainable);
     model.parameter_count += parameter.elements();
     model.parameters[index_of(id)] = parameter;
+    if (created) {
+      created(parameter);
+    }
     if (spec.scales_embedding && is_gemma(spec.family) && model.buffers.empty()) {
       model.buffers.push_back(eager.empty({}, dtype, TensorRole::kBuffer));  // embed_scale
     }
@@ -97,7 +100,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
   }
   if (spec.tied_embeddings) {
     add_rotary_buffers(eager, model);
-    if (spec.architecture == Architecture::kCausalLm) {
+    if (!created && spec.architecture == Architecture::kCausalLm) {
       // The head is built with a weight of its own, which tie_weights() then lets go.
       const Tensor head =
           eager.empty({spec.vocabulary, spec.embedding_dim > 0 ? spec.embedding_dim : spec.hidden},

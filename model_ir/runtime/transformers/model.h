@@ -37,9 +37,11 @@ struct Model {
   std::function<void(std::int32_t layer)> before_layer;
 };
 
-/// Creates the parameters and buffers in the order of the modelling code's constructors.
+/// Creates the parameters and buffers in the order of the modelling code's constructors; `created`
+/// sees each parameter as soon as it exists.
 [[nodiscard]] Model load_model(torch::Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
-                               const Graph& graph);
+                               const Graph& graph,
+                               const std::function<void(const torch::Tensor&)>& created = {});
 
 /// Adds LoRA adapters as PEFT does after loading.
 void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora);
