@@ -87,7 +87,8 @@ ExitCode run(std::span<const std::string> arguments, std::ostream& out, std::ost
   if (verb == "--help" || verb == "-h" || verb == "help") {
     const Terminal terminal = &out == &std::cout ? standard_terminal(ColorChoice::kAuto)
                                                  : plain_terminal(ColorChoice::kNever);
-    out << program_help(commands(), terminal);
+    // Asked for, it is the result; otherwise what should have been written.
+    (arguments.empty() ? err : out) << program_help(commands(), terminal);
     return arguments.empty() ? ExitCode::kUsage : ExitCode::kYes;
   }
   const std::vector<Command> known = commands();

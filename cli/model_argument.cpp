@@ -21,6 +21,17 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kConfigName = "config.json";
 
+constexpr std::array<OptionSpec, 2> kModelOptions = {
+    {{"as", "FAMILY", "the configuration's model_type",
+      "read the configuration as that of another family"},
+     {"ignored-keys", "", "", "tell which keys of the configuration have no influence"}}};
+
+/// How a configuration is to be read.
+struct Reading {
+  std::optional<ir::Family> as;
+  bool tell_ignored = false;
+};
+
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
@@ -37,18 +48,34 @@ bool is_path(const std::string& text) {
          (text.find('/') != std::string::npos && fs::exists(text, ignored));
 }
 
-Result<std::optional<ir::Family>> read_as(const Arguments& arguments) {
+Result<Reading> read_reading(const Arguments& arguments) {
+  Reading reading{.as = std::nullopt, .tell_ignored = arguments.has("ignored-keys")};
   const std::optional<std::string> text = arguments.value("as");
   if (!text) {
-    return std::optional<ir::Family>();
+    return reading;
   }
-  const std::optional<ir::Family> family = ir::parse_family(*text);
-  if (!family) {
+  reading.as = ir::parse_family(*text);
+  if (!reading.as) {
     const std::vector<std::string> known = ir::family_names();
     return Error::invalid_argument("as", *text, "one of " + ir::join(known),
                                    ir::suggestion(*text, known));
   }
-  return family;
+  return reading;
+}
+
+/// A configuration as text; `file` names it, `label` the model.
+Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
+                                const std::string& label, const Reading& reading) {
+  Result<ir::HfConfig> config =
+      ir::inspect_hf_config(text, file, {.as = reading.as, .name = label});
+  if (!config) {
+    return std::move(config).error();
+  }
+  LoadedModel model{.spec = std::move(config->model), .label = label, .origin = file, .notes = {}};
+  if (reading.tell_ignored) {
+    model.notes.push_back(file + ": without influence: " + ir::join(config->ignored_keys));
+  }
+  return model;
 }
 
 Result<LoadedModel> read_gguf_model(const std::string& path) {
@@ -72,24 +99,20 @@ std::string label_of(const fs::path& config) {
   return config.filename() == kConfigName && !folder.empty() ? folder : config.stem().string();
 }
 
-Result<LoadedModel> read_config_file(const fs::path& path, const std::optional<ir::Family>& as) {
-  const std::string label = label_of(path);
-  Result<ir::ModelSpec> spec = ir::read_hf_config(path.string(), {.as = as, .name = label});
-  if (!spec) {
-    return std::move(spec).error();
-  }
-  return LoadedModel{
-      .spec = std::move(spec).value(), .label = label, .origin = path.string(), .notes = {}};
+Result<LoadedModel> read_config_file(const fs::path& path, const Reading& reading) {
+  const Result<std::string> text = read_file(path.string());
+  return text ? parse_model(*text, path.string(), label_of(path), reading)
+              : Result<LoadedModel>(text.error());
 }
 
-Result<LoadedModel> read_weights_model(const fs::path& path, const std::optional<ir::Family>& as) {
+Result<LoadedModel> read_weights_model(const fs::path& path, const Reading& reading) {
   const fs::path config = path.parent_path() / kConfigName;
   std::error_code ignored;
   if (!fs::exists(config, ignored)) {
     return Error::environment(config.string(), "no such file", "the config.json beside the weights",
                               "copy it there, or name it instead of " + path.string());
   }
-  Result<LoadedModel> model = read_config_file(config, as);
+  Result<LoadedModel> model = read_config_file(config, reading);
   if (!model) {
     return model;
   }
@@ -97,40 +120,33 @@ Result<LoadedModel> read_weights_model(const fs::path& path, const std::optional
   if (!notes) {
     return std::move(notes).error();
   }
-  model->notes = std::move(notes).value();
+  model->notes.insert(model->notes.end(), notes->begin(), notes->end());
   return model;
 }
 
-Result<LoadedModel> read_path(const std::string& text, const std::optional<ir::Family>& as) {
+Result<LoadedModel> read_path(const std::string& text, const Reading& reading) {
   const fs::path path(text);
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     for (const char* weights : {"model.safetensors.index.json", "model.safetensors"}) {
       if (fs::exists(path / weights, ignored)) {
-        return read_weights_model(path / weights, as);
+        return read_weights_model(path / weights, reading);
       }
     }
-    return read_config_file(path / kConfigName, as);
+    return read_config_file(path / kConfigName, reading);
   }
   if (ends_with(text, ".gguf")) {
     return read_gguf_model(text);
   }
   if (ends_with(text, ".safetensors") || ends_with(text, ".safetensors.index.json")) {
-    return read_weights_model(path, as);
+    return read_weights_model(path, reading);
   }
-  return read_config_file(path, as);
+  return read_config_file(path, reading);
 }
 
-Result<LoadedModel> read_standard_input(const std::optional<ir::Family>& as) {
+Result<LoadedModel> read_standard_input(const Reading& reading) {
   const Result<std::string> text = read_file("/dev/stdin");
-  if (!text) {
-    return text.error();
-  }
-  Result<ir::ModelSpec> spec = ir::parse_hf_config(*text, "-", {.as = as, .name = "model"});
-  if (!spec) {
-    return std::move(spec).error();
-  }
-  return LoadedModel{.spec = std::move(spec).value(), .label = "model", .origin = "-", .notes = {}};
+  return text ? parse_model(*text, "-", "model", reading) : Result<LoadedModel>(text.error());
 }
 
 Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arguments) {
@@ -141,7 +157,7 @@ Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arg
   Result<ir::ModelSpec> spec = ir::load_model(folder->path + "/models", name);
   if (!spec) {
     std::error_code ignored;
-    return fs::exists(name, ignored) ? read_path(name, std::nullopt)
+    return fs::exists(name, ignored) ? read_path(name, {})
                                      : Result<LoadedModel>(std::move(spec).error());
   }
   std::string label = spec->name.empty() ? name : spec->name;
@@ -153,11 +169,8 @@ Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arg
 
 }  // namespace
 
-OptionSpec as_option() {
-  return {.name = "as",
-          .value = "FAMILY",
-          .fallback = "the configuration's model_type",
-          .help = "read the configuration as that of another family"};
+std::span<const OptionSpec> model_options() {
+  return kModelOptions;
 }
 
 Result<ConfigDir> config_dir_of(const Arguments& arguments) {
@@ -180,17 +193,17 @@ Result<LoadedModel> load_model_argument(const Arguments& arguments) {
   if (!text) {
     return text.error();
   }
-  const Result<std::optional<ir::Family>> as = read_as(arguments);
-  if (!as) {
-    return as.error();
+  const Result<Reading> reading = read_reading(arguments);
+  if (!reading) {
+    return reading.error();
   }
   if (*text == "-") {
-    return read_standard_input(*as);
+    return read_standard_input(*reading);
   }
   if (is_path(*text)) {
-    return read_path(*text, *as);
+    return read_path(*text, *reading);
   }
-  if (*as) {
+  if (reading->as) {
     return Error::invalid_argument("as", arguments.value("as").value_or(""),
                                    "nothing with a catalogue name, whose family is known",
                                    "give --as together with a config.json");

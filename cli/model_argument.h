@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,8 @@ struct LoadedModel {
 /// Errors:  kInvalidArgument if there is none, or more than one.
 [[nodiscard]] Result<std::string> model_text(const Arguments& arguments);
 
-/// `--as FAMILY`.
-[[nodiscard]] OptionSpec as_option();
+/// `--as FAMILY` and `--ignored-keys`.
+[[nodiscard]] std::span<const OptionSpec> model_options();
 
 /// The folder of the catalogue, as `--config-dir` and its like say.
 [[nodiscard]] Result<ConfigDir> config_dir_of(const Arguments& arguments);

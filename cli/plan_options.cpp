@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/key_values.h"
+#include "cli/plan_values.h"
 #include "model_ir/plan/plan_json.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
@@ -19,10 +20,11 @@ using ir::ParallelPlan;
 
 constexpr std::int64_t kUsualSequence = 2048;
 
-constexpr std::array<OptionSpec, 23> kOptions = {
+constexpr std::array<OptionSpec, 27> kOptions = {
     {{"gpus", "N", "1", "ranks, one per GPU; without ZeRO they are data parallel (DDP)"},
-     {"runtime", "NAME", "transformers; deepspeed with --zero",
-      "framework: transformers (Trainer or Accelerate on PyTorch) or deepspeed"},
+     {"runtime", "NAME", "transformers; deepspeed with --zero; fsdp with --fsdp",
+      "framework: transformers (Trainer or Accelerate on PyTorch), deepspeed or fsdp "
+      "(PyTorch's fully_shard)"},
      {"runtime-version", "V", "newest", "version of the framework"},
      {"zero", "STAGE", "", "ZeRO stage 0 to 3 of DeepSpeed"},
      {"offload", "SPEC", "",
@@ -37,7 +39,8 @@ constexpr std::array<OptionSpec, 23> kOptions = {
      {"checkpointing", "WHICH", "none",
       "layers computed again in backward: none, full, full-reentrant, every-K"},
      {"optimizer", "NAME", "adamw",
-      "adamw (foreach), adamw-fused, adamw-loop, adamw-8bit, paged-adamw-8bit, sgd, sgd-momentum, "
+      "adamw (foreach), adamw-fused, adamw-loop, adamw-8bit, paged-adamw-8bit, "
+      "paged-adamw-32bit, sgd, sgd-momentum, "
       "sgd-fused, sgd-momentum-fused, adafactor, adafactor-torch, lion, lion-8bit, "
       "paged-lion-8bit, none"},
      {"attention", "KIND", "sdpa", "sdpa, eager or flash (FlashAttention 2)"},
@@ -46,10 +49,16 @@ constexpr std::array<OptionSpec, 23> kOptions = {
      {"qlora", "SPEC", "",
       "adapters on quantised weights: as --lora, and bits=4|8,double-quant=yes|no,prepare=yes|no"},
      {"ddp", "SPEC", "bucket=25MiB", "DistributedDataParallel: bucket=SIZE,bucket-view"},
+     {"fsdp", "SPEC", "reshard=yes,param=bf16,reduce=fp32",
+      "fully_shard: reshard=yes|no,embeddings,replicas=N and the types param=T,reduce=T; "
+      "--precision says what the shards are stored in"},
      {"alloc-conf", "CONF", "", "PYTORCH_ALLOC_CONF: expandable_segments:True,..."},
      {"clip-norm", "X", "", "clip the gradients' norm at X"},
+     {"padded", "", "", "batches hold padding: an attention mask is passed"},
      {"keep-logits", "", "", "the model's output lives until backward has ended"},
+     {"keep-batch", "", "", "ids and labels live until the next batch, as in Trainer's loop"},
      {"evaluation", "", "", "one forward in evaluation mode after the steps"},
+     {"save", "", "", "a checkpoint is saved after the steps"},
      {"steps", "N", "2", "optimizer steps that are replayed"},
      {"plan", "FILE", "", "a plan as JSON; options change it"},
      {"deepspeed", "FILE", "",
@@ -102,131 +111,6 @@ class OptionReader {
   std::optional<Error> error_;
 };
 
-Result<bool> parse_switch(std::string_view option, const std::string& key,
-                          const std::string& text) {
-  if (text.empty() || text == "yes" || text == "true" || text == "True") {
-    return true;
-  }
-  if (text == "no" || text == "false" || text == "False") {
-    return false;
-  }
-  return Error::invalid_argument(option, key + "=" + text, "yes or no");
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-/// Adapters, and what quantises the weights below them, share one list of keys.
-struct Adapters {
-  ir::LoraPlan lora;
-  ir::QuantPlan quant;
-};
-
-Result<Adapters> parse_adapters(std::string_view option, const std::string& text) {
-  Result<KeyValues> values = KeyValues::parse(option, text, '=');
-  if (!values) {
-    return std::move(values).error();
-  }
-  Adapters adapters;
-  std::optional<Error> fault;
-  const auto keep = [&](const auto& result, auto& value) {
-    if (result) {
-      value = *result;
-    } else if (!fault) {
-      fault = result.error();
-    }
-  };
-  if (const auto rank = values->take("r")) {
-    keep(parse_whole(option, *rank, 1, ir::kMostLoraRank), adapters.lora.rank);
-  }
-  if (const auto targets = values->take("targets")) {
-    adapters.lora.targets = split(*targets, '+');
-  }
-  if (const auto dropout = values->take("dropout")) {
-    keep(parse_real(option, *dropout, 0, 1), adapters.lora.dropout);
-  }
-  const auto read_switch = [&](const char* key, bool& value) {
-    if (const auto given = values->take(key)) {
-      keep(parse_switch(option, key, *given), value);
-    }
-  };
-  read_switch("dora", adapters.lora.dora);
-  read_switch("rslora", adapters.lora.rank_stabilised);
-  if (option == "qlora") {
-    if (const auto bits = values->take("bits")) {
-      adapters.quant.bits = *bits == "8" ? 8 : 4;
-      if (*bits != "4" && *bits != "8" && !fault) {
-        fault = Error::invalid_argument(option, "bits=" + *bits, "bits=4 or bits=8");
-      }
-    }
-    read_switch("double-quant", adapters.quant.double_quant);
-    read_switch("prepare", adapters.quant.prepare_kbit);
-  }
-  const Status known = values->finish();
-  if (!known) {
-    return known.error();
-  }
-  return fault ? Result<Adapters>(*fault) : Result<Adapters>(adapters);
-}
-
-Result<ir::ZeroPlan> parse_offload(const std::string& text, ir::ZeroPlan zero) {
-  Result<KeyValues> values = KeyValues::parse("offload", text, '=');
-  if (!values) {
-    return std::move(values).error();
-  }
-  const auto place = [&](const char* key, ir::OffloadDevice& device) -> Status {
-    const std::optional<std::string> word = values->take(key);
-    if (!word) {
-      return ok();
-    }
-    const auto found = ir::parse_word(ir::offload_words(), "offload", *word);
-    if (!found) {
-      return found.error();
-    }
-    device = *found;
-    return ok();
-  };
-  for (const Status& status :
-       {place("optimizer", zero.offload_optimizer), place("param", zero.offload_param)}) {
-    if (!status) {
-      return status.error();
-    }
-  }
-  zero.nvme_path = values->take("path").value_or(zero.nvme_path);
-  const Status known = values->finish();
-  return known ? Result<ir::ZeroPlan>(zero) : Result<ir::ZeroPlan>(known.error());
-}
-
-Result<ir::DdpPlan> parse_ddp(const std::string& text, ir::DdpPlan ddp) {
-  Result<KeyValues> values = KeyValues::parse("ddp", text, '=');
-  if (!values) {
-    return std::move(values).error();
-  }
-  if (const auto size = values->take("bucket")) {
-    const std::optional<Bytes> bytes = parse_bytes(*size);
-    if (!bytes || *bytes < Bytes{1}) {
-      return Error::invalid_argument("ddp", "bucket=" + *size, "a size as bucket=25MiB");
-    }
-    ddp.bucket_cap_bytes = bytes->value();
-  }
-  if (const auto view = values->take("bucket-view")) {
-    const Result<bool> on = parse_switch("ddp", "bucket-view", *view);
-    if (!on) {
-      return on.error();
-    }
-    ddp.gradient_as_bucket_view = *on;
-  }
-  const Status known = values->finish();
-  return known ? Result<ir::DdpPlan>(ddp) : Result<ir::DdpPlan>(known.error());
-}
-
 void read_sizes(OptionReader& reader, ParallelPlan& plan) {
   reader.whole("gpus", 1, ir::kMostRanks, plan.world);
   reader.whole("micro-batch", 1, ir::kMostMicroBatch, plan.micro_batch);
@@ -239,10 +123,26 @@ void read_sizes(OptionReader& reader, ParallelPlan& plan) {
               [](const std::string& text) { return parse_real("clip-norm", text, 1e-12, 1e12); });
 }
 
+/// `--fsdp` alone says enough; shards are fp32 unless something else is asked for.
+void read_fsdp(OptionReader& reader, ParallelPlan& plan) {
+  if (plan.runtime != ir::RuntimeKind::kFsdp && !reader.has("fsdp")) {
+    plan.fsdp.reset();
+    return;
+  }
+  if (!plan.fsdp && !reader.has("precision")) {
+    plan.precision = ir::Precision::kFp32;
+  }
+  const ir::FsdpPlan usual = plan.fsdp.value_or(ir::FsdpPlan{});
+  plan.fsdp = usual;
+  reader.with("fsdp", plan.fsdp, [&](const std::string& text) { return parse_fsdp(text, usual); });
+}
+
 /// Runtime, ZeRO and DDP decide each other: `--zero` alone says enough.
 void read_parallel(OptionReader& reader, ParallelPlan& plan) {
   if (reader.has("zero") || reader.has("offload")) {
     plan.runtime = ir::RuntimeKind::kDeepspeed;
+  } else if (reader.has("fsdp")) {
+    plan.runtime = ir::RuntimeKind::kFsdp;
   }
   reader.word("runtime", ir::runtime_words(), plan.runtime);
   reader.text("runtime-version", plan.runtime_version);
@@ -270,6 +170,10 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
   } else {
     plan.ddp.reset();
   }
+  if (plan.runtime == ir::RuntimeKind::kFsdp && !reader.has("zero") && !reader.has("offload")) {
+    plan.zero.reset();
+  }
+  read_fsdp(reader, plan);
 }
 
 void read_precision(OptionReader& reader, ParallelPlan& plan) {
@@ -298,8 +202,11 @@ void read_training(OptionReader& reader, ParallelPlan& plan) {
   });
   plan.recompute = checkpointing.recompute;
   plan.recompute_every = checkpointing.every;
+  reader.flag("padded", plan.padded_batch);
   reader.flag("keep-logits", plan.keep_logits);
+  reader.flag("keep-batch", plan.keep_batch);
   reader.flag("evaluation", plan.evaluation);
+  reader.flag("save", plan.checkpoint_save);
   for (const char* option : {"lora", "qlora"}) {
     if (!reader.has(option)) {
       continue;
@@ -329,55 +236,6 @@ ParallelPlan usual_plan(const ir::ModelSpec& model) {
   plan.sequence =
       model.max_positions > 0 ? std::min(kUsualSequence, model.max_positions) : kUsualSequence;
   return plan;
-}
-
-std::string switch_text(const char* key, bool value) {
-  return std::string(",") + key + "=" + (value ? "yes" : "no");
-}
-
-std::string real_text(double value) {
-  std::array<char, 40> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-  return {digits.data(), end.ptr};
-}
-
-std::string adapter_text(const ParallelPlan& plan) {
-  const ir::LoraPlan& lora = *plan.lora;
-  std::string text = "r=" + std::to_string(lora.rank);
-  for (std::size_t index = 0; index < lora.targets.size(); ++index) {
-    text += (index == 0 ? ",targets=" : "+") + lora.targets[index];
-  }
-  text += lora.dropout > 0 ? ",dropout=" + real_text(lora.dropout) : "";
-  text += lora.dora ? ",dora" : "";
-  text += lora.rank_stabilised ? ",rslora" : "";
-  if (plan.quant) {
-    text += plan.quant->bits == 8 ? ",bits=8" : "";
-    text += plan.quant->double_quant ? "" : switch_text("double-quant", false);
-    text += plan.quant->prepare_kbit ? "" : switch_text("prepare", false);
-  }
-  return text;
-}
-
-std::string offload_text(const ir::ZeroPlan& zero) {
-  std::string text;
-  const auto add = [&](const char* key, std::string_view value) {
-    text += (text.empty() ? "" : ",") + std::string(key) + "=" + std::string(value);
-  };
-  if (zero.offload_optimizer != ir::OffloadDevice::kNone) {
-    add("optimizer", ir::word_of(ir::offload_words(), zero.offload_optimizer));
-  }
-  if (zero.offload_param != ir::OffloadDevice::kNone) {
-    add("param", ir::word_of(ir::offload_words(), zero.offload_param));
-  }
-  if (!text.empty() && !zero.nvme_path.empty()) {
-    add("path", zero.nvme_path);
-  }
-  return text;
-}
-
-std::string ddp_text(const ir::DdpPlan& ddp) {
-  return "bucket=" + std::to_string(ddp.bucket_cap_bytes) +
-         (ddp.gradient_as_bucket_view ? ",bucket-view" : "");
 }
 
 }  // namespace
@@ -543,7 +401,11 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   add_if(zero && !offload_text(*plan.zero).empty(), "offload",
          zero ? offload_text(*plan.zero) : "");
   add_if(!plan.runtime_version.empty(), "runtime-version", plan.runtime_version);
-  const ir::Precision precision = zero ? ir::Precision::kBf16Master : usual.precision;
+  const bool fsdp = plan.runtime == ir::RuntimeKind::kFsdp;
+  add_if(fsdp, "fsdp", fsdp_text(plan.fsdp.value_or(ir::FsdpPlan{})));
+  const ir::Precision precision = zero   ? ir::Precision::kBf16Master
+                                  : fsdp ? ir::Precision::kFp32
+                                         : usual.precision;
   add_if(plan.precision != precision, "precision",
          std::string(ir::word_of(ir::precision_words(), plan.precision)));
   whole("micro-batch", plan.micro_batch, usual.micro_batch);
@@ -565,8 +427,11 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
          plan.ddp ? ddp_text(*plan.ddp) : "");
   add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));
   add_if(plan.clip_norm.has_value(), "clip-norm", plan.clip_norm ? real_text(*plan.clip_norm) : "");
+  add_if(plan.padded_batch, "padded", "");
   add_if(plan.keep_logits, "keep-logits", "");
+  add_if(plan.keep_batch, "keep-batch", "");
   add_if(plan.evaluation, "evaluation", "");
+  add_if(plan.checkpoint_save, "save", "");
   whole("steps", plan.steps, usual.steps);
   return options;
 }

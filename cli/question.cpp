@@ -105,7 +105,7 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
 std::vector<OptionSpec> plan_question_options() {
   const auto plan = plan_option_specs();
   std::vector<OptionSpec> options(plan.begin(), plan.end());
-  options.push_back(as_option());
+  options.insert(options.end(), model_options().begin(), model_options().end());
   return options;
 }
 

@@ -158,6 +158,22 @@ std::optional<ParallelPlan> with_adapters(ParallelPlan plan, bool quantised,
   return plan;
 }
 
+/// Changes that FSDP can follow; it shards already, and its policy sets the types.
+bool fsdp_has(Change change) {
+  switch (change) {
+    case Change::kExpandableSegments:
+    case Change::kFusedOptimizer:
+    case Change::kSdpaAttention:
+    case Change::kDropLogits:
+    case Change::kPureBf16:
+    case Change::kSmallerMicroBatch:
+    case Change::kCheckpointing:
+      return true;
+    default:
+      return false;
+  }
+}
+
 struct Wording {
   std::string_view what;
   std::string_view cost;
@@ -200,7 +216,7 @@ Wording wording_of(Change change) {
       return {"optimizer states in 8 bits", "little: states are quantised every step",
               "Dettmers et al. 2022, 8-bit Optimizers, arXiv:2110.02861"};
     case Change::kCheckpointing:
-      return {"recompute every layer in backward", "+33 % FLOPs: one more forward",
+      return {"recompute every layer in backward", "one more forward, up to +33 % FLOPs",
               "Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174"};
     case Change::kZero3:
       return {"shard parameters as well (ZeRO-3)", "1.5 times the communication of DDP",
@@ -214,7 +230,7 @@ Wording wording_of(Change change) {
               "Hu et al. 2021, LoRA, arXiv:2106.09685"};
     case Change::kQlora:
       return {"train adapters on 4-bit weights (QLoRA), recomputing",
-              "other training; +33 % FLOPs and dequantisation",
+              "other training; one more forward, dequantisation",
               "Dettmers et al. 2023, QLoRA, arXiv:2305.14314"};
     case Change::kOffloadParameters:
       return {"parameters and optimizer on the CPU (ZeRO-3)",
@@ -242,6 +258,9 @@ std::string_view source_of(Change change) {
 
 std::optional<ParallelPlan> with_change(const ParallelPlan& plan, Change change,
                                         const DeviceSpec& device) {
+  if (plan.runtime == ir::RuntimeKind::kFsdp && !fsdp_has(change)) {
+    return std::nullopt;
+  }
   ParallelPlan changed = plan;
   switch (change) {
     case Change::kExpandableSegments:

@@ -36,7 +36,7 @@ enum class Change : std::uint8_t {
 
 /// "recompute every layer in backward".
 [[nodiscard]] std::string_view describe(Change change);
-/// What it costs, in words: "+33 % FLOPs: one more forward".
+/// What it costs, in words: "one more forward of every layer".
 [[nodiscard]] std::string_view cost_of(Change change);
 /// Where the cost comes from.
 [[nodiscard]] std::string_view source_of(Change change);

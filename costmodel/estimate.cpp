@@ -65,7 +65,7 @@ Verdict verdict_of(const StepEstimate& estimate) {
   if (estimate.out_of_memory) {
     return Verdict::kDoesNotFit;
   }
-  const double spare = static_cast<double>(estimate.margin.value());
+  const auto spare = static_cast<double>(estimate.margin.value());
   const double wanted = kTightShare * static_cast<double>(estimate.device_total.value());
   return spare < wanted || estimate.retries > 0 ? Verdict::kTight : Verdict::kFits;
 }
@@ -135,14 +135,19 @@ StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& setting
   return estimate;
 }
 
-Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                              const DeviceSpec& device, Bytes budget) {
+Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                       const DeviceSpec& device) {
   if (Status status = ir::check_plan(model, plan); !status) {
     return std::move(status).error();
   }
   ir::ParallelPlan replayed = plan;
   replayed.accumulation = std::min(plan.accumulation, kReplayedMicroBatches);
-  Result<ir::RankProgram> program = ir::lower(model, replayed, ir::Rank{0}, device.traits);
+  return ir::lower(model, replayed, ir::Rank{0}, device.traits);
+}
+
+Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                              const DeviceSpec& device, Bytes budget) {
+  Result<ir::RankProgram> program = lower_replayed(model, plan, device);
   if (!program) {
     return std::move(program).error();
   }

@@ -31,22 +31,22 @@ struct PeakSite {
 /// The answer to `fit`: one rank of a plan on one kind of GPU.
 struct StepEstimate {
   Verdict verdict = Verdict::kFits;
-  Bytes device_total;           ///< What the device reports, or the user's budget.
+  Bytes device_total;  ///< What the device reports, or the user's budget.
   std::vector<OutsideTerm> outside;
-  Bytes outside_bytes;          ///< Their sum.
-  Bytes capacity;               ///< device_total - outside_bytes: what the allocator may reserve.
-  Bytes peak_allocated;         ///< Over the whole program.
+  Bytes outside_bytes;   ///< Their sum.
+  Bytes capacity;        ///< device_total - outside_bytes: what the allocator may reserve.
+  Bytes peak_allocated;  ///< Over the whole program.
   Bytes peak_reserved;
-  Bytes margin;                 ///< capacity - peak_reserved; negative: missing.
-  MemoryTimeline timeline;      ///< Replayed without a limit if it does not fit, so peaks are whole.
+  Bytes margin;             ///< capacity - peak_reserved; negative: missing.
+  MemoryTimeline timeline;  ///< Replayed without a limit if it does not fit, so peaks are whole.
   ir::RankProgram program;
-  std::string peak_phase;       ///< "step2.backward"
-  std::string peak_moment;      ///< "step 2, backward: log_softmax", "step 1, forward, layer 31: silu"
-  PeakSite peak_site;           ///< The same, as data.
+  std::string peak_phase;   ///< "step2.backward"
+  std::string peak_moment;  ///< "step 2, backward: log_softmax", "step 1, forward, layer 31: silu"
+  PeakSite peak_site;       ///< The same, as data.
   RoleBytes peak_by_role{};
-  bool out_of_memory = false;   ///< The replay on the real capacity ran out.
+  bool out_of_memory = false;          ///< The replay on the real capacity ran out.
   std::optional<OutOfMemory> failure;  ///< Where it ran out.
-  std::int64_t retries = 0;     ///< Of the replay on the real capacity.
+  std::int64_t retries = 0;            ///< Of the replay on the real capacity.
 };
 
 /// Margin below this share of the device makes a verdict "tight": fragmentation and outside terms
@@ -75,13 +75,21 @@ inline constexpr double kTightShare = 0.05;
 /// every further one does the same to memory.
 inline constexpr std::int64_t kReplayedMicroBatches = 4;
 
+/// Lowers `model` for the plan's runtime: the program that `estimate` replays.
+///
+/// Model:   accumulation beyond `kReplayedMicroBatches` is left out; a step's work is that of the
+///          micro-batches that stay.
+/// Errors:  kInvalidArgument where the plan and the model or runtime do not go together.
+[[nodiscard]] Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model,
+                                                     const ir::ParallelPlan& plan,
+                                                     const DeviceSpec& device);
+
 /// Lowers `model` for the plan's runtime, replays it and judges it against `device`.
 ///
-/// Model:   accumulation beyond `kReplayedMicroBatches` is not replayed; a step's work is that of
-///          the micro-batches that are.
-/// Errors:  kInvalidArgument where the plan and the model or runtime do not go together.
+/// Errors:  those of `lower_replayed`.
 /// `budget`: bytes to judge against instead of the device's total; 0: the device's.
-[[nodiscard]] Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                                            const DeviceSpec& device, Bytes budget = Bytes{0});
+[[nodiscard]] Result<StepEstimate> estimate(const ir::ModelSpec& model,
+                                            const ir::ParallelPlan& plan, const DeviceSpec& device,
+                                            Bytes budget = Bytes{0});
 
 }  // namespace headroom::cost

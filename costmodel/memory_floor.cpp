@@ -39,13 +39,17 @@ std::int64_t state_bits(const ir::ParallelPlan& plan) {
     case ir::OptimizerForm::kEightBit:
       return states * 8;
     case ir::OptimizerForm::kPagedEightBit:
+    case ir::OptimizerForm::kPaged:
       return 0;  // Pages leave the device when it is full.
   }
   return 0;
 }
 
-/// Ranks over which ZeRO spreads what `stage` begins to spread.
+/// Ranks over which ZeRO spreads what `stage` begins to spread; FSDP spreads everything.
 std::int64_t shards(const ir::ParallelPlan& plan, int stage) {
+  if (plan.runtime == ir::RuntimeKind::kFsdp) {
+    return plan.world / plan.fsdp.value_or(ir::FsdpPlan{}).replicas;
+  }
   return plan.zero && plan.zero->stage >= stage ? plan.world : 1;
 }
 

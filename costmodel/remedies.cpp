@@ -5,12 +5,31 @@
 #include <optional>
 #include <utility>
 
+#include "costmodel/layer_bound.h"
 #include "costmodel/memory_floor.h"
 
 namespace headroom::cost {
 namespace {
 
 using ir::ParallelPlan;
+
+/// Matrix FLOPs of the replayed program for each token that it processes.
+double flops_per_token(const ir::RankProgram& program, const ParallelPlan& plan) {
+  double flops = 0;
+  for (const ir::Phase& phase : program.phases) {
+    flops += phase.work.gemm_flops;
+  }
+  const std::int64_t micro_batches =
+      plan.steps * std::min(plan.accumulation, kReplayedMicroBatches);
+  const auto tokens = static_cast<double>(micro_batches * plan.micro_batch * plan.sequence);
+  return flops / tokens;
+}
+
+double flops_ratio(const StepEstimate& before, const ParallelPlan& plan_before,
+                   const StepEstimate& after, const ParallelPlan& plan_after) {
+  const double flops = flops_per_token(before.program, plan_before);
+  return flops > 0 ? flops_per_token(after.program, plan_after) / flops : 1.0;
+}
 
 /// A search of one question: remembers what was replayed, so that nothing is replayed twice.
 class Search {
@@ -23,6 +42,44 @@ class Search {
            (found_.verdict == Verdict::kDoesNotFit && remedy.verdict == Verdict::kTight);
   }
 
+  /// What the plan after `changes` comes to; nothing if they do not apply or the runtime refuses
+  /// the plan. Where bounds may be used, one that says that the plan cannot mend takes the place
+  /// of the replay.
+  std::optional<Remedy> judge(const std::vector<Change>& changes) {
+    std::optional<ParallelPlan> plan = changed(changes);
+    if (!plan) {
+      return std::nullopt;
+    }
+    if (std::optional<Remedy> known = recall(*plan)) {
+      known->changes = changes;
+      return known;
+    }
+    Remedy remedy;
+    remedy.changes = changes;
+    remedy.plan = std::move(*plan);
+    if (const Bytes floor = memory_floor(question_.model, remedy.plan); floor > found_.capacity) {
+      bound_by(floor, remedy);
+      remedy.ruled_out = true;
+    } else if (const std::optional<Bytes> bound = hopeless(remedy.plan)) {
+      bound_by(*bound, remedy);
+      remedy.estimated = true;
+    } else if (!replay(remedy)) {
+      return std::nullopt;
+    }
+    known_.push_back(remedy);
+    return remedy;
+  }
+
+  /// Replaces the bounds of an estimated remedy by what a replay says.
+  void make_exact(Remedy& remedy) {
+    if (remedy.estimated && replay(remedy)) {
+      remedy.estimated = false;
+    }
+  }
+
+  [[nodiscard]] std::size_t replays() const { return replays_; }
+
+ private:
   /// The plan after `changes`; nothing if one of them does not apply.
   [[nodiscard]] std::optional<ParallelPlan> changed(const std::vector<Change>& changes) const {
     ParallelPlan plan = question_.plan;
@@ -36,61 +93,54 @@ class Search {
     return plan;
   }
 
-  /// What the plan after `changes` comes to; nothing if they do not apply or the runtime refuses
-  /// the plan.
-  std::optional<Remedy> judge_changes(const std::vector<Change>& changes) {
-    const std::optional<ParallelPlan> plan = changed(changes);
-    if (!plan) {
-      return std::nullopt;
-    }
-    for (const Remedy& known : known_) {
-      if (known.plan == *plan) {
-        Remedy remedy = known;
-        remedy.changes = changes;
-        return remedy;
-      }
-    }
-    std::optional<Remedy> remedy = judge_plan(changes, *plan);
-    if (remedy) {
-      known_.push_back(*remedy);
-    }
-    return remedy;
+  [[nodiscard]] std::optional<Remedy> recall(const ParallelPlan& plan) const {
+    const auto known = std::ranges::find(known_, plan, &Remedy::plan);
+    return known != known_.end() ? std::optional(*known) : std::nullopt;
   }
 
-  [[nodiscard]] std::size_t replays() const { return replays_; }
-
- private:
-  [[nodiscard]] Remedy ruled_out(const std::vector<Change>& changes, const ParallelPlan& plan,
-                                 Bytes floor) const {
-    return {.changes = changes,
-            .plan = plan,
-            .verdict = Verdict::kDoesNotFit,
-            .peak_allocated = floor,
-            .peak_reserved = floor,
-            .margin = found_.capacity - floor,
-            .saved = found_.peak_reserved - floor,
-            .ruled_out = true};
+  void bound_by(Bytes least, Remedy& remedy) const {
+    remedy.verdict = Verdict::kDoesNotFit;
+    remedy.peak_allocated = least;
+    remedy.peak_reserved = least;
+    remedy.margin = found_.capacity - least;
+    remedy.saved = found_.peak_reserved - least;
   }
 
-  std::optional<Remedy> judge_plan(const std::vector<Change>& changes, const ParallelPlan& plan) {
-    const Bytes floor = memory_floor(question_.model, plan);
-    if (floor > found_.capacity) {
-      return ruled_out(changes, plan, floor);
+  /// A bound that says that the plan cannot mend.
+  [[nodiscard]] std::optional<Bytes> hopeless(const ParallelPlan& plan) const {
+    if (question_.tree == TreeWalk::kAlways) {
+      return std::nullopt;  // Every step of the tree is shown with its figures.
+    }
+    const std::optional<Bytes> bound = layer_bound(question_.model, plan, question_.device);
+    const double share = found_.verdict == Verdict::kDoesNotFit ? 0 : kTightShare;
+    const double room = static_cast<double>(found_.capacity.value()) -
+                        share * static_cast<double>(found_.device_total.value());
+    return bound && static_cast<double>(bound->value()) > room ? bound : std::nullopt;
+  }
+
+  /// False if the runtime refuses the plan.
+  bool replay(Remedy& remedy) {
+    Result<StepEstimate> result = replay_of(remedy.plan);
+    if (!result) {
+      return false;
     }
     ++replays_;
-    const Result<StepEstimate> result =
-        estimate(question_.model, plan, question_.device, question_.budget);
-    if (!result) {
-      return std::nullopt;
+    remedy.verdict = result->verdict;
+    remedy.peak_allocated = result->peak_allocated;
+    remedy.peak_reserved = result->peak_reserved;
+    remedy.margin = result->margin;
+    remedy.saved = found_.peak_reserved - result->peak_reserved;
+    remedy.flops_ratio = flops_ratio(found_, question_.plan, *result, remedy.plan);
+    return true;
+  }
+
+  [[nodiscard]] Result<StepEstimate> replay_of(const ParallelPlan& plan) const {
+    ParallelPlan other = question_.plan;
+    other.allocator = plan.allocator;
+    if (other == plan) {  // The same program, served in another way.
+      return cost::judge(found_.program, plan.allocator, found_.device_total, found_.outside);
     }
-    return Remedy{.changes = changes,
-                  .plan = plan,
-                  .verdict = result->verdict,
-                  .peak_allocated = result->peak_allocated,
-                  .peak_reserved = result->peak_reserved,
-                  .margin = result->margin,
-                  .saved = found_.peak_reserved - result->peak_reserved,
-                  .ruled_out = false};
+    return estimate(question_.model, plan, question_.device, question_.budget);
   }
 
   const RemedyQuestion& question_;
@@ -105,7 +155,7 @@ std::optional<Remedy> try_micro_batches(Search& search) {
   std::vector<Change> changes;
   for (;;) {
     changes.push_back(Change::kSmallerMicroBatch);
-    std::optional<Remedy> remedy = search.judge_changes(changes);
+    std::optional<Remedy> remedy = search.judge(changes);
     if (!remedy) {
       return best;
     }
@@ -120,9 +170,8 @@ std::vector<Remedy> try_single_changes(Search& search, std::size_t count) {
   std::vector<Remedy> tried;
   std::size_t mending = 0;
   for (const Change change : all_changes()) {
-    std::optional<Remedy> remedy = change == Change::kSmallerMicroBatch
-                                       ? try_micro_batches(search)
-                                       : search.judge_changes({change});
+    std::optional<Remedy> remedy =
+        change == Change::kSmallerMicroBatch ? try_micro_batches(search) : search.judge({change});
     if (!remedy) {
       continue;
     }
@@ -155,7 +204,7 @@ std::vector<Remedy> walk_tree(Search& search, const ParallelPlan& plan) {
     // The micro-batch is halved as far as it goes before the next step is considered.
     do {
       changes.push_back(step);
-      std::optional<Remedy> remedy = search.judge_changes(changes);
+      std::optional<Remedy> remedy = search.judge(changes);
       if (!remedy) {
         changes.pop_back();
         break;
@@ -179,7 +228,7 @@ Remedy without_needless_changes(Search& search, Remedy remedy) {
     if (fewer.empty()) {
       continue;
     }
-    const std::optional<Remedy> smaller = search.judge_changes(fewer);
+    const std::optional<Remedy> smaller = search.judge(fewer);
     if (smaller && search.mends(*smaller)) {
       remedy = *smaller;
     }
@@ -188,7 +237,7 @@ Remedy without_needless_changes(Search& search, Remedy remedy) {
 }
 
 /// Mending ones by their dearest change, then their number; the others by what they save.
-void keep_cheapest(const Search& search, std::size_t count, std::vector<Remedy>& tried) {
+void sort_by_cost(const Search& search, std::vector<Remedy>& tried) {
   const auto rank = [&](const Remedy& remedy) {
     const bool mends = search.mends(remedy);
     const auto dearest = static_cast<std::int64_t>(*std::ranges::max_element(remedy.changes));
@@ -197,10 +246,20 @@ void keep_cheapest(const Search& search, std::size_t count, std::vector<Remedy>&
                  : std::array<std::int64_t, 3>{1, -remedy.saved.value(), dearest};
   };
   std::ranges::stable_sort(tried, {}, rank);
+}
+
+/// Bounds sort what is not shown; what is shown was replayed.
+void keep_cheapest(Search& search, std::size_t count, std::vector<Remedy>& tried) {
+  sort_by_cost(search, tried);
   std::erase_if(tried, [&](const Remedy& remedy) {
     return remedy.ruled_out || (!search.mends(remedy) && remedy.saved <= Bytes{0});
   });
   tried.resize(std::min(tried.size(), count));
+  for (Remedy& remedy : tried) {
+    search.make_exact(remedy);
+  }
+  std::erase_if(tried, &Remedy::estimated);
+  sort_by_cost(search, tried);
 }
 
 std::int64_t least_gpus(const RemedyQuestion& question, Bytes capacity) {
@@ -217,7 +276,11 @@ Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found
   Search search(question, found);
   Remedies remedies;
   remedies.cheapest = try_single_changes(search, question.count);
-  remedies.tree = walk_tree(search, question.plan);
+  const auto mending = static_cast<std::size_t>(std::ranges::count_if(
+      remedies.cheapest, [&](const Remedy& remedy) { return search.mends(remedy); }));
+  if (question.tree == TreeWalk::kAlways || mending < question.count) {
+    remedies.tree = walk_tree(search, question.plan);
+  }
   if (!remedies.tree.empty() && search.mends(remedies.tree.back())) {
     Remedy combined = without_needless_changes(search, remedies.tree.back());
     const bool listed = std::ranges::any_of(

@@ -18,9 +18,14 @@ struct Remedy {
   Bytes peak_reserved;
   Bytes margin;  ///< As `StepEstimate::margin`.
   Bytes saved;   ///< Reserved bytes that the original plan needs more; may be negative.
+  /// Matrix FLOPs per token, as a multiple of the original plan's; 1 where nothing was replayed.
+  double flops_ratio = 1;
   /// Parameters and states alone are too many, so that nothing was replayed: the peaks are what
   /// `memory_floor` says, margin and saved bytes at best.
   bool ruled_out = false;
+  /// `layer_bound` says that it cannot mend, so that it was not replayed either; as above. Never
+  /// among the cheapest.
+  bool estimated = false;
   friend bool operator==(const Remedy&, const Remedy&) = default;
 };
 
@@ -39,6 +44,10 @@ struct Remedies {
   friend bool operator==(const Remedies&, const Remedies&) = default;
 };
 
+/// When to walk the decision tree: always, and every step is replayed; or only where single changes
+/// that mend are too few, and bounds may rule steps out.
+enum class TreeWalk : std::uint8_t { kAlways, kWhenNeeded };
+
 /// What is asked of `find_remedies`.
 struct RemedyQuestion {
   const ir::ModelSpec& model;
@@ -46,6 +55,7 @@ struct RemedyQuestion {
   const DeviceSpec& device;
   Bytes budget;           ///< As `estimate` takes it; 0: the device's total.
   std::size_t count = 3;  ///< Remedies wanted.
+  TreeWalk tree = TreeWalk::kAlways;
 };
 
 /// Looks for the cheapest changes that mend `found`.

@@ -147,7 +147,9 @@ Result<LaunchOptions> parse_launch(const QStringList& arguments) {
 }
 
 QString help_text() {
-  return Grammar().parser.helpText();
+  // Without an application object Qt does not know the program's name.
+  return Grammar().parser.helpText().replace(QStringLiteral("<executable_name>"),
+                                             QStringLiteral("headroom-gui"));
 }
 
 QString version_text() {

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <QActionGroup>
 #include <QApplication>
 #include <QDragEnterEvent>
 #include <QFileDialog>
@@ -96,14 +95,14 @@ MainWindow::MainWindow(WindowSetup setup, QWidget* parent)
 
 QSize MainWindow::usualSize() const {
   const int em = fontMetrics().height();
-  const QSize wanted(em * 94, em * 60);
+  const QSize wanted(em * 100, em * 60);
   // A screen that nobody sees says nothing about the room there is.
   const bool seen = QGuiApplication::platformName() != QLatin1String("offscreen");
   return seen ? wanted.boundedTo(screen()->availableSize() * 0.95) : wanted;
 }
 
 void MainWindow::buildContents() {
-  editor_ = new ScenarioEditor(&models_, &gpus_);
+  editor_ = new ScenarioEditor({.models = &models_, .gpus = &gpus_});
   header_ = new VerdictHeader;
   table_ = makeTable();
   bars_ = new BreakdownView(&breakdown_, table_->selectionModel());
@@ -184,7 +183,6 @@ void MainWindow::buildMenus() {
 }
 
 void MainWindow::addLooks(QMenu* menu) {
-  auto* const group = new QActionGroup(this);
   const std::array<std::pair<Look, QString>, 3> looks = {
       {{Look::kDesktop, tr("&Desktop's colours")},
        {Look::kLight, tr("&Light")},
@@ -193,7 +191,7 @@ void MainWindow::addLooks(QMenu* menu) {
     QAction* const action = menu->addAction(name);
     action->setCheckable(true);
     action->setChecked(look == Look::kDesktop);
-    group->addAction(action);
+    looks_.addAction(action);
     connect(action, &QAction::triggered, this, [this, chosen = look] { setLook(chosen); });
   }
 }
@@ -221,20 +219,14 @@ void MainWindow::showAnswer(const Answer& answer) {
   patience_.stop();
   header_->setBusy(false);
   breakdown_.setEstimate(answer.estimate);
-  table_title_->setText(tr("The same in numbers, %1").arg(breakdown_.scale().unit));
+  table_title_->setText(answer.estimate != nullptr
+                            ? tr("The same in numbers, %1").arg(breakdown_.scale().unit)
+                            : tr("The same in numbers"));
   if (answer.estimate != nullptr) {
     header_->showVerdict(*answer.estimate);
     shareRoomOnce();
-  } else if (answer.error) {
-    QString text = QString::fromStdString(to_text(*answer.error)).trimmed();
-    const QString mark = QStringLiteral("error: ");
-    if (text.startsWith(mark)) {
-      text.remove(0, mark.size());
-    }
-    header_->showProblem(text.section(QLatin1Char('\n'), 0, 0),
-                         text.section(QLatin1Char('\n'), 1).simplified());
   } else {
-    header_->showProblem(tr("A fault of Headroom itself, please report it"), answer.fault);
+    header_->showProblem(answer.error ? problem_text(*answer.error) : fault_text(answer.fault));
   }
   Q_EMIT answered(answer);
 }

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include <QActionGroup>
 #include <QMainWindow>
 #include <QTimer>
 
@@ -73,6 +74,7 @@ class MainWindow : public QMainWindow {
   BreakdownModel breakdown_;
   WhatIf what_if_;
   EstimateWorker worker_;
+  QActionGroup looks_{this};
   QTimer patience_;  ///< Runs out when an answer is slow enough to be worth a word.
   ScenarioEditor* editor_ = nullptr;
   VerdictHeader* header_ = nullptr;

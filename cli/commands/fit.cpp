@@ -10,30 +10,27 @@
 namespace headroom::cli {
 namespace {
 
-/// Above what any device holds, so that the history up to the peak is whole.
-constexpr Bytes kNoLimit{std::int64_t{1} << 60};
-
-Result<FitAnswer> answer_question(const Arguments& arguments, Question question) {
+Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
+                                  cost::TreeWalk tree) {
   Result<cost::StepEstimate> estimate =
       cost::estimate(question.model.spec, question.request.plan, question.device, question.budget);
   if (!estimate) {
     return std::move(estimate).error();
   }
-  const Bytes capacity = estimate->out_of_memory ? kNoLimit : estimate->capacity;
   FitAnswer answer{.arguments = arguments,
                    .question = std::move(question),
                    .estimate = std::move(estimate).value(),
                    .live = {},
                    .remedies = {}};
   answer.live = cost::group_blocks(
-      answer.estimate.program,
-      cost::live_blocks(answer.estimate.program, answer.question.request.plan.allocator, capacity,
-                        answer.estimate.peak_site.event));
+      answer.estimate.program, cost::live_blocks(answer.estimate.program, answer.estimate.timeline,
+                                                 answer.estimate.peak_site.event));
   if (answer.estimate.verdict != cost::Verdict::kFits) {
     const cost::RemedyQuestion asked{.model = answer.question.model.spec,
                                      .plan = answer.question.request.plan,
                                      .device = answer.question.device,
-                                     .budget = answer.question.budget};
+                                     .budget = answer.question.budget,
+                                     .tree = tree};
     answer.remedies = cost::find_remedies(asked, answer.estimate);
   }
   return answer;
@@ -45,7 +42,9 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
     return std::move(question).error();
   }
   print_notes(context.err, question->model, question->request);
-  const Result<FitAnswer> answer = answer_question(arguments, std::move(question).value());
+  // The text has no room for the whole tree.
+  const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kWhenNeeded;
+  const Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
   if (!answer) {
     return answer.error();
   }

@@ -1,6 +1,28 @@
 #include "cli/report/fit_answer.h"
 
+#include <bit>
+#include <cstdint>
+
 namespace headroom::cli {
+namespace {
+
+/// The cheapest plan that mends; where none does, everything sharded over as many GPUs as hold the
+/// model's states.
+ir::ParallelPlan next_plan(const FitAnswer& answer) {
+  const cost::Remedies& remedies = *answer.remedies;
+  const ir::ParallelPlan& asked = answer.question.request.plan;
+  const bool mends =
+      !remedies.cheapest.empty() && remedies.cheapest.front().verdict != cost::Verdict::kDoesNotFit;
+  if (mends || remedies.least_gpus <= asked.world) {
+    return remedies.cheapest.empty() ? asked : remedies.cheapest.front().plan;
+  }
+  ir::ParallelPlan wider = asked;
+  wider.world =
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(remedies.least_gpus)));
+  return cost::with_change(wider, cost::Change::kZero3, answer.question.device).value_or(wider);
+}
+
+}  // namespace
 
 double fragmentation_of(const cost::StepEstimate& estimate) {
   const auto reserved = static_cast<double>(estimate.peak_reserved.value());
@@ -10,8 +32,8 @@ double fragmentation_of(const cost::StepEstimate& estimate) {
 
 std::string next_command(const FitAnswer& answer) {
   const Question& question = answer.question;
-  if (answer.remedies && !answer.remedies->cheapest.empty()) {
-    return command_line("fit", answer.arguments, question, answer.remedies->cheapest.front().plan);
+  if (answer.remedies) {
+    return command_line("fit", answer.arguments, question, next_plan(answer));
   }
   return command_line("timeline", answer.arguments, question, question.request.plan) +
          " --format chrome --output timeline.json";

@@ -195,6 +195,7 @@ JsonValue remedies_json(const Question& question, const std::vector<cost::Remedy
     fields.add("peak_reserved_bytes", remedy.peak_reserved);
     fields.add("margin_bytes", remedy.margin);
     fields.add("saved_bytes", remedy.saved);
+    fields.add("flops_ratio", remedy.flops_ratio);
     fields.add("ruled_out_by_floor", remedy.ruled_out);
     array.push_back(std::move(fields).finish());
   }

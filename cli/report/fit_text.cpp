@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 
@@ -66,7 +67,7 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
   if (plan.zero) {
     text += " ZeRO-" + std::to_string(plan.zero->stage);
-  } else if (plan.world > 1) {
+  } else if (plan.world > 1 && plan.runtime == ir::RuntimeKind::kTransformers) {
     text += " DDP";
   }
   const auto add = [&](const std::string& part) { text += ", " + part; };
@@ -124,6 +125,36 @@ std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
+/// What crosses the links in the last step, by operation.
+std::string communication(const FitAnswer& answer) {
+  struct Sum {
+    std::string operation;
+    std::int64_t calls = 0;
+    Bytes bytes;
+  };
+  const std::string step = "step" + std::to_string(answer.question.request.plan.steps) + ".";
+  std::vector<Sum> sums;
+  for (const ir::Phase& phase : answer.estimate.program.phases) {
+    if (phase.name.substr(0, step.size()) != step) {
+      continue;
+    }
+    for (const ir::Work::Collective& collective : phase.work.collectives) {
+      auto sum = std::ranges::find(sums, collective.operation, &Sum::operation);
+      if (sum == sums.end()) {
+        sum = sums.insert(sums.end(), Sum{collective.operation, 0, Bytes{0}});
+      }
+      sum->calls += collective.calls;
+      sum->bytes += Bytes{collective.bytes};
+    }
+  }
+  std::string text;
+  for (const Sum& sum : sums) {
+    text += "  " + pad_right(sum.operation + " per step", kTermColumns) + figure(sum.bytes) +
+            "  in " + std::to_string(sum.calls) + " calls\n";
+  }
+  return text;
+}
+
 std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   const cost::StepEstimate& estimate = answer.estimate;
   const double fragmentation = fragmentation_of(estimate);
@@ -155,6 +186,7 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   if (estimate.program.nvme_bytes > 0) {
     text += line("NVMe", Bytes{estimate.program.nvme_bytes}, "per rank, offloaded");
   }
+  text += communication(answer);
   return text;
 }
 
@@ -162,6 +194,7 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
 std::vector<const cost::PhaseMemory*> shown_phases(const cost::StepEstimate& estimate) {
   const std::vector<cost::PhaseMemory>& phases = estimate.timeline.phases;
   std::vector<const cost::PhaseMemory*> shown;
+  shown.reserve(phases.size());
   for (const cost::PhaseMemory& phase : phases) {
     shown.push_back(&phase);
   }
@@ -209,6 +242,18 @@ std::string largest(const FitAnswer& answer, const Terminal& terminal) {
             what + "\n";
   }
   return text;
+}
+
+/// " (+25 % FLOPs)" where the count differs.
+std::string flops_text(const cost::Remedy& remedy) {
+  constexpr double kWorthMentioning = 0.005;
+  const double extra = remedy.flops_ratio - 1;
+  if (std::abs(extra) < kWorthMentioning) {
+    return {};
+  }
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), " (%+.0f %% matrix FLOPs)", extra * 100);
+  return text.data();
 }
 
 std::string outcome(const cost::Remedy& remedy) {
@@ -275,8 +320,8 @@ std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
     const cost::Remedy& remedy = cheapest[index];
     text += "  " + std::to_string(index + 1) + ". " +
             wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
-            wrap(outcome(remedy) + "; saves " + size_text(remedy.saved) +
-                     "; costs: " + words_of(remedy.changes, cost::cost_of, "; "),
+            wrap(outcome(remedy) + "; saves " + size_text(remedy.saved) + "; costs: " +
+                     words_of(remedy.changes, cost::cost_of, "; ") + flops_text(remedy),
                  terminal.width - 5, 5) +
             "\n";
   }

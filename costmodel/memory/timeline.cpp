@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "costmodel/memory/event_replay.h"
 #include "model_ir/base/check.h"
@@ -66,6 +67,10 @@ MemoryTimeline replay(const ir::RankProgram& program, const ir::AllocatorSetting
       break;
     }
   }
+  timeline.block_sizes.reserve(run.slot_count());
+  for (ir::BlockId block = 0; block < run.slot_count(); ++block) {
+    timeline.block_sizes.push_back(run.slot(block).size);
+  }
   return timeline;
 }
 
@@ -74,20 +79,26 @@ MemoryTimeline replay(const ir::RankProgram& program, const ir::AllocatorSetting
   return replay(program, settings, DeviceMemory{.capacity = capacity});
 }
 
-std::vector<LiveBlock> live_blocks(const ir::RankProgram& program,
-                                   const ir::AllocatorSettings& settings, Bytes capacity,
+std::vector<LiveBlock> live_blocks(const ir::RankProgram& program, const MemoryTimeline& timeline,
                                    std::size_t event) {
-  EventReplay run(program, settings, DeviceMemory{.capacity = capacity});
-  for (std::size_t index = 0; index <= event && index < program.events.size(); ++index) {
-    if (!run.step(index)) {
-      break;
+  std::size_t end = std::min(event + 1, program.events.size());
+  if (timeline.out_of_memory) {
+    end = std::min(end, timeline.out_of_memory->event);
+  }
+  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  std::vector<std::size_t> born(program.blocks, kNone);  // Event by block, while it is alive.
+  for (std::size_t index = 0; index < end; ++index) {
+    const ir::Event& at = program.events[index];
+    if (at.kind != ir::EventKind::kEmptyCache) {
+      born[at.block] = at.kind == ir::EventKind::kAllocate ? index : kNone;
     }
   }
   std::vector<LiveBlock> live;
-  for (ir::BlockId block = 0; block < run.slot_count(); ++block) {
-    const EventReplay::Slot& slot = run.slot(block);
-    if (slot.live) {
-      live.push_back({.block = block, .size = slot.size, .role = slot.role, .site = slot.site});
+  for (ir::BlockId block = 0; block < born.size(); ++block) {
+    if (born[block] != kNone) {
+      const ir::Event& at = program.events[born[block]];
+      live.push_back(
+          {.block = block, .size = timeline.block_sizes[block], .role = at.role, .site = at.site});
     }
   }
   std::ranges::stable_sort(live, std::ranges::greater{}, &LiveBlock::size);

@@ -46,14 +46,15 @@ struct OutOfMemory {
 struct MemoryTimeline {
   std::vector<PhaseMemory> phases;  ///< Up to and including the one that ran out of memory.
   std::optional<OutOfMemory> out_of_memory;
-  std::size_t peak_phase = 0;  ///< Phase of the greatest `peak_allocated`; the first if equal.
+  std::size_t peak_phase = 0;      ///< Phase of the greatest `peak_allocated`; the first if equal.
+  std::vector<Bytes> block_sizes;  ///< As allocated, by `ir::BlockId`; 0: never allocated.
 };
 
 /// Replays `program` through PyTorch's caching allocator on a device of `capacity` bytes.
 ///
 /// Model:   costmodel/memory/caching_allocator.h; events are served in program order, frees at
-/// once. Units:   `capacity` is what the allocator may take from the driver: the device's total
-/// less
+///          once.
+/// Units:   `capacity` is what the allocator may take from the driver: the device's total less
 ///          everything outside the allocator.
 /// Ignores: frees delayed by cross-stream events.
 [[nodiscard]] MemoryTimeline replay(const ir::RankProgram& program,
@@ -70,11 +71,12 @@ struct LiveBlock {
   Bytes size;  ///< As allocated.
   ir::TensorRole role = ir::TensorRole::kTemporary;
   std::uint32_t site = 0;
+  friend bool operator==(const LiveBlock&, const LiveBlock&) = default;
 };
 /// Blocks alive just after event `event`, largest first, ties by block id; just before the
-/// allocation that could not be served if there is one on the way.
+/// allocation that could not be served if there is one on the way. Requires that `timeline` is a
+/// replay of `program`.
 [[nodiscard]] std::vector<LiveBlock> live_blocks(const ir::RankProgram& program,
-                                                 const ir::AllocatorSettings& settings,
-                                                 Bytes capacity, std::size_t event);
+                                                 const MemoryTimeline& timeline, std::size_t event);
 
 }  // namespace headroom::cost

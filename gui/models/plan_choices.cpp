@@ -30,7 +30,7 @@ QString detail_of(ir::RuntimeKind runtime) {
     case ir::RuntimeKind::kDeepspeed:
       return words("The same model under DeepSpeed ZeRO");
     case ir::RuntimeKind::kFsdp:
-      return words("PyTorch FSDP");
+      return words("The same model under PyTorch fully_shard (FSDP2)");
     case ir::RuntimeKind::kMegatron:
       return words("Megatron-Core");
   }
@@ -90,6 +90,8 @@ QString step_of(OptimizerForm form) {
       return words("8-bit states (bitsandbytes)");
     case OptimizerForm::kPagedEightBit:
       return words("8-bit states that may be paged out to the host (bitsandbytes)");
+    case OptimizerForm::kPaged:
+      return words("fp32 states that may be paged out to the host (bitsandbytes)");
   }
   return {};
 }

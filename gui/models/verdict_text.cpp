@@ -1,6 +1,7 @@
 #include "gui/models/verdict_text.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <QCoreApplication>
 #include <QLocale>
@@ -91,13 +92,13 @@ Fact allocated_fact(const StepEstimate& estimate) {
 
 Fact largest_fact(const StepEstimate& estimate) {
   const auto& roles = estimate.peak_by_role;
-  const auto most = std::max_element(roles.begin(), roles.end());
-  const auto role = static_cast<ir::TensorRole>(most - roles.begin());
+  const auto role = std::distance(roles.begin(), std::max_element(roles.begin(), roles.end()));
+  const Bytes most = roles.at(static_cast<std::size_t>(role));
   return {
       .caption = words("Most of it"),
-      .value = role_name(role),
-      .detail = words("%1, %2").arg(bytes_text(*most), share_text(*most, estimate.peak_allocated)),
-      .tip = words("The largest category at the peak: %1.").arg(exact_text(*most))};
+      .value = role_name(static_cast<ir::TensorRole>(role)),
+      .detail = words("%1, %2").arg(bytes_text(most), share_text(most, estimate.peak_allocated)),
+      .tip = words("The largest category at the peak: %1.").arg(exact_text(most))};
 }
 
 Fact outside_fact(const StepEstimate& estimate) {
@@ -123,6 +124,24 @@ Fact where_fact(const StepEstimate& estimate) {
 }
 
 }  // namespace
+
+ProblemText problem_text(const Error& error) {
+  QString text = QString::fromStdString(to_text(error)).trimmed();
+  const QString mark = QStringLiteral("error: ");
+  if (text.startsWith(mark)) {
+    text.remove(0, mark.size());
+  }
+  QStringList lines = text.split(QLatin1Char('\n'));
+  for (QString& line : lines) {
+    line = line.simplified();
+  }
+  const QString first = lines.takeFirst();
+  return {.what = first, .detail = lines.join(QLatin1Char('\n'))};
+}
+
+ProblemText fault_text(const QString& fault) {
+  return {.what = words("A fault of Headroom itself, please report it"), .detail = fault};
+}
 
 VerdictText verdict_text(const StepEstimate& estimate) {
   VerdictText text;

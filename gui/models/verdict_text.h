@@ -5,6 +5,7 @@
 #include <QString>
 
 #include "costmodel/estimate.h"
+#include "model_ir/base/error.h"
 
 namespace headroom::gui {
 
@@ -25,6 +26,15 @@ struct VerdictText {
   std::vector<Fact> facts;
 };
 
+/// Why there is no estimate.
+struct ProblemText {
+  QString what;    ///< One line.
+  QString detail;  ///< The remedy and further notes, a line each; may be empty.
+};
+
+[[nodiscard]] ProblemText problem_text(const Error& error);
+/// What a broken rule of the program itself says.
+[[nodiscard]] ProblemText fault_text(const QString& fault);
 [[nodiscard]] VerdictText verdict_text(const cost::StepEstimate& estimate);
 
 }  // namespace headroom::gui

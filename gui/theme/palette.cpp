@@ -6,9 +6,6 @@
 namespace headroom::gui {
 namespace {
 
-constexpr double kShapeContrast = 3.0;
-constexpr double kTextContrast = 4.5;
-
 struct SeriesColour {
   QRgb light;
   QRgb dark;
@@ -58,8 +55,8 @@ QColor mixed(const QColor& over, const QColor& under, double share) {
 }
 
 QColor readable_on_both(QRgb colour, const QPalette& palette, double ratio) {
-  const QColor on_base = readable(QColor::fromRgb(colour), palette.color(QPalette::Base), ratio);
-  return readable(on_base, palette.color(QPalette::Window), ratio);
+  const QColor on_base = readable(QColor::fromRgb(colour), {palette.color(QPalette::Base), ratio});
+  return readable(on_base, {palette.color(QPalette::Window), ratio});
 }
 
 SeriesStyle style_of(const SeriesColour& colour, const QPalette& palette, bool dark) {
@@ -101,15 +98,16 @@ double contrast_ratio(const QColor& a, const QColor& b) {
   return (std::max(first, second) + 0.05) / (std::min(first, second) + 0.05);
 }
 
-QColor readable(const QColor& colour, const QColor& background, double ratio) {
+QColor readable(const QColor& colour, const Backdrop& backdrop) {
   const QColor white(255, 255, 255);
   const QColor black(0, 0, 0);
-  const QColor far =
-      contrast_ratio(white, background) > contrast_ratio(black, background) ? white : black;
+  const QColor far = contrast_ratio(white, backdrop.colour) > contrast_ratio(black, backdrop.colour)
+                         ? white
+                         : black;
   constexpr int kSteps = 32;
   for (int step = 0; step < kSteps; ++step) {
     const QColor candidate = mixed(far, colour, static_cast<double>(step) / kSteps);
-    if (contrast_ratio(candidate, background) >= ratio) {
+    if (contrast_ratio(candidate, backdrop.colour) >= backdrop.ratio) {
       return candidate;
     }
   }
@@ -130,15 +128,15 @@ Theme theme_of(const QPalette& palette) {
     const VerdictColour& pair = kVerdicts.at(i);
     const QColor raw = QColor::fromRgb(theme.dark ? pair.dark : pair.light);
     theme.verdict_tint.at(i) = mixed(raw, base, theme.dark ? 0.16 : 0.09);
-    theme.verdict.at(i) = readable(raw, theme.verdict_tint.at(i), kTextContrast);
+    theme.verdict.at(i) = readable(raw, {theme.verdict_tint.at(i), kTextContrast});
   }
   theme.text = text;
-  theme.quiet_text = readable(mixed(text, base, 0.62), base, kTextContrast);
+  theme.quiet_text = readable(mixed(text, base, 0.62), {base, kTextContrast});
   theme.grid = mixed(text, base, theme.dark ? 0.16 : 0.12);
   theme.capacity = readable(QColor::fromRgb(theme.dark ? kVerdicts[2].dark : kVerdicts[2].light),
-                            base, kTextContrast);
+                            {base, kTextContrast});
   theme.beyond = mixed(theme.capacity, base, theme.dark ? 0.09 : 0.06);
-  theme.outline = readable(mixed(text, base, 0.5), base, kShapeContrast);
+  theme.outline = readable(mixed(text, base, 0.5), {base, kShapeContrast});
   return theme;
 }
 

@@ -30,16 +30,25 @@ struct Theme {
   }
 };
 
+/// What shapes and text must reach. Source: W3C, WCAG 2.1, criteria 1.4.11 and 1.4.3.
+inline constexpr double kShapeContrast = 3.0;
+inline constexpr double kTextContrast = 4.5;
+
 /// WCAG 2.1's ratio of the relative luminances of two opaque colours, 1 to 21.
 /// Source: W3C, WCAG 2.1, "contrast ratio" and "relative luminance".
 [[nodiscard]] double contrast_ratio(const QColor& a, const QColor& b);
 
-/// `colour` moved towards black or white, whichever is further from `background`, until its
-/// contrast to `background` is at least `ratio`.
-[[nodiscard]] QColor readable(const QColor& colour, const QColor& background, double ratio);
+/// What a colour must stand out against, and by how much.
+struct Backdrop {
+  QColor colour;
+  double ratio = kTextContrast;
+};
+/// `colour` moved towards black or white, whichever is further from the backdrop's colour, until
+/// their contrast is at least the backdrop's ratio.
+[[nodiscard]] QColor readable(const QColor& colour, const Backdrop& backdrop);
 
-/// Colours for `palette`. Fills reach a contrast of 3 to the base and window colours, text 4.5 (the
-/// bounds of WCAG 2.1, 1.4.11 and 1.4.3).
+/// Colours for `palette`. Fills reach `kShapeContrast` to the base and window colours, text
+/// `kTextContrast`.
 [[nodiscard]] Theme theme_of(const QPalette& palette);
 
 /// Which palette the window uses.

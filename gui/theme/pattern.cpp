@@ -45,24 +45,72 @@ Strokes strokes_of(Pattern pattern) {
   return {};
 }
 
-/// Lines `y = ±x + k pitch` that cross `area`, upwards or downwards on the screen.
-void add_diagonals(QList<QLineF>& lines, const QRectF& area, qreal pitch, qreal slope) {
-  const qreal height = area.height();
-  const qreal low = slope > 0 ? area.left() - area.bottom() : area.left() + area.top();
-  const qreal high = slope > 0 ? area.right() - area.top() : area.right() + area.bottom();
-  for (qreal k = std::floor(low / pitch) * pitch; k <= high; k += pitch) {
-    const qreal x = slope > 0 ? area.top() + k : k - area.top();
-    lines.append(QLineF(x, area.top(), x + slope * height, area.bottom()));
+/// Which multiples of `pitch` lie from `low` to `high`, both ends rounded outwards.
+struct Multiples {
+  Multiples(const QPointF& range, qreal pitch)
+      : first(static_cast<int>(std::floor(range.x() / pitch))),
+        last(static_cast<int>(std::ceil(range.y() / pitch))) {}
+  int first;
+  int last;
+};
+
+/// Lines of 45 degrees through every `pitch` of the x axis that cross `area`.
+void add_rising(QList<QLineF>& lines, const QRectF& area, qreal pitch) {
+  const Multiples span({area.left() + area.top(), area.right() + area.bottom()}, pitch);
+  for (int i = span.first; i <= span.last; ++i) {
+    lines.append(
+        QLineF(i * pitch - area.top(), area.top(), i * pitch - area.bottom(), area.bottom()));
+  }
+}
+
+void add_falling(QList<QLineF>& lines, const QRectF& area, qreal pitch) {
+  const Multiples span({area.left() - area.bottom(), area.right() - area.top()}, pitch);
+  for (int i = span.first; i <= span.last; ++i) {
+    lines.append(
+        QLineF(i * pitch + area.top(), area.top(), i * pitch + area.bottom(), area.bottom()));
+  }
+}
+
+void add_horizontal(QList<QLineF>& lines, const QRectF& area, qreal pitch) {
+  const Multiples span({area.top(), area.bottom()}, pitch);
+  for (int i = span.first; i <= span.last; ++i) {
+    lines.append(QLineF(area.left(), i * pitch, area.right(), i * pitch));
+  }
+}
+
+void add_vertical(QList<QLineF>& lines, const QRectF& area, qreal pitch) {
+  const Multiples span({area.left(), area.right()}, pitch);
+  for (int i = span.first; i <= span.last; ++i) {
+    lines.append(QLineF(i * pitch, area.top(), i * pitch, area.bottom()));
   }
 }
 
 void draw_dots(QPainter& painter, const QRectF& area, qreal pitch) {
-  const qreal radius = pitch / 5;
-  for (qreal y = std::floor(area.top() / pitch) * pitch; y < area.bottom() + pitch; y += pitch) {
-    for (qreal x = std::floor(area.left() / pitch) * pitch; x < area.right() + pitch; x += pitch) {
-      painter.drawEllipse(QPointF(x, y), radius, radius);
+  const Multiples rows({area.top(), area.bottom()}, pitch);
+  const Multiples columns({area.left(), area.right()}, pitch);
+  for (int row = rows.first; row <= rows.last; ++row) {
+    for (int column = columns.first; column <= columns.last; ++column) {
+      painter.drawEllipse(QPointF(column * pitch, row * pitch), pitch / 5, pitch / 5);
     }
   }
+}
+
+QList<QLineF> lines_of(const Strokes& strokes, const QRectF& area, qreal pitch) {
+  const qreal step = strokes.pitch * pitch;
+  QList<QLineF> lines;
+  if (strokes.rising) {
+    add_rising(lines, area, step);
+  }
+  if (strokes.falling) {
+    add_falling(lines, area, step);
+  }
+  if (strokes.horizontal) {
+    add_horizontal(lines, area, step);
+  }
+  if (strokes.vertical) {
+    add_vertical(lines, area, step);
+  }
+  return lines;
 }
 
 }  // namespace
@@ -79,28 +127,10 @@ void fill_series(QPainter& painter, const QRectF& area, const SeriesStyle& style
     painter.setPen(Qt::NoPen);
     painter.setBrush(style.ink);
     draw_dots(painter, area, pitch);
+  } else {
+    painter.setPen(QPen(style.ink, pitch / 5));
+    painter.drawLines(lines_of(strokes_of(style.pattern), area, pitch));
   }
-  const Strokes strokes = strokes_of(style.pattern);
-  const qreal step = strokes.pitch * pitch;
-  QList<QLineF> lines;
-  if (strokes.rising) {
-    add_diagonals(lines, area, step, -1);
-  }
-  if (strokes.falling) {
-    add_diagonals(lines, area, step, 1);
-  }
-  if (strokes.horizontal) {
-    for (qreal y = std::ceil(area.top() / step) * step; y < area.bottom(); y += step) {
-      lines.append(QLineF(area.left(), y, area.right(), y));
-    }
-  }
-  if (strokes.vertical) {
-    for (qreal x = std::ceil(area.left() / step) * step; x < area.right(); x += step) {
-      lines.append(QLineF(x, area.top(), x, area.bottom()));
-    }
-  }
-  painter.setPen(QPen(style.ink, pitch / 5));
-  painter.drawLines(lines);
   painter.restore();
 }
 

@@ -117,26 +117,26 @@ void BreakdownView::setHovered(const QModelIndex& index) {
 
 void BreakdownView::keyPressEvent(QKeyEvent* event) {
   const QModelIndex current = selection_->currentIndex();
-  const int row = current.isValid() ? current.row() : -1;
-  const int column = current.isValid() ? current.column() : +BreakdownModel::kPhaseColumn;
+  const Cell at = current.isValid() ? Cell{current.row(), current.column()}
+                                    : Cell{-1, BreakdownModel::kPhaseColumn};
   switch (event->key()) {
     case Qt::Key_Down:
-      moveTo(row + 1, column);
+      moveTo({at.row + 1, at.column});
       break;
     case Qt::Key_Up:
-      moveTo(row - 1, column);
+      moveTo({at.row - 1, at.column});
       break;
     case Qt::Key_Home:
-      moveTo(0, column);
+      moveTo({0, at.column});
       break;
     case Qt::Key_End:
-      moveTo(model_->rowCount() - 1, column);
+      moveTo({model_->rowCount() - 1, at.column});
       break;
     case Qt::Key_Right:
-      moveTo(row, nextCategory(std::max(row, 0), column, 1));
+      moveTo(nextCategory({std::max(at.row, 0), at.column}, Step::kForward));
       break;
     case Qt::Key_Left:
-      moveTo(row, nextCategory(std::max(row, 0), column, -1));
+      moveTo(nextCategory({std::max(at.row, 0), at.column}, Step::kBack));
       break;
     default:
       QAbstractScrollArea::keyPressEvent(event);
@@ -145,29 +145,26 @@ void BreakdownView::keyPressEvent(QKeyEvent* event) {
   event->accept();
 }
 
-void BreakdownView::moveTo(int row, int column) {
+void BreakdownView::moveTo(const Cell& cell) {
   if (model_->rowCount() == 0) {
     return;
   }
-  const int inside = std::clamp(row, 0, model_->rowCount() - 1);
-  selection_->setCurrentIndex(model_->index(inside, column), QItemSelectionModel::ClearAndSelect);
+  const int row = std::clamp(cell.row, 0, model_->rowCount() - 1);
+  selection_->setCurrentIndex(model_->index(row, cell.column), QItemSelectionModel::ClearAndSelect);
 }
 
-/// The next column in `direction` that has a part in the bar of `row`; the phase before the first.
-int BreakdownView::nextCategory(int row, int column, int direction) const {
-  for (int next = column + direction;
-       next >= BreakdownModel::kFirstCategoryColumn && next < model_->columnCount();
-       next += direction) {
-    if (model_->index(row, next).data(BreakdownModel::kBytesRole).toLongLong() != 0) {
-      return next;
+BreakdownView::Cell BreakdownView::nextCategory(const Cell& from, Step step) const {
+  const int direction = step == Step::kForward ? 1 : -1;
+  // Phase, peak and reserved columns have no part of their own in the bar.
+  int column = std::max(from.column, BreakdownModel::kFirstCategoryColumn - 1);
+  for (column += direction;
+       column >= BreakdownModel::kFirstCategoryColumn && column < model_->columnCount();
+       column += direction) {
+    if (model_->index(from.row, column).data(BreakdownModel::kBytesRole).toLongLong() != 0) {
+      return {from.row, column};
     }
   }
-  if (direction < 0) {
-    return BreakdownModel::kPhaseColumn;
-  }
-  return column < BreakdownModel::kFirstCategoryColumn
-             ? nextCategory(row, BreakdownModel::kFirstCategoryColumn - 1, 1)
-             : column;
+  return step == Step::kForward ? from : Cell{from.row, BreakdownModel::kPhaseColumn};
 }
 
 void BreakdownView::mousePressEvent(QMouseEvent* event) {
@@ -180,7 +177,7 @@ void BreakdownView::mousePressEvent(QMouseEvent* event) {
 void BreakdownView::focusInEvent(QFocusEvent* event) {
   QAbstractScrollArea::focusInEvent(event);
   if (!selection_->currentIndex().isValid()) {
-    moveTo(model_->peakRow().value_or(0), BreakdownModel::kPhaseColumn);
+    moveTo({model_->peakRow().value_or(0), BreakdownModel::kPhaseColumn});
   }
   viewport()->update();
 }
@@ -323,8 +320,8 @@ void BreakdownView::drawFocus(QPainter& painter) const {
   if (!current.isValid()) {
     return;
   }
-  const QColor frame =
-      readable(palette().color(QPalette::Highlight), palette().color(QPalette::Base), 3.0);
+  const QColor frame = readable(palette().color(QPalette::Highlight),
+                                {palette().color(QPalette::Base), kShapeContrast});
   QRectF area = geometry_.segment(current.row(), current.column());
   if (current.column() < BreakdownModel::kReservedColumn) {
     area = area.adjusted(0, 1, 0, -1);

@@ -38,8 +38,17 @@ class BreakdownView : public QAbstractScrollArea {
  private:
   void refresh();
   void followCurrent(const QModelIndex& current);
-  void moveTo(int row, int column);
-  [[nodiscard]] int nextCategory(int row, int column, int direction) const;
+  struct Cell {
+    int row = 0;
+    int column = 0;
+  };
+  enum class Step : std::uint8_t { kForward, kBack };
+
+  /// Makes `cell` the current one, its row brought into the model's.
+  void moveTo(const Cell& cell);
+  /// The next cell of the row that has a part in the bar: `from` again after the last, the phase
+  /// before the first.
+  [[nodiscard]] Cell nextCategory(const Cell& from, Step step) const;
   void setHovered(const QModelIndex& index);
 
   void drawLegend(QPainter& painter) const;

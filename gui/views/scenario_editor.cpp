@@ -105,8 +105,11 @@ NumberField* ScenarioEditor::addNumber(Field field, const QString& label, Number
   return control;
 }
 
-ScenarioEditor::ScenarioEditor(CatalogueModel* models, CatalogueModel* gpus, QWidget* parent)
-    : QWidget(parent), models_(models), gpus_(gpus), form_(new QFormLayout(this)) {
+ScenarioEditor::ScenarioEditor(const Catalogues& catalogues, QWidget* parent)
+    : QWidget(parent),
+      models_(catalogues.models),
+      gpus_(catalogues.gpus),
+      form_(new QFormLayout(this)) {
   form_->setFieldGrowthPolicy(QFormLayout::AllNonFixedFieldsGrow);
   form_->setLabelAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   form_->setHorizontalSpacing(fontMetrics().averageCharWidth() * 2);

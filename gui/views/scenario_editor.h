@@ -25,8 +25,13 @@ class ScenarioEditor : public QWidget {
   Q_OBJECT
 
  public:
-  /// The models are not owned and must live as long as the editor.
-  ScenarioEditor(CatalogueModel* models, CatalogueModel* gpus, QWidget* parent = nullptr);
+  /// Not owned; they must live as long as the editor.
+  struct Catalogues {
+    CatalogueModel* models = nullptr;
+    CatalogueModel* gpus = nullptr;
+  };
+
+  explicit ScenarioEditor(const Catalogues& catalogues, QWidget* parent = nullptr);
 
   /// Shows `scenario` without announcing anything.
   void setScenario(const Scenario& scenario);

@@ -1,6 +1,7 @@
 #include "gui/views/verdict_header.h"
 
 #include <algorithm>
+#include <array>
 
 #include <QEvent>
 #include <QGridLayout>
@@ -65,7 +66,8 @@ VerdictHeader::VerdictHeader(QWidget* parent)
       margin_(make_label(this, 1.35, QFont::DemiBold)),
       basis_(make_label(this, 1.0, QFont::Normal)),
       busy_(make_label(this, 1.0, QFont::Normal)),
-      facts_(new QGridLayout) {
+      facts_box_(new QWidget(this)),
+      facts_(new QGridLayout(facts_box_)) {
   headline_->setObjectName(QStringLiteral("verdict"));
   margin_->setObjectName(QStringLiteral("margin"));
   basis_->setObjectName(QStringLiteral("basis"));
@@ -84,13 +86,15 @@ VerdictHeader::VerdictHeader(QWidget* parent)
   top->addWidget(headline_);
   top->addLayout(words, 1);
   top->addWidget(busy_, 0, Qt::AlignTop);
+  facts_box_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  facts_->setContentsMargins(0, 0, 0, 0);
   facts_->setHorizontalSpacing(unit * 2);
   facts_->setVerticalSpacing(1);
   auto* const all = new QVBoxLayout(this);
   all->setContentsMargins(unit, unit * 3 / 4, unit, unit * 3 / 4);
   all->setSpacing(unit * 3 / 4);
   all->addLayout(top);
-  all->addLayout(facts_);
+  all->addWidget(facts_box_);
   headline_->setText(tr("…"));
   margin_->setText(tr("Calculating"));
   applyTheme();
@@ -108,12 +112,12 @@ void VerdictHeader::showVerdict(const cost::StepEstimate& estimate) {
   applyTheme();
 }
 
-void VerdictHeader::showProblem(const QString& what, const QString& detail) {
+void VerdictHeader::showProblem(const ProblemText& text) {
   state_ = State::kProblem;
   headline_->setText(tr("No answer"));
-  margin_->setText(what);
-  basis_->setText(detail);
-  setAccessibleName(tr("No answer: %1. %2").arg(what, detail));
+  margin_->setText(text.what);
+  basis_->setText(text.detail);
+  setAccessibleName(tr("No answer: %1. %2").arg(text.what, text.detail));
   showFacts({});
   applyTheme();
 }
@@ -122,16 +126,18 @@ void VerdictHeader::setBusy(bool busy) {
   busy_->setText(busy ? tr("calculating…") : QString());
 }
 
+void VerdictHeader::addFactLabels() {
+  for (int line = 0; line < kLinesPerFact; ++line) {
+    QLabel* const label =
+        make_label(facts_box_, line == 1 ? 1.1 : 0.92, line == 1 ? QFont::DemiBold : QFont::Normal);
+    label->setAlignment(Qt::AlignLeft | Qt::AlignTop);
+    fact_labels_.push_back(label);
+  }
+}
+
 void VerdictHeader::showFacts(const std::vector<Fact>& facts) {
   while (fact_labels_.size() < facts.size() * kLinesPerFact) {
-    const auto column = static_cast<int>(fact_labels_.size() / kLinesPerFact);
-    for (int line = 0; line < kLinesPerFact; ++line) {
-      QLabel* const label =
-          make_label(this, line == 1 ? 1.1 : 0.92, line == 1 ? QFont::DemiBold : QFont::Normal);
-      label->setAlignment(Qt::AlignLeft | Qt::AlignTop);
-      facts_->addWidget(label, line, column);
-      fact_labels_.push_back(label);
-    }
+    addFactLabels();
   }
   for (std::size_t i = 0; i < fact_labels_.size(); ++i) {
     const std::size_t fact = i / kLinesPerFact;
@@ -142,13 +148,76 @@ void VerdictHeader::showFacts(const std::vector<Fact>& facts) {
           &facts[fact].caption, &facts[fact].value, &facts[fact].detail};
       label->setText(*lines.at(i % kLinesPerFact));
       label->setToolTip(facts[fact].tip);
+      // The last one says where, in the longest words.
       label->setWordWrap(fact + 1 == facts.size());
     }
   }
-  // The last one says where, in the longest words: it takes the room that is left.
-  for (int column = 0; column < facts_->columnCount(); ++column) {
-    facts_->setColumnStretch(column, column + 1 == static_cast<int>(facts.size()) ? 1 : 0);
+  facts_box_->setVisible(!facts.empty());
+  shown_facts_ = static_cast<int>(facts.size());
+  columns_ = 0;
+  arrangeFacts();
+}
+
+std::span<QLabel* const> VerdictHeader::linesOf(int fact) const {
+  return std::span(fact_labels_)
+      .subspan(static_cast<std::size_t>(fact) * kLinesPerFact, kLinesPerFact);
+}
+
+/// As many as fit side by side. The last fact wraps, so that it needs no more than its share.
+int VerdictHeader::factColumns(int room) const {
+  std::vector<int> widths;
+  widths.reserve(static_cast<std::size_t>(shown_facts_));
+  for (int fact = 0; fact < shown_facts_; ++fact) {
+    int width = 0;
+    for (const QLabel* const label : linesOf(fact)) {
+      width = std::max(width, label->fontMetrics().horizontalAdvance(label->text()));
+    }
+    widths.push_back(fact + 1 == shown_facts_ ? std::min(width, fontMetrics().height() * 12)
+                                              : width);
   }
+  for (int columns = shown_facts_; columns > 1; --columns) {
+    int needed = facts_->horizontalSpacing() * (columns - 1);
+    for (int column = 0; column < columns; ++column) {
+      int widest = 0;
+      for (int fact = column; fact < shown_facts_; fact += columns) {
+        widest = std::max(widest, widths[static_cast<std::size_t>(fact)]);
+      }
+      needed += widest;
+    }
+    if (needed <= room) {
+      return columns;
+    }
+  }
+  return 1;
+}
+
+void VerdictHeader::arrangeFacts() {
+  const QMargins margins = layout()->contentsMargins();
+  const int columns = factColumns(width() - margins.left() - margins.right());
+  if (columns == columns_ || shown_facts_ == 0) {
+    return;
+  }
+  columns_ = columns;
+  constexpr int kRows = kLinesPerFact + 1;  // One of air.
+  for (int fact = 0; fact < shown_facts_; ++fact) {
+    int row = fact / columns * kRows;
+    for (QLabel* const label : linesOf(fact)) {
+      facts_->removeWidget(label);
+      facts_->addWidget(label, row++, fact % columns);
+    }
+  }
+  for (int row = 0; row < facts_->rowCount(); ++row) {
+    const bool air = row % kRows == kLinesPerFact && row / kRows < (shown_facts_ - 1) / columns;
+    facts_->setRowMinimumHeight(row, air ? fontMetrics().height() / 3 : 0);
+  }
+  for (int column = 0; column < facts_->columnCount(); ++column) {
+    facts_->setColumnStretch(column, column + 1 == columns ? 1 : 0);
+  }
+}
+
+void VerdictHeader::resizeEvent(QResizeEvent* event) {
+  QFrame::resizeEvent(event);
+  arrangeFacts();
 }
 
 void VerdictHeader::changeEvent(QEvent* event) {
@@ -160,7 +229,7 @@ void VerdictHeader::changeEvent(QEvent* event) {
 
 void VerdictHeader::applyTheme() {
   theme_ = theme_of(palette());
-  const QColor quiet = readable(theme_.quiet_text, tint(), 4.5);
+  const QColor quiet = readable(theme_.quiet_text, {tint(), kTextContrast});
   paint_with(headline_, accent());
   paint_with(margin_, theme_.text);
   paint_with(basis_, quiet);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include <QFrame>
@@ -12,7 +13,8 @@ class QLabel;
 
 namespace headroom::gui {
 
-/// The answer at a glance: verdict and margin, then a row of figures. Or why there is none.
+/// The answer at a glance: verdict and margin, then figures in as few rows as the width allows. Or
+/// why there is none.
 class VerdictHeader : public QFrame {
   Q_OBJECT
 
@@ -20,19 +22,23 @@ class VerdictHeader : public QFrame {
   explicit VerdictHeader(QWidget* parent = nullptr);
 
   void showVerdict(const cost::StepEstimate& estimate);
-  /// `what` in a line, `detail` below it.
-  void showProblem(const QString& what, const QString& detail);
+  void showProblem(const ProblemText& text);
   /// Says that a newer answer is on its way; the next answer takes it back.
   void setBusy(bool busy);
 
  protected:
   void changeEvent(QEvent* event) override;
   void paintEvent(QPaintEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
 
  private:
   enum class State : std::uint8_t { kWaiting, kVerdict, kProblem };
 
   void showFacts(const std::vector<Fact>& facts);
+  void addFactLabels();
+  [[nodiscard]] std::span<QLabel* const> linesOf(int fact) const;
+  void arrangeFacts();
+  [[nodiscard]] int factColumns(int room) const;
   void applyTheme();
   [[nodiscard]] QColor accent() const;
   [[nodiscard]] QColor tint() const;
@@ -44,8 +50,11 @@ class VerdictHeader : public QFrame {
   QLabel* margin_;
   QLabel* basis_;
   QLabel* busy_;
+  QWidget* facts_box_;  ///< Claims no width: what does not fit beside goes below.
   QGridLayout* facts_;
-  std::vector<QLabel*> fact_labels_;
+  std::vector<QLabel*> fact_labels_;  ///< Three for each fact.
+  int shown_facts_ = 0;
+  int columns_ = 0;
 };
 
 }  // namespace headroom::gui

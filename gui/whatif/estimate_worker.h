@@ -59,15 +59,14 @@ class EstimateWorker : public QObject {
   /// The newest request has its answer.
   void answered(const headroom::gui::Answer& answer);
 
- private Q_SLOTS:
-  void collect();
-
  private:
   struct Job {
     quint64 request = 0;
     Scenario scenario;
     std::stop_token stop;
   };
+
+  Q_INVOKABLE void collect();
 
   void handOver();
   void run(const std::stop_token& quit);

@@ -18,6 +18,9 @@ constexpr std::array kTorchPrecisions = {Precision::kBf16,         Precision::kB
 constexpr std::array kDeepspeedPrecisions = {Precision::kBf16Master, Precision::kFp16Master,
                                              Precision::kFp32};
 
+// What shards are stored in; FSDP's policy casts from there.
+constexpr std::array kFsdpPrecisions = {Precision::kFp32, Precision::kBf16};
+
 /// The recipe nearest to `precision` among those that `runtime` has.
 Precision nearest(Precision precision, ir::RuntimeKind runtime) {
   const auto offered = precisions_of(runtime);
@@ -29,7 +32,7 @@ Precision nearest(Precision precision, ir::RuntimeKind runtime) {
   if (runtime == ir::RuntimeKind::kDeepspeed) {
     return sixteen ? Precision::kFp16Master : Precision::kBf16Master;
   }
-  return sixteen ? Precision::kFp16 : Precision::kBf16;
+  return sixteen && runtime != ir::RuntimeKind::kFsdp ? Precision::kFp16 : Precision::kBf16;
 }
 
 }  // namespace
@@ -57,6 +60,9 @@ Scenario default_scenario() {
 }
 
 std::span<const Precision> precisions_of(ir::RuntimeKind runtime) {
+  if (runtime == ir::RuntimeKind::kFsdp) {
+    return kFsdpPrecisions;
+  }
   if (runtime == ir::RuntimeKind::kDeepspeed) {
     return kDeepspeedPrecisions;
   }
@@ -72,7 +78,16 @@ Scenario settled(Scenario scenario) {
     plan.zero.emplace();
     plan.zero->stage = 2;
   }
-  if (deepspeed || plan.world == 1) {
+  const bool fsdp = plan.runtime == ir::RuntimeKind::kFsdp;
+  if (!fsdp) {
+    plan.fsdp.reset();
+  } else if (!plan.fsdp || plan.world % plan.fsdp->replicas != 0) {
+    plan.fsdp = ir::FsdpPlan{};
+  }
+  if (fsdp) {
+    plan.lora.reset();
+  }
+  if (deepspeed || fsdp || plan.world == 1) {
     plan.ddp.reset();
   } else if (!plan.ddp) {
     plan.ddp = ir::DdpPlan{};

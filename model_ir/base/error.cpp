@@ -80,8 +80,9 @@ std::string to_text(const Error& error) {
 }
 
 std::vector<std::string> closest_words(std::string_view word,
-                                       std::span<const std::string> candidates,
-                                       std::size_t count) {
+                                       std::span<const std::string> candidates, std::size_t count) {
+  constexpr std::size_t kLongestWord = 64;  // Longer ones resemble nothing that we know.
+  word = word.substr(0, kLongestWord);
   std::vector<std::pair<std::size_t, std::string>> ranked;
   ranked.reserve(candidates.size());
   for (const std::string& candidate : candidates) {
@@ -101,7 +102,9 @@ std::vector<std::string> closest_words(std::string_view word,
 std::optional<std::string> closest_word(std::string_view word,
                                         std::span<const std::string> candidates) {
   const std::vector<std::string> nearest = closest_words(word, candidates, 1);
-  if (nearest.empty() || edit_distance(word, nearest.front()) > std::max<std::size_t>(2, word.size() / 3)) {
+  const std::size_t far = std::max<std::size_t>(2, word.size() / 3);
+  if (nearest.empty() || word.size() > nearest.front().size() + far ||
+      edit_distance(word, nearest.front()) > far) {
     return std::nullopt;
   }
   return nearest.front();

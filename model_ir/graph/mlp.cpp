@@ -41,6 +41,21 @@ TensorId build_plain(GraphBuilder& builder, TensorId hidden) {
   return builder.linear(OpRole::kDown, "mlp_out", dropped);
 }
 
+RouterForm router_form(Family family) {
+  switch (family) {
+    case Family::kMixtral:
+      return RouterForm::kSoftmaxFp32;
+    case Family::kGptOss:
+      return RouterForm::kSoftmaxOfChosen;
+    case Family::kDeepseekV2:
+      return RouterForm::kWideSoftmax;
+    case Family::kDeepseekV3:
+      return RouterForm::kWideSigmoid;
+    default:
+      return RouterForm::kSoftmax;
+  }
+}
+
 TensorId build_routed(GraphBuilder& builder, const MoeSpec& moe, TensorId hidden) {
   const std::int64_t tokens = builder.shape().batch * builder.shape().sequence;
   const TensorId weights = builder.tensor("expert_weights", {tokens, moe.top_k});
@@ -49,15 +64,19 @@ TensorId build_routed(GraphBuilder& builder, const MoeSpec& moe, TensorId hidden
                .role = OpRole::kRouter,
                .inputs = {hidden},
                .parameters = builder.parameters(OpRole::kRouter),
-               .outputs = {weights, indices}});
+               .outputs = {weights, indices},
+               .router = router_form(builder.model().family)});
   std::vector<TensorId> experts = builder.parameters(OpRole::kExpertGateUp);
   for (const TensorId down : builder.parameters(OpRole::kExpertDown)) {
     experts.push_back(down);
   }
-  return builder.same_width("experts_out", {.kind = OpKind::kExperts,
-                                            .inputs = {hidden, weights, indices},
-                                            .parameters = std::move(experts),
-                                            .activation = builder.model().activation});
+  return builder.same_width(
+      "experts_out",
+      {.kind = OpKind::kExperts,
+       .inputs = {hidden, weights, indices},
+       .parameters = std::move(experts),
+       .activation = builder.model().activation,
+       .gate = moe.expert_bias ? ExpertGate::kInterleavedClamped : ExpertGate::kHalves});
 }
 
 TensorId build_sparse(GraphBuilder& builder, const MoeSpec& moe, TensorId hidden) {

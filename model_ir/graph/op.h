@@ -89,6 +89,21 @@ enum class OpRole : std::uint8_t {
 enum class Module : std::uint8_t { kNone, kAttention, kMlp, kCrossAttention, kHead };
 [[nodiscard]] std::string_view name_of(Module module);
 
+/// How a router turns its logits into the weights of the chosen experts.
+enum class RouterForm : std::uint8_t {
+  kSoftmaxFp32,      ///< fp32 softmax, the k largest divided by their sum, left fp32 (Mixtral).
+  kSoftmax,          ///< The same, dividing where the model says so, then cast back (Qwen).
+  kSoftmaxOfChosen,  ///< The k largest logits, then softmax over those (gpt-oss).
+  kWideSoftmax,      ///< fp32 linear and softmax; the k largest, by groups or not (DeepSeek-V2).
+  kWideSigmoid,      ///< fp32 linear and sigmoid; by groups, with a correction (DeepSeek-V3).
+};
+
+/// How an expert combines the halves of its fused gate and up projection.
+enum class ExpertGate : std::uint8_t {
+  kHalves,              ///< act(first half) * second half
+  kInterleavedClamped,  ///< gpt-oss: even and odd columns, both clamped, (up + 1) * swish(gate).
+};
+
 /// One operator.
 struct Op {
   OpKind kind = OpKind::kAdd;
@@ -103,6 +118,8 @@ struct Op {
   double probability = 0;                     ///< kDropout, kAttention
   std::optional<std::int64_t> window{};       ///< kAttention
   bool causal = true;                         ///< kAttention
+  RouterForm router = RouterForm::kSoftmax;   ///< kRouter
+  ExpertGate gate = ExpertGate::kHalves;      ///< kExperts
 };
 
 /// The operators of one layer: [first, last].

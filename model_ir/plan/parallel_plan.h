@@ -14,13 +14,13 @@ enum class RuntimeKind : std::uint8_t { kTransformers, kDeepspeed, kFsdp, kMegat
 /// How parameters, arithmetic and optimizer states are stored.
 enum class Precision : std::uint8_t {
   kFp32,
-  kBf16,           ///< Pure bf16: parameters, gradients and states.
-  kFp16,           ///< Pure fp16 parameters without a scaler (for study; DeepSpeed scales itself).
-  kAutocastBf16,   ///< fp32 parameters under torch.autocast(bf16).
-  kAutocastFp16,   ///< fp32 parameters under torch.autocast(fp16) with GradScaler.
+  kBf16,          ///< Pure bf16: parameters, gradients and states.
+  kFp16,          ///< Pure fp16 parameters without a scaler (for study; DeepSpeed scales itself).
+  kAutocastBf16,  ///< fp32 parameters under torch.autocast(bf16).
+  kAutocastFp16,  ///< fp32 parameters under torch.autocast(fp16) with GradScaler.
   kBf16AutocastBf16,  ///< bf16 parameters under torch.autocast(bf16).
-  kBf16Master,     ///< bf16 parameters and gradients, fp32 master copy and states.
-  kFp16Master,     ///< fp16 with loss scaling, fp32 master copy and states.
+  kBf16Master,        ///< bf16 parameters and gradients, fp32 master copy and states.
+  kFp16Master,        ///< fp16 with loss scaling, fp32 master copy and states.
 };
 
 enum class OptimizerKind : std::uint8_t {
@@ -39,6 +39,7 @@ enum class OptimizerForm : std::uint8_t {
   kLoop,
   kEightBit,  ///< bitsandbytes, block-wise 8-bit states.
   kPagedEightBit,
+  kPaged,  ///< bitsandbytes, fp32 states in unified memory (PagedAdamW32bit).
 };
 
 enum class AttentionKind : std::uint8_t { kSdpa, kEager, kFlash };
@@ -109,12 +110,23 @@ struct DdpPlan {
   friend bool operator==(const DdpPlan&, const DdpPlan&) = default;
 };
 
+/// torch.distributed.fsdp.fully_shard: a group of parameters for each layer, one for the rest.
+struct FsdpPlan {
+  /// Parameters go back to shards after forward and are gathered again for backward.
+  bool reshard_after_forward = true;
+  bool shard_embeddings = false;      ///< Embedding and head as groups of their own, unless tied.
+  DType param_dtype = DType::kBf16;   ///< Of gathered parameters and of the arithmetic.
+  DType reduce_dtype = DType::kFp32;  ///< Of gradients on their way.
+  std::int64_t replicas = 1;          ///< Hybrid sharding: copies of the sharded model.
+  friend bool operator==(const FsdpPlan&, const FsdpPlan&) = default;
+};
+
 /// PYTORCH_ALLOC_CONF. Source: c10/core/AllocatorConfig.h.
 struct AllocatorSettings {
   bool expandable_segments = false;
   std::optional<Bytes> max_split_size;
   Bytes max_non_split_rounding{20 * kMiB};
-  double garbage_collection_threshold = 0;  ///< 0: off.
+  double garbage_collection_threshold = 0;    ///< 0: off.
   std::int64_t roundup_power2_divisions = 0;  ///< 0: off.
   friend bool operator==(const AllocatorSettings&, const AllocatorSettings&) = default;
 };
@@ -127,19 +139,27 @@ struct ParallelPlan {
   OptimizerPlan optimizer;
   AttentionKind attention = AttentionKind::kSdpa;
   LossKind loss = LossKind::kHf;
-  std::int64_t micro_batch = 1;     ///< B
-  std::int64_t sequence = 2048;     ///< S
-  std::int64_t accumulation = 1;    ///< Micro-batches per optimizer step.
+  std::int64_t micro_batch = 1;   ///< B
+  std::int64_t sequence = 2048;   ///< S
+  std::int64_t accumulation = 1;  ///< Micro-batches per optimizer step.
   Recompute recompute = Recompute::kNone;
   std::int64_t recompute_every = 1;  ///< Every k-th layer.
   std::optional<double> clip_norm;
+  /// Batches hold padding, and an attention mask says where: full masks, which transformers finds
+  /// and drops, are not assumed.
+  bool padded_batch = false;
   bool keep_logits = false;  ///< The output object lives until backward has ended.
-  bool evaluation = false;   ///< One forward in evaluation mode after the steps.
+  /// The batch is a loop variable with labels of its own, which lives until the next replaces it,
+  /// and the loss is not divided among micro-batches, as in transformers' Trainer. Otherwise the
+  /// labels are the ids, which go after backward.
+  bool keep_batch = false;
+  bool evaluation = false;  ///< One forward in evaluation mode after the steps.
   bool checkpoint_save = false;
   int steps = 2;
-  std::int64_t world = 1;    ///< Ranks; the data-parallel degree here.
+  std::int64_t world = 1;  ///< Ranks; the data-parallel degree here.
   std::optional<DdpPlan> ddp;
   std::optional<ZeroPlan> zero;
+  std::optional<FsdpPlan> fsdp;
   std::optional<LoraPlan> lora;
   std::optional<QuantPlan> quant;
   AllocatorSettings allocator;

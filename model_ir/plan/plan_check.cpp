@@ -115,8 +115,22 @@ Status check_adapters(const ParallelPlan& plan) {
                                    "use --zero 2");
   }
   if (plan.ddp && plan.runtime != RuntimeKind::kTransformers) {
-    return Error::invalid_argument("ddp", "DistributedDataParallel under deepspeed",
-                                   "the runtime transformers", "use --zero 0");
+    return Error::invalid_argument("ddp", "DistributedDataParallel under another runtime",
+                                   "the runtime transformers",
+                                   "use --runtime transformers, or leave out --ddp");
+  }
+  return ok();
+}
+
+Status check_fsdp(const ParallelPlan& plan) {
+  if (plan.fsdp && plan.runtime != RuntimeKind::kFsdp) {
+    return Error::invalid_argument("fsdp", word_of(runtime_words(), plan.runtime),
+                                   "the runtime fsdp, which alone has fully_shard",
+                                   "add --runtime fsdp");
+  }
+  if (plan.fsdp && (plan.fsdp->replicas < 1 || plan.world % plan.fsdp->replicas != 0)) {
+    return Error::invalid_argument("fsdp", "replicas=" + std::to_string(plan.fsdp->replicas),
+                                   "a divisor of the " + std::to_string(plan.world) + " ranks");
   }
   return ok();
 }
@@ -124,9 +138,9 @@ Status check_adapters(const ParallelPlan& plan) {
 }  // namespace
 
 Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
-  const std::array<Status, 5> findings = {check_sizes(model, plan), check_precision(plan),
-                                          check_optimizer(plan), check_zero(plan),
-                                          check_adapters(plan)};
+  const std::array<Status, 6> findings = {check_sizes(model, plan), check_precision(plan),
+                                          check_optimizer(plan),    check_zero(plan),
+                                          check_adapters(plan),     check_fsdp(plan)};
   for (const Status& finding : findings) {
     if (!finding) {
       return finding;

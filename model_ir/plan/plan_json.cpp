@@ -19,12 +19,13 @@ constexpr std::array<Word<OptimizerKind>, 6> kKinds = {
      {"adafactor", OptimizerKind::kAdafactor},
      {"adafactor-torch", OptimizerKind::kAdafactorTorch},
      {"lion", OptimizerKind::kLion}}};
-constexpr std::array<Word<OptimizerForm>, 5> kForms = {
+constexpr std::array<Word<OptimizerForm>, 6> kForms = {
     {{"foreach", OptimizerForm::kForeach},
      {"fused", OptimizerForm::kFused},
      {"loop", OptimizerForm::kLoop},
      {"8bit", OptimizerForm::kEightBit},
-     {"paged-8bit", OptimizerForm::kPagedEightBit}}};
+     {"paged-8bit", OptimizerForm::kPagedEightBit},
+     {"paged", OptimizerForm::kPaged}}};
 // JSON names every runtime, so that a plan of a later version is refused by its runtime's name.
 constexpr std::array<Word<RuntimeKind>, 4> kRuntimes = {
     {{"transformers", RuntimeKind::kTransformers},
@@ -97,6 +98,16 @@ JsonFields ddp_fields(const DdpPlan& ddp) {
   JsonFields fields;
   fields.add("gradient_as_bucket_view", ddp.gradient_as_bucket_view);
   fields.add("bucket_cap_bytes", ddp.bucket_cap_bytes);
+  return fields;
+}
+
+JsonFields fsdp_fields(const FsdpPlan& fsdp) {
+  JsonFields fields;
+  fields.add("reshard_after_forward", fsdp.reshard_after_forward);
+  fields.add("shard_embeddings", fsdp.shard_embeddings);
+  fields.add("param_dtype", word_of(policy_dtype_words(), fsdp.param_dtype));
+  fields.add("reduce_dtype", word_of(policy_dtype_words(), fsdp.reduce_dtype));
+  fields.add("replicas", fsdp.replicas);
   return fields;
 }
 
@@ -193,6 +204,15 @@ void read_ddp(const JsonObject& object, DdpPlan& ddp) {
   ddp.bucket_cap_bytes = object.integer_or("bucket_cap_bytes", ddp.bucket_cap_bytes, kByteSize);
 }
 
+void read_fsdp(const JsonObject& object, FsdpPlan& fsdp) {
+  fsdp.reshard_after_forward =
+      object.boolean_or("reshard_after_forward", fsdp.reshard_after_forward);
+  fsdp.shard_embeddings = object.boolean_or("shard_embeddings", fsdp.shard_embeddings);
+  read_word(object, "param_dtype", policy_dtype_words(), fsdp.param_dtype);
+  read_word(object, "reduce_dtype", policy_dtype_words(), fsdp.reduce_dtype);
+  fsdp.replicas = object.integer_or("replicas", fsdp.replicas, {1, kMostRanks});
+}
+
 /// A part that a plan may lack: null takes it away, an object sets it, absence leaves it.
 template <typename Part>
 void read_part(const JsonObject& root, std::string_view key, std::optional<Part>& part,
@@ -224,7 +244,9 @@ void read_training(const JsonObject& root, ParallelPlan& plan) {
   } else if (const auto norm = root.optional_number("clip_norm", {1e-12, 1e12})) {
     plan.clip_norm = norm;
   }
+  plan.padded_batch = root.boolean_or("padded_batch", plan.padded_batch);
   plan.keep_logits = root.boolean_or("keep_logits", plan.keep_logits);
+  plan.keep_batch = root.boolean_or("keep_batch", plan.keep_batch);
   plan.evaluation = root.boolean_or("evaluation", plan.evaluation);
   plan.checkpoint_save = root.boolean_or("checkpoint_save", plan.checkpoint_save);
   plan.steps = static_cast<int>(root.integer_or("steps", plan.steps, {1, kMostSteps}));
@@ -233,6 +255,7 @@ void read_training(const JsonObject& root, ParallelPlan& plan) {
 
 ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   ParallelPlan plan = base;
+  root.accept("$schema");
   // Read for its check alone.
   static_cast<void>(root.integer("schema_version", {kSchemaVersion, kSchemaVersion}));
   read_word<RuntimeKind>(root, "runtime", kRuntimes, plan.runtime);
@@ -246,6 +269,7 @@ ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   read_training(root, plan);
   read_part(root, "ddp", plan.ddp, read_ddp);
   read_part(root, "zero", plan.zero, read_zero);
+  read_part(root, "fsdp", plan.fsdp, read_fsdp);
   read_part(root, "lora", plan.lora, read_lora);
   read_part(root, "quant", plan.quant, read_quant);
   if (const auto allocator = root.optional_object("allocator")) {
@@ -276,12 +300,15 @@ JsonValue plan_to_json(const ParallelPlan& plan) {
   fields.add("accumulation", plan.accumulation);
   fields.add("checkpointing", checkpointing_text(plan.recompute, plan.recompute_every));
   fields.add("clip_norm", plan.clip_norm ? JsonValue{*plan.clip_norm} : JsonValue{});
+  fields.add("padded_batch", plan.padded_batch);
   fields.add("keep_logits", plan.keep_logits);
+  fields.add("keep_batch", plan.keep_batch);
   fields.add("evaluation", plan.evaluation);
   fields.add("checkpoint_save", plan.checkpoint_save);
   fields.add("steps", plan.steps);
   fields.add("ddp", part_json(plan.ddp, ddp_fields));
   fields.add("zero", part_json(plan.zero, zero_fields));
+  fields.add("fsdp", part_json(plan.fsdp, fsdp_fields));
   fields.add("lora", part_json(plan.lora, lora_fields));
   fields.add("quant", part_json(plan.quant, quant_fields));
   fields.add("allocator", allocator_fields(plan.allocator));

@@ -8,8 +8,10 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::array<Word<RuntimeKind>, 2> kRuntimes = {
-    {{"transformers", RuntimeKind::kTransformers}, {"deepspeed", RuntimeKind::kDeepspeed}}};
+constexpr std::array<Word<RuntimeKind>, 3> kRuntimes = {
+    {{"transformers", RuntimeKind::kTransformers},
+     {"deepspeed", RuntimeKind::kDeepspeed},
+     {"fsdp", RuntimeKind::kFsdp}}};
 
 constexpr std::array<Word<Precision>, 8> kPrecisions = {
     {{"fp32", Precision::kFp32},
@@ -22,12 +24,13 @@ constexpr std::array<Word<Precision>, 8> kPrecisions = {
      {"fp16-master", Precision::kFp16Master}}};
 
 // foreach is torch's default on CUDA; transformers' Adafactor is a loop over the parameters.
-constexpr std::array<Word<OptimizerPlan>, 15> kOptimizers = {
+constexpr std::array<Word<OptimizerPlan>, 16> kOptimizers = {
     {{"adamw", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw-fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
      {"adamw-loop", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
      {"adamw-8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
      {"paged-adamw-8bit", {OptimizerKind::kAdamW, OptimizerForm::kPagedEightBit, 0}},
+     {"paged-adamw-32bit", {OptimizerKind::kAdamW, OptimizerForm::kPaged, 0}},
      {"sgd", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0}},
      {"sgd-momentum", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0.9}},
      {"sgd-fused", {OptimizerKind::kSgd, OptimizerForm::kFused, 0}},
@@ -50,6 +53,9 @@ constexpr std::array<Word<LossKind>, 3> kLosses = {{{"hf", LossKind::kHf},
 constexpr std::array<Word<OffloadDevice>, 3> kOffloads = {
     {{"none", OffloadDevice::kNone}, {"cpu", OffloadDevice::kCpu}, {"nvme", OffloadDevice::kNvme}}};
 
+constexpr std::array<Word<DType>, 3> kPolicyDtypes = {
+    {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}, {"fp16", DType::kFp16}}};
+
 constexpr std::string_view kEvery = "every-";
 
 }  // namespace
@@ -71,6 +77,10 @@ std::span<const Word<LossKind>> loss_words() {
 }
 std::span<const Word<OffloadDevice>> offload_words() {
   return kOffloads;
+}
+
+std::span<const Word<DType>> policy_dtype_words() {
+  return kPolicyDtypes;
 }
 
 std::string join(std::span<const std::string> known) {

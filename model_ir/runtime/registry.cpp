@@ -1,6 +1,7 @@
 #include "model_ir/runtime/registry.h"
 
 #include "model_ir/runtime/deepspeed/lowering.h"
+#include "model_ir/runtime/fsdp/lowering.h"
 #include "model_ir/runtime/transformers/lowering.h"
 
 namespace headroom::ir {
@@ -14,11 +15,11 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
     case RuntimeKind::kDeepspeed:
       return deepspeed::lower(model, plan, device);
     case RuntimeKind::kFsdp:
-      return Error::invalid_argument("runtime", "fsdp", "transformers or deepspeed");
+      return fsdp::lower(model, plan, device);
     case RuntimeKind::kMegatron:
-      return Error::invalid_argument("runtime", "megatron", "transformers or deepspeed");
+      return Error::invalid_argument("runtime", "megatron", "transformers, deepspeed or fsdp");
   }
-  return Error::invalid_argument("runtime", "?", "transformers or deepspeed");
+  return Error::invalid_argument("runtime", "?", "transformers, deepspeed or fsdp");
 }
 
 }  // namespace headroom::ir

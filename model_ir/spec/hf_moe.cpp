@@ -99,11 +99,21 @@ void check_groups(const HfFields& fields, const MoeSpec& moe) {
   }
 }
 
+void refuse_auxiliary_loss(const HfFields& fields) {
+  fields.support_only("output_router_logits", false,
+                      "the auxiliary loss of the routers is not modelled");
+}
+
 }  // namespace
 
 void read_mixtral(const HfFields& fields, ModelSpec& model) {
+  refuse_auxiliary_loss(fields);
   fields.read_decoder(model, {.ffn = 14336, .kv_heads = 8, .max_positions = 131072});
   fields.read_uniform_window(model, std::nullopt);
+  if (fields.probability("router_jitter_noise", 0) > 0) {
+    fields.json().refuse("router_jitter_noise",
+                         "0, since noise on the routers' input is not modelled");
+  }
   MoeSpec moe;
   moe.experts = fields.integer_or({"num_local_experts", "num_experts"}, 8, kExpertCount);
   moe.top_k = fields.json().integer_or("num_experts_per_tok", 2, kExpertCount);
@@ -115,6 +125,7 @@ void read_mixtral(const HfFields& fields, ModelSpec& model) {
 }
 
 void read_qwen2_moe(const HfFields& fields, ModelSpec& model) {
+  refuse_auxiliary_loss(fields);
   fields.read_decoder(model, {.ffn = 5632, .kv_heads = 16, .max_positions = 32768});
   const JsonObject& json = fields.json();
   model.qkv_bias = json.boolean_or("qkv_bias", true);
@@ -133,6 +144,7 @@ void read_qwen2_moe(const HfFields& fields, ModelSpec& model) {
 }
 
 void read_qwen3_moe(const HfFields& fields, ModelSpec& model) {
+  refuse_auxiliary_loss(fields);
   fields.read_decoder(model, {.ffn = 6144, .kv_heads = 4, .max_positions = 32768});
   const JsonObject& json = fields.json();
   model.qkv_bias = json.boolean_or("attention_bias", false);
@@ -196,6 +208,7 @@ void read_deepseek_v3(const HfFields& fields, ModelSpec& model) {
 }
 
 void read_gpt_oss(const HfFields& fields, ModelSpec& model) {
+  refuse_auxiliary_loss(fields);
   fields.read_decoder(model, {.ffn = 2880, .kv_heads = 8, .head_dim = 64, .max_positions = 131072});
   const JsonObject& json = fields.json();
   model.qkv_bias = json.boolean_or("attention_bias", true);

@@ -88,8 +88,9 @@ JsonFields lion_params() {
   return params;
 }
 
-bool is_eight_bit(ir::OptimizerForm form) {
-  return form == ir::OptimizerForm::kEightBit || form == ir::OptimizerForm::kPagedEightBit;
+bool is_bitsandbytes(ir::OptimizerForm form) {
+  return form == ir::OptimizerForm::kEightBit || form == ir::OptimizerForm::kPagedEightBit ||
+         form == ir::OptimizerForm::kPaged;
 }
 
 /// The optimizer by name, or leave for the trainer to bring one that DeepSpeed does not know.
@@ -97,7 +98,7 @@ void add_optimizer(JsonFields& root, const ir::ParallelPlan& plan) {
   const ir::OptimizerPlan& optimizer = plan.optimizer;
   JsonFields section;
   bool untested = false;
-  if (is_eight_bit(optimizer.form)) {
+  if (is_bitsandbytes(optimizer.form)) {
     untested = true;
   } else if (optimizer.kind == ir::OptimizerKind::kAdamW) {
     section.add("type", "AdamW");

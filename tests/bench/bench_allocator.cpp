@@ -1,11 +1,10 @@
 // How long a whole program takes to replay and to export: 80 layers, about 60,000 events.
 
-#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +13,14 @@
 #include "costmodel/memory/timeline.h"
 #include "model_ir/base/units.h"
 #include "model_ir/plan/rank_program.h"
+#include "tests/bench/measurement.h"
 
 namespace headroom::cost {
 namespace {
 
-constexpr int kRuns = 9;
+using bench::measure;
+using bench::Measurement;
+
 constexpr int kLayers = 80;
 constexpr int kMicroBatches = 8;
 constexpr std::int64_t kHidden = 8'192;
@@ -121,29 +123,6 @@ class ProgramBuilder {
   std::vector<ir::BlockId> kept_;
 };
 
-struct Measurement {
-  std::string name;
-  std::vector<double> milliseconds;  ///< Sorted.
-  std::int64_t result = 0;           ///< Something that depends on the whole run.
-
-  [[nodiscard]] double median() const { return milliseconds[milliseconds.size() / 2]; }
-};
-
-Measurement measure(const std::string& name, int runs, const std::function<std::int64_t()>& work) {
-  Measurement measurement{.name = name, .milliseconds = {}, .result = 0};
-  for (int run = 0; run <= runs; ++run) {
-    const auto begin = std::chrono::steady_clock::now();
-    measurement.result = work();
-    const std::chrono::duration<double, std::milli> taken =
-        std::chrono::steady_clock::now() - begin;
-    if (run > 0 || runs == 0) {  // The first run warms up.
-      measurement.milliseconds.push_back(taken.count());
-    }
-  }
-  std::ranges::sort(measurement.milliseconds);
-  return measurement;
-}
-
 std::vector<Measurement> measure_all(const ir::RankProgram& program, int runs) {
   const ir::AllocatorSettings plain;
   ir::AllocatorSettings expandable;
@@ -164,45 +143,15 @@ std::vector<Measurement> measure_all(const ir::RankProgram& program, int runs) {
   };
 }
 
-void print_text(const std::vector<Measurement>& all, std::size_t events) {
-  std::printf("%zu events; milliseconds of %zu runs\n", events, all.front().milliseconds.size());
-  std::printf("%-30s %10s %10s %10s\n", "", "median", "least", "most");
-  for (const Measurement& one : all) {
-    std::printf("%-30s %10.3f %10.3f %10.3f\n", one.name.c_str(), one.median(),
-                one.milliseconds.front(), one.milliseconds.back());
-  }
-}
-
-void print_json(const std::vector<Measurement>& all, std::size_t events) {
-  std::printf(R"({"schema_version": 1, "events": %zu, "measurements": [)", events);
-  const char* separator = "";
-  for (const Measurement& one : all) {
-    std::printf(R"(%s
-  {"name": "%s", "runs": %zu, "median_ms": %.4f, "least_ms": %.4f, "most_ms": %.4f, "result": %lld})",
-                separator, one.name.c_str(), one.milliseconds.size(), one.median(),
-                one.milliseconds.front(), one.milliseconds.back(),
-                static_cast<long long>(one.result));
-    separator = ",";
-  }
-  std::printf("\n]}\n");
-}
-
 int run(const std::vector<std::string_view>& arguments) {
-  int runs = kRuns;
-  bool json = false;
-  for (const std::string_view argument : arguments) {
-    if (argument == "--json") {
-      json = true;
-    } else if (argument == "--smoke") {
-      runs = 0;
-    } else {
-      std::fprintf(stderr, "usage: bench_allocator [--json] [--smoke]\n");
-      return 2;
-    }
+  const std::optional<bench::Options> options = bench::parse_options(arguments);
+  if (!options) {
+    std::fprintf(stderr, "usage: bench_allocator [--json] [--smoke]\n");
+    return 2;
   }
   const ir::RankProgram program = ProgramBuilder().build();
-  const std::vector<Measurement> all = measure_all(program, runs);
-  (json ? print_json : print_text)(all, program.events.size());
+  bench::print("replay and exports of " + std::to_string(program.events.size()) + " events",
+               measure_all(program, options->runs), *options);
   return 0;
 }
 

@@ -115,6 +115,16 @@ TEST_CASE("fit: --as reads a configuration as another family") {
   CHECK(test::headroom("fit gpt2 --gpu h100 --as llama").code == ExitCode::kUsage);
 }
 
+TEST_CASE("fit: keys without influence are told on request") {
+  const test::TemporaryFolder folder;
+  std::string text = kTinyConfig;
+  text.insert(1, "\"use_cache\": true, ");
+  const std::string config = folder.write("config.json", text);
+  CHECK(test::headroom_with({"fit", config, "--gpu", "h100"}).err.empty());
+  CHECK(test::headroom_with({"fit", config, "--gpu", "h100", "--ignored-keys"})
+            .complains("without influence: /use_cache"));
+}
+
 TEST_CASE("fit: weights beside the configuration are checked against it") {
   const test::TemporaryFolder folder;
   folder.write("config.json", kTinyConfig);

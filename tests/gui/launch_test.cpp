@@ -48,8 +48,8 @@ TEST_CASE("parse_launch: refuses what it does not know") {
 
 TEST_CASE("help_text: names every option and an example") {
   const QString help = help_text();
-  for (const char* const word :
-       {"MODEL", "--gpu", "--grab", "--theme", "--config-dir", "--help", "Example"}) {
+  for (const char* const word : {"headroom-gui", "MODEL", "--gpu", "--grab", "--theme",
+                                 "--config-dir", "--help", "Example"}) {
     CAPTURE(word);
     CHECK(help.contains(QLatin1String(word)));
   }

@@ -48,8 +48,8 @@ TEST_CASE("contrast_ratio: black on white is 21, a colour on itself 1") {
 }
 
 TEST_CASE("readable: leaves what is readable alone and mends what is not") {
-  CHECK(readable(Qt::black, Qt::white, 4.5) == QColor(Qt::black));
-  const QColor mended = readable(QColor(0xff, 0xee, 0x80), Qt::white, 4.5);
+  CHECK(readable(Qt::black, {Qt::white, 4.5}) == QColor(Qt::black));
+  const QColor mended = readable(QColor(0xff, 0xee, 0x80), {Qt::white, 4.5});
   CHECK(contrast_ratio(mended, Qt::white) >= 4.5);
   CHECK(mended.hslHue() == doctest::Approx(QColor(0xff, 0xee, 0x80).hslHue()).epsilon(0.1));
 }

@@ -23,7 +23,9 @@ struct Announced {
 /// An editor whose announcements are kept and, as the window does, shown.
 struct Scene {
   Scene()
-      : models(test::fake_setup().models), gpus(test::fake_setup().gpus), editor(&models, &gpus) {
+      : models(test::fake_setup().models),
+        gpus(test::fake_setup().gpus),
+        editor({.models = &models, .gpus = &gpus}) {
     QObject::connect(&editor, &ScenarioEditor::edited, &editor,
                      [this](const Scenario& after, const Edit& edit) {
                        announced.push_back({settled(after), edit});

@@ -311,8 +311,7 @@ TEST_CASE("property: replay shows the allocator's peaks, and roles sum to them")
       }
       CHECK(roles == memory.peak_allocated);
       Bytes alive;
-      for (const LiveBlock& block :
-           live_blocks(program, setup.settings, setup.device.capacity, memory.peak_event)) {
+      for (const LiveBlock& block : live_blocks(program, timeline, memory.peak_event)) {
         alive += block.size;
       }
       CHECK(alive == memory.peak_allocated);

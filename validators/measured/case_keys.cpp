@@ -15,9 +15,12 @@ constexpr std::array<Word<ir::AttentionKind>, 3> kAttention = {
      {"eager", ir::AttentionKind::kEager},
      {"flash_attention_2", ir::AttentionKind::kFlash}}};
 
-constexpr std::array<Word<ir::Recompute>, 3> kCheckpointing = {
+// checkpoint_wrapper stands inside the layer's FSDP group, whose hooks do nothing when a layer is
+// run again: memory is the same.
+constexpr std::array<Word<ir::Recompute>, 4> kCheckpointing = {
     {{"none", ir::Recompute::kNone},
      {"full", ir::Recompute::kFull},
+     {"full_wrapper", ir::Recompute::kFull},
      {"full_reentrant", ir::Recompute::kFullReentrant}}};
 
 enum class Cast : std::uint8_t { kNone, kBf16, kFp16 };

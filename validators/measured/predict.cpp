@@ -19,8 +19,8 @@ void add_memory(const cost::PhaseMemory& memory, PredictedPhase& phase) {
                   {Metric::kRetries, static_cast<double>(memory.retries)}};
 }
 
-/// Which kinds of work a program counts at all. One that counts no kernel in its first forward does
-/// not model them: that is not the prediction "no kernels".
+/// Which kinds of work a program counts at all. Between its matrix products every model launches
+/// kernels: a program whose forwards have fewer of these than of those does not count them.
 struct Counted {
   bool flops = false;
   bool kernels = false;
@@ -32,7 +32,7 @@ Counted counted(const ir::RankProgram& program) {
   };
   return {.flops = any([](const ir::Phase& phase) { return phase.work.gemm_flops > 0; }),
           .kernels = any([](const ir::Phase& phase) {
-            return phase.name.ends_with(".forward") && phase.work.kernels > 0;
+            return phase.name.ends_with(".forward") && phase.work.kernels > phase.work.gemms;
           })};
 }
 

@@ -10,12 +10,14 @@ using ir::OptimizerForm;
 using ir::OptimizerKind;
 using ir::OptimizerPlan;
 
-constexpr std::array<Word<OptimizerPlan>, 6> kOptimizers = {
+constexpr std::array<Word<OptimizerPlan>, 8> kOptimizers = {
     {{"torch", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"torch_fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
      {"adamw8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
      {"adam8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
      {"paged_adamw8bit", {OptimizerKind::kAdamW, OptimizerForm::kPagedEightBit, 0}},
+     {"paged_adamw32bit", {OptimizerKind::kAdamW, OptimizerForm::kPaged, 0}},
+     {"lion8bit", {OptimizerKind::kLion, OptimizerForm::kEightBit, 0}},
      {"sgd", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0}}}};
 
 void expect(CaseReader& reader, std::string_view key, std::string_view modelled) {
@@ -45,7 +47,9 @@ void read_quant(CaseReader& reader, ir::ParallelPlan& plan) {
       load != (plan.quant->bits == 8 ? "cpu" : "gpu")) {
     quant.fail("load", "'" + load + "'");
   }
-  expect(quant, "type", "nf4");
+  if (const std::string type = quant.text("type", "nf4"); type != "nf4" && type != "fp4") {
+    quant.fail("type", "'" + type + "'");
+  }
   expect(quant, "compute", "bf16");
   reader.absorb(quant.trouble());
 }
@@ -80,6 +84,7 @@ void read_quantised_case(CaseReader& reader, RunSetting& setting) {
     plan.clip_norm = clip;
   }
   plan.keep_logits = false;
+  plan.keep_batch = true;
   if (!reader.flag("autocast_adapter", true)) {
     reader.fail("autocast_adapter", "false");
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "model_ir/runtime/transformers/modeling.h"
 #include "validators/measured/case_plan.h"
 #include "validators/measured/case_reader.h"
 #include "validators/measured/published_words.h"
@@ -133,6 +134,9 @@ Planned plan_modelled(const MeasuredRow& row, std::string_view runtime,
   } else {
     read_transformers_case(reader, setting);
   }
+  // These rows were recorded where every value read back from the device is zero: a mask of ones
+  // that a model makes itself then looks like padding.
+  setting.plan.padded_batch = ir::transformers::makes_padding_mask(setting.model.family);
   reader.absorb(task_trouble(row.setting, setting.model.architecture));
   if (const auto trouble = reader.trouble()) {
     return Skip{*trouble};
@@ -177,7 +181,7 @@ Planned plan_of_case(const MeasuredRow& row, const ModelReader& read_model) {
   if (!row.failure.empty()) {
     return Skip{"error: the measured run broke off"};
   }
-  if (runtime == "fsdp" || runtime == "megatron") {
+  if (row.framework == "torchtitan" || runtime == "megatron") {
     return not_modelled(runtime);
   }
   return plan_modelled(row, runtime, read_model);

@@ -24,19 +24,7 @@ constexpr std::array<Word<OptimizerPlan>, 10> kOptimizers = {
      {"adafactor_torch", {OptimizerKind::kAdafactorTorch, OptimizerForm::kForeach, 0}},
      {"none", {OptimizerKind::kNone, OptimizerForm::kForeach, 0}}}};
 
-void read_ddp(CaseReader& reader, ir::ParallelPlan& plan) {
-  const JsonValue* value = reader.take("parallel");
-  if (value == nullptr) {
-    return;
-  }
-  CaseReader parallel(value, "case.parallel");
-  // `eager` is about when communicators are made; every rank of a DDP group is alike.
-  constexpr std::array<std::string_view, 2> kAside = {"eager", "rank"};
-  parallel.ignore(kAside);
-  if (const std::string kind = parallel.text("kind", ""); kind != "ddp") {
-    parallel.fail("kind", "'" + kind + "'");
-  }
-  plan.world = parallel.integer("world", 1, kWorldRange);
+void read_ddp(CaseReader& parallel, ir::ParallelPlan& plan) {
   const double cap = parallel.number("bucket_cap_mb", 25);
   if (!(cap > 0 && cap < 1e6)) {
     parallel.fail("bucket_cap_mb", std::to_string(cap));
@@ -46,6 +34,49 @@ void read_ddp(CaseReader& reader, ir::ParallelPlan& plan) {
       .bucket_cap_bytes = cap > 0 && cap < 1e6 ? static_cast<std::int64_t>(cap * kMiB) : 25 * kMiB};
   if (parallel.flag("static_graph", false)) {
     parallel.fail("static_graph", "true");
+  }
+}
+
+/// `tied`: the harness leaves a tied embedding in the group of the root.
+void read_fsdp(CaseReader& parallel, bool tied, ir::ParallelPlan& plan) {
+  constexpr std::array<Word<ir::DType>, 3> kTypes = {
+      {{"fp32", ir::DType::kFp32}, {"bf16", ir::DType::kBf16}, {"fp16", ir::DType::kFp16}}};
+  plan.runtime = ir::RuntimeKind::kFsdp;
+  ir::FsdpPlan fsdp;
+  fsdp.reshard_after_forward = parallel.flag("reshard", true);
+  fsdp.shard_embeddings = parallel.flag("shard_embeddings", false) && !tied;
+  fsdp.param_dtype = parallel.word<ir::DType>("param_dtype", "bf16", kTypes);
+  fsdp.reduce_dtype = parallel.word<ir::DType>("reduce_dtype", "fp32", kTypes);
+  fsdp.replicas = parallel.integer("replicate", 1, kWorldRange);
+  if (parallel.flag("offload", false)) {
+    parallel.fail("offload", "true");
+  }
+  plan.fsdp = fsdp;
+}
+
+/// Whether the configuration does not say that embedding and head are apart.
+bool says_tied(const JsonValue* config) {
+  const JsonValue* tied = config != nullptr ? config->find("tie_word_embeddings") : nullptr;
+  return tied == nullptr || tied->as_bool().value_or(true);
+}
+
+void read_parallel(CaseReader& reader, ir::ParallelPlan& plan) {
+  const JsonValue* config = reader.take("config");
+  const JsonValue* value = reader.take("parallel");
+  if (value == nullptr) {
+    return;
+  }
+  CaseReader parallel(value, "case.parallel");
+  // `eager` is about when communicators are made; the ranks of a group are alike.
+  constexpr std::array<std::string_view, 2> kAside = {"eager", "rank"};
+  parallel.ignore(kAside);
+  plan.world = parallel.integer("world", 1, kWorldRange);
+  if (const std::string kind = parallel.text("kind", ""); kind == "ddp") {
+    read_ddp(parallel, plan);
+  } else if (kind == "fsdp2") {
+    read_fsdp(parallel, says_tied(config), plan);
+  } else {
+    parallel.fail("kind", "'" + kind + "'");
   }
   reader.absorb(parallel.trouble());
 }
@@ -67,7 +98,7 @@ void read_transformers_case(CaseReader& reader, RunSetting& setting) {
     reader.fail("cudnn", "true");
   }
   read_lora(reader, plan);
-  read_ddp(reader, plan);
+  read_parallel(reader, plan);
 }
 
 }  // namespace headroom::check

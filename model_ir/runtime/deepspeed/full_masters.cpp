@@ -32,7 +32,9 @@ void FullMasters::initialize() {
 }
 
 void FullMasters::after_backward() {
-  // The engine's all-reduce flattens gradients into buckets of reduce_bucket_size elements.
+  // The engine's all-reduce flattens gradients into buckets of its own size.
+  // Source: deepspeed/runtime/engine.py, MEMORY_OPT_ALLREDUCE_SIZE.
+  constexpr std::int64_t kBucketElements = 500'000'000;
   torch::Eager& eager = state_.eager;
   std::int64_t bucket = 0;
   const auto reduce = [&] {
@@ -45,7 +47,7 @@ void FullMasters::after_backward() {
   eager.set_site("deepspeed.all_reduce", -1);
   for (const Tensor& parameter : state_.model.trainable) {
     bucket += parameter.elements();
-    if (bucket > state_.zero.reduce_bucket_size) {
+    if (bucket > kBucketElements) {
       reduce();
     }
   }

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "model_ir/graph/decoder.h"
+#include "model_ir/runtime/deepspeed/save.h"
 #include "model_ir/runtime/deepspeed/wrapper.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/phase.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/model.h"
-#include "model_ir/runtime/transformers/support.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -66,11 +66,12 @@ struct Run {
   const ParallelPlan& plan;
   transformers::Model& model;
   Wrapper& wrapper;
+  const ZeroPlan& zero;
 };
 
-void run_micro_batch(const Run& run, const std::string& tag, bool boundary) {
+/// `ids`: the batch, whose name holds it until the next one has been made.
+void run_micro_batch(const Run& run, const std::string& tag, bool boundary, Tensor& ids) {
   Eager& eager = run.eager;
-  Tensor ids;
   Tensor loss;
   transformers::ModelOutput output;
   {
@@ -87,9 +88,9 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary) {
     const PhaseScope phase(eager, tag + ".backward");
     eager.set_site("loss", -1);
     run.wrapper.before_backward(boundary);
-    // engine.backward: the loss over the accumulation steps, then the loss scale.
+    // engine.backward: the loss over the accumulation steps, then ZeRO's loss scale.
     const Tensor share = torch::scale(eager, loss);
-    const Tensor scaled = torch::scale(eager, share);
+    const Tensor scaled = run.zero.stage > 0 ? torch::scale(eager, share) : share;
     {
       const Tensor seed = eager.empty({}, scaled.dtype(), TensorRole::kLogits);
       eager.backward(scaled, seed);
@@ -99,7 +100,6 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary) {
     output = {};
   }
   const PhaseScope phase(eager, tag + (boundary ? ".step" : ".step_noop"));
-  ids.reset();
   if (boundary) {
     run.wrapper.step();
     for (const Tensor& parameter : run.model.trainable) {
@@ -116,10 +116,11 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
     return Error::invalid_argument("precision", "a recipe without fp32 masters",
                                    "bf16-master or fp16-master with the deepspeed runtime");
   }
-  const Graph graph = build_graph(spec, {.batch = plan.micro_batch, .sequence = plan.sequence});
-  if (const std::optional<Error> refused = transformers::unsupported(spec, plan, graph)) {
-    return *refused;
+  if (spec.architecture != Architecture::kCausalLm) {
+    return Error::invalid_argument("model", spec.name, "a causal language model",
+                                   "use --runtime transformers for encoders and encoder-decoders");
   }
+  const Graph graph = build_graph(spec, {.batch = plan.micro_batch, .sequence = plan.sequence});
   const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
   Eager eager(device);
   transformers::Model model;
@@ -144,22 +145,34 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
       transformers::add_adapters(eager, model, *plan.lora);
     }
   }
-  { const PhaseScope phase(eager, "optimizer_object"); }
+  Tensor overflow;  // FusedAdam's buffer of one flag. Source: deepspeed/ops/adam/fused_adam.py.
+  {
+    const PhaseScope phase(eager, "optimizer_object");
+    if (plan.optimizer.kind == OptimizerKind::kAdamW &&
+        plan.optimizer.form == OptimizerForm::kFused &&
+        zero.offload_optimizer == OffloadDevice::kNone) {
+      overflow = eager.empty({1}, DType::kInt32, TensorRole::kOptimizerState);
+    }
+  }
   const EngineState state{.eager = eager, .plan = plan, .zero = zero, .model = model};
   Wrapper wrapper = make_wrapper(state, std::move(shards));
   {
     const PhaseScope phase(eager, "deepspeed.initialize");
     wrapper.initialize();
   }
-  const Run run{.eager = eager, .plan = plan, .model = model, .wrapper = wrapper};
+  Tensor ids;
+  const Run run{.eager = eager, .plan = plan, .model = model, .wrapper = wrapper, .zero = zero};
   for (int step = 1; step <= plan.steps; ++step) {
     for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
       std::string tag = "step" + std::to_string(step);
       if (plan.accumulation > 1) {
         tag += "." + std::to_string(micro);
       }
-      run_micro_batch(run, tag, micro == plan.accumulation);
+      run_micro_batch(run, tag, micro == plan.accumulation, ids);
     }
+  }
+  if (plan.checkpoint_save) {
+    save_checkpoint(state);
   }
   model.before_layer = nullptr;  // Lets the wrapper go before the model that it refers to.
   return eager.finish();

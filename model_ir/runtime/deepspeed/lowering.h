@@ -15,7 +15,7 @@ namespace headroom::ir::deepspeed {
 ///          flattened groups with buckets (1, 2), partitioned parameters (3); optimizer and
 ///          parameter offload to host memory or NVMe.
 /// Phases:  model, optimizer_object, deepspeed.initialize, stepN[.M].forward, .backward,
-///          .step_noop, .step, evaluation.
+///          .step_noop, .step, checkpoint-save.
 /// Errors:  kInvalidArgument for a precision without an fp32 master copy.
 /// Ignores: stage 3 gathers whole layers, where DeepSpeed gathers modules and prefetches by
 ///          elements; scalars of overflow checks; ZeRO++.

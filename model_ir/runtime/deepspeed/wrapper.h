@@ -57,17 +57,27 @@ class ZeroBuckets {
  private:
   void arrived(const torch::Tensor& parameter, std::int64_t offset);
   void reduce_bucket();
+  /// Whether what waits belongs to more than one rank, or to one in several pieces.
+  /// Source: stage_1_and_2.py, average_tensor, rank_and_offsets.
+  [[nodiscard]] bool spans_partitions() const;
   void keep_partition(std::int64_t elements);
 
   EngineState state_;
   std::int64_t total_ = 0;
   std::int64_t partition_ = 0;
-  std::int64_t owned_ = 0;  ///< Elements of the parameters that this rank's partition touches.
+  std::int64_t owned_ = 0;   ///< Elements of the parameters that this rank's partition touches.
+  std::int64_t widest_ = 0;  ///< Elements of the largest of them within the partition.
   torch::Tensor flat_;
   torch::Tensor master_;
   std::vector<torch::Tensor> buckets_;
   std::int64_t filled_ = 0;
-  std::vector<torch::Tensor> waiting_;  ///< Parameters whose gradient waits to be reduced.
+  bool accumulates_ = false;  ///< No reduction in this backward.
+  struct Waiting {
+    torch::Tensor parameter;
+    std::int64_t offset = 0;  ///< Within all parameters laid end to end.
+  };
+  std::vector<Waiting> waiting_;  ///< Whose gradients wait to be reduced.
+  torch::Tensor norm_;            ///< `_global_grad_norm`, kept for whoever asks.
   torch::Tensor partition_gradients_;
   std::unique_ptr<FlatAdam> adam_;
 };

@@ -1,12 +1,15 @@
 // The autograd engine's device thread.
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "model_ir/base/check.h"
 #include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 
 namespace headroom::ir::torch {
@@ -51,9 +54,12 @@ void accumulate(Eager& eager, Tensor& slot, Tensor gradient) {
     slot = std::move(gradient);
     return;
   }
-  const bool in_place = !slot->tracked_view && slot->uses == 1 && slot->storage->uses == 1;
+  const bool in_place = !slot->tracked_view && slot->uses == 1 &&
+                        (slot->storage == nullptr || slot->storage->uses == 1);
   if (!in_place) {
+    const Layout layout = slot->layout;  // The sum lies in memory as its first operand does.
     slot = eager.empty(slot.shape(), slot.dtype());
+    slot->layout = layout;
   }
 }
 
@@ -63,13 +69,16 @@ void accumulate_leaf(Eager& eager, Node& node, Gradients& gradients) {
   TensorImpl* const leaf = node.leaf;
   Tensor& gradient = gradients[0];
   if (leaf->grad == nullptr) {
-    const bool steal = gradient->uses <= 1;
+    // A gradient that lies in memory otherwise than its variable is copied.
+    const bool fits = leaf->leaf_parameter || gradient->layout == leaf->layout;
+    const bool steal = gradient->uses <= 1 && fits;
     Tensor own = steal ? eager.alias(gradient, gradient.shape(), false)
                        : eager.empty(gradient.shape(), gradient.dtype(), TensorRole::kGradient);
     if (leaf->leaf_parameter) {
       eager.relabel(own, TensorRole::kGradient);
     }
     own->tracked_view = false;
+    own->layout = leaf->leaf_parameter ? own->layout : leaf->layout;
     leaf->grad = own.impl();
     ++leaf->grad->uses;
   }
@@ -91,7 +100,9 @@ void validate(Eager& eager, const Node& node, Gradients& gradients) {
       gradient = sum_to(eager, std::move(gradient), node.input_shapes[i]);
     }
     if (gradient.dtype() != node.input_dtypes[i]) {
+      const Layout layout = gradient->layout;
       gradient = eager.empty(gradient.shape(), node.input_dtypes[i]);
+      gradient->layout = layout;
     }
   }
 }
@@ -144,14 +155,42 @@ Gradients run_node(Eager& eager, Node& node, Gradients inputs) {
 void Eager::backward(const Tensor& root, const Tensor& seed) {
   Node* const first = root->grad_fn;
   HEADROOM_ASSERT(first != nullptr);
+  std::vector<Tensor> seeds(static_cast<std::size_t>(first->inputs));
+  seeds[static_cast<std::size_t>(root->output_index)] = seed;
+  run_backward(first, std::move(seeds));
+}
+
+/// GraphRoot hands the seeds out; leaves accumulate theirs first.
+/// Source: torch/csrc/autograd/functions/basic_ops.h, GraphRoot.
+void Eager::backward(std::span<const Tensor> roots, std::vector<Tensor> seeds) {
+  auto* const graph_root = new Node;  // Counted by hand, as its edges are.
+  add_use(graph_root);
+  graph_root->sequence = std::numeric_limits<std::uint64_t>::max();
+  graph_root->layer = layer_;
+  graph_root->site_operation = operation_;
+  graph_root->inputs = 0;
+  for (const Tensor& root : roots) {
+    Edge edge;
+    edge.node = root->grad_fn != nullptr ? root->grad_fn : accumulator_of(*this, root.impl());
+    edge.input_index = root->grad_fn != nullptr ? root->output_index : 0;
+    add_use(edge.node);
+    graph_root->next.push_back(edge);
+    graph_root->input_shapes.push_back(root.shape());
+    graph_root->input_dtypes.push_back(root.dtype());
+  }
+  graph_root->apply = [&seeds](Eager&, Gradients&, Node&) -> Gradients { return std::move(seeds); };
+  run_backward(graph_root, {});
+  drop_use(graph_root);
+}
+
+void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
   const GradMode grad(*this, false);
   const std::int32_t layer_before = layer_;
   const std::uint16_t operation_before = operation_;
   ++backward_depth_;
   PendingMap pending = count_dependencies(first);
   ReadyQueue ready;
-  pending[first].buffer.resize(static_cast<std::size_t>(first->inputs));
-  pending[first].buffer[static_cast<std::size_t>(root->output_index)] = seed;
+  pending[first].buffer = std::move(seeds);
   ready.push(first);
   while (!ready.empty()) {
     Node* const node = ready.pop();
@@ -159,6 +198,10 @@ void Eager::backward(const Tensor& root, const Tensor& seed) {
       if (on_backward_layer && node->layer != layer_) {
         on_backward_layer(node->layer);
       }
+      set_site(static_cast<std::uint16_t>(node->site_operation), node->layer);
+    }
+    if (node->before_apply) {
+      node->before_apply(*this);
       set_site(static_cast<std::uint16_t>(node->site_operation), node->layer);
     }
     Gradients outputs = run_node(*this, *node, std::move(pending[node].buffer));

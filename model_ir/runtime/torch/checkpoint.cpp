@@ -48,21 +48,23 @@ class AutocastScope {
 
 }  // namespace
 
-CheckpointFrame::CheckpointFrame(Tensor input, std::function<void(Eager&, const Tensor&)> region)
-    : input_(std::move(input)), region_(std::move(region)) {}
+CheckpointFrame::CheckpointFrame(std::vector<Tensor> inputs,
+                                 std::function<void(Eager&, const std::vector<Tensor>&)> region)
+    : inputs_(std::move(inputs)), region_(std::move(region)) {}
 
-std::size_t CheckpointFrame::pack(Eager& eager, const Tensor& tensor) {
+std::size_t CheckpointFrame::pack(Eager& eager, const Tensor& tensor, Tensor& kept) {
   if (!recomputing_) {
     slots_.push_back({});
     return slots_.size() - 1;
   }
   const std::size_t slot = next_++;
   HEADROOM_ASSERT(slot < slots_.size());
+  // x.detach(): what is kept must not keep the recomputed graph alive. An output that is being
+  // saved gets its grad_fn only afterwards, so this cannot ask for requires_grad.
+  kept = eager.alias(tensor, tensor.shape(), false);
+  kept->layout = tensor->layout;
   if (slots_[slot].wanted) {
-    // x.detach(): what is kept must not keep the recomputed graph alive. An output that is being
-    // saved gets its grad_fn only afterwards, so this cannot ask for requires_grad.
-    slots_[slot].tensor = eager.alias(tensor, tensor.shape(), false);
-    slots_[slot].tensor->layout = tensor->layout;
+    slots_[slot].tensor = kept;
   }
   if (next_ == slots_.size()) {
     throw StopRecomputation{};
@@ -94,7 +96,7 @@ void CheckpointFrame::recompute(Eager& eager) {
     const CheckpointScope hooks(eager, this);
     const GradMode grad(eager, true);
     try {
-      region_(eager, input_);
+      region_(eager, inputs_);
     } catch (const StopRecomputation&) {
       // Every slot is filled; the rest of the region is not run.
     }
@@ -106,53 +108,149 @@ void CheckpointFrame::recompute(Eager& eager) {
 
 Tensor checkpoint(Eager& eager, const Tensor& input,
                   std::function<Tensor(Eager&, const Tensor&)> region) {
-  if (!eager.grad_enabled()) {
-    return region(eager, input);
-  }
-  const std::optional<DType> autocast = eager.autocast();
-  const std::int32_t layer = eager.layer();
-  const auto frame = std::make_shared<CheckpointFrame>(
-      input, [region, autocast, layer](Eager& again, const Tensor& argument) {
-        again.set_layer(layer);
-        const AutocastScope scope(again, autocast);
-        const Tensor output = region(again, argument);
-      });
-  const CheckpointScope hooks(eager, frame.get());
-  return region(eager, input);
+  const Region several = [region](Eager& again, const std::vector<Tensor>& inputs) {
+    return std::vector<Tensor>{region(again, inputs[0])};
+  };
+  return std::move(run_region(eager, {input}, several, RegionForm::kRecomputed)[0]);
 }
 
 Tensor checkpoint_reentrant(Eager& eager, const Tensor& input,
                             std::function<Tensor(Eager&, const Tensor&)> region) {
-  if (!eager.grad_enabled()) {
-    return region(eager, input);
-  }
-  Record record(eager, {&input});
-  record.save(input);
+  const Region several = [region](Eager& again, const std::vector<Tensor>& inputs) {
+    return std::vector<Tensor>{region(again, inputs[0])};
+  };
+  return std::move(run_region(eager, {input}, several, RegionForm::kReentrant)[0]);
+}
+
+namespace {
+
+std::vector<Tensor> run_recomputed(Eager& eager, const std::vector<Tensor>& inputs,
+                                   const Region& region) {
   const std::optional<DType> autocast = eager.autocast();
   const std::int32_t layer = eager.layer();
-  Tensor output;
+  const auto frame = std::make_shared<CheckpointFrame>(
+      inputs, [region, autocast, layer](Eager& again, const std::vector<Tensor>& arguments) {
+        again.set_layer(layer);
+        const AutocastScope scope(again, autocast);
+        const std::vector<Tensor> outputs = region(again, arguments);
+      });
+  const CheckpointScope hooks(eager, frame.get());
+  return region(eager, inputs);
+}
+
+/// CheckpointFunction: what its backward needs of the call.
+struct ReentrantCall {
+  Region region;
+  std::vector<bool> given;    ///< Which arguments are tensors.
+  std::vector<Shape> shapes;  ///< Of the results; those that are no tensors have none.
+  std::vector<std::optional<DType>> dtypes;
+  std::optional<DType> autocast;
+  std::int32_t layer = -1;
+};
+
+/// The arguments again, detached; gradients flow to those that wanted one.
+std::vector<Tensor> detached_arguments(Eager& eager, const ReentrantCall& call, Node& node) {
+  std::vector<Tensor> arguments(call.given.size());
+  std::size_t slot = 0;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!call.given[i]) {
+      continue;
+    }
+    const Tensor saved = node.saved[slot++].unpack(eager);
+    arguments[i] = eager.alias(saved, saved.shape(), false);
+    arguments[i]->layout = saved->layout;
+    arguments[i]->requires_grad = node.wants(i);
+  }
+  return arguments;
+}
+
+Gradients reentrant_gradients(Eager& eager, const ReentrantCall& call, Gradients& grads,
+                              Node& node) {
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined() && call.dtypes[i]) {
+      grads[i] = eager.empty(call.shapes[i], *call.dtypes[i]);  // materialize_grads
+    }
+  }
+  const std::vector<Tensor> arguments = detached_arguments(eager, call, node);
+  {
+    std::vector<Tensor> outputs;
+    {
+      const GradMode grad(eager, true);
+      eager.set_layer(call.layer);
+      const AutocastScope scope(eager, call.autocast);
+      outputs = call.region(eager, arguments);
+    }
+    std::vector<Tensor> roots;
+    std::vector<Tensor> seeds;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].requires_grad()) {
+        roots.push_back(outputs[i]);
+        seeds.push_back(grads[i]);
+      }
+    }
+    eager.backward(roots, seeds);
+  }
+  Gradients gradients;
+  for (const Tensor& argument : arguments) {
+    gradients.push_back(argument.defined() ? Tensor(eager, argument->grad) : Tensor{});
+  }
+  return gradients;
+}
+
+/// The results as autograd hands them out: an argument among them as a view.
+std::vector<Tensor> results_of(Eager& eager, const std::vector<Tensor>& inputs,
+                               std::vector<Tensor> outputs) {
+  for (Tensor& output : outputs) {
+    for (const Tensor& input : inputs) {
+      if (output.defined() && output.impl() == input.impl()) {
+        output = eager.alias(input, input.shape(), true);
+        output->layout = input->layout;
+        break;
+      }
+    }
+  }
+  return outputs;
+}
+
+std::vector<Tensor> run_reentrant(Eager& eager, const std::vector<Tensor>& inputs,
+                                  const Region& region) {
+  Record record(eager, inputs);
+  ReentrantCall call{.region = region,
+                     .given = {},
+                     .shapes = {},
+                     .dtypes = {},
+                     .autocast = eager.autocast(),
+                     .layer = eager.layer()};
+  for (const Tensor& input : inputs) {
+    record.save(input);
+    call.given.push_back(input.defined());
+  }
+  std::vector<Tensor> outputs;
   {
     const GradMode grad(eager, false);
-    output = region(eager, input);
+    outputs = results_of(eager, inputs, region(eager, inputs));
   }
-  auto apply = [region, autocast, layer](Eager& again, Gradients& grads, Node& node) -> Gradients {
-    const Tensor saved = node.saved[0].unpack(again);
-    Tensor argument = again.alias(saved, saved.shape(), false);
-    argument->requires_grad = true;
-    Tensor result;
-    {
-      const GradMode grad(again, true);
-      again.set_layer(layer);
-      const AutocastScope scope(again, autocast);
-      result = region(again, argument);
-    }
-    again.backward(result, grads[0]);
-    result.reset();
-    Tensor gradient(again, argument->grad);
-    return {gradient};
-  };
-  record.finish(output, std::move(apply));
-  return output;
+  std::vector<Tensor*> results;
+  for (Tensor& output : outputs) {
+    call.shapes.push_back(output.defined() ? output.shape() : Shape{});
+    call.dtypes.push_back(output.defined() ? std::optional<DType>(output.dtype()) : std::nullopt);
+    results.push_back(&output);
+  }
+  record.finish(results, [call](Eager& again, Gradients& grads, Node& node) -> Gradients {
+    return reentrant_gradients(again, call, grads, node);
+  });
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<Tensor> run_region(Eager& eager, const std::vector<Tensor>& inputs,
+                               const Region& region, RegionForm form) {
+  if (form == RegionForm::kKept || !eager.grad_enabled()) {
+    return region(eager, inputs);
+  }
+  return form == RegionForm::kRecomputed ? run_recomputed(eager, inputs, region)
+                                         : run_reentrant(eager, inputs, region);
 }
 
 }  // namespace headroom::ir::torch

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -18,11 +19,13 @@ struct StopRecomputation {};
 /// Source: pytorch/pytorch torch/utils/checkpoint.py, _CheckpointFrame and its hooks.
 class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
  public:
-  /// `input`: the region's argument, kept alive until every saved slot has been let go.
-  CheckpointFrame(Tensor input, std::function<void(Eager&, const Tensor&)> region);
+  /// `inputs`: the region's arguments, kept alive until every saved slot has been let go.
+  CheckpointFrame(std::vector<Tensor> inputs,
+                  std::function<void(Eager&, const std::vector<Tensor>&)> region);
 
-  /// An operator saves `tensor`: counts it in the first run, keeps it in the second.
-  std::size_t pack(Eager& eager, const Tensor& tensor);
+  /// An operator saves `tensor`: counts it in the first run, keeps it in the second, and hands it
+  /// back as `kept`: what runs again has a graph of its own, which holds what it saves.
+  std::size_t pack(Eager& eager, const Tensor& tensor, Tensor& kept);
   [[nodiscard]] Tensor unpack(Eager& eager, std::size_t slot);
   void forget(std::size_t slot);
 
@@ -33,8 +36,8 @@ class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
   };
   void recompute(Eager& eager);
 
-  Tensor input_;
-  std::function<void(Eager&, const Tensor&)> region_;
+  std::vector<Tensor> inputs_;
+  std::function<void(Eager&, const std::vector<Tensor>&)> region_;
   std::vector<Slot> slots_;
   bool recomputing_ = false;
   bool recomputed_ = false;
@@ -50,5 +53,21 @@ class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
 /// detached input and calls backward inside backward.
 [[nodiscard]] Tensor checkpoint_reentrant(Eager& eager, const Tensor& input,
                                           std::function<Tensor(Eager&, const Tensor&)> region);
+
+/// How a region of several arguments and results runs.
+enum class RegionForm : std::uint8_t {
+  kKept,        ///< As it is.
+  kRecomputed,  ///< As `checkpoint` does.
+  kReentrant,   ///< As `checkpoint_reentrant` does.
+};
+
+using Region = std::function<std::vector<Tensor>(Eager&, const std::vector<Tensor>&)>;
+
+/// The same for a region of several arguments and results, any of which may be undefined. With
+/// `kReentrant`, a result that is an argument comes back as a view of it, and results that no
+/// gradient reaches get one of zeros. Arguments go once backward has used them; what `region`
+/// captures (keyword arguments) lives as long as the graph.
+[[nodiscard]] std::vector<Tensor> run_region(Eager& eager, const std::vector<Tensor>& inputs,
+                                             const Region& region, RegionForm form);
 
 }  // namespace headroom::ir::torch

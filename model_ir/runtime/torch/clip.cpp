@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/reduce.h"
 
@@ -52,12 +53,31 @@ Tensor stack(Eager& eager, const std::vector<Tensor>& norms) {
   return stacked;
 }
 
-Tensor total_norm(Eager& eager, std::span<const Tensor> parameters, const Groups& groups) {
+/// Norms of shards are raised to their power, summed up among the ranks and brought back, each in a
+/// tensor of its own.
+Tensor all_reduced(Eager& eager, const Tensor& stacked, std::int64_t ranks) {
+  const auto like = [&] {
+    return eager.empty(stacked.shape(), stacked.dtype(), TensorRole::kTemporary);
+  };
+  Tensor raised = like();
+  Tensor sums = like();
+  count_kernels(eager, 2);
+  const std::int64_t bytes = bytes_of(stacked.elements(), stacked.dtype()).value();
+  count_collective(eager, {.operation = "all_reduce", .ranks = ranks, .calls = 1, .bytes = bytes});
+  Tensor norms = like();
+  raised.reset();
+  sums.reset();
+  return norms;
+}
+
+Tensor total_norm(Eager& eager, std::span<const Tensor> parameters, const Groups& groups,
+                  std::int64_t sharded_ranks) {
   std::vector<Tensor> norms;
   for (const auto& group : groups) {
     norms_of(eager, parameters, group, norms);
   }
   Tensor stacked = stack(eager, norms);
+  Tensor reduced = sharded_ranks > 1 ? all_reduced(eager, stacked, sharded_ranks) : Tensor{};
   const DType dtype = stacked.dtype();
   Tensor total = reduce(eager, Shape{}, dtype,
                         {.outputs = 1,
@@ -65,6 +85,7 @@ Tensor total_norm(Eager& eager, std::span<const Tensor> parameters, const Groups
                          .innermost = true,
                          .element_bytes = bits_of(dtype) / 8});
   count_kernels(eager, 1);
+  reduced.reset();
   stacked.reset();
   release_list(norms);
   return total;
@@ -72,7 +93,7 @@ Tensor total_norm(Eager& eager, std::span<const Tensor> parameters, const Groups
 
 }  // namespace
 
-void clip_grad_norm(Eager& eager, std::span<const Tensor> parameters) {
+void clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, std::int64_t sharded_ranks) {
   const std::vector<std::size_t> indices = with_gradient(parameters);
   if (indices.empty()) {
     return;
@@ -80,7 +101,7 @@ void clip_grad_norm(Eager& eager, std::span<const Tensor> parameters) {
   const GradMode no_grad(eager, false);
   eager.set_site("clip_grad_norm", -1);
   const Groups groups = groups_by_dtype(parameters, indices);
-  const Tensor total = total_norm(eager, parameters, groups);
+  const Tensor total = total_norm(eager, parameters, groups, sharded_ranks);
   const auto scalar = [&] {
     count_kernels(eager, 1);
     return eager.empty(Shape{}, total.dtype(), TensorRole::kTemporary);

@@ -10,10 +10,10 @@ namespace {
 
 /// Bytes of the cuBLAS workspace that PyTorch allocates per handle and stream.
 /// Source: pytorch/pytorch aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize:
-/// 4096 KiB * 8 on compute capability 9.0 and newer data-centre and consumer parts, else
-/// ":4096:2:16:8", that is 2 * 4096 KiB + 8 * 16 KiB.
+/// 4096 KiB * 8 on compute capability 9.0, else ":4096:2:16:8", that is 2 * 4096 KiB + 8 * 16 KiB
+/// (observed on 8.0, 8.9 and 10.0 with PyTorch 2.11).
 std::int64_t cublas_workspace_bytes(const DeviceTraits& device) {
-  return device.compute_major >= 9 ? 4096 * 8 * kKiB : (2 * 4096 + 8 * 16) * kKiB;
+  return device.compute_major == 9 ? 4096 * 8 * kKiB : (2 * 4096 + 8 * 16) * kKiB;
 }
 
 }  // namespace
@@ -34,6 +34,12 @@ Tensor Eager::empty(const Shape& shape, DType dtype, TensorRole role) {
     free_impls_.pop_back();
     *impl = TensorImpl{};
   }
+  const std::int64_t bytes = bytes_of(shape.elements(), dtype).value();
+  impl->shape = shape;
+  impl->dtype = dtype;
+  if (bytes == 0) {
+    return {*this, impl};  // The allocator is not asked.
+  }
   Storage* storage = nullptr;
   if (free_storages_.empty()) {
     storage = &storages_.emplace_back();
@@ -41,12 +47,11 @@ Tensor Eager::empty(const Shape& shape, DType dtype, TensorRole role) {
     storage = free_storages_.back();
     free_storages_.pop_back();
   }
-  const std::int64_t bytes = bytes_of(shape.elements(), dtype).value();
-  *storage = Storage{.block = 0, .event = program_.events.size(), .bytes = bytes, .uses = 1};
-  storage->block = allocate(bytes, role);
-  impl->shape = shape;
-  impl->dtype = dtype;
+  *storage = Storage{.uses = 1};
   impl->storage = storage;
+  if (!meta_) {
+    fill(*storage, bytes, role);
+  }
   return {*this, impl};
 }
 
@@ -89,6 +94,24 @@ void Eager::move_storage(const Tensor& tensor, const Tensor& target) {
   if (before != nullptr) {
     unuse(before);
   }
+}
+
+void Eager::fill(Storage& storage, std::int64_t bytes, TensorRole role) {
+  storage.event = program_.events.size();
+  storage.bytes = bytes;
+  storage.stream = stream_;
+  storage.block = allocate(bytes, role, stream_);
+}
+
+void Eager::fill_storage(const Tensor& tensor, std::int64_t bytes, TensorRole role) {
+  HEADROOM_ASSERT(tensor->storage != nullptr && tensor->storage->bytes == 0);
+  fill(*tensor->storage, bytes, role);
+}
+
+void Eager::drain_storage(const Tensor& tensor) {
+  HEADROOM_ASSERT(tensor->storage != nullptr && tensor->storage->bytes > 0);
+  release(tensor->storage->block);
+  tensor->storage->bytes = 0;
 }
 
 void Eager::drop_grad(const Tensor& tensor) {
@@ -194,11 +217,13 @@ std::uint32_t Eager::current_site() {
 }
 
 void Eager::relabel(const Tensor& tensor, TensorRole role) {
-  program_.events[tensor->storage->event].role = role;
+  if (tensor->storage != nullptr && tensor->storage->bytes > 0) {
+    program_.events[tensor->storage->event].role = role;
+  }
 }
 
 void Eager::mark_saved(const Tensor& tensor) {
-  if (tensor->storage == nullptr) {
+  if (tensor->storage == nullptr || tensor->storage->bytes == 0) {
     return;  // A partitioned parameter: its shard is elsewhere.
   }
   TensorRole& role = program_.events[tensor->storage->event].role;
@@ -240,7 +265,9 @@ void Eager::destroy(TensorImpl* impl) {
 
 void Eager::unuse(Storage* storage) {
   if (--storage->uses == 0) {
-    release(storage->block);
+    if (storage->bytes > 0) {
+      release(storage->block);
+    }
     free_storages_.push_back(storage);
   }
 }

@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "model_ir/base/device_traits.h"
@@ -44,6 +46,13 @@ class Eager {
   /// Makes `tensor` live in the storage of `target`; in none at all when `target` is undefined.
   /// What it lived in before goes unless others use it.
   void move_storage(const Tensor& tensor, const Tensor& target);
+  /// `storage.resize_`: takes or gives back the memory of a storage; tensors that share it stay.
+  void fill_storage(const Tensor& tensor, std::int64_t bytes, TensorRole role);
+  void drain_storage(const Tensor& tensor);
+  /// While set, new tensors have storages without memory: torch.device("meta").
+  void set_meta(bool meta) { meta_ = meta; }
+  /// Makes `stream` the current one, which new tensors belong to, and returns the one before.
+  StreamId exchange_stream(StreamId stream) { return std::exchange(stream_, stream); }
   /// `tensor.grad = None`
   void drop_grad(const Tensor& tensor);
 
@@ -94,6 +103,11 @@ class Eager {
   [[nodiscard]] std::optional<DType> autocast() const { return autocast_; }
   void enter_autocast(DType dtype);
   void leave_autocast();
+  /// Sets it without opening a region, and returns what it was: an operator that autocast has
+  /// dispatched runs without it.
+  std::optional<DType> exchange_autocast(std::optional<DType> dtype) {
+    return std::exchange(autocast_, dtype);
+  }
   /// The low-precision copy of a leaf weight, made once per autocast region.
   /// Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
   std::unordered_map<TensorImpl*, Tensor>& autocast_cache() { return autocast_cache_; }
@@ -104,12 +118,16 @@ class Eager {
   /// Runs backward from `root`, seeded with `seed`. Order, accumulation and releases are those of
   /// the engine's device thread.
   void backward(const Tensor& root, const Tensor& seed);
+  /// The same from several roots, each of which has a gradient or is a leaf that wants one.
+  void backward(std::span<const Tensor> roots, std::vector<Tensor> seeds);
 
  private:
+  void run_backward(Node* first, std::vector<Tensor> seeds);
   friend class Tensor;
   friend class Node;
   void destroy(TensorImpl* impl);
   void unuse(Storage* storage);
+  void fill(Storage& storage, std::int64_t bytes, TensorRole role);
   std::uint32_t current_site();
 
   DeviceTraits device_;
@@ -126,6 +144,8 @@ class Eager {
   std::uint32_t site_ = 0;
   bool site_fresh_ = false;
   bool grad_enabled_ = true;
+  bool meta_ = false;
+  StreamId stream_ = 0;
   int backward_depth_ = 0;
   std::uint64_t sequence_ = 0;
   CheckpointFrame* checkpoint_ = nullptr;

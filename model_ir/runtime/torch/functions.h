@@ -29,6 +29,15 @@ namespace headroom::ir::torch {
 /// Parts of the last dim as one operator (split): backward concatenates the gradients.
 [[nodiscard]] std::vector<Tensor> split_last(Eager& eager, const Tensor& input,
                                              std::span<const std::int64_t> sizes);
+/// Queries, keys and values [B, A, S, D] of a fused output [B, S, A*3*D], as views; `kSelected`
+/// has a backward of its own for each, `kChunked` one for all.
+enum class FusedHeads : std::uint8_t { kSelected, kChunked };
+[[nodiscard]] std::vector<Tensor> split_fused_heads(Eager& eager, const Tensor& input,
+                                                    std::int64_t head_dim, FusedHeads form);
+/// Queries as a view of all heads but two, the one head of keys and values by index, which copies:
+/// [B, S, (A+2)*D] -> q [B, A, S, D], k and v [B, 1, S, D].
+[[nodiscard]] std::vector<Tensor> split_multi_query(Eager& eager, const Tensor& input,
+                                                    std::int64_t head_dim);
 /// Two halves of the last dim (chunk(2)).
 [[nodiscard]] std::pair<Tensor, Tensor> chunk_last(Eager& eager, const Tensor& input);
 /// The same tensor in contiguous memory of its own.
@@ -41,15 +50,20 @@ namespace headroom::ir::torch {
 [[nodiscard]] Tensor cat_last(Eager& eager, const Tensor& first, const Tensor& second);
 /// Outside autograd.
 [[nodiscard]] Tensor detach(Eager& eager, const Tensor& input);
-/// K heads repeated to A: [B, K, S, D] -> [B, A, S, D], a copy (transformers' repeat_kv).
+/// K heads repeated to A: [B, K, S, D] -> [B, A, S, D], a copy unless K is 1 (transformers'
+/// repeat_kv: expand and reshape).
 [[nodiscard]] Tensor repeat_heads(Eager& eager, const Tensor& input, std::int64_t times);
 
 // --- arithmetic, elementwise (functions_elementwise.cpp) ----------------------------------------
 
 [[nodiscard]] Tensor add(Eager& eager, const Tensor& a, const Tensor& b);
+/// `target += other`: the same storage, another tensor.
+[[nodiscard]] Tensor add_in_place(Eager& eager, const Tensor& target, const Tensor& other);
 [[nodiscard]] Tensor sub(Eager& eager, const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor mul(Eager& eager, const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor scale(Eager& eager, const Tensor& input);  ///< Times or over a number.
+/// `input /= number`: the same storage, another tensor.
+[[nodiscard]] Tensor scale_in_place(Eager& eager, const Tensor& input);
 [[nodiscard]] Tensor shift(Eager& eager, const Tensor& input);  ///< Plus a number.
 [[nodiscard]] Tensor negate(Eager& eager, const Tensor& input);
 [[nodiscard]] Tensor square(Eager& eager, const Tensor& input);  ///< pow(2)
@@ -82,9 +96,14 @@ namespace headroom::ir::torch {
 /// GPT-2's Conv1D: addmm with a weight [in, out].
 [[nodiscard]] Tensor conv1d(Eager& eager, const Tensor& input, const Tensor& weight,
                             const Tensor& bias);
-/// torch.matmul of [.., M, K] and [.., K, N], batched over the leading dims.
+/// torch.matmul of [.., M, K] and [.., K, N], batched over the leading dims; one head of the second
+/// is broadcast to those of the first.
 [[nodiscard]] Tensor batched_matmul(Eager& eager, const Tensor& a, const Tensor& b,
                                     const Shape& output);
+/// bias.baddbmm: the product of queries [B, A, S, D] and keys, scaled, added to a bias without
+/// gradient: [B, A, S, S].
+[[nodiscard]] Tensor biased_scores(Eager& eager, const Tensor& bias, const Tensor& q,
+                                   const Tensor& k);
 /// What autocast makes of an argument of a matrix product: itself, a cached copy or a cast.
 [[nodiscard]] Tensor autocast_argument(Eager& eager, const Tensor& input);
 
@@ -93,17 +112,24 @@ namespace headroom::ir::torch {
 struct SdpaOptions {
   double dropout = 0;
   bool causal = true;
-  std::optional<Tensor> mask;  ///< Additive, [B or 1, 1, S, S'].
+  /// Boolean [1, 1, S, S], expanded to the batch, or additive [B, 1, S, S].
+  std::optional<Tensor> mask;
+  bool broadcast = false;  ///< One key head without enable_gqa: matmul broadcasts it.
 };
 
 /// scaled_dot_product_attention of q [B, A, S, D], k and v [B, K, S', D].
 [[nodiscard]] Tensor sdpa(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
                           const SdpaOptions& options);
 
-// --- tables and losses (functions_loss.cpp) -----------------------------------------------------
+// --- tables (functions_embedding.cpp) -----------------------------------------------------------
 
 /// Rows of `weight` [V, H] by `ids` [B, S]. Backward makes a dense gradient.
 [[nodiscard]] Tensor embedding(Eager& eager, const Tensor& weight, const Tensor& ids);
+/// [S, S', A] -> [1, A, S, S'] without a copy: permute and unsqueeze.
+[[nodiscard]] Tensor heads_first(Eager& eager, const Tensor& input);
+
+// --- losses (functions_loss.cpp) ----------------------------------------------------------------
+
 [[nodiscard]] Tensor log_softmax(Eager& eager, const Tensor& input, DType dtype);
 /// Mean negative log likelihood; keeps the labels and the total weight.
 [[nodiscard]] Tensor nll_loss(Eager& eager, const Tensor& log_probabilities, const Tensor& labels);

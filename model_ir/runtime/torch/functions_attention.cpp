@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "model_ir/runtime/torch/functions.h"
@@ -48,6 +50,37 @@ Gradients flash_gradients(Eager& eager, Gradients& grads, Node& node) {
   return {dq, dk, dv};
 }
 
+/// In how many parts the keys are split where batch, heads and rows are too few for the device.
+/// Source: flash_attn/flash_api.cpp, set_params_splitkv and num_splits_heuristic.
+std::int64_t flash_splits(const Eager& eager, const Shape& q, std::int64_t keys) {
+  constexpr std::int64_t kMaxSplits = 128;
+  const std::int64_t processors = 2 * eager.device().multiprocessors;
+  const std::int64_t columns = q[3] <= 64 ? 256 : (q[3] <= 128 ? 128 : 64);
+  const std::int64_t blocks = ceil_div(keys, columns);
+  const std::int64_t rows = q[0] * q[1] * ceil_div(q[2], 64);
+  if (static_cast<float>(rows) >= 0.8F * static_cast<float>(processors)) {
+    return 1;
+  }
+  const std::int64_t most = std::min({kMaxSplits, processors, blocks});
+  const auto eligible = [&](std::int64_t splits) {
+    return splits == 1 || ceil_div(blocks, splits) != ceil_div(blocks, splits - 1);
+  };
+  const auto efficiency = [&](std::int64_t splits) {
+    const float waves = static_cast<float>(rows * splits) / static_cast<float>(processors);
+    return waves / std::ceil(waves);
+  };
+  float best = 0;
+  for (std::int64_t splits = 1; splits <= most; ++splits) {
+    best = eligible(splits) ? std::max(best, efficiency(splits)) : best;
+  }
+  for (std::int64_t splits = 1; splits <= most; ++splits) {
+    if (eligible(splits) && efficiency(splits) >= 0.85F * best) {
+      return splits;
+    }
+  }
+  return 1;
+}
+
 Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v, double dropout) {
   Record record(eager, {&q, &k, &v});
   record.save(k);
@@ -56,8 +89,20 @@ Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v, do
   const Shape& shape = q.shape();
   Tensor output = heads_like(eager, shape, q.dtype(), q->layout);
   Tensor log_sum = eager.empty({shape[0], shape[1], shape[2]}, DType::kFp32);
+  Tensor split_sum;
+  Tensor split_output;
+  const std::int64_t splits = dropout > 0 ? 1 : flash_splits(eager, shape, k.shape()[2]);
+  if (splits > 1) {
+    const std::int64_t width = align_up(shape[3], shape[3] <= 128 ? 32 : 64);
+    const Shape rows{splits, shape[0], shape[1], shape[2]};
+    split_sum = eager.empty(rows, DType::kFp32, TensorRole::kWorkspace);
+    split_output = eager.empty({splits, shape[0], shape[1], shape[2], width}, DType::kFp32,
+                               TensorRole::kWorkspace);
+  }
   Tensor seed = eager.empty({2}, DType::kInt64);
   Tensor offset = eager.empty({1}, DType::kInt64);
+  split_sum.reset();
+  split_output.reset();
   if (dropout > 0) {
     const Tensor state = eager.empty({2}, DType::kInt64);
   }
@@ -74,10 +119,33 @@ Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v, do
   return output;
 }
 
-/// Backward of memory-efficient attention: the three gradients, the row sums of grad * output, and
-/// the kernel's fp32 query gradient where it needs one.
-/// Source: aten/src/ATen/native/transformers/cuda/attention_backward.cu and
-/// mem_eff_attention/kernel_backward.h (GradQTempStorage: 16 bytes before each 64-row block).
+/// Floats of the backward kernel's workspace for one head of one sequence. 16-bit kernels sum the
+/// query gradient in fp32, and above 128 dims those of keys and values as well, which are then
+/// made in at most 200 splits over all heads. Each tile of the query gradient has 16 bytes of
+/// locks. Source: mem_eff_attention/kernel_backward.h, workspace_elements_gk, _gv, _gq,
+/// GradQTempStorage; block sizes of generate_kernels.py, BwdKernel; attention_backward.cu,
+/// num_splits_key.
+std::int64_t efficient_workspace(const Shape& q, const Shape& v, DType dtype) {
+  constexpr std::int64_t kBlockKeys = 64;
+  constexpr std::int64_t kLockFloats = 4;
+  const std::int64_t dim = q[3];
+  const bool half = dtype != DType::kFp32;
+  const std::int64_t block_queries = dim <= 64 ? 64 : 128;
+  const std::int64_t tile_columns = half && dim > 64 && dim <= 128 ? 128 : 64;
+  const std::int64_t tiles = ceil_div(q[2], block_queries) * ceil_div(dim, tile_columns);
+  std::int64_t floats = tiles * (block_queries * tile_columns + kLockFloats);
+  if (half && dim > 128) {
+    const std::int64_t splits =
+        std::max<std::int64_t>(1, std::min(ceil_div(v[2], kBlockKeys), 200 / (q[0] * q[1])));
+    floats += splits * kBlockKeys * (align_up(dim, block_queries) + align_up(v[3], block_queries));
+  }
+  return floats;
+}
+
+/// Backward of memory-efficient attention: the three gradients, the row sums of grad * output,
+/// which 16-bit kernels make themselves, and the workspace.
+/// Source: aten/src/ATen/native/transformers/cuda/attention_backward.cu,
+/// _efficient_attention_backward; kernel_backward.h, kKernelComputesDelta.
 Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node) {
   const Unpacked saved(eager, node);
   const Shape q = node.input_shapes[0];
@@ -86,35 +154,72 @@ Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node) {
   Tensor dq = heads_like(eager, q, dtype);
   Tensor dk = heads_like(eager, k, dtype);
   Tensor dv = heads_like(eager, k.with(3, grads[0].shape()[3]), dtype);
-  Tensor product = heads_like(eager, grads[0].shape(), dtype);
   const Shape rows{q[0], q[2], q[1]};
-  Tensor sums = eager.empty(rows, DType::kFp32, TensorRole::kWorkspace);
-  Tensor delta = eager.empty(rows, DType::kFp32, TensorRole::kWorkspace);
-  sums.reset();
-  product.reset();
-  const std::int64_t blocks = ceil_div(q[2], 64);
-  const std::int64_t elements = blocks * (64 * align_up(q[3], 64) + 4);
-  Tensor workspace = eager.empty({q[0], q[1], elements}, DType::kFp32, TensorRole::kWorkspace);
+  Tensor delta;
+  if (dtype == DType::kFp32) {
+    Tensor product = heads_like(eager, grads[0].shape(), dtype);
+    Tensor sums = eager.empty(rows, DType::kFp32, TensorRole::kWorkspace);
+    delta = eager.empty(rows, DType::kFp32, TensorRole::kWorkspace);
+    sums.reset();
+    product.reset();
+  } else {
+    delta = eager.empty(rows, DType::kFp32, TensorRole::kWorkspace);
+  }
+  const Shape floats{q[0], q[1], efficient_workspace(q, dv.shape(), dtype)};
+  Tensor workspace = eager.empty(floats, DType::kFp32, TensorRole::kWorkspace);
   delta.reset();
   workspace.reset();
   return {dq, dk, dv};
 }
 
-Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v) {
+/// `mask` may be undefined.
+Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
+                 const Tensor& mask) {
   Record record(eager, {&q, &k, &v});
+  record.save(mask);
   record.save(k);
   record.save(q);
   record.save(v);
   const Shape& shape = q.shape();
   Tensor output = heads_like(eager, shape.with(3, v.shape()[3]), q.dtype());
   // The log-sum-exp rows are padded to 32. Source: mem_eff_attention/kernel_forward.h, kAlignLSE.
-  Tensor log_sum = eager.empty({shape[0], shape[1], align_up(shape[2], 32)}, DType::kFp32);
+  // Kept for backward alone.
+  Tensor log_sum;
+  if (record.active()) {
+    log_sum = eager.empty({shape[0], shape[1], align_up(shape[2], 32)}, DType::kFp32);
+  }
+  // Above 128 dims the output does not stay in registers: kNeedsOutputAccumulatorBuffer.
+  if (q.dtype() != DType::kFp32 && std::max(shape[3], v.shape()[3]) > 128) {
+    const Tensor sum = eager.empty(output.shape(), DType::kFp32, TensorRole::kWorkspace);
+  }
   if (record.active()) {
     record.save(log_sum);
     record.save(output);
     record.finish(output, efficient_gradients);
   }
   return output;
+}
+
+/// A boolean mask as an additive one of the batch.
+/// Source: aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask.
+Tensor additive(Eager& eager, const Tensor& mask, std::int64_t batch, DType dtype) {
+  if (mask.dtype() != DType::kBool) {
+    return mask;
+  }
+  const Tensor zero = eager.empty({}, dtype);
+  const Tensor lowest = eager.empty({}, dtype);
+  return eager.empty(mask.shape().with(0, batch), dtype);
+}
+
+/// The mask with rows of a multiple of 8 elements, as the kernel loads them.
+/// Source: attention.cpp, pad_bias.
+Tensor aligned(Eager& eager, Tensor mask) {
+  constexpr std::int64_t kAlignment = 8;
+  const std::int64_t width = mask.shape()[-1];
+  if (width % kAlignment == 0) {
+    return mask;
+  }
+  return eager.empty(mask.shape().with(-1, align_up(width, kAlignment)), mask.dtype());
 }
 
 /// ones(S, S).tril() as an additive mask of `dtype`.
@@ -154,20 +259,29 @@ Tensor safe_softmax(Eager& eager, const Tensor& scores) {
 /// _scaled_dot_product_attention_math.
 Tensor math(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
             const SdpaOptions& options) {
+  const DType dtype = q.dtype();
   Tensor mask;
-  const bool widens = q.dtype() != DType::kFp32;
+  if (options.mask) {
+    mask = additive(eager, *options.mask, q.shape()[0], dtype);
+  }
+  const bool widens = dtype != DType::kFp32;
   const Tensor q_in = widens ? to(eager, q, DType::kFp32) : q;
   const Tensor k_in = widens ? to(eager, k, DType::kFp32) : k;
   const Tensor v_in = widens ? to(eager, v, DType::kFp32) : v;
   const Tensor query = scale(eager, q_in);
   if (options.causal) {
     mask = causal_bias(eager, q.shape()[2], k.shape()[2], q_in.dtype());
-  } else if (options.mask) {
-    mask = *options.mask;
   }
   const std::int64_t groups = q.shape()[1] / k.shape()[1];
-  const Tensor keys = repeat_heads(eager, k_in, groups);
-  const Tensor values = repeat_heads(eager, v_in, groups);
+  const auto repeated = [&](const Tensor& heads) {  // repeat_interleave always copies.
+    if (options.broadcast) {
+      return heads;
+    }
+    const Tensor seen = repeat_heads(eager, heads, groups);
+    return seen->layout == Layout::kRepeated ? clone(eager, seen) : seen;
+  };
+  const Tensor keys = repeated(k_in);
+  const Tensor values = repeated(v_in);
   const Shape& shape = query.shape();
   Tensor weights;
   {
@@ -178,8 +292,28 @@ Tensor math(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
     weights = safe_softmax(eager, scores);
   }
   weights = dropout(eager, weights, options.dropout);
+  // The weights are returned in the query's type as well.
+  const Tensor returned = widens ? to(eager, weights, dtype) : Tensor{};
   Tensor output = batched_matmul(eager, weights, values, shape.with(3, v.shape()[3]));
-  return to(eager, output, q.dtype());
+  return to(eager, output, dtype);
+}
+
+Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tensor& value,
+                const SdpaOptions& options) {
+  const bool half = query.dtype() == DType::kBf16 || query.dtype() == DType::kFp16;
+  const bool flash_head = query.shape()[3] <= 256 && query.shape()[3] == value.shape()[3];
+  const bool same_heads = query.shape()[1] == key.shape()[1];
+  if (half && flash_head && !options.mask && (same_heads || !options.broadcast)) {
+    return flash(eager, query, key, value, options.dropout);
+  }
+  if (!same_heads) {
+    return math(eager, query, key, value, options);
+  }
+  Tensor mask;
+  if (options.mask) {
+    mask = aligned(eager, additive(eager, *options.mask, query.shape()[0], query.dtype()));
+  }
+  return efficient(eager, query, key, value, mask);
 }
 
 }  // namespace
@@ -189,15 +323,10 @@ Tensor sdpa(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
   const Tensor value = autocast_argument(eager, v);
   const Tensor key = autocast_argument(eager, k);
   const Tensor query = autocast_argument(eager, q);
-  const bool half = query.dtype() == DType::kBf16 || query.dtype() == DType::kFp16;
-  const bool flash_head = query.shape()[3] <= 256 && query.shape()[3] == value.shape()[3];
-  if (half && flash_head && !options.mask) {
-    return flash(eager, query, key, value, options.dropout);
-  }
-  if (query.shape()[1] == key.shape()[1]) {
-    return efficient(eager, query, key, value);
-  }
-  return math(eager, query, key, value, options);
+  const std::optional<DType> autocast = eager.exchange_autocast(std::nullopt);
+  Tensor output = dispatch(eager, query, key, value, options);
+  eager.exchange_autocast(autocast);
+  return output;
 }
 
 }  // namespace headroom::ir::torch

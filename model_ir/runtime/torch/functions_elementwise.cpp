@@ -28,7 +28,9 @@ const Tensor& wider(const Tensor& a, const Tensor& b) {
 
 Tensor like(Eager& eager, const Tensor& model, DType dtype) {
   Tensor result = eager.empty(model.shape(), dtype);
-  result->layout = model->layout;
+  const bool kept = model->layout == Layout::kSwapped ||
+                    (model->layout == Layout::kColumns && model.shape().rank() == 3);
+  result->layout = kept ? model->layout : Layout::kContiguous;
   return result;
 }
 Tensor like(Eager& eager, const Tensor& model) {
@@ -67,8 +69,10 @@ Tensor unary_saving(Eager& eager, const Tensor& input, Saves saves) {
   return output;
 }
 
-/// `exponent * x^(exponent-1)` times the gradient: three tensors, one of which stays.
-Tensor power(Eager& eager, const Tensor& input) {
+/// `exponent * x^(exponent-1)` times the gradient: three tensors, one of which stays. Autocast runs
+/// pow in fp32.
+Tensor power(Eager& eager, const Tensor& base) {
+  const Tensor input = eager.autocast() ? to(eager, base, DType::kFp32) : base;
   Record record(eager, {&input});
   record.save(input);
   Tensor output = like(eager, input);
@@ -110,6 +114,17 @@ Tensor sum_of(Eager& eager, const Tensor& a, const Tensor& b, bool negative) {
 Tensor add(Eager& eager, const Tensor& a, const Tensor& b) {
   return sum_of(eager, a, b, false);
 }
+Tensor add_in_place(Eager& eager, const Tensor& target, const Tensor& other) {
+  Record record(eager, {&target, &other});
+  Tensor output = eager.alias(target, target.shape(), false);
+  output->layout = target->layout;
+  if (record.active()) {
+    record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients {
+      return {grads[0], grads[0]};
+    });
+  }
+  return output;
+}
 Tensor sub(Eager& eager, const Tensor& a, const Tensor& b) {
   return sum_of(eager, a, b, true);
 }
@@ -130,11 +145,7 @@ Tensor mul(Eager& eager, const Tensor& a, const Tensor& b) {
       Gradients result(2);
       for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
         if (node.wants(i)) {
-          // The product is made in the promoted type and brought to the input's type at once.
-          result[i] = like(e, grads[0]);
-          if (grads[0].dtype() != node.input_dtypes[i]) {
-            result[i] = like(e, result[i], node.input_dtypes[i]);
-          }
+          result[i] = like(e, grads[0]);  // In the promoted type; the engine casts it.
         }
       }
       return result;
@@ -145,6 +156,17 @@ Tensor mul(Eager& eager, const Tensor& a, const Tensor& b) {
 
 Tensor scale(Eager& eager, const Tensor& input) {
   return unary(eager, input);
+}
+
+Tensor scale_in_place(Eager& eager, const Tensor& input) {
+  Record record(eager, {&input});
+  Tensor output = eager.alias(input, input.shape(), false);
+  output->layout = input->layout;
+  if (record.active()) {
+    record.finish(
+        output, [](Eager& e, Gradients& grads, Node&) -> Gradients { return {like(e, grads[0])}; });
+  }
+  return output;
 }
 
 Tensor shift(Eager& eager, const Tensor& input) {

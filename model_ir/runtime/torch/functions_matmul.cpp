@@ -21,11 +21,17 @@ Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const Gem
   const Unpacked saved(eager, node);
   Gradients result(node.next.size());
   const DType dtype = grads[0].dtype();
+  if (grads[0]->layout == Layout::kColumns && grads[0].shape()[0] > 1) {
+    grads[0] = eager.empty(grads[0].shape(), dtype);  // Its B and S cannot be merged.
+  }
+  // addmm's edges are bias, input, weight; mm's input, weight.
   const bool with_bias = result.size() == 3;
+  const std::size_t at_input = with_bias ? 1 : 0;
+  const std::size_t at_weight = at_input + 1;
   const auto weight_gradient = [&] {
-    if (node.wants(1)) {
-      result[1] = eager.empty(node.input_shapes[1], dtype);
-      result[1]->tracked_view = true;  // weight.t(): the gradient comes back transposed.
+    if (node.wants(at_weight)) {
+      result[at_weight] = eager.empty(node.input_shapes[at_weight], dtype);
+      result[at_weight]->tracked_view = true;  // weight.t(): the gradient comes back transposed.
       eager.touch_cublas();
       eager.count_gemm(dims.in, dims.out, dims.rows);
     }
@@ -33,16 +39,16 @@ Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const Gem
   if (!with_bias) {
     weight_gradient();
   }
-  if (node.wants(0)) {
-    result[0] = eager.empty(node.input_shapes[0], dtype);
-    result[0]->tracked_view = node.input_shapes[0].rank() > 2;
+  if (node.wants(at_input)) {
+    result[at_input] = eager.empty(node.input_shapes[at_input], dtype);
+    result[at_input]->tracked_view = node.input_shapes[at_input].rank() > 2;
     eager.touch_cublas();
     eager.count_gemm(dims.rows, dims.in, dims.out);
   }
   if (with_bias) {
     weight_gradient();
-    if (node.wants(2)) {
-      result[2] = grads[0];
+    if (node.wants(0)) {
+      result[0] = grads[0];
     }
   }
   return result;
@@ -53,18 +59,19 @@ Tensor matrix_product(Eager& eager, const Tensor& input, const Tensor& weight, c
   const GemmDims dims{
       .rows = input.elements() / input.shape()[-1], .in = input.shape()[-1], .out = out};
   HEADROOM_ASSERT(dims.in * dims.out == weight.elements());
+  const std::size_t at_input = bias.defined() ? 1 : 0;
   const auto run = [&](Record& record) {
     // Saved variables are let go in the alphabetical order of their names: addmm has mat1 and mat2,
     // mm has mat2 and self.
     const auto save_input = [&] {
-      if (record.wants(1)) {
+      if (record.wants(at_input + 1)) {
         record.save(input);
       }
     };
     if (bias.defined()) {
       save_input();
     }
-    if (record.wants(0)) {
+    if (record.wants(at_input)) {
       record.save(weight);
     }
     if (!bias.defined()) {
@@ -85,7 +92,7 @@ Tensor matrix_product(Eager& eager, const Tensor& input, const Tensor& weight, c
     return output;
   };
   if (bias.defined()) {
-    Record record(eager, {&input, &weight, &bias});
+    Record record(eager, {&bias, &input, &weight});
     return run(record);
   }
   Record record(eager, {&input, &weight});
@@ -100,8 +107,8 @@ Tensor autocast_argument(Eager& eager, const Tensor& input) {
       !is_floating(input.dtype())) {
     return input;
   }
-  const bool cached =
-      input.dtype() == DType::kFp32 && input.requires_grad() && input->leaf_parameter;
+  const bool leaf = input->grad_fn == nullptr && !input->tracked_view;
+  const bool cached = input.dtype() == DType::kFp32 && input.requires_grad() && leaf;
   if (!cached) {
     return to(eager, input, *target);
   }
@@ -137,13 +144,13 @@ Tensor conv1d(Eager& eager, const Tensor& input, const Tensor& weight, const Ten
 
 namespace {
 
-/// [B, A, S, D] as the batch of a bmm: memory [B, S, A, D] has to be copied when there are several
-/// B, since B and A cannot then be merged.
-/// Source: aten/src/ATen/native/LinearAlgebra.cpp, _matmul_impl: expand and reshape to three dims.
+/// [B, A, S, D] as the batch of a bmm: memory [B, S, A, D] or one head seen A times has to be
+/// copied when there are several B, since B and A cannot then be merged. Source:
+/// aten/src/ATen/native/LinearAlgebra.cpp, _matmul_impl: expand and reshape to three dims.
 Tensor as_batch(Eager& eager, const Tensor& input) {
   const Shape& shape = input.shape();
   const bool copies =
-      input->layout == Layout::kSwapped && shape[0] > 1 && shape[1] > 1 && shape[2] > 1;
+      input->layout != Layout::kContiguous && shape[0] > 1 && shape[1] > 1 && shape[2] > 1;
   return copies ? clone(eager, input) : input;
 }
 
@@ -162,13 +169,18 @@ Tensor from_batch(Eager& eager, const Tensor& product) {
   return output;
 }
 
-Gradients bmm_gradients(Eager& eager, Gradients& grads, Node& node, std::int64_t flops_inner) {
+/// `keys`: the second factor was [.., S, D], multiplied as its transpose.
+Gradients bmm_gradients(Eager& eager, Gradients& grads, Node& node, bool keys,
+                        std::int64_t flops_inner) {
   const Unpacked saved(eager, node);
   Gradients gradients(2);
   for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
     if (node.wants(i)) {
       gradients[i] = eager.empty(node.input_shapes[i], grads[0].dtype());
       gradients[i]->tracked_view = true;
+      if (i == 1 && keys) {
+        gradients[i]->layout = Layout::kColumns;
+      }
       eager.touch_cublas();
       eager.count_gemm(grads[0].elements(), 1, flops_inner);
     }
@@ -182,7 +194,8 @@ Tensor batched_matmul(Eager& eager, const Tensor& a, const Tensor& b, const Shap
   const Tensor right_cast = autocast_argument(eager, b);
   const Tensor left_cast = autocast_argument(eager, a);
   const Tensor left = as_batch(eager, left_cast);
-  const Tensor right = as_batch(eager, right_cast);
+  const Tensor right =
+      as_batch(eager, repeat_heads(eager, right_cast, a.shape()[1] / b.shape()[1]));
   Record record(eager, {&left, &right});
   if (record.wants(0)) {
     record.save(right);
@@ -196,11 +209,45 @@ Tensor batched_matmul(Eager& eager, const Tensor& a, const Tensor& b, const Shap
   const std::int64_t inner = left.elements() / rows;
   eager.count_gemm(rows, output[-1], inner);
   if (record.active()) {
-    record.finish(result, [inner](Eager& e, Gradients& grads, Node& node) -> Gradients {
-      return bmm_gradients(e, grads, node, inner);
+    const bool keys = a.shape()[-1] == b.shape()[-1] && output[-1] == b.shape()[-2];
+    record.finish(result, [inner, keys](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      return bmm_gradients(e, grads, node, keys, inner);
     });
   }
   return from_batch(eager, result);
+}
+
+Tensor biased_scores(Eager& eager, const Tensor& bias, const Tensor& q, const Tensor& k) {
+  const Tensor right = autocast_argument(eager, k);
+  const Tensor left = autocast_argument(eager, q);
+  const Tensor added = autocast_argument(eager, bias);
+  Record record(eager, {&left, &right});
+  if (record.wants(1)) {
+    record.save(left);
+  }
+  if (record.wants(0)) {
+    record.save(right);
+  }
+  const Shape& shape = q.shape();
+  Tensor output = eager.empty(shape.with(3, k.shape()[2]), left.dtype());
+  eager.touch_cublas();
+  eager.count_gemm(output.elements(), 1, shape[3]);
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Unpacked saved(e, node);
+      Gradients result(2);
+      for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+        if (node.wants(i)) {
+          Tensor product = e.empty(node.input_shapes[i], grads[0].dtype());
+          e.touch_cublas();
+          e.count_gemm(product.elements(), 1, grads[0].shape()[2]);
+          result[i] = e.empty(node.input_shapes[i], grads[0].dtype());  // Times alpha.
+        }
+      }
+      return result;
+    });
+  }
+  return output;
 }
 
 }  // namespace headroom::ir::torch

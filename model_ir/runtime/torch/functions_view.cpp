@@ -18,7 +18,24 @@ Gradients reshape_gradient(Eager& eager, const Tensor& gradient, const Shape& sh
       shape[1] == gradient.shape()[2]) {
     return {eager.empty(shape, gradient.dtype())};
   }
-  return {eager.alias(gradient, shape, true)};
+  Tensor seen = eager.alias(gradient, shape, true);
+  if (gradient->layout == Layout::kColumns) {
+    seen->layout = Layout::kColumns;
+  }
+  return {seen};
+}
+
+/// What an accumulating index_put of one index sorts and scans.
+/// Source: aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel; observed sizes.
+void index_put_scratch(Eager& eager) {
+  const auto scratch = [&](DType dtype) { return eager.empty({1}, dtype, TensorRole::kWorkspace); };
+  const Tensor linear = scratch(DType::kInt64);
+  Tensor scaled = scratch(DType::kInt64);
+  scaled.reset();
+  const Tensor range = scratch(DType::kInt64);
+  const Tensor keys = scratch(DType::kInt64);
+  const Tensor values = scratch(DType::kInt64);
+  const Tensor sort = scratch(DType::kUInt8);
 }
 
 }  // namespace
@@ -126,6 +143,76 @@ std::vector<Tensor> split_last(Eager& eager, const Tensor& input,
   return parts;
 }
 
+std::vector<Tensor> split_fused_heads(Eager& eager, const Tensor& input, std::int64_t head_dim,
+                                      FusedHeads form) {
+  constexpr int kParts = 3;
+  const Shape whole = input.shape();
+  const Shape heads{whole[0], whole[2] / (kParts * head_dim), whole[1], head_dim};
+  std::vector<Tensor> parts;
+  const auto part = [&] {
+    Tensor view = eager.alias(input, heads, true);
+    view->layout = Layout::kSwapped;
+    parts.push_back(std::move(view));
+  };
+  if (form == FusedHeads::kSelected) {
+    for (int i = 0; i < kParts; ++i) {
+      Record record(eager, {&input});
+      part();
+      if (record.active()) {  // select_backward: zeros of the whole.
+        record.finish(parts.back(), [whole](Eager& e, Gradients& grads, Node&) -> Gradients {
+          return {e.empty(whole, grads[0].dtype())};
+        });
+      }
+    }
+    return parts;
+  }
+  Record record(eager, {&input});
+  for (int i = 0; i < kParts; ++i) {
+    part();
+  }
+  if (record.active()) {  // split_backward joins, then the transposed sum is made contiguous.
+    std::vector<Tensor*> outputs = {&parts[0], &parts[1], &parts[2]};
+    record.finish(outputs, [whole](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Tensor joined = e.empty(whole, node.input_dtypes[0]);
+      grads.clear();
+      return {e.empty(whole, node.input_dtypes[0])};
+    });
+  }
+  return parts;
+}
+
+std::vector<Tensor> split_multi_query(Eager& eager, const Tensor& input, std::int64_t head_dim) {
+  const Shape whole = input.shape();
+  std::vector<Tensor> parts;
+  {
+    Record record(eager, {&input});
+    parts.push_back(
+        eager.alias(input, {whole[0], whole[2] / head_dim - 2, whole[1], head_dim}, true));
+    parts[0]->layout = Layout::kSwapped;
+    if (record.active()) {
+      record.finish(parts[0], [whole](Eager& e, Gradients& grads, Node&) -> Gradients {
+        return {e.empty(whole, grads[0].dtype())};
+      });
+    }
+  }
+  for (int i = 0; i < 2; ++i) {
+    Record record(eager, {&input});
+    const Tensor index = eager.empty({1}, DType::kInt64);
+    record.save(index);
+    parts.push_back(eager.empty({whole[0], 1, whole[1], head_dim}, input.dtype()));
+    parts.back()->layout = Layout::kSwapped;
+    if (record.active()) {
+      record.finish(parts.back(), [whole](Eager& e, Gradients& grads, Node& node) -> Gradients {
+        const Unpacked saved(e, node);
+        Tensor gradient = e.empty(whole, grads[0].dtype());
+        index_put_scratch(e);
+        return {gradient};
+      });
+    }
+  }
+  return parts;
+}
+
 std::pair<Tensor, Tensor> chunk_last(Eager& eager, const Tensor& input) {
   const std::int64_t half = ceil_div(input.shape()[-1], 2);
   const std::array<std::int64_t, 2> sizes = {half, input.shape()[-1] - half};
@@ -168,12 +255,17 @@ Tensor to(Eager& eager, const Tensor& input, DType dtype) {
 Tensor cat_last(Eager& eager, const Tensor& first, const Tensor& second) {
   Record record(eager, {&first, &second});
   const std::int64_t left = first.shape()[-1];
-  Tensor output = eager.empty(first.shape().with(-1, left + second.shape()[-1]), first.dtype());
+  const bool widens = bits_of(second.dtype()) > bits_of(first.dtype());
+  Tensor output = eager.empty(first.shape().with(-1, left + second.shape()[-1]),
+                              widens ? second.dtype() : first.dtype());
   if (record.active()) {
     record.finish(output, [left](Eager& e, Gradients& grads, Node&) -> Gradients {
       const Shape& shape = grads[0].shape();
-      return {e.alias(grads[0], shape.with(-1, left), true),
-              e.alias(grads[0], shape.with(-1, shape[-1] - left), true)};
+      Tensor head = e.alias(grads[0], shape.with(-1, left), true);
+      Tensor tail = e.alias(grads[0], shape.with(-1, shape[-1] - left), true);
+      head->layout = grads[0]->layout;
+      tail->layout = grads[0]->layout;
+      return {std::move(head), std::move(tail)};
     });
   }
   return output;
@@ -191,7 +283,12 @@ Tensor repeat_heads(Eager& eager, const Tensor& input, std::int64_t times) {
   }
   const Shape shape = input.shape();
   Record record(eager, {&input});
-  Tensor output = eager.empty(shape.with(1, shape[1] * times), input.dtype());
+  const Shape repeated = shape.with(1, shape[1] * times);
+  Tensor output =
+      shape[1] == 1 ? eager.alias(input, repeated, true) : eager.empty(repeated, input.dtype());
+  if (shape[1] == 1) {
+    output->layout = Layout::kRepeated;
+  }
   if (record.active()) {
     record.finish(output, [shape](Eager& e, Gradients& grads, Node&) -> Gradients {
       // The expanded copies are summed: one tensor of the narrow shape.

@@ -9,8 +9,10 @@ namespace headroom::ir::torch {
 
 SavedTensor::SavedTensor(Eager& eager, const Tensor& tensor) {
   if (CheckpointFrame* const frame = eager.checkpoint()) {
-    slot_ = frame->pack(eager, tensor);
-    frame_ = frame->shared_from_this();
+    slot_ = frame->pack(eager, tensor, tensor_);
+    if (!tensor_.defined()) {
+      frame_ = frame->shared_from_this();
+    }
     return;
   }
   tensor_ = tensor;

@@ -52,6 +52,8 @@ class Node {
   Apply apply;
   TensorImpl* leaf = nullptr;  ///< AccumulateGrad: the leaf (not counted).
   Tensor leaf_owner;           ///< AccumulateGrad of a leaf that is no parameter: keeps it.
+  /// Runs when all gradients of the outputs are there (hooks of tensors).
+  std::function<void(Eager&)> before_apply;
   /// Runs after a leaf's gradient has been accumulated (DDP, ZeRO).
   std::function<void(Eager&)> after_accumulate;
 

@@ -105,6 +105,10 @@ void adamw_step(Eager& eager, OptimizerForm form, std::span<const Tensor> parame
           eager, {.moments = 2, .eight_bit = true, .paged = form == OptimizerForm::kPagedEightBit},
           parameters, state);
       return;
+    case OptimizerForm::kPaged:
+      eager.set_site("adamw.paged", -1);
+      bitsandbytes_step(eager, {.moments = 2, .paged = true}, parameters, state);
+      return;
   }
 }
 

@@ -47,6 +47,10 @@ void lion_step(Eager& eager, OptimizerForm form, std::span<const Tensor> paramet
       library.eight_bit = true;
       library.paged = true;
       break;
+    case OptimizerForm::kPaged:
+      eager.set_site("lion.paged", -1);
+      library.paged = true;
+      break;
   }
   bitsandbytes_step(eager, library, parameters, state);
 }

@@ -93,6 +93,7 @@ void sgd_step(Eager& eager, const OptimizerPlan& plan, std::span<const Tensor> p
       return;
     case OptimizerForm::kEightBit:
     case OptimizerForm::kPagedEightBit:
+    case OptimizerForm::kPaged:
       break;
   }
   HEADROOM_ASSERT(false);

@@ -24,30 +24,47 @@ Node* accumulator_of(Eager& eager, TensorImpl* leaf) {
 }
 
 Record::Record(Eager& eager, std::initializer_list<const Tensor*> inputs) : eager_(eager) {
-  const bool wanted = eager.grad_enabled() &&
-                      std::any_of(inputs.begin(), inputs.end(),
-                                  [](const Tensor* input) { return input->requires_grad(); });
-  if (!wanted) {
-    return;
+  if (begin(std::any_of(inputs.begin(), inputs.end(),
+                        [](const Tensor* input) { return input->requires_grad(); }))) {
+    node_->next.reserve(inputs.size());
+    for (const Tensor* input : inputs) {
+      add_edge(*input);
+    }
+  }
+}
+
+Record::Record(Eager& eager, std::span<const Tensor> inputs) : eager_(eager) {
+  if (begin(std::any_of(inputs.begin(), inputs.end(),
+                        [](const Tensor& input) { return input.requires_grad(); }))) {
+    for (const Tensor& input : inputs) {
+      add_edge(input);
+    }
+  }
+}
+
+bool Record::begin(bool wanted) {
+  if (!wanted || !eager_.grad_enabled()) {
+    return false;
   }
   node_ = new Node;  // Counted by hand, as its edges are: see add_use and drop_use.
   add_use(node_);
-  node_->sequence = eager.next_sequence();
-  node_->layer = eager.layer();
-  node_->site_operation = eager.operation();
-  node_->next.reserve(inputs.size());
-  for (const Tensor* input : inputs) {
-    Edge edge;
-    if (input->requires_grad()) {
-      TensorImpl* const impl = input->impl();
-      edge.node = impl->grad_fn != nullptr ? impl->grad_fn : accumulator_of(eager, impl);
-      edge.input_index = impl->grad_fn != nullptr ? impl->output_index : 0;
-      add_use(edge.node);
-    }
-    node_->next.push_back(edge);
-    node_->input_shapes.push_back(input->defined() ? input->shape() : Shape{});
-    node_->input_dtypes.push_back(input->defined() ? input->dtype() : DType::kFp32);
+  node_->sequence = eager_.next_sequence();
+  node_->layer = eager_.layer();
+  node_->site_operation = eager_.operation();
+  return true;
+}
+
+void Record::add_edge(const Tensor& input) {
+  Edge edge;
+  if (input.requires_grad()) {
+    TensorImpl* const impl = input.impl();
+    edge.node = impl->grad_fn != nullptr ? impl->grad_fn : accumulator_of(eager_, impl);
+    edge.input_index = impl->grad_fn != nullptr ? impl->output_index : 0;
+    add_use(edge.node);
   }
+  node_->next.push_back(edge);
+  node_->input_shapes.push_back(input.defined() ? input.shape() : Shape{});
+  node_->input_dtypes.push_back(input.defined() ? input.dtype() : DType::kFp32);
 }
 
 Record::~Record() {
@@ -74,11 +91,14 @@ void Record::finish(std::span<Tensor* const> outputs, Node::Apply apply) {
   int index = 0;
   for (Tensor* output : outputs) {
     TensorImpl* const impl = output->impl();
-    HEADROOM_ASSERT(impl->grad_fn == nullptr);
-    impl->requires_grad = true;
-    impl->grad_fn = node_;
-    impl->output_index = index++;
-    add_use(node_);
+    if (impl != nullptr) {
+      HEADROOM_ASSERT(impl->grad_fn == nullptr);
+      impl->requires_grad = true;
+      impl->grad_fn = node_;
+      impl->output_index = index;
+      add_use(node_);
+    }
+    ++index;
   }
 }
 

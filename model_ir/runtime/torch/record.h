@@ -22,6 +22,7 @@ namespace headroom::ir::torch {
 class Record {
  public:
   Record(Eager& eager, std::initializer_list<const Tensor*> inputs);
+  Record(Eager& eager, std::span<const Tensor> inputs);
   ~Record();
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
@@ -31,10 +32,13 @@ class Record {
   [[nodiscard]] bool wants(std::size_t index) const { return active() && node_->wants(index); }
   void save(const Tensor& tensor);
   void finish(Tensor& output, Node::Apply apply);
-  /// For operators with several differentiable outputs.
+  /// For operators with several differentiable outputs; undefined ones take part in nothing.
   void finish(std::span<Tensor* const> outputs, Node::Apply apply);
 
  private:
+  [[nodiscard]] bool begin(bool wanted);
+  void add_edge(const Tensor& input);
+
   Eager& eager_;
   Node* node_ = nullptr;
 };

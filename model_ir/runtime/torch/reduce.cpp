@@ -114,6 +114,8 @@ Tensor sum_to(Eager& eager, Tensor gradient, const Shape& shape) {
                           .innermost = innermost,
                           .accumulator_bytes = 4,
                           .element_bytes = bits_of(gradient.dtype()) / 8});
+  // Leading dims are summed away with the rank kept, and the sum is seen in the narrower shape.
+  result->tracked_view = gradient.shape().rank() > shape.rank();
   gradient.reset();
   return result;
 }

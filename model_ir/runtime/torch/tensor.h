@@ -35,8 +35,8 @@ class Shape {
 /// Device memory shared by the tensors that are views of one another.
 struct Storage {
   BlockId block = 0;
-  std::size_t event = 0;  ///< Index of its allocation in the program.
-  std::int64_t bytes = 0;
+  std::size_t event = 0;   ///< Index of its allocation in the program.
+  std::int64_t bytes = 0;  ///< 0: resized away, or on no device.
   int uses = 0;
   StreamId stream = 0;
 };
@@ -44,7 +44,9 @@ struct Storage {
 /// How a tensor of shape [B, A, S, D] lies in memory. Everything else is contiguous.
 enum class Layout : std::uint8_t {
   kContiguous,
-  kSwapped,  ///< Memory order [B, S, A, D]: `view(B, S, A, D).transpose(1, 2)` of a projection.
+  kSwapped,   ///< Memory order [B, S, A, D]: `view(B, S, A, D).transpose(1, 2)` of a projection.
+  kRepeated,  ///< Parts seen several times: `expand` over the head or the batch dim.
+  kColumns,   ///< Memory order [B, A, D, S]: the gradient of transposed keys.
 };
 
 /// What PyTorch calls TensorImpl. Reference-counted by `Tensor`; owned by `Eager`.

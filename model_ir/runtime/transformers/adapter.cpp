@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/transformers/dora.h"
+#include "model_ir/runtime/transformers/expert_adapter.h"
 
 namespace headroom::ir::transformers {
 
@@ -24,13 +26,12 @@ std::string_view module_name(std::string_view parameter) {
 /// Weights of linear layers that `lora` adapts, in registration order. "all-linear" leaves out the
 /// head. Source: huggingface/peft src/peft/tuners/tuners_utils.py,
 /// _maybe_include_all_linear_layers.
-std::vector<TensorId> targets_of(const Graph& graph, const LoraPlan& lora) {
+std::vector<TensorId> targets_of(const ModelSpec& spec, const Graph& graph, const LoraPlan& lora) {
   std::set<TensorId> linear;
   for (std::size_t node = 0; node < graph.op_count(); ++node) {
     const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
-    const bool wanted =
-        op.kind == OpKind::kLinear && (op.role != OpRole::kHead || !lora.targets.empty());
-    if (wanted) {
+    const bool linear_layer = op.kind == OpKind::kLinear || op.kind == OpKind::kSharedGate;
+    if (linear_layer && (op.role != OpRole::kHead || !lora.targets.empty())) {
       linear.insert(op.parameters.at(0));
     }
   }
@@ -39,11 +40,57 @@ std::vector<TensorId> targets_of(const Graph& graph, const LoraPlan& lora) {
     const std::string_view name = module_name(graph.tensor(id).name);
     const bool named = lora.targets.empty() || std::find(lora.targets.begin(), lora.targets.end(),
                                                          name) != lora.targets.end();
-    if (named && linear.contains(id)) {
+    if (named && linear.contains(id) && !names_expert_part(spec, name)) {
       targets.push_back(id);
     }
   }
   return targets;
+}
+
+/// Type that PEFT makes an adapter in: that of the frozen layer's weight, or, for 4 bits, of its
+/// arithmetic; a weight of integers leaves it at fp32.
+/// Source: huggingface/peft tuners/tuners_utils.py, _get_base_layer_device_and_dtype.
+DType adapter_dtype(const Model& model, TensorId id) {
+  if (model.quantised.contains(static_cast<std::uint32_t>(id))) {
+    return model.plan->quant->bits == 4 ? DType::kBf16 : DType::kFp32;
+  }
+  return model.parameters[index_of(id)].dtype();
+}
+
+/// autocast_adapter_dtype: half-precision adapters become fp32, one parameter after the other.
+void widen(torch::Eager& eager, Adapter& adapter) {
+  for (Tensor* parameter : {&adapter.a, &adapter.b, &adapter.magnitude}) {
+    if (parameter->defined() && parameter->dtype() != DType::kFp32) {
+      *parameter = eager.parameter(parameter->shape(), DType::kFp32, true);
+    }
+  }
+}
+
+bool is_conv1d(const Model& model, const Op& op) {
+  return model.spec->qkv == QkvLayout::kFusedConv1d && op.role != OpRole::kHead;
+}
+
+/// lora_B(lora_A(dropout(x))) * scaling
+Tensor branch(torch::Eager& eager, const Model& model, const Tensor& x, const Adapter& adapter) {
+  Tensor dropped = torch::dropout(eager, x, model.training ? model.plan->lora->dropout : 0);
+  Tensor low = torch::linear(eager, dropped, adapter.a, {});
+  dropped.reset();
+  Tensor high = torch::linear(eager, low, adapter.b, {});
+  low.reset();
+  Tensor scaled = torch::scale(eager, high);
+  high.reset();
+  return scaled;
+}
+
+/// result + magnitude layer. Source: huggingface/peft tuners/lora/variants.py, DoraLinearVariant.
+Tensor with_magnitude(torch::Eager& eager, const Model& model, const Op& op, const Tensor& x,
+                      const Tensor& result) {
+  const double dropout = model.training ? model.plan->lora->dropout : 0;
+  const Tensor dropped = torch::dropout(eager, x, dropout);
+  Tensor delta = dora_delta(eager, model, op, dropped, dropout > 0 ? Tensor{} : result);
+  Tensor sum = torch::add(eager, result, delta);
+  delta.reset();
+  return sum;
 }
 
 }  // namespace
@@ -51,50 +98,77 @@ std::vector<TensorId> targets_of(const Graph& graph, const LoraPlan& lora) {
 void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora) {
   eager.set_site("lora.adapters", -1);
   const bool conv1d = model.spec->qkv == QkvLayout::kFusedConv1d;
-  std::vector<Adapter*> adapters;
-  for (const TensorId id : targets_of(*model.graph, lora)) {
-    const Tensor& weight = model.parameters[index_of(id)];
-    const std::int64_t out = weight.shape()[conv1d ? 1 : 0];
-    const std::int64_t in = weight.shape()[conv1d ? 0 : 1];
+  for (const TensorId id : targets_of(*model.spec, *model.graph, lora)) {
+    const std::vector<std::int64_t>& dims = model.graph->tensor(id).dims;
+    const DType dtype = adapter_dtype(model, id);
     Adapter& adapter = model.adapters[static_cast<std::uint32_t>(id)];
-    adapter.a = eager.parameter({lora.rank, in}, weight.dtype(), true);
-    adapter.b = eager.parameter({out, lora.rank}, weight.dtype(), true);
-    adapters.push_back(&adapter);
-  }
-  // autocast_adapter_dtype: half-precision adapters become fp32, one parameter after the other.
-  for (Adapter* adapter : adapters) {
-    for (Tensor* parameter : {&adapter->a, &adapter->b}) {
-      if (parameter->dtype() != DType::kFp32) {
-        *parameter = eager.parameter(parameter->shape(), DType::kFp32, true);
-      }
-      model.trainable_count += parameter->elements();
-      model.parameter_count += parameter->elements();
-      model.trainable.push_back(*parameter);
+    adapter.a = eager.parameter({lora.rank, dims[conv1d ? 0 : 1]}, dtype, true);
+    adapter.b = eager.parameter({dims[conv1d ? 1 : 0], lora.rank}, dtype, true);
+    if (lora.dora) {
+      add_magnitude(eager, model, id, adapter);
     }
   }
+  for (const TensorId id : expert_targets(*model.spec, *model.graph, lora)) {
+    model.adapters[static_cast<std::uint32_t>(id)] = make_expert_adapter(eager, model, id, lora);
+  }
+  for (auto& [id, adapter] : model.adapters) {  // In registration order.
+    widen(eager, adapter);
+    for (const Tensor& parameter : {adapter.a, adapter.b, adapter.magnitude}) {
+      if (parameter.defined()) {
+        model.trainable_count += parameter.elements();
+        model.parameter_count += parameter.elements();
+        model.trainable.push_back(parameter);
+      }
+    }
+  }
+  eager.program().parameters = model.parameter_count;
+  eager.program().trainable_parameters = model.trainable_count;
 }
 
-Tensor adapted_linear(torch::Eager& eager, const Model& model, const Tensor& input,
-                      const Tensor& weight, const Tensor& bias, const Adapter& adapter) {
-  const bool conv1d = model.spec->qkv == QkvLayout::kFusedConv1d;
-  Tensor result = conv1d ? torch::conv1d(eager, input, weight, bias)
-                         : torch::linear(eager, input, weight, bias);
-  const DType result_dtype = result.dtype();
-  const Tensor x = torch::to(eager, input, adapter.a.dtype());
-  const double dropout = model.training ? model.plan->lora->dropout : 0;
-  Tensor dropped = torch::dropout(eager, x, dropout);
-  Tensor low = torch::linear(eager, dropped, adapter.a, {});
-  dropped.reset();
-  Tensor high = torch::linear(eager, low, adapter.b, {});
-  low.reset();
-  Tensor scaled = torch::scale(eager, high);
-  high.reset();
-  Tensor sum = torch::add(eager, result, scaled);
-  scaled.reset();
+Tensor frozen_linear(torch::Eager& eager, const Model& model, const Op& op, const Tensor& input) {
+  const Tensor& weight = model.parameters[index_of(op.parameters[0])];
+  const Tensor bias =
+      op.parameters.size() > 1 ? model.parameters[index_of(op.parameters[1])] : Tensor{};
+  const auto quantised = model.quantised.find(static_cast<std::uint32_t>(op.parameters[0]));
+  if (quantised != model.quantised.end()) {
+    return quantised_linear(eager, quantised->second, input, bias);
+  }
+  return is_conv1d(model, op) ? torch::conv1d(eager, input, weight, bias)
+                              : torch::linear(eager, input, weight, bias);
+}
+
+Tensor adapted_linear(torch::Eager& eager, const Model& model, const Op& op, const Tensor& input) {
+  const auto id = static_cast<std::uint32_t>(op.parameters[0]);
+  const Adapter& adapter = model.adapters.at(id);
+  const auto quantised = model.quantised.find(id);
+  const bool packed = quantised != model.quantised.end();
+  Tensor result = frozen_linear(eager, model, op, input);
+  if (packed && quantised->second.bits == 4) {
+    result = torch::clone(eager, result);
+  }
+  const DType dtype = result.dtype();
+  // Layers of bitsandbytes leave conversions to autocast where it is on.
+  const bool converts = !packed || !eager.autocast();
+  Tensor x = converts ? torch::to(eager, input, adapter.a.dtype()) : input;
+  if (adapter.magnitude.defined()) {
+    result = with_magnitude(eager, model, op, x, result);
+    Tensor output = converts ? torch::to(eager, result, dtype) : result;
+    result.reset();
+    return output;
+  }
+  Tensor output = branch(eager, model, x, adapter);
+  if (packed && converts) {
+    output = torch::to(eager, output, dtype);
+  }
+  Tensor sum = torch::add(eager, result, output);
+  if (!packed) {
+    output.reset();
+  }
   result = std::move(sum);
-  Tensor output = torch::to(eager, result, result_dtype);
+  Tensor cast = packed ? result : torch::to(eager, result, dtype);
   result.reset();
-  return output;
+  x.reset();
+  return cast;
 }
 
 }  // namespace headroom::ir::transformers

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/transformers/modeling.h"
+#include "model_ir/runtime/transformers/sinks.h"
 
 namespace headroom::ir::transformers {
 
@@ -21,57 +23,189 @@ Tensor rotate_half(Eager& eager, const Tensor& x) {
   return torch::cat_last(eager, negated, first);
 }
 
-Tensor rotate(Eager& eager, const Tensor& x, const Tensor& cos, const Tensor& sin) {
-  Tensor left = torch::mul(eager, x, cos);
-  Tensor turned = rotate_half(eager, x);
-  Tensor right = torch::mul(eager, turned, sin);
-  turned.reset();
-  return torch::add(eager, left, right);
+/// A head cut into the part that is rotated and the rest.
+struct CutHead {
+  CutHead(Eager& eager, const Tensor& x, std::int64_t rotated)
+      : turning(torch::slice_last(eager, x, rotated)),
+        passing(torch::slice_last(eager, x, x.shape()[-1] - rotated)) {}
+  Tensor turning, passing;
+};
+
+/// The tables as GLM-4 widens them in every layer: repeat_interleave(2).
+RopeTable repeated(Eager& eager, const RopeTable& table) {
+  RopeTable wide;
+  wide.cos = eager.empty(table.cos.shape(), table.cos.dtype());
+  wide.sin = eager.empty(table.sin.shape(), table.sin.dtype());
+  return wide;
 }
 
-/// Softmax attention in Python: scores, mask, fp32 softmax, product.
-AttentionOutput eager_attention(Eager& eager, const ModelSpec& spec, const AttentionInput& input) {
+QueryKey rotate_parts(Eager& eager, const QueryKey& heads, const RopeTable& table) {
+  const std::int64_t rotated = table.cos.shape()[-1];
+  CutHead q(eager, heads.q, rotated);
+  CutHead k(eager, heads.k, rotated);
+  Tensor q_turned = rotate(eager, q.turning, table.cos, table.sin);
+  Tensor k_turned = rotate(eager, k.turning, table.cos, table.sin);
+  q_turned = torch::cat_last(eager, q_turned, q.passing);
+  k_turned = torch::cat_last(eager, k_turned, k.passing);
+  return {std::move(q_turned), std::move(k_turned)};
+}
+
+QueryKey rotate_named(Eager& eager, const QueryKey& heads, const RopeTable& table,
+                      std::vector<Tensor>& frame) {
+  const std::int64_t rotated = table.cos.shape()[-1];
+  CutHead q(eager, heads.q, rotated);
+  CutHead k(eager, heads.k, rotated);
+  q.turning = rotate(eager, q.turning, table.cos, table.sin);
+  k.turning = rotate(eager, k.turning, table.cos, table.sin);
+  frame.insert(frame.end(), {q.turning, q.passing, k.turning, k.passing});
+  Tensor q_joined = torch::cat_last(eager, q.turning, q.passing);
+  return {std::move(q_joined), torch::cat_last(eager, k.turning, k.passing)};
+}
+
+QueryKey rotate_each(Eager& eager, const QueryKey& heads, const RopeTable& table) {
+  const std::int64_t rotated = table.cos.shape()[-1];
+  const CutHead q(eager, heads.q, rotated);
+  const CutHead k(eager, heads.k, rotated);
+  const auto join = [&](const CutHead& head) {
+    const Tensor turned = rotate(eager, head.turning, table.cos, table.sin);
+    return torch::cat_last(eager, turned, head.passing);
+  };
+  Tensor q_turned = join(q);
+  return {std::move(q_turned), join(k)};
+}
+
+/// In fp32, and back: `widens` casts queries and keys themselves, else the tables promote.
+QueryKey rotate_wide(Eager& eager, const QueryKey& heads, const RopeTable& table, bool widens) {
+  const DType dtype = heads.q.dtype();
+  Tensor q = widens ? torch::to(eager, heads.q, DType::kFp32) : heads.q;
+  Tensor k = widens ? torch::to(eager, heads.k, DType::kFp32) : heads.k;
+  Tensor q_turned = rotate(eager, q, table.cos, table.sin);
+  Tensor k_turned = rotate(eager, k, table.cos, table.sin);
+  QueryKey result;
+  result.q = torch::to(eager, q_turned, dtype);
+  result.k = torch::to(eager, k_turned, dtype);
+  for (Tensor* name : {&q, &k, &q_turned, &k_turned}) {
+    name->reset();
+  }
+  return result;
+}
+
+/// Queries, keys and values as eager attention multiplies them.
+struct EagerHeads {
+  Tensor q, k, v;  ///< [B, A, S, D]
+};
+
+EagerHeads eager_heads(Eager& eager, const AttentionInput& input, EagerScores form) {
+  if (form == EagerScores::kBiased && input.q.shape()[0] > 1) {
+    // reshape(B * A, S, D) of strided parts.
+    EagerHeads heads;
+    heads.q = torch::contiguous(eager, input.q);
+    heads.k = torch::contiguous(eager, input.k);
+    heads.v = torch::contiguous(eager, input.v);
+    return heads;
+  }
+  if (form == EagerScores::kInPlace || form == EagerScores::kBiased) {
+    return {input.q, input.k, input.v};  // matmul broadcasts.
+  }
   const std::int64_t groups = input.q.shape()[1] / input.k.shape()[1];
-  const Tensor keys = torch::repeat_heads(eager, input.k, groups);
-  const Tensor values = torch::repeat_heads(eager, input.v, groups);
-  const Shape& q = input.q.shape();
-  const Shape scores{q[0], q[1], q[2], keys.shape()[2]};
-  Tensor raw = torch::batched_matmul(eager, input.q, keys, scores);
-  Tensor weights = torch::scale(eager, raw);
-  raw.reset();
+  Tensor keys = torch::repeat_heads(eager, input.k, groups);
+  return {input.q, std::move(keys), torch::repeat_heads(eager, input.v, groups)};
+}
+
+/// Scores before the mask. `frame` gets BLOOM's, which keep a name.
+Tensor scores_of(Eager& eager, const ModelSpec& spec, const EagerHeads& heads, const Tensor& alibi,
+                 std::vector<Tensor>& frame) {
+  const EagerScores form = modeling_of(spec.family).scores;
+  if (form == EagerScores::kBiased) {
+    frame.push_back(torch::biased_scores(eager, alibi, heads.q, heads.k));
+    return frame.back();
+  }
+  const Shape& q = heads.q.shape();
+  const Shape shape{q[0], q[1], q[2], heads.k.shape()[2]};
+  if (form == EagerScores::kInPlace) {
+    const Tensor scores = torch::batched_matmul(eager, heads.q, heads.k, shape);
+    return torch::scale_in_place(eager, scores);
+  }
+  Tensor scores = torch::batched_matmul(eager, heads.q, heads.k, shape);
+  Tensor scaled = torch::scale(eager, scores);
+  scores.reset();
   if (spec.attention_softcap > 0) {
-    weights = torch::scale(eager, weights);
-    weights = torch::tanh(eager, weights);
-    weights = torch::scale(eager, weights);
+    scaled = torch::scale(eager, scaled);
+    scaled = torch::tanh(eager, scaled);
+    scaled = torch::scale(eager, scaled);
   }
+  return scaled;
+}
+
+/// The type that a softmax without `dtype` runs in: fp32 under autocast.
+DType plain_softmax_type(const Eager& eager, const Tensor& scores) {
+  return eager.autocast() ? DType::kFp32 : scores.dtype();
+}
+
+/// The softmax of masked scores, whose name it takes over.
+Tensor weights_of(Eager& eager, EagerScores form, Tensor& masked, DType dtype) {
+  switch (form) {
+    case EagerScores::kNarrow:
+      masked = torch::softmax_last(eager, masked, plain_softmax_type(eager, masked));
+      return torch::to(eager, masked, dtype);
+    case EagerScores::kPlain:
+      return torch::softmax_last(eager, masked, plain_softmax_type(eager, masked));
+    case EagerScores::kInPlace:
+      return torch::softmax_last(eager, masked, dtype);
+    case EagerScores::kWide:
+    case EagerScores::kBiased:
+      break;
+  }
+  const Tensor wide = torch::softmax_last(eager, masked, DType::kFp32);
+  return torch::to(eager, wide, dtype);
+}
+
+/// Softmax attention in Python: scores, mask, softmax, product.
+AttentionOutput eager_attention(Eager& eager, const ModelSpec& spec, const AttentionInput& input,
+                                std::vector<Tensor>& frame) {
+  const EagerScores form = modeling_of(spec.family).scores;
+  const EagerHeads heads = eager_heads(eager, input, form);
+  if (form == EagerScores::kBiased) {
+    frame.insert(frame.end(), {heads.q, heads.k, heads.v});
+  }
+  Tensor scores = scores_of(eager, spec, heads, input.alibi, frame);
+  if (input.bias.defined()) {
+    scores = torch::add(eager, scores, input.bias);
+  }
+  Tensor masked = scores;
   if (input.mask.defined()) {
-    weights = torch::add_constant(eager, weights, input.mask);
+    masked = torch::add_constant(eager, scores, input.mask);
   }
-  {
-    Tensor wide = torch::softmax_last(eager, weights, DType::kFp32);
-    Tensor narrow = torch::to(eager, wide, input.q.dtype());
-    wide.reset();
-    weights = std::move(narrow);
+  if (form == EagerScores::kBiased) {
+    frame.push_back(masked);
   }
+  if (form != EagerScores::kInPlace) {
+    scores.reset();  // The masked scores took the name.
+  }
+  Tensor weights = weights_of(eager, form, masked, input.q.dtype());
+  masked.reset();
+  scores.reset();
   weights = torch::dropout(eager, weights, input.dropout);
+  const Shape& q = heads.q.shape();
   Tensor output =
-      torch::batched_matmul(eager, weights, values, Shape{q[0], q[1], q[2], input.v.shape()[3]});
+      torch::batched_matmul(eager, weights, heads.v, {q[0], q[1], q[2], heads.v.shape()[3]});
   Tensor merged = torch::merge_heads(eager, output);
   output.reset();
   return {std::move(merged), std::move(weights)};
 }
 
-Tensor sdpa_attention(Eager& eager, const AttentionInput& input) {
+Tensor sdpa_attention(Eager& eager, const ModelSpec& spec, const AttentionInput& input) {
   torch::SdpaOptions options;
   options.dropout = input.dropout;
-  options.causal = !input.mask.defined();
+  options.causal = input.causal && !input.mask.defined();
   if (input.mask.defined()) {
     options.mask = input.mask;
   }
+  // Falcon's own call repeats no heads; transformers' repeats them where there is a mask.
+  options.broadcast = modeling_of(spec.family).scores == EagerScores::kInPlace;
   const std::int64_t groups = input.q.shape()[1] / input.k.shape()[1];
   Tensor output;
-  if (options.mask) {
-    // use_gqa_in_sdpa: only without a mask does the kernel get unrepeated keys and values.
+  if (options.mask && !options.broadcast) {
     const Tensor keys = torch::repeat_heads(eager, input.k, groups);
     const Tensor values = torch::repeat_heads(eager, input.v, groups);
     output = torch::sdpa(eager, input.q, keys, values, options);
@@ -88,25 +222,51 @@ Tensor split(Eager& eager, const Tensor& input, std::int64_t head_dim) {
                                    : torch::split_heads(eager, input, input.shape()[2] / head_dim);
 }
 
-Tensor apply_rope(Eager& eager, const ModelSpec& spec, const Tensor& x, const Tensor& cos,
-                  const Tensor& sin) {
-  const std::int64_t rotated = cos.shape()[-1];
-  const bool partial = spec.family == Family::kPhi3 || rotated != x.shape()[-1];
-  if (!partial) {
-    return rotate(eager, x, cos, sin);
-  }
-  const Tensor turning = torch::slice_last(eager, x, rotated);
-  const Tensor passing = torch::slice_last(eager, x, x.shape()[-1] - rotated);
-  Tensor turned = rotate(eager, turning, cos, sin);
-  return torch::cat_last(eager, turned, passing);
+Tensor rotate(Eager& eager, const Tensor& x, const Tensor& cos, const Tensor& sin) {
+  Tensor left = torch::mul(eager, x, cos);
+  Tensor turned = rotate_half(eager, x);
+  Tensor right = torch::mul(eager, turned, sin);
+  turned.reset();
+  return torch::add(eager, left, right);
 }
 
-AttentionOutput attention(Eager& eager, const ParallelPlan& plan, const ModelSpec& spec,
-                          const AttentionInput& input) {
-  if (plan.attention == AttentionKind::kEager) {
-    return eager_attention(eager, spec, input);
+QueryKey apply_rope(Eager& eager, const ModelSpec& spec, const QueryKey& heads,
+                    const RopeTable& table, std::vector<Tensor>& frame) {
+  const Modeling modeling = modeling_of(spec.family);
+  const bool partial = table.cos.shape()[-1] != heads.q.shape()[-1];
+  switch (modeling.rope) {
+    case RopeForm::kNamed:
+      return rotate_named(eager, heads, table, frame);
+    case RopeForm::kEach:
+      return rotate_each(eager, heads, table);
+    case RopeForm::kWidened:
+    case RopeForm::kPromoted:
+      return rotate_wide(eager, heads, table, modeling.rope == RopeForm::kWidened);
+    case RopeForm::kSliced:
+      return rotate_parts(eager, heads, modeling.repeats_table ? repeated(eager, table) : table);
+    case RopeForm::kHalfTables:
+      return rotate_halves(eager, heads, table);
+    case RopeForm::kComplex:
+    case RopeForm::kWhole:
+      break;
   }
-  return {sdpa_attention(eager, input), {}};
+  if (partial) {
+    return rotate_parts(eager, heads, table);
+  }
+  Tensor q = rotate(eager, heads.q, table.cos, table.sin);
+  return {std::move(q), rotate(eager, heads.k, table.cos, table.sin)};
+}
+
+AttentionOutput attention(Eager& eager, const Model& model, const AttentionInput& input,
+                          std::vector<Tensor>& frame) {
+  const ModelSpec& spec = *model.spec;
+  if (input.sinks.defined()) {
+    return attend_with_sinks(eager, input);
+  }
+  if (model.plan->attention == AttentionKind::kEager || only_eager(spec)) {
+    return eager_attention(eager, spec, input, frame);
+  }
+  return {sdpa_attention(eager, spec, input), {}};
 }
 
 }  // namespace headroom::ir::transformers

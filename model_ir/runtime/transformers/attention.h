@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-#include "model_ir/plan/parallel_plan.h"
 #include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/transformers/model.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::ir::transformers {
@@ -12,14 +13,31 @@ namespace headroom::ir::transformers {
 [[nodiscard]] torch::Tensor split(torch::Eager& eager, const torch::Tensor& input,
                                   std::int64_t head_dim);
 
-/// Rotary position embedding of one tensor [B, A, S, D], as the family's apply_rotary_pos_emb.
-[[nodiscard]] torch::Tensor apply_rope(torch::Eager& eager, const ModelSpec& spec,
-                                       const torch::Tensor& x, const torch::Tensor& cos,
-                                       const torch::Tensor& sin);
+/// x * cos + rotate_half(x) * sin.
+[[nodiscard]] torch::Tensor rotate(torch::Eager& eager, const torch::Tensor& x,
+                                   const torch::Tensor& cos, const torch::Tensor& sin);
+
+struct QueryKey {
+  torch::Tensor q;  ///< [B, A, S, D]
+  torch::Tensor k;  ///< [B, K, S, D]
+};
+
+struct RopeTable {
+  torch::Tensor cos, sin;  ///< [1, S, rotated D]
+};
+
+/// Rotary position embedding as the family's attention applies it. `frame` gets what the attention
+/// module has names for.
+[[nodiscard]] QueryKey apply_rope(torch::Eager& eager, const ModelSpec& spec, const QueryKey& heads,
+                                  const RopeTable& table, std::vector<torch::Tensor>& frame);
 
 struct AttentionInput {
   torch::Tensor q, k, v;  ///< [B, A, S, D], [B, K, S, D]
-  torch::Tensor mask;     ///< Additive [1, 1, S, S]; undefined: causal by flag.
+  torch::Tensor mask;     ///< Boolean or additive [.., 1, S, S]; undefined: causal by flag.
+  torch::Tensor alibi;    ///< [B*A, 1, S]
+  torch::Tensor bias;     ///< T5: [1, A, S, S'], added to the scores.
+  bool causal = true;
+  torch::Tensor sinks;  ///< [A]; gpt-oss's.
   double dropout = 0;
 };
 
@@ -28,10 +46,12 @@ struct AttentionOutput {
   torch::Tensor weights;  ///< Eager attention returns them, and the layer's frame holds them.
 };
 
-/// The attention function that `plan` selects.
+/// The attention function that the plan selects. `frame` gets what the attention module has names
+/// for.
 /// Source: huggingface/transformers integrations/sdpa_attention.py and the families'
 /// eager_attention_forward.
-[[nodiscard]] AttentionOutput attention(torch::Eager& eager, const ParallelPlan& plan,
-                                        const ModelSpec& spec, const AttentionInput& input);
+[[nodiscard]] AttentionOutput attention(torch::Eager& eager, const Model& model,
+                                        const AttentionInput& input,
+                                        std::vector<torch::Tensor>& frame);
 
 }  // namespace headroom::ir::transformers

@@ -1,10 +1,18 @@
 #include "model_ir/runtime/transformers/forward.h"
 
+#include <algorithm>
+#include <bit>
 #include <memory>
 #include <utility>
 
 #include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/transformers/attention.h"
+#include "model_ir/runtime/transformers/encoder.h"
+#include "model_ir/runtime/transformers/encoder_decoder.h"
+#include "model_ir/runtime/transformers/losses.h"
+#include "model_ir/runtime/transformers/masks.h"
+#include "model_ir/runtime/transformers/modeling.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -19,74 +27,12 @@ Tensor make_position_ids(Eager& eager, std::int64_t sequence) {
   return eager.empty({1, sequence}, DType::kInt64, TensorRole::kInput);
 }
 
-/// Temporaries of a scan (cumsum) over `rows` rows of `width`: cub's, for a single row only.
-void scan_scratch(Eager& eager, std::int64_t rows) {
-  if (rows == 1) {
-    const Tensor scratch = eager.empty({1279}, DType::kUInt8, TensorRole::kWorkspace);
-  }
-}
-
-/// The check for packed sequences that precedes mask creation.
-/// Source: huggingface/transformers masking_utils.py, find_packed_sequence_indices.
-void check_packed(Eager& eager, std::int64_t batch, std::int64_t sequence) {
-  const auto temporary = [&](const Shape& shape, DType dtype) {
-    return eager.empty(shape, dtype, TensorRole::kTemporary);
-  };
-  Tensor first = temporary({batch, 1}, DType::kInt64);
-  Tensor joined = temporary({batch, sequence + 1}, DType::kInt64);
-  Tensor differences = temporary({batch, sequence}, DType::kInt64);
-  joined.reset();
-  Tensor breaks = temporary({batch, sequence}, DType::kBool);
-  Tensor breaks_wide = temporary({batch, sequence}, DType::kInt64);
-  Tensor indices = temporary({batch, sequence}, DType::kInt64);
-  scan_scratch(eager, batch);
-  breaks_wide.reset();
-  breaks.reset();
-  Tensor same = temporary({batch}, DType::kBool);
-  Tensor all = temporary({}, DType::kBool);
-  same.reset();
-  all.reset();
-  first.reset();
-  differences.reset();
-  indices.reset();
-}
-
-/// The additive causal mask [1, 1, S, S] that eager attention adds.
-/// Source: masking_utils.py, eager_mask and sdpa_mask.
-Tensor make_causal_mask(Eager& eager, std::int64_t sequence, DType dtype) {
-  const auto temporary = [&](const Shape& shape, DType type) {
-    return eager.empty(shape, type, TensorRole::kTemporary);
-  };
-  Tensor allowed;
-  {
-    Tensor batch_range = temporary({1}, DType::kInt64);
-    Tensor head_range = temporary({1}, DType::kInt64);
-    Tensor queries = temporary({sequence}, DType::kInt64);
-    Tensor query_offset = temporary({sequence}, DType::kInt64);
-    queries.reset();
-    Tensor keys = temporary({sequence}, DType::kInt64);
-    Tensor key_offset = temporary({sequence}, DType::kInt64);
-    keys.reset();
-    allowed = temporary({sequence, sequence}, DType::kBool);
-    batch_range.reset();
-    head_range.reset();
-    query_offset.reset();
-    key_offset.reset();
-  }
-  Tensor zero = temporary({}, dtype);
-  Tensor lowest = temporary({}, dtype);
-  Tensor mask = eager.empty({1, 1, sequence, sequence}, dtype, TensorRole::kTemporary);
-  zero.reset();
-  lowest.reset();
-  return mask;
-}
-
-struct RopeTable {
-  Tensor cos, sin;
-};
-
 /// Source: modeling_llama.py, LlamaRotaryEmbedding.forward.
-RopeTable make_rope_table(Eager& eager, std::int64_t dim, std::int64_t sequence, DType dtype) {
+RopeTable make_rope_table(Eager& eager, RopeForm form, std::int64_t dim, std::int64_t sequence,
+                          DType dtype) {
+  if (form == RopeForm::kComplex) {
+    return {complex_rope_table(eager, dim, sequence), {}};
+  }
   const auto temporary = [&](const Shape& shape) {
     return eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
   };
@@ -94,10 +40,13 @@ RopeTable make_rope_table(Eager& eager, std::int64_t dim, std::int64_t sequence,
   Tensor frequencies = temporary({1, dim / 2, sequence});
   eager.touch_cublas();
   eager.count_gemm(dim / 2, sequence, 1);
-  Tensor angles = temporary({1, sequence, dim});
+  // gpt-oss takes the frequencies as they are: tables of half a head.
+  const bool halves = form == RopeForm::kHalfTables;
+  const std::int64_t width = halves ? dim / 2 : dim;
+  Tensor angles = halves ? Tensor{} : temporary({1, sequence, width});
   const auto factor = [&] {
-    Tensor plain = temporary({1, sequence, dim});
-    Tensor scaled = temporary({1, sequence, dim});
+    Tensor plain = temporary({1, sequence, width});
+    Tensor scaled = temporary({1, sequence, width});
     plain.reset();
     return scaled;
   };
@@ -114,51 +63,135 @@ RopeTable make_rope_table(Eager& eager, std::int64_t dim, std::int64_t sequence,
   return table;
 }
 
-bool needs_masks(const ParallelPlan& plan) {
-  return plan.attention == AttentionKind::kEager;
+/// The padding mask: what the collator passes, or the fp32 ones that a model makes itself.
+void make_padding(Eager& eager, const Model& model, Shared& shared) {
+  const ParallelPlan& plan = *model.plan;
+  const bool ones = makes_padding_mask(model.spec->family);
+  if (!shared.padding.defined() && (ones || plan.padded_batch)) {
+    eager.set_site("masks", -1);
+    shared.padding =
+        eager.empty({plan.micro_batch, plan.sequence}, ones ? DType::kFp32 : DType::kInt64);
+  }
 }
 
-NodeId next(NodeId id) {
-  return NodeId{static_cast<std::uint32_t>(index_of(id) + 1)};
+/// Positions counted along the padding mask: [B, S] ids. Source: modeling_opt.py, OPTDecoder.
+Tensor count_positions(Eager& eager, const Tensor& padding) {
+  const Shape& shape = padding.shape();
+  Tensor counts = eager.empty(shape, DType::kFp32);
+  scan_scratch(eager, shape[0], DType::kFp32);
+  Tensor masked = eager.empty(shape, DType::kFp32);
+  Tensor shifted = eager.empty(shape, DType::kFp32);
+  masked.reset();
+  Tensor ids = eager.empty(shape, DType::kInt64, TensorRole::kInput);
+  shifted.reset();
+  counts.reset();
+  return ids;
+}
+
+/// The bias of ALiBi [B*A, 1, S]. Source: modeling_bloom.py, build_alibi_tensor.
+Tensor make_alibi(Eager& eager, const Model& model, DType dtype) {
+  const std::int64_t heads = model.spec->heads;
+  const std::int64_t batch = model.plan->micro_batch;
+  const std::int64_t sequence = model.plan->sequence;
+  const std::int64_t power =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  Tensor base = eager.empty({}, DType::kFp32);
+  Tensor powers = eager.empty({power}, DType::kInt32);
+  Tensor slopes = eager.empty({power}, DType::kFp32);
+  if (power != heads) {
+    const std::int64_t rest = std::min(power, heads - power);
+    const Tensor extra_base = eager.empty({}, DType::kFp32);
+    const Tensor extra_powers = eager.empty({rest}, DType::kInt32);
+    const Tensor extra = eager.empty({rest}, DType::kFp32);
+    slopes = eager.empty({heads}, DType::kFp32);
+  }
+  Tensor counts = eager.empty({batch, sequence}, DType::kFp32);
+  scan_scratch(eager, batch, DType::kFp32);
+  Tensor shifted = eager.empty({batch, sequence}, DType::kFp32);
+  counts.reset();
+  Tensor positions = eager.empty({batch, sequence}, DType::kFp32);
+  shifted.reset();
+  Tensor wide = eager.empty({batch * heads, 1, sequence}, DType::kFp32);
+  Tensor alibi = dtype == DType::kFp32 ? wide : eager.empty({batch * heads, 1, sequence}, dtype);
+  base.reset();
+  powers.reset();
+  slopes.reset();
+  positions.reset();
+  return alibi;
 }
 
 /// Masks in the order of the model's forward: after the positions, before any dropout.
-void make_masks(Eager& eager, const Model& model, Shared& shared, DType dtype) {
-  const std::int64_t sequence = model.plan->sequence;
+void add_masks(Eager& eager, const Model& model, Shared& shared, DType dtype) {
   eager.set_site("masks", -1);
-  check_packed(eager, model.plan->micro_batch, sequence);
-  if (needs_masks(*model.plan)) {
-    shared.mask = make_causal_mask(eager, sequence, dtype);
-    shared.window_mask = shared.mask;
+  make_padding(eager, model, shared);
+  if (model.spec->position == PositionKind::kAlibi) {
+    shared.alibi = make_alibi(eager, model, dtype);
+  }
+  const Masks masks = make_masks(eager, model, {.padding = shared.padding, .dtype = dtype});
+  shared.mask = masks.full;
+  shared.window_mask = masks.window;
+}
+
+/// The ids of the positions, made once: counted along a padding mask, or 0, 1, 2...
+void make_positions(Eager& eager, const Model& model, Shared& shared) {
+  if (shared.position_ids.defined() || model.spec->position == PositionKind::kAlibi) {
+    return;
+  }
+  eager.set_site("positions", -1);
+  make_padding(eager, model, shared);
+  shared.position_ids = makes_padding_mask(model.spec->family)
+                            ? count_positions(eager, shared.padding)
+                            : make_position_ids(eager, model.plan->sequence);
+}
+
+/// Whether an operator of the stem reads the positions or follows the masks.
+bool comes_after_masks(const Model& model, OpKind kind) {
+  return kind == OpKind::kDropout ||
+         (kind == OpKind::kPositions && makes_padding_mask(model.spec->family));
+}
+
+/// Whether the embedding module scales its rows itself, in the operator after `id`.
+bool scales_next(const Graph& graph, const Modeling& modeling, NodeId id) {
+  return modeling.embedding_scales && graph.op(next(id)).kind == OpKind::kScale;
+}
+
+/// gradient_checkpointing_enable() of a PEFT model calls enable_input_require_grads(): a hook on
+/// the output of the embedding module.
+void require_gradient(const Model& model, const Tensor& rows) {
+  if (model.plan->lora && recomputes(model)) {
+    rows->requires_grad = true;
   }
 }
 
 /// Everything before the layers: embedding, positions, masks, dropout.
-Tensor embed(Eager& eager, Model& model, Interpreter& interpreter, const Tensor& ids) {
+Tensor embed(Eager& eager, Model& model, Interpreter& interpreter) {
   const Graph& graph = *model.graph;
   Shared& shared = interpreter.shared();
   const TensorId output = graph.layers().front().input;
+  const Modeling modeling = modeling_of(model.spec->family);
   bool masked = false;
   for (NodeId id{0}; id != graph.layers().front().first; id = next(id)) {
     const OpKind kind = graph.op(id).kind;
-    if (!shared.position_ids.defined() && kind != OpKind::kEmbedding && kind != OpKind::kScale) {
-      shared.position_ids = make_position_ids(eager, ids.shape()[1]);
+    if (kind == OpKind::kPositions || kind == OpKind::kDropout) {
+      make_positions(eager, model, shared);
     }
-    if (kind == OpKind::kDropout && !masked) {
-      make_masks(eager, model, shared, param_dtype(model.plan->precision));
+    if (comes_after_masks(model, kind) && !masked) {
+      add_masks(eager, model, shared, param_dtype(model.plan->precision));
       masked = true;
     }
     interpreter.run(id, id);
-    if (kind == OpKind::kEmbedding || kind == OpKind::kScale) {
+    const bool scaled = kind == OpKind::kScale;
+    if (kind == OpKind::kEmbedding || scaled) {
       shared.token_rows = interpreter.peek(graph.op(id).outputs[0]);
     }
+    if ((kind == OpKind::kEmbedding && !scales_next(graph, modeling, id)) ||
+        (scaled && modeling.embedding_scales)) {
+      require_gradient(model, shared.token_rows);
+    }
   }
-  if (!shared.position_ids.defined()) {
-    eager.set_site("positions", -1);
-    shared.position_ids = make_position_ids(eager, ids.shape()[1]);
-  }
+  make_positions(eager, model, shared);
   if (!masked) {
-    make_masks(eager, model, shared, interpreter.peek(output).dtype());
+    add_masks(eager, model, shared, interpreter.peek(output).dtype());
   }
   return interpreter.take(output);
 }
@@ -177,25 +210,123 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
     return;
   }
   eager.set_site("rotary_embedding", -1);
-  const RopeTable table = make_rope_table(eager, rotated_dims(spec), model.plan->sequence, dtype);
+  const RopeForm form = modeling_of(spec.family).rope;
+  if (form == RopeForm::kPromoted) {
+    dtype = DType::kFp32;
+  }
+  const std::int64_t dims = rotated_dims(spec);
+  const RopeTable table = make_rope_table(eager, form, dims, model.plan->sequence, dtype);
   shared.cos = table.cos;
   shared.sin = table.sin;
   if (spec.local_rope) {
-    const RopeTable local = make_rope_table(eager, rotated_dims(spec), model.plan->sequence, dtype);
+    const RopeTable local = make_rope_table(eager, form, dims, model.plan->sequence, dtype);
     shared.local_cos = local.cos;
     shared.local_sin = local.sin;
   }
 }
 
-/// Checkpointed layers keep `interpreter`, and with it the tensors that all layers share, until
-/// backward has run them again.
+/// Whether hooks cast the tables that layers are given.
+bool casts_tables(const Model& model, const Shared& shared) {
+  const bool complex = modeling_of(model.spec->family).rope == RopeForm::kComplex;
+  return model.hooks.input_dtype && !complex && shared.cos.defined() &&
+         shared.cos.dtype() != *model.hooks.input_dtype;
+}
+
+/// What one layer is called with beside its input.
+struct LayerArguments {
+  LayerRange range;
+  Tensor mask;
+  RopeTable tables;  ///< Undefined: those that all layers share.
+};
+
+LayerArguments arguments_of(Eager& eager, const Model& model, const LayerRange& range,
+                            const Shared& shared) {
+  const bool windowed =
+      model.spec->layers[static_cast<std::size_t>(range.layer)].window.has_value();
+  LayerArguments arguments{
+      .range = range, .mask = windowed ? shared.window_mask : shared.mask, .tables = {}};
+  if (casts_tables(model, shared)) {
+    arguments.tables.cos = torch::to(eager, shared.cos, *model.hooks.input_dtype);
+    arguments.tables.sin = torch::to(eager, shared.sin, *model.hooks.input_dtype);
+  }
+  return arguments;
+}
+
+/// Gives a layer tables of its own while it runs.
+class TablesScope {
+ public:
+  TablesScope(Shared& shared, const RopeTable& tables)
+      : shared_(shared), before_{shared.cos, shared.sin} {
+    if (tables.cos.defined()) {
+      shared_.cos = tables.cos;
+      shared_.sin = tables.sin;
+    }
+  }
+  ~TablesScope() {
+    shared_.cos = std::move(before_.cos);
+    shared_.sin = std::move(before_.sin);
+  }
+  TablesScope(const TablesScope&) = delete;
+  TablesScope& operator=(const TablesScope&) = delete;
+
+ private:
+  Shared& shared_;
+  RopeTable before_;
+};
+
+Tensor run_hooked_layer(Model& model, Interpreter& interpreter, const LayerArguments& arguments,
+                        const Tensor& input) {
+  const TablesScope tables(interpreter.shared(), arguments.tables);
+  const Tensor given = model.hooks.before(arguments.range.layer, input);
+  Tensor output = interpreter.run_layer(arguments.range, given, arguments.mask);
+  model.hooks.after(arguments.range.layer, output);
+  return output;
+}
+
+/// The embeddings' names go when the inner model returns; a checkpointed layer's arguments hold the
+/// positions longer.
+void release_positions(const Model& model, Shared& shared) {
+  if (!recomputes(model)) {
+    shared.position_ids.reset();
+  }
+  shared.token_rows.reset();
+  shared.position_rows.reset();
+  shared.padding.reset();
+}
+
+/// The model's own names go when it returns. Checkpointed layers hold theirs longer.
+void release_shared(const Model& model, Shared& shared) {
+  if (!recomputes(model)) {
+    shared = Shared{};
+    return;
+  }
+  if (casts_tables(model, shared)) {
+    shared.cos.reset();
+    shared.sin.reset();
+  }
+  shared.mask.reset();  // Each layer's arguments hold the one that it was given.
+  shared.window_mask.reset();
+}
+
+}  // namespace
+
+NodeId next(NodeId id) {
+  return NodeId{static_cast<std::uint32_t>(index_of(id) + 1)};
+}
+
+bool recomputes(const Model& model) {
+  return model.training && model.plan->recompute != Recompute::kNone;
+}
+
 Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>& interpreter,
                   Tensor hidden) {
   const ParallelPlan& plan = *model.plan;
   for (const LayerRange& range : model.graph->layers()) {
     eager.set_layer(range.layer);
-    const auto region = [interpreter, range](Eager&, const Tensor& input) {
-      return interpreter->run_layer(range, input);
+    const LayerArguments arguments = arguments_of(eager, model, range, interpreter->shared());
+    const auto region = [interpreter, &model, arguments](Eager&, const Tensor& input) {
+      return model.hooks.before ? run_hooked_layer(model, *interpreter, arguments, input)
+                                : interpreter->run_layer(arguments.range, input, arguments.mask);
     };
     const bool recompute = model.training && plan.recompute != Recompute::kNone &&
                            range.layer % plan.recompute_every == 0;
@@ -211,42 +342,15 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
   return hidden;
 }
 
-/// ForCausalLMLoss: fp32 logits, shifted labels, mean cross entropy.
-/// Source: huggingface/transformers loss/loss_utils.py.
-Tensor causal_lm_loss(Eager& eager, const Tensor& logits, const Tensor& ids) {
-  const std::int64_t batch = ids.shape()[0];
-  const std::int64_t sequence = ids.shape()[1];
-  Tensor padded;
-  Tensor wide = torch::to(eager, logits, DType::kFp32);
-  padded = eager.empty({batch, sequence + 1}, DType::kInt64);
-  Tensor labels = batch > 1 ? eager.empty({batch, sequence}, DType::kInt64)
-                            : eager.alias(padded, {batch, sequence}, true);
-  const Tensor log_probabilities = torch::log_softmax(eager, wide, DType::kFp32);
-  return torch::nll_loss(eager, log_probabilities, labels);
-}
-
-bool recomputes(const Model& model) {
-  return model.training && model.plan->recompute != Recompute::kNone;
-}
-
-void release_positions(const Model& model, Shared& shared) {
-  if (!recomputes(model)) {
-    shared.position_ids.reset();
-    shared.token_rows.reset();
-    shared.position_rows.reset();
-  }
-}
-
-/// The model's own names go when it returns. Checkpointed layers hold theirs longer.
-void release_shared(const Model& model, Shared& shared) {
-  if (!recomputes(model)) {
-    shared = Shared{};
-  }
-}
-
-}  // namespace
-
 ModelOutput forward(Eager& eager, Model& model, const Tensor& ids) {
+  switch (model.spec->architecture) {
+    case Architecture::kMaskedLm:
+      return forward_masked(eager, model, ids);
+    case Architecture::kEncoderDecoder:
+      return forward_encoder_decoder(eager, model, ids);
+    case Architecture::kCausalLm:
+      break;
+  }
   const Graph& graph = *model.graph;
   const auto interpreter_owner = std::make_shared<Interpreter>(eager, model);
   Interpreter& interpreter = *interpreter_owner;
@@ -256,12 +360,10 @@ ModelOutput forward(Eager& eager, Model& model, const Tensor& ids) {
   interpreter.set(graph.op(NodeId{0}).inputs[0], ids);
   eager.set_role(TensorRole::kTemporary);
   {
-    const Tensor embedded = embed(eager, model, interpreter, ids);
-    if (model.plan->lora && recomputes(model)) {
-      embedded->requires_grad = true;  // enable_input_require_grads()
-    }
+    Tensor embedded = embed(eager, model, interpreter);
     make_rope_tables(eager, model, shared, embedded.dtype());
-    Tensor hidden = run_layers(eager, model, interpreter_owner, embedded);
+    Tensor hidden = run_layers(eager, model, interpreter_owner, std::move(embedded));
+    interpreter.leave_layers();
     interpreter.set(graph.layers().back().output, std::move(hidden));
     while (graph.op(head).module != Module::kHead) {
       interpreter.run(head, head);
@@ -275,6 +377,14 @@ ModelOutput forward(Eager& eager, Model& model, const Tensor& ids) {
   ModelOutput output;
   const NodeId loss{static_cast<std::uint32_t>(graph.op_count() - 1)};
   eager.set_role(TensorRole::kLogits);
+  if (model.training && model.plan->loss != LossKind::kHf) {
+    eager.set_site("cross_entropy", -1);
+    const HeadInput input = head_input(model, head, interpreter.take(graph.op(head).inputs[0]));
+    output.loss = model.plan->loss == LossKind::kFusedLinear ? fused_linear_loss(eager, input, ids)
+                                                             : chunked_loss(eager, input, ids);
+    eager.set_role(TensorRole::kTemporary);
+    return output;
+  }
   while (head != loss) {
     interpreter.run(head, head);
     head = next(head);

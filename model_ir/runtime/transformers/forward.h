@@ -1,9 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/transformers/latent_attention.h"
 #include "model_ir/runtime/transformers/model.h"
+#include "model_ir/runtime/transformers/modeling.h"
 
 namespace headroom::ir::transformers {
 
@@ -11,6 +16,7 @@ namespace headroom::ir::transformers {
 struct ModelOutput {
   torch::Tensor loss;
   torch::Tensor logits;
+  torch::Tensor memory;  ///< Encoder-decoder: encoder_last_hidden_state.
 };
 
 /// Tensors made once per forward and read by every layer.
@@ -20,11 +26,30 @@ struct Shared {
   torch::Tensor position_rows;         ///< Learned positions.
   torch::Tensor cos, sin;              ///< [1, S, rotated D] in the stream's type.
   torch::Tensor local_cos, local_sin;  ///< Gemma 3: of the windowed layers.
-  torch::Tensor mask, window_mask;     ///< Additive masks where an attention needs one.
+  torch::Tensor padding;               ///< [B, S], where the model makes one or is given one.
+  torch::Tensor alibi;                 ///< [B*A, 1, S]
+  torch::Tensor token_type_ids;        ///< [B, S]
+  torch::Tensor token_type_rows;
+  torch::Tensor position_bias;      ///< T5: of the layer under way; its first layer makes it.
+  torch::Tensor cross_bias;         ///< Likewise, of its cross-attention.
+  torch::Tensor mask, window_mask;  ///< What attention is given; undefined: causal by flag.
 };
 
 /// One call of the model on a micro-batch of ids (labels are the ids).
 [[nodiscard]] ModelOutput forward(torch::Eager& eager, Model& model, const torch::Tensor& ids);
+
+/// The operator after `id`.
+[[nodiscard]] NodeId next(NodeId id);
+
+/// Whether layers are run again in backward.
+[[nodiscard]] bool recomputes(const Model& model);
+
+class Interpreter;
+/// All layers of a model with one stack, recomputed or not. Checkpointed layers keep `interpreter`,
+/// and with it the tensors that all layers share, until backward has run them again.
+[[nodiscard]] torch::Tensor run_layers(torch::Eager& eager, Model& model,
+                                       const std::shared_ptr<Interpreter>& interpreter,
+                                       torch::Tensor hidden);
 
 /// Runs the operators of a graph one by one. Values live as long as the Python names that hold
 /// them: until their last reader has run, or, for what a module was given and for queries, keys
@@ -33,41 +58,78 @@ class Interpreter {
  public:
   Interpreter(torch::Eager& eager, Model& model);
 
-  /// Whether operators of this kind are modelled.
-  [[nodiscard]] static bool runs(OpKind kind);
-
   [[nodiscard]] Shared& shared() { return shared_; }
 
   void set(TensorId id, torch::Tensor value) { values_[index_of(id)] = std::move(value); }
   [[nodiscard]] torch::Tensor take(TensorId id) { return std::move(values_[index_of(id)]); }
   [[nodiscard]] const torch::Tensor& peek(TensorId id) const { return values_[index_of(id)]; }
   void run(NodeId first, NodeId last);
-  [[nodiscard]] torch::Tensor run_layer(const LayerRange& range, const torch::Tensor& input);
+  /// Lets go what the loop over the layers held.
+  void leave_layers() { returned_weights_.reset(); }
+  [[nodiscard]] torch::Tensor run_layer(const LayerRange& range, const torch::Tensor& input,
+                                        const torch::Tensor& mask);
 
  private:
   void run_op(NodeId id);
   void drop_inputs(NodeId id);
   void leave_module();
+  /// Which name keeps an operator's input once its last reader has run.
+  enum class Holder : std::uint8_t { kNobody, kModule, kCaller, kAddition, kNorm, kLayer };
+  [[nodiscard]] Holder holder_of(const Op& op, TensorId input) const;
+  [[nodiscard]] std::optional<Holder> bidirectional_holder(const Op& op, TensorId input) const;
+  [[nodiscard]] bool made_here(TensorId id, std::int32_t layer, OpKind kind) const;
+  [[nodiscard]] bool adds_in_place(const Op& op) const;
+  [[nodiscard]] bool is_reassigned(const Op& op, TensorId input) const;
+  /// Sees the input of `op` as [B*S, H], whatever reads it later too.
+  void flatten(const Op& op);
   void clear(const LayerRange& range);
   [[nodiscard]] const torch::Tensor& value(const Op& op, std::size_t index) const;
   [[nodiscard]] torch::Tensor parameter(const Op& op, std::size_t index) const;
   [[nodiscard]] torch::Tensor run_linear(const Op& op);
+  [[nodiscard]] torch::Tensor run_embedding(const Op& op);
+  [[nodiscard]] torch::Tensor run_head(const Op& op);
+  [[nodiscard]] torch::Tensor run_scale(const Op& op);
   [[nodiscard]] torch::Tensor run_head_norm(const Op& op);
   [[nodiscard]] torch::Tensor as_heads(const Op& op, torch::Tensor projected);
   void run_rope(const Op& op);
+  [[nodiscard]] torch::Tensor position_bias(const Op& op, const torch::Tensor& q,
+                                            const torch::Tensor& k);
   void run_attention(const Op& op);
   void run_split_qkv(const Op& op);
   void run_split_gate_up(const Op& op);
+  [[nodiscard]] torch::Tensor run_latent_norm(const Op& op);
+  void run_latent_qkv(const Op& op);
+  void run_router(const Op& op);
+  void run_experts(const Op& op);
+  [[nodiscard]] torch::Tensor run_shared_gate(const Op& op);
+  /// The input of a sparse block seen as [T, H], one view for all its readers.
+  [[nodiscard]] const torch::Tensor& rows(const Op& op);
+  [[nodiscard]] bool reads_rows(const Op& op) const;
+  /// Whether the open module has a name for the value that `op` reads, until it returns.
+  [[nodiscard]] bool is_local(const Op& op, TensorId input) const;
 
   torch::Eager& eager_;
   Model& model_;
+  Modeling modeling_;
   Shared shared_;
   std::vector<torch::Tensor> values_;
-  std::vector<bool> entered_;        ///< Values that were alive when the open module was entered.
-  std::vector<TensorId> locals_;     ///< Names of the open module, let go when it returns.
-  std::vector<TensorId> arguments_;  ///< What it was given, let go just after.
-  std::vector<torch::Tensor> layer_names_;  ///< Let go when the layer under way returns.
-  torch::Tensor attention_weights_;         ///< Of the layer under way.
+  std::vector<std::optional<NodeId>> producers_;  ///< Of the values made so far.
+  std::vector<bool> entered_;         ///< Values that were alive when the open module was entered.
+  std::vector<TensorId> locals_;      ///< Names of the open module, let go when it returns.
+  std::vector<TensorId> arguments_;   ///< What it was given, let go just after.
+  std::vector<torch::Tensor> frame_;  ///< Names of the open module within operators.
+  std::vector<torch::Tensor> until_addition_;  ///< Let go by the next residual addition.
+  std::vector<torch::Tensor> until_norm_;      ///< Let go when the next norm has run.
+  std::vector<torch::Tensor> layer_names_;     ///< Let go when the layer under way returns.
+  torch::Tensor
+      returned_weights_;  ///< Of the layer before, where the model keeps its output tuple.
+  torch::Tensor attention_weights_;  ///< Of the layer under way.
+  torch::Tensor earlier_weights_;    ///< Of its first attention, until the second one's addition.
+  torch::Tensor layer_mask_;         ///< What the layer under way was given.
+  torch::Tensor rows_;               ///< Of the open sparse block.
+  std::vector<torch::Tensor> block_names_;  ///< Likewise: names that no operator reads again.
+  LatentFrame latent_;                      ///< Of the open attention module.
+  torch::Tensor latent_query_;              ///< Rotated, until its keys are there.
   Module module_ = Module::kNone;
 };
 

@@ -8,6 +8,7 @@
 #include "model_ir/runtime/transformers/adapter.h"
 #include "model_ir/runtime/transformers/attention.h"
 #include "model_ir/runtime/transformers/forward.h"
+#include "model_ir/runtime/transformers/modeling.h"
 #include "model_ir/runtime/transformers/norm.h"
 
 namespace headroom::ir::transformers {
@@ -18,7 +19,9 @@ using torch::Tensor;
 Interpreter::Interpreter(torch::Eager& eager, Model& model)
     : eager_(eager),
       model_(model),
+      modeling_(modeling_of(model.spec->family)),
       values_(model.graph->tensor_count()),
+      producers_(model.graph->tensor_count()),
       entered_(model.graph->tensor_count(), false) {}
 
 const Tensor& Interpreter::value(const Op& op, std::size_t index) const {
@@ -33,25 +36,66 @@ Tensor Interpreter::parameter(const Op& op, std::size_t index) const {
 }
 
 void Interpreter::leave_module() {
+  rows_.reset();
+  block_names_.clear();
   // Its own names first, then what its caller held for it.
   for (std::vector<TensorId>* names : {&locals_, &arguments_}) {
     for (const TensorId id : *names) {
       values_[index_of(id)].reset();
+    }
+    if (names == &locals_) {
+      frame_.clear();
     }
     names->clear();
   }
   module_ = Module::kNone;
 }
 
-namespace {
-
-/// Families whose layers give the outputs of attention and MLP names of their own, which live
-/// until the layer returns (`attn_output + residual`), instead of assigning `hidden_states` anew.
-bool names_sublayers(Family family) {
-  return family == Family::kGpt2;
+bool Interpreter::made_here(TensorId id, std::int32_t layer, OpKind kind) const {
+  const std::optional<NodeId>& producer = producers_[index_of(id)];
+  return producer && model_.graph->op(*producer).layer == layer &&
+         model_.graph->op(*producer).kind == kind;
 }
 
-}  // namespace
+Interpreter::Holder Interpreter::holder_of(const Op& op, TensorId input) const {
+  if (const std::optional<Holder> holder = bidirectional_holder(op, input)) {
+    return *holder;
+  }
+  const bool in_module = op.module != Module::kNone && op.module != Module::kHead;
+  if (in_module && entered_[index_of(input)]) {
+    if (modeling_.normed == NormedName::kCall || !made_here(input, op.layer, OpKind::kNorm)) {
+      return Holder::kCaller;
+    }
+    const Op& norm = model_.graph->op(*producers_[index_of(input)]);
+    switch (modeling_.normed) {
+      case NormedName::kAddition:
+        return Holder::kAddition;
+      case NormedName::kNext:
+        return Holder::kNorm;
+      case NormedName::kLayer:
+        return Holder::kLayer;
+      default:
+        return norm.role == OpRole::kAttentionNorm ? Holder::kLayer : Holder::kCaller;
+    }
+  }
+  // The fused output has a name, and so has the gate that is cut from one.
+  const bool last =
+      modeling_.names_inputs && (op.role == OpRole::kAttentionOutput || op.role == OpRole::kDown);
+  const bool gate =
+      op.kind == OpKind::kActivation && made_here(input, op.layer, OpKind::kSplitGateUp);
+  if (is_local(op, input) || op.kind == OpKind::kSplitQkv || gate || last) {
+    return Holder::kModule;
+  }
+  if (op.kind == OpKind::kScale && op.layer >= 0 && op.role == OpRole::kNone) {
+    return Holder::kAddition;  // residual + hidden_states * multiplier
+  }
+  const std::optional<NodeId>& producer = producers_[index_of(input)];
+  const bool sublayer = producer && model_.graph->op(*producer).layer == op.layer &&
+                        model_.graph->op(*producer).kind != OpKind::kAdd;
+  return op.kind == OpKind::kAdd && op.layer >= 0 && sublayer && modeling_.names_sublayers
+             ? Holder::kLayer
+             : Holder::kNobody;
+}
 
 void Interpreter::drop_inputs(NodeId id) {
   const Op& op = model_.graph->op(id);
@@ -61,21 +105,36 @@ void Interpreter::drop_inputs(NodeId id) {
     std::reverse(inputs.begin(), inputs.end());
   }
   for (const TensorId input : inputs) {
-    const bool last = model_.graph->last_reader(input) == id;
-    if (!last || !values_[index_of(input)].defined()) {
+    Tensor& value = values_[index_of(input)];
+    if (model_.graph->last_reader(input) != id || !value.defined()) {
       continue;
     }
-    const bool argument =
-        op.module != Module::kNone && op.module != Module::kHead && entered_[index_of(input)];
-    const bool local = op.kind == OpKind::kAttention;
-    if (argument || local) {
-      (argument ? arguments_ : locals_).push_back(input);
-    } else if (op.kind == OpKind::kAdd && op.layer >= 0 && input == op.inputs[1] &&
-               names_sublayers(model_.spec->family)) {
-      layer_names_.push_back(std::move(values_[index_of(input)]));
-    } else {
-      values_[index_of(input)].reset();
+    switch (holder_of(op, input)) {
+      case Holder::kNobody:
+        value.reset();
+        break;
+      case Holder::kModule:
+        locals_.push_back(input);
+        break;
+      case Holder::kCaller:
+        arguments_.push_back(input);
+        break;
+      case Holder::kAddition:
+        until_addition_.insert(
+            is_reassigned(op, input) ? until_addition_.begin() : until_addition_.end(),
+            std::move(value));
+        break;
+      case Holder::kNorm:
+        until_norm_.push_back(std::move(value));
+        break;
+      case Holder::kLayer:
+        layer_names_.push_back(std::move(value));
+        break;
     }
+  }
+  if (op.kind == OpKind::kAdd && op.module == Module::kNone) {
+    until_addition_.clear();
+    earlier_weights_.reset();
   }
 }
 
@@ -83,6 +142,9 @@ void Interpreter::run(NodeId first, NodeId last) {
   for (std::size_t at = index_of(first); at <= index_of(last); ++at) {
     const NodeId id{static_cast<std::uint32_t>(at)};
     const Op& op = model_.graph->op(id);
+    if (modeling_.flattens_mlp && (op.role == OpRole::kMlpNorm || op.role == OpRole::kUp)) {
+      flatten(op);
+    }
     if (op.module != module_) {
       leave_module();
       module_ = op.module;
@@ -95,59 +157,115 @@ void Interpreter::run(NodeId first, NodeId last) {
     }
     eager_.set_site(name_of(op.kind), op.layer);
     run_op(id);
+    if (op.kind == OpKind::kNorm) {
+      until_norm_.clear();
+    }
+    for (const TensorId output : op.outputs) {
+      producers_[index_of(output)] = id;
+    }
     drop_inputs(id);
   }
   leave_module();
 }
 
 void Interpreter::clear(const LayerRange& range) {
-  for (std::size_t at = index_of(range.first); at <= index_of(range.last); ++at) {
+  rows_.reset();
+  block_names_.clear();
+  // The innermost frame goes first.
+  for (std::size_t at = index_of(range.last) + 1; at-- > index_of(range.first);) {
     for (const TensorId output : model_.graph->op(NodeId{static_cast<std::uint32_t>(at)}).outputs) {
       values_[index_of(output)].reset();
     }
   }
   values_[index_of(range.input)].reset();
   attention_weights_.reset();
+  earlier_weights_.reset();
+  layer_mask_.reset();
+  latent_ = {};
+  latent_query_.reset();
   layer_names_.clear();
+  until_addition_.clear();
+  until_norm_.clear();
+  frame_.clear();
   locals_.clear();
   arguments_.clear();
   module_ = Module::kNone;
 }
 
-Tensor Interpreter::run_layer(const LayerRange& range, const Tensor& input) {
+Tensor Interpreter::run_layer(const LayerRange& range, const Tensor& input, const Tensor& mask) {
   values_[index_of(range.input)] = input;
+  layer_mask_ = mask;
   try {
     run(range.first, range.last);
   } catch (const torch::StopRecomputation&) {
     clear(range);  // The stack of a recomputation unwinds, and its names with it.
     throw;
   }
+  if (modeling_.returns_weights && !eager_.in_backward()) {
+    returned_weights_ = std::move(attention_weights_);
+  }
   attention_weights_.reset();
+  layer_mask_.reset();
   layer_names_.clear();
+  until_norm_.clear();
   values_[index_of(range.input)].reset();
   return take(range.output);
 }
 
 Tensor Interpreter::run_linear(const Op& op) {
-  const Tensor weight = parameter(op, 0);
-  const Tensor bias = parameter(op, 1);
-  const auto adapter = model_.adapters.find(static_cast<std::uint32_t>(op.parameters[0]));
-  if (adapter != model_.adapters.end()) {
-    return adapted_linear(eager_, model_, value(op, 0), weight, bias, adapter->second);
+  if (modeling_.widens_down && op.role == OpRole::kDown) {
+    Tensor& input = values_[index_of(op.inputs[0])];
+    input = torch::to(eager_, input, parameter(op, 0).dtype());
   }
-  return model_.spec->qkv == QkvLayout::kFusedConv1d && op.role != OpRole::kHead
-             ? torch::conv1d(eager_, value(op, 0), weight, bias)
-             : torch::linear(eager_, value(op, 0), weight, bias);
+  if (op.role == OpRole::kLatentKvUp) {  // The latents are expanded after the rotation.
+    latent_query_ = rotate_latent(eager_, *model_.spec, {shared_.cos, shared_.sin}, latent_);
+  }
+  const Tensor& input = reads_rows(op) ? rows(op) : value(op, 0);
+  return model_.adapters.contains(static_cast<std::uint32_t>(op.parameters[0]))
+             ? adapted_linear(eager_, model_, op, input)
+             : frozen_linear(eager_, model_, op, input);
+}
+
+Tensor Interpreter::run_embedding(const Op& op) {
+  if (!model_.hooks.before) {
+    return torch::embedding(eager_, parameter(op, 0), value(op, 0));
+  }
+  const Tensor ids = model_.hooks.before(kEmbeddingModule, value(op, 0));
+  Tensor rows = torch::embedding(eager_, parameter(op, 0), ids);
+  model_.hooks.after(kEmbeddingModule, rows);
+  return rows;
+}
+
+/// A factor that is a buffer is cast to the type of the rows that it scales.
+Tensor Interpreter::run_scale(const Op& op) {
+  const Tensor& input = value(op, 0);
+  const bool rows = made_here(op.inputs[0], -1, OpKind::kEmbedding);
+  const bool buffered = rows && !model_.buffers.empty() && model_.buffers.front().elements() == 1;
+  if (!buffered || model_.buffers.front().dtype() == input.dtype()) {
+    return torch::scale(eager_, input);
+  }
+  return torch::mul(eager_, input, torch::to(eager_, model_.buffers.front(), input.dtype()));
+}
+
+Tensor Interpreter::run_head(const Op& op) {
+  if (!model_.hooks.before) {
+    return run_linear(op);
+  }
+  Tensor& hidden = values_[index_of(op.inputs[0])];
+  hidden = model_.hooks.before(kHeadModule, hidden);
+  Tensor logits = run_linear(op);
+  model_.hooks.after(kHeadModule, logits);
+  return logits;
 }
 
 Tensor Interpreter::run_head_norm(const Op& op) {
   const Tensor& input = value(op, 0);
   const Shape& shape = input.shape();
-  const std::int64_t dim = model_.spec->head_dim;
   const Tensor weight = parameter(op, 0);
-  if (weight.elements() == shape[2]) {  // One weight over all heads.
-    return split(eager_, norm(eager_, op.norm, input, weight, parameter(op, 1)), dim);
+  if (model_.spec->qk_norm == QkNorm::kFull || shape.rank() == 4) {
+    return norm(eager_, op.norm, input, weight, parameter(op, 1));
   }
+  const std::int64_t dim = model_.spec->head_dim;
   const Tensor heads = torch::view(eager_, input, {shape[0], shape[1], shape[2] / dim, dim});
   const Tensor normalised = norm(eager_, op.norm, heads, weight, parameter(op, 1));
   return torch::transpose_heads(eager_, normalised);
@@ -157,25 +275,29 @@ Tensor Interpreter::run_head_norm(const Op& op) {
 Tensor Interpreter::as_heads(const Op& op, Tensor projected) {
   const bool projection =
       op.role == OpRole::kQuery || op.role == OpRole::kKey || op.role == OpRole::kValue;
-  if (!projection || model_.spec->latent) {
+  if (model_.spec->latent && (op.role == OpRole::kQuery || op.role == OpRole::kLatentQueryUp)) {
+    latent_ = cut_query(eager_, *model_.spec, projected);
+    return latent_.query;
+  }
+  if (!projection) {
     return projected;
   }
   const Op& reader = model_.graph->op(model_.graph->last_reader(op.outputs[0]));
-  return reader.kind == OpKind::kHeadNorm ? projected
-                                          : split(eager_, projected, model_.spec->head_dim);
+  const bool later = modeling_.views == HeadViews::kLast ||
+                     (modeling_.views == HeadViews::kEach && reader.kind == OpKind::kHeadNorm);
+  return later ? projected : split(eager_, projected, model_.spec->head_dim);
 }
 
-bool Interpreter::runs(OpKind kind) {
-  switch (kind) {
-    case OpKind::kTokenTypes:
-    case OpKind::kLatentQkv:
-    case OpKind::kRouter:
-    case OpKind::kExperts:
-    case OpKind::kSharedGate:
-      return false;
-    default:
-      return true;
+void Interpreter::flatten(const Op& op) {
+  Tensor& input = values_[index_of(op.inputs[0])];
+  const Shape shape = input.shape();
+  if (shape.rank() == 3) {
+    input = torch::view(eager_, input, {shape[0] * shape[1], shape[2]});
   }
+}
+
+bool Interpreter::adds_in_place(const Op& op) const {
+  return modeling_.adds_in_place && !made_here(op.inputs[1], op.layer, OpKind::kAdd);
 }
 
 void Interpreter::run_op(NodeId id) {
@@ -185,17 +307,29 @@ void Interpreter::run_op(NodeId id) {
   };
   switch (op.kind) {
     case OpKind::kEmbedding:
-      return store(torch::embedding(eager_, parameter(op, 0), value(op, 0)));
+      return store(run_embedding(op));
     case OpKind::kPositions: {
-      shared_.position_rows = torch::embedding(eager_, parameter(op, 0), shared_.position_ids);
+      {
+        // OPT's table starts with two rows that no position uses.
+        const Tensor ids = model_.spec->position_rows > model_.spec->max_positions
+                               ? eager_.empty(shared_.position_ids.shape(), DType::kInt64)
+                               : shared_.position_ids;
+        shared_.position_rows = torch::embedding(eager_, parameter(op, 0), ids);
+      }
       return store(torch::add(eager_, value(op, 0), shared_.position_rows));
     }
+    case OpKind::kTokenTypes:
+      shared_.token_type_rows = torch::embedding(eager_, parameter(op, 0), shared_.token_type_ids);
+      return store(torch::add(eager_, value(op, 0), shared_.token_type_rows));
     case OpKind::kNorm:
+      if (op.role == OpRole::kLatentKvNorm) {
+        return store(run_latent_norm(op));
+      }
       return store(norm(eager_, op.norm, value(op, 0), parameter(op, 0), parameter(op, 1)));
     case OpKind::kHeadNorm:
       return store(run_head_norm(op));
     case OpKind::kLinear:
-      return store(as_heads(op, run_linear(op)));
+      return store(op.role == OpRole::kHead ? run_head(op) : as_heads(op, run_linear(op)));
     case OpKind::kSplitQkv:
       return run_split_qkv(op);
     case OpKind::kRope:
@@ -203,15 +337,22 @@ void Interpreter::run_op(NodeId id) {
     case OpKind::kAttention:
       return run_attention(op);
     case OpKind::kActivation:
-      return store(activation(eager_, op.activation, value(op, 0)));
+      return store(modeling_.python_gelu ? python_gelu(eager_, value(op, 0))
+                                         : activation(eager_, op.activation, value(op, 0)));
     case OpKind::kSplitGateUp:
       return run_split_gate_up(op);
     case OpKind::kMultiply:
       return store(torch::mul(eager_, value(op, 0), value(op, 1)));
     case OpKind::kAdd:
-      return store(torch::add(eager_, value(op, 0), value(op, 1)));
+      if (value(op, 0).shape().rank() == 2) {
+        const Tensor sum = torch::add(eager_, value(op, 0), value(op, 1));
+        const std::int64_t batch = model_.plan->micro_batch;
+        return store(torch::view(eager_, sum, {batch, sum.shape()[0] / batch, sum.shape()[1]}));
+      }
+      return store(adds_in_place(op) ? torch::add_in_place(eager_, value(op, 1), value(op, 0))
+                                     : torch::add(eager_, value(op, 0), value(op, 1)));
     case OpKind::kScale:
-      return store(torch::scale(eager_, value(op, 0)));
+      return store(run_scale(op));
     case OpKind::kSoftcap: {
       Tensor logits = torch::scale(eager_, value(op, 0));
       values_[index_of(op.inputs[0])].reset();  // The name is assigned anew.
@@ -220,11 +361,14 @@ void Interpreter::run_op(NodeId id) {
     }
     case OpKind::kDropout:
       return store(torch::dropout(eager_, value(op, 0), model_.training ? op.probability : 0));
-    case OpKind::kTokenTypes:
     case OpKind::kLatentQkv:
+      return run_latent_qkv(op);
     case OpKind::kRouter:
+      return run_router(op);
     case OpKind::kExperts:
+      return run_experts(op);
     case OpKind::kSharedGate:
+      return store(run_shared_gate(op));
     case OpKind::kCrossEntropy:
       break;
   }
@@ -233,20 +377,37 @@ void Interpreter::run_op(NodeId id) {
 
 void Interpreter::run_split_qkv(const Op& op) {
   const Tensor& fused = value(op, 0);
-  if (model_.spec->family == Family::kGpt2) {  // .split(): one operator.
-    std::vector<std::int64_t> widths;
-    for (const TensorId output : op.outputs) {
-      widths.push_back(model_.graph->tensor(output).dims.back());
+  std::vector<Tensor> parts;
+  switch (modeling_.split) {
+    case QkvSplit::kOneOperator: {
+      std::vector<std::int64_t> widths;
+      for (const TensorId output : op.outputs) {
+        widths.push_back(model_.graph->tensor(output).dims.back());
+      }
+      parts = torch::split_last(eager_, fused, widths);
+      break;
     }
-    std::vector<Tensor> parts = torch::split_last(eager_, fused, widths);
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      values_[index_of(op.outputs[i])] = std::move(parts[i]);
-    }
-    return;
+    case QkvSplit::kHeadChunks:
+    case QkvSplit::kHeadSelects:
+      parts = torch::split_fused_heads(eager_, fused, model_.spec->head_dim,
+                                       modeling_.split == QkvSplit::kHeadChunks
+                                           ? torch::FusedHeads::kChunked
+                                           : torch::FusedHeads::kSelected);
+      break;
+    case QkvSplit::kMultiQuery:
+      if (model_.spec->kv_heads == 1) {
+        parts = torch::split_multi_query(eager_, fused, model_.spec->head_dim);
+        break;
+      }
+      [[fallthrough]];
+    case QkvSplit::kSlices:
+      for (const TensorId output : op.outputs) {
+        parts.push_back(torch::slice_last(eager_, fused, model_.graph->tensor(output).dims.back()));
+      }
+      break;
   }
-  for (const TensorId output : op.outputs) {
-    values_[index_of(output)] =
-        torch::slice_last(eager_, fused, model_.graph->tensor(output).dims.back());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    values_[index_of(op.outputs[i])] = std::move(parts[i]);
   }
 }
 
@@ -260,24 +421,17 @@ void Interpreter::run_rope(const Op& op) {
   const std::int64_t dim = model_.spec->head_dim;
   const bool local = model_.spec->local_rope &&
                      model_.spec->layers[static_cast<std::size_t>(op.layer)].window.has_value();
-  const Tensor& cos = local ? shared_.local_cos : shared_.cos;
-  const Tensor& sin = local ? shared_.local_sin : shared_.sin;
-  Tensor q = split(eager_, value(op, 0), dim);
-  Tensor k = split(eager_, value(op, 1), dim);
-  if (model_.spec->family == Family::kCohere) {
-    const DType dtype = q.dtype();
-    q = torch::to(eager_, q, DType::kFp32);
-    k = torch::to(eager_, k, DType::kFp32);
-    Tensor q_wide = apply_rope(eager_, *model_.spec, q, cos, sin);
-    Tensor k_wide = apply_rope(eager_, *model_.spec, k, cos, sin);
-    values_[index_of(op.outputs[0])] = torch::to(eager_, q_wide, dtype);
-    values_[index_of(op.outputs[1])] = torch::to(eager_, k_wide, dtype);
-    return;
+  const RopeTable table =
+      local ? RopeTable{shared_.local_cos, shared_.local_sin} : RopeTable{shared_.cos, shared_.sin};
+  const QueryKey heads{split(eager_, value(op, 0), dim), split(eager_, value(op, 1), dim)};
+  if (modeling_.views == HeadViews::kLast) {
+    const Op& reader = model_.graph->op(model_.graph->last_reader(op.outputs[0]));
+    Tensor& value_states = values_[index_of(reader.inputs[2])];
+    value_states = split(eager_, value_states, dim);
   }
-  Tensor q_rotated = apply_rope(eager_, *model_.spec, q, cos, sin);
-  Tensor k_rotated = apply_rope(eager_, *model_.spec, k, cos, sin);
-  values_[index_of(op.outputs[0])] = std::move(q_rotated);
-  values_[index_of(op.outputs[1])] = std::move(k_rotated);
+  QueryKey rotated = apply_rope(eager_, *model_.spec, heads, table, frame_);
+  values_[index_of(op.outputs[0])] = std::move(rotated.q);
+  values_[index_of(op.outputs[1])] = std::move(rotated.k);
 }
 
 void Interpreter::run_attention(const Op& op) {
@@ -287,9 +441,22 @@ void Interpreter::run_attention(const Op& op) {
   input.k = split(eager_, value(op, 1), dim);
   input.v = split(eager_, value(op, 2), dim);
   input.dropout = model_.training ? op.probability : 0;
-  input.mask = op.window ? shared_.window_mask : shared_.mask;
-  AttentionOutput result = attention(eager_, *model_.plan, *model_.spec, input);
+  input.causal = op.causal;
+  if (op.causal) {
+    input.mask = layer_mask_;
+  }
+  if (model_.spec->position == PositionKind::kRelativeBias) {
+    input.bias = position_bias(op, input.q, input.k);
+  }
+  input.alibi = shared_.alibi;
+  if (model_.spec->attention_sinks) {
+    input.sinks = parameter(op, 0);
+  }
+  AttentionOutput result = attention(eager_, model_, input, frame_);
   values_[index_of(op.outputs[0])] = std::move(result.output);
+  if (op.module == Module::kCrossAttention) {
+    earlier_weights_ = std::move(attention_weights_);
+  }
   attention_weights_ = std::move(result.weights);
 }
 

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <array>
-#include <string>
+#include <set>
 #include <utility>
 
+#include "model_ir/runtime/transformers/load_bidirectional.h"
 #include "model_ir/runtime/transformers/model.h"
 
 namespace headroom::ir::transformers {
@@ -48,13 +48,92 @@ void add_rotary_buffers(Eager& eager, Model& model) {
   const std::int64_t count = rotary_dim(spec) / 2;
   const int tables = spec.local_rope ? 2 : 1;
   for (int table = 0; table < tables; ++table) {
+    if (model.plan->quant) {  // Made on the host: two buffers are copied.
+      model.buffers.push_back(eager.empty({count}, DType::kFp32, TensorRole::kBuffer));
+      model.buffers.push_back(eager.empty({count}, DType::kFp32, TensorRole::kBuffer));
+      continue;
+    }
     model.buffers.push_back(inverse_frequencies(eager, count));
     model.buffers.push_back(eager.empty({count}, DType::kFp32, TensorRole::kBuffer));  // clone()
     const Tensor again = inverse_frequencies(eager, count);  // By the weights' initialisation.
   }
 }
 
+torch::Shape shape_of(const TensorInfo& info) {
+  switch (info.dims.size()) {
+    case 1:
+      return {info.dims[0]};
+    case 2:
+      return {info.dims[0], info.dims[1]};
+    default:
+      return {info.dims[0], info.dims[1], info.dims[2]};
+  }
+}
+
+/// Weights that bitsandbytes quantises: linear layers but the head.
+/// Source: huggingface/transformers integrations/bitsandbytes.py, replace_with_bnb_linear.
+std::set<TensorId> quantised_weights(const ParallelPlan& plan, const Graph& graph) {
+  std::set<TensorId> weights;
+  for (std::size_t node = 0; plan.quant && node < graph.op_count(); ++node) {
+    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
+    if (is_body_linear(op)) {
+      weights.insert(op.parameters.at(0));
+    }
+  }
+  return weights;
+}
+
+/// Weights of routers that keep a correction of their scores beside it.
+std::set<TensorId> corrected_routers(const Graph& graph) {
+  std::set<TensorId> weights;
+  for (std::size_t node = 0; node < graph.op_count(); ++node) {
+    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
+    if (op.kind == OpKind::kRouter && op.router == RouterForm::kWideSigmoid) {
+      weights.insert(op.parameters.at(0));
+    }
+  }
+  return weights;
+}
+
+/// The weight comes to the device whole and is quantised there: 4 bits from its own type, 8 bits
+/// from fp16. A Conv1D's weight is transposed: the layer becomes a linear one.
+Tensor load_quantised(Eager& eager, Model& model, TensorId id) {
+  const QuantPlan& quant = *model.plan->quant;
+  const DType dtype = quant.bits == 8 ? DType::kFp16 : param_dtype(model.plan->precision);
+  const torch::Shape stored = shape_of(model.graph->tensor(id));
+  const torch::Shape shape =
+      model.spec->qkv == QkvLayout::kFusedConv1d ? torch::Shape{stored[1], stored[0]} : stored;
+  const Tensor whole = eager.empty(shape, dtype, TensorRole::kTemporary);
+  QuantisedWeight& weight = model.quantised[static_cast<std::uint32_t>(id)];
+  weight = quantise(eager, quant, whole, model.dynamic_codes);
+  return weight.packed;
+}
+
+/// The head of a model with tied embeddings is built with a weight of its own, which tie_weights()
+/// then lets go.
+Tensor tied_head(Eager& eager, const ModelSpec& spec, DType dtype) {
+  return eager.empty({spec.vocabulary, spec.embedding_dim > 0 ? spec.embedding_dim : spec.hidden},
+                     dtype, TensorRole::kParameter);
+}
+
+/// What follows the parameters: rotary tables and the head of a tied model.
+void finish_tied(Eager& eager, Model& model, bool has_head) {
+  const DType dtype = param_dtype(model.plan->precision);
+  Tensor head;
+  if (has_head && model.plan->quant) {
+    head = tied_head(eager, *model.spec, dtype);
+  }
+  add_rotary_buffers(eager, model);
+  if (has_head && !model.plan->quant) {
+    head = tied_head(eager, *model.spec, dtype);
+  }
+}
+
 }  // namespace
+
+bool is_body_linear(const Op& op) {
+  return (op.kind == OpKind::kLinear && op.role != OpRole::kHead) || op.kind == OpKind::kSharedGate;
+}
 
 Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph,
                  const std::function<void(const Tensor&)>& created) {
@@ -65,49 +144,65 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   model.parameters.resize(graph.tensor_count());
   const DType dtype = param_dtype(plan.precision);
   const bool trainable = !plan.lora.has_value();
+  const std::set<TensorId> quantised = quantised_weights(plan, graph);
+  const std::set<TensorId> corrected = corrected_routers(graph);
   eager.set_site("parameters", -1);
   const auto is_head = [&](TensorId id) { return graph.tensor(id).name == "lm_head.weight"; };
-  for (const TensorId id : graph.parameters()) {
-    if (is_head(id)) {
+  ConstructorExtras extras(eager, model);
+  for (const TensorId id : construction_order(graph)) {
+    extras.before(id);
+    if (is_head(id) && !plan.quant) {
       add_rotary_buffers(eager, model);
     }
-    const TensorInfo& info = graph.tensor(id);
-    torch::Shape shape;
-    switch (info.dims.size()) {
-      case 1:
-        shape = {info.dims[0]};
-        break;
-      case 2:
-        shape = {info.dims[0], info.dims[1]};
-        break;
-      default:
-        shape = {info.dims[0], info.dims[1], info.dims[2]};
-        break;
-    }
-    Tensor parameter = eager.parameter(shape, dtype, trainable);
-    model.parameter_count += parameter.elements();
+    const torch::Shape shape = shape_of(graph.tensor(id));
+    Tensor parameter = quantised.contains(id) ? load_quantised(eager, model, id)
+                                              : eager.parameter(shape, dtype, trainable);
+    model.parameter_count += shape.elements();
     model.parameters[index_of(id)] = parameter;
     if (created) {
       created(parameter);
     }
+    if (corrected.contains(id)) {
+      model.corrections[static_cast<std::uint32_t>(id)] =
+          eager.empty({shape[0]}, dtype, TensorRole::kBuffer);
+    }
     if (spec.scales_embedding && is_gemma(spec.family) && model.buffers.empty()) {
       model.buffers.push_back(eager.empty({}, dtype, TensorRole::kBuffer));  // embed_scale
     }
+    model.trainable_count += trainable ? shape.elements() : 0;
+  }
+  extras.finish();
+  for (const TensorId id : graph.parameters()) {
     if (trainable) {
-      model.trainable_count += parameter.elements();
-      model.trainable.push_back(std::move(parameter));
+      model.trainable.push_back(model.parameters[index_of(id)]);
     }
   }
   if (spec.tied_embeddings) {
+    finish_tied(eager, model, !created && spec.architecture == Architecture::kCausalLm);
+  } else if (plan.quant) {
     add_rotary_buffers(eager, model);
-    if (!created && spec.architecture == Architecture::kCausalLm) {
-      // The head is built with a weight of its own, which tie_weights() then lets go.
-      const Tensor head =
-          eager.empty({spec.vocabulary, spec.embedding_dim > 0 ? spec.embedding_dim : spec.hidden},
-                      dtype, TensorRole::kParameter);
-    }
   }
+  eager.program().parameters = model.parameter_count;
+  eager.program().trainable_parameters = model.trainable_count;
   return model;
+}
+
+void prepare_kbit(Eager& eager, Model& model) {
+  eager.set_site("prepare_kbit", -1);
+  for (const TensorId id : model.graph->parameters()) {
+    const Tensor& parameter = model.parameters[index_of(id)];
+    const bool narrow = parameter.dtype() == DType::kBf16 || parameter.dtype() == DType::kFp16;
+    if (!narrow) {
+      continue;  // Quantised, or fp32 already.
+    }
+    const Tensor wide = eager.empty(parameter.shape(), DType::kFp32, TensorRole::kParameter);
+    eager.move_storage(parameter, wide);
+    parameter->dtype = DType::kFp32;
+  }
+  // auto_clear_cache: torch.cuda.empty_cache()
+  RankProgram& program = eager.program();
+  const std::uint32_t site = program.events.empty() ? 0 : program.events.back().site;
+  program.events.push_back({.kind = EventKind::kEmptyCache, .site = site});
 }
 
 }  // namespace headroom::ir::transformers

@@ -16,7 +16,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                    "use --runtime deepspeed for fp32 master weights");
   }
   const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
-  if (const std::optional<Error> refused = unsupported(model, plan, graph)) {
+  if (const std::optional<Error> refused = unsupported(model, plan)) {
     return *refused;
   }
   torch::Eager eager(device);

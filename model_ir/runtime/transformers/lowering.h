@@ -13,7 +13,9 @@ namespace headroom::ir::transformers {
 ///
 /// Model:   the graph's operators are run in order on `torch::Eager`, each as the library's Python
 ///          expands it; local names live as long as Python keeps them.
-/// Phases:  load, stepN[.M].forward, .backward, stepN.optimizer, .zero_grad, evaluation.
+/// Phases:  load (plain LoRA adapters too), peft (adapters on quantised weights),
+/// stepN[.M].forward,
+///          .backward, stepN.optimizer, .zero_grad, evaluation, checkpoint-save.
 /// Errors:  kInvalidArgument for options this runtime does not have.
 /// Source:  huggingface/transformers 5.17.0, pytorch/pytorch 2.11.0.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,

@@ -1,6 +1,10 @@
 #include "model_ir/runtime/transformers/norm.h"
 
+#include <functional>
+#include <utility>
+
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -35,6 +39,29 @@ Tensor rms(Eager& eager, const Tensor& input, const Tensor& weight) {
   narrow.reset();
   hidden.reset();
   variance.reset();
+  return output;
+}
+
+/// T5LayerNorm: only the variance is taken of an fp32 copy; the factor promotes the product, which
+/// is brought back to a narrower weight's type.
+Tensor rms_t5(Eager& eager, const Tensor& input, const Tensor& weight) {
+  Tensor variance;
+  {
+    Tensor wide = torch::to(eager, input, DType::kFp32);
+    const Tensor squares = torch::square(eager, wide);
+    wide.reset();
+    variance = torch::mean_last(eager, squares);
+  }
+  Tensor shifted = torch::shift(eager, variance);
+  Tensor factor = torch::rsqrt(eager, shifted);
+  shifted.reset();
+  Tensor hidden = torch::mul(eager, input, factor);
+  factor.reset();
+  if (weight.dtype() != DType::kFp32) {
+    hidden = torch::to(eager, hidden, weight.dtype());
+  }
+  Tensor output = torch::mul(eager, weight, hidden);
+  hidden.reset();
   return output;
 }
 
@@ -101,8 +128,9 @@ Tensor norm(Eager& eager, NormKind kind, const Tensor& input, const Tensor& weig
             const Tensor& bias) {
   switch (kind) {
     case NormKind::kRms:
-    case NormKind::kRmsT5:
       return rms(eager, input, weight);
+    case NormKind::kRmsT5:
+      return rms_t5(eager, input, weight);
     case NormKind::kRmsFp32:
       return rms_fp32(eager, input, weight);
     case NormKind::kRmsGemma:
@@ -142,6 +170,69 @@ Tensor activation(Eager& eager, Activation kind, const Tensor& input) {
   Tensor plus = torch::shift(eager, bounded);
   bounded.reset();
   return torch::mul(eager, half, plus);
+}
+
+namespace {
+
+/// x * 0.5 * (1.0 + tanh(0.79788456 * x * (1 + 0.044715 * x * x))) outside autograd, and of it the
+/// part up to tanh, in the order of its temporaries.
+Tensor python_tanh(const std::function<Tensor()>& make) {
+  Tensor scaled = make();
+  Tensor inner = make();
+  inner = make();  // Times x.
+  inner = make();  // Plus 1.
+  Tensor product = make();
+  inner.reset();
+  scaled.reset();
+  return make();
+}
+
+torch::Gradients python_gelu_gradient(const std::function<Tensor()>& make) {
+  const Tensor bounded = python_tanh(make);
+  Tensor half = make();
+  Tensor square = make();
+  Tensor rest = make();
+  square.reset();
+  Tensor term = make();
+  term = make();
+  term = make();
+  Tensor slope = make();
+  rest.reset();
+  term.reset();
+  Tensor left = make();
+  slope.reset();
+  half.reset();
+  Tensor right = make();
+  right = make();
+  Tensor sum = make();
+  left.reset();
+  right.reset();
+  return {make()};
+}
+
+}  // namespace
+
+Tensor python_gelu(Eager& eager, const Tensor& input) {
+  torch::Record record(eager, {&input});
+  record.save(input);
+  const auto make = [&] {
+    Tensor part = eager.empty(input.shape(), input.dtype());
+    return part;
+  };
+  Tensor half = make();
+  Tensor bounded = python_tanh(make);
+  bounded = make();  // Plus 1.
+  Tensor output = make();
+  half.reset();
+  bounded.reset();
+  if (record.active()) {
+    record.finish(output, [](Eager& e, torch::Gradients& grads, torch::Node& node) {
+      const torch::Unpacked saved(e, node);
+      const auto like = [&] { return e.empty(grads[0].shape(), grads[0].dtype()); };
+      return python_gelu_gradient(like);
+    });
+  }
+  return output;
 }
 
 }  // namespace headroom::ir::transformers

@@ -14,4 +14,8 @@ namespace headroom::ir::transformers {
 [[nodiscard]] torch::Tensor activation(torch::Eager& eager, Activation kind,
                                        const torch::Tensor& input);
 
+/// BLOOM's GeLUFunction: the tanh formula, whose temporaries all live at once in part.
+/// Source: huggingface/transformers modeling_bloom.py, bloom_gelu_forward and bloom_gelu_back.
+[[nodiscard]] torch::Tensor python_gelu(torch::Eager& eager, const torch::Tensor& input);
+
 }  // namespace headroom::ir::transformers

@@ -1,45 +1,41 @@
 #include "model_ir/runtime/transformers/support.h"
 
-#include <string>
+#include "model_ir/runtime/transformers/modeling.h"
 
-#include "model_ir/runtime/transformers/forward.h"
+#include "model_ir/runtime/transformers/expert_adapter.h"
 
 namespace headroom::ir::transformers {
-namespace {
 
-std::optional<Error> unknown_operator(const ModelSpec& spec, const Graph& graph) {
-  for (std::size_t at = 0; at < graph.op_count(); ++at) {
-    const OpKind kind = graph.op(NodeId{static_cast<std::uint32_t>(at)}).kind;
-    if (!Interpreter::runs(kind)) {
-      return Error::invalid_argument(
-          "model", spec.name, "a model whose operators are all modelled",
-          "its operator '" + std::string(name_of(kind)) + "' is not modelled by this version");
-    }
+std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (plan.lora && (plan.lora->dora || plan.lora->dropout > 0) &&
+      adapts_experts(spec, *plan.lora)) {
+    return Error::invalid_argument("lora", "dropout or DoRA on experts or their router",
+                                   "plain LoRA", "PEFT refuses both; name other targets");
   }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
-                                 const Graph& graph) {
-  if (spec.architecture != Architecture::kCausalLm) {
-    return Error::invalid_argument("model", spec.name, "a causal language model",
-                                   "encoders and encoder-decoders are read, not yet lowered");
+  if (plan.attention == AttentionKind::kFlash && only_eager(spec)) {
+    return Error::invalid_argument("attention", "flash", "eager",
+                                   "this family's code has no other attention");
   }
-  if (plan.quant) {
-    return Error::invalid_argument(
-        "qlora", "quantised base weights", "plain LoRA",
-        "use --lora; quantised weights are not modelled by this version");
+  if (spec.architecture == Architecture::kCausalLm) {
+    return std::nullopt;
   }
-  if (plan.lora && plan.lora->dora) {
-    return Error::invalid_argument("lora", "dora", "LoRA without DoRA", "leave out dora");
+  if (plan.padded_batch) {
+    return Error::invalid_argument("padded", "padding in a model that is not causal",
+                                   "batches without padding", "leave out padded");
+  }
+  if (plan.lora || plan.quant) {
+    return Error::invalid_argument("lora", "adapters on a model that is not causal",
+                                   "full training", "leave out lora");
   }
   if (plan.loss != LossKind::kHf) {
     return Error::invalid_argument("loss", "chunked or fused", "hf",
-                                   "only the library's own cross entropy is modelled");
+                                   "the other losses are those of causal models");
   }
-  return unknown_operator(spec, graph);
+  if (spec.norm == NormKind::kRmsT5 && plan.precision == Precision::kFp16) {
+    return Error::invalid_argument("precision", "fp16", "bf16, fp32 or autocast",
+                                   "T5's clamping of fp16 hidden states is not modelled");
+  }
+  return std::nullopt;
 }
 
 }  // namespace headroom::ir::transformers

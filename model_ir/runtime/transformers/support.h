@@ -3,15 +3,13 @@
 #include <optional>
 
 #include "model_ir/base/error.h"
-#include "model_ir/graph/graph.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::ir::transformers {
 
-/// Why the library's modelling code under `plan` cannot be lowered yet, if it cannot: an operator
-/// or an option that is not modelled is an answer, never a silent approximation.
-[[nodiscard]] std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
-                                               const Graph& graph);
+/// Why the library's modelling code under `plan` cannot be lowered yet, if it cannot: an option
+/// that is not modelled is an answer, never a silent approximation.
+[[nodiscard]] std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan);
 
 }  // namespace headroom::ir::transformers

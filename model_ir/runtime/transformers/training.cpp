@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "model_ir/runtime/torch/clip.h"
 #include "model_ir/runtime/torch/ddp.h"
@@ -22,26 +23,43 @@ using torch::Eager;
 using torch::PhaseScope;
 using torch::Tensor;
 
+/// One micro-batch on the device.
+struct Batch {
+  Tensor ids;
+  Tensor labels;  ///< The ids, or a tensor of their own.
+};
+
 struct Training {
   Eager& eager;
   const ParallelPlan& plan;
   Model model;
+  Batch batch;
   torch::OptimizerState optimizer;
   std::optional<torch::GradScaler> scaler;  ///< fp16 autocast.
   std::unique_ptr<torch::Ddp> ddp;          ///< Several ranks.
 };
 
+/// A loop variable is assigned: the next batch is there before the last one goes.
+void next_batch(Training& run) {
+  Eager& eager = run.eager;
+  const torch::Shape shape{run.plan.micro_batch, run.plan.sequence};
+  eager.set_site("input_ids", -1);
+  Batch batch;
+  batch.ids = eager.empty(shape, DType::kInt64, TensorRole::kInput);
+  batch.labels =
+      run.plan.keep_batch ? eager.empty(shape, DType::kInt64, TensorRole::kInput) : batch.ids;
+  run.batch = std::move(batch);
+}
+
 /// Forward and backward of one micro-batch.
 void run_micro_batch(Training& run, const std::string& tag) {
   Eager& eager = run.eager;
   const ParallelPlan& plan = run.plan;
-  Tensor ids;
   Tensor loss;
   ModelOutput output;
   {
     const PhaseScope phase(eager, tag + ".forward");
-    eager.set_site("input_ids", -1);
-    ids = eager.empty({plan.micro_batch, plan.sequence}, DType::kInt64, TensorRole::kInput);
+    next_batch(run);
     const auto autocast = autocast_dtype(plan.precision);
     if (autocast) {
       eager.enter_autocast(*autocast);
@@ -49,16 +67,15 @@ void run_micro_batch(Training& run, const std::string& tag) {
     if (run.ddp) {
       run.ddp->before_forward();
     }
-    output = forward(eager, run.model, ids);
+    output = forward(eager, run.model, run.batch.ids);
     if (autocast) {
       eager.leave_autocast();
     }
     loss = output.loss;
-    output.loss.reset();
     if (!plan.keep_logits) {
-      output.logits.reset();
+      output = {};
     }
-    if (plan.accumulation > 1) {
+    if (plan.accumulation > 1 && !plan.keep_batch) {
       loss = torch::scale(eager, loss);
     }
   }
@@ -71,7 +88,21 @@ void run_micro_batch(Training& run, const std::string& tag) {
   }
   loss.reset();
   output = {};
-  ids.reset();
+  if (!plan.keep_batch) {
+    run.batch = {};
+  }
+}
+
+/// What comes between the loaded model and the first step: adapters, replicas.
+void attach(Training& run) {
+  Eager& eager = run.eager;
+  const ParallelPlan& plan = run.plan;
+  if (plan.quant && plan.quant->prepare_kbit) {
+    prepare_kbit(eager, run.model);
+  }
+  if (plan.lora) {
+    add_adapters(eager, run.model, *plan.lora);
+  }
 }
 
 void run_optimizer(Training& run) {
@@ -103,23 +134,50 @@ void evaluate(Training& run) {
   output = {};
 }
 
+/// torch.save and safetensors copy one tensor after the other to the host: nothing is allocated on
+/// the device but a copy of the codes of each doubly quantised weight, in the state dict.
+/// Source: pytorch/pytorch 2.11 torch/serialization.py, _save; huggingface/safetensors
+///         bindings/python/py_src/safetensors/torch.py, _tobytes; bitsandbytes 0.50.2
+///         functional.py, QuantState.as_dict.
+void save_checkpoint(Training& run) {
+  const PhaseScope phase(run.eager, "checkpoint-save");
+  run.eager.set_site("state_dict", -1);
+  std::vector<Tensor> codes;
+  for (const auto& [id, weight] : run.model.quantised) {
+    if (weight.outer_codes.defined()) {
+      codes.push_back(run.eager.empty(weight.outer_codes.shape(), weight.outer_codes.dtype(),
+                                      TensorRole::kTemporary));
+    }
+  }
+}
+
 }  // namespace
 
 void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph) {
-  Training run{.eager = eager, .plan = plan, .model = {}, .optimizer = {}, .scaler = {}, .ddp = {}};
+  Training run{.eager = eager,
+               .plan = plan,
+               .model = {},
+               .batch = {},
+               .optimizer = {},
+               .scaler = {},
+               .ddp = {}};
   if (plan.precision == Precision::kAutocastFp16) {
     run.scaler.emplace(eager);
   }
   {
     const PhaseScope phase(eager, "load");
     run.model = load_model(eager, spec, plan, graph);
-    if (plan.lora) {
-      add_adapters(eager, run.model, *plan.lora);
+    if (!plan.quant) {
+      attach(run);
     }
     if (plan.ddp) {
       run.ddp = std::make_unique<torch::Ddp>(eager, *plan.ddp, plan.world, run.model.trainable,
                                              run.model.buffers);
     }
+  }
+  if (plan.quant) {
+    const PhaseScope phase(eager, "peft");
+    attach(run);
   }
   for (int step = 1; step <= plan.steps; ++step) {
     const std::string tag = "step" + std::to_string(step);
@@ -138,6 +196,9 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
   }
   if (plan.evaluation) {
     evaluate(run);
+  }
+  if (plan.checkpoint_save) {
+    save_checkpoint(run);
   }
 }
 

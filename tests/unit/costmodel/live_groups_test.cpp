@@ -15,8 +15,8 @@ TEST_CASE("group_blocks: blocks of one role, operator and size are one line, lar
   writer.at(-1, "parameters");
   static_cast<void>(writer.allocate(5 * kMiB, ir::TensorRole::kParameter));
   const ir::RankProgram program = writer.finish();
-  const auto blocks =
-      live_blocks(program, ir::AllocatorSettings{}, Bytes{kGiB}, program.events.size() - 1);
+  const MemoryTimeline timeline = replay(program, ir::AllocatorSettings{}, Bytes{kGiB});
+  const auto blocks = live_blocks(program, timeline, program.events.size() - 1);
   const std::vector<LiveGroup> groups = group_blocks(program, blocks);
   REQUIRE(groups.size() == 2);
   CHECK(groups[0] == LiveGroup{.role = ir::TensorRole::kActivation,

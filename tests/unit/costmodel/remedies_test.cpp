@@ -1,12 +1,16 @@
 #include "costmodel/remedies.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "costmodel/layer_bound.h"
 #include "costmodel/memory_floor.h"
 #include "model_ir/spec/hf_config.h"
 #include "tests/support/random.h"
+#include "tests/support/random_plan.h"
 
 namespace headroom::cost {
 namespace {
@@ -36,7 +40,8 @@ ir::ParallelPlan usual_plan() {
 }
 
 /// Remedies of `plan` on a device that lacks `missing` bytes.
-Remedies remedies_for(const ir::ParallelPlan& plan, Bytes missing, std::size_t count = 3) {
+Remedies remedies_for(const ir::ParallelPlan& plan, Bytes missing,
+                      TreeWalk tree = TreeWalk::kAlways) {
   const ir::ModelSpec model = small_llama();
   const DeviceSpec wide = device_with(Bytes{kGiB * 64});
   const StepEstimate whole = estimate(model, plan, wide).value();
@@ -44,7 +49,7 @@ Remedies remedies_for(const ir::ParallelPlan& plan, Bytes missing, std::size_t c
   const DeviceSpec device = device_with(budget);
   const StepEstimate found = estimate(model, plan, device).value();
   return find_remedies(
-      {.model = model, .plan = plan, .device = device, .budget = Bytes{0}, .count = count}, found);
+      {.model = model, .plan = plan, .device = device, .budget = Bytes{0}, .tree = tree}, found);
 }
 
 }  // namespace
@@ -105,6 +110,32 @@ TEST_CASE("find_remedies: what parameters and states alone rule out is not repla
   REQUIRE_FALSE(remedies.tree.empty());
   CHECK(remedies.tree.front().ruled_out);
   CHECK(remedies.least_gpus > 8);
+}
+
+TEST_CASE("find_remedies: bounds rule out without a replay, and what is listed is replayed") {
+  const ir::ParallelPlan plan = usual_plan();
+  for (const std::int64_t missing : {100, 700, 1'000}) {
+    CAPTURE(missing);
+    const Remedies slow = remedies_for(plan, Bytes{missing * kMiB});
+    const Remedies fast = remedies_for(plan, Bytes{missing * kMiB}, TreeWalk::kWhenNeeded);
+    CHECK(fast.replays <= slow.replays);
+    for (const Remedy& remedy : fast.cheapest) {
+      CHECK_FALSE(remedy.estimated);
+      const StepEstimate again =
+          estimate(small_llama(), remedy.plan, device_with(Bytes{kGiB * 64})).value();
+      CHECK(remedy.peak_allocated == again.peak_allocated);
+    }
+    const auto mending = [](const Remedies& remedies) {
+      std::vector<ir::ParallelPlan> plans;
+      for (const Remedy& remedy : remedies.cheapest) {
+        if (remedy.verdict != Verdict::kDoesNotFit) {
+          plans.push_back(remedy.plan);
+        }
+      }
+      return plans;
+    };
+    CHECK(mending(fast) == mending(slow));
+  }
 }
 
 TEST_CASE("with_change: a change that is made already, or does not apply, is none") {
@@ -199,6 +230,59 @@ TEST_CASE("property: memory_floor is never above the replayed peak") {
     CAPTURE(round);
     CHECK(memory_floor(model, plan) <= found->peak_allocated);
   }
+}
+
+TEST_CASE("property: layer_bound is never above the replayed peak, and mostly near it") {
+  test::Random random = test::seeded_random(32);
+  CAPTURE(random.seed());
+  const DeviceSpec device = device_with(Bytes{kGiB * 1024});
+  int bounded = 0;
+  int near = 0;
+  for (int round = 0; round < 150; ++round) {
+    ir::ModelSpec model = small_llama();
+    model.layers.resize(static_cast<std::size_t>(random.between(6, 24)));
+    if (random.chance(1, 2)) {  // Every k-th layer slides.
+      const auto period = static_cast<std::size_t>(random.between(2, 4));
+      for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
+        model.layers[layer].window =
+            layer % period == 0 ? std::optional<std::int64_t>(128) : std::nullopt;
+      }
+    }
+    ir::ParallelPlan plan = test::random_transformers_plan(random);
+    plan.micro_batch = random.between(1, 4);
+    plan.sequence = 32 * random.between(1, 8);
+    plan.accumulation = random.between(1, 3);
+    plan.allocator = {};
+    plan.loss = ir::LossKind::kHf;  // The others do not grow with the layers they stand beside.
+    const auto found = estimate(model, plan, device);
+    const std::optional<Bytes> bound = layer_bound(model, plan, device);
+    if (!found || !bound) {
+      continue;  // The runtime does not offer this combination, or the layers are too few.
+    }
+    ++bounded;
+    CAPTURE(round);
+    CHECK(*bound <= found->peak_allocated);
+    // Where the peak of two layers is another moment than that of many, it is further below.
+    near += static_cast<double>(bound->value()) >
+                    0.9 * static_cast<double>(found->peak_allocated.value())
+                ? 1
+                : 0;
+  }
+  CHECK(bounded > 10);
+  CHECK(near > bounded * 3 / 4);
+}
+
+TEST_CASE("layer_bound: none for few layers, two stacks or DeepSpeed's buckets") {
+  const DeviceSpec device = device_with(Bytes{kGiB});
+  ir::ModelSpec model = small_llama();
+  CHECK(layer_bound(model, usual_plan(), device));
+  ir::ParallelPlan zero = usual_plan();
+  zero.runtime = ir::RuntimeKind::kDeepspeed;
+  zero.precision = ir::Precision::kBf16Master;
+  zero.zero = ir::ZeroPlan{};
+  CHECK_FALSE(layer_bound(model, zero, device));
+  model.layers.resize(3);
+  CHECK_FALSE(layer_bound(model, usual_plan(), device));
 }
 
 }  // namespace headroom::cost

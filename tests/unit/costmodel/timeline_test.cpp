@@ -164,7 +164,9 @@ TEST_CASE("replay: emptying the cache is an event") {
 }
 
 TEST_CASE("live_blocks: what is alive after an event, largest first") {
-  const std::vector<LiveBlock> live = live_blocks(small_program(), {}, Bytes{kGiB}, 3);
+  const ir::RankProgram program = small_program();
+  const MemoryTimeline timeline = replay(program, {}, Bytes{kGiB});
+  const std::vector<LiveBlock> live = live_blocks(program, timeline, 3);
   REQUIRE(live.size() == 4);
   CHECK(live[0].block == 2);
   CHECK(live[0].size == Bytes{30 * kMiB});
@@ -173,9 +175,17 @@ TEST_CASE("live_blocks: what is alive after an event, largest first") {
   CHECK(live[1].block == 0);
   CHECK(live[2].block == 3);
   CHECK(live[3].block == 1);
-  CHECK(live_blocks(small_program(), {}, Bytes{kGiB}, 4).size() == 3);
+  CHECK(live_blocks(program, timeline, 4).size() == 3);
   // Beyond the last event: the end of the program.
-  CHECK(live_blocks(small_program(), {}, Bytes{kGiB}, 1'000).size() == 4);
+  CHECK(live_blocks(program, timeline, 1'000).size() == 4);
+}
+
+TEST_CASE("live_blocks: stops before the allocation that could not be served") {
+  const ir::RankProgram program = small_program();
+  const MemoryTimeline timeline = replay(program, {}, Bytes{40 * kMiB});
+  REQUIRE(timeline.out_of_memory);
+  const std::size_t failed = timeline.out_of_memory->event;
+  CHECK(live_blocks(program, timeline, 1'000) == live_blocks(program, timeline, failed - 1));
 }
 
 TEST_CASE("live_blocks: equal sizes come in the order of their numbers") {
@@ -185,7 +195,7 @@ TEST_CASE("live_blocks: equal sizes come in the order of their numbers") {
                     allocation(2, 512, TensorRole::kBuffer)};
   program.phases = {{"load", 0, 3, {}}};
   program.blocks = 3;
-  const std::vector<LiveBlock> live = live_blocks(program, {}, Bytes{kGiB}, 2);
+  const std::vector<LiveBlock> live = live_blocks(program, replay(program, {}, Bytes{kGiB}), 2);
   REQUIRE(live.size() == 3);
   CHECK(live[0].block == 0);
   CHECK(live[1].block == 1);

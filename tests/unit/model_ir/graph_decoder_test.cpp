@@ -292,8 +292,8 @@ TEST_CASE("build_graph: layers chain from output to input") {
 
 TEST_CASE("build_graph: an empty micro-batch is a bug of the caller") {
   const ModelSpec& spec = test::small_model("llama").spec;
-  CHECK_THROWS_AS(build_graph(spec, {.batch = 0, .sequence = 5}), InternalError);
-  CHECK_THROWS_AS(build_graph(spec, {.batch = 1, .sequence = 0}), InternalError);
+  CHECK_THROWS_AS((void)build_graph(spec, {.batch = 0, .sequence = 5}), InternalError);
+  CHECK_THROWS_AS((void)build_graph(spec, {.batch = 1, .sequence = 0}), InternalError);
 }
 
 }  // namespace headroom::ir

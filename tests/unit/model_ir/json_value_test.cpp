@@ -1,6 +1,7 @@
 #include "model_ir/json/json_value.h"
 
 #include <string>
+#include <string_view>
 
 #include <doctest/doctest.h>
 
@@ -27,6 +28,9 @@ TEST_CASE("parse_json: what is no JSON is refused with its byte") {
     CHECK(value.error().file == "some.json");
   }
   CHECK(parse_json("[1, x]", "f").error().pointer == "byte 5");
+  const auto nul = parse_json(std::string_view("[1]\0 and more", 13), "f");
+  REQUIRE_FALSE(nul);
+  CHECK(nul.error().pointer == "byte 4");
 }
 
 TEST_CASE("parse_json: nesting is capped and a key may stand once in an object") {

@@ -51,9 +51,10 @@ ir::ParallelPlan arguments_of(const ir::ParallelPlan& plan) {
 }
 
 bool is_made_by_deepspeed(const ir::OptimizerPlan& optimizer) {
-  const bool eight_bit = optimizer.form == ir::OptimizerForm::kEightBit ||
-                         optimizer.form == ir::OptimizerForm::kPagedEightBit;
-  return !eight_bit &&
+  const bool bitsandbytes = optimizer.form == ir::OptimizerForm::kEightBit ||
+                            optimizer.form == ir::OptimizerForm::kPagedEightBit ||
+                            optimizer.form == ir::OptimizerForm::kPaged;
+  return !bitsandbytes &&
          (optimizer.kind == ir::OptimizerKind::kAdamW ||
           optimizer.kind == ir::OptimizerKind::kSgd || optimizer.kind == ir::OptimizerKind::kLion);
 }

@@ -114,7 +114,6 @@ TEST_CASE("row plan: what is not modelled skips the row with the key") {
 }
 
 TEST_CASE("row plan: frameworks without a runtime are skipped by name") {
-  CHECK(skip_of_row("transformers+fsdp2", "") == "runtime fsdp: not modelled yet");
   CHECK(skip_of_row("torchtitan", "") == "runtime fsdp: not modelled yet");
   CHECK(skip_of_row("megatron", "") == "runtime megatron: not modelled yet");
   CHECK(skip_of_row("colossalai", "") == "framework: 'colossalai'");
@@ -172,6 +171,11 @@ TEST_CASE("row plan: quantised weights, adapters and 8-bit states") {
   CHECK(setting.plan.precision == ir::Precision::kBf16AutocastBf16);
   CHECK(setting.plan.lora->rank == 64);
   CHECK(setting.plan.optimizer.form == ir::OptimizerForm::kPagedEightBit);
+  CHECK(setting.plan.keep_batch);  // Its loop assigns the next batch to the same names.
+  const RunSetting paged =
+      setting_of("transformers+bitsandbytes", R"("quant": {"bits": 4, "type": "fp4"},)"
+                                              R"( "optimizer": "paged_adamw32bit")");
+  CHECK(paged.plan.optimizer.form == ir::OptimizerForm::kPaged);
   const char* const kGpuInt8 = R"("quant": {"bits": 8})";
   CHECK(skip_of_row("transformers+bitsandbytes", kGpuInt8) == "case.quant.load: 'gpu'");
   CHECK(skip_of_row("transformers+bitsandbytes", R"("prepare_kbit": true)") ==

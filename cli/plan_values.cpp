@@ -1,0 +1,230 @@
+#include "cli/plan_values.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+#include <vector>
+
+#include "cli/key_values.h"
+#include "cli/plan_options.h"
+#include "model_ir/plan/plan_limits.h"
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::cli {
+namespace {
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string switch_text(const char* key, bool value) {
+  return std::string(",") + key + "=" + (value ? "yes" : "no");
+}
+
+}  // namespace
+
+Result<bool> parse_switch(std::string_view option, const std::string& key,
+                          const std::string& text) {
+  if (text.empty() || text == "yes" || text == "true" || text == "True") {
+    return true;
+  }
+  if (text == "no" || text == "false" || text == "False") {
+    return false;
+  }
+  return Error::invalid_argument(option, key + "=" + text, "yes or no");
+}
+
+std::string real_text(double value) {
+  std::array<char, 40> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  return {digits.data(), end.ptr};
+}
+
+Result<Adapters> parse_adapters(std::string_view option, const std::string& text) {
+  Result<KeyValues> values = KeyValues::parse(option, text, '=');
+  if (!values) {
+    return std::move(values).error();
+  }
+  Adapters adapters;
+  std::optional<Error> fault;
+  const auto keep = [&](const auto& result, auto& value) {
+    if (result) {
+      value = *result;
+    } else if (!fault) {
+      fault = result.error();
+    }
+  };
+  if (const auto rank = values->take("r")) {
+    keep(parse_whole(option, *rank, 1, ir::kMostLoraRank), adapters.lora.rank);
+  }
+  if (const auto targets = values->take("targets")) {
+    adapters.lora.targets = split(*targets, '+');
+  }
+  if (const auto dropout = values->take("dropout")) {
+    keep(parse_real(option, *dropout, 0, 1), adapters.lora.dropout);
+  }
+  const auto read_switch = [&](const char* key, bool& value) {
+    if (const auto given = values->take(key)) {
+      keep(parse_switch(option, key, *given), value);
+    }
+  };
+  read_switch("dora", adapters.lora.dora);
+  read_switch("rslora", adapters.lora.rank_stabilised);
+  if (option == "qlora") {
+    if (const auto bits = values->take("bits")) {
+      adapters.quant.bits = *bits == "8" ? 8 : 4;
+      if (*bits != "4" && *bits != "8" && !fault) {
+        fault = Error::invalid_argument(option, "bits=" + *bits, "bits=4 or bits=8");
+      }
+    }
+    read_switch("double-quant", adapters.quant.double_quant);
+    read_switch("prepare", adapters.quant.prepare_kbit);
+  }
+  const Status known = values->finish();
+  if (!known) {
+    return known.error();
+  }
+  return fault ? Result<Adapters>(*fault) : Result<Adapters>(adapters);
+}
+
+Result<ir::ZeroPlan> parse_offload(const std::string& text, ir::ZeroPlan zero) {
+  Result<KeyValues> values = KeyValues::parse("offload", text, '=');
+  if (!values) {
+    return std::move(values).error();
+  }
+  const auto place = [&](const char* key, ir::OffloadDevice& device) -> Status {
+    const std::optional<std::string> word = values->take(key);
+    if (!word) {
+      return ok();
+    }
+    const auto found = ir::parse_word(ir::offload_words(), "offload", *word);
+    if (!found) {
+      return found.error();
+    }
+    device = *found;
+    return ok();
+  };
+  for (const Status& status :
+       {place("optimizer", zero.offload_optimizer), place("param", zero.offload_param)}) {
+    if (!status) {
+      return status.error();
+    }
+  }
+  zero.nvme_path = values->take("path").value_or(zero.nvme_path);
+  const Status known = values->finish();
+  return known ? Result<ir::ZeroPlan>(zero) : Result<ir::ZeroPlan>(known.error());
+}
+
+Result<ir::DdpPlan> parse_ddp(const std::string& text, ir::DdpPlan ddp) {
+  Result<KeyValues> values = KeyValues::parse("ddp", text, '=');
+  if (!values) {
+    return std::move(values).error();
+  }
+  if (const auto size = values->take("bucket")) {
+    const std::optional<Bytes> bytes = parse_bytes(*size);
+    if (!bytes || *bytes < Bytes{1}) {
+      return Error::invalid_argument("ddp", "bucket=" + *size, "a size as bucket=25MiB");
+    }
+    ddp.bucket_cap_bytes = bytes->value();
+  }
+  if (const auto view = values->take("bucket-view")) {
+    const Result<bool> on = parse_switch("ddp", "bucket-view", *view);
+    if (!on) {
+      return on.error();
+    }
+    ddp.gradient_as_bucket_view = *on;
+  }
+  const Status known = values->finish();
+  return known ? Result<ir::DdpPlan>(ddp) : Result<ir::DdpPlan>(known.error());
+}
+
+Result<ir::FsdpPlan> parse_fsdp(const std::string& text, ir::FsdpPlan fsdp) {
+  Result<KeyValues> values = KeyValues::parse("fsdp", text, '=');
+  if (!values) {
+    return std::move(values).error();
+  }
+  std::optional<Error> fault;
+  const auto read = [&](const char* key, auto& value, const auto& parse) {
+    const std::optional<std::string> given = values->take(key);
+    if (!given || fault) {
+      return;
+    }
+    if (const auto result = parse(*given)) {
+      value = *result;
+    } else {
+      fault = result.error();
+    }
+  };
+  const auto dtype = [](const std::string& word) {
+    return ir::parse_word(ir::policy_dtype_words(), "fsdp", word);
+  };
+  read("reshard", fsdp.reshard_after_forward,
+       [](const std::string& word) { return parse_switch("fsdp", "reshard", word); });
+  read("embeddings", fsdp.shard_embeddings,
+       [](const std::string& word) { return parse_switch("fsdp", "embeddings", word); });
+  read("param", fsdp.param_dtype, dtype);
+  read("reduce", fsdp.reduce_dtype, dtype);
+  read("replicas", fsdp.replicas,
+       [](const std::string& word) { return parse_whole("fsdp", word, 1, ir::kMostRanks); });
+  const Status known = values->finish();
+  if (!known) {
+    return known.error();
+  }
+  return fault ? Result<ir::FsdpPlan>(*fault) : Result<ir::FsdpPlan>(fsdp);
+}
+
+std::string adapter_text(const ir::ParallelPlan& plan) {
+  const ir::LoraPlan& lora = *plan.lora;
+  std::string text = "r=" + std::to_string(lora.rank);
+  for (std::size_t index = 0; index < lora.targets.size(); ++index) {
+    text += (index == 0 ? ",targets=" : "+") + lora.targets[index];
+  }
+  text += lora.dropout > 0 ? ",dropout=" + real_text(lora.dropout) : "";
+  text += lora.dora ? ",dora" : "";
+  text += lora.rank_stabilised ? ",rslora" : "";
+  if (plan.quant) {
+    text += plan.quant->bits == 8 ? ",bits=8" : "";
+    text += plan.quant->double_quant ? "" : switch_text("double-quant", false);
+    text += plan.quant->prepare_kbit ? "" : switch_text("prepare", false);
+  }
+  return text;
+}
+
+std::string offload_text(const ir::ZeroPlan& zero) {
+  std::string text;
+  const auto add = [&](const char* key, std::string_view value) {
+    text += (text.empty() ? "" : ",") + std::string(key) + "=" + std::string(value);
+  };
+  if (zero.offload_optimizer != ir::OffloadDevice::kNone) {
+    add("optimizer", ir::word_of(ir::offload_words(), zero.offload_optimizer));
+  }
+  if (zero.offload_param != ir::OffloadDevice::kNone) {
+    add("param", ir::word_of(ir::offload_words(), zero.offload_param));
+  }
+  if (!text.empty() && !zero.nvme_path.empty()) {
+    add("path", zero.nvme_path);
+  }
+  return text;
+}
+
+std::string ddp_text(const ir::DdpPlan& ddp) {
+  return "bucket=" + std::to_string(ddp.bucket_cap_bytes) +
+         (ddp.gradient_as_bucket_view ? ",bucket-view" : "");
+}
+
+std::string fsdp_text(const ir::FsdpPlan& fsdp) {
+  std::string text = std::string("reshard=") + (fsdp.reshard_after_forward ? "yes" : "no");
+  text += fsdp.shard_embeddings ? ",embeddings=yes" : "";
+  text += ",param=" + std::string(ir::word_of(ir::policy_dtype_words(), fsdp.param_dtype));
+  text += ",reduce=" + std::string(ir::word_of(ir::policy_dtype_words(), fsdp.reduce_dtype));
+  return fsdp.replicas > 1 ? text + ",replicas=" + std::to_string(fsdp.replicas) : text;
+}
+
+}  // namespace headroom::cli

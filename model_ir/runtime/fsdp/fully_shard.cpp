@@ -1,0 +1,184 @@
+#include "model_ir/runtime/fsdp/fully_shard.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/record.h"
+
+namespace headroom::ir::fsdp {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Tensor;
+
+namespace {
+
+/// What runs on behalf of FSDP leaves the names of operator and layer as they were.
+class SiteScope {
+ public:
+  explicit SiteScope(Eager& eager)
+      : eager_(eager), operation_(eager.operation()), layer_(eager.layer()) {}
+  ~SiteScope() { eager_.set_site(operation_, layer_); }
+  SiteScope(const SiteScope&) = delete;
+  SiteScope& operator=(const SiteScope&) = delete;
+
+ private:
+  Eager& eager_;
+  std::uint16_t operation_;
+  std::int32_t layer_;
+};
+
+}  // namespace
+
+FullyShard::FullyShard(Eager& eager, const FsdpPlan& plan,
+                       std::vector<std::unique_ptr<ShardedGroup>> groups)
+    : eager_(eager), plan_(plan) {
+  units_.reserve(groups.size());
+  for (std::unique_ptr<ShardedGroup>& group : groups) {
+    units_.push_back(Unit{.group = std::move(group), .order = {}});
+  }
+}
+
+FullyShard::Unit* FullyShard::find(std::int32_t module) {
+  const auto found = std::find_if(units_.begin(), units_.end(),
+                                  [&](const Unit& unit) { return unit.group->module() == module; });
+  return found == units_.end() ? nullptr : &*found;
+}
+
+void FullyShard::gather(Unit& unit) {
+  if (!unit.group->pending() && !unit.group->gathered()) {
+    unit.group->start_gather();
+  }
+}
+
+void FullyShard::wait(Unit& unit) {
+  if (!unit.group->pending()) {
+    return;
+  }
+  const bool forward = unit.parameters == State::kForward;
+  const Tensor previous = forward ? std::move(gathered_) : Tensor{};  // Until the copy-out is over.
+  Tensor buffer = unit.group->finish_gather();
+  if (forward) {
+    gathered_ = std::move(buffer);
+  }
+}
+
+Tensor FullyShard::before(std::int32_t module, const Tensor& input) {
+  Unit* const unit = find(module);
+  if (unit == nullptr) {
+    return input;
+  }
+  const SiteScope site(eager_);
+  if (unit->module == State::kBeforeBackward) {  // The layer is run again.
+    gather(*unit);
+    wait(*unit);
+    return input;
+  }
+  outermost_ = outermost_ != nullptr ? outermost_ : unit;
+  unit->module = State::kForward;
+  unit->parameters = State::kForward;
+  gather(*unit);
+  wait(*unit);
+  return watch_input(*unit, input);
+}
+
+void FullyShard::after(std::int32_t module, const Tensor& output) {
+  Unit* const unit = find(module);
+  if (unit == nullptr || unit->module == State::kBeforeBackward) {
+    return;
+  }
+  const SiteScope site(eager_);
+  if (!eager_.in_backward()) {
+    if (plan_.reshard_after_forward) {
+      unit->group->release();
+    }
+    unit->order.push_back(order_.size());
+    order_.push_back(unit);
+  }
+  unit->parameters = State::kIdle;
+  watch_output(*unit, output);
+  unit->module = State::kIdle;
+  if (outermost_ == unit) {
+    gathered_.reset();
+    outermost_ = nullptr;
+  }
+}
+
+/// RegisterPostBackwardFunction: its backward comes when all of the module's has run.
+Tensor FullyShard::watch_input(Unit& unit, const Tensor& input) {
+  if (!eager_.grad_enabled() || !input.defined() || !input.requires_grad()) {
+    return input;
+  }
+  torch::Record record(eager_, {&input});
+  Tensor output = eager_.alias(input, input.shape(), true);
+  output->layout = input->layout;
+  record.finish(output, [this, &unit](Eager&, Gradients& grads, Node&) -> Gradients {
+    after_backward(unit);
+    return std::move(grads);
+  });
+  return output;
+}
+
+void FullyShard::watch_output(Unit& unit, const Tensor& output) {
+  if (!eager_.grad_enabled() || !output.requires_grad() || output->grad_fn == nullptr) {
+    return;
+  }
+  output->grad_fn->before_apply = [this, &unit](Eager&) { before_backward(unit); };
+}
+
+void FullyShard::before_backward(Unit& unit) {
+  const SiteScope site(eager_);
+  unit.module = State::kBeforeBackward;
+  if (unit.parameters == State::kBeforeBackward) {
+    return;
+  }
+  unit.parameters = State::kBeforeBackward;
+  gather(unit);
+  wait(unit);
+  prefetch(unit);
+}
+
+void FullyShard::prefetch(Unit& unit) {
+  if (unit.order.empty()) {
+    return;
+  }
+  const std::size_t index = unit.order.back();
+  unit.order.pop_back();
+  if (index > 0) {
+    gather(*order_[index - 1]);
+  }
+}
+
+void FullyShard::after_backward(Unit& unit) {
+  const SiteScope site(eager_);
+  unit.parameters = State::kAfterBackward;
+  std::vector<Tensor> gradients;
+  const std::vector<std::size_t> indices = unit.group->take_gradients(gradients);
+  unit.group->release();
+  if (indices.empty()) {
+    return;
+  }
+  reducing_.reset();
+  unit.group->finish_all_reduce();
+  reducing_ = unit.group->reduce(indices, gradients);
+}
+
+void FullyShard::finish_backward() {
+  const SiteScope site(eager_);
+  for (Unit& unit : units_) {
+    if (unit.parameters != State::kAfterBackward) {
+      after_backward(unit);
+    }
+    unit.module = State::kIdle;
+    unit.parameters = State::kIdle;
+    unit.group->finish_all_reduce();
+    unit.group->drop_pending();
+    unit.order.clear();
+  }
+  order_.clear();
+  reducing_.reset();
+}
+
+}  // namespace headroom::ir::fsdp

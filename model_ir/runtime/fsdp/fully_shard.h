@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model_ir/runtime/fsdp/sharded_group.h"
+#include "model_ir/runtime/transformers/model.h"
+
+namespace headroom::ir::fsdp {
+
+/// The module that `fully_shard` was applied to last: the whole model.
+inline constexpr std::int32_t kRootModule = -1;
+
+/// The hooks of `fully_shard` on a model: when groups are gathered, released and reduced.
+///
+///   before a module   gather; in forward the buffer lives until the next group's copy-out
+///   after it          release (unless kept), note the order
+///   its output's      gather, release the buffer, start the gather of the group before it in the
+///    gradient is there  order of forward
+///   its input's       release, reduce; the input of a reduce-scatter lives until the next one
+///   end of backward   what has not been reduced yet, the root among it
+///
+/// Source: pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/_fsdp_state.py,
+///         _fsdp_param_group.py.
+class FullyShard {
+ public:
+  /// `groups`: the root first, then in the order of the modules.
+  FullyShard(torch::Eager& eager, const FsdpPlan& plan,
+             std::vector<std::unique_ptr<ShardedGroup>> groups);
+
+  /// Hooks of a module; others than those of `groups` are left alone.
+  [[nodiscard]] torch::Tensor before(std::int32_t module, const torch::Tensor& input);
+  void after(std::int32_t module, const torch::Tensor& output);
+  /// Called when backward has come to its end.
+  void finish_backward();
+
+ private:
+  enum class State : std::uint8_t { kIdle, kForward, kBeforeBackward, kAfterBackward };
+  struct Unit {
+    std::unique_ptr<ShardedGroup> group;
+    State module = State::kIdle;      ///< FSDPState
+    State parameters = State::kIdle;  ///< FSDPParamGroup
+    std::vector<std::size_t> order;   ///< Where the unit stands in `order_`.
+  };
+  [[nodiscard]] Unit* find(std::int32_t module);
+  void gather(Unit& unit);
+  void wait(Unit& unit);
+  void before_backward(Unit& unit);
+  void after_backward(Unit& unit);
+  void prefetch(Unit& unit);
+  [[nodiscard]] torch::Tensor watch_input(Unit& unit, const torch::Tensor& input);
+  void watch_output(Unit& unit, const torch::Tensor& output);
+
+  torch::Eager& eager_;
+  const FsdpPlan& plan_;
+  std::vector<Unit> units_;
+  std::vector<Unit*> order_;   ///< Of the forward calls.
+  Unit* outermost_ = nullptr;  ///< Of the hooked modules under way: iter_forward_root.
+  torch::Tensor gathered_;     ///< Buffer of the last gather in forward.
+  torch::Tensor reducing_;     ///< Input of the last reduce-scatter.
+};
+
+}  // namespace headroom::ir::fsdp

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "model_ir/base/device_traits.h"
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/rank_program.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir::fsdp {
+
+/// A Hugging Face model under torch.distributed.fsdp.fully_shard (FSDP2), as rank 0 of
+/// `plan.world` ranks sees it: a group for each layer and one for the rest.
+///
+/// Model:   the transformers runtime's forward and backward in the type of the gathered parameters,
+///          with FSDP's hooks around layers; the optimizer steps the shards, in the type that
+///          `plan.precision` stores. The model is built on the meta device. With
+///          `plan.fsdp.replicas` the ranks split into as many sets that share the model each.
+/// Phases:  load, stepN[.M].forward, .backward, stepN.optimizer, .zero_grad, evaluation.
+/// Errors:  kInvalidArgument for adapters, quantisation, autocast, other losses, encoder-decoders,
+///          models whose layers are given fp32 tables, and a world that the replicas do not divide.
+/// Ignores: four-byte probes of the device while shards are made.
+/// Source:  pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/.
+[[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
+                                        const DeviceTraits& device);
+
+}  // namespace headroom::ir::fsdp

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torch/tensor.h"
+
+namespace headroom::ir::fsdp {
+
+/// Streams of FSDP's allocations; 0 is the compute stream.
+inline constexpr StreamId kGatherStream = 1;   ///< Copies into all-gathers.
+inline constexpr StreamId kReduceStream = 2;   ///< Reduce-scatters and what follows.
+inline constexpr StreamId kReplicaStream = 3;  ///< All-reduces among replicas.
+
+/// What all groups of a model share.
+struct Sharding {
+  torch::Eager& eager;
+  const FsdpPlan& plan;
+  DType stored = DType::kFp32;  ///< Of shards and of what the optimizer sees.
+  std::int64_t ranks = 1;       ///< That share the model; `plan.replicas` such sets exist.
+};
+
+/// One parameter: whole while its group is gathered, and this rank's rows of it.
+struct ShardedParameter {
+  torch::Tensor whole;              ///< Its storage is empty while the group is sharded.
+  torch::Tensor shard;              ///< A leaf of its own, which the optimizer steps.
+  std::int64_t shard_elements = 0;  ///< With the padding of the last rank.
+};
+
+/// Parameters that are gathered, released and reduced together, and their buffers.
+///
+/// Model:  shards are ceil(rows / ranks) rows. A gather copies them, cast, into one buffer on a
+///         stream of its own, and from there into one storage per parameter. A reduction lays
+///         gradients out in one buffer, whose reduced part becomes the gradients of the shards.
+/// Source: pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/_fsdp_param.py,
+///         _fsdp_collectives.py.
+class ShardedGroup {
+ public:
+  ShardedGroup(Sharding sharding, std::int32_t module) : sharding_(sharding), module_(module) {}
+
+  void add(const torch::Tensor& whole, const torch::Tensor& shard);
+  [[nodiscard]] std::span<const ShardedParameter> parameters() const { return parameters_; }
+  [[nodiscard]] std::int32_t module() const { return module_; }
+
+  [[nodiscard]] bool gathered() const { return gathered_; }
+  /// A gather has been started whose result is not in the parameters yet.
+  [[nodiscard]] bool pending() const { return pending_; }
+  void start_gather();
+  /// Fills the parameters; returns the gather's buffer.
+  [[nodiscard]] torch::Tensor finish_gather();
+  void drop_pending();
+  void release();
+
+  /// Takes the gradients of the whole parameters away from them.
+  [[nodiscard]] std::vector<std::size_t> take_gradients(std::vector<torch::Tensor>& gradients);
+  /// Reduces `gradients` of parameters `indices` and adds them to those of the shards. Returns the
+  /// input of the reduce-scatter, which must outlive it.
+  [[nodiscard]] torch::Tensor reduce(std::span<const std::size_t> indices,
+                                     std::vector<torch::Tensor>& gradients);
+  /// The replicas' all-reduce is over.
+  void finish_all_reduce() { all_reduce_input_.reset(); }
+
+ private:
+  [[nodiscard]] bool casts() const { return sharding_.plan.param_dtype != sharding_.stored; }
+  void copy_out_alone();
+  [[nodiscard]] torch::Tensor scatter(std::int64_t elements);
+  void accumulate(std::span<const std::size_t> indices, const torch::Tensor& reduced);
+
+  Sharding sharding_;
+  std::int32_t module_;
+  std::vector<ShardedParameter> parameters_;
+  bool gathered_ = false;
+  bool pending_ = false;
+  torch::Tensor buffer_;
+  torch::Tensor all_reduce_input_;
+};
+
+}  // namespace headroom::ir::fsdp

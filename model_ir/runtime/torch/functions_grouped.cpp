@@ -1,0 +1,351 @@
+#include "model_ir/runtime/torch/functions_grouped.h"
+
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "model_ir/base/check.h"
+#include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/split_reduction.h"
+
+namespace headroom::ir::torch {
+namespace {
+
+/// Rows up to which torch.sort works inside one block.
+/// Source: aten/src/ATen/native/cuda/Sort.cpp, should_use_small_sort.
+constexpr std::int64_t kSmallSort = 4096;
+/// Items that one block of cub's radix sort takes when it is the only one.
+constexpr std::int64_t kSingleTile = 2304;
+/// cub::DeviceScan of up to some ten thousand 32-bit integers.
+constexpr std::int64_t kScanBytes = 1023;
+
+std::int64_t tile_items(const DeviceTraits& device) {
+  return device.compute_major >= 9 ? 384 * 12 : 384 * 10;
+}
+
+/// Sums the rows of a gradient into `rows` rows: linear indices, sorted with their origins.
+void scatter_scratch(Eager& eager, std::int64_t items, std::int64_t rows) {
+  const auto ids = [&] { return eager.empty({items}, DType::kInt64, TensorRole::kWorkspace); };
+  Tensor linear = ids();
+  { const Tensor product = ids(); }
+  const Tensor sorted = ids();
+  const Tensor origins = ids();
+  const Tensor range = ids();
+  const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows - 1)));
+  const Tensor scratch = eager.empty({radix_sort_bytes(items, bits, eager.device())}, DType::kUInt8,
+                                     TensorRole::kWorkspace);
+}
+
+}  // namespace
+
+std::int64_t radix_sort_bytes(std::int64_t items, int bits, const DeviceTraits& device) {
+  if (items <= kSingleTile) {
+    return 1;
+  }
+  const std::int64_t passes = ceil_div(bits, 8);
+  const auto aligned = [](std::int64_t bytes) { return align_up(bytes, 256); };
+  std::int64_t bytes = passes * 256 * 8 + ceil_div(items, tile_items(device)) * 256 * 4;
+  if (passes > 1) {
+    bytes += 2 * aligned(items * 8);
+  }
+  return bytes + aligned(passes * 4) + 255;
+}
+
+Sorted sort_ids(Eager& eager, const Tensor& ids) {
+  const std::int64_t items = ids.elements();
+  Sorted sorted;
+  sorted.values = eager.empty({items}, DType::kInt64);
+  sorted.indices = eager.empty({items}, DType::kInt64);
+  const Tensor range = eager.empty({items}, DType::kInt64, TensorRole::kWorkspace);
+  if (items > kSmallSort) {
+    const Tensor scratch = eager.empty({radix_sort_bytes(items, 64, eager.device())}, DType::kUInt8,
+                                       TensorRole::kWorkspace);
+  }
+  return sorted;
+}
+
+Tensor gather_rows(Eager& eager, const Tensor& input, const Tensor& index) {
+  Record record(eager, {&input});
+  record.save(index);
+  Tensor output = eager.empty(input.shape().with(0, index.elements()), input.dtype());
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Tensor saved = node.saved[0].unpack(e);
+      Tensor gradient = e.empty(node.input_shapes[0], grads[0].dtype());
+      scatter_scratch(e, saved.elements(), node.input_shapes[0][0]);
+      return {gradient};
+    });
+  }
+  return output;
+}
+
+namespace {
+
+/// A zero tensor of the input's shape into which the gradient is scattered.
+Gradients scattered(Eager& eager, Gradients& grads, Node& node) {
+  const Tensor saved = node.saved[0].unpack(eager);
+  return {eager.empty(node.input_shapes[0], grads[0].dtype())};
+}
+
+}  // namespace
+
+Tensor gather_last(Eager& eager, const Tensor& input, const Tensor& index) {
+  Record record(eager, {&input});
+  record.save(index);
+  Tensor output = eager.empty(index.shape(), input.dtype());
+  record.finish(output, scattered);
+  return output;
+}
+
+TopK top_k(Eager& eager, const Tensor& input, std::int64_t k) {
+  Record record(eager, {&input});
+  const Shape shape = input.shape().with(-1, k);
+  TopK result;
+  result.values = eager.empty(shape, input.dtype());
+  result.indices = eager.empty(shape, DType::kInt64);
+  record.save(result.indices);
+  record.finish(result.values, scattered);
+  return result;
+}
+
+namespace {
+
+/// grad.masked_fill(mask, 0)
+Gradients unmasked(Eager& eager, Gradients& grads, Node& node) {
+  const Tensor saved = node.saved[0].unpack(eager);
+  return {eager.empty(grads[0].shape(), grads[0].dtype())};
+}
+
+}  // namespace
+
+Tensor masked_fill(Eager& eager, const Tensor& input, const Tensor& mask) {
+  Record record(eager, {&input});
+  record.save(mask);
+  Tensor output = eager.empty(input.shape(), input.dtype());
+  record.finish(output, unmasked);
+  return output;
+}
+
+Tensor masked_fill_in_place(Eager& eager, const Tensor& input, const Tensor& mask) {
+  Record record(eager, {&input});
+  record.save(mask);
+  Tensor output = eager.alias(input, input.shape(), false);
+  record.finish(output, unmasked);
+  return output;
+}
+
+Tensor divide_in_place(Eager& eager, const Tensor& input, const Tensor& divisor) {
+  Record record(eager, {&input, &divisor});
+  record.save(divisor);
+  if (record.wants(1)) {
+    record.save(clone(eager, detach(eager, input)));  // The dividend before it is overwritten.
+  }
+  Tensor output = eager.alias(input, input.shape(), false);
+  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    const Unpacked saved(e, node);
+    const Shape& shape = grads[0].shape();
+    const DType wide =
+        bits_of(saved[0].dtype()) > bits_of(grads[0].dtype()) ? saved[0].dtype() : grads[0].dtype();
+    Gradients result(2);
+    if (node.wants(1)) {  // -grad * ((input / divisor) / divisor)
+      const Tensor quotient = e.empty(shape, wide);
+      const Tensor squared = e.empty(shape, wide);
+      const Tensor negated = e.empty(shape, grads[0].dtype());
+      result[1] = e.empty(shape, wide);
+    }
+    if (node.wants(0)) {
+      result[0] = e.empty(shape, wide);
+    }
+    return result;
+  });
+  return output;
+}
+
+Tensor sum_rows(Eager& eager, const Tensor& input) {
+  Record record(eager, {&input});
+  Tensor output = eager.autocast() && input.dtype() != DType::kFp32
+                      ? eager.empty(input.shape().with(-1, 1), DType::kFp32)
+                      : reduce_last(eager, input, true);
+  record.finish(output, [shape = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
+    return {e.alias(grads[0], shape, true)};  // expand
+  });
+  return output;
+}
+
+Tensor sum_last_dim(Eager& eager, const Tensor& input) {
+  Record record(eager, {&input});
+  Tensor output = reduce_last(eager, input, false);
+  record.finish(output, [shape = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
+    return {e.alias(grads[0], shape, true)};  // unsqueeze and expand
+  });
+  return output;
+}
+
+Tensor sum_groups(Eager& eager, const Tensor& input, std::int64_t k) {
+  const Shape& shape = input.shape();
+  Record record(eager, {&input});
+  const Tensor grouped = eager.alias(input, {shape[0] / k, k, shape[1]}, true);
+  Tensor output = reduce_second_last(eager, grouped, false);
+  record.finish(output, [shape, k](Eager& e, Gradients& grads, Node&) -> Gradients {
+    // The expanded gradient cannot be seen as rows: reshape copies it.
+    return {k == 1 ? e.alias(grads[0], shape, true) : e.empty(shape, grads[0].dtype())};
+  });
+  return output;
+}
+
+Tensor cumulative_counts(Eager& eager, const Tensor& counts) {
+  Tensor output = eager.empty(counts.shape(), DType::kInt32);
+  const Tensor scratch = eager.empty({kScanBytes}, DType::kUInt8, TensorRole::kWorkspace);
+  return output;
+}
+
+Tensor permuted(Eager& eager, const Tensor& input, const Shape& seen_as) {
+  Record record(eager, {&input});
+  Tensor output = eager.alias(input, seen_as, true);
+  record.finish(output, [before = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
+    return {e.empty(before, grads[0].dtype())};
+  });
+  return output;
+}
+
+namespace {
+
+/// Products of each expert's factors, their number times the dims of one.
+void count_products(Eager& eager, const Shape& out, std::int64_t inner) {
+  eager.touch_cublas();
+  eager.count_gemm(out[0] * out[1], out[2], inner);
+}
+
+/// Gradients of the two factors, each scaled; the left one is copied to be transposed.
+Gradients factor_gradients(Eager& eager, Gradients& grads, Node& node) {
+  const Unpacked saved(eager, node);
+  const DType dtype = grads[0].dtype();
+  Gradients result(3);
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+    if (!node.wants(i)) {
+      continue;
+    }
+    const Tensor product = eager.empty(node.input_shapes[i], dtype);
+    if (i == 2) {
+      const Tensor turned = eager.empty(node.input_shapes[1], dtype);
+    }
+    count_products(
+        eager, node.input_shapes[i],
+        grads[0].elements() / node.input_shapes[i][0] / node.input_shapes[i][i == 1 ? 1 : 2]);
+    result[i] = eager.empty(node.input_shapes[i], dtype);
+  }
+  return result;
+}
+
+/// A product of row groups; the ragged dim of `rows`, `columns` or `inner` is the mean over groups.
+struct GroupedProduct {
+  std::int64_t groups = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t inner = 0;
+};
+
+/// Workspace of the CUTLASS kernel for each multiprocessor: tile scheduler and, on compute
+/// capability 10.0, stream-K state that grows with the tile (256 rows on two multiprocessors, or
+/// 128 on one for small groups).
+std::int64_t workspace_per_multiprocessor(const GroupedProduct& product,
+                                          const DeviceTraits& device) {
+  if (device.compute_major == 9) {
+    return 512;
+  }
+  const bool small = product.rows <= 128 || product.columns <= 128;
+  return small ? 5376 : 5888;
+}
+
+void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype) {
+  const DeviceTraits& device = eager.device();
+  const bool one_kernel =
+      dtype == DType::kBf16 && (device.compute_major == 9 || device.compute_major == 10);
+  if (!one_kernel) {
+    eager.count_gemm(product.groups * product.rows, product.columns, product.inner);
+    return;
+  }
+  count_kernels(eager, 1);
+  // Three pointers, three strides and a shape of three 32-bit numbers per group.
+  const BlockId arguments =
+      eager.allocate(product.groups * (3 * 8 + 3 * 8 + 3 * 4), TensorRole::kWorkspace);
+  const BlockId workspace =
+      eager.allocate(device.multiprocessors * workspace_per_multiprocessor(product, device),
+                     TensorRole::kWorkspace);
+  eager.release(workspace);
+  eager.release(arguments);
+}
+
+Gradients grouped_gradients(Eager& eager, Gradients& grads, Node& node,
+                            const GroupedProduct& product, GroupedWeight layout) {
+  const Unpacked saved(eager, node);
+  const DType dtype = grads[0].dtype();
+  Gradients result(2);
+  if (node.wants(1)) {
+    result[1] = eager.empty(node.input_shapes[1], dtype);
+    result[1]->tracked_view = layout == GroupedWeight::kOutIn;
+    run_grouped(eager,
+                {.groups = product.groups,
+                 .rows = product.inner,
+                 .columns = product.columns,
+                 .inner = product.rows},
+                dtype);
+  }
+  if (node.wants(0)) {
+    result[0] = eager.empty(node.input_shapes[0], dtype);
+    run_grouped(eager,
+                {.groups = product.groups,
+                 .rows = product.rows,
+                 .columns = product.inner,
+                 .inner = product.columns},
+                dtype);
+  }
+  return result;
+}
+
+}  // namespace
+
+Tensor add_products(Eager& eager, const Tensor& base, const Tensor& left, const Tensor& right) {
+  Record record(eager, {&base, &left, &right});
+  if (record.wants(2)) {
+    record.save(left);
+  }
+  if (record.wants(1)) {
+    record.save(right);
+  }
+  Tensor output = eager.empty(base.shape(), base.dtype());
+  { const Tensor turned = eager.empty(left.shape(), left.dtype()); }
+  count_products(eager, base.shape(), left.shape()[2]);
+  record.finish(output, factor_gradients);
+  return output;
+}
+
+Tensor grouped_mm(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& offsets,
+                  GroupedWeight layout) {
+  const Shape& shape = weight.shape();
+  const bool out_first = layout == GroupedWeight::kOutIn;
+  const GroupedProduct product{.groups = shape[0],
+                               .rows = input.shape()[0] / shape[0],
+                               .columns = shape[out_first ? 1 : 2],
+                               .inner = shape[out_first ? 2 : 1]};
+  HEADROOM_ASSERT(product.inner == input.shape()[1]);
+  Record record(eager, {&input, &weight});
+  // Saved variables are let go in the alphabetical order of their names: mat2, offs, self.
+  if (record.wants(0)) {
+    record.save(weight);
+  }
+  record.save(offsets);
+  if (record.wants(1)) {
+    record.save(input);
+  }
+  Tensor output = eager.empty({input.shape()[0], product.columns}, input.dtype());
+  run_grouped(eager, product, input.dtype());
+  record.finish(output, [product, layout](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    return grouped_gradients(e, grads, node, product, layout);
+  });
+  return output;
+}
+
+}  // namespace headroom::ir::torch

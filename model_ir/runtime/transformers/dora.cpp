@@ -1,0 +1,198 @@
+#include "model_ir/runtime/transformers/dora.h"
+
+#include <utility>
+
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/reduce.h"
+
+namespace headroom::ir::transformers {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Shape;
+using torch::Tensor;
+
+namespace {
+
+/// Conv1D keeps its weight [in, out], unless it was quantised as a linear layer.
+bool is_transposed(const Model& model, TensorId id) {
+  return model.spec->qkv == QkvLayout::kFusedConv1d &&
+         !model.quantised.contains(static_cast<std::uint32_t>(id));
+}
+
+/// torch.linalg.norm of each output's weights; transposed, they do not lie side by side.
+Tensor output_norm(Eager& eager, const Model& model, TensorId id, const Tensor& weight,
+                   std::int64_t outputs) {
+  return torch::reduce(eager, {outputs}, weight.dtype(),
+                       {.outputs = outputs,
+                        .inputs_per_output = weight.elements() / outputs,
+                        .innermost = !is_transposed(model, id),
+                        .accumulator_bytes = 4,
+                        .element_bytes = bits_of(weight.dtype()) / 8});
+}
+
+/// ||W + scaling * BA||, which no gradient flows through.
+Tensor weight_norm(Eager& eager, const Model& model, TensorId id, const Tensor& weight,
+                   const Tensor& lora_weight) {
+  const torch::GradMode grad(eager, false);
+  Tensor scaled = torch::scale(eager, lora_weight);
+  const Tensor sum = torch::add(eager, weight, scaled);
+  scaled.reset();
+  return output_norm(eager, model, id, sum, lora_weight.shape()[1]);
+}
+
+/// The copies that deepcopy() of a 4-bit layer makes: each tensor's storage, and a scalar of its
+/// type for a moment. A parameter is copied with its quantisation state, which the module holds
+/// once more. Source: torch/_tensor.py, Tensor.__deepcopy__; bitsandbytes nn/modules.py.
+class LayerCopy {
+ public:
+  LayerCopy(Eager& eager, const QuantisedWeight& weight, const Tensor& bias) : eager_(eager) {
+    copy_state(weight);
+    copy(weight.packed);
+    if (bias.defined()) {
+      copies_.push_back(eager.empty(bias.shape(), bias.dtype(), TensorRole::kTemporary));
+    }
+    copy_state(weight);
+  }
+  ~LayerCopy() {
+    for (Tensor& each : copies_) {
+      each.reset();
+    }
+  }
+  LayerCopy(const LayerCopy&) = delete;
+  LayerCopy& operator=(const LayerCopy&) = delete;
+
+ private:
+  void copy(const Tensor& tensor) {
+    if (tensor.defined()) {
+      copies_.push_back(eager_.empty(tensor.shape(), tensor.dtype(), TensorRole::kTemporary));
+      const Tensor scalar = eager_.empty(Shape{}, tensor.dtype(), TensorRole::kTemporary);
+    }
+  }
+  void copy_state(const QuantisedWeight& weight) {
+    copy(weight.factors);
+    copy(weight.codes);
+    copy(weight.offset);
+    copy(weight.outer_factors);
+    copy(weight.outer_codes);
+  }
+
+  Eager& eager_;
+  std::vector<Tensor> copies_;
+};
+
+const QuantisedWeight* quantised(const Model& model, TensorId id) {
+  const auto found = model.quantised.find(static_cast<std::uint32_t>(id));
+  return found == model.quantised.end() ? nullptr : &found->second;
+}
+
+/// dequantize_module_weight: itself where it is not quantised.
+Tensor whole_weight(Eager& eager, const Model& model, TensorId id) {
+  const QuantisedWeight* const packed = quantised(model, id);
+  return packed != nullptr ? dequantise(eager, *packed) : model.parameters[index_of(id)];
+}
+
+/// magnitude / norm. Source: derivatives.yaml, div.Tensor: self is not needed for its gradient.
+Tensor quotient(Eager& eager, const Tensor& magnitude, const Tensor& norm) {
+  torch::Record record(eager, {&magnitude});
+  record.save(norm);
+  Tensor output = eager.empty(magnitude.shape(), magnitude.dtype());
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Tensor saved = node.saved[0].unpack(e);
+      return {e.empty(grads[0].shape(), grads[0].dtype())};
+    });
+  }
+  return output;
+}
+
+/// BA as the product of the two layers with the identity, [in, out].
+Tensor lora_weight(Eager& eager, const Adapter& adapter) {
+  const std::int64_t in = adapter.a.shape()[1];
+  const Tensor identity = eager.empty({in, in}, adapter.a.dtype());
+  Tensor low = torch::linear(eager, identity, adapter.a, {});
+  return torch::linear(eager, low, adapter.b, {});
+}
+
+Tensor bias_of(const Model& model, const Op& op) {
+  return op.parameters.size() > 1 ? model.parameters[index_of(op.parameters[1])] : Tensor{};
+}
+
+}  // namespace
+
+void add_magnitude(Eager& eager, const Model& model, TensorId weight, Adapter& adapter) {
+  const QuantisedWeight* const packed = quantised(model, weight);
+  Tensor bias;
+  for (std::size_t node = 0; node < model.graph->op_count(); ++node) {
+    const Op& op = model.graph->op(NodeId{static_cast<std::uint32_t>(node)});
+    if (op.kind == OpKind::kLinear && op.parameters[0] == weight) {
+      bias = bias_of(model, op);
+    }
+  }
+  Tensor whole;
+  Tensor product;
+  Tensor sum;
+  {
+    std::optional<LayerCopy> copy;
+    if (packed != nullptr && packed->bits == 4) {
+      copy.emplace(eager, *packed, bias);
+    }
+    whole = whole_weight(eager, model, weight);
+    const Shape shape{adapter.b.shape()[0], adapter.a.shape()[1]};
+    product = eager.empty(shape, adapter.a.dtype(), TensorRole::kTemporary);
+    eager.touch_cublas();
+    eager.count_gemm(shape[0], shape[1], adapter.a.shape()[0]);
+    Tensor scaled = eager.empty(shape, adapter.a.dtype(), TensorRole::kTemporary);
+    sum = eager.empty(shape, adapter.a.dtype(), TensorRole::kTemporary);
+    scaled.reset();
+    eager.set_role(TensorRole::kParameter);
+    adapter.magnitude = output_norm(eager, model, weight, sum, shape[0]);
+    eager.set_role(TensorRole::kTemporary);
+  }
+  whole.reset();
+  product.reset();
+  sum.reset();
+  adapter.magnitude->requires_grad = true;
+  adapter.magnitude->leaf_parameter = true;
+}
+
+Tensor dora_delta(Eager& eager, const Model& model, const Op& op, const Tensor& input,
+                  const Tensor& base) {
+  const Adapter& adapter = model.adapters.at(static_cast<std::uint32_t>(op.parameters[0]));
+  Tensor product = lora_weight(eager, adapter);
+  product = torch::to(eager, product, input.dtype());
+  Tensor weight = whole_weight(eager, model, op.parameters[0]);
+  weight = torch::to(eager, weight, input.dtype());
+  Tensor norm = weight_norm(eager, model, op.parameters[0], weight, product);
+  Tensor scale = quotient(eager, adapter.magnitude, norm);
+  scale = torch::view(eager, scale, {1, scale.elements()});
+  Tensor low = torch::linear(eager, input, adapter.a, {});
+  Tensor high = torch::linear(eager, low, adapter.b, {});
+  low.reset();
+  Tensor result = base;
+  if (base.defined()) {
+    const Tensor bias = bias_of(model, op);
+    if (bias.defined()) {
+      result = torch::sub(eager, base, bias);
+    }
+  } else {
+    result = torch::linear(eager, input, weight, {});
+  }
+  Tensor less = torch::shift(eager, scale);
+  Tensor left = torch::mul(eager, less, result);
+  less.reset();
+  Tensor scaled = torch::mul(eager, scale, high);
+  Tensor right = torch::scale(eager, scaled);
+  scaled.reset();
+  Tensor delta = torch::add(eager, left, right);
+  left.reset();
+  right.reset();
+  for (Tensor* name : {&product, &weight, &norm, &scale, &high}) {
+    name->reset();
+  }
+  return delta;
+}
+
+}  // namespace headroom::ir::transformers

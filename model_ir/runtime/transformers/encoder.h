@@ -1,0 +1,21 @@
+#pragma once
+
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/transformers/forward.h"
+#include "model_ir/runtime/transformers/model.h"
+
+namespace headroom::ir::transformers {
+
+/// One call of a masked language model: the stem with its token types, the layers, the head and a
+/// cross entropy over all positions.
+/// Source: huggingface/transformers modeling_bert.py, BertForMaskedLM and BertEmbeddings.
+[[nodiscard]] ModelOutput forward_masked(torch::Eager& eager, Model& model,
+                                         const torch::Tensor& ids);
+
+/// From the last hidden states to the loss, torch.nn.CrossEntropyLoss of the logits as they are.
+/// `head` is the head's first operator; who calls holds the last hidden states.
+[[nodiscard]] ModelOutput run_plain_head(torch::Eager& eager, Model& model,
+                                         Interpreter& interpreter, const torch::Tensor& labels,
+                                         NodeId head);
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,400 @@
+#include "model_ir/runtime/transformers/experts.h"
+
+#include <initializer_list>
+#include <utility>
+
+#include "model_ir/runtime/torch/checkpoint.h"
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/functions_grouped.h"
+#include "model_ir/runtime/torch/functions_latent.h"
+#include "model_ir/runtime/transformers/forward.h"
+#include "model_ir/runtime/transformers/norm.h"
+
+namespace headroom::ir::transformers {
+
+using torch::Eager;
+using torch::GroupedWeight;
+using torch::Shape;
+using torch::Tensor;
+
+namespace {
+
+/// The locals of a Python function that returns, in the order of their first assignment.
+void leave(std::initializer_list<Tensor*> names) {
+  for (Tensor* const name : names) {
+    name->reset();
+  }
+}
+
+/// Mixtral and Qwen: the chosen probabilities, over their sum where the model says so.
+Routing route_softmax(Eager& eager, RouterForm form, const MoeSpec& moe, const RouterInput& input) {
+  Routing routing;
+  routing.weight = sum(eager, input.weight);
+  routing.logits = torch::linear(eager, input.rows, routing.weight, {});
+  Tensor probabilities;
+  if (form == RouterForm::kSoftmaxFp32) {
+    const Tensor wide = torch::to(eager, routing.logits, DType::kFp32);
+    probabilities = torch::softmax_last(eager, wide, DType::kFp32);
+  } else {
+    probabilities = torch::softmax_last(eager, routing.logits, DType::kFp32);
+  }
+  auto [values, indices] = torch::top_k(eager, probabilities, moe.top_k);
+  if (moe.normalise_top_k) {
+    const Tensor sum = torch::sum_rows(eager, values);
+    values = torch::divide_in_place(eager, values, sum);
+  }
+  if (form == RouterForm::kSoftmax) {
+    values = torch::to(eager, values, routing.logits.dtype());
+  }
+  routing.weights = std::move(values);
+  routing.indices = std::move(indices);
+  return routing;
+}
+
+/// gpt-oss: softmax over the chosen logits.
+Routing route_chosen(Eager& eager, const MoeSpec& moe, const RouterInput& input) {
+  Routing routing;
+  routing.weight = sum(eager, input.weight);
+  routing.logits = torch::linear(eager, input.rows, routing.weight, input.bias);
+  auto [values, indices] = torch::top_k(eager, routing.logits, moe.top_k);
+  routing.weights = torch::softmax_last(eager, values, values.dtype());
+  routing.indices = std::move(indices);
+  return routing;
+}
+
+/// F.linear(hidden_states.type(torch.float32), self.weight.type(torch.float32))
+Tensor wide_logits(Eager& eager, const RouterInput& input, Routing& routing) {
+  Tensor rows = torch::to(eager, input.rows, DType::kFp32);
+  routing.weight = sum(eager, input.weight);
+  Tensor weight = torch::to(eager, routing.weight, DType::kFp32);
+  Tensor logits = torch::linear(eager, rows, weight, {});
+  rows.reset();
+  weight.reset();
+  return logits;
+}
+
+/// The mask of the best groups of each token, the indices that made it, and the mask per expert.
+struct GroupChoice {
+  Tensor indices;
+  Tensor mask;
+  Tensor each;
+};
+
+/// Scores of the experts outside the chosen groups, blotted out.
+Tensor mask_groups(Eager& eager, const Tensor& scores, GroupChoice& choice) {
+  choice.each = eager.empty(scores.shape(), choice.mask.dtype());  // expand().reshape()
+  Tensor masked;
+  {
+    Tensor outside;
+    {
+      const Tensor inside = eager.empty(scores.shape(), DType::kBool);
+      outside = eager.empty(scores.shape(), DType::kBool);
+    }
+    masked = torch::masked_fill(eager, scores, outside);
+  }
+  return masked;
+}
+
+GroupChoice choose_groups(Eager& eager, const Tensor& group_scores, std::int64_t groups) {
+  GroupChoice choice;
+  choice.indices = torch::top_k(eager, group_scores, groups).indices;
+  choice.mask = eager.empty(group_scores.shape(), group_scores.dtype());
+  return choice;
+}
+
+Shape grouped_shape(const Tensor& scores, const MoeSpec& moe) {
+  return {scores.shape()[0], moe.groups, moe.experts / moe.groups};
+}
+
+/// DeepSeek-V2: the largest of fp32 probabilities, in the best groups where routing is limited.
+Routing route_wide_softmax(Eager& eager, const MoeSpec& moe, const RouterInput& input) {
+  Routing routing;
+  routing.logits = wide_logits(eager, input, routing);
+  Tensor scores = torch::softmax_last(eager, routing.logits, DType::kFp32);
+  Tensor group_scores;
+  GroupChoice choice;
+  if (moe.groups > 1) {
+    {
+      const Tensor grouped = torch::view(eager, scores, grouped_shape(scores, moe));
+      const Tensor best = torch::max_last(eager, grouped);
+      group_scores = torch::view(eager, best, {scores.shape()[0], moe.groups});
+    }
+    choice = choose_groups(eager, group_scores, moe.top_groups);
+    scores = mask_groups(eager, scores, choice);
+  }
+  auto [values, indices] = torch::top_k(eager, scores, moe.top_k);
+  routing.weights = torch::scale(eager, values);
+  routing.indices = std::move(indices);
+  return routing;
+}
+
+/// DeepSeek-V3: sigmoid scores; corrected ones choose the groups and experts.
+Routing route_wide_sigmoid(Eager& eager, const MoeSpec& moe, const RouterInput& input) {
+  Routing routing;
+  routing.logits = wide_logits(eager, input, routing);
+  Tensor scores = torch::sigmoid(eager, routing.logits);
+  Tensor corrected = torch::add(eager, scores, input.correction);
+  Tensor group_scores;
+  {
+    constexpr std::int64_t kBestOfGroup = 2;
+    const Tensor grouped = torch::view(eager, corrected, grouped_shape(corrected, moe));
+    const Tensor best = torch::top_k(eager, grouped, kBestOfGroup).values;
+    group_scores = torch::sum_last_dim(eager, best);
+  }
+  GroupChoice choice = choose_groups(eager, group_scores, moe.top_groups);
+  corrected = mask_groups(eager, corrected, choice);
+  routing.indices = torch::top_k(eager, corrected, moe.top_k).indices;
+  Tensor chosen = torch::gather_last(eager, scores, routing.indices);
+  Tensor denominator;
+  if (moe.normalise_top_k) {
+    denominator = torch::sum_rows(eager, chosen);
+    denominator = torch::shift(eager, denominator);
+    chosen = torch::divide_in_place(eager, chosen, denominator);
+  }
+  routing.weights = torch::scale(eager, chosen);
+  leave({&chosen, &scores, &corrected, &group_scores, &choice.indices, &choice.mask, &choice.each,
+         &denominator});
+  return routing;
+}
+
+}  // namespace
+
+Routing route(Eager& eager, RouterForm form, const MoeSpec& moe, const RouterInput& input) {
+  switch (form) {
+    case RouterForm::kSoftmaxFp32:
+    case RouterForm::kSoftmax:
+      return route_softmax(eager, form, moe, input);
+    case RouterForm::kSoftmaxOfChosen:
+      return route_chosen(eager, moe, input);
+    case RouterForm::kWideSoftmax:
+      return route_wide_softmax(eager, moe, input);
+    case RouterForm::kWideSigmoid:
+      return route_wide_sigmoid(eager, moe, input);
+  }
+  return {};
+}
+
+namespace {
+
+/// `_default_apply_gate`: act(gate) * up.
+Tensor gate_halves(Eager& eager, Activation kind, const Tensor& fused) {
+  const auto [gate, up] = torch::chunk_last(eager, fused);
+  const Tensor activated = activation(eager, kind, gate);
+  return torch::mul(eager, activated, up);
+}
+
+/// gpt-oss: clamped even columns times their sigmoid, times clamped odd columns plus one.
+Tensor gate_interleaved(Eager& eager, const Tensor& fused) {
+  const std::int64_t width = fused.shape()[-1] / 2;
+  Tensor gate = torch::slice_last(eager, fused, width);
+  Tensor up = torch::slice_last(eager, fused, width);
+  gate = torch::clamp(eager, gate, torch::ClampBounds::kUpper);
+  up = torch::clamp(eager, up, torch::ClampBounds::kBoth);
+  Tensor swish;
+  {
+    Tensor squashed = torch::scale(eager, gate);
+    squashed = torch::sigmoid(eager, squashed);
+    swish = torch::mul(eager, gate, squashed);
+  }
+  const Tensor shifted = torch::shift(eager, up);
+  return torch::mul(eager, shifted, swish);
+}
+
+Tensor apply_gate(Eager& eager, const ExpertsInput& input, const Tensor& fused) {
+  if (input.gate == ExpertGate::kInterleavedClamped) {
+    return gate_interleaved(eager, fused);
+  }
+  return gate_halves(eager, input.activation, fused);
+}
+
+/// One product of all rows with their experts' weights, and the biases of those experts.
+Tensor grouped_linear(Eager& eager, const Tensor& rows, const Tensor& weight, const Tensor& bias,
+                      const Tensor& offsets) {
+  const Tensor narrow = torch::to(eager, rows, weight.dtype());
+  const GroupedWeight layout = bias.defined() ? GroupedWeight::kInOut : GroupedWeight::kOutIn;
+  Tensor product = torch::grouped_mm(eager, narrow, weight, offsets, layout);
+  return bias.defined() ? torch::add_in_place(eager, product, bias) : product;
+}
+
+/// Tokens per expert, and where the rows of each expert end.
+struct Groups {
+  Tensor narrow_ids;
+  Tensor counts;
+  Tensor offsets;
+};
+
+Groups count_groups(Eager& eager, const Tensor& ids, std::int64_t experts) {
+  Groups groups;
+  groups.narrow_ids = torch::to(eager, ids, DType::kInt32);
+  groups.counts = eager.empty({experts}, DType::kInt32);  // histc
+  groups.offsets = torch::cumulative_counts(eager, groups.counts);
+  return groups;
+}
+
+/// inv_perm[perm] = arange(S)
+Tensor inverse(Eager& eager, const Tensor& permutation) {
+  Tensor result = eager.empty(permutation.shape(), DType::kInt64);
+  const Tensor range = eager.empty(permutation.shape(), DType::kInt64);
+  return result;
+}
+
+}  // namespace
+
+namespace {
+
+/// The names of grouped_mm_experts_forward.
+struct ExpertsFrame {
+  Tensor ids, permutation, rows, weights;
+  Groups groups;
+  Tensor mask, bias, product, weighted, back, summed;
+  Tensor gate_up, down;  ///< Adapted weights, which PEFT holds until the experts have returned.
+
+  /// In the order of their first assignment.
+  void clear() {
+    leave({&ids, &permutation, &rows, &weights, &groups.narrow_ids, &groups.counts, &groups.offsets,
+           &mask, &bias, &product, &weighted, &back, &summed, &gate_up, &down});
+  }
+};
+
+/// Rows of the chosen tokens and their weights, sorted by expert.
+void sort_by_expert(Eager& eager, const ExpertsInput& input, ExpertsFrame& frame) {
+  const std::int64_t selected = input.indices.elements();
+  const Tensor flat = torch::view(eager, input.weights, {selected});
+  torch::Sorted sorted = torch::sort_ids(eager, input.indices);
+  frame.ids = std::move(sorted.values);
+  frame.permutation = std::move(sorted.indices);
+  {
+    const Tensor tokens = eager.empty({selected}, DType::kInt64);  // perm // k
+    frame.rows = torch::gather_rows(eager, input.rows, tokens);
+  }
+  frame.weights = torch::gather_rows(eager, flat, frame.permutation);
+  frame.groups = count_groups(eager, frame.ids, input.gate_up.base.shape()[0]);
+  frame.mask = eager.empty({selected, 1}, DType::kBool);
+}
+
+void choose_bias(Eager& eager, const Tensor& biases, ExpertsFrame& frame) {
+  Tensor chosen;
+  if (biases.defined()) {
+    chosen = torch::gather_rows(eager, biases, frame.ids);
+  }
+  frame.bias = std::move(chosen);
+}
+
+void run_projections(Eager& eager, const ExpertsInput& input, ExpertsFrame& frame) {
+  frame.gate_up = fold(eager, input.gate_up);
+  choose_bias(eager, input.gate_up_bias, frame);
+  frame.rows = torch::masked_fill_in_place(eager, frame.rows, frame.mask);
+  frame.product =
+      grouped_linear(eager, frame.rows, frame.gate_up, frame.bias, frame.groups.offsets);
+  frame.product = torch::masked_fill(eager, frame.product, frame.mask);
+  frame.product = apply_gate(eager, input, frame.product);
+  frame.down = fold(eager, input.down);
+  choose_bias(eager, input.down_bias, frame);
+  frame.product =
+      grouped_linear(eager, frame.product, frame.down, frame.bias, frame.groups.offsets);
+  frame.product = torch::masked_fill(eager, frame.product, frame.mask);
+}
+
+/// Weighs the rows, puts them back in the tokens' order and sums each token's.
+Tensor combine(Eager& eager, const ExpertsInput& input, ExpertsFrame& frame) {
+  {
+    const Tensor column = torch::view(eager, frame.weights, {frame.weights.elements(), 1});
+    frame.weighted = torch::mul(eager, frame.product, column);
+  }
+  frame.back = inverse(eager, frame.permutation);
+  frame.weighted = torch::gather_rows(eager, frame.weighted, frame.back);
+  frame.summed = torch::sum_groups(eager, frame.weighted, input.indices.shape()[-1]);
+  return torch::to(eager, frame.summed, input.rows.dtype());
+}
+
+}  // namespace
+
+Tensor run_experts(Eager& eager, const ExpertsInput& input) {
+  ExpertsFrame frame;
+  try {
+    sort_by_expert(eager, input, frame);
+    run_projections(eager, input, frame);
+    Tensor output = combine(eager, input, frame);
+    frame.clear();
+    return output;
+  } catch (const torch::StopRecomputation&) {
+    frame.clear();  // A recomputation that has all it wants unwinds frame by frame.
+    throw;
+  }
+}
+
+bool Interpreter::is_local(const Op& op, TensorId input) const {
+  switch (op.kind) {
+    case OpKind::kAttention:
+      return !model_.spec->latent;
+    case OpKind::kExperts:
+      return input != op.inputs[0];
+    default:
+      return false;
+  }
+}
+
+const Tensor& Interpreter::rows(const Op& op) {
+  if (!rows_.defined()) {
+    const Tensor& hidden = value(op, 0);
+    const std::int64_t width = hidden.shape()[-1];
+    rows_ = torch::view(eager_, hidden, {hidden.elements() / width, width});
+  }
+  return rows_;
+}
+
+/// Qwen2-MoE hands its shared expert [T, H], as it does its router.
+bool Interpreter::reads_rows(const Op& op) const {
+  return model_.spec->moe && model_.spec->moe->shared_gate &&
+         (op.role == OpRole::kSharedGate || op.role == OpRole::kSharedUp ||
+          op.role == OpRole::kSharedSigmoid);
+}
+
+void Interpreter::run_router(const Op& op) {
+  RouterInput input;
+  const bool wide = op.router == RouterForm::kWideSoftmax || op.router == RouterForm::kWideSigmoid;
+  const Tensor given = wide ? value(op, 0) : rows(op);  // DeepSeek's router is given [B, S, H].
+  input.weight = router_weight_of(eager_, model_, op.parameters[0]);
+  input.bias = parameter(op, 1);
+  const std::int64_t width = given.shape()[-1];
+  input.rows = torch::view(eager_, given, {given.elements() / width, width});
+  if (op.router == RouterForm::kWideSigmoid) {
+    input.correction = model_.corrections.at(static_cast<std::uint32_t>(op.parameters[0]));
+  }
+  Routing routing = route(eager_, op.router, *model_.spec->moe, input);
+  block_names_.push_back(std::move(routing.logits));
+  values_[index_of(op.outputs[0])] = std::move(routing.weights);
+  values_[index_of(op.outputs[1])] = std::move(routing.indices);
+}
+
+void Interpreter::run_experts(const Op& op) {
+  const bool biases = op.parameters.size() == 4;
+  const Tensor hidden = rows(op);
+  FoldedWeight down = factors_of(eager_, model_, op.parameters[biases ? 2 : 1]);
+  FoldedWeight gate_up = factors_of(eager_, model_, op.parameters[0]);
+  const ExpertsInput input{.rows = hidden,
+                           .weights = value(op, 1),
+                           .indices = value(op, 2),
+                           .gate_up = std::move(gate_up),
+                           .gate_up_bias = biases ? parameter(op, 1) : Tensor{},
+                           .down = std::move(down),
+                           .down_bias = biases ? parameter(op, 3) : Tensor{},
+                           .gate = op.gate,
+                           .activation = op.activation};
+  Tensor output = transformers::run_experts(eager_, input);
+  if (!model_.spec->moe->shared_gate) {  // Qwen2-MoE adds its shared expert first.
+    output = torch::view(eager_, output, value(op, 0).shape());
+  }
+  values_[index_of(op.outputs[0])] = std::move(output);
+}
+
+/// sigmoid(gate(x)) * shared(x)
+Tensor Interpreter::run_shared_gate(const Op& op) {
+  Tensor gate = run_linear(op);
+  gate = torch::sigmoid(eager_, gate);
+  Tensor gated = torch::mul(eager_, gate, value(op, 1));
+  block_names_.insert(block_names_.begin(), gated);  // Named before the router's results.
+  return gated;
+}
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,91 @@
+#include "model_ir/runtime/transformers/load_bidirectional.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace headroom::ir::transformers {
+namespace {
+
+using torch::Eager;
+using torch::Tensor;
+
+constexpr std::string_view kHeadBias = "cls.predictions.bias";
+
+/// _adjust_bias: pads the bias of the output layer to the vocabulary, which copies it.
+void pad_bias(Eager& eager, const Tensor& bias) {
+  const Tensor padded = eager.empty(bias.shape(), bias.dtype(), TensorRole::kParameter);
+  eager.move_storage(bias, padded);
+}
+
+}  // namespace
+
+std::vector<TensorId> construction_order(const Graph& graph) {
+  std::vector<TensorId> order(graph.parameters().begin(), graph.parameters().end());
+  const auto bias = std::find_if(order.begin(), order.end(),
+                                 [&](TensorId id) { return graph.tensor(id).name == kHeadBias; });
+  if (bias != order.end()) {
+    std::rotate(bias, bias + 1, order.end());
+  }
+  return order;
+}
+
+Tensor ConstructorExtras::table() {
+  return eager_.empty({model_.spec->vocabulary, model_.spec->hidden},
+                      param_dtype(model_.plan->precision), TensorRole::kParameter);
+}
+
+void ConstructorExtras::before(TensorId parameter) {
+  const std::int32_t layer = model_.graph->tensor(parameter).layer;
+  if (model_.spec->architecture == Architecture::kMaskedLm) {
+    before_masked(parameter);
+  } else if (model_.spec->encoder && layer != layer_ &&
+             (layer == 0 || layer == model_.spec->encoder->layers)) {
+    copies_.push_back(table());  // Each stack makes embed_tokens of its own.
+  }
+  layer_ = layer;
+}
+
+void ConstructorExtras::before_masked(TensorId parameter) {
+  const TensorInfo& info = model_.graph->tensor(parameter);
+  const torch::Shape ids{1, model_.spec->max_positions};
+  if (layer_ < 0 && info.layer == 0) {
+    for (int buffer = 0; buffer < 2; ++buffer) {  // position_ids and token_type_ids.
+      model_.buffers.push_back(eager_.empty(ids, DType::kInt64, TensorRole::kBuffer));
+    }
+  } else if (layer_ >= 0 && info.layer < 0) {
+    const Tensor range = eager_.empty(ids, DType::kInt64, TensorRole::kTemporary);
+  } else if (info.name == kHeadBias && model_.spec->tied_embeddings) {
+    copies_.push_back(table());
+    decoder_bias_ = eager_.empty({model_.spec->vocabulary}, param_dtype(model_.plan->precision),
+                                 TensorRole::kParameter);
+  }
+}
+
+void ConstructorExtras::finish() {
+  if (model_.spec->architecture == Architecture::kMaskedLm) {
+    finish_masked();
+  } else if (model_.spec->encoder) {
+    copies_.push_back(table());  // lm_head
+  }
+  copies_.clear();
+}
+
+/// tie_weights() runs twice, the second time by who built the model without initial weights.
+void ConstructorExtras::finish_masked() {
+  if (!decoder_bias_.defined()) {
+    return;
+  }
+  const auto bias =
+      std::find_if(model_.graph->parameters().begin(), model_.graph->parameters().end(),
+                   [&](TensorId id) { return model_.graph->tensor(id).name == kHeadBias; });
+  const Tensor& kept = model_.parameters[index_of(*bias)];
+  copies_.clear();
+  pad_bias(eager_, decoder_bias_);
+  decoder_bias_.reset();
+  for (int pass = 0; pass < 3; ++pass) {
+    pad_bias(eager_, kept);
+  }
+}
+
+}  // namespace headroom::ir::transformers

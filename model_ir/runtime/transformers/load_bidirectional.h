@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/transformers/model.h"
+
+namespace headroom::ir::transformers {
+
+/// Parameters in the order in which the constructors make them. It is the order of registration but
+/// for the bias of BERT's head, which its module makes last and registers first.
+/// Source: huggingface/transformers modeling_bert.py, BertLMPredictionHead.
+[[nodiscard]] std::vector<TensorId> construction_order(const Graph& graph);
+
+/// What the constructors of masked and encoder-decoder models make besides the parameters of the
+/// graph: BERT's id buffers, the tables and heads that tying then lets go, biases padded on the
+/// way. Does nothing for other models. Source: huggingface/transformers modeling_bert.py,
+/// modeling_t5.py and modeling_utils.py, tie_weights and _adjust_bias.
+class ConstructorExtras {
+ public:
+  ConstructorExtras(torch::Eager& eager, Model& model) : eager_(eager), model_(model) {}
+
+  /// Called before each parameter, in the order of construction.
+  void before(TensorId parameter);
+  /// Called after the last one: the weights are tied.
+  void finish();
+
+ private:
+  void before_masked(TensorId parameter);
+  void finish_masked();
+  [[nodiscard]] torch::Tensor table();
+
+  torch::Eager& eager_;
+  Model& model_;
+  std::vector<torch::Tensor> copies_;  ///< Tables and heads that tying lets go.
+  torch::Tensor decoder_bias_;         ///< BERT: of the decoder, until it is tied.
+  std::int32_t layer_ = -1;            ///< Of the parameter before.
+};
+
+}  // namespace headroom::ir::transformers

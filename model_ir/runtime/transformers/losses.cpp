@@ -1,0 +1,159 @@
+#include "model_ir/runtime/transformers/losses.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/transformers/loss_labels.h"
+
+namespace headroom::ir::transformers {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Shape;
+using torch::Tensor;
+
+namespace {
+
+constexpr std::int64_t kPieces = 8;  ///< torchtune's num_output_chunks.
+
+/// hidden.chunk(8, dim=1): views; backward concatenates their gradients.
+std::vector<Tensor> pieces_of(Eager& eager, const Tensor& hidden) {
+  const Shape& shape = hidden.shape();
+  const std::int64_t length = ceil_div(shape[1], kPieces);
+  torch::Record record(eager, {&hidden});
+  std::vector<Tensor> pieces;
+  for (std::int64_t start = 0; start < shape[1]; start += length) {
+    const std::int64_t size = std::min(length, shape[1] - start);
+    pieces.push_back(eager.alias(hidden, shape.with(1, size), true));
+  }
+  if (record.active()) {
+    std::vector<Tensor*> outputs;
+    for (Tensor& piece : pieces) {
+      outputs.push_back(&piece);
+    }
+    record.finish(outputs, [shape](Eager& e, Gradients& grads, Node&) -> Gradients {
+      return {e.empty(shape, grads[0].dtype())};
+    });
+  }
+  return pieces;
+}
+
+Tensor piece_logits(Eager& eager, const HeadInput& head, const Tensor& piece) {
+  // A piece of several sequences is no matrix in memory: it is copied for the weight's gradient,
+  // unless a conversion does. Source: aten/src/ATen/native/LinearAlgebra.cpp, should_fold.
+  const bool scattered = piece.shape()[0] > 1 && head.weight.requires_grad();
+  const bool converts = eager.autocast() && *eager.autocast() != piece.dtype();
+  Tensor logits = torch::linear(eager, scattered && !converts ? torch::clone(eager, piece) : piece,
+                                head.weight, head.bias);
+  for (std::int64_t i = 0; i < head.pointwise; ++i) {
+    logits = torch::scale(eager, logits);
+  }
+  if (head.softcap) {
+    logits = torch::scale(eager, logits);
+    logits = torch::tanh(eager, logits);
+    logits = torch::scale(eager, logits);
+  }
+  return logits;
+}
+
+/// `total / count`
+Tensor quotient(Eager& eager, const Tensor& total, const Tensor& count) {
+  torch::Record record(eager, {&total});
+  record.save(count);
+  Tensor output = eager.empty({}, total.dtype());
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Tensor saved = node.saved[0].unpack(e);
+      return {e.empty({}, grads[0].dtype())};
+    });
+  }
+  return output;
+}
+
+/// `total += one`: in place, except for the first.
+void add_to(Eager& eager, Tensor& total, const Tensor& one) {
+  torch::Record record(eager, {&total, &one});
+  Tensor sum = total.defined() ? eager.alias(total, {}, false) : eager.empty({}, one.dtype());
+  if (record.active()) {
+    record.finish(sum, [](Eager&, Gradients& grads, Node&) -> Gradients {
+      return {grads[0], grads[0]};
+    });
+  }
+  total = std::move(sum);
+}
+
+Tensor sum_of_pieces(Eager& eager, const std::vector<Tensor>& logits,
+                     const std::vector<Tensor>& labels) {
+  Tensor total;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    Tensor one;
+    {
+      const Tensor wide = torch::to(eager, logits[i], DType::kFp32);
+      const Tensor log_probabilities = torch::log_softmax(eager, wide, DType::kFp32);
+      one = torch::nll_loss(eager, log_probabilities, labels[i]);
+    }
+    add_to(eager, total, one);
+  }
+  return total;
+}
+
+}  // namespace
+
+Tensor causal_lm_loss(Eager& eager, const Tensor& logits, const Tensor& ids) {
+  ShiftedLabels shifted;
+  const Tensor wide = torch::to(eager, logits, DType::kFp32);
+  shifted = shift_labels(eager, ids);
+  const Tensor log_probabilities = torch::log_softmax(eager, wide, DType::kFp32);
+  return torch::nll_loss(eager, log_probabilities, shifted.labels);
+}
+
+HeadInput head_input(const Model& model, NodeId first, const Tensor& hidden) {
+  const Graph& graph = *model.graph;
+  HeadInput head{.hidden = hidden, .weight = {}, .bias = {}};
+  for (std::size_t at = index_of(first); at + 1 < graph.op_count(); ++at) {
+    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(at)});
+    if (op.kind == OpKind::kLinear && op.role == OpRole::kHead) {
+      head.weight = model.parameters[index_of(op.parameters[0])];
+      head.bias =
+          op.parameters.size() > 1 ? model.parameters[index_of(op.parameters[1])] : Tensor{};
+    } else if (op.kind == OpKind::kSoftcap) {
+      head.softcap = true;
+    } else if (op.kind == OpKind::kScale) {
+      ++head.pointwise;
+    }
+  }
+  return head;
+}
+
+Tensor chunked_loss(Eager& eager, const HeadInput& head, const Tensor& ids) {
+  std::vector<Tensor> logits;
+  {
+    std::vector<Tensor> pieces = pieces_of(eager, head.hidden);
+    for (Tensor& piece : pieces) {
+      logits.push_back(piece_logits(eager, head, piece));
+    }
+  }
+  ShiftedLabels shifted = shift_labels(eager, ids);
+  shifted.padded.reset();
+  LabelCount count = count_labels(eager, ids.shape());
+  count.mask.reset();
+  std::vector<Tensor> labels;
+  for (const Tensor& piece : logits) {
+    const Shape rows{piece.shape()[0] * piece.shape()[1]};
+    labels.push_back(ids.shape()[0] > 1 ? eager.empty(rows, DType::kInt64)
+                                        : eager.alias(shifted.labels, rows, true));
+  }
+  Tensor total = sum_of_pieces(eager, logits, labels);
+  labels.clear();
+  Tensor loss = quotient(eager, total, count.count);
+  total.reset();
+  torch::release_list(logits);
+  return loss;
+}
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,188 @@
+#include "model_ir/runtime/transformers/masks.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "model_ir/runtime/transformers/modeling.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+using torch::Eager;
+using torch::Shape;
+using torch::Tensor;
+
+class MaskMaker {
+ public:
+  MaskMaker(Eager& eager, const Model& model, const MaskInput& input)
+      : eager_(eager),
+        input_(input),
+        batch_(model.plan->micro_batch),
+        sequence_(model.plan->sequence),
+        padded_(model.plan->padded_batch),
+        eager_attention_(model.plan->attention == AttentionKind::kEager || only_eager(*model.spec)),
+        source_(modeling_of(model.spec->family).mask) {}
+
+  /// `window`: tokens that a layer sees; none: all earlier ones.
+  Tensor make(const std::optional<std::int64_t>& window) {
+    Tensor padding;
+    if (input_.padding.defined()) {
+      padding = temporary({batch_, sequence_}, DType::kBool);
+    } else if (source_ == MaskSource::kPositions) {
+      check_packed();
+    }
+    const bool cuts = window && sequence_ >= *window;
+    if (!eager_attention_ && !cuts && source_ != MaskSource::kAlways) {
+      if (!padding.defined()) {
+        return {};
+      }
+      sum_of(padding);
+      if (!padded_) {
+        return {};  // All ones: dropped.
+      }
+      sum_of(padding);  // Nor all ones followed by padding.
+    }
+    Tensor allowed = boolean(window.has_value(), padding);
+    return eager_attention_ ? additive(std::move(allowed)) : allowed;
+  }
+
+ private:
+  Tensor temporary(const Shape& shape, DType dtype) {
+    return eager_.empty(shape, dtype, TensorRole::kTemporary);
+  }
+
+  /// find_packed_sequence_indices
+  void check_packed() {
+    Tensor first = temporary({batch_, 1}, DType::kInt64);
+    Tensor joined = temporary({batch_, sequence_ + 1}, DType::kInt64);
+    Tensor differences = temporary({batch_, sequence_}, DType::kInt64);
+    joined.reset();
+    Tensor breaks = temporary({batch_, sequence_}, DType::kBool);
+    Tensor breaks_wide = temporary({batch_, sequence_}, DType::kInt64);
+    Tensor indices = temporary({batch_, sequence_}, DType::kInt64);
+    scan_scratch(eager_, batch_, DType::kInt64);
+    breaks_wide.reset();
+    breaks.reset();
+    Tensor same = temporary({batch_}, DType::kBool);
+    Tensor all = temporary({}, DType::kBool);
+    same.reset();
+    all.reset();
+    first.reset();
+    differences.reset();
+    indices.reset();
+  }
+
+  /// fast_all: sum() == numel()
+  void sum_of(const Tensor& padding) {
+    Tensor sum = temporary({}, DType::kInt64);
+    Tensor wide = temporary(padding.shape(), DType::kInt64);
+    wide.reset();
+    Tensor equal = temporary({}, DType::kBool);
+    sum.reset();
+    equal.reset();
+  }
+
+  Tensor positions() {
+    const Tensor range = temporary({sequence_}, DType::kInt64);
+    return temporary({sequence_}, DType::kInt64);  // Plus the offset.
+  }
+
+  /// sdpa_mask: each mask function's result, joined by `&` where there are several.
+  Tensor boolean(bool windowed, const Tensor& padding) {
+    const Shape square{1, 1, sequence_, sequence_};
+    Tensor batches = temporary({batch_}, DType::kInt64);
+    Tensor heads = temporary({1}, DType::kInt64);
+    Tensor queries = positions();
+    Tensor keys = positions();
+    Tensor result;
+    const auto join = [&](Tensor part, const Shape& shape) {
+      Tensor joined = temporary(shape, DType::kBool);
+      part.reset();
+      result = std::move(joined);
+    };
+    const bool several = windowed || padding.defined();
+    if (several) {
+      result = temporary({}, DType::kBool);
+    }
+    if (windowed) {
+      Tensor bound = temporary({sequence_}, DType::kInt64);
+      Tensor inside = temporary(square, DType::kBool);
+      bound.reset();
+      join(std::move(inside), square);
+    }
+    Tensor causal = temporary(square, DType::kBool);
+    if (several) {
+      join(std::move(causal), square);
+    } else {
+      result = std::move(causal);
+    }
+    if (padding.defined()) {
+      // Indices are expanded to one shape and made contiguous, where they are not already.
+      Tensor batch_index = temporary({batch_, sequence_}, DType::kInt64);
+      Tensor key_index;
+      if (batch_ > 1) {
+        key_index = temporary({batch_, sequence_}, DType::kInt64);
+      }
+      Tensor present = temporary({batch_, sequence_}, DType::kBool);
+      batch_index.reset();
+      key_index.reset();
+      join(std::move(present), square.with(0, batch_));
+    }
+    batches.reset();
+    heads.reset();
+    queries.reset();
+    keys.reset();
+    return result;
+  }
+
+  /// eager_mask: 0 where allowed, else the lowest number.
+  Tensor additive(Tensor allowed) {
+    Tensor zero = temporary({}, input_.dtype);
+    Tensor lowest = temporary({}, input_.dtype);
+    Tensor mask = temporary({batch_, 1, sequence_, sequence_}, input_.dtype);
+    zero.reset();
+    lowest.reset();
+    allowed.reset();
+    return mask;
+  }
+
+  Eager& eager_;
+  const MaskInput& input_;
+  std::int64_t batch_;
+  std::int64_t sequence_;
+  bool padded_;
+  bool eager_attention_;
+  MaskSource source_;
+};
+
+}  // namespace
+
+void scan_scratch(Eager& eager, std::int64_t rows, DType dtype) {
+  if (rows == 1) {  // Observed on PyTorch 2.11.
+    const std::int64_t bytes = dtype == DType::kInt64 ? 1279 : 1023;
+    const Tensor scratch = eager.empty({bytes}, DType::kUInt8, TensorRole::kWorkspace);
+  }
+}
+
+Masks make_masks(Eager& eager, const Model& model, const MaskInput& input) {
+  MaskMaker maker(eager, model, input);
+  const auto& layers = model.spec->layers;
+  const auto windowed = std::find_if(layers.begin(), layers.end(), [](const LayerSpec& layer) {
+    return layer.window.has_value();
+  });
+  const bool full = std::any_of(layers.begin(), layers.end(),
+                                [](const LayerSpec& layer) { return !layer.window.has_value(); });
+  Masks masks;
+  if (full) {
+    masks.full = maker.make(std::nullopt);
+  }
+  if (windowed != layers.end()) {
+    masks.window = maker.make(windowed->window);
+  } else if (modeling_of(model.spec->family).makes_both_masks) {
+    masks.window = maker.make(0);
+  }
+  return masks;
+}
+
+}  // namespace headroom::ir::transformers

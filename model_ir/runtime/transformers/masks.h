@@ -1,0 +1,28 @@
+#pragma once
+
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/transformers/model.h"
+
+namespace headroom::ir::transformers {
+
+/// The masks of one forward. Undefined: the attention kernel needs none.
+struct Masks {
+  torch::Tensor full;    ///< Of layers that see every earlier token.
+  torch::Tensor window;  ///< Of layers with a window.
+};
+
+/// What the mask of one forward depends on.
+struct MaskInput {
+  torch::Tensor padding;       ///< [B, S]; undefined: none is passed.
+  DType dtype = DType::kBf16;  ///< Of the additive mask that eager attention takes.
+};
+
+/// Makes the masks: boolean [1, 1, S, S] for sdpa, additive [B, 1, S, S] for eager attention.
+/// Source: huggingface/transformers masking_utils.py, create_causal_mask,
+/// create_sliding_window_causal_mask, sdpa_mask and eager_mask.
+[[nodiscard]] Masks make_masks(torch::Eager& eager, const Model& model, const MaskInput& input);
+
+/// Temporaries of a scan (cumsum) over `rows` rows: cub's, for a single row only.
+void scan_scratch(torch::Eager& eager, std::int64_t rows, DType dtype);
+
+}  // namespace headroom::ir::transformers

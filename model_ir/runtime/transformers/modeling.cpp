@@ -1,0 +1,110 @@
+#include "model_ir/runtime/transformers/modeling.h"
+
+namespace headroom::ir::transformers {
+
+Modeling modeling_of(Family family) {
+  Modeling modeling;
+  switch (family) {
+    case Family::kGemma3Text:
+      modeling.views = HeadViews::kNorm;
+      break;
+    case Family::kGranite:
+      modeling.embedding_scales = false;
+      break;
+    case Family::kGpt2:
+      modeling.split = QkvSplit::kOneOperator;
+      modeling.scores = EagerScores::kNarrow;
+      modeling.normed = NormedName::kAddition;
+      modeling.names_sublayers = true;
+      break;
+    case Family::kGptNeox:
+      modeling.split = QkvSplit::kHeadChunks;
+      modeling.rope = RopeForm::kSliced;
+      modeling.names_sublayers = true;
+      break;
+    case Family::kGlm4:
+      modeling.rope = RopeForm::kSliced;
+      modeling.repeats_table = true;
+      break;
+    case Family::kStablelm:
+      modeling.views = HeadViews::kLast;
+      modeling.rope = RopeForm::kNamed;
+      modeling.normed = NormedName::kFirst;
+      modeling.names_sublayers = true;
+      break;
+    case Family::kPhi3:
+      modeling.rope = RopeForm::kEach;
+      break;
+    case Family::kCohere:
+      modeling.rope = RopeForm::kWidened;
+      modeling.normed = NormedName::kLayer;
+      modeling.names_sublayers = true;
+      break;
+    case Family::kOlmo2:
+      modeling.views = HeadViews::kLast;
+      modeling.rope = RopeForm::kPromoted;
+      break;
+    case Family::kOpt:
+      modeling.mask = MaskSource::kOnes;
+      modeling.flattens_mlp = true;
+      break;
+    case Family::kBloom:
+      modeling.mask = MaskSource::kOnes;
+      modeling.split = QkvSplit::kHeadSelects;
+      modeling.normed = NormedName::kNext;
+      modeling.python_gelu = true;
+      modeling.names_inputs = true;
+      modeling.returns_weights = true;
+      modeling.scores = EagerScores::kBiased;
+      break;
+    case Family::kFalcon:
+      modeling.mask = MaskSource::kAlways;
+      modeling.scores = EagerScores::kInPlace;
+      modeling.names_sublayers = true;
+      modeling.split = QkvSplit::kMultiQuery;
+      modeling.adds_in_place = true;
+      modeling.returns_weights = true;
+      modeling.normed = NormedName::kLayer;
+      break;
+    case Family::kBert:
+      modeling.scores = EagerScores::kPlain;
+      modeling.nests_modules = true;
+      break;
+    case Family::kT5:
+      modeling.mask = MaskSource::kUnchecked;
+      modeling.scores = EagerScores::kPlain;
+      modeling.normed = NormedName::kAttention;
+      modeling.drops_in_sum = true;
+      modeling.names_gate = true;
+      modeling.widens_down = true;
+      break;
+    case Family::kQwen2Moe:
+      modeling.makes_both_masks = true;
+      break;
+    case Family::kGptOss:
+      modeling.mask = MaskSource::kUnchecked;
+      modeling.rope = RopeForm::kHalfTables;
+      break;
+    case Family::kDeepseekV2:
+      modeling.rope = RopeForm::kComplex;
+      modeling.expert_layers = ExpertLayers::kQwen;
+      break;
+    case Family::kDeepseekV3:
+    case Family::kQwen3Moe:
+      modeling.expert_layers = ExpertLayers::kQwen;
+      break;
+    case Family::kMixtral:
+      modeling.expert_layers = ExpertLayers::kMixtral;
+      break;
+    default:
+      break;
+  }
+  return modeling;
+}
+
+bool only_eager(const ModelSpec& spec) {
+  return spec.attention_sinks || spec.position == PositionKind::kRelativeBias ||
+         modeling_of(spec.family).scores == EagerScores::kBiased;
+}
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir::transformers {
+
+/// Which attention masks a model's forward makes. Where no token is padding, sdpa needs none unless
+/// a window cuts the sequence.
+enum class MaskSource : std::uint8_t {
+  kPositions,  ///< None is passed; positions are checked for packed sequences first.
+  kOnes,       ///< The model makes a padding mask of ones itself (OPT, BLOOM).
+  kUnchecked,  ///< None is passed, nor positions to check (gpt-oss, T5).
+  kAlways,     ///< The causal mask is made whether sdpa needs it or not (Falcon).
+};
+
+/// How apply_rotary_pos_emb treats queries and keys.
+enum class RopeForm : std::uint8_t {
+  kWhole,       ///< The whole head; where only a part is rotated, as kSliced.
+  kSliced,      ///< Both are cut first, then rotated, then joined (GPT-NeoX, GLM-4).
+  kNamed,       ///< As kSliced, and the attention module's frame holds the parts (StableLM).
+  kEach,        ///< Cut first; each is rotated and joined in one expression (Phi-3).
+  kWidened,     ///< Queries and keys are cast to fp32 and back (Cohere).
+  kHalfTables,  ///< Tables of half a head; chunk(2) instead of rotate_half (gpt-oss).
+  kComplex,     ///< Pairs as complex numbers, in fp32 (DeepSeek-V2).
+  kPromoted,    ///< The fp32 tables promote the products; the results are cast back (OLMo 2).
+};
+
+/// How the output of a fused projection is cut.
+enum class QkvSplit : std::uint8_t {
+  kSlices,       ///< [..., :n] and so on, each with a backward of its own (Phi-3).
+  kOneOperator,  ///< split (GPT-2).
+  kHeadChunks,   ///< Each head's chunk(3) (GPT-NeoX).
+  kHeadSelects,  ///< [..., 0, :], [..., 1, :], [..., 2, :] of [B, S, A, 3, D] (BLOOM).
+  kMultiQuery,   ///< [..., :-2, :], [..., [-2], :], [..., [-1], :] (Falcon with one key head).
+};
+
+/// The softmax attention that a family runs when no fused kernel does.
+enum class EagerScores : std::uint8_t {
+  kWide,     ///< matmul, scale, mask, softmax in fp32, cast.
+  kNarrow,   ///< The softmax stays in the scores' type (GPT-2).
+  kBiased,   ///< baddbmm onto the ALiBi bias, then as kWide (BLOOM).
+  kInPlace,  ///< Scores are divided in place; softmax in the type of the hidden states (Falcon).
+  kPlain,    ///< As kNarrow, and the weights stay as the softmax made them (BERT, T5).
+};
+
+/// Until when a decoder layer's frame holds the normalised input of a sub-layer.
+enum class NormedName : std::uint8_t {
+  kCall,      ///< While the sub-layer runs.
+  kAddition,  ///< Until the residual addition assigns the name anew (GPT-2).
+  kNext,      ///< Until the next norm's output takes the name (BLOOM).
+  kFirst,     ///< The attention's until the layer returns (StableLM).
+  kLayer,     ///< Until the layer returns (Cohere, Falcon).
+  kAttention  ///< Until the addition for an attention, while it runs for an MLP (T5).
+};
+
+/// When the projections of an attention are seen as heads.
+enum class HeadViews : std::uint8_t {
+  kEach,  ///< As soon as each is made; a norm of heads comes before the transposition.
+  kLast,  ///< After all three and their norms (OLMo 2, StableLM).
+  kNorm,  ///< As kEach, but the norm runs on transposed heads (Gemma 3).
+};
+
+/// What PEFT takes a model's experts for, whose linear layers transformers 5 fused.
+enum class ExpertLayers : std::uint8_t {
+  kNone,     ///< Nothing: only linear layers are adapted.
+  kMixtral,  ///< w1, w2, w3 and gate.
+  kQwen,     ///< gate_proj, up_proj, down_proj and gate.
+};
+
+/// What differs between the families' modelling code beyond the operators of the graph.
+/// Source: huggingface/transformers models/*/modeling_*.py.
+struct Modeling {
+  MaskSource mask = MaskSource::kPositions;
+  RopeForm rope = RopeForm::kWhole;
+  bool repeats_table = false;  ///< GLM-4 interleaves copies of the tables in every layer.
+  QkvSplit split = QkvSplit::kSlices;
+  HeadViews views = HeadViews::kEach;
+  EagerScores scores = EagerScores::kWide;
+  NormedName normed = NormedName::kCall;
+  bool names_sublayers = false;  ///< Attention's and MLP's outputs have names of their own.
+  ExpertLayers expert_layers = ExpertLayers::kNone;
+  bool makes_both_masks = false;  ///< The windowed one too where no layer has a window.
+  bool adds_in_place = false;     ///< `mlp_output += attention_output` (Falcon).
+  bool names_inputs = false;     ///< What the last projection of a module reads has a name (BLOOM).
+  bool embedding_scales = true;  ///< A scale of the embedding belongs to its module (not Granite).
+  bool returns_weights = false;  ///< The loop over layers holds what the last one returned.
+  bool flattens_mlp = false;     ///< The MLP works on [B*S, H] views (OPT).
+  bool drops_in_sum = false;     ///< `hidden + dropout(x)`: x keeps its name until then (T5).
+  bool names_gate = false;       ///< A gated MLP has names for both factors (T5).
+  bool widens_down = false;      ///< An MLP's last input is cast to the weight's type (T5).
+  bool nests_modules = false;    ///< Attention and MLP are two modules each, within one (BERT).
+  bool python_gelu = false;      ///< An autograd function that keeps its input (BLOOM).
+};
+
+[[nodiscard]] Modeling modeling_of(Family family);
+
+/// Whether the model makes a padding mask where none is passed.
+[[nodiscard]] inline bool makes_padding_mask(Family family) {
+  return modeling_of(family).mask == MaskSource::kOnes;
+}
+
+/// Whether the family's code has no other attention than softmax in Python (BLOOM, gpt-oss, T5).
+[[nodiscard]] bool only_eager(const ModelSpec& spec);
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include "model_ir/runtime/torch/eager.h"
+
+namespace headroom::ir::transformers {
+
+/// Sizes of the scores that a relative position bias is added to.
+struct BiasForm {
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  bool causal = false;  ///< Of a decoder's self-attention: one direction only.
+};
+
+/// T5's learned bias [1, A, S, S'] of the bucketed distances of queries and keys; `table` is
+/// [buckets, A].
+/// Source: huggingface/transformers modeling_t5.py, T5Attention.compute_bias and
+/// _relative_position_bucket.
+[[nodiscard]] torch::Tensor relative_bias(torch::Eager& eager, const torch::Tensor& table,
+                                          const BiasForm& form);
+
+}  // namespace headroom::ir::transformers

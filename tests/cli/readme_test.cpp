@@ -1,0 +1,69 @@
+// The commands of README.md run as they are written there.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/base/file.h"
+#include "tests/support/cli.h"
+#include "tests/support/temporary_folder.h"
+
+namespace headroom::cli {
+namespace {
+
+/// What follows "./run " on the lines of README.md that hand a verb to the program, without
+/// comments.
+std::vector<std::string> commands_of_readme() {
+  const std::string text = read_file(test::source_file("README.md")).value();
+  std::vector<std::string> commands;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    constexpr std::string_view kStart = "./run ";
+    const std::string command = line.substr(0, line.find("  #"));
+    const bool own_verb = command.find("./run gui") == 0 || command.find("./run test") == 0;
+    if (command.find(kStart) == 0 && !own_verb) {
+      commands.push_back(command.substr(kStart.size()));
+    }
+  }
+  return commands;
+}
+
+/// Relative paths of a command lead into this folder meanwhile.
+class Visit {
+ public:
+  explicit Visit(const std::filesystem::path& folder) : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(folder);
+  }
+  ~Visit() { std::filesystem::current_path(before_); }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+ private:
+  std::filesystem::path before_;
+};
+
+}  // namespace
+
+TEST_CASE("README: every command runs as written and answers yes or no") {
+  const test::TemporaryFolder folder;
+  const Visit visit(folder.path());
+  const std::vector<std::string> commands = commands_of_readme();
+  CHECK(commands.size() > 8);
+  for (const std::string& command : commands) {
+    CAPTURE(command);
+    std::vector<std::string> words = test::words(command);
+    for (std::string& word : words) {
+      word = word == "tests/measured" ? test::source_file(word) : word;
+    }
+    const test::Answer answer = test::headroom_with(words);
+    CAPTURE(answer.err);
+    CHECK((answer.code == ExitCode::kYes || answer.code == ExitCode::kNo));
+  }
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,60 @@
+#include "tests/support/schema.h"
+
+#include <doctest/doctest.h>
+
+#include "model_ir/plan/plan_json.h"
+#include "tests/support/random_plan.h"
+
+namespace headroom {
+
+TEST_CASE("schema: what plans are written as is what the schema says") {
+  const ir::JsonValue schema = test::read_schema("plan.schema.json");
+  test::Random random = test::seeded_random(51);
+  CAPTURE(random.seed());
+  for (int round = 0; round < 100; ++round) {
+    const ir::ParallelPlan plan = random.chance(1, 2) ? test::random_deepspeed_plan(random)
+                                                      : test::random_transformers_plan(random);
+    for (const std::string& fault : test::SchemaCheck::faults(schema, ir::plan_to_json(plan))) {
+      FAIL_CHECK(fault);
+    }
+  }
+}
+
+TEST_CASE("schema: the plan's schema names no key that the reader would refuse") {
+  const ir::JsonValue schema = test::read_schema("plan.schema.json");
+  const ir::JsonValue written = ir::plan_to_json([] {
+    ir::ParallelPlan plan;
+    plan.ddp = ir::DdpPlan{};
+    plan.zero = ir::ZeroPlan{};
+    plan.fsdp = ir::FsdpPlan{};
+    plan.lora = ir::LoraPlan{};
+    plan.quant = ir::QuantPlan{};
+    return plan;
+  }());
+  for (const ir::JsonMember& member : *schema.find("properties")->as_object()) {
+    CAPTURE(member.key);
+    const ir::JsonValue* part = written.find(member.key);
+    REQUIRE((part != nullptr || member.key == "$schema"));
+    const ir::JsonValue* inner = member.value.find("properties");
+    if (inner != nullptr) {
+      for (const ir::JsonMember& field : *inner->as_object()) {
+        CAPTURE(field.key);
+        CHECK(part->find(field.key) != nullptr);
+      }
+    }
+  }
+}
+
+TEST_CASE("schema: what fit answers is what the schema says") {
+  const ir::JsonValue schema = test::read_schema("fit.schema.json");
+  for (const char* line :
+       {"fit gpt2 --gpu h100", "fit llama-3.1-8b --gpu a100-40gb", "fit llama-3.1-70b --gpu h100",
+        "fit llama-3.2-1b --gpu a100-80gb --gpus 4 --zero 3"}) {
+    CAPTURE(line);
+    for (const std::string& fault : test::SchemaCheck::faults(schema, test::json_of(line).at(""))) {
+      FAIL_CHECK(fault);
+    }
+  }
+}
+
+}  // namespace headroom

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/memory/timeline.h"
+#include "model_ir/runtime/registry.h"
+#include "model_ir/spec/hf_config.h"
+
+/// The model and the loop that recorded phase totals of PyTorch's allocator come from.
+namespace headroom::test {
+
+/// Two layers, H 1024, F 2816, 16 heads of which 4 KV heads, V 32000, untied.
+inline ir::ModelSpec small_llama(const std::string& family = "llama") {
+  return ir::parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
+    "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4,
+    "vocab_size": 32000, "tie_word_embeddings": false, "max_position_embeddings": 4096,
+    "model_type": ")" + family + "\"}",
+                             "small")
+      .value();
+}
+
+/// Two sequences of 1100 tokens, AdamW on all parameters at once.
+inline ir::ParallelPlan small_plan(ir::Precision precision) {
+  ir::ParallelPlan plan;
+  plan.precision = precision;
+  plan.micro_batch = 2;
+  plan.sequence = 1100;
+  plan.keep_batch = true;
+  return plan;
+}
+
+inline ir::LoraPlan all_linear(std::int64_t rank) {
+  return {.rank = rank, .dropout = 0, .dora = false, .rank_stabilised = false, .targets = {}};
+}
+
+/// What the allocator held at the end of a phase, and at most during it.
+struct RecordedPhase {
+  std::string name;
+  std::int64_t allocated_after = 0;
+  std::int64_t peak_allocated = 0;
+};
+
+/// Every recorded phase is predicted to the byte (compute capability 9.0, 132 multiprocessors).
+inline void check_phases(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                         const std::vector<RecordedPhase>& recorded) {
+  const auto program = ir::lower(model, plan, ir::Rank{0}, DeviceTraits{});
+  REQUIRE(program);
+  const cost::MemoryTimeline timeline =
+      cost::replay(program.value(), plan.allocator, Bytes{600'000'000'000});
+  for (const RecordedPhase& expected : recorded) {
+    CAPTURE(expected.name);
+    const cost::PhaseMemory* found = nullptr;
+    for (const cost::PhaseMemory& phase : timeline.phases) {
+      found = phase.name == expected.name ? &phase : found;
+    }
+    REQUIRE(found != nullptr);
+    CHECK(found->allocated_after.value() == expected.allocated_after);
+    CHECK(found->peak_allocated.value() == expected.peak_allocated);
+  }
+}
+
+}  // namespace headroom::test

@@ -1,0 +1,136 @@
+// Encoders and encoder-decoders to the byte. Every number is what PyTorch 2.11.0 (CUDA 13.0) with
+// transformers 5.17.0 allocated for exactly this model and step on a device of compute capability
+// 9.0: torch.cuda.memory_allocated() at the phase's end and torch.cuda.max_memory_allocated();
+// the tensor of one number that initialises the device is part of both.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/memory/timeline.h"
+#include "model_ir/runtime/registry.h"
+#include "model_ir/spec/hf_config.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::string_view kBert = R"({"model_type": "bert", "hidden_size": 256,
+    "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000,
+    "max_position_embeddings": 128})";
+constexpr std::string_view kT5 = R"({"model_type": "t5", "d_model": 256, "d_kv": 32, "d_ff": 512,
+    "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4, "vocab_size": 1000})";
+constexpr std::string_view kGatedT5 = R"({"model_type": "t5", "d_model": 256, "d_kv": 32,
+    "d_ff": 512, "num_layers": 2, "num_decoder_layers": 1, "num_heads": 4, "vocab_size": 1000,
+    "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false})";
+
+/// Bytes at the end of a phase and at its peak.
+struct Level {
+  std::int64_t after = 0;
+  std::int64_t peak = 0;
+  friend bool operator==(const Level&, const Level&) = default;
+};
+
+/// One step of two sequences of 128 tokens.
+ParallelPlan step(Precision precision, AttentionKind attention) {
+  ParallelPlan plan;
+  plan.precision = precision;
+  plan.attention = attention;
+  plan.micro_batch = 2;
+  plan.sequence = 128;
+  plan.steps = 1;
+  return plan;
+}
+
+/// load, forward, backward, optimizer, zero_grad.
+std::vector<Level> levels(std::string_view config, const ParallelPlan& plan) {
+  const ModelSpec model = parse_hf_config(config, "test").value();
+  const RankProgram program = lower(model, plan, Rank{0}, DeviceTraits{}).value();
+  const cost::MemoryTimeline timeline =
+      cost::replay(program, plan.allocator, Bytes{1} * (kGiB * 1024));
+  std::vector<Level> result;
+  for (const auto& phase : timeline.phases) {
+    result.push_back({phase.allocated_after.value(), phase.peak_allocated.value()});
+  }
+  return result;
+}
+
+void check_levels(const std::vector<Level>& predicted, const std::vector<Level>& measured) {
+  REQUIRE(predicted.size() == measured.size());
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    CAPTURE(i);
+    CHECK(predicted[i].after == measured[i].after);
+    CHECK(predicted[i].peak == measured[i].peak);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("encoder: a BERT in bf16 with flash attention") {
+  check_levels(levels(kBert, step(Precision::kBf16, AttentionKind::kSdpa)), {{2824704, 3338752},
+                                                                             {42095104, 42607104},
+                                                                             {73804800, 76294656},
+                                                                             {79450112, 82272768},
+                                                                             {76627456, 79450112}});
+}
+
+TEST_CASE("encoder: a BERT under autocast, eager attention recomputed") {
+  ParallelPlan plan = step(Precision::kAutocastBf16, AttentionKind::kEager);
+  plan.recompute = Recompute::kFull;
+  check_levels(levels(kBert, plan), {{5647360, 6675456},
+                                     {43944960, 46825984},
+                                     {80498688, 84494848},
+                                     {91789312, 97434624},
+                                     {86144000, 91789312}});
+}
+
+TEST_CASE("encoder: 4096 tokens sort the gradients of both tables, the one of two rows fused") {
+  ParallelPlan plan = step(Precision::kBf16, AttentionKind::kSdpa);
+  plan.micro_batch = 32;
+  plan.optimizer.kind = OptimizerKind::kSgd;
+  check_levels(levels(kBert, plan), {{2824704, 3338752},
+                                     {112044544, 120236544},
+                                     {73804800, 181765120},
+                                     {73804800, 73804800},
+                                     {70982144, 73804800}});
+}
+
+TEST_CASE("encoder-decoder: a T5 in bf16") {
+  check_levels(levels(kT5, step(Precision::kBf16, AttentionKind::kEager)), {{4189184, 5725184},
+                                                                            {55443456, 56086528},
+                                                                            {75487232, 89718272},
+                                                                            {83865600, 88054784},
+                                                                            {79676416, 83865600}});
+}
+
+TEST_CASE("encoder-decoder: reentrant checkpoints hand the position biases on as views") {
+  ParallelPlan plan = step(Precision::kBf16, AttentionKind::kEager);
+  plan.recompute = Recompute::kFullReentrant;
+  check_levels(levels(kT5, plan), {{4189184, 5725184},
+                                   {40818688, 41461760},
+                                   {75487232, 80472064},
+                                   {83865600, 88054784},
+                                   {79676416, 83865600}});
+}
+
+TEST_CASE("encoder-decoder: a gated T5 of unequal stacks under autocast, recomputed") {
+  ParallelPlan plan = step(Precision::kAutocastBf16, AttentionKind::kEager);
+  plan.recompute = Recompute::kFull;
+  check_levels(levels(kGatedT5, plan), {{7849984, 10921984},
+                                        {46474240, 50656256},
+                                        {82808832, 90544640},
+                                        {98508800, 106358784},
+                                        {90658816, 98508800}});
+}
+
+TEST_CASE("encoder-decoder: flash attention under the learned bias is refused by name") {
+  const ModelSpec model = parse_hf_config(kT5, "test").value();
+  const auto program =
+      lower(model, step(Precision::kBf16, AttentionKind::kFlash), Rank{0}, DeviceTraits{});
+  REQUIRE_FALSE(program);
+  CHECK(program.error().key == "attention");
+}
+
+}  // namespace headroom::ir
