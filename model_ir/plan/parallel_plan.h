@@ -114,6 +114,7 @@ struct DdpPlan {
 struct FsdpPlan {
   /// Parameters go back to shards after forward and are gathered again for backward.
   bool reshard_after_forward = true;
+  bool shard_decoder = true;          ///< An encoder-decoder's decoder layers are groups as well.
   bool shard_embeddings = false;      ///< Embedding and head as groups of their own, unless tied.
   DType param_dtype = DType::kBf16;   ///< Of gathered parameters and of the arithmetic.
   DType reduce_dtype = DType::kFp32;  ///< Of gradients on their way.

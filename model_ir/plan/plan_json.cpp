@@ -104,6 +104,7 @@ JsonFields ddp_fields(const DdpPlan& ddp) {
 JsonFields fsdp_fields(const FsdpPlan& fsdp) {
   JsonFields fields;
   fields.add("reshard_after_forward", fsdp.reshard_after_forward);
+  fields.add("shard_decoder", fsdp.shard_decoder);
   fields.add("shard_embeddings", fsdp.shard_embeddings);
   fields.add("param_dtype", word_of(policy_dtype_words(), fsdp.param_dtype));
   fields.add("reduce_dtype", word_of(policy_dtype_words(), fsdp.reduce_dtype));
@@ -207,6 +208,7 @@ void read_ddp(const JsonObject& object, DdpPlan& ddp) {
 void read_fsdp(const JsonObject& object, FsdpPlan& fsdp) {
   fsdp.reshard_after_forward =
       object.boolean_or("reshard_after_forward", fsdp.reshard_after_forward);
+  fsdp.shard_decoder = object.boolean_or("shard_decoder", fsdp.shard_decoder);
   fsdp.shard_embeddings = object.boolean_or("shard_embeddings", fsdp.shard_embeddings);
   read_word(object, "param_dtype", policy_dtype_words(), fsdp.param_dtype);
   read_word(object, "reduce_dtype", policy_dtype_words(), fsdp.reduce_dtype);

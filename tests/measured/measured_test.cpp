@@ -123,12 +123,20 @@ TEST_CASE("measured: random combinations of models and options") {
   check_source("random");
 }
 
+TEST_CASE("measured: combinations drawn after the mechanisms were modelled") {
+  check_source("unseen");
+}
+
 TEST_CASE("measured: other compute capabilities") {
   check_source("device");
 }
 
 TEST_CASE("measured: bitsandbytes") {
   check_source("qlora");
+}
+
+TEST_CASE("measured: DeepSpeed") {
+  check_source("deepspeed");
 }
 
 }  // namespace headroom::check

@@ -44,6 +44,7 @@ void read_fsdp(CaseReader& parallel, bool tied, ir::ParallelPlan& plan) {
   plan.runtime = ir::RuntimeKind::kFsdp;
   ir::FsdpPlan fsdp;
   fsdp.reshard_after_forward = parallel.flag("reshard", true);
+  fsdp.shard_decoder = false;  // The harness shards the layers of the first list that it finds.
   fsdp.shard_embeddings = parallel.flag("shard_embeddings", false) && !tied;
   fsdp.param_dtype = parallel.word<ir::DType>("param_dtype", "bf16", kTypes);
   fsdp.reduce_dtype = parallel.word<ir::DType>("reduce_dtype", "fp32", kTypes);
@@ -58,6 +59,10 @@ void read_fsdp(CaseReader& parallel, bool tied, ir::ParallelPlan& plan) {
 bool says_tied(const JsonValue* config) {
   const JsonValue* tied = config != nullptr ? config->find("tie_word_embeddings") : nullptr;
   return tied == nullptr || tied->as_bool().value_or(true);
+}
+
+bool says(const JsonValue* value, std::string_view word) {
+  return value != nullptr && value->as_string() != nullptr && *value->as_string() == word;
 }
 
 void read_parallel(CaseReader& reader, ir::ParallelPlan& plan) {
@@ -75,6 +80,10 @@ void read_parallel(CaseReader& reader, ir::ParallelPlan& plan) {
     read_ddp(parallel, plan);
   } else if (kind == "fsdp2") {
     read_fsdp(parallel, says_tied(config), plan);
+    const bool wrapped = says(reader.take("checkpointing"), "full_wrapper");
+    if (wrapped && says(reader.take("task"), "seq2seq")) {
+      reader.fail("checkpointing", "'full_wrapper' around the encoder's layers alone");
+    }
   } else {
     parallel.fail("kind", "'" + kind + "'");
   }

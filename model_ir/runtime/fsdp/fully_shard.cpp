@@ -65,26 +65,26 @@ void FullyShard::wait(Unit& unit) {
   }
 }
 
-Tensor FullyShard::before(std::int32_t module, const Tensor& input) {
+void FullyShard::before(std::int32_t module, std::vector<Tensor>& inputs) {
   Unit* const unit = find(module);
   if (unit == nullptr) {
-    return input;
+    return;
   }
   const SiteScope site(eager_);
   if (unit->module == State::kBeforeBackward) {  // The layer is run again.
     gather(*unit);
     wait(*unit);
-    return input;
+    return;
   }
   outermost_ = outermost_ != nullptr ? outermost_ : unit;
   unit->module = State::kForward;
   unit->parameters = State::kForward;
   gather(*unit);
   wait(*unit);
-  return watch_input(*unit, input);
+  watch_inputs(*unit, inputs);
 }
 
-void FullyShard::after(std::int32_t module, const Tensor& output) {
+void FullyShard::after(std::int32_t module, const std::vector<Tensor>& outputs) {
   Unit* const unit = find(module);
   if (unit == nullptr || unit->module == State::kBeforeBackward) {
     return;
@@ -98,7 +98,9 @@ void FullyShard::after(std::int32_t module, const Tensor& output) {
     order_.push_back(unit);
   }
   unit->parameters = State::kIdle;
-  watch_output(*unit, output);
+  for (const Tensor& output : outputs) {
+    watch_output(*unit, output);
+  }
   unit->module = State::kIdle;
   if (outermost_ == unit) {
     gathered_.reset();
@@ -107,18 +109,28 @@ void FullyShard::after(std::int32_t module, const Tensor& output) {
 }
 
 /// RegisterPostBackwardFunction: its backward comes when all of the module's has run.
-Tensor FullyShard::watch_input(Unit& unit, const Tensor& input) {
-  if (!eager_.grad_enabled() || !input.defined() || !input.requires_grad()) {
-    return input;
+void FullyShard::watch_inputs(Unit& unit, std::vector<Tensor>& inputs) {
+  std::vector<Tensor> given;
+  std::vector<Tensor*> replaced;
+  for (Tensor& input : inputs) {
+    if (input.requires_grad()) {
+      given.push_back(input);
+      replaced.push_back(&input);
+    }
   }
-  torch::Record record(eager_, {&input});
-  Tensor output = eager_.alias(input, input.shape(), true);
-  output->layout = input->layout;
-  record.finish(output, [this, &unit](Eager&, Gradients& grads, Node&) -> Gradients {
+  if (!eager_.grad_enabled() || given.empty()) {
+    return;
+  }
+  torch::Record record(eager_, given);
+  for (Tensor* const input : replaced) {
+    Tensor view = eager_.alias(*input, input->shape(), true);
+    view->layout = (*input)->layout;
+    *input = std::move(view);
+  }
+  record.finish(replaced, [this, &unit](Eager&, Gradients& grads, Node&) -> Gradients {
     after_backward(unit);
     return std::move(grads);
   });
-  return output;
 }
 
 void FullyShard::watch_output(Unit& unit, const Tensor& output) {

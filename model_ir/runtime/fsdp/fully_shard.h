@@ -30,8 +30,8 @@ class FullyShard {
              std::vector<std::unique_ptr<ShardedGroup>> groups);
 
   /// Hooks of a module; others than those of `groups` are left alone.
-  [[nodiscard]] torch::Tensor before(std::int32_t module, const torch::Tensor& input);
-  void after(std::int32_t module, const torch::Tensor& output);
+  void before(std::int32_t module, std::vector<torch::Tensor>& inputs);
+  void after(std::int32_t module, const std::vector<torch::Tensor>& outputs);
   /// Called when backward has come to its end.
   void finish_backward();
 
@@ -49,7 +49,7 @@ class FullyShard {
   void before_backward(Unit& unit);
   void after_backward(Unit& unit);
   void prefetch(Unit& unit);
-  [[nodiscard]] torch::Tensor watch_input(Unit& unit, const torch::Tensor& input);
+  void watch_inputs(Unit& unit, std::vector<torch::Tensor>& inputs);
   void watch_output(Unit& unit, const torch::Tensor& output);
 
   torch::Eager& eager_;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "model_ir/graph/decoder.h"
 #include "model_ir/runtime/fsdp/fully_shard.h"
@@ -44,8 +45,7 @@ Error refused(const char* key, const char* got, const char* wanted) {
   return Error::invalid_argument(key, got, wanted, "use --runtime transformers for the rest");
 }
 
-std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan,
-                                 const FsdpPlan& fsdp) {
+std::optional<Error> unsupported(const ParallelPlan& plan, const FsdpPlan& fsdp) {
   if (plan.world % fsdp.replicas != 0) {
     return Error::invalid_argument("replicas", std::to_string(fsdp.replicas),
                                    "a divisor of the " + std::to_string(plan.world) + " ranks");
@@ -60,16 +60,15 @@ std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& pla
     return refused("precision", "autocast, fp16 or fp32 masters",
                    "fp32 or bf16 shards; the policy of fsdp casts");
   }
-  if (model.architecture == Architecture::kEncoderDecoder) {
-    return refused("model", "an encoder-decoder", "a model with one stack of layers with fsdp");
-  }
   return std::nullopt;
 }
 
 transformers::ModelOutput call(Run& run, const Tensor& ids) {
-  static_cast<void>(run.hooks->before(kRootModule, ids));
+  std::vector<Tensor> inputs{ids};
+  run.hooks->before(kRootModule, inputs);
+  inputs.clear();
   transformers::ModelOutput output = transformers::forward(run.eager, run.sharded.model, ids);
-  run.hooks->after(kRootModule, output.loss);
+  run.hooks->after(kRootModule, {output.loss});
   return output;
 }
 
@@ -137,11 +136,11 @@ void train(Run& run) {
   run.hooks =
       std::make_unique<FullyShard>(run.eager, run.sharding.plan, std::move(run.sharded.groups));
   FullyShard& hooks = *run.hooks;
-  model.hooks.before = [&hooks](std::int32_t module, const Tensor& input) {
-    return hooks.before(module, input);
+  model.hooks.before = [&hooks](std::int32_t module, std::vector<Tensor>& inputs) {
+    hooks.before(module, inputs);
   };
-  model.hooks.after = [&hooks](std::int32_t module, const Tensor& output) {
-    hooks.after(module, output);
+  model.hooks.after = [&hooks](std::int32_t module, const std::vector<Tensor>& outputs) {
+    hooks.after(module, outputs);
   };
   model.hooks.input_dtype = run.sharding.plan.param_dtype;
   for (int step = 1; step <= run.plan.steps; ++step) {
@@ -160,7 +159,7 @@ void train(Run& run) {
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                           const DeviceTraits& device) {
   const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
-  if (const std::optional<Error> error = unsupported(model, plan, fsdp)) {
+  if (const std::optional<Error> error = unsupported(plan, fsdp)) {
     return *error;
   }
   const ParallelPlan arithmetic = arithmetic_plan(plan, fsdp);

@@ -16,9 +16,11 @@ namespace headroom::ir::fsdp {
 ///          `plan.precision` stores. The model is built on the meta device. With
 ///          `plan.fsdp.replicas` the ranks split into as many sets that share the model each.
 /// Phases:  load, stepN[.M].forward, .backward, stepN.optimizer, .zero_grad, evaluation.
-/// Errors:  kInvalidArgument for adapters, quantisation, autocast, other losses, encoder-decoders,
-///          models whose layers are given fp32 tables, and a world that the replicas do not divide.
-/// Ignores: four-byte probes of the device while shards are made.
+/// Errors:  kInvalidArgument for adapters, quantisation, autocast, other losses, and a world that
+///          the replicas do not divide.
+/// Note:    where layers are given fp32 tables, recomputation is that of checkpoint_wrapper inside
+///          the groups: around them PyTorch finds other types in the second run and refuses.
+/// Ignores: CPU offload; four-byte probes of the device while shards are made.
 /// Source:  pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                         const DeviceTraits& device);

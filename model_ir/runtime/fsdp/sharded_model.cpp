@@ -43,7 +43,8 @@ Shape shard_shape(const Shape& whole, std::int64_t ranks) {
 
 /// Which module's group a parameter belongs to.
 std::int32_t module_of(const Sharding& sharding, const ModelSpec& spec, const TensorInfo& info) {
-  if (info.layer >= 0) {
+  const bool decoder = spec.encoder && info.layer >= spec.encoder->layers;
+  if (info.layer >= 0 && (sharding.plan.shard_decoder || !decoder)) {
     return info.layer;
   }
   if (sharding.plan.shard_embeddings && !spec.tied_embeddings) {

@@ -123,8 +123,12 @@ class Stack {
  private:
   void run_layer(const LayerRange& range, const Tensor& mask, LayerState& state) {
     eager_.set_layer(range.layer);
-    const auto region = [interpreter = interpreter_, memory = memory_, range](
-                            Eager&, const std::vector<Tensor>& inputs) {
+    const auto region = [interpreter = interpreter_, &model = model_, memory = memory_, range](
+                            Eager&, const std::vector<Tensor>& arguments) {
+      std::vector<Tensor> inputs = arguments;
+      if (model.hooks.before) {
+        model.hooks.before(range.layer, inputs);
+      }
       const LayerNames names(
           *interpreter, memory,
           {.hidden = {}, .bias = inputs[1], .memory = inputs[2], .cross_bias = inputs[3]});
@@ -132,6 +136,9 @@ class Stack {
       outputs[0] = interpreter->run_layer(range, inputs[0], inputs[4]);
       outputs[1] = interpreter->shared().position_bias;
       outputs[2] = interpreter->shared().cross_bias;
+      if (model.hooks.after) {
+        model.hooks.after(range.layer, outputs);
+      }
       return outputs;
     };
     std::vector<Tensor> inputs{state.hidden, state.bias, state.memory, state.cross_bias, mask};

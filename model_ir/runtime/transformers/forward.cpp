@@ -277,9 +277,10 @@ class TablesScope {
 Tensor run_hooked_layer(Model& model, Interpreter& interpreter, const LayerArguments& arguments,
                         const Tensor& input) {
   const TablesScope tables(interpreter.shared(), arguments.tables);
-  const Tensor given = model.hooks.before(arguments.range.layer, input);
-  Tensor output = interpreter.run_layer(arguments.range, given, arguments.mask);
-  model.hooks.after(arguments.range.layer, output);
+  std::vector<Tensor> given{input};
+  model.hooks.before(arguments.range.layer, given);
+  Tensor output = interpreter.run_layer(arguments.range, given[0], arguments.mask);
+  model.hooks.after(arguments.range.layer, {output});
   return output;
 }
 

@@ -230,9 +230,10 @@ Tensor Interpreter::run_embedding(const Op& op) {
   if (!model_.hooks.before) {
     return torch::embedding(eager_, parameter(op, 0), value(op, 0));
   }
-  const Tensor ids = model_.hooks.before(kEmbeddingModule, value(op, 0));
-  Tensor rows = torch::embedding(eager_, parameter(op, 0), ids);
-  model_.hooks.after(kEmbeddingModule, rows);
+  std::vector<Tensor> ids{value(op, 0)};
+  model_.hooks.before(kEmbeddingModule, ids);
+  Tensor rows = torch::embedding(eager_, parameter(op, 0), ids[0]);
+  model_.hooks.after(kEmbeddingModule, {rows});
   return rows;
 }
 
@@ -251,10 +252,11 @@ Tensor Interpreter::run_head(const Op& op) {
   if (!model_.hooks.before) {
     return run_linear(op);
   }
-  Tensor& hidden = values_[index_of(op.inputs[0])];
-  hidden = model_.hooks.before(kHeadModule, hidden);
+  std::vector<Tensor> hidden{value(op, 0)};
+  model_.hooks.before(kHeadModule, hidden);
+  values_[index_of(op.inputs[0])] = std::move(hidden[0]);
   Tensor logits = run_linear(op);
-  model_.hooks.after(kHeadModule, logits);
+  model_.hooks.after(kHeadModule, {logits});
   return logits;
 }
 

@@ -28,9 +28,9 @@ inline constexpr std::int32_t kHeadModule = -3;
 
 /// Hooks of a wrapper around the calls of modules; empty without one.
 struct ModuleHooks {
-  /// Sees what a module is called with, and may replace it.
-  std::function<torch::Tensor(std::int32_t module, const torch::Tensor& input)> before;
-  std::function<void(std::int32_t module, const torch::Tensor& output)> after;
+  /// Sees what a module is called with, and may replace it; undefined tensors are no arguments.
+  std::function<void(std::int32_t module, std::vector<torch::Tensor>& inputs)> before;
+  std::function<void(std::int32_t module, const std::vector<torch::Tensor>& outputs)> after;
   /// Type to which layers have their other floating-point arguments cast, too.
   std::optional<DType> input_dtype;
 };
