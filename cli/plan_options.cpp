@@ -169,6 +169,10 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
     reader.with("ddp", plan.ddp, [&](const std::string& text) { return parse_ddp(text, usual); });
   } else {
     plan.ddp.reset();
+    if (reader.has("ddp")) {  // For the check of the whole plan to refuse.
+      reader.with("ddp", plan.ddp,
+                  [](const std::string& text) { return parse_ddp(text, ir::DdpPlan{}); });
+    }
   }
   if (plan.runtime == ir::RuntimeKind::kFsdp && !reader.has("zero") && !reader.has("offload")) {
     plan.zero.reset();

@@ -1,5 +1,6 @@
 #include "costmodel/memory_floor.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "model_ir/spec/param_count.h"
@@ -48,7 +49,7 @@ std::int64_t state_bits(const ir::ParallelPlan& plan) {
 /// Ranks over which ZeRO spreads what `stage` begins to spread; FSDP spreads everything.
 std::int64_t shards(const ir::ParallelPlan& plan, int stage) {
   if (plan.runtime == ir::RuntimeKind::kFsdp) {
-    return plan.world / plan.fsdp.value_or(ir::FsdpPlan{}).replicas;
+    return std::max<std::int64_t>(1, plan.world / plan.fsdp.value_or(ir::FsdpPlan{}).replicas);
   }
   return plan.zero && plan.zero->stage >= stage ? plan.world : 1;
 }

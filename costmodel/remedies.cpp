@@ -265,6 +265,9 @@ void keep_cheapest(Search& search, std::size_t count, std::vector<Remedy>& tried
 std::int64_t least_gpus(const RemedyQuestion& question, Bytes capacity) {
   ParallelPlan alone = question.plan;
   alone.world = 1;
+  if (alone.fsdp) {
+    alone.fsdp->replicas = 1;
+  }
   const Bytes floor = memory_floor(question.model, alone);
   return std::max(std::int64_t{1},
                   ceil_div(floor.value(), std::max(capacity.value(), std::int64_t{1})));

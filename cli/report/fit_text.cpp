@@ -175,7 +175,9 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
                                                  : "usable, of " + answer.question.device.product);
   text += line("margin", estimate.margin,
                estimate.retries > 0 && !estimate.out_of_memory
-                   ? "only by emptying the cache " + std::to_string(estimate.retries) + " times"
+                   ? "only by emptying the cache " +
+                         (estimate.retries == 1 ? std::string("once")
+                                                : std::to_string(estimate.retries) + " times")
                    : "");
   if (fragmentation > kFragmentationFlag) {
     text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";

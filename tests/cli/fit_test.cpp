@@ -208,4 +208,37 @@ TEST_CASE("fit: hostile sizes are refused, not replayed") {
   }
 }
 
+TEST_CASE("fit: hybrid sharding that does not fit is an answer") {
+  const Answer ran = test::headroom("fit llama-3.1-70b --gpu h100 --gpus 8 --fsdp replicas=2");
+  CHECK(ran.code == ExitCode::kNo);
+  CHECK(ran.says("does not fit"));
+}
+
+TEST_CASE("fit: adapters that no layer is named after are refused with the names there are") {
+  for (const char* runtime : {"", " --gpus 2", " --gpus 2 --zero 2"}) {
+    CAPTURE(runtime);
+    const Answer ran = test::headroom("fit llama-3.2-1b --gpu h100 --lora r=8,targets=q_prj" +
+                                      std::string(runtime));
+    CHECK(ran.code == ExitCode::kUsage);
+    CHECK(ran.complains("use 'q_proj'"));
+  }
+}
+
+TEST_CASE("fit: options of one runtime are not dropped silently under another") {
+  CHECK(test::headroom("fit gpt2 --gpu h100 --gpus 8 --zero 2 --ddp bucket=1GiB").code ==
+        ExitCode::kUsage);
+  CHECK(test::headroom("fit gpt2 --gpu h100 --gpus 8 --zero 2 --evaluation").code ==
+        ExitCode::kUsage);
+  CHECK(test::headroom("fit gpt2 --gpu h100 --runtime-version 3").code == ExitCode::kUsage);
+}
+
+TEST_CASE("fit: states under ZeRO are those of the optimizer") {
+  const auto states = [](const std::string& optimizer) {
+    return test::json_of("fit llama-3.2-1b --gpu h100 --gpus 8 --zero 2 --optimizer " + optimizer)
+        .integer("peak/by_role/optimizer_states");
+  };
+  CHECK(states("sgd") < states("lion"));
+  CHECK(states("lion") < states("adamw"));
+}
+
 }  // namespace headroom::cli

@@ -20,7 +20,7 @@ void FullMasters::initialize() {
     }
   }
   for (const Tensor& parameter : state_.model.trainable) {
-    for (int moment = 0; moment < 2; ++moment) {
+    for (std::size_t i = 0; i < moment_count(state_.plan.optimizer); ++i) {
       states_.push_back(eager.empty(parameter.shape(), DType::kFp32, TensorRole::kOptimizerState));
     }
   }

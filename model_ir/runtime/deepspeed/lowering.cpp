@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,8 +12,10 @@
 #include "model_ir/runtime/deepspeed/wrapper.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/phase.h"
+#include "model_ir/runtime/transformers/adapter.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/model.h"
+#include "model_ir/runtime/transformers/support.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -108,19 +111,55 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary, Tens
   }
 }
 
+Error refused(const char* key, const char* got, const char* wanted) {
+  return Error::invalid_argument(key, got, wanted, "use --runtime transformers for the rest");
+}
+
+/// What is not modelled under ZeRO, beside what the model code refuses.
+std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
+  const OptimizerKind kind = plan.optimizer.kind;
+  const OptimizerForm form = plan.optimizer.form;
+  if (kind == OptimizerKind::kAdafactor || kind == OptimizerKind::kAdafactorTorch ||
+      form == OptimizerForm::kEightBit || form == OptimizerForm::kPagedEightBit ||
+      form == OptimizerForm::kPaged) {
+    return refused("optimizer", "Adafactor, 8-bit or paged states",
+                   "AdamW, SGD or Lion with fp32 states under deepspeed");
+  }
+  if (plan.quant) {
+    return refused("qlora", "quantised weights", "16-bit weights under deepspeed");
+  }
+  if (plan.lora && plan.zero && plan.zero->stage == 3) {
+    return refused("lora", "adapters under ZeRO stage 3", "stages 0 to 2, or full training");
+  }
+  if (plan.evaluation) {
+    return refused("evaluation", "an evaluation", "training steps alone under deepspeed");
+  }
+  return transformers::unsupported(spec, plan);
+}
+
 }  // namespace
 
 Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
                           const DeviceTraits& device) {
   if (plan.precision != Precision::kBf16Master && plan.precision != Precision::kFp16Master) {
     return Error::invalid_argument("precision", "a recipe without fp32 masters",
-                                   "bf16-master or fp16-master with the deepspeed runtime");
+                                   "bf16-master or fp16-master with the deepspeed runtime",
+                                   "use --precision bf16-master");
   }
   if (spec.architecture != Architecture::kCausalLm) {
     return Error::invalid_argument("model", spec.name, "a causal language model",
                                    "use --runtime transformers for encoders and encoder-decoders");
   }
+  if (const std::optional<Error> refused = unsupported(spec, plan)) {
+    return *refused;
+  }
   const Graph graph = build_graph(spec, {.batch = plan.micro_batch, .sequence = plan.sequence});
+  if (plan.lora) {
+    if (const std::optional<Error> missing =
+            transformers::missing_targets(spec, graph, *plan.lora)) {
+      return *missing;
+    }
+  }
   const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
   Eager eager(device);
   transformers::Model model;

@@ -28,6 +28,9 @@ struct EngineState {
 /// Source: stage_1_and_2.py, flatten_dense_tensors_aligned.
 [[nodiscard]] std::int64_t partition_elements(std::int64_t elements, std::int64_t ranks);
 
+/// fp32 states of an optimizer for each parameter.
+[[nodiscard]] std::size_t moment_count(const OptimizerPlan& optimizer);
+
 /// The fp32 master copy, the Adam states and the temporaries of one flat fp32 partition, as the
 /// wrapped torch optimizer makes them in its step.
 class FlatAdam {

@@ -18,6 +18,9 @@ constexpr std::int64_t kFewerThreadsPerMultiprocessor = 1536;
 std::int64_t threads_per_multiprocessor(const DeviceTraits& device) {
   const bool small =
       (device.compute_major == 8 && device.compute_minor > 0) || device.compute_major == 12;
+  if (device.compute_major == 7 && device.compute_minor == 5) {
+    return kThreadsPerMultiprocessor / 2;  // CUDA C++ Programming Guide, compute capability 7.5.
+  }
   return small ? kFewerThreadsPerMultiprocessor : kThreadsPerMultiprocessor;
 }
 

@@ -53,6 +53,11 @@ std::optional<Error> unsupported(const ParallelPlan& plan, const FsdpPlan& fsdp)
   if (plan.lora || plan.quant) {
     return refused("lora", "adapters or quantised weights", "full training with fsdp");
   }
+  const OptimizerForm form = plan.optimizer.form;
+  if (form == OptimizerForm::kEightBit || form == OptimizerForm::kPagedEightBit ||
+      form == OptimizerForm::kPaged) {
+    return refused("optimizer", "an optimizer of bitsandbytes", "one of torch's with fsdp");
+  }
   if (plan.loss != LossKind::kHf) {
     return refused("loss", "chunked or fused", "hf with fsdp");
   }

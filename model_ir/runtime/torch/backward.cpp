@@ -163,7 +163,7 @@ void Eager::backward(const Tensor& root, const Tensor& seed) {
 /// GraphRoot hands the seeds out; leaves accumulate theirs first.
 /// Source: torch/csrc/autograd/functions/basic_ops.h, GraphRoot.
 void Eager::backward(std::span<const Tensor> roots, std::vector<Tensor> seeds) {
-  auto* const graph_root = new Node;  // Counted by hand, as its edges are.
+  auto* const graph_root = make_node();  // Counted by hand, as its edges are.
   add_use(graph_root);
   graph_root->sequence = std::numeric_limits<std::uint64_t>::max();
   graph_root->layer = layer_;

@@ -301,12 +301,15 @@ Tensor math(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
 Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tensor& value,
                 const SdpaOptions& options) {
   const bool half = query.dtype() == DType::kBf16 || query.dtype() == DType::kFp16;
+  // Flash attention and fused kernels for bf16 start with compute capability 8.0.
+  // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
+  const bool ampere = eager.device().compute_major >= 8;
   const bool flash_head = query.shape()[3] <= 256 && query.shape()[3] == value.shape()[3];
   const bool same_heads = query.shape()[1] == key.shape()[1];
-  if (half && flash_head && !options.mask && (same_heads || !options.broadcast)) {
+  if (half && ampere && flash_head && !options.mask && (same_heads || !options.broadcast)) {
     return flash(eager, query, key, value, options.dropout);
   }
-  if (!same_heads) {
+  if (!same_heads || (query.dtype() == DType::kBf16 && !ampere)) {
     return math(eager, query, key, value, options);
   }
   Tensor mask;

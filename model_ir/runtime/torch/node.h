@@ -74,6 +74,8 @@ class Unpacked {
   std::vector<Tensor> tensors_;
 };
 
+/// A fresh node without uses; it goes when `drop_use` takes the last one.
+[[nodiscard]] Node* make_node();
 void add_use(Node* node);
 void drop_use(Node* node);
 

@@ -10,10 +10,10 @@ namespace headroom::ir::torch {
 
 Node* accumulator_of(Eager& eager, TensorImpl* leaf) {
   if (leaf->accumulator == nullptr) {
-    auto node = std::make_unique<Node>();
+    Node* const node = make_node();
     node->sequence = std::numeric_limits<std::uint64_t>::max();
     node->leaf = leaf;
-    leaf->accumulator = node.release();
+    leaf->accumulator = node;
     if (leaf->leaf_parameter) {
       add_use(leaf->accumulator);  // Parameters outlive every graph: made once.
     } else {
@@ -46,7 +46,7 @@ bool Record::begin(bool wanted) {
   if (!wanted || !eager_.grad_enabled()) {
     return false;
   }
-  node_ = new Node;  // Counted by hand, as its edges are: see add_use and drop_use.
+  node_ = make_node();  // Counted by hand, as its edges are: see add_use and drop_use.
   add_use(node_);
   node_->sequence = eager_.next_sequence();
   node_->layer = eager_.layer();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "model_ir/plan/plan_words.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/transformers/dora.h"
 #include "model_ir/runtime/transformers/expert_adapter.h"
@@ -94,6 +95,24 @@ Tensor with_magnitude(torch::Eager& eager, const Model& model, const Op& op, con
 }
 
 }  // namespace
+
+std::optional<Error> missing_targets(const ModelSpec& spec, const Graph& graph,
+                                     const LoraPlan& lora) {
+  if (!targets_of(spec, graph, lora).empty() || !expert_targets(spec, graph, lora).empty()) {
+    return std::nullopt;
+  }
+  std::set<std::string> names;
+  for (std::size_t node = 0; node < graph.op_count(); ++node) {
+    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
+    if (op.kind == OpKind::kLinear && op.role != OpRole::kHead) {
+      names.emplace(module_name(graph.tensor(op.parameters.at(0)).name));
+    }
+  }
+  const std::vector<std::string> known(names.begin(), names.end());
+  return Error::invalid_argument("lora", "targets=" + join(lora.targets),
+                                 "names of linear layers: " + join(known),
+                                 suggestion(lora.targets.empty() ? "" : lora.targets[0], known));
+}
 
 void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora) {
   eager.set_site("lora.adapters", -1);

@@ -1,10 +1,17 @@
 #pragma once
 
+#include <optional>
+
+#include "model_ir/base/error.h"
 #include "model_ir/graph/op.h"
 #include "model_ir/runtime/torch/eager.h"
 #include "model_ir/runtime/transformers/model.h"
 
 namespace headroom::ir::transformers {
+
+/// Why `lora` adapts nothing: no linear layer has a name that it targets.
+[[nodiscard]] std::optional<Error> missing_targets(const ModelSpec& spec, const Graph& graph,
+                                                   const LoraPlan& lora);
 
 /// A frozen linear layer without adapter: plain, Conv1D or quantised.
 [[nodiscard]] torch::Tensor frozen_linear(torch::Eager& eager, const Model& model, const Op& op,

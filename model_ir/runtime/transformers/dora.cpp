@@ -178,7 +178,8 @@ Tensor dora_delta(Eager& eager, const Model& model, const Op& op, const Tensor& 
       result = torch::sub(eager, base, bias);
     }
   } else {
-    result = torch::linear(eager, input, weight, {});
+    result = is_transposed(model, op.parameters[0]) ? torch::conv1d(eager, input, weight, {})
+                                                    : torch::linear(eager, input, weight, {});
   }
   Tensor less = torch::shift(eager, scale);
   Tensor left = torch::mul(eager, less, result);

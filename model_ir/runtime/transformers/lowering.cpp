@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "model_ir/graph/decoder.h"
+#include "model_ir/runtime/transformers/adapter.h"
 #include "model_ir/runtime/transformers/support.h"
 #include "model_ir/runtime/transformers/training.h"
 
@@ -18,6 +19,11 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
   const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
   if (const std::optional<Error> refused = unsupported(model, plan)) {
     return *refused;
+  }
+  if (plan.lora) {
+    if (const std::optional<Error> missing = missing_targets(model, graph, *plan.lora)) {
+      return *missing;
+    }
   }
   torch::Eager eager(device);
   train(eager, model, plan, graph);

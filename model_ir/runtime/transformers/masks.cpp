@@ -21,6 +21,7 @@ class MaskMaker {
         batch_(model.plan->micro_batch),
         sequence_(model.plan->sequence),
         padded_(model.plan->padded_batch),
+        flash_(model.plan->attention == AttentionKind::kFlash),
         eager_attention_(model.plan->attention == AttentionKind::kEager || only_eager(*model.spec)),
         source_(modeling_of(model.spec->family).mask) {}
 
@@ -31,6 +32,9 @@ class MaskMaker {
       padding = temporary({batch_, sequence_}, DType::kBool);
     } else if (source_ == MaskSource::kPositions) {
       check_packed();
+    }
+    if (flash_) {
+      return {};  // Causality and windows are arguments of the kernel.
     }
     const bool cuts = window && sequence_ >= *window;
     if (!eager_attention_ && !cuts && source_ != MaskSource::kAlways) {
@@ -152,6 +156,7 @@ class MaskMaker {
   std::int64_t batch_;
   std::int64_t sequence_;
   bool padded_;
+  bool flash_;
   bool eager_attention_;
   MaskSource source_;
 };

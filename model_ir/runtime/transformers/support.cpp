@@ -1,10 +1,33 @@
 #include "model_ir/runtime/transformers/support.h"
 
+#include "model_ir/runtime/transformers/expert_adapter.h"
 #include "model_ir/runtime/transformers/modeling.h"
 
-#include "model_ir/runtime/transformers/expert_adapter.h"
-
 namespace headroom::ir::transformers {
+namespace {
+
+/// What FlashAttention 2 refuses, and what its integration is not modelled for.
+std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (plan.attention != AttentionKind::kFlash) {
+    return std::nullopt;
+  }
+  if (only_eager(spec)) {
+    return Error::invalid_argument("attention", "flash", "eager",
+                                   "this family's code has no other attention");
+  }
+  if (plan.precision == Precision::kFp32) {
+    return Error::invalid_argument("attention", "flash in fp32", "a 16-bit type",
+                                   "FlashAttention 2 takes no other: see --precision");
+  }
+  if (plan.padded_batch || spec.latent) {
+    return Error::invalid_argument(
+        "attention", plan.padded_batch ? "flash on padded batches" : "flash on latent attention",
+        "sdpa or eager", "unpadding and padded heads are not modelled");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
   if (plan.lora && (plan.lora->dora || plan.lora->dropout > 0) &&
@@ -12,9 +35,8 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return Error::invalid_argument("lora", "dropout or DoRA on experts or their router",
                                    "plain LoRA", "PEFT refuses both; name other targets");
   }
-  if (plan.attention == AttentionKind::kFlash && only_eager(spec)) {
-    return Error::invalid_argument("attention", "flash", "eager",
-                                   "this family's code has no other attention");
+  if (const std::optional<Error> trouble = flash_trouble(spec, plan)) {
+    return trouble;
   }
   if (spec.architecture == Architecture::kCausalLm) {
     return std::nullopt;
