@@ -63,8 +63,8 @@ Status check_precision(const ParallelPlan& plan) {
       plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master;
   if (plan.runtime == RuntimeKind::kDeepspeed && !master && plan.precision != Precision::kFp32) {
     return Error::invalid_argument("precision", word_of(precision_words(), plan.precision),
-                                   "bf16-master or fp16-master: DeepSpeed keeps an fp32 master "
-                                   "copy of 16-bit parameters");
+                                   "bf16-master, fp16-master or fp32: DeepSpeed keeps an fp32 "
+                                   "master copy of 16-bit parameters");
   }
   return ok();
 }

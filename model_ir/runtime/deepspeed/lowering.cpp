@@ -141,9 +141,12 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
 
 Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
                           const DeviceTraits& device) {
-  if (plan.precision != Precision::kBf16Master && plan.precision != Precision::kFp16Master) {
+  const bool partitions = plan.zero && plan.zero->stage > 0;
+  const bool whole = plan.precision == Precision::kFp32 && partitions;
+  if (!whole && plan.precision != Precision::kBf16Master &&
+      plan.precision != Precision::kFp16Master) {
     return Error::invalid_argument("precision", "a recipe without fp32 masters",
-                                   "bf16-master or fp16-master with the deepspeed runtime",
+                                   "bf16-master, fp16-master or, from stage 1 on, fp32",
                                    "use --precision bf16-master");
   }
   if (spec.architecture != Architecture::kCausalLm) {
