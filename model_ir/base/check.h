@@ -18,9 +18,9 @@ class InternalError : public std::logic_error {
 }  // namespace headroom
 
 /// Holds in release builds too; `condition` is evaluated exactly once.
-#define HEADROOM_ASSERT(condition)                              \
-  do {                                                          \
-    if (!(condition)) {                                         \
-      ::headroom::fail_check(#condition, __FILE__, __LINE__);   \
-    }                                                           \
+#define HEADROOM_ASSERT(condition)                            \
+  do {                                                        \
+    if (!(condition)) {                                       \
+      ::headroom::fail_check(#condition, __FILE__, __LINE__); \
+    }                                                         \
   } while (false)

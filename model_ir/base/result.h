@@ -12,8 +12,12 @@ namespace headroom {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor): `return value;`
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor): `return error;`
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {
+  }  // NOLINT(google-explicit-constructor): `return value;`
+  Result(Error error)
+      : state_(std::in_place_index<1>, std::move(error)) {
+  }  // NOLINT(google-explicit-constructor): `return error;`
 
   [[nodiscard]] bool has_value() const { return state_.index() == 0; }
   explicit operator bool() const { return has_value(); }
@@ -55,6 +59,8 @@ class [[nodiscard]] Result {
 
 /// The result of something that yields nothing but may fail.
 using Status = Result<std::monostate>;
-[[nodiscard]] inline Status ok() { return std::monostate{}; }
+[[nodiscard]] inline Status ok() {
+  return std::monostate{};
+}
 
 }  // namespace headroom

@@ -51,7 +51,8 @@ std::string to_text(Bytes bytes) {
     ++step;
   }
   std::array<char, 48> text{};
-  const int decimals = step == 0 ? 0 : (std::abs(value) < 10 ? 2 : (std::abs(value) < 1000 ? 1 : 0));
+  const int decimals =
+      step == 0 ? 0 : (std::abs(value) < 10 ? 2 : (std::abs(value) < 1000 ? 1 : 0));
   const int length =
       std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, kNames.at(step));
   return {text.data(), static_cast<std::size_t>(length)};

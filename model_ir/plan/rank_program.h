@@ -15,12 +15,12 @@ enum class TensorRole : std::uint8_t {
   kGradient,
   kOptimizerState,
   kMasterParameter,
-  kActivation,      ///< Kept for backward.
-  kLogits,          ///< Logits and the loss's tensors.
-  kTemporary,       ///< Neither kept for backward nor persistent.
-  kCommunication,   ///< Buckets and gather buffers.
-  kWorkspace,       ///< Library workspaces.
-  kBuffer,          ///< Non-trainable persistent tensors (rotary tables, quantisation state).
+  kActivation,     ///< Kept for backward.
+  kLogits,         ///< Logits and the loss's tensors.
+  kTemporary,      ///< Neither kept for backward nor persistent.
+  kCommunication,  ///< Buckets and gather buffers.
+  kWorkspace,      ///< Library workspaces.
+  kBuffer,         ///< Non-trainable persistent tensors (rotary tables, quantisation state).
   kInput,
 };
 inline constexpr int kTensorRoleCount = 11;
@@ -47,7 +47,7 @@ struct Event {
 
 /// The operator on whose behalf something happens; worded only when shown.
 struct Site {
-  std::int32_t layer = -1;   ///< -1: outside the layers.
+  std::int32_t layer = -1;      ///< -1: outside the layers.
   std::uint16_t operation = 0;  ///< Index into `RankProgram::operations`.
   bool backward = false;
   friend bool operator==(const Site&, const Site&) = default;
@@ -67,7 +67,8 @@ struct Work {
   std::vector<Collective> collectives;
 };
 
-/// A named stretch of the program: "load", "step1.forward", ... as `docs/model-assumptions.md` lists.
+/// A named stretch of the program: "load", "step1.forward", ... as `docs/model-assumptions.md`
+/// lists.
 struct Phase {
   std::string name;
   std::size_t begin = 0;  ///< First event.
@@ -82,7 +83,7 @@ struct RankProgram {
   std::vector<Site> sites;
   std::vector<std::string> operations;  ///< "silu", "rms_norm", "adamw.foreach".
   BlockId blocks = 0;                   ///< Number of distinct blocks.
-  std::int64_t host_bytes = 0;          ///< Pinned or pageable host memory this rank needs (offload).
+  std::int64_t host_bytes = 0;  ///< Pinned or pageable host memory this rank needs (offload).
   std::int64_t nvme_bytes = 0;
   std::int64_t trainable_parameters = 0;
   std::int64_t parameters = 0;

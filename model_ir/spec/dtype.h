@@ -8,7 +8,18 @@
 namespace headroom::ir {
 
 /// Element types of tensors. Quantised block formats are described where they are used.
-enum class DType : std::uint8_t { kFp32, kBf16, kFp16, kFp64, kFp8, kInt64, kInt32, kInt8, kUInt8, kBool };
+enum class DType : std::uint8_t {
+  kFp32,
+  kBf16,
+  kFp16,
+  kFp64,
+  kFp8,
+  kInt64,
+  kInt32,
+  kInt8,
+  kUInt8,
+  kBool
+};
 
 /// Exact bits per element.
 [[nodiscard]] constexpr std::int64_t bits_of(DType dtype) {

@@ -68,8 +68,8 @@ enum class ResidualForm : std::uint8_t {
 
 enum class QkNorm : std::uint8_t {
   kNone,
-  kPerHead,  ///< One weight of size D shared by all heads (Qwen3, Gemma 3).
-  kFull,     ///< One weight over all heads: A*D and K*D (OLMo 2).
+  kPerHead,         ///< One weight of size D shared by all heads (Qwen3, Gemma 3).
+  kFull,            ///< One weight over all heads: A*D and K*D (OLMo 2).
   kPerHeadWeights,  ///< A weight per head: A x D and K x D (Cohere, StableLM).
 };
 
@@ -96,16 +96,16 @@ struct LatentAttention {
 
 /// Mixture of experts of the sparse layers.
 struct MoeSpec {
-  std::int64_t experts = 0;            ///< E.
-  std::int64_t top_k = 0;              ///< Experts per token.
-  std::int64_t expert_ffn = 0;         ///< Width of one expert.
-  std::int64_t shared_ffn = 0;         ///< Width of the shared expert(s) together; 0: none.
-  bool shared_gate = false;            ///< Sigmoid gate on the shared expert (Qwen2-MoE).
-  bool expert_bias = false;            ///< gpt-oss.
-  bool router_bias = false;            ///< gpt-oss: a bias parameter of the router's Linear.
-  bool correction_bias = false;        ///< DeepSeek-V3: e_score_correction_bias, a buffer.
+  std::int64_t experts = 0;      ///< E.
+  std::int64_t top_k = 0;        ///< Experts per token.
+  std::int64_t expert_ffn = 0;   ///< Width of one expert.
+  std::int64_t shared_ffn = 0;   ///< Width of the shared expert(s) together; 0: none.
+  bool shared_gate = false;      ///< Sigmoid gate on the shared expert (Qwen2-MoE).
+  bool expert_bias = false;      ///< gpt-oss.
+  bool router_bias = false;      ///< gpt-oss: a bias parameter of the router's Linear.
+  bool correction_bias = false;  ///< DeepSeek-V3: e_score_correction_bias, a buffer.
   bool normalise_top_k = false;
-  std::int64_t groups = 1;             ///< Group-limited routing (DeepSeek).
+  std::int64_t groups = 1;  ///< Group-limited routing (DeepSeek).
   std::int64_t top_groups = 1;
   friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
 };
@@ -146,9 +146,10 @@ struct ModelSpec {
   std::int64_t ffn = 0;         ///< F of the dense MLP.
   std::int64_t vocabulary = 0;  ///< V
   std::int64_t max_positions = 0;
-  std::vector<LayerSpec> layers;         ///< L entries; the decoder's where there are two stacks.
+  std::vector<LayerSpec> layers;  ///< L entries; the decoder's where there are two stacks.
   std::optional<EncoderSpec> encoder;
-  DType checkpoint_dtype = DType::kBf16;  ///< `torch_dtype` / `dtype` of the config; how weights are stored.
+  DType checkpoint_dtype =
+      DType::kBf16;  ///< `torch_dtype` / `dtype` of the config; how weights are stored.
 
   NormKind norm = NormKind::kRms;
   NormPlacement norm_placement = NormPlacement::kPre;
@@ -158,16 +159,16 @@ struct ModelSpec {
   bool embedding_norm = false;  ///< BLOOM, BERT.
 
   PositionKind position = PositionKind::kRope;
-  double rope_fraction = 1.0;       ///< Rotated share of D (GPT-NeoX 0.25, Phi-3 1.0, GLM-4 0.5).
-  bool rope_interleaved = false;    ///< Pairs (2i, 2i+1) instead of halves (Cohere, GLM-4, DeepSeek).
-  bool local_rope = false;          ///< A second table for windowed layers (Gemma 3).
-  std::int64_t position_rows = 0;   ///< Rows of a learned table (OPT: max_positions + 2).
+  double rope_fraction = 1.0;     ///< Rotated share of D (GPT-NeoX 0.25, Phi-3 1.0, GLM-4 0.5).
+  bool rope_interleaved = false;  ///< Pairs (2i, 2i+1) instead of halves (Cohere, GLM-4, DeepSeek).
+  bool local_rope = false;        ///< A second table for windowed layers (Gemma 3).
+  std::int64_t position_rows = 0;     ///< Rows of a learned table (OPT: max_positions + 2).
   std::int64_t relative_buckets = 0;  ///< T5.
   std::int64_t token_types = 0;       ///< BERT.
 
   QkvLayout qkv = QkvLayout::kSeparate;
   bool qkv_bias = false;
-  bool output_bias = false;  ///< Of the attention's output projection.
+  bool output_bias = false;      ///< Of the attention's output projection.
   bool attention_sinks = false;  ///< gpt-oss: one learned logit per head.
   std::optional<LatentAttention> latent;
   double attention_softcap = 0;  ///< Gemma 2; 0: none.
@@ -181,12 +182,13 @@ struct ModelSpec {
 
   bool tied_embeddings = false;
   bool head_bias = false;
-  bool head_transform = false;      ///< BERT: dense + activation + norm before the decoder.
-  std::int64_t embedding_dim = 0;   ///< OPT word_embed_proj_dim; equals H where there is no projection.
-  double embedding_scale = 1;       ///< Gemma sqrt(H), Granite's multiplier; 1: no operator at all.
-  double residual_scale = 1;        ///< Granite.
-  double logit_scale = 1;           ///< Cohere, Granite.
-  double attention_scale = 0;       ///< 0: 1/sqrt(D).
+  bool head_transform = false;  ///< BERT: dense + activation + norm before the decoder.
+  std::int64_t embedding_dim =
+      0;                       ///< OPT word_embed_proj_dim; equals H where there is no projection.
+  double embedding_scale = 1;  ///< Gemma sqrt(H), Granite's multiplier; 1: no operator at all.
+  double residual_scale = 1;   ///< Granite.
+  double logit_scale = 1;      ///< Cohere, Granite.
+  double attention_scale = 0;  ///< 0: 1/sqrt(D).
   DropoutSpec dropout;
 
   /// A multiplication stands in the code even where its factor is 1 (Gemma and Granite; Granite;

@@ -30,7 +30,7 @@ constexpr std::string_view kGatedT5 = R"({"model_type": "t5", "d_model": 256, "d
 struct Level {
   std::int64_t after = 0;
   std::int64_t peak = 0;
-  friend bool operator==(const Level&, const Level&) = default;
+  [[maybe_unused]] friend bool operator==(const Level&, const Level&) = default;
 };
 
 /// One step of two sequences of 128 tokens.
