@@ -236,7 +236,7 @@ std::string largest(const FitAnswer& answer, const Terminal& terminal) {
   for (std::size_t index = 0; index < count; ++index) {
     const cost::LiveGroup& group = answer.live[index];
     std::string what(name_of(group.role));
-    if (!group.operation.empty()) {
+    if (!group.operation.empty() && group.operation != what) {
       what += " of " + group.operation;
     }
     text += "  " + figure(group.total) + "  " +

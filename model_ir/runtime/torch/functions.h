@@ -82,7 +82,6 @@ enum class FusedHeads : std::uint8_t { kSelected, kChunked };
 // --- reductions and normalisation (functions_norm.cpp) ------------------------------------------
 
 [[nodiscard]] Tensor mean_last(Eager& eager, const Tensor& input);
-[[nodiscard]] Tensor sum_last(Eager& eager, const Tensor& input);
 [[nodiscard]] Tensor layer_norm(Eager& eager, const Tensor& input, const Tensor& weight,
                                 const Tensor& bias);
 /// Softmax over the last dim, computed and returned in `dtype`.

@@ -127,20 +127,4 @@ Tensor embedding(Eager& eager, const Tensor& weight, const Tensor& ids) {
   return output;
 }
 
-Tensor heads_first(Eager& eager, const Tensor& input) {
-  const Shape& shape = input.shape();
-  Record record(eager, {&input});
-  Tensor output = eager.alias(input, Shape{1, shape[2], shape[0], shape[1]}, true);
-  output->layout = Layout::kSwapped;
-  if (record.active()) {
-    record.finish(output, [shape](Eager& e, Gradients& grads, Node&) -> Gradients {
-      Tensor gradient = e.alias(grads[0], shape, true);
-      gradient->layout =
-          grads[0]->layout == Layout::kSwapped ? Layout::kContiguous : Layout::kSwapped;
-      return {gradient};
-    });
-  }
-  return output;
-}
-
 }  // namespace headroom::ir::torch

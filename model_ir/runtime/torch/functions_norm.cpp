@@ -28,17 +28,6 @@ Tensor mean_last(Eager& eager, const Tensor& input) {
   return output;
 }
 
-Tensor sum_last(Eager& eager, const Tensor& input) {
-  Record record(eager, {&input});
-  Tensor output = reduce_last(eager, input);
-  if (record.active()) {
-    record.finish(output, [shape = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
-      return {e.alias(grads[0], grads[0].shape(), true)};
-    });
-  }
-  return output;
-}
-
 Tensor layer_norm(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& bias) {
   // Under autocast layer_norm is an fp32 operator: every argument is cast.
   const bool widen = eager.autocast().has_value();

@@ -38,6 +38,22 @@ void index_put_scratch(Eager& eager) {
   const Tensor sort = scratch(DType::kUInt8);
 }
 
+/// A transposed view; the gradient goes back the same way.
+Tensor transposed(Eager& eager, const Tensor& input, const Shape& seen_as) {
+  Record record(eager, {&input});
+  Tensor output = eager.alias(input, seen_as, true);
+  output->layout = Layout::kSwapped;
+  if (record.active()) {
+    record.finish(output, [shape = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
+      Tensor gradient = e.alias(grads[0], shape, true);
+      gradient->layout =
+          grads[0]->layout == Layout::kSwapped ? Layout::kContiguous : Layout::kSwapped;
+      return {gradient};
+    });
+  }
+  return output;
+}
+
 }  // namespace
 
 Tensor view(Eager& eager, const Tensor& input, const Shape& seen_as) {
@@ -69,18 +85,12 @@ Tensor split_heads(Eager& eager, const Tensor& input, std::int64_t heads) {
 
 Tensor transpose_heads(Eager& eager, const Tensor& input) {
   const Shape& shape = input.shape();
-  Record record(eager, {&input});
-  Tensor output = eager.alias(input, Shape{shape[0], shape[2], shape[1], shape[3]}, true);
-  output->layout = Layout::kSwapped;
-  if (record.active()) {
-    record.finish(output, [shape](Eager& e, Gradients& grads, Node&) -> Gradients {
-      Tensor gradient = e.alias(grads[0], shape, true);
-      gradient->layout =
-          grads[0]->layout == Layout::kSwapped ? Layout::kContiguous : Layout::kSwapped;
-      return {gradient};
-    });
-  }
-  return output;
+  return transposed(eager, input, {shape[0], shape[2], shape[1], shape[3]});
+}
+
+Tensor heads_first(Eager& eager, const Tensor& input) {
+  const Shape& shape = input.shape();
+  return transposed(eager, input, {1, shape[2], shape[0], shape[1]});
 }
 
 Tensor merge_heads(Eager& eager, const Tensor& input) {

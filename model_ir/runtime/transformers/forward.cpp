@@ -196,14 +196,6 @@ Tensor embed(Eager& eager, Model& model, Interpreter& interpreter) {
   return interpreter.take(output);
 }
 
-/// Dims of a head that are rotated.
-std::int64_t rotated_dims(const ModelSpec& spec) {
-  if (spec.latent) {
-    return spec.latent->rope_dim;
-  }
-  return static_cast<std::int64_t>(static_cast<double>(spec.head_dim) * spec.rope_fraction);
-}
-
 void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dtype) {
   const ModelSpec& spec = *model.spec;
   if (spec.position != PositionKind::kRope) {

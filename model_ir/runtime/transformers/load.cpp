@@ -4,20 +4,13 @@
 
 #include "model_ir/runtime/transformers/load_bidirectional.h"
 #include "model_ir/runtime/transformers/model.h"
+#include "model_ir/runtime/transformers/modeling.h"
 
 namespace headroom::ir::transformers {
 namespace {
 
 using torch::Eager;
 using torch::Tensor;
-
-/// Rotated dims of a head.
-std::int64_t rotary_dim(const ModelSpec& spec) {
-  if (spec.latent) {
-    return spec.latent->rope_dim;
-  }
-  return static_cast<std::int64_t>(static_cast<double>(spec.head_dim) * spec.rope_fraction);
-}
 
 /// 1 / base^(arange(0, D, 2) / D) in fp32: temporaries as Python leaves them.
 /// Source: modeling_llama.py, compute_default_rope_parameters.
@@ -45,7 +38,7 @@ void add_rotary_buffers(Eager& eager, Model& model) {
   if (spec.position != PositionKind::kRope) {
     return;
   }
-  const std::int64_t count = rotary_dim(spec) / 2;
+  const std::int64_t count = rotated_dims(spec) / 2;
   const int tables = spec.local_rope ? 2 : 1;
   for (int table = 0; table < tables; ++table) {
     if (model.plan->quant) {  // Made on the host: two buffers are copied.

@@ -1,6 +1,48 @@
 #include "model_ir/runtime/transformers/modeling.h"
 
 namespace headroom::ir::transformers {
+namespace {
+
+Modeling modeling_of_experts_and_encoders(Family family) {
+  Modeling modeling;
+  switch (family) {
+    case Family::kBert:
+      modeling.scores = EagerScores::kPlain;
+      modeling.nests_modules = true;
+      break;
+    case Family::kT5:
+      modeling.mask = MaskSource::kUnchecked;
+      modeling.scores = EagerScores::kPlain;
+      modeling.normed = NormedName::kAttention;
+      modeling.drops_in_sum = true;
+      modeling.names_gate = true;
+      modeling.widens_down = true;
+      break;
+    case Family::kQwen2Moe:
+      modeling.makes_both_masks = true;
+      break;
+    case Family::kGptOss:
+      modeling.mask = MaskSource::kUnchecked;
+      modeling.rope = RopeForm::kHalfTables;
+      break;
+    case Family::kDeepseekV2:
+      modeling.rope = RopeForm::kComplex;
+      modeling.expert_layers = ExpertLayers::kQwen;
+      break;
+    case Family::kDeepseekV3:
+    case Family::kQwen3Moe:
+      modeling.expert_layers = ExpertLayers::kQwen;
+      break;
+    case Family::kMixtral:
+      modeling.expert_layers = ExpertLayers::kMixtral;
+      break;
+    default:
+      break;  // The rest are as Llama.
+  }
+  return modeling;
+}
+
+}  // namespace
 
 Modeling modeling_of(Family family) {
   Modeling modeling;
@@ -66,40 +108,16 @@ Modeling modeling_of(Family family) {
       modeling.returns_weights = true;
       modeling.normed = NormedName::kLayer;
       break;
-    case Family::kBert:
-      modeling.scores = EagerScores::kPlain;
-      modeling.nests_modules = true;
-      break;
-    case Family::kT5:
-      modeling.mask = MaskSource::kUnchecked;
-      modeling.scores = EagerScores::kPlain;
-      modeling.normed = NormedName::kAttention;
-      modeling.drops_in_sum = true;
-      modeling.names_gate = true;
-      modeling.widens_down = true;
-      break;
-    case Family::kQwen2Moe:
-      modeling.makes_both_masks = true;
-      break;
-    case Family::kGptOss:
-      modeling.mask = MaskSource::kUnchecked;
-      modeling.rope = RopeForm::kHalfTables;
-      break;
-    case Family::kDeepseekV2:
-      modeling.rope = RopeForm::kComplex;
-      modeling.expert_layers = ExpertLayers::kQwen;
-      break;
-    case Family::kDeepseekV3:
-    case Family::kQwen3Moe:
-      modeling.expert_layers = ExpertLayers::kQwen;
-      break;
-    case Family::kMixtral:
-      modeling.expert_layers = ExpertLayers::kMixtral;
-      break;
     default:
-      break;
+      return modeling_of_experts_and_encoders(family);
   }
   return modeling;
+}
+
+std::int64_t rotated_dims(const ModelSpec& spec) {
+  return spec.latent
+             ? spec.latent->rope_dim
+             : static_cast<std::int64_t>(static_cast<double>(spec.head_dim) * spec.rope_fraction);
 }
 
 bool only_eager(const ModelSpec& spec) {

@@ -101,6 +101,9 @@ struct Modeling {
   return modeling_of(family).mask == MaskSource::kOnes;
 }
 
+/// Dims of a head that rotary embedding turns.
+[[nodiscard]] std::int64_t rotated_dims(const ModelSpec& spec);
+
 /// Whether the family's code has no other attention than softmax in Python (BLOOM, gpt-oss, T5).
 [[nodiscard]] bool only_eager(const ModelSpec& spec);
 

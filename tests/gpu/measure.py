@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Runs rows of tests/measured on the GPU of this machine, with real kernels.
+
+measure.py OUT.jsonl [--limit N] [--seconds T] [--cudnn] [--only TEXT]
+
+Writes what PyTorch allocated and how long each phase took, in the form of tests/measured, for
+`headroom validate measured OUT.jsonl`. Beyond that form a phase has `seconds`, and a row has
+`outside_pytorch`: bytes of the device that neither is free nor belongs to PyTorch's allocator.
+Rows are taken that ran on one GPU, need only transformers, and fit; each runs in a process of its own.
+`--cudnn` leaves cuDNN attention on, whose workspace then shows against the recorded peak.
+Needs: PyTorch and transformers in the versions that tests/measured/README.md names.
+"""
+import argparse
+import gzip
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+ROWS = pathlib.Path(__file__).resolve().parent.parent / "measured"
+OPTIMIZERS = {"adamw", "adamw_fused", "adamw_loop", "sgd", "sgd_momentum"}
+
+
+def rows(device_bytes, only):
+    for name in ("ladder", "random"):
+        with gzip.open(ROWS / f"{name}.jsonl.gz", "rt") as lines:
+            for line in lines:
+                row = json.loads(line)
+                case = row["case"]
+                plain = row["framework"] == "transformers" and not any(
+                    case.get(key) for key in ("lora", "gpu", "allocator", "task", "eval"))
+                if not plain or case.get("optimizer", "adamw") not in OPTIMIZERS or only not in row["id"]:
+                    continue
+                if "phases" in row and max(p["peak_reserved"] for p in row["phases"]) < 0.9 * device_bytes:
+                    yield row
+
+
+def make_optimizer(torch, name, parameters):
+    if name.startswith("adamw"):
+        return torch.optim.AdamW(parameters, lr=1e-4, fused=True if name == "adamw_fused" else None,
+                                 foreach=False if name == "adamw_loop" else None)
+    return torch.optim.SGD(parameters, lr=1e-4, momentum=0.9 if name == "sgd_momentum" else 0)
+
+
+class Phases:
+    """Books of one phase after the other."""
+
+    def __init__(self, torch):
+        self.torch, self.done = torch, []
+
+    def __call__(self, name, work):
+        cuda = self.torch.cuda
+        cuda.synchronize()
+        cuda.reset_peak_memory_stats()
+        before, start = cuda.memory_allocated(), time.perf_counter()
+        result = work()
+        cuda.synchronize()
+        seconds, stats = time.perf_counter() - start, cuda.memory_stats()
+        self.done.append({
+            "phase": name, "allocated_before": before,
+            "allocated_after": stats["allocated_bytes.all.current"],
+            "peak_allocated": stats["allocated_bytes.all.peak"],
+            "reserved_after": stats["reserved_bytes.all.current"],
+            "peak_reserved": stats["reserved_bytes.all.peak"],
+            "retries": stats["num_alloc_retries"], "seconds": seconds})
+        return result
+
+
+def build(torch, case):
+    import transformers
+    from transformers.initialization import no_init_weights
+    config = dict(case["config"])
+    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made.use_cache = False
+    attention = case.get("attention", "sdpa")
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16 if case.get("param_dtype") == "bf16" else torch.float32)
+    with no_init_weights(), torch.device("cuda"):
+        model = transformers.AutoModelForCausalLM.from_config(made, attn_implementation=attention)
+    torch.set_default_dtype(before)
+    model.tie_weights()
+    model.train()
+    if case.get("checkpointing"):
+        model.gradient_checkpointing_enable(
+            gradient_checkpointing_kwargs={"use_reentrant": case["checkpointing"] == "full_reentrant"})
+    return model
+
+
+def train(torch, case, phases):
+    model = phases("load", lambda: build(torch, case))
+    optimizer = make_optimizer(torch, case.get("optimizer", "adamw"), model.parameters())
+    half = {"autocast_bf16": torch.bfloat16, "autocast_fp16": torch.float16}.get(case.get("precision"))
+    scaler = torch.amp.GradScaler("cuda") if half is torch.float16 else None
+    shape = (case.get("micro_batch", 1), case.get("seq", 2048))
+    batch = {}
+
+    def forward():
+        batch["ids"] = torch.randint(0, 100, shape, device="cuda")
+        with torch.autocast("cuda", half, enabled=half is not None):
+            out = model(input_ids=batch["ids"], labels=batch["ids"])
+        batch["loss"] = out.loss
+        if not case.get("drop_logits", True):
+            batch["out"] = out
+
+    def backward():
+        loss = batch["loss"] / accumulation if accumulation > 1 else batch["loss"]
+        (scaler.scale(loss) if scaler else loss).backward()
+        del loss
+        batch.clear()
+
+    def step():
+        if scaler:
+            scaler.unscale_(optimizer)
+        if case.get("clip"):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), case["clip"])
+        scaler.step(optimizer) if scaler else optimizer.step()
+        if scaler:
+            scaler.update()
+
+    accumulation = case.get("accumulation", 1)
+    for number in range(1, case.get("steps", 2) + 1):
+        for micro in range(1, accumulation + 1):
+            tag = f"step{number}" + (f".{micro}" if accumulation > 1 else "")
+            phases(tag + ".forward", forward)
+            phases(tag + ".backward", backward)
+        phases(f"step{number}.optimizer", step)
+        phases(f"step{number}.zero_grad", lambda: optimizer.zero_grad(set_to_none=True))
+
+
+def run_one(cudnn):
+    """One row on standard input, the measured one on standard output."""
+    import torch
+    row = json.load(sys.stdin)
+    torch.backends.cuda.enable_cudnn_sdp(cudnn)
+    properties = torch.cuda.get_device_properties(0)
+    phases = Phases(torch)
+    measured = {key: row[key] for key in ("framework", "versions", "case", "parameters")}
+    measured["id"] = "gpu/" + row["id"]
+    measured["case"]["gpu"] = {"bytes": properties.total_memory,
+                               "cc": properties.major * 10 + properties.minor,
+                               "sms": properties.multi_processor_count}
+    try:
+        train(torch, row["case"], phases)
+        measured["phases"] = phases.done
+    except torch.cuda.OutOfMemoryError as error:
+        measured["oom"] = str(error)
+    free, total = torch.cuda.mem_get_info()
+    measured["outside_pytorch"] = total - free - torch.cuda.memory_reserved()
+    print(json.dumps(measured))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", nargs="?")
+    parser.add_argument("--limit", type=int, default=60)
+    parser.add_argument("--seconds", type=float, default=480)
+    parser.add_argument("--cudnn", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        return run_one(options.cudnn)
+    if not options.out:
+        parser.error("name the file to write")
+    import torch
+    device_bytes = torch.cuda.get_device_properties(0).total_memory
+    chosen = list(rows(device_bytes, options.only))
+    chosen = chosen[::max(1, len(chosen) // options.limit)][:options.limit]  # Spread over all rows.
+    deadline, done = time.monotonic() + options.seconds, 0
+    with open(options.out, "w", encoding="utf-8") as out:
+        for row in chosen:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            command = [sys.executable, __file__, "--one"] + (["--cudnn"] if options.cudnn else [])
+            try:
+                ran = subprocess.run(command, input=json.dumps(row), capture_output=True, text=True, timeout=left)
+            except subprocess.TimeoutExpired:
+                break
+            if ran.returncode:
+                print(row["id"], ran.stderr.strip().splitlines()[-1:], file=sys.stderr)
+                continue
+            out.write(ran.stdout.strip().splitlines()[-1] + "\n")
+            out.flush()
+            done += 1
+    print(f"{done} of {len(chosen)} rows measured", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
