@@ -20,13 +20,16 @@ using ir::ParallelPlan;
 
 constexpr std::int64_t kUsualSequence = 2048;
 
-constexpr std::array<OptionSpec, 27> kOptions = {
+constexpr std::array<OptionSpec, 32> kOptions = {
     {{"gpus", "N", "1", "ranks, one per GPU; without ZeRO they are data parallel (DDP)"},
-     {"runtime", "NAME", "transformers; deepspeed with --zero; fsdp with --fsdp",
-      "framework: transformers (Trainer or Accelerate on PyTorch), deepspeed or fsdp "
+     {"runtime", "NAME",
+      "transformers; deepspeed with --zero; fsdp with --fsdp; megatron with --megatron",
+      "framework: transformers (Trainer or Accelerate on PyTorch), deepspeed, megatron or fsdp "
       "(PyTorch's fully_shard)"},
      {"runtime-version", "V", "newest", "version of the framework"},
      {"zero", "STAGE", "", "ZeRO stage 0 to 3 of DeepSpeed"},
+     {"decay-groups", "", "",
+      "under ZeRO: norms and biases are a parameter group of their own, as Trainer makes them"},
      {"offload", "SPEC", "",
       "what ZeRO keeps off the GPU: optimizer=cpu|nvme,param=cpu|nvme,path=DIR"},
      {"precision", "RECIPE", "bf16",
@@ -42,16 +45,28 @@ constexpr std::array<OptionSpec, 27> kOptions = {
       "adamw (foreach), adamw-fused, adamw-loop, adamw-8bit, paged-adamw-8bit, "
       "paged-adamw-32bit, sgd, sgd-momentum, "
       "sgd-fused, sgd-momentum-fused, adafactor, adafactor-torch, lion, lion-8bit, "
-      "paged-lion-8bit, none"},
+      "paged-lion-8bit, muon (AdamW for what is no matrix of a layer), none"},
      {"attention", "KIND", "sdpa", "sdpa, eager or flash (FlashAttention 2)"},
      {"loss", "KIND", "hf", "hf (fp32 logits), chunked, fused-linear (Liger)"},
+     {"model-code", "NAME", "transformers", "modelling code: transformers or litgpt"},
+     {"liger", "", "", "Liger's kernels for norms, gated MLPs and rotary embedding"},
+     {"generate", "N", "", "tokens generated after the steps, from prompts of --seq tokens"},
      {"lora", "SPEC", "", "adapters: r=16,targets=q_proj+v_proj,dropout=0.05,dora,rslora"},
      {"qlora", "SPEC", "",
       "adapters on quantised weights: as --lora, and bits=4|8,double-quant=yes|no,prepare=yes|no"},
      {"ddp", "SPEC", "bucket=25MiB", "DistributedDataParallel: bucket=SIZE,bucket-view"},
      {"fsdp", "SPEC", "reshard=yes,param=bf16,reduce=fp32",
-      "fully_shard: reshard=yes|no,embeddings,replicas=N and the types param=T,reduce=T; "
+      "fully_shard: reshard=yes|no|N (to N ranks),embeddings,decoder=yes|no (layers of a T5's "
+      "decoder as groups),offload (to the host),replicas=N and the types param=T,reduce=T; "
       "--precision says what the shards are stored in"},
+     {"megatron", "SPEC", "tp=1",
+      "Megatron-Core, keys with commas between: tp=N, pp=N, cp=N, ep=N, etp=N, "
+      "layers-per-virtual-stage=N, sequence-parallel, distributed-optimizer, "
+      "overlap-grad-reduce, overlap-param-gather, gradient-accumulation-fusion=no, "
+      "fp32-gradients=no, cross-entropy-fusion, mask-in-dataloader=no, "
+      "attention=fused|unfused, recompute=selective|uniform|block, "
+      "recompute-modules=core_attn+mlp+layernorm, recompute-layers=N, capacity-factor=X, "
+      "permute-fusion, aux-loss=no, vocabulary-divisor=N"},
      {"alloc-conf", "CONF", "", "PYTORCH_ALLOC_CONF: expandable_segments:True,..."},
      {"clip-norm", "X", "", "clip the gradients' norm at X"},
      {"padded", "", "", "batches hold padding: an attention mask is passed"},
@@ -137,12 +152,26 @@ void read_fsdp(OptionReader& reader, ParallelPlan& plan) {
   reader.with("fsdp", plan.fsdp, [&](const std::string& text) { return parse_fsdp(text, usual); });
 }
 
+/// `--megatron` alone says enough.
+void read_megatron(OptionReader& reader, ParallelPlan& plan) {
+  if (plan.runtime != ir::RuntimeKind::kMegatron && !reader.has("megatron")) {
+    plan.megatron.reset();
+    return;
+  }
+  const ir::MegatronPlan usual = plan.megatron.value_or(ir::MegatronPlan{});
+  plan.megatron = usual;
+  reader.with("megatron", plan.megatron,
+              [&](const std::string& text) { return parse_megatron(text, usual); });
+}
+
 /// Runtime, ZeRO and DDP decide each other: `--zero` alone says enough.
 void read_parallel(OptionReader& reader, ParallelPlan& plan) {
   if (reader.has("zero") || reader.has("offload")) {
     plan.runtime = ir::RuntimeKind::kDeepspeed;
   } else if (reader.has("fsdp")) {
     plan.runtime = ir::RuntimeKind::kFsdp;
+  } else if (reader.has("megatron")) {
+    plan.runtime = ir::RuntimeKind::kMegatron;
   }
   reader.word("runtime", ir::runtime_words(), plan.runtime);
   reader.text("runtime-version", plan.runtime_version);
@@ -151,6 +180,7 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
     std::int64_t stage = zero.stage;
     reader.whole("zero", 0, 3, stage);
     zero.stage = static_cast<int>(stage);
+    reader.flag("decay-groups", zero.decay_groups);
     const ir::ZeroPlan before = zero;
     reader.with("offload", zero,
                 [&](const std::string& text) { return parse_offload(text, before); });
@@ -174,15 +204,20 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
                   [](const std::string& text) { return parse_ddp(text, ir::DdpPlan{}); });
     }
   }
-  if (plan.runtime == ir::RuntimeKind::kFsdp && !reader.has("zero") && !reader.has("offload")) {
+  const bool shards =
+      plan.runtime == ir::RuntimeKind::kFsdp || plan.runtime == ir::RuntimeKind::kMegatron;
+  if (shards && !reader.has("zero") && !reader.has("offload")) {
     plan.zero.reset();
   }
   read_fsdp(reader, plan);
+  read_megatron(reader, plan);
 }
 
 void read_precision(OptionReader& reader, ParallelPlan& plan) {
   reader.word("precision", ir::precision_words(), plan.precision);
-  if (plan.runtime != ir::RuntimeKind::kDeepspeed) {
+  const bool masters =
+      plan.runtime == ir::RuntimeKind::kDeepspeed || plan.runtime == ir::RuntimeKind::kMegatron;
+  if (!masters) {
     return;
   }
   if (plan.precision == ir::Precision::kBf16) {
@@ -200,6 +235,13 @@ void read_training(OptionReader& reader, ParallelPlan& plan) {
   reader.word("optimizer", ir::optimizer_words(), plan.optimizer);
   reader.word("attention", ir::attention_words(), plan.attention);
   reader.word("loss", ir::loss_words(), plan.loss);
+  reader.word("model-code", ir::model_code_words(), plan.model_code);
+  reader.flag("liger", plan.liger);
+  if (reader.has("generate")) {
+    ir::GenerationPlan generation = plan.generation.value_or(ir::GenerationPlan{});
+    reader.whole("generate", 1, ir::kMostSequence, generation.new_tokens);
+    plan.generation = generation;
+  }
   ir::Checkpointing checkpointing{plan.recompute, plan.recompute_every};
   reader.with("checkpointing", checkpointing, [](const std::string& text) {
     return ir::parse_checkpointing("checkpointing", text);
@@ -402,6 +444,7 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   const bool zero = plan.zero.has_value();
   whole("gpus", plan.world, 1);
   add_if(zero, "zero", zero ? std::to_string(plan.zero->stage) : "");
+  add_if(zero && plan.zero->decay_groups, "decay-groups", "");
   add_if(zero && !offload_text(*plan.zero).empty(), "offload",
          zero ? offload_text(*plan.zero) : "");
   add_if(!plan.runtime_version.empty(), "runtime-version", plan.runtime_version);
@@ -426,9 +469,15 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   add_if(plan.attention != usual.attention, "attention",
          std::string(ir::word_of(ir::attention_words(), plan.attention)));
   add_if(plan.loss != usual.loss, "loss", std::string(ir::word_of(ir::loss_words(), plan.loss)));
+  add_if(plan.model_code != usual.model_code, "model-code",
+         std::string(ir::word_of(ir::model_code_words(), plan.model_code)));
+  add_if(plan.liger, "liger", "");
+  add_if(plan.generation.has_value(), "generate",
+         plan.generation ? std::to_string(plan.generation->new_tokens) : "");
   add_if(plan.lora.has_value(), plan.quant ? "qlora" : "lora", plan.lora ? adapter_text(plan) : "");
   add_if(plan.ddp.has_value() && !(*plan.ddp == ir::DdpPlan{}), "ddp",
          plan.ddp ? ddp_text(*plan.ddp) : "");
+  add_if(plan.megatron.has_value(), "megatron", plan.megatron ? megatron_text(*plan.megatron) : "");
   add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));
   add_if(plan.clip_norm.has_value(), "clip-norm", plan.clip_norm ? real_text(*plan.clip_norm) : "");
   add_if(plan.padded_batch, "padded", "");

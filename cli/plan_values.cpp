@@ -8,6 +8,7 @@
 
 #include "cli/key_values.h"
 #include "cli/plan_options.h"
+#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
 
@@ -165,8 +166,26 @@ Result<ir::FsdpPlan> parse_fsdp(const std::string& text, ir::FsdpPlan fsdp) {
   const auto dtype = [](const std::string& word) {
     return ir::parse_word(ir::policy_dtype_words(), "fsdp", word);
   };
-  read("reshard", fsdp.reshard_after_forward,
-       [](const std::string& word) { return parse_switch("fsdp", "reshard", word); });
+  std::string reshard;
+  read("reshard", reshard, [](const std::string& word) { return Result<std::string>(word); });
+  if (!reshard.empty() && reshard.find_first_not_of("0123456789") == std::string::npos) {
+    if (const auto ranks = parse_whole("fsdp", reshard, 1, ir::kMostRanks)) {
+      fsdp.reshard_ranks = *ranks;
+    } else {
+      fault = ranks.error();
+    }
+  } else if (!reshard.empty()) {
+    const Result<bool> on = parse_switch("fsdp", "reshard", reshard);
+    fsdp.reshard_after_forward = on ? *on : fsdp.reshard_after_forward;
+    fault = on ? fault : std::optional(on.error());
+  }
+  read("offload", fsdp.cpu_offload,
+       [](const std::string& word) { return parse_switch("fsdp", "offload", word); });
+  read("decoder", fsdp.shard_decoder,
+       [](const std::string& word) { return parse_switch("fsdp", "decoder", word); });
+  std::int64_t version = fsdp.version;
+  read("version", version, [](const std::string& word) { return parse_whole("fsdp", word, 1, 2); });
+  fsdp.version = static_cast<int>(version);
   read("embeddings", fsdp.shard_embeddings,
        [](const std::string& word) { return parse_switch("fsdp", "embeddings", word); });
   read("param", fsdp.param_dtype, dtype);
@@ -214,13 +233,127 @@ std::string offload_text(const ir::ZeroPlan& zero) {
   return text;
 }
 
+namespace {
+
+/// Options have dashes where keys of files have underscores.
+std::string dashed(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace(text, '_', '-');
+  return text;
+}
+
+/// Takes the values of one option one by one; the first fault stays.
+class ValueTaker {
+ public:
+  ValueTaker(std::string_view option, KeyValues& values) : option_(option), values_(values) {}
+
+  template <typename Value, typename Parse>
+  void take(const std::string& key, Value& value, Parse parse) {
+    const std::optional<std::string> text = values_.take(key);
+    if (!text) {
+      return;
+    }
+    const auto result = parse(*text);
+    if (result) {
+      value = *result;
+    } else if (!fault_) {
+      fault_ = result.error();
+    }
+  }
+  void whole(const std::string& key, std::int64_t least, std::int64_t greatest,
+             std::int64_t& value) {
+    take(key, value,
+         [&](const std::string& text) { return parse_whole(option_, text, least, greatest); });
+  }
+  void flag(const std::string& key, bool& value) {
+    take(key, value, [&](const std::string& text) { return parse_switch(option_, key, text); });
+  }
+  template <typename Value>
+  void word(const std::string& key, std::span<const ir::Word<Value>> words, Value& value) {
+    take(key, value, [&](const std::string& text) { return ir::parse_word(words, option_, text); });
+  }
+  [[nodiscard]] const std::optional<Error>& fault() const { return fault_; }
+
+ private:
+  std::string_view option_;
+  KeyValues& values_;
+  std::optional<Error> fault_;
+};
+
+}  // namespace
+
+Result<ir::MegatronPlan> parse_megatron(const std::string& text, ir::MegatronPlan megatron) {
+  constexpr std::string_view kOption = "megatron";
+  Result<KeyValues> parsed = KeyValues::parse(kOption, text, '=');
+  if (!parsed) {
+    return std::move(parsed).error();
+  }
+  KeyValues values = std::move(parsed).value();
+  ValueTaker taker(kOption, values);
+  for (const ir::MegatronWhole& whole : ir::megatron_wholes()) {
+    taker.whole(dashed(whole.name), whole.least, ir::kMostRanks, megatron.*whole.value);
+  }
+  for (const ir::MegatronSwitch& each : ir::megatron_switches()) {
+    taker.flag(dashed(each.name), megatron.*each.value);
+  }
+  taker.word("attention", ir::megatron_attention_words(), megatron.attention);
+  taker.word("recompute", ir::megatron_recompute_words(), megatron.recompute);
+  taker.take("recompute-modules", megatron.recompute_modules, [](const std::string& names) {
+    return ir::parse_modules(kOption, split(names, '+'));
+  });
+  taker.take("capacity-factor", megatron.capacity_factor,
+             [](const std::string& factor) { return parse_real(kOption, factor, 1e-3, 1e6); });
+  if (const Status known = values.finish(); !known) {
+    return known.error();
+  }
+  return taker.fault() ? Result<ir::MegatronPlan>(*taker.fault())
+                       : Result<ir::MegatronPlan>(megatron);
+}
+
+std::string megatron_text(const ir::MegatronPlan& megatron) {
+  const ir::MegatronPlan usual;
+  std::string text = "tp=" + std::to_string(megatron.tensor);
+  for (const ir::MegatronWhole& whole : ir::megatron_wholes()) {
+    if (whole.name != "tp" && megatron.*whole.value != usual.*whole.value) {
+      text += "," + dashed(whole.name) + "=" + std::to_string(megatron.*whole.value);
+    }
+  }
+  for (const ir::MegatronSwitch& each : ir::megatron_switches()) {
+    if (megatron.*each.value != usual.*each.value) {
+      text += "," + dashed(each.name) + (megatron.*each.value ? "" : "=no");
+    }
+  }
+  if (megatron.attention != usual.attention) {
+    text += ",attention=" +
+            std::string(ir::word_of(ir::megatron_attention_words(), megatron.attention));
+  }
+  if (megatron.recompute != usual.recompute) {
+    text += ",recompute=" +
+            std::string(ir::word_of(ir::megatron_recompute_words(), megatron.recompute));
+  }
+  std::string modules;
+  for (const std::string& name : ir::names_of(megatron.recompute_modules)) {
+    modules += (modules.empty() ? "" : "+") + name;
+  }
+  text += modules.empty() ? "" : ",recompute-modules=" + modules;
+  if (megatron.capacity_factor) {
+    text += ",capacity-factor=" + real_text(*megatron.capacity_factor);
+  }
+  return text;
+}
+
 std::string ddp_text(const ir::DdpPlan& ddp) {
   return "bucket=" + std::to_string(ddp.bucket_cap_bytes) +
          (ddp.gradient_as_bucket_view ? ",bucket-view" : "");
 }
 
 std::string fsdp_text(const ir::FsdpPlan& fsdp) {
-  std::string text = std::string("reshard=") + (fsdp.reshard_after_forward ? "yes" : "no");
+  std::string text = "reshard=" + (fsdp.reshard_ranks > 0
+                                       ? std::to_string(fsdp.reshard_ranks)
+                                       : std::string(fsdp.reshard_after_forward ? "yes" : "no"));
+  text += fsdp.version == 1 ? ",version=1" : "";
+  text += fsdp.cpu_offload ? ",offload" : "";
+  text += fsdp.shard_decoder ? "" : ",decoder=no";
   text += fsdp.shard_embeddings ? ",embeddings=yes" : "";
   text += ",param=" + std::string(ir::word_of(ir::policy_dtype_words(), fsdp.param_dtype));
   text += ",reduce=" + std::string(ir::word_of(ir::policy_dtype_words(), fsdp.reduce_dtype));

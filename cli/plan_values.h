@@ -36,4 +36,8 @@ struct Adapters {
 [[nodiscard]] Result<ir::FsdpPlan> parse_fsdp(const std::string& text, ir::FsdpPlan fsdp);
 [[nodiscard]] std::string fsdp_text(const ir::FsdpPlan& fsdp);
 
+[[nodiscard]] Result<ir::MegatronPlan> parse_megatron(const std::string& text,
+                                                      ir::MegatronPlan megatron);
+[[nodiscard]] std::string megatron_text(const ir::MegatronPlan& megatron);
+
 }  // namespace headroom::cli

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <future>
 #include <utility>
+#include <vector>
 
+#include "costmodel/binding_rank.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/runtime/registry.h"
 
@@ -68,6 +72,12 @@ Verdict verdict_of(const StepEstimate& estimate) {
   const auto spare = static_cast<double>(estimate.margin.value());
   const double wanted = kTightShare * static_cast<double>(estimate.device_total.value());
   return spare < wanted || estimate.retries > 0 ? Verdict::kTight : Verdict::kFits;
+}
+
+/// Multiples of the stages, which an interleaved schedule wants.
+std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan) {
+  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
+  return stages == 1 ? kReplayedMicroBatches : 2 * stages;
 }
 
 }  // namespace
@@ -136,24 +146,45 @@ StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& setting
 }
 
 Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                                       const DeviceSpec& device) {
+                                       const DeviceSpec& device, ir::Rank rank) {
   if (Status status = ir::check_plan(model, plan); !status) {
     return std::move(status).error();
   }
   ir::ParallelPlan replayed = plan;
-  replayed.accumulation = std::min(plan.accumulation, kReplayedMicroBatches);
-  return ir::lower(model, replayed, ir::Rank{0}, device.traits);
+  replayed.accumulation = std::min(plan.accumulation, replayed_micro_batches(plan));
+  DeviceTraits traits = device.traits;
+  const Bytes left = device.total - total_of(outside_terms(model, plan, device));
+  traits.memory_bytes = std::max(left.value(), std::int64_t{1});
+  return ir::lower(model, replayed, rank, traits);
 }
 
 Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                               const DeviceSpec& device, Bytes budget) {
-  Result<ir::RankProgram> program = lower_replayed(model, plan, device);
-  if (!program) {
-    return std::move(program).error();
+  DeviceSpec sized = device;
+  sized.total = budget > Bytes{0} ? budget : device.total;
+  const std::vector<ir::Rank> ranks = binding_ranks(plan);
+  const auto of_rank = [&](ir::Rank rank) -> Result<StepEstimate> {
+    Result<ir::RankProgram> program = lower_replayed(model, plan, sized, rank);
+    if (!program) {
+      return std::move(program).error();
+    }
+    StepEstimate one = judge(std::move(program).value(), plan.allocator, sized.total,
+                             outside_terms(model, plan, device));
+    one.rank = rank;
+    return one;
+  };
+  std::vector<std::future<Result<StepEstimate>>> others;
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    others.push_back(std::async(std::launch::async, of_rank, ranks[i]));
   }
-  const Bytes total = budget > Bytes{0} ? budget : device.total;
-  return judge(std::move(program).value(), plan.allocator, total,
-               outside_terms(model, plan, device));
+  Result<StepEstimate> worst = of_rank(ranks.front());
+  for (std::future<Result<StepEstimate>>& other : others) {
+    Result<StepEstimate> one = other.get();
+    if (worst && (!one || one->peak_reserved > worst->peak_reserved)) {
+      worst = std::move(one);
+    }
+  }
+  return worst;
 }
 
 }  // namespace headroom::cost

@@ -47,6 +47,7 @@ struct StepEstimate {
   bool out_of_memory = false;          ///< The replay on the real capacity ran out.
   std::optional<OutOfMemory> failure;  ///< Where it ran out.
   std::int64_t retries = 0;            ///< Of the replay on the real capacity.
+  ir::Rank rank{};                     ///< The one that binds.
 };
 
 /// Margin below this share of the device makes a verdict "tight": fragmentation and outside terms
@@ -72,7 +73,8 @@ inline constexpr double kTightShare = 0.05;
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 
 /// Micro-batches of a step that `estimate` replays at most: gradients exist from the second on, and
-/// every further one does the same to memory.
+/// every further one does the same to memory. In a pipeline it takes as many more as it has stages
+/// until that is so.
 inline constexpr std::int64_t kReplayedMicroBatches = 4;
 
 /// Lowers `model` for the plan's runtime: the program that `estimate` replays.
@@ -82,9 +84,11 @@ inline constexpr std::int64_t kReplayedMicroBatches = 4;
 /// Errors:  kInvalidArgument where the plan and the model or runtime do not go together.
 [[nodiscard]] Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model,
                                                      const ir::ParallelPlan& plan,
-                                                     const DeviceSpec& device);
+                                                     const DeviceSpec& device,
+                                                     ir::Rank rank = ir::Rank{0});
 
-/// Lowers `model` for the plan's runtime, replays it and judges it against `device`.
+/// Lowers `model` for the plan's runtime, replays it and judges it against `device`: the rank that
+/// binds, where ranks differ.
 ///
 /// Errors:  those of `lower_replayed`.
 /// `budget`: bytes to judge against instead of the device's total; 0: the device's.

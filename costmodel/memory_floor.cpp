@@ -22,6 +22,7 @@ std::int64_t state_bits(const ir::ParallelPlan& plan) {
       states = 2;
       break;
     case ir::OptimizerKind::kLion:
+    case ir::OptimizerKind::kMuon:
       states = 1;
       break;
     case ir::OptimizerKind::kSgd:

@@ -94,6 +94,7 @@ JsonFields peak_fields(const cost::StepEstimate& estimate) {
   fields.add("fragmentation_ratio", fragmentation_of(estimate));
   fields.add("phase", estimate.peak_phase);
   fields.add("moment", estimate.peak_moment);
+  fields.add("rank", static_cast<std::int32_t>(estimate.rank));
   fields.add("layer", estimate.peak_site.layer >= 0
                           ? JsonValue{std::int64_t{estimate.peak_site.layer}}
                           : JsonValue{});

@@ -62,6 +62,29 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
          styled(terminal, style_of(estimate.verdict), verdict) + "\n";
 }
 
+/// " TP 4 x PP 2 x DP 2": what the degrees of a plan for Megatron-Core make of its GPUs.
+std::string mesh_text(const ir::ParallelPlan& plan) {
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  const std::int64_t data = plan.world / (megatron.tensor * megatron.pipeline * megatron.context);
+  struct Axis {
+    std::string_view name;
+    std::int64_t size;
+  };
+  const std::array<Axis, 5> axes = {{{"TP", megatron.tensor},
+                                     {"PP", megatron.pipeline},
+                                     {"CP", megatron.context},
+                                     {"DP", data},
+                                     {"EP", megatron.expert}}};
+  std::string text;
+  for (const Axis& axis : axes) {
+    if (axis.size > 1) {
+      text +=
+          (text.empty() ? " " : " x ") + std::string(axis.name) + " " + std::to_string(axis.size);
+    }
+  }
+  return text;
+}
+
 std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
   std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
@@ -69,6 +92,8 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
     text += " ZeRO-" + std::to_string(plan.zero->stage);
   } else if (plan.world > 1 && plan.runtime == ir::RuntimeKind::kTransformers) {
     text += " DDP";
+  } else if (plan.megatron) {
+    text += mesh_text(plan);
   }
   const auto add = [&](const std::string& part) { text += ", " + part; };
   add(std::string(ir::word_of(ir::precision_words(), plan.precision)));
@@ -104,8 +129,11 @@ std::string failure_line(const FitAnswer& answer) {
 
 std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
   const cost::StepEstimate& estimate = answer.estimate;
+  const bool several = answer.question.request.plan.megatron.has_value();
+  const std::string where =
+      several ? ", on rank " + std::to_string(static_cast<std::int32_t>(estimate.rank)) : "";
   std::string text = heading(terminal, "peak " + size_text(estimate.peak_allocated) +
-                                           " allocated in " + estimate.peak_moment);
+                                           " allocated in " + estimate.peak_moment + where);
   std::array<std::size_t, ir::kTensorRoleCount> order{};
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater{},

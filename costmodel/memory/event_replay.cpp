@@ -14,8 +14,12 @@ bool EventReplay::step(std::size_t index) {
   switch (event.kind) {
     case ir::EventKind::kAllocate:
       return allocate(event);
+    case ir::EventKind::kLetGo:
+      let_go(event);
+      return true;
     case ir::EventKind::kFree:
-      free(event);
+      let_go(event);
+      allocator_.free(event.block);
       return true;
     case ir::EventKind::kEmptyCache:
       allocator_.empty_cache();
@@ -36,10 +40,12 @@ bool EventReplay::allocate(const ir::Event& event) {
   return true;
 }
 
-void EventReplay::free(const ir::Event& event) {
-  HEADROOM_ASSERT(event.block < slots_.size() && slots_[event.block].live);
+void EventReplay::let_go(const ir::Event& event) {
+  HEADROOM_ASSERT(event.block < slots_.size());
   Slot& slot = slots_[event.block];
-  allocator_.free(event.block);
+  if (!slot.live) {
+    return;  // Let go before it is freed.
+  }
   allocated_ -= slot.size;
   by_role_[static_cast<std::size_t>(slot.role)] -= slot.size;
   slot.live = false;

@@ -39,7 +39,7 @@ class EventReplay {
 
  private:
   bool allocate(const ir::Event& event);
-  void free(const ir::Event& event);
+  void let_go(const ir::Event& event);
 
   const ir::RankProgram& program_;
   CachingAllocator allocator_;

@@ -31,6 +31,8 @@ std::string_view kind_name(ir::EventKind kind) {
   switch (kind) {
     case ir::EventKind::kAllocate:
       return "allocate";
+    case ir::EventKind::kLetGo:
+      return "let_go";
     case ir::EventKind::kFree:
       return "free";
     case ir::EventKind::kEmptyCache:

@@ -32,7 +32,7 @@ std::optional<std::size_t> run_phase(EventReplay& run, const ir::Phase& phase,
     }
   }
   const AllocatorState state = run.allocator().state();
-  memory.allocated_after = state.allocated;
+  memory.allocated_after = run.allocated();
   memory.reserved_after = state.reserved;
   memory.peak_reserved = state.peak_reserved;
   memory.requested_after = state.requested;
@@ -58,12 +58,11 @@ MemoryTimeline replay(const ir::RankProgram& program, const ir::AllocatorSetting
       timeline.peak_phase = index;
     }
     if (failed) {
-      const AllocatorState state = run.allocator().state();
       timeline.out_of_memory = OutOfMemory{.event = *failed,
                                            .phase = index,
                                            .requested = Bytes{program.events[*failed].bytes},
-                                           .allocated = state.allocated,
-                                           .reserved = state.reserved};
+                                           .allocated = run.allocated(),
+                                           .reserved = run.allocator().state().reserved};
       break;
     }
   }

@@ -32,7 +32,7 @@ QString detail_of(ir::RuntimeKind runtime) {
     case ir::RuntimeKind::kFsdp:
       return words("The same model under PyTorch fully_shard (FSDP2)");
     case ir::RuntimeKind::kMegatron:
-      return words("Megatron-Core");
+      return words("Megatron-Core with Transformer Engine");
   }
   return {};
 }
@@ -74,6 +74,8 @@ QString states_of(const ir::OptimizerPlan& optimizer) {
       return words("Adafactor of torch: factored states, a row and a column per matrix");
     case OptimizerKind::kLion:
       return words("Lion: one state per parameter");
+    case OptimizerKind::kMuon:
+      return words("Muon: one state per matrix of the layers, two per other parameter (AdamW)");
   }
   return {};
 }

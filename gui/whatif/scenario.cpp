@@ -29,7 +29,7 @@ Precision nearest(Precision precision, ir::RuntimeKind runtime) {
   }
   const bool sixteen = precision == Precision::kFp16 || precision == Precision::kAutocastFp16 ||
                        precision == Precision::kFp16Master;
-  if (runtime == ir::RuntimeKind::kDeepspeed) {
+  if (runtime == ir::RuntimeKind::kDeepspeed || runtime == ir::RuntimeKind::kMegatron) {
     return sixteen ? Precision::kFp16Master : Precision::kBf16Master;
   }
   return sixteen && runtime != ir::RuntimeKind::kFsdp ? Precision::kFp16 : Precision::kBf16;
@@ -63,8 +63,8 @@ std::span<const Precision> precisions_of(ir::RuntimeKind runtime) {
   if (runtime == ir::RuntimeKind::kFsdp) {
     return kFsdpPrecisions;
   }
-  if (runtime == ir::RuntimeKind::kDeepspeed) {
-    return kDeepspeedPrecisions;
+  if (runtime == ir::RuntimeKind::kDeepspeed || runtime == ir::RuntimeKind::kMegatron) {
+    return kDeepspeedPrecisions;  // Megatron's optimizer keeps such a copy, too.
   }
   return kTorchPrecisions;
 }
@@ -84,10 +84,16 @@ Scenario settled(Scenario scenario) {
   } else if (!plan.fsdp || plan.world % plan.fsdp->replicas != 0) {
     plan.fsdp = ir::FsdpPlan{};
   }
-  if (fsdp) {
+  const bool megatron = plan.runtime == ir::RuntimeKind::kMegatron;
+  if (!megatron) {
+    plan.megatron.reset();
+  } else if (!plan.megatron) {
+    plan.megatron.emplace();
+  }
+  if (fsdp || megatron) {
     plan.lora.reset();
   }
-  if (deepspeed || fsdp || plan.world == 1) {
+  if (deepspeed || fsdp || megatron || plan.world == 1) {
     plan.ddp.reset();
   } else if (!plan.ddp) {
     plan.ddp = ir::DdpPlan{};

@@ -188,6 +188,10 @@ void write_norms(ParameterWriter& writer) {
 void write_llama_like(ParameterWriter& writer) {
   const ModelSpec& model = writer.model();
   writer.embedding(OpRole::kTokenEmbedding, "model.embed_tokens", model.vocabulary, model.hidden);
+  if (model.position == PositionKind::kLearned) {
+    writer.embedding(OpRole::kPositionTable, "model.embed_positions", model.max_positions,
+                     model.hidden);
+  }
   std::int32_t index = 0;
   for (const LayerSpec& layer : model.layers) {
     writer.enter_layer("model.layers.", {index, index});

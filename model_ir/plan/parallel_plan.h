@@ -11,6 +11,9 @@ namespace headroom::ir {
 
 enum class RuntimeKind : std::uint8_t { kTransformers, kDeepspeed, kFsdp, kMegatron };
 
+/// Whose modelling and training code runs in the runtime transformers.
+enum class ModelCode : std::uint8_t { kTransformers, kLitgpt };
+
 /// How parameters, arithmetic and optimizer states are stored.
 enum class Precision : std::uint8_t {
   kFp32,
@@ -30,6 +33,7 @@ enum class OptimizerKind : std::uint8_t {
   kAdafactor,       ///< transformers.optimization.Adafactor, scale_parameter and relative_step off.
   kAdafactorTorch,  ///< torch.optim.Adafactor.
   kLion,
+  kMuon,  ///< torch.optim.Muon for the matrices of the layers, AdamW for the rest.
 };
 
 /// How the optimizer's step is carried out, and where its states live.
@@ -100,6 +104,13 @@ struct ZeroPlan {
   OffloadDevice offload_optimizer = OffloadDevice::kNone;
   OffloadDevice offload_param = OffloadDevice::kNone;
   std::string nvme_path;
+  /// Norms and biases are a parameter group of their own, without weight decay, as transformers'
+  /// Trainer makes them; each group is flattened, padded and partitioned by itself.
+  bool decay_groups = false;
+  /// data_types.grad_accum_dtype; none: the parameters' own type.
+  std::optional<DType> grad_accum_dtype;
+  /// A fused AdamW is torch's own; otherwise DeepSpeed's FusedAdam.
+  bool torch_adam = false;
   friend bool operator==(const ZeroPlan&, const ZeroPlan&) = default;
 };
 
@@ -110,8 +121,10 @@ struct DdpPlan {
   friend bool operator==(const DdpPlan&, const DdpPlan&) = default;
 };
 
-/// torch.distributed.fsdp.fully_shard: a group of parameters for each layer, one for the rest.
+/// PyTorch's FSDP: a group of parameters for each layer, one for the rest.
 struct FsdpPlan {
+  /// 2: torch.distributed.fsdp.fully_shard. 1: FullyShardedDataParallel as Accelerate sets it up.
+  int version = 2;
   /// Parameters go back to shards after forward and are gathered again for backward.
   bool reshard_after_forward = true;
   bool shard_decoder = true;          ///< An encoder-decoder's decoder layers are groups as well.
@@ -119,7 +132,68 @@ struct FsdpPlan {
   DType param_dtype = DType::kBf16;   ///< Of gathered parameters and of the arithmetic.
   DType reduce_dtype = DType::kFp32;  ///< Of gradients on their way.
   std::int64_t replicas = 1;          ///< Hybrid sharding: copies of the sharded model.
+  /// After forward parameters go back to shards among so many ranks only; 0: among all of them.
+  std::int64_t reshard_ranks = 0;
+  bool cpu_offload = false;  ///< CPUOffloadPolicy: shards, gradients and states on the host.
   friend bool operator==(const FsdpPlan&, const FsdpPlan&) = default;
+};
+
+/// `model.generate` after the steps: prompts of `ParallelPlan::sequence` tokens.
+struct GenerationPlan {
+  std::int64_t new_tokens = 64;
+  bool static_cache = false;  ///< StaticCache; otherwise DynamicCache, which grows by copies.
+  friend bool operator==(const GenerationPlan&, const GenerationPlan&) = default;
+};
+
+/// What Megatron-Core runs again in backward (--recompute-granularity).
+enum class MegatronRecompute : std::uint8_t {
+  kNone,
+  kSelective,    ///< The modules of `MegatronPlan::recompute_modules`.
+  kFullUniform,  ///< Every layer, in groups of `recompute_layers`.
+  kFullBlock,    ///< The first `recompute_layers` layers of each chunk of a stage.
+};
+
+/// --recompute-modules.
+struct MegatronModules {
+  bool core_attention = false;
+  bool norms = false;  ///< "layernorm": norm outputs only.
+  bool mlp = false;
+  bool moe = false;
+  bool moe_activation = false;
+  bool latent_up = false;  ///< "mla_up_proj"
+  bool shared_experts = false;
+  friend bool operator==(const MegatronModules&, const MegatronModules&) = default;
+};
+
+/// Which of Transformer Engine's attention backends runs (--attention-backend).
+enum class MegatronAttention : std::uint8_t { kFused, kFlash, kUnfused };
+
+/// Megatron-Core with Transformer Engine modules; named as its training script's arguments.
+/// Degrees multiply up to `ParallelPlan::world` with the data-parallel degree left over.
+struct MegatronPlan {
+  std::int64_t tensor = 1;            ///< TP
+  std::int64_t pipeline = 1;          ///< PP
+  std::int64_t context = 1;           ///< CP
+  std::int64_t expert = 1;            ///< EP
+  std::int64_t expert_tensor = 0;     ///< ETP; 0: as `tensor`.
+  std::int64_t layers_per_chunk = 0;  ///< --num-layers-per-virtual-pipeline-stage; 0: one chunk.
+  bool sequence_parallel = false;
+  bool distributed_optimizer = false;
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
+  bool accumulation_fusion = true;    ///< Weight gradients are added up inside their GEMM.
+  bool fp32_gradients = true;         ///< --accumulate-allreduce-grads-in-fp32; bf16 only.
+  bool cross_entropy_fusion = false;  ///< --cross-entropy-loss-fusion
+  bool mask_in_dataloader = true;     ///< --create-attention-mask-in-dataloader
+  MegatronAttention attention = MegatronAttention::kFused;
+  MegatronRecompute recompute = MegatronRecompute::kNone;
+  std::int64_t recompute_layers = 1;
+  MegatronModules recompute_modules{};
+  std::int64_t vocabulary_divisor = 128;  ///< --make-vocab-size-divisible-by
+  bool permute_fusion = false;            ///< --moe-permute-fusion
+  std::optional<double> capacity_factor{};  ///< --moe-expert-capacity-factor; none: dropless.
+  bool aux_loss = true;                   ///< --moe-router-load-balancing-type aux_loss
+  friend bool operator==(const MegatronPlan&, const MegatronPlan&) = default;
 };
 
 /// PYTORCH_ALLOC_CONF. Source: c10/core/AllocatorConfig.h.
@@ -140,6 +214,8 @@ struct ParallelPlan {
   OptimizerPlan optimizer;
   AttentionKind attention = AttentionKind::kSdpa;
   LossKind loss = LossKind::kHf;
+  ModelCode model_code = ModelCode::kTransformers;
+  bool liger = false;             ///< Liger's RMSNorm, SwiGLU or GeGLU and rotary kernels.
   std::int64_t micro_batch = 1;   ///< B
   std::int64_t sequence = 2048;   ///< S
   std::int64_t accumulation = 1;  ///< Micro-batches per optimizer step.
@@ -161,8 +237,10 @@ struct ParallelPlan {
   std::optional<DdpPlan> ddp;
   std::optional<ZeroPlan> zero;
   std::optional<FsdpPlan> fsdp;
+  std::optional<MegatronPlan> megatron;
   std::optional<LoraPlan> lora;
   std::optional<QuantPlan> quant;
+  std::optional<GenerationPlan> generation;
   AllocatorSettings allocator;
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
 };

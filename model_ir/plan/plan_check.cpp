@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "model_ir/plan/megatron_check.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
 
@@ -70,6 +71,11 @@ Status check_precision(const ParallelPlan& plan) {
 }
 
 Status check_optimizer(const ParallelPlan& plan) {
+  if (plan.optimizer.kind == OptimizerKind::kMuon && plan.runtime != RuntimeKind::kTransformers) {
+    return Error::invalid_argument("optimizer", "muon under another runtime",
+                                   "muon under the runtime transformers: shards are no matrices",
+                                   "use --runtime transformers, or another optimizer");
+  }
   OptimizerPlan form = plan.optimizer;
   form.momentum = 0;
   for (const Word<OptimizerPlan>& word : optimizer_words()) {
@@ -99,6 +105,12 @@ Status check_zero(const ParallelPlan& plan) {
   if (zero.offload_param != OffloadDevice::kNone && zero.stage != 3) {
     return Error::invalid_argument("offload", "param",
                                    "ZeRO stage 3, which alone shards parameters", "add --zero 3");
+  }
+  if (zero.grad_accum_dtype && (*zero.grad_accum_dtype != DType::kFp32 || zero.stage == 0 ||
+                                plan.precision == Precision::kFp32)) {
+    return Error::invalid_argument("grad_accum_dtype", name_of(*zero.grad_accum_dtype),
+                                   "fp32, for 16-bit parameters from ZeRO stage 1 on",
+                                   "leave it out to accumulate in the parameters' type");
   }
   const bool nvme =
       zero.offload_optimizer == OffloadDevice::kNvme || zero.offload_param == OffloadDevice::kNvme;
@@ -143,9 +155,11 @@ Status check_fsdp(const ParallelPlan& plan) {
 }  // namespace
 
 Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
-  const std::array<Status, 6> findings = {check_sizes(model, plan), check_precision(plan),
-                                          check_optimizer(plan),    check_zero(plan),
-                                          check_adapters(plan),     check_fsdp(plan)};
+  // Megatron's own findings come before those that speak of other runtimes.
+  const std::array<Status, 7> findings = {check_sizes(model, plan), check_megatron(model, plan),
+                                          check_precision(plan),    check_optimizer(plan),
+                                          check_zero(plan),         check_adapters(plan),
+                                          check_fsdp(plan)};
   for (const Status& finding : findings) {
     if (!finding) {
       return finding;

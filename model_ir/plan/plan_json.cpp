@@ -6,19 +6,21 @@
 
 #include "model_ir/json/json_reader.h"
 #include "model_ir/json/json_writer.h"
+#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
 
 namespace headroom::ir {
 namespace {
 
-constexpr std::array<Word<OptimizerKind>, 6> kKinds = {
+constexpr std::array<Word<OptimizerKind>, 7> kKinds = {
     {{"none", OptimizerKind::kNone},
      {"adamw", OptimizerKind::kAdamW},
      {"sgd", OptimizerKind::kSgd},
      {"adafactor", OptimizerKind::kAdafactor},
      {"adafactor-torch", OptimizerKind::kAdafactorTorch},
-     {"lion", OptimizerKind::kLion}}};
+     {"lion", OptimizerKind::kLion},
+     {"muon", OptimizerKind::kMuon}}};
 constexpr std::array<Word<OptimizerForm>, 6> kForms = {
     {{"foreach", OptimizerForm::kForeach},
      {"fused", OptimizerForm::kFused},
@@ -26,12 +28,6 @@ constexpr std::array<Word<OptimizerForm>, 6> kForms = {
      {"8bit", OptimizerForm::kEightBit},
      {"paged-8bit", OptimizerForm::kPagedEightBit},
      {"paged", OptimizerForm::kPaged}}};
-// JSON names every runtime, so that a plan of a later version is refused by its runtime's name.
-constexpr std::array<Word<RuntimeKind>, 4> kRuntimes = {
-    {{"transformers", RuntimeKind::kTransformers},
-     {"deepspeed", RuntimeKind::kDeepspeed},
-     {"fsdp", RuntimeKind::kFsdp},
-     {"megatron", RuntimeKind::kMegatron}}};
 
 constexpr std::int64_t kSchemaVersion = 1;
 constexpr IntegerRange kElements{0, std::numeric_limits<std::int64_t>::max()};
@@ -62,6 +58,12 @@ JsonFields zero_fields(const ZeroPlan& zero) {
   fields.add("offload_optimizer", word_of(offload_words(), zero.offload_optimizer));
   fields.add("offload_param", word_of(offload_words(), zero.offload_param));
   fields.add("nvme_path", zero.nvme_path);
+  fields.add("decay_groups", zero.decay_groups);
+  fields.add("grad_accum_dtype",
+             zero.grad_accum_dtype
+                 ? JsonValue{std::string(word_of(policy_dtype_words(), *zero.grad_accum_dtype))}
+                 : JsonValue{});
+  fields.add("torch_adam", zero.torch_adam);
   return fields;
 }
 
@@ -103,12 +105,38 @@ JsonFields ddp_fields(const DdpPlan& ddp) {
 
 JsonFields fsdp_fields(const FsdpPlan& fsdp) {
   JsonFields fields;
+  fields.add("version", fsdp.version);
   fields.add("reshard_after_forward", fsdp.reshard_after_forward);
+  fields.add("reshard_ranks", fsdp.reshard_ranks);
+  fields.add("cpu_offload", fsdp.cpu_offload);
   fields.add("shard_decoder", fsdp.shard_decoder);
   fields.add("shard_embeddings", fsdp.shard_embeddings);
   fields.add("param_dtype", word_of(policy_dtype_words(), fsdp.param_dtype));
   fields.add("reduce_dtype", word_of(policy_dtype_words(), fsdp.reduce_dtype));
   fields.add("replicas", fsdp.replicas);
+  return fields;
+}
+
+JsonFields megatron_fields(const MegatronPlan& megatron) {
+  JsonFields fields;
+  for (const MegatronWhole& whole : megatron_wholes()) {
+    fields.add(whole.name, megatron.*whole.value);
+  }
+  for (const MegatronSwitch& each : megatron_switches()) {
+    fields.add(each.name, megatron.*each.value);
+  }
+  fields.add("attention", word_of(megatron_attention_words(), megatron.attention));
+  fields.add("recompute", word_of(megatron_recompute_words(), megatron.recompute));
+  fields.add("recompute_modules", json_texts(names_of(megatron.recompute_modules)));
+  fields.add("capacity_factor",
+             megatron.capacity_factor ? JsonValue{*megatron.capacity_factor} : JsonValue{});
+  return fields;
+}
+
+JsonFields generation_fields(const GenerationPlan& generation) {
+  JsonFields fields;
+  fields.add("new_tokens", generation.new_tokens);
+  fields.add("static_cache", generation.static_cache);
   return fields;
 }
 
@@ -158,6 +186,15 @@ void read_zero(const JsonObject& object, ZeroPlan& zero) {
   read_word(object, "offload_optimizer", offload_words(), zero.offload_optimizer);
   read_word(object, "offload_param", offload_words(), zero.offload_param);
   zero.nvme_path = object.text_or("nvme_path", zero.nvme_path);
+  zero.decay_groups = object.boolean_or("decay_groups", zero.decay_groups);
+  if (object.is_null("grad_accum_dtype")) {
+    zero.grad_accum_dtype.reset();
+  } else if (object.has("grad_accum_dtype")) {
+    DType dtype = DType::kFp32;
+    read_word(object, "grad_accum_dtype", policy_dtype_words(), dtype);
+    zero.grad_accum_dtype = dtype;
+  }
+  zero.torch_adam = object.boolean_or("torch_adam", zero.torch_adam);
 }
 
 void read_lora(const JsonObject& object, LoraPlan& lora) {
@@ -206,6 +243,9 @@ void read_ddp(const JsonObject& object, DdpPlan& ddp) {
 }
 
 void read_fsdp(const JsonObject& object, FsdpPlan& fsdp) {
+  fsdp.version = static_cast<int>(object.integer_or("version", fsdp.version, {1, 2}));
+  fsdp.reshard_ranks = object.integer_or("reshard_ranks", fsdp.reshard_ranks, {0, kMostRanks});
+  fsdp.cpu_offload = object.boolean_or("cpu_offload", fsdp.cpu_offload);
   fsdp.reshard_after_forward =
       object.boolean_or("reshard_after_forward", fsdp.reshard_after_forward);
   fsdp.shard_decoder = object.boolean_or("shard_decoder", fsdp.shard_decoder);
@@ -213,6 +253,38 @@ void read_fsdp(const JsonObject& object, FsdpPlan& fsdp) {
   read_word(object, "param_dtype", policy_dtype_words(), fsdp.param_dtype);
   read_word(object, "reduce_dtype", policy_dtype_words(), fsdp.reduce_dtype);
   fsdp.replicas = object.integer_or("replicas", fsdp.replicas, {1, kMostRanks});
+}
+
+void read_megatron(const JsonObject& object, MegatronPlan& megatron) {
+  for (const MegatronWhole& whole : megatron_wholes()) {
+    megatron.*whole.value =
+        object.integer_or(whole.name, megatron.*whole.value, {whole.least, kMostRanks});
+  }
+  for (const MegatronSwitch& each : megatron_switches()) {
+    megatron.*each.value = object.boolean_or(each.name, megatron.*each.value);
+  }
+  read_word(object, "attention", megatron_attention_words(), megatron.attention);
+  read_word(object, "recompute", megatron_recompute_words(), megatron.recompute);
+  if (object.has("recompute_modules")) {
+    const Result<MegatronModules> modules =
+        parse_modules("recompute_modules", object.texts_or_none("recompute_modules"));
+    if (modules) {
+      megatron.recompute_modules = *modules;
+    } else {
+      object.refuse("recompute_modules", modules.error().wanted, modules.error().fix);
+    }
+  }
+  if (object.is_null("capacity_factor")) {
+    megatron.capacity_factor.reset();
+  } else if (object.has("capacity_factor")) {
+    megatron.capacity_factor = object.number_or("capacity_factor", 1, {1e-3, 1e6});
+  }
+}
+
+void read_generation(const JsonObject& object, GenerationPlan& generation) {
+  generation.new_tokens =
+      object.integer_or("new_tokens", generation.new_tokens, {1, kMostSequence});
+  generation.static_cache = object.boolean_or("static_cache", generation.static_cache);
 }
 
 /// A part that a plan may lack: null takes it away, an object sets it, absence leaves it.
@@ -260,7 +332,7 @@ ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   root.accept("$schema");
   // Read for its check alone.
   static_cast<void>(root.integer("schema_version", {kSchemaVersion, kSchemaVersion}));
-  read_word<RuntimeKind>(root, "runtime", kRuntimes, plan.runtime);
+  read_word(root, "runtime", runtime_words(), plan.runtime);
   plan.runtime_version = root.text_or("runtime_version", plan.runtime_version);
   read_word(root, "precision", precision_words(), plan.precision);
   if (const auto optimizer = root.optional_object("optimizer")) {
@@ -268,12 +340,16 @@ ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   }
   read_word(root, "attention", attention_words(), plan.attention);
   read_word(root, "loss", loss_words(), plan.loss);
+  read_word(root, "model_code", model_code_words(), plan.model_code);
+  plan.liger = root.boolean_or("liger", plan.liger);
   read_training(root, plan);
   read_part(root, "ddp", plan.ddp, read_ddp);
   read_part(root, "zero", plan.zero, read_zero);
   read_part(root, "fsdp", plan.fsdp, read_fsdp);
+  read_part(root, "megatron", plan.megatron, read_megatron);
   read_part(root, "lora", plan.lora, read_lora);
   read_part(root, "quant", plan.quant, read_quant);
+  read_part(root, "generation", plan.generation, read_generation);
   if (const auto allocator = root.optional_object("allocator")) {
     read_allocator(*allocator, plan.allocator);
   }
@@ -290,13 +366,15 @@ JsonValue part_json(const std::optional<Part>& part, JsonFields (*fields)(const 
 JsonValue plan_to_json(const ParallelPlan& plan) {
   JsonFields fields;
   fields.add("schema_version", kSchemaVersion);
-  fields.add("runtime", word_of<RuntimeKind>(kRuntimes, plan.runtime));
+  fields.add("runtime", word_of(runtime_words(), plan.runtime));
   fields.add("runtime_version", plan.runtime_version);
   fields.add("gpus", plan.world);
   fields.add("precision", word_of(precision_words(), plan.precision));
   fields.add("optimizer", optimizer_fields(plan.optimizer));
   fields.add("attention", word_of(attention_words(), plan.attention));
   fields.add("loss", word_of(loss_words(), plan.loss));
+  fields.add("model_code", word_of(model_code_words(), plan.model_code));
+  fields.add("liger", plan.liger);
   fields.add("micro_batch", plan.micro_batch);
   fields.add("sequence", plan.sequence);
   fields.add("accumulation", plan.accumulation);
@@ -311,8 +389,10 @@ JsonValue plan_to_json(const ParallelPlan& plan) {
   fields.add("ddp", part_json(plan.ddp, ddp_fields));
   fields.add("zero", part_json(plan.zero, zero_fields));
   fields.add("fsdp", part_json(plan.fsdp, fsdp_fields));
+  fields.add("megatron", part_json(plan.megatron, megatron_fields));
   fields.add("lora", part_json(plan.lora, lora_fields));
   fields.add("quant", part_json(plan.quant, quant_fields));
+  fields.add("generation", part_json(plan.generation, generation_fields));
   fields.add("allocator", allocator_fields(plan.allocator));
   return std::move(fields).finish();
 }

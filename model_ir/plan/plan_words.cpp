@@ -8,10 +8,11 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::array<Word<RuntimeKind>, 3> kRuntimes = {
+constexpr std::array<Word<RuntimeKind>, 4> kRuntimes = {
     {{"transformers", RuntimeKind::kTransformers},
      {"deepspeed", RuntimeKind::kDeepspeed},
-     {"fsdp", RuntimeKind::kFsdp}}};
+     {"fsdp", RuntimeKind::kFsdp},
+     {"megatron", RuntimeKind::kMegatron}}};
 
 constexpr std::array<Word<Precision>, 8> kPrecisions = {
     {{"fp32", Precision::kFp32},
@@ -24,7 +25,7 @@ constexpr std::array<Word<Precision>, 8> kPrecisions = {
      {"fp16-master", Precision::kFp16Master}}};
 
 // foreach is torch's default on CUDA; transformers' Adafactor is a loop over the parameters.
-constexpr std::array<Word<OptimizerPlan>, 16> kOptimizers = {
+constexpr std::array<Word<OptimizerPlan>, 17> kOptimizers = {
     {{"adamw", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw-fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
      {"adamw-loop", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
@@ -40,6 +41,7 @@ constexpr std::array<Word<OptimizerPlan>, 16> kOptimizers = {
      {"lion", {OptimizerKind::kLion, OptimizerForm::kForeach, 0}},
      {"lion-8bit", {OptimizerKind::kLion, OptimizerForm::kEightBit, 0}},
      {"paged-lion-8bit", {OptimizerKind::kLion, OptimizerForm::kPagedEightBit, 0}},
+     {"muon", {OptimizerKind::kMuon, OptimizerForm::kForeach, 0}},
      {"none", {OptimizerKind::kNone, OptimizerForm::kForeach, 0}}}};
 
 constexpr std::array<Word<AttentionKind>, 3> kAttentions = {{{"sdpa", AttentionKind::kSdpa},
@@ -49,6 +51,9 @@ constexpr std::array<Word<AttentionKind>, 3> kAttentions = {{{"sdpa", AttentionK
 constexpr std::array<Word<LossKind>, 3> kLosses = {{{"hf", LossKind::kHf},
                                                     {"chunked", LossKind::kChunked},
                                                     {"fused-linear", LossKind::kFusedLinear}}};
+
+constexpr std::array<Word<ModelCode>, 2> kModelCodes = {
+    {{"transformers", ModelCode::kTransformers}, {"litgpt", ModelCode::kLitgpt}}};
 
 constexpr std::array<Word<OffloadDevice>, 3> kOffloads = {
     {{"none", OffloadDevice::kNone}, {"cpu", OffloadDevice::kCpu}, {"nvme", OffloadDevice::kNvme}}};
@@ -74,6 +79,9 @@ std::span<const Word<AttentionKind>> attention_words() {
 }
 std::span<const Word<LossKind>> loss_words() {
   return kLosses;
+}
+std::span<const Word<ModelCode>> model_code_words() {
+  return kModelCodes;
 }
 std::span<const Word<OffloadDevice>> offload_words() {
   return kOffloads;

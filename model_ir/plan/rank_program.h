@@ -32,7 +32,13 @@ using StreamId = std::uint8_t;
 /// Index of a block in a `RankProgram`; never reused.
 using BlockId = std::uint32_t;
 
-enum class EventKind : std::uint8_t { kAllocate, kFree, kEmptyCache };
+enum class EventKind : std::uint8_t {
+  kAllocate,
+  kLetGo,  ///< A block that another stream has used is freed, but not yet seen to be idle: it no
+           ///< longer counts as allocated, and can be had again only after its `kFree`.
+  kFree,
+  kEmptyCache
+};
 
 /// One step of a rank's memory history, in program order. 16 bytes: programs have 10^5 of them.
 struct Event {
@@ -56,6 +62,7 @@ struct Site {
 /// Device work of a phase, for the time model and the work metrics.
 struct Work {
   double gemm_flops = 0;
+  double apex_gemm_flops = 0;  ///< Of these: in apex's extension for weight gradients.
   std::int64_t gemms = 0;
   std::int64_t kernels = 0;
   struct Collective {
@@ -75,6 +82,9 @@ struct Phase {
   std::size_t end = 0;    ///< One past the last event.
   Work work;
 };
+
+/// Position of a process among the `world` processes of a plan.
+enum class Rank : std::int32_t {};
 
 /// Everything one rank does to its memory, in order.
 struct RankProgram {

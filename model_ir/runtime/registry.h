@@ -8,9 +8,6 @@
 
 namespace headroom::ir {
 
-/// Position of a process among the `world` processes of a plan.
-enum class Rank : std::int32_t {};
-
 /// Lowers `model` under `plan` for one rank: what that rank's process does to its device memory,
 /// in order. One runtime is one folder and one line here.
 ///

@@ -57,13 +57,14 @@ void add_torch_form(JsonFields& params, ir::OptimizerForm form) {
   }
 }
 
-JsonFields adam_params(ir::OptimizerForm form) {
+JsonFields adam_params(ir::OptimizerForm form, bool torch_adam) {
   JsonFields params;
   params.add("lr", kLearningRate);
   params.add("betas", betas());
   params.add("eps", kEpsilon);
   params.add("weight_decay", kWeightDecay);
-  const bool torch = form != ir::OptimizerForm::kFused;  // Fused is DeepSpeed's own FusedAdam.
+  // Fused is DeepSpeed's own FusedAdam, unless torch's is asked for.
+  const bool torch = form != ir::OptimizerForm::kFused || torch_adam;
   params.add("torch_adam", torch);
   if (torch) {
     add_torch_form(params, form);
@@ -102,7 +103,8 @@ void add_optimizer(JsonFields& root, const ir::ParallelPlan& plan) {
     untested = true;
   } else if (optimizer.kind == ir::OptimizerKind::kAdamW) {
     section.add("type", "AdamW");
-    section.add("params", adam_params(optimizer.form));
+    section.add("params",
+                adam_params(optimizer.form, plan.zero.value_or(ir::ZeroPlan{}).torch_adam));
   } else if (optimizer.kind == ir::OptimizerKind::kLion) {
     section.add("type", "Lion");
     section.add("params", lion_params());
@@ -220,6 +222,11 @@ Result<std::string> deepspeed_config(const ir::ModelSpec& model, const ir::Paral
   root.add("gradient_clipping", plan.clip_norm.value_or(0.0));
   add_precision(root, plan.precision);
   add_optimizer(root, plan);
+  if (zero.grad_accum_dtype) {
+    JsonFields types;
+    types.add("grad_accum_dtype", ir::name_of(*zero.grad_accum_dtype));
+    root.add("data_types", std::move(types));
+  }
   root.add("zero_optimization", zero_fields(zero));
   add_drive(root, zero);
   return to_pretty_json(std::move(root).finish()) + "\n";

@@ -12,8 +12,7 @@ TEST_CASE("schema: what plans are written as is what the schema says") {
   test::Random random = test::seeded_random(51);
   CAPTURE(random.seed());
   for (int round = 0; round < 100; ++round) {
-    const ir::ParallelPlan plan = random.chance(1, 2) ? test::random_deepspeed_plan(random)
-                                                      : test::random_transformers_plan(random);
+    const ir::ParallelPlan plan = test::random_plan(random);
     for (const std::string& fault : test::SchemaCheck::faults(schema, ir::plan_to_json(plan))) {
       FAIL_CHECK(fault);
     }
@@ -28,7 +27,9 @@ TEST_CASE("schema: the plan's schema names no key that the reader would refuse")
     plan.zero = ir::ZeroPlan{};
     plan.fsdp = ir::FsdpPlan{};
     plan.lora = ir::LoraPlan{};
+    plan.megatron = ir::MegatronPlan{};
     plan.quant = ir::QuantPlan{};
+    plan.generation = ir::GenerationPlan{};
     return plan;
   }());
   for (const ir::JsonMember& member : *schema.find("properties")->as_object()) {

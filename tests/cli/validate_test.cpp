@@ -37,7 +37,7 @@ constexpr const char* kRows =
     R"( "num_attention_heads": 4, "vocab_size": 256}, "param_dtype": "bf16", "seq": 8},)"
     R"( "phases": [{"phase": "load", "allocated_after": 1, "peak_allocated": 1}]})"
     "\n"
-    R"({"id": "far", "framework": "megatron", "case": {"tp": 2}, "phases": []})"
+    R"({"id": "far", "framework": "torchtitan", "case": {"tp": 2}, "phases": []})"
     "\n";
 
 }  // namespace
@@ -49,7 +49,7 @@ TEST_CASE("validate measured: errors of any size are exit code 0, the table name
   CHECK(ran.err.empty());
   CHECK(ran.out.find("peak_allocated") != std::string::npos);
   CHECK(ran.out.find("tiny  load") != std::string::npos);
-  CHECK(ran.out.find("runtime megatron: not modelled yet") != std::string::npos);
+  CHECK(ran.out.find("runtime fsdp: not modelled yet") != std::string::npos);
 }
 
 TEST_CASE("validate measured: --json is one document, filters cut it") {

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/hardware/catalogue.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
 #include "validators/measured/measure.h"
@@ -113,6 +114,16 @@ void check_source(const std::string& source) {
   CHECK(checked > 0);
 }
 
+/// Every comparison of memory and collectives is exact.
+void check_exact(const std::string& source) {
+  const std::vector<SummaryLine> lines = summary_of(source);
+  CHECK_FALSE(lines.empty());
+  for (const SummaryLine& line : lines) {
+    CAPTURE(key_of(line));
+    CHECK(line.exact_share == 1);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("measured: ladder, one factor at a time") {
@@ -137,6 +148,63 @@ TEST_CASE("measured: bitsandbytes") {
 
 TEST_CASE("measured: DeepSpeed") {
   check_source("deepspeed");
+}
+
+TEST_CASE("measured: DeepSpeed, stages 0 to 2, drawn after the mechanisms were modelled") {
+  check_exact("unseen_deepspeed");
+}
+
+TEST_CASE("measured: DeepSpeed, stage 3, drawn after the mechanisms were modelled") {
+  check_source("unseen_zero3");
+}
+
+TEST_CASE("measured: Megatron-Core") {
+  check_source("megatron");
+}
+
+TEST_CASE("measured: Megatron-Core, one mechanism each") {
+  check_source("megatron_options");
+}
+
+TEST_CASE("measured: LitGPT's published runs, within 2 % and each verdict right") {
+  const std::string catalogue = std::string(HEADROOM_SOURCE_DIR) + "/configs";
+  const DeviceFinder find_device = [&catalogue](const std::string& name) {
+    return cost::load_device(catalogue, name);
+  };
+  const auto scoring = score_files({kRows + "litgpt.json"}, runtime_tools(find_device), {}, 1);
+  REQUIRE(scoring);
+  CHECK(scoring->scores.size() == 98);
+  for (const SummaryLine& line : summarise(scoring->scores)) {
+    CAPTURE(key_of(line));
+    CHECK(line.worst < 0.02);
+    CHECK(line.median < 0.002);
+  }
+}
+
+TEST_CASE("measured: Muon and Liger's kernels") {
+  check_exact("kernels");
+}
+
+TEST_CASE("measured: FSDP's options, allocations") {
+  for (const SummaryLine& line : summary_of("fsdp_options")) {
+    CAPTURE(key_of(line));
+    const bool allocation = line.metric == Metric::kAllocatedAfter ||
+                            line.metric == Metric::kPeakAllocated || line.metric == Metric::kFits ||
+                            line.metric == Metric::kRetries;
+    CHECK((!allocation || line.exact_share == 1));
+    CHECK((line.metric != Metric::kPeakReserved || line.exact_share > 0.95));
+  }
+}
+
+TEST_CASE("measured: generation, within tensors between two forwards") {
+  for (const SummaryLine& line : summary_of("generation")) {
+    CAPTURE(key_of(line));
+    CHECK(line.worst < 0.011);
+  }
+}
+
+TEST_CASE("measured: DeepSpeed, stages 0 to 2, one mechanism each") {
+  check_exact("deepspeed_options");
 }
 
 }  // namespace headroom::check

@@ -112,6 +112,8 @@ void serve(Allocator& allocator, const ir::RankProgram& program, After after) {
           live[event.block] = false;
         }
         break;
+      case ir::EventKind::kLetGo:
+        break;  // The allocator still holds the block.
       case ir::EventKind::kEmptyCache:
         allocator.empty_cache();
         break;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/plan_words.h"
 #include "tests/support/random.h"
@@ -21,6 +22,7 @@ inline ir::ParallelPlan random_training(Random& random) {
   plan.accumulation = random.between(1, 32);
   plan.attention = random_word(random, ir::attention_words());
   plan.loss = random_word(random, ir::loss_words());
+  plan.liger = random.chance(1, 4);
   plan.keep_logits = random.chance(1, 2);
   plan.evaluation = random.chance(1, 2);
   plan.steps = static_cast<int>(random.between(1, 4));
@@ -66,6 +68,7 @@ inline ir::ZeroPlan random_zero(Random& random) {
     zero.overlap_comm = random.chance(1, 2);
     zero.contiguous_gradients = random.chance(1, 2);
     zero.round_robin_gradients = random.chance(1, 2);
+    zero.decay_groups = random.chance(1, 2);
     zero.offload_optimizer = random_word(random, ir::offload_words());
   }
   if (zero.stage == 3) {
@@ -91,7 +94,16 @@ inline ir::ParallelPlan random_deepspeed_plan(Random& random) {
   plan.precision = random.pick<ir::Precision>(
       {ir::Precision::kBf16Master, ir::Precision::kFp16Master, ir::Precision::kFp32});
   plan.zero = random_zero(random);
-  plan.optimizer = random_word(random, ir::optimizer_words());
+  do {
+    plan.optimizer = random_word(random, ir::optimizer_words());
+  } while (plan.optimizer.kind == ir::OptimizerKind::kMuon);  // Shards are no matrices.
+  if (plan.zero->stage > 0 && plan.precision != ir::Precision::kFp32 && random.chance(1, 2)) {
+    plan.zero->grad_accum_dtype = ir::DType::kFp32;
+  }
+  plan.zero->torch_adam = plan.optimizer.kind == ir::OptimizerKind::kAdamW &&
+                          plan.optimizer.form == ir::OptimizerForm::kFused &&
+                          plan.zero->offload_optimizer == ir::OffloadDevice::kNone &&
+                          random.chance(1, 2);
   return plan;
 }
 
@@ -111,6 +123,57 @@ inline ir::ParallelPlan random_transformers_plan(Random& random) {
                                .prepare_kbit = random.chance(1, 2)};
   }
   return plan;
+}
+
+/// A plan of the runtime megatron that `ir::check_plan` accepts for a Llama of 32 layers and 8
+/// heads of keys and values.
+inline ir::ParallelPlan random_megatron_plan(Random& random) {
+  ir::ParallelPlan plan;
+  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.precision = random.pick<ir::Precision>(
+      {ir::Precision::kBf16Master, ir::Precision::kFp16Master, ir::Precision::kFp32});
+  ir::MegatronPlan megatron;
+  megatron.tensor = random.pick<std::int64_t>({1, 2, 4, 8});
+  megatron.pipeline = random.pick<std::int64_t>({1, 2, 4});
+  megatron.context = random.pick<std::int64_t>({1, 2, 4});
+  if (megatron.pipeline > 1 && random.chance(1, 2)) {
+    megatron.layers_per_chunk = random.pick<std::int64_t>({1, 2, 4});
+  }
+  for (const ir::MegatronSwitch& each : ir::megatron_switches()) {
+    megatron.*each.value = random.chance(1, 2);
+  }
+  megatron.vocabulary_divisor = random.between(1, 256);
+  if (megatron.context == 1) {
+    megatron.attention =
+        random.chance(1, 2) ? ir::MegatronAttention::kUnfused : ir::MegatronAttention::kFused;
+  }
+  megatron.recompute = random_word(random, ir::megatron_recompute_words());
+  megatron.recompute_layers = random.between(1, 4);
+  megatron.recompute_modules = {.core_attention = random.chance(1, 2),
+                                .norms = random.chance(1, 2),
+                                .mlp = random.chance(1, 2)};
+  if (random.chance(1, 2)) {
+    megatron.capacity_factor = static_cast<double>(random.between(1, 32)) / 8;
+  }
+  plan.megatron = megatron;
+  plan.world = megatron.tensor * megatron.pipeline * megatron.context * random.between(1, 4);
+  plan.sequence = 64 * random.between(1, 32);
+  plan.micro_batch = random.between(1, 4);
+  plan.accumulation = megatron.pipeline * random.between(1, 3);
+  plan.steps = static_cast<int>(random.between(1, 2));
+  return plan;
+}
+
+/// A plan of any runtime.
+inline ir::ParallelPlan random_plan(Random& random) {
+  switch (random.between(0, 2)) {
+    case 0:
+      return random_deepspeed_plan(random);
+    case 1:
+      return random_megatron_plan(random);
+    default:
+      return random_transformers_plan(random);
+  }
 }
 
 }  // namespace headroom::test

@@ -22,10 +22,15 @@ void read_quantised_case(CaseReader& reader, RunSetting& setting);
 /// DeepSpeed ZeRO; `hidden` is H of the model, which transformers' "auto" sizes depend on.
 void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPlan& plan);
 
+/// Megatron-Core: model, degrees and switches; fills `setting.model` too.
+void read_megatron_case(CaseReader& reader, RunSetting& setting);
+
 /// Batch, sequence, accumulation, steps, attention, checkpointing: the keys all programs share.
 void read_common_keys(CaseReader& reader, ir::ParallelPlan& plan);
 /// {r, alpha, dropout, targets, dora}.
 void read_lora(CaseReader& reader, ir::ParallelPlan& plan);
+/// {bits, double, load, type, compute} and `prepare_kbit`.
+void read_quant(CaseReader& reader, ir::ParallelPlan& plan);
 /// The key that says what type parameters have, and the type if it is absent.
 struct DtypeKey {
   std::string_view key;

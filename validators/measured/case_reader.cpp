@@ -19,6 +19,11 @@ const JsonValue* CaseReader::take(std::string_view key) {
   return value->is_null() ? nullptr : value;
 }
 
+bool CaseReader::is_null(std::string_view key) const {
+  const JsonValue* value = object_ != nullptr ? object_->find(key) : nullptr;
+  return value != nullptr && value->is_null();
+}
+
 void CaseReader::ignore(std::span<const std::string_view> keys) {
   taken_.insert(taken_.end(), keys.begin(), keys.end());
 }

@@ -29,6 +29,8 @@ class CaseReader {
 
   /// The value of `key`; nullptr if absent or null. Marks the key as read.
   const ir::JsonValue* take(std::string_view key);
+  /// Whether `key` is there and holds null.
+  [[nodiscard]] bool is_null(std::string_view key) const;
   /// Keys that change nothing about memory.
   void ignore(std::span<const std::string_view> keys);
 

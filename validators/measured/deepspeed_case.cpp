@@ -58,7 +58,8 @@ void read_zero(CaseReader& zero, ir::ZeroPlan& plan) {
 }
 
 /// What the case merges into the DeepSpeed configuration.
-void read_configuration(CaseReader& reader, ir::ZeroPlan& plan) {
+/// `halves`: whether the case's 16-bit type is on.
+void read_configuration(CaseReader& reader, ir::ZeroPlan& plan, bool& halves) {
   const JsonValue* value = reader.take("ds");
   if (value == nullptr) {
     return;
@@ -67,6 +68,16 @@ void read_configuration(CaseReader& reader, ir::ZeroPlan& plan) {
   CaseReader zero(configuration.take("zero_optimization"), "case.ds.zero_optimization");
   read_zero(zero, plan);
   configuration.absorb(zero.trouble());
+  CaseReader types(configuration.take("data_types"), "case.ds.data_types");
+  constexpr std::array<Word<ir::DType>, 3> kTypes = {
+      {{"fp32", ir::DType::kFp32}, {"bf16", ir::DType::kBf16}, {"fp16", ir::DType::kFp16}}};
+  if (const std::string accumulation = types.text("grad_accum_dtype", ""); !accumulation.empty()) {
+    plan.grad_accum_dtype = types.word<ir::DType>("grad_accum_dtype", "fp32", kTypes);
+  }
+  configuration.absorb(types.trouble());
+  CaseReader bf16(configuration.take("bf16"), "case.ds.bf16");
+  halves = bf16.flag("enabled", halves);
+  configuration.absorb(bf16.trouble());
   reader.absorb(configuration.trouble());
 }
 
@@ -81,29 +92,40 @@ void apply_auto_sizes(std::int64_t hidden, ir::ZeroPlan& plan) {
   }
 }
 
-void read_types(CaseReader& reader, ir::ParallelPlan& plan) {
+void read_types(CaseReader& reader, bool halves, ir::ParallelPlan& plan) {
   constexpr std::array<Word<ir::Precision>, 2> kTypes = {
       {{"bf16", ir::Precision::kBf16Master}, {"fp16", ir::Precision::kFp16Master}}};
   plan.precision = reader.word<ir::Precision>("dtype", "bf16", kTypes);
-  const auto stored = reader.word<ir::Precision>(
-      "param_dtype", plan.precision == ir::Precision::kBf16Master ? "bf16" : "fp16", kTypes);
-  if (stored != plan.precision) {
-    reader.fail("param_dtype", "another type than case.dtype");
+  const std::string stored =
+      halves ? (plan.precision == ir::Precision::kBf16Master ? "bf16" : "fp16") : "fp32";
+  if (const std::string type = reader.text("param_dtype", stored); type != stored) {
+    reader.fail("param_dtype", "another type than the configuration's");
+  }
+  if (!halves) {
+    plan.precision = ir::Precision::kFp32;
   }
 }
 
-void read_optimizer(CaseReader& reader, ir::ParallelPlan& plan) {
+void read_optimizer(CaseReader& reader, ir::ParallelPlan& plan, ir::ZeroPlan& zero) {
   // "fused" is DeepSpeed's own FusedAdam, "torch_fused" torch.optim.AdamW(fused=True).
-  constexpr std::array<Word<OptimizerPlan>, 5> kOptimizers = {
+  // "cpu" is DeepSpeedCPUAdam.
+  constexpr std::array<Word<OptimizerPlan>, 13> kOptimizers = {
       {{"torch", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
        {"torch_fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
        {"torch_loop", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
        {"fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
+       {"cpu", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
+       {"adafactor", {OptimizerKind::kAdafactor, OptimizerForm::kLoop, 0}},
+       {"adafactor_torch", {OptimizerKind::kAdafactorTorch, OptimizerForm::kForeach, 0}},
+       {"sgd", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0}},
+       {"sgd_momentum", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0.9}},
+       {"adam8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
+       {"paged_adamw32bit", {OptimizerKind::kAdamW, OptimizerForm::kPaged, 0}},
+       {"lion8bit", {OptimizerKind::kLion, OptimizerForm::kEightBit, 0}},
        {"none", {OptimizerKind::kNone, OptimizerForm::kForeach, 0}}}};
+  zero.torch_adam = reader.text("optimizer", "torch") == "torch_fused";
   plan.optimizer = reader.word<OptimizerPlan>("optimizer", "torch", kOptimizers);
-  if (reader.flag("decay_groups", false)) {
-    reader.fail("decay_groups", "true: two parameter groups");
-  }
+  zero.decay_groups = reader.flag("decay_groups", false);
 }
 
 }  // namespace
@@ -111,7 +133,8 @@ void read_optimizer(CaseReader& reader, ir::ParallelPlan& plan) {
 void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPlan& plan) {
   plan.runtime = ir::RuntimeKind::kDeepspeed;
   read_common_keys(reader, plan);
-  constexpr std::array<std::string_view, 1> kAside = {"keep_grad_norm"};
+  // What is not written to the host or not done there is no matter for the device.
+  constexpr std::array<std::string_view, 2> kAside = {"keep_grad_norm", "fake_host"};
   reader.ignore(kAside);
   plan.world = reader.integer("world", 8, kWorldRange);
   if (reader.integer("rank", 0, kWorldRange) != 0) {
@@ -122,18 +145,21 @@ void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPl
   if (reader.flag("hf_auto", false)) {
     apply_auto_sizes(hidden, zero);
   }
-  read_configuration(reader, zero);
+  bool halves = true;
+  read_configuration(reader, zero, halves);
+  read_types(reader, halves, plan);
+  read_optimizer(reader, plan, zero);
   plan.zero = zero;
-  read_types(reader, plan);
-  read_optimizer(reader, plan);
   if (const double clip = reader.number("clip", 1); clip != 0) {
     plan.clip_norm = clip;
   }
   plan.keep_logits = reader.flag("keep_output", false);
+  plan.evaluation = reader.flag("eval", false);
   const std::string_view usual = zero.stage == 3 ? "zero3" : "cuda";
   if (const std::string init = reader.text("init", usual); init != usual) {
     reader.fail("init", "'" + init + "'");
   }
+  read_quant(reader, plan);
   read_lora(reader, plan);
 }
 

@@ -6,8 +6,8 @@
 
 #include "validators/measured/case_plan.h"
 #include "validators/measured/case_reader.h"
+#include "validators/measured/published_reader.h"
 #include "validators/measured/published_words.h"
-#include "validators/measured/row_scorer.h"
 
 namespace headroom::check {
 namespace {
@@ -15,35 +15,6 @@ namespace {
 using ir::JsonValue;
 
 constexpr CaseReader::Range kDimension{1, 1 << 24};
-
-/// Looks words up; what the table does not know is the reader's trouble.
-template <typename T>
-T lookup(CaseReader& row, std::string_view key, std::optional<T> (*find)(std::string_view)) {
-  const std::string words = row.text(key, "");
-  const std::optional<T> meaning = find(words);
-  if (!meaning) {
-    row.fail(key, words.empty() ? "not stated" : "'" + words + "'");
-  }
-  return meaning.value_or(T{});
-}
-
-/// A key that has to be absent, "none" or false.
-void expect_none(CaseReader& row, std::string_view key) {
-  const JsonValue* value = row.take(key);
-  const bool none = value == nullptr || value->as_bool() == false ||
-                    (value->as_string() != nullptr && *value->as_string() == "none");
-  if (!none) {
-    row.fail(key, ir::to_json(*value));
-  }
-}
-
-std::int64_t stated(CaseReader& row, std::string_view key, CaseReader::Range range) {
-  const std::int64_t value = row.integer(key, 0, range);
-  if (value == 0) {
-    row.fail(key, "not stated");
-  }
-  return value;
-}
 
 /// The configuration that Hugging Face would hold for a model with Llama's keys.
 std::string config_of(CaseReader& row) {
@@ -126,10 +97,7 @@ void read_published_spread(CaseReader& row, std::string_view runtime, ir::Parall
       row.fail(axis, "more than 1");
     }
   }
-  const std::int64_t batch = row.integer("global_batch", 0, {1, 1 << 24});
-  const std::int64_t micro_batches = row.integer("num_microbatches", 0, {1, 1 << 16});
-  const std::int64_t step = std::max<std::int64_t>(1, plan.micro_batch * plan.world);
-  plan.accumulation = micro_batches != 0 ? micro_batches : std::max<std::int64_t>(1, batch / step);
+  plan.accumulation = published_accumulation(row, plan);
 }
 
 void read_published_training(CaseReader& row, ir::ParallelPlan& plan) {
@@ -145,10 +113,38 @@ void read_published_training(CaseReader& row, ir::ParallelPlan& plan) {
   }
 }
 
+std::string words_of(const JsonValue& object, std::string_view key) {
+  const JsonValue* value = object.find(key);
+  return value != nullptr && value->as_string() != nullptr ? *value->as_string() : "";
+}
+
+std::string architecture_of(const MeasuredRow& row) {
+  const JsonValue* model = row.setting.find("model");
+  return model != nullptr ? words_of(*model, "arch") : "";
+}
+
 /// "row.precision: ..." as "precision: ...": the contract names keys of the row.
 Skip skip_from(std::string trouble) {
   constexpr std::string_view kPrefix = "row.";
   return Skip{trouble.starts_with(kPrefix) ? trouble.substr(kPrefix.size()) : std::move(trouble)};
+}
+
+/// torchtune's rows are runs of compiled layers, whose temporaries no source gives, or of examples
+/// whose lengths the row does not state.
+Skip refuse_torchtune(const JsonValue& row) {
+  const std::string compiled = words_of(row, "compile");
+  if (!compiled.empty() && compiled != "none") {
+    return Skip{"compile: '" + compiled + "'"};
+  }
+  const JsonValue* length = row.find("seq_len");
+  const JsonValue* other = row.find("other");
+  const JsonValue* packed = other != nullptr ? other->find("packed") : nullptr;
+  if (length == nullptr || length->is_null()) {
+    return Skip{"seq_len: not stated"};
+  }
+  return packed != nullptr && packed->as_bool() == false
+             ? Skip{"other.packed: false, so seq_len is only the limit"}
+             : Skip{"framework: torchtune's modelling code is not modelled"};
 }
 
 std::optional<Skip> refuse_early(const MeasuredRow& row, std::string_view runtime) {
@@ -161,80 +157,46 @@ std::optional<Skip> refuse_early(const MeasuredRow& row, std::string_view runtim
   if (row.measured_raw.is_null()) {
     return Skip{"measured: nothing"};
   }
-  const JsonValue* mode = row.setting.find("mode");
-  const std::string word =
-      mode != nullptr && mode->as_string() != nullptr ? *mode->as_string() : "";
+  const std::string word = words_of(row.setting, "mode");
   if (word != "train" && word != "finetune") {
     return Skip{"mode: '" + word + "'"};
+  }
+  if (auto skip = unknown_measure(row.measured_raw)) {
+    return skip;
+  }
+  if (runtime == "torchtune") {
+    return refuse_torchtune(row.setting);
   }
   return std::nullopt;
 }
 
-void measure_memory(const JsonValue& measured, PublishedMeasures& out) {
-  const JsonValue* value = measured.find("peak_mem_value");
-  const auto number = value != nullptr ? value->as_number() : std::nullopt;
-  if (!number) {
-    return;
-  }
-  CaseReader reader(&measured, "measured");
-  const std::string words = reader.text("mem_metric", "");
-  const std::string unit = reader.text("peak_mem_unit", "");
-  const auto metric = published_metric(words);
-  if (!metric) {
-    out.skips.emplace_back(std::nullopt, "mem_metric: '" + words + "'");
-    return;
-  }
-  // peak_mem_gib is filled where whoever read the source could tell what the unit means.
-  const double gib = reader.number("peak_mem_gib", 0);
-  if (const auto bytes = published_unit(unit)) {
-    out.values.push_back({*metric, *number * *bytes});
-  } else if (gib > 0) {
-    out.values.push_back({*metric, gib * static_cast<double>(kGiB)});
-  } else {
-    out.skips.emplace_back(*metric, "peak_mem_unit: '" + unit + "'");
-  }
-}
-
-double predicted_value(Metric metric, const cost::StepEstimate& estimate) {
-  if (metric == Metric::kPeakReserved) {
-    return static_cast<double>(estimate.peak_reserved.value());
-  }
-  if (metric == Metric::kPeakDriver) {
-    return static_cast<double>((estimate.peak_reserved + estimate.outside_bytes).value());
-  }
-  return static_cast<double>(estimate.peak_allocated.value());
-}
-
 }  // namespace
 
-PublishedMeasures published_measures(const JsonValue& measured) {
-  PublishedMeasures out;
-  measure_memory(measured, out);
-  constexpr std::array<Metric, 3> kTimes = {Metric::kStepTime, Metric::kTokensPerSecond,
-                                            Metric::kTflops};
-  for (const Metric metric : kTimes) {
-    const JsonValue* value = measured.find(name_of(metric));
-    if (value != nullptr && !value->is_null()) {
-      out.skips.emplace_back(metric, std::string(name_of(metric)) + ": not modelled");
-    }
+void expect_none(CaseReader& row, std::string_view key) {
+  const JsonValue* value = row.take(key);
+  const bool none = value == nullptr || value->as_bool() == false ||
+                    (value->as_string() != nullptr && *value->as_string() == "none");
+  if (!none) {
+    row.fail(key, ir::to_json(*value));
   }
-  if (const JsonValue* fits = measured.find("fits")) {
-    out.fits = fits->as_bool();
-  }
-  return out;
 }
 
-PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& tools) {
-  const std::string runtime = labels_of(row).runtime;
-  if (auto skip = refuse_early(row, runtime)) {
-    return *skip;
+std::int64_t stated(CaseReader& row, std::string_view key, CaseReader::Range range) {
+  const std::int64_t value = row.integer(key, 0, range);
+  if (value == 0) {
+    row.fail(key, "not stated");
   }
-  PublishedSetting setting;
-  CaseReader reader(&row.setting, "row");
-  read_published_training(reader, setting.plan);
-  read_published_spread(reader, runtime, setting.plan);
-  const std::string config = config_of(reader);
-  const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);
+  return value;
+}
+
+std::int64_t published_accumulation(CaseReader& row, const ir::ParallelPlan& plan) {
+  const std::int64_t batch = row.integer("global_batch", 0, {1, 1 << 24});
+  const std::int64_t micro_batches = row.integer("num_microbatches", 0, {1, 1 << 16});
+  const std::int64_t step = std::max<std::int64_t>(1, plan.micro_batch * plan.world);
+  return micro_batches != 0 ? micro_batches : std::max<std::int64_t>(1, batch / step);
+}
+
+void ignore_remarks(CaseReader& row) {
   constexpr std::array<std::string_view, 14> kAside = {"id",
                                                        "framework",
                                                        "framework_version",
@@ -249,7 +211,27 @@ PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& too
                                                        "completeness",
                                                        "zero_stage",
                                                        "source"};
-  reader.ignore(kAside);
+  row.ignore(kAside);
+}
+
+PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& tools) {
+  const std::string runtime = labels_of(row).runtime;
+  if (auto skip = refuse_early(row, runtime)) {
+    return *skip;
+  }
+  PublishedSetting setting;
+  CaseReader reader(&row.setting, "row");
+  const bool litgpt = runtime == "litgpt";
+  std::string config;
+  if (litgpt) {
+    config = read_litgpt_row(reader, setting.plan);
+  } else {
+    read_published_training(reader, setting.plan);
+    read_published_spread(reader, runtime, setting.plan);
+    config = config_of(reader);
+  }
+  const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);
+  ignore_remarks(reader);
   if (const auto trouble = reader.trouble()) {
     return skip_from(*trouble);
   }
@@ -262,39 +244,11 @@ PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& too
     return skip_of(device.error());
   }
   setting.model = std::move(model).value();
+  if (litgpt) {
+    complete_litgpt_model(architecture_of(row), setting.model);
+  }
   setting.device = std::move(device).value();
   return setting;
-}
-
-Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const ScoreTools& tools) {
-  RowScorer scorer(row, labels);
-  const PublishedPlanned planned = plan_of_published(row, tools);
-  if (const Skip* skip = std::get_if<Skip>(&planned)) {
-    scorer.skip(skip->reason);
-    return scorer.take();
-  }
-  const auto& setting = std::get<PublishedSetting>(planned);
-  const Result<cost::StepEstimate> estimate =
-      tools.estimate(setting.model, setting.plan, setting.device);
-  if (!estimate) {
-    scorer.skip(skip_of(estimate.error()).reason);
-    return scorer.take();
-  }
-  const PublishedMeasures measures = published_measures(row.measured_raw);
-  const bool fits = estimate->verdict != cost::Verdict::kDoesNotFit;
-  if (measures.fits) {
-    scorer.score("run", Metric::kFits, fits ? 1 : 0, *measures.fits ? 1 : 0);
-    if (!fits || !*measures.fits) {
-      return scorer.take();
-    }
-  }
-  for (const MetricValue& value : measures.values) {
-    scorer.score("run", value.metric, predicted_value(value.metric, estimate.value()), value.value);
-  }
-  for (const auto& [metric, reason] : measures.skips) {
-    scorer.skip(reason, "run", metric);
-  }
-  return scorer.take();
 }
 
 }  // namespace headroom::check

@@ -27,4 +27,8 @@ struct PublishedMeasures {
 };
 [[nodiscard]] PublishedMeasures published_measures(const ir::JsonValue& measured);
 
+/// Why a measured peak compares with nothing, however well its run is described: its kind is not
+/// known, and it says nothing about fitting either.
+[[nodiscard]] std::optional<Skip> unknown_measure(const ir::JsonValue& measured);
+
 }  // namespace headroom::check

@@ -35,10 +35,15 @@ std::optional<T> find_beginning(std::string_view words, std::span<const Entry<T>
   return std::nullopt;
 }
 
-constexpr std::array<Entry<std::string_view>, 10> kRuntimes = {
+constexpr std::array<Entry<std::string_view>, 15> kRuntimes = {
     {{"transformers Trainer", "transformers"},
      {"transformers", "transformers"},
      {"PEFT method comparison (transformers)", "transformers"},
+     {"LitGPT", "litgpt"},
+     {"torchtune", "torchtune"},
+     {"Qwen finetune.py", "transformers"},
+     {"TRL SFTTrainer + PEFT", "transformers"},
+     {"PEFT examples", "transformers"},
      {"torchtitan", "fsdp"},
      {"Megatron-LM", "megatron"},
      {"Megatron-Bridge", "megatron"},
@@ -71,10 +76,12 @@ constexpr std::array<Entry<std::string_view>, 14> kDevices = {
      {"V100-SXM2-16GB", "v100-16gb"},
      {"NVIDIA V100-SXM2-32GB", "v100-32gb"}}};
 
-constexpr std::array<Entry<ir::Precision>, 7> kPrecisions = {
+constexpr std::array<Entry<ir::Precision>, 9> kPrecisions = {
     {{"fp32", ir::Precision::kFp32},
      {"bf16 (params, grads, states)", ir::Precision::kBf16},
      {"bf16 full (params, grads)", ir::Precision::kBf16},
+     {"bf16-true", ir::Precision::kBf16},
+     {"bf16-true (weights, activations, optimizer)", ir::Precision::kBf16},
      // PEFT keeps adapters in fp32 on bf16 weights by default, as our runtime does.
      {"bfloat16, adapters autocast to fp32", ir::Precision::kBf16},
      {"fp16 autocast, fp32 weights and grads", ir::Precision::kAutocastFp16},
@@ -83,8 +90,9 @@ constexpr std::array<Entry<ir::Precision>, 7> kPrecisions = {
 
 using ir::OptimizerForm;
 using ir::OptimizerKind;
-constexpr std::array<Entry<ir::OptimizerPlan>, 6> kOptimizers = {
+constexpr std::array<Entry<ir::OptimizerPlan>, 7> kOptimizers = {
     {{"AdamW", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
+     {"AdamW (bf16 states on adapters)", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"AdamW fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
      {"bitsandbytes Adam8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
      {"AdamW 8-bit (bitsandbytes paged)",

@@ -26,6 +26,26 @@ void expect(CaseReader& reader, std::string_view key, std::string_view modelled)
   }
 }
 
+void read_peft(CaseReader& reader, ir::ParallelPlan& plan) {
+  const JsonValue* value = reader.take("peft");
+  if (value == nullptr) {
+    return;
+  }
+  CaseReader peft(value, "case.peft");
+  constexpr std::array<std::string_view, 1> kAside = {"lora_alpha"};
+  peft.ignore(kAside);
+  expect(peft, "peft_type", "LORA");
+  expect(peft, "bias", "none");
+  plan.lora = ir::LoraPlan{.rank = peft.integer("r", 8, {1, 1 << 14}),
+                           .dropout = peft.number("lora_dropout", 0),
+                           .dora = peft.flag("use_dora", false),
+                           .rank_stabilised = peft.flag("use_rslora", false),
+                           .targets = read_targets(peft, "target_modules")};
+  reader.absorb(peft.trouble());
+}
+
+}  // namespace
+
 void read_quant(CaseReader& reader, ir::ParallelPlan& plan) {
   const bool prepare = reader.flag("prepare_kbit", false);
   const JsonValue* value = reader.take("quant");
@@ -53,26 +73,6 @@ void read_quant(CaseReader& reader, ir::ParallelPlan& plan) {
   expect(quant, "compute", "bf16");
   reader.absorb(quant.trouble());
 }
-
-void read_peft(CaseReader& reader, ir::ParallelPlan& plan) {
-  const JsonValue* value = reader.take("peft");
-  if (value == nullptr) {
-    return;
-  }
-  CaseReader peft(value, "case.peft");
-  constexpr std::array<std::string_view, 1> kAside = {"lora_alpha"};
-  peft.ignore(kAside);
-  expect(peft, "peft_type", "LORA");
-  expect(peft, "bias", "none");
-  plan.lora = ir::LoraPlan{.rank = peft.integer("r", 8, {1, 1 << 14}),
-                           .dropout = peft.number("lora_dropout", 0),
-                           .dora = peft.flag("use_dora", false),
-                           .rank_stabilised = peft.flag("use_rslora", false),
-                           .targets = read_targets(peft, "target_modules")};
-  reader.absorb(peft.trouble());
-}
-
-}  // namespace
 
 void read_quantised_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;

@@ -14,10 +14,11 @@ namespace {
 
 using ir::JsonValue;
 
-constexpr std::array<Word<std::string_view>, 7> kRuntimes = {
+constexpr std::array<Word<std::string_view>, 8> kRuntimes = {
     {{"transformers", "transformers"},
      {"transformers+ddp", "transformers"},
      {"transformers+bitsandbytes", "transformers"},
+     {"transformers+fsdp1", "fsdp"},
      {"transformers+fsdp2", "fsdp"},
      {"torchtitan", "fsdp"},
      {"deepspeed", "deepspeed"},
@@ -88,6 +89,7 @@ void read_gpu(CaseReader& reader, RunSetting& setting) {
   setting.traits.compute_major = static_cast<int>(capability / 10);
   setting.traits.compute_minor = static_cast<int>(capability % 10);
   setting.traits.multiprocessors = static_cast<int>(gpu.integer("sms", 132, {1, 10'000}));
+  setting.traits.memory_bytes = setting.capacity.value();
   reader.absorb(gpu.trouble());
 }
 
@@ -111,6 +113,17 @@ std::optional<std::string> task_trouble(const JsonValue& setting, ir::Architectu
     return std::nullopt;
   }
   return "case.task: '" + std::string(got) + "' for a " + std::string(expected) + " model";
+}
+
+Planned plan_megatron(const MeasuredRow& row) {
+  RunSetting setting{.model = {}, .plan = {}, .traits = {}, .capacity = {}};
+  CaseReader reader(&row.setting, "case");
+  read_gpu(reader, setting);
+  read_megatron_case(reader, setting);
+  if (const auto trouble = reader.trouble()) {
+    return Skip{*trouble};
+  }
+  return setting;
 }
 
 Planned plan_modelled(const MeasuredRow& row, std::string_view runtime,
@@ -181,8 +194,11 @@ Planned plan_of_case(const MeasuredRow& row, const ModelReader& read_model) {
   if (!row.failure.empty()) {
     return Skip{"error: the measured run broke off"};
   }
-  if (row.framework == "torchtitan" || runtime == "megatron") {
+  if (row.framework == "torchtitan") {
     return not_modelled(runtime);
+  }
+  if (runtime == "megatron") {
+    return plan_megatron(row);
   }
   return plan_modelled(row, runtime, read_model);
 }

@@ -9,6 +9,7 @@
 #include "model_ir/base/result.h"
 #include "model_ir/base/units.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/rank_program.h"
 #include "model_ir/spec/model_spec.h"
 #include "validators/measured/row.h"
 
@@ -20,6 +21,7 @@ struct RunSetting {
   ir::ParallelPlan plan;
   DeviceTraits traits;
   Bytes capacity;  ///< What PyTorch's allocator may take from the driver.
+  ir::Rank rank{0};
 };
 
 /// Why a row, a phase or a metric is not compared; names the key that stands in the way.

@@ -9,9 +9,8 @@
 namespace headroom::check {
 
 ScoreTools runtime_tools(DeviceFinder find_device) {
-  // Every row was measured on rank 0, and data-parallel ranks are alike.
   const Lowering lower = [](const RunSetting& setting) {
-    return ir::lower(setting.model, setting.plan, ir::Rank{0}, setting.traits);
+    return ir::lower(setting.model, setting.plan, setting.rank, setting.traits);
   };
   return {.read_model = hugging_face_reader(),
           .predict = replay_predictor(lower),

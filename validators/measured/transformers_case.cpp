@@ -12,7 +12,7 @@ using ir::OptimizerPlan;
 
 // foreach is torch's default on CUDA for every optimizer that has it; transformers' Adafactor is a
 // loop over the parameters.
-constexpr std::array<Word<OptimizerPlan>, 10> kOptimizers = {
+constexpr std::array<Word<OptimizerPlan>, 11> kOptimizers = {
     {{"adamw", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw_foreach", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw_fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
@@ -22,6 +22,7 @@ constexpr std::array<Word<OptimizerPlan>, 10> kOptimizers = {
      {"sgd_momentum", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0.9}},
      {"adafactor", {OptimizerKind::kAdafactor, OptimizerForm::kLoop, 0}},
      {"adafactor_torch", {OptimizerKind::kAdafactorTorch, OptimizerForm::kForeach, 0}},
+     {"muon", {OptimizerKind::kMuon, OptimizerForm::kForeach, 0}},
      {"none", {OptimizerKind::kNone, OptimizerForm::kForeach, 0}}}};
 
 void read_ddp(CaseReader& parallel, ir::ParallelPlan& plan) {
@@ -37,22 +38,89 @@ void read_ddp(CaseReader& parallel, ir::ParallelPlan& plan) {
   }
 }
 
-/// `tied`: the harness leaves a tied embedding in the group of the root.
-void read_fsdp(CaseReader& parallel, bool tied, ir::ParallelPlan& plan) {
+/// A type of the mixed-precision policy: null leaves the parameters' own.
+ir::DType policy_dtype(CaseReader& parallel, std::string_view key, std::string_view absent,
+                       const ir::ParallelPlan& plan) {
   constexpr std::array<Word<ir::DType>, 3> kTypes = {
       {{"fp32", ir::DType::kFp32}, {"bf16", ir::DType::kBf16}, {"fp16", ir::DType::kFp16}}};
+  return parallel.is_null(key) ? ir::param_dtype(plan.precision)
+                               : parallel.word<ir::DType>(key, absent, kTypes);
+}
+
+/// `tied`: the harness leaves a tied embedding in the group of the root.
+void read_fsdp(CaseReader& parallel, bool tied, ir::ParallelPlan& plan) {
   plan.runtime = ir::RuntimeKind::kFsdp;
   ir::FsdpPlan fsdp;
-  fsdp.reshard_after_forward = parallel.flag("reshard", true);
+  const JsonValue* reshard = parallel.take("reshard");
+  if (reshard != nullptr && reshard->as_integer()) {
+    fsdp.reshard_ranks = parallel.integer("reshard", 0, kWorldRange);
+  } else {
+    fsdp.reshard_after_forward = parallel.flag("reshard", true);
+  }
   fsdp.shard_decoder = false;  // The harness shards the layers of the first list that it finds.
   fsdp.shard_embeddings = parallel.flag("shard_embeddings", false) && !tied;
-  fsdp.param_dtype = parallel.word<ir::DType>("param_dtype", "bf16", kTypes);
-  fsdp.reduce_dtype = parallel.word<ir::DType>("reduce_dtype", "fp32", kTypes);
+  fsdp.param_dtype = policy_dtype(parallel, "param_dtype", "bf16", plan);
+  fsdp.reduce_dtype = policy_dtype(parallel, "reduce_dtype", "fp32", plan);
   fsdp.replicas = parallel.integer("replicate", 1, kWorldRange);
-  if (parallel.flag("offload", false)) {
-    parallel.fail("offload", "true");
-  }
+  fsdp.cpu_offload = parallel.flag("offload", false);
   plan.fsdp = fsdp;
+}
+
+/// FullyShardedDataParallel: what is not asked for is what `accelerate config` proposes.
+void read_wrapper(CaseReader& parallel, ir::FsdpPlan& fsdp) {
+  fsdp.version = 1;
+  const std::string strategy = parallel.text("strategy", "FULL_SHARD");
+  fsdp.reshard_after_forward = strategy == "FULL_SHARD";
+  if (strategy != "FULL_SHARD" && strategy != "SHARD_GRAD_OP") {
+    parallel.fail("strategy", "'" + strategy + "'");
+  }
+  if (const std::string prefetch = parallel.text("prefetch", "BACKWARD_PRE");
+      prefetch != "BACKWARD_PRE" || parallel.is_null("prefetch")) {
+    parallel.fail("prefetch", "'" + prefetch + "'");
+  }
+  if (!parallel.flag("use_orig_params", true)) {
+    parallel.fail("use_orig_params", "false");
+  }
+  constexpr std::array<std::string_view, 1> kAside = {"limit_all_gathers"};
+  parallel.ignore(kAside);
+}
+
+/// {new_tokens, static}: prompts of `seq` tokens with a mask of ones.
+void read_generation(CaseReader& reader, ir::ParallelPlan& plan) {
+  const JsonValue* value = reader.take("generate");
+  if (value == nullptr) {
+    return;
+  }
+  CaseReader generate(value, "case.generate");
+  plan.generation =
+      ir::GenerationPlan{.new_tokens = generate.integer("new_tokens", 64, {1, 1 << 20}),
+                         .static_cache = generate.flag("static", false)};
+  if (!generate.flag("mask", true)) {
+    generate.fail("mask", "false");
+  }
+  reader.absorb(generate.trouble());
+}
+
+/// All of Liger's kernels; `fused_linear_cross_entropy` is an option of its own.
+void read_liger(CaseReader& reader, ir::ParallelPlan& plan) {
+  const JsonValue* value = reader.take("liger");
+  if (value == nullptr || value->as_bool() == false) {
+    return;
+  }
+  plan.liger = true;
+  if (value->as_bool()) {
+    return;
+  }
+  CaseReader liger(value, "case.liger");
+  if (liger.flag("fused_linear_cross_entropy", false)) {
+    plan.loss = ir::LossKind::kFusedLinear;
+  }
+  for (const std::string_view kernel : {"rope", "swiglu", "rms_norm"}) {
+    if (!liger.flag(kernel, true)) {
+      liger.fail(kernel, "false");
+    }
+  }
+  reader.absorb(liger.trouble());
 }
 
 /// Whether the configuration does not say that embedding and head are apart.
@@ -78,8 +146,11 @@ void read_parallel(CaseReader& reader, ir::ParallelPlan& plan) {
   plan.world = parallel.integer("world", 1, kWorldRange);
   if (const std::string kind = parallel.text("kind", ""); kind == "ddp") {
     read_ddp(parallel, plan);
-  } else if (kind == "fsdp2") {
+  } else if (kind == "fsdp2" || kind == "fsdp1") {
     read_fsdp(parallel, says_tied(config), plan);
+    if (kind == "fsdp1") {
+      read_wrapper(parallel, *plan.fsdp);
+    }
     const bool wrapped = says(reader.take("checkpointing"), "full_wrapper");
     if (wrapped && says(reader.take("task"), "seq2seq")) {
       reader.fail("checkpointing", "'full_wrapper' around the encoder's layers alone");
@@ -106,6 +177,8 @@ void read_transformers_case(CaseReader& reader, RunSetting& setting) {
   if (reader.flag("cudnn", false)) {
     reader.fail("cudnn", "true");
   }
+  read_liger(reader, plan);
+  read_generation(reader, plan);
   read_lora(reader, plan);
   read_parallel(reader, plan);
 }

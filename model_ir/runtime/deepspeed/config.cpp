@@ -81,7 +81,7 @@ constexpr std::array<SizeKey, 8> kSizes = {
      {"stage3_max_live_parameters", "max_live_parameters", &ZeroPlan::max_live_parameters},
      {"stage3_max_reuse_distance", "max_reuse_distance", &ZeroPlan::max_reuse_distance}}};
 
-constexpr std::array<std::string_view, 17> kHarmlessZeroKeys = {
+constexpr std::array<std::string_view, 16> kHarmlessZeroKeys = {
     "load_from_fp32_weights",
     "elastic_checkpoint",
     "ignore_unused_parameters",
@@ -97,8 +97,7 @@ constexpr std::array<std::string_view, 17> kHarmlessZeroKeys = {
     "save_muon_momentum_buffer_in_memory",
     "leaf_module",
     "module_granularity_threshold",
-    "stage3_module_granularity_threshold",
-    "use_multi_rank_bucket_allreduce"};
+    "stage3_module_granularity_threshold"};
 
 constexpr std::array<std::string_view, 12> kUnmodelledZeroSwitches = {
     "zero_quantized_weights",
@@ -193,7 +192,8 @@ ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
   read_old_offload(zero, "cpu_offload_param", plan.offload_param);
   zero.accept(kHarmlessZeroKeys);
   for (const std::string_view key :
-       {"reduce_scatter", "allgather_partitions", "memory_efficient_linear"}) {
+       {"reduce_scatter", "allgather_partitions", "memory_efficient_linear",
+        "use_multi_rank_bucket_allreduce"}) {
     zero.demand(key, JsonValue{true});
   }
   for (const std::string_view key : kUnmodelledZeroSwitches) {
@@ -237,7 +237,12 @@ void read_precision(ConfigSection& root, ParallelPlan& plan) {
   const std::string own = bf16 ? "bf16" : fp16 ? "fp16" : "fp32";
   root.demand("communication_data_type", JsonValue{own});
   ConfigSection types = root.section("data_types");
-  types.demand("grad_accum_dtype", JsonValue{own});
+  const std::string accumulation = types.text("grad_accum_dtype").value_or(own);
+  if (accumulation == "fp32" && accumulation != own && plan.zero->stage > 0) {
+    plan.zero->grad_accum_dtype = DType::kFp32;
+  } else if (accumulation != own) {
+    types.refuse("grad_accum_dtype", own + " or, from ZeRO stage 1 on, fp32");
+  }
   types.demand("param_dtype", JsonValue{own});
   types.demand("buffer_dtype", JsonValue{"fp32"});
   types.accept(std::array<std::string_view, 1>{"keep_in_fp32_modules"});
@@ -283,6 +288,7 @@ void read_optimizer(ConfigSection& root, ParallelPlan& plan) {
   if (name == "adam" || name == "adamw") {
     const bool torch = params.boolean("torch_adam").value_or(false);
     plan.optimizer = {OptimizerKind::kAdamW, torch ? torch_form(params) : OptimizerForm::kFused, 0};
+    plan.zero->torch_adam = torch && plan.optimizer.form == OptimizerForm::kFused;
     params.demand("amsgrad", JsonValue{false});
   } else if (name == "lion") {
     plan.optimizer = {OptimizerKind::kLion, OptimizerForm::kForeach, 0};
@@ -387,6 +393,10 @@ Result<ConfigReading> parse_config(std::string_view text, std::string_view file,
   plan.runtime = RuntimeKind::kDeepspeed;
   plan.ddp.reset();
   plan.zero = read_zero(root, model);
+  if (arguments.zero) {  // What only the trainer knows of its optimizer.
+    plan.zero->decay_groups = arguments.zero->decay_groups;
+    plan.zero->torch_adam = arguments.zero->torch_adam;
+  }
   read_precision(root, plan);
   read_optimizer(root, plan);
   read_batch(root, plan);

@@ -1,6 +1,5 @@
 #include "model_ir/runtime/deepspeed/lowering.h"
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,8 +7,15 @@
 #include <vector>
 
 #include "model_ir/graph/decoder.h"
+#include "model_ir/runtime/deepspeed/base_optimizer.h"
+#include "model_ir/runtime/deepspeed/bf16_optimizer.h"
+#include "model_ir/runtime/deepspeed/full_masters.h"
 #include "model_ir/runtime/deepspeed/save.h"
 #include "model_ir/runtime/deepspeed/wrapper.h"
+#include "model_ir/runtime/deepspeed/zero_buckets.h"
+#include "model_ir/runtime/deepspeed/zero_init.h"
+#include "model_ir/runtime/deepspeed/zero_partitions.h"
+#include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/phase.h"
 #include "model_ir/runtime/transformers/adapter.h"
@@ -24,43 +30,61 @@ using torch::Eager;
 using torch::PhaseScope;
 using torch::Tensor;
 
-/// The points at which the engine calls its wrapper; empty where a stage does nothing.
-struct Wrapper {
-  std::function<void()> initialize;
-  std::function<void(bool boundary)> before_backward;
-  std::function<void(bool boundary)> after_backward;
-  std::function<void()> step;
-};
+/// Source: deepspeed/runtime/engine.py, _do_optimizer_sanity_check.
+std::unique_ptr<OptimizerWrapper> make_wrapper(const EngineState& state, BaseOptimizer& optimizer,
+                                               std::vector<PartitionedParameter> parameters) {
+  if (state.zero.stage == 3) {
+    return std::make_unique<ZeroPartitions>(state, optimizer, std::move(parameters));
+  }
+  if (Bf16Optimizer::is_chosen(state.plan, state.zero)) {
+    return std::make_unique<Bf16Optimizer>(state, optimizer);
+  }
+  if (state.zero.stage > 0) {
+    return std::make_unique<ZeroBuckets>(state, optimizer);
+  }
+  if (state.plan.precision == Precision::kFp32) {
+    return std::make_unique<PlainOptimizer>(state, optimizer);
+  }
+  if (BaseOptimizer::is_own(state.plan.optimizer, state.zero)) {
+    return std::make_unique<FusedMasters>(state, optimizer);
+  }
+  return std::make_unique<UnfusedMasters>(state, optimizer);
+}
 
-Wrapper make_wrapper(const EngineState& state, std::vector<Tensor> shards) {
-  switch (state.zero.stage) {
-    case 0: {
-      const auto full = std::make_shared<FullMasters>(state);
-      return {.initialize = [full] { full->initialize(); },
-              .before_backward = [](bool) {},
-              .after_backward =
-                  [full](bool boundary) {
-                    if (boundary) {
-                      full->after_backward();
-                    }
-                  },
-              .step = [full] { full->step(); }};
+/// _configure_distributed_model: parameters take the engine's type, one after the other. Those that
+/// zero.Init has partitioned have it.
+void cast_parameters(Eager& eager, const std::vector<Tensor>& parameters, DType dtype) {
+  for (const Tensor& parameter : parameters) {
+    if (is_floating(parameter.dtype()) && parameter.dtype() != dtype) {
+      const Tensor cast = eager.empty(parameter.shape(), dtype, TensorRole::kParameter);
+      eager.move_storage(parameter, cast);
+      parameter->dtype = dtype;
     }
-    case 3: {
-      const auto partitions = std::make_shared<ZeroPartitions>(state, std::move(shards));
-      state.model.before_layer = [partitions](std::int32_t layer) { partitions->fetch(layer); };
-      return {.initialize = [partitions] { partitions->initialize(); },
-              .before_backward = [partitions](bool) { partitions->before_backward(); },
-              .after_backward = [partitions](bool) { partitions->after_backward(); },
-              .step = [partitions] { partitions->step(); }};
-    }
-    default: {
-      const auto buckets = std::make_shared<ZeroBuckets>(state);
-      return {.initialize = [buckets] { buckets->initialize(); },
-              .before_backward = [buckets](bool boundary) { buckets->before_backward(boundary); },
-              .after_backward = [buckets](bool) { buckets->after_backward(); },
-              .step = [buckets] { buckets->step(); }};
-    }
+  }
+}
+
+/// What transformers keeps in fp32 whatever the parameters are: the corrections of routers' scores.
+/// Source: deepspeed/runtime/keep_in_fp32.py; modeling_deepseek_v3.py,
+/// _keep_in_fp32_modules_strict.
+void widen_corrections(const EngineState& state) {
+  if (state.plan.precision == Precision::kFp32) {
+    return;
+  }
+  for (const auto& [router, correction] : state.model.corrections) {
+    const Tensor wide = state.eager.empty(correction.shape(), DType::kFp32, TensorRole::kBuffer);
+    state.eager.move_storage(correction, wide);
+    correction->dtype = DType::kFp32;
+  }
+}
+
+/// Rank 0 sends its parameters to the others.
+void count_broadcast(Eager& eager, const std::vector<Tensor>& parameters, std::int64_t ranks) {
+  for (const Tensor& parameter : parameters) {
+    torch::count_collective(eager,
+                            {.operation = "broadcast",
+                             .ranks = ranks,
+                             .calls = 1,
+                             .bytes = bytes_of(parameter.elements(), parameter.dtype()).value()});
   }
 }
 
@@ -68,8 +92,7 @@ struct Run {
   Eager& eager;
   const ParallelPlan& plan;
   transformers::Model& model;
-  Wrapper& wrapper;
-  const ZeroPlan& zero;
+  OptimizerWrapper& wrapper;
 };
 
 /// `ids`: the batch, whose name holds it until the next one has been made.
@@ -84,7 +107,7 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary, Tens
     output = transformers::forward(eager, run.model, ids);
     loss = std::move(output.loss);
     if (!run.plan.keep_logits) {
-      output.logits.reset();
+      output = {};
     }
   }
   {
@@ -93,7 +116,7 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary, Tens
     run.wrapper.before_backward(boundary);
     // engine.backward: the loss over the accumulation steps, then ZeRO's loss scale.
     const Tensor share = torch::scale(eager, loss);
-    const Tensor scaled = run.zero.stage > 0 ? torch::scale(eager, share) : share;
+    const Tensor scaled = run.wrapper.scales_loss() ? torch::scale(eager, share) : share;
     {
       const Tensor seed = eager.empty({}, scaled.dtype(), TensorRole::kLogits);
       eager.backward(scaled, seed);
@@ -117,106 +140,130 @@ Error refused(const char* key, const char* got, const char* wanted) {
 
 /// What is not modelled under ZeRO, beside what the model code refuses.
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
-  const OptimizerKind kind = plan.optimizer.kind;
-  const OptimizerForm form = plan.optimizer.form;
-  if (kind == OptimizerKind::kAdafactor || kind == OptimizerKind::kAdafactorTorch ||
-      form == OptimizerForm::kEightBit || form == OptimizerForm::kPagedEightBit ||
-      form == OptimizerForm::kPaged) {
-    return refused("optimizer", "Adafactor, 8-bit or paged states",
-                   "AdamW, SGD or Lion with fp32 states under deepspeed");
+  const bool partitions = plan.zero && plan.zero->stage == 3;
+  if (plan.lora && partitions && (plan.lora->dora || spec.moe)) {
+    return refused("lora", "DoRA, or a model of experts, under ZeRO stage 3",
+                   "stages 0 to 2, or LoRA on a dense model");
   }
-  if (plan.quant) {
-    return refused("qlora", "quantised weights", "16-bit weights under deepspeed");
+  if (plan.generation) {
+    return refused("generate", "tokens generated after the steps", "training under deepspeed");
   }
-  if (plan.lora && plan.zero && plan.zero->stage == 3) {
-    return refused("lora", "adapters under ZeRO stage 3", "stages 0 to 2, or full training");
+  if (plan.model_code != ModelCode::kTransformers) {
+    return refused("model-code", "another library's", "transformers' under deepspeed");
   }
-  if (plan.evaluation) {
-    return refused("evaluation", "an evaluation", "training steps alone under deepspeed");
+  if (plan.evaluation && partitions) {
+    return refused("evaluation", "an evaluation under ZeRO stage 3", "stages 0 to 2");
   }
   return transformers::unsupported(spec, plan);
+}
+
+std::optional<Error> refusal_of(const ModelSpec& spec, const ParallelPlan& plan,
+                                const Graph& graph) {
+  if (plan.precision != Precision::kFp32 && plan.precision != Precision::kBf16Master &&
+      plan.precision != Precision::kFp16Master) {
+    return Error::invalid_argument("precision", "a recipe without fp32 masters",
+                                   "bf16-master, fp16-master or fp32",
+                                   "use --precision bf16-master");
+  }
+  if (spec.architecture != Architecture::kCausalLm && plan.zero && plan.zero->stage == 3) {
+    return Error::invalid_argument("model", spec.name, "a causal language model under ZeRO stage 3",
+                                   "use ZeRO stage 0, 1 or 2 for encoders and encoder-decoders");
+  }
+  if (std::optional<Error> refused = unsupported(spec, plan)) {
+    return refused;
+  }
+  return plan.lora ? transformers::missing_targets(spec, graph, *plan.lora) : std::nullopt;
+}
+
+/// The model with its adapters, each parameter partitioned as it is made under stage 3.
+transformers::Model make_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
+                               const Graph& graph, ZeroInit* zero_init) {
+  const PhaseScope phase(eager, "model");
+  const auto partition = [&](const Tensor& parameter) { zero_init->partition(parameter); };
+  transformers::Model model = zero_init != nullptr
+                                  ? transformers::load_model(eager, spec, plan, graph, partition)
+                                  : transformers::load_model(eager, spec, plan, graph);
+  if (plan.quant && plan.quant->prepare_kbit) {
+    transformers::prepare_kbit(eager, model);
+  }
+  if (plan.lora) {
+    if (zero_init != nullptr) {
+      zero_init->collect_garbage(model);  // Importing PEFT sets the collector off.
+    }
+    transformers::add_adapters(eager, model, *plan.lora);
+  }
+  return model;
+}
+
+void initialize(const EngineState& state, OptimizerWrapper& wrapper) {
+  const PhaseScope phase(state.eager, "deepspeed.initialize");
+  if (state.zero.stage == 3) {
+    wrapper.initialize();
+    return;
+  }
+  const std::vector<Tensor> parameters = transformers::all_parameters(state.model);
+  state.eager.set_site("deepspeed.cast", -1);
+  cast_parameters(state.eager, parameters, param_dtype(state.plan.precision));
+  widen_corrections(state);
+  wrapper.initialize();
+  count_broadcast(state.eager, parameters, state.plan.world);  // Takes no memory; told at the end.
+}
+
+void evaluate(const Run& run, Tensor& ids) {
+  const PhaseScope phase(run.eager, "evaluation");
+  const torch::GradMode grad(run.eager, false);
+  run.model.training = false;
+  run.eager.set_site("input_ids", -1);
+  ids =
+      run.eager.empty({run.plan.micro_batch, run.plan.sequence}, DType::kInt64, TensorRole::kInput);
+  const transformers::ModelOutput output = transformers::forward(run.eager, run.model, ids);
+}
+
+void run_phases(const Run& run) {
+  Tensor ids;
+  for (int step = 1; step <= run.plan.steps; ++step) {
+    for (std::int64_t micro = 1; micro <= run.plan.accumulation; ++micro) {
+      std::string tag = "step" + std::to_string(step);
+      if (run.plan.accumulation > 1) {
+        tag += "." + std::to_string(micro);
+      }
+      run_micro_batch(run, tag, micro == run.plan.accumulation, ids);
+    }
+  }
+  if (run.plan.evaluation) {
+    evaluate(run, ids);
+  }
 }
 
 }  // namespace
 
 Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
                           const DeviceTraits& device) {
-  const bool partitions = plan.zero && plan.zero->stage > 0;
-  const bool whole = plan.precision == Precision::kFp32 && partitions;
-  if (!whole && plan.precision != Precision::kBf16Master &&
-      plan.precision != Precision::kFp16Master) {
-    return Error::invalid_argument("precision", "a recipe without fp32 masters",
-                                   "bf16-master, fp16-master or, from stage 1 on, fp32",
-                                   "use --precision bf16-master");
-  }
-  if (spec.architecture != Architecture::kCausalLm) {
-    return Error::invalid_argument("model", spec.name, "a causal language model",
-                                   "use --runtime transformers for encoders and encoder-decoders");
-  }
-  if (const std::optional<Error> refused = unsupported(spec, plan)) {
-    return *refused;
-  }
   const Graph graph = build_graph(spec, {.batch = plan.micro_batch, .sequence = plan.sequence});
-  if (plan.lora) {
-    if (const std::optional<Error> missing =
-            transformers::missing_targets(spec, graph, *plan.lora)) {
-      return *missing;
-    }
+  if (std::optional<Error> refused = refusal_of(spec, plan, graph)) {
+    return *std::move(refused);
   }
   const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
   Eager eager(device);
-  transformers::Model model;
-  std::vector<Tensor> shards;
-  {
-    const PhaseScope phase(eager, "model");
-    // zero.Init: each parameter is partitioned as soon as it has been made.
-    const auto partition = [&](const Tensor& parameter) {
-      const std::int64_t own = ceil_div(parameter.elements(), plan.world);
-      if (zero.offload_param == OffloadDevice::kNone) {
-        shards.push_back(eager.empty({own}, parameter.dtype(), TensorRole::kParameter));
-      } else {
-        RankProgram& program = eager.program();
-        (zero.offload_param == OffloadDevice::kNvme ? program.nvme_bytes : program.host_bytes) +=
-            bytes_of(own, parameter.dtype()).value();
-      }
-      eager.move_storage(parameter, Tensor{});
-    };
-    model = zero.stage == 3 ? transformers::load_model(eager, spec, plan, graph, partition)
-                            : transformers::load_model(eager, spec, plan, graph);
-    if (plan.lora) {
-      transformers::add_adapters(eager, model, *plan.lora);
-    }
-  }
-  Tensor overflow;  // FusedAdam's buffer of one flag. Source: deepspeed/ops/adam/fused_adam.py.
+  ZeroInit zero_init(eager, plan, zero);
+  transformers::Model model =
+      make_model(eager, spec, plan, graph, zero.stage == 3 ? &zero_init : nullptr);
+  BaseOptimizer optimizer(eager, plan.optimizer, zero);
   {
     const PhaseScope phase(eager, "optimizer_object");
-    if (plan.optimizer.kind == OptimizerKind::kAdamW &&
-        plan.optimizer.form == OptimizerForm::kFused &&
-        zero.offload_optimizer == OffloadDevice::kNone) {
-      overflow = eager.empty({1}, DType::kInt32, TensorRole::kOptimizerState);
+    if (BaseOptimizer::is_own(plan.optimizer, zero)) {
+      zero_init.collect_garbage(model);  // Loading a compiled operator sets the collector off.
     }
+    optimizer.construct();
   }
   const EngineState state{.eager = eager, .plan = plan, .zero = zero, .model = model};
-  Wrapper wrapper = make_wrapper(state, std::move(shards));
-  {
-    const PhaseScope phase(eager, "deepspeed.initialize");
-    wrapper.initialize();
-  }
-  Tensor ids;
-  const Run run{.eager = eager, .plan = plan, .model = model, .wrapper = wrapper, .zero = zero};
-  for (int step = 1; step <= plan.steps; ++step) {
-    for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
-      std::string tag = "step" + std::to_string(step);
-      if (plan.accumulation > 1) {
-        tag += "." + std::to_string(micro);
-      }
-      run_micro_batch(run, tag, micro == plan.accumulation, ids);
-    }
-  }
+  const std::unique_ptr<OptimizerWrapper> wrapper =
+      make_wrapper(state, optimizer, zero_init.take());
+  initialize(state, *wrapper);
+  run_phases({.eager = eager, .plan = plan, .model = model, .wrapper = *wrapper});
   if (plan.checkpoint_save) {
     save_checkpoint(state);
   }
-  model.before_layer = nullptr;  // Lets the wrapper go before the model that it refers to.
   return eager.finish();
 }
 

@@ -1,26 +1,43 @@
-#include <algorithm>
+#include "model_ir/runtime/deepspeed/zero_buckets.h"
 
-#include "model_ir/runtime/deepspeed/wrapper.h"
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include "model_ir/runtime/deepspeed/gradient_checks.h"
 #include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::deepspeed {
 
+using torch::Eager;
 using torch::Tensor;
 
-ZeroBuckets::ZeroBuckets(EngineState state) : state_(state) {
-  for (const Tensor& parameter : state_.model.trainable) {
-    total_ += parameter.elements();
+std::int64_t ZeroBuckets::Group::inside(const Member& member) const {
+  return std::min(member.parameter.elements(), partition - member.offset);
+}
+
+ZeroBuckets::ZeroBuckets(EngineState state, BaseOptimizer& optimizer)
+    : state_(state),
+      optimizer_(optimizer),
+      dtype_(param_dtype(state.plan.precision)),
+      accumulation_(state.zero.grad_accum_dtype.value_or(dtype_)),
+      overlaps_(state.zero.overlap_comm.value_or(false)) {
+  for (const std::vector<Tensor>& parameters : parameter_groups(state_.model, state_.zero)) {
+    Group& group = groups_.emplace_back();
+    for (const Tensor& parameter : parameters) {
+      group.members.push_back({.parameter = parameter, .accumulated = {}});
+    }
+    lay_out(group);
   }
-  partition_ = partition_elements(total_, state_.plan.world);
-  std::int64_t offset = 0;
-  for (const Tensor& parameter : state_.model.trainable) {
-    const bool touched = offset < partition_;  // Rank 0 owns the beginning.
-    owned_ += touched ? parameter.elements() : 0;
-    widest_ = std::max(widest_, std::min(parameter.elements(), partition_ - offset));
-    torch::accumulator_of(state_.eager, parameter.impl())->after_accumulate =
-        [this, parameter, offset](torch::Eager&) { arrived(parameter, offset); };
-    offset += parameter.elements();
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    for (std::size_t member = 0; member < groups_[group].members.size(); ++member) {
+      const Tensor& parameter = groups_[group].members[member].parameter;
+      torch::accumulator_of(state_.eager, parameter.impl())->after_accumulate =
+          [this, group, member](Eager&) { arrived({.group = group, .member = member}); };
+    }
   }
 }
 
@@ -30,135 +47,227 @@ ZeroBuckets::~ZeroBuckets() {
   }
 }
 
+bool ZeroBuckets::is_compact() const {
+  return accumulation_ == DType::kFp32 && dtype_ != DType::kFp32;
+}
+
+bool ZeroBuckets::accumulates_apart() const {
+  return state_.zero.stage == 1 && accumulation_ != dtype_;
+}
+
+void ZeroBuckets::lay_out(Group& group) {
+  const std::size_t count = group.members.size();
+  // round_robin_gradients: parameters are dealt out to the ranks, one after the other.
+  const auto hands =
+      state_.zero.round_robin_gradients ? static_cast<std::size_t>(state_.plan.world) : 1;
+  for (std::size_t hand = 0; hand < std::min(hands, count); ++hand) {
+    for (std::size_t member = hand; member < count; member += hands) {
+      group.layout.push_back(member);
+    }
+  }
+  std::int64_t offset = 0;
+  for (const std::size_t member : group.layout) {
+    group.members[member].offset = offset;
+    offset += group.members[member].parameter.elements();
+  }
+  group.partition = partition_elements(offset, state_.plan.world);
+  std::copy_if(group.layout.begin(), group.layout.end(), std::back_inserter(group.owned),
+               [&](std::size_t member) { return group.touches(group.members[member]); });
+}
+
 void ZeroBuckets::initialize() {
-  torch::Eager& eager = state_.eager;
-  const DType dtype = state_.model.trainable.front().dtype();
-  eager.set_site("deepspeed.flatten", -1);
-  flat_ = eager.empty({align_up(total_, 2 * state_.plan.world)}, dtype, TensorRole::kParameter);
-  for (const Tensor& parameter : state_.model.trainable) {
-    eager.move_storage(parameter, flat_);  // Parameters become views of the flat group.
+  Eager& eager = state_.eager;
+  for (Group& group : groups_) {
+    begin_group();
+    flatten(group);
+    make_master(group);
   }
   eager.set_site("deepspeed.masters", -1);
   if (state_.offloads_optimizer()) {
-    // fp32 master and gradient partition on the host.
-    state_.hold_offloaded(bytes_of(2 * partition_, DType::kFp32).value());
-  } else {
-    const Tensor copy = eager.empty({partition_}, dtype, TensorRole::kTemporary);
-    master_ = eager.empty({partition_}, DType::kFp32, TensorRole::kMasterParameter);
-  }
-  if (!state_.offloads_optimizer()) {
-    const Tensor zeros = eager.empty({partition_}, DType::kFp32, TensorRole::kTemporary);
-  }
-  adam_ = std::make_unique<FlatAdam>(state_, partition_);
-}
-
-void ZeroBuckets::before_backward(bool boundary) {
-  filled_ = 0;
-  accumulates_ = state_.zero.stage == 1 && !boundary;
-}
-
-void ZeroBuckets::arrived(const Tensor& parameter, std::int64_t offset) {
-  torch::Eager& eager = state_.eager;
-  if (buckets_.empty()) {
-    const int count = state_.zero.overlap_comm.value_or(false) ? 2 : 1;
-    for (int i = 0; i < count; ++i) {
-      buckets_.push_back(eager.empty({state_.zero.reduce_bucket_size}, parameter.dtype(),
-                                     TensorRole::kCommunication));
+    std::int64_t largest = 0;
+    for (const Tensor& parameter : state_.model.trainable) {
+      largest = std::max(largest, parameter.elements());
     }
-  }
-  if (accumulates_) {
-    return;  // Stage 1 keeps whole gradients until the boundary.
-  }
-  const std::int64_t elements = parameter.elements();
-  if (filled_ + elements > state_.zero.reduce_bucket_size && !waiting_.empty()) {
-    reduce_bucket();
-  }
-  filled_ += elements;
-  waiting_.push_back({parameter, offset});
-  const bool fits_bucket = elements <= state_.zero.reduce_bucket_size;
-  if (state_.zero.stage == 2 && fits_bucket) {
-    eager.drop_grad(parameter);  // Copied into the bucket.
-  }
-}
-
-bool ZeroBuckets::spans_partitions() const {
-  std::int64_t last = -1;
-  for (const Waiting& each : waiting_) {
-    const std::int64_t first = each.offset / partition_;
-    const std::int64_t end = (each.offset + each.parameter.elements() - 1) / partition_;
-    if (first != end || (last >= 0 && first != last)) {
-      return true;
+    staging_ = torch::zeros(eager, {largest}, dtype_, TensorRole::kCommunication);
+    state_.hold_offloaded(bytes_of(largest, dtype_).value());  // And one like it on the host.
+    if (state_.plan.accumulation > 1 && !is_compact()) {
+      state_.hold_offloaded(bytes_of(owned_elements(), dtype_).value());  // Where it is added up.
     }
-    last = end;
-  }
-  return false;
-}
-
-void ZeroBuckets::reduce_bucket() {
-  torch::Eager& eager = state_.eager;
-  const DType dtype = state_.model.trainable.front().dtype();
-  torch::count_collective(eager, {.operation = "all_reduce",
-                                  .ranks = state_.plan.world,
-                                  .calls = 1,
-                                  .bytes = bytes_of(filled_, dtype).value()});
-  // Slices of several ranks are flattened to be reduced together; a parameter larger than the
-  // bucket is reduced where it is.
-  Tensor flattened;
-  if (filled_ <= state_.zero.reduce_bucket_size && spans_partitions()) {
-    flattened = eager.empty({filled_}, dtype, TensorRole::kCommunication);
-  }
-  for (const Waiting& each : waiting_) {
-    if (each.offset < partition_) {
-      keep_partition(each.parameter.elements());
-    }
-    if (state_.zero.stage == 2) {
-      eager.drop_grad(each.parameter);
-    }
-  }
-  waiting_.clear();
-  filled_ = 0;
-}
-
-void ZeroBuckets::keep_partition(std::int64_t elements) {
-  torch::Eager& eager = state_.eager;
-  if (state_.offloads_optimizer()) {
-    return;  // Copied to the host from the bucket.
-  }
-  eager.set_site("deepspeed.partition_gradients", -1);
-  const DType dtype = state_.model.trainable.front().dtype();
-  if (!partition_gradients_.defined()) {
-    partition_gradients_ = eager.empty({owned_}, dtype, TensorRole::kGradient);
-  } else if (state_.zero.stage == 2 && state_.plan.accumulation > 1) {
-    const Tensor addend = eager.empty({elements}, dtype, TensorRole::kTemporary);
-  }
-}
-
-void ZeroBuckets::after_backward() {
-  if (accumulates_) {
     return;
   }
-  if (!waiting_.empty()) {
-    reduce_bucket();
+  std::vector<Tensor> gradients;  // Made for optimizers that want one at once, and dropped.
+  for (const Group& group : groups_) {
+    gradients.push_back(
+        torch::zeros(eager, {group.partition}, DType::kFp32, TensorRole::kTemporary));
   }
-  for (const Tensor& parameter : state_.model.trainable) {
-    state_.eager.drop_grad(parameter);
+  for (Tensor& gradient : gradients) {
+    gradient.reset();
   }
-  buckets_.clear();
+}
+
+/// DeepSpeed's empty_cache() sets torch's peaks back, too. What they tell of the phase begins with
+/// the last of them; what came before is a phase of its own.
+void ZeroBuckets::begin_group() {
+  Eager& eager = state_.eager;
+  Phase& phase = eager.program().phases.back();
+  const bool untouched = phase.begin == eager.program().events.size();
+  state_.empty_cache();
+  if (!untouched) {
+    phase.name += ".flatten";
+    eager.end_phase();
+    eager.begin_phase("deepspeed.initialize");
+  }
+}
+
+void ZeroBuckets::move_to_host(const Group& group) {
+  Eager& eager = state_.eager;
+  eager.set_site("deepspeed.flatten", -1);
+  for (const Member& member : group.members) {  // param.data = torch.empty(1)
+    const Tensor placeholder = eager.empty({1}, DType::kFp32, TensorRole::kTemporary);
+    eager.move_storage(member.parameter, placeholder);
+  }
+  begin_group();
+}
+
+void ZeroBuckets::flatten(Group& group) {
+  Eager& eager = state_.eager;
+  const std::int64_t padded = group.partition * state_.plan.world;
+  const Member& last = group.members[group.layout.back()];
+  const std::int64_t padding = padded - last.offset - last.parameter.elements();
+  const std::int64_t limit = eager.device().memory_bytes;
+  const bool on_device =
+      limit == 0 || limit - state_.allocated() >= bytes_of(padded, dtype_).value();
+  if (!on_device) {
+    move_to_host(group);
+  }
+  eager.set_site("deepspeed.flatten", -1);
+  if (on_device && padding == 0 && group.members.size() == 1) {
+    group.flat = eager.alias(last.parameter, {padded}, false);  // A view is flat enough.
+  } else {
+    const Tensor zeros = on_device && padding > 0
+                             ? eager.empty({padding}, dtype_, TensorRole::kTemporary)
+                             : Tensor{};
+    group.flat = eager.empty({padded}, dtype_, TensorRole::kParameter);
+  }
+  for (const std::size_t member : group.layout) {  // Parameters become views of it.
+    eager.move_storage(group.members[member].parameter, group.flat);
+  }
+}
+
+void ZeroBuckets::make_master(Group& group) {
+  Eager& eager = state_.eager;
+  eager.set_site("deepspeed.masters", -1);
+  Tensor copy = eager.empty({group.partition}, dtype_, TensorRole::kTemporary);
+  if (state_.offloads_optimizer()) {
+    // fp32 master, gradient and moments, and a 16-bit buffer on the way back.
+    const auto states = static_cast<std::int64_t>(2 + moment_count(state_.plan.optimizer));
+    state_.hold_offloaded(bytes_of(states * group.partition, DType::kFp32).value() +
+                          bytes_of(group.partition, dtype_).value());
+  } else if (dtype_ == DType::kFp32) {
+    eager.relabel(copy, TensorRole::kMasterParameter);
+    group.master = std::move(copy);
+  } else {
+    group.master = eager.empty({group.partition}, DType::kFp32, TensorRole::kMasterParameter);
+  }
+}
+
+void ZeroBuckets::check_overflow() {
+  Eager& eager = state_.eager;
+  eager.set_site("deepspeed.overflow", -1);
+  Tensor flag;
+  if (!state_.offloads_optimizer()) {
+    Tensor count = torch::zeros(eager, {1}, DType::kFp32, TensorRole::kTemporary);
+    for (const Group& group : groups_) {
+      for (const Tensor& gradient : group.averaged) {
+        const Tensor found = has_inf_or_nan(eager, gradient);
+      }
+    }
+    flag = eager.empty({1}, DType::kBool, TensorRole::kTemporary);
+  }
+  const Tensor byte = eager.empty({1}, DType::kUInt8, TensorRole::kTemporary);
+  torch::count_collective(
+      eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 1});
+  flag.reset();
+}
+
+Tensor ZeroBuckets::global_norm() {
+  Eager& eager = state_.eager;
+  eager.set_site("deepspeed.grad_norm", -1);
+  std::vector<Tensor> norms;
+  for (const Group& group : groups_) {
+    if (state_.offloads_optimizer()) {
+      // The norms were taken on the way to the host; their sum is made there.
+      const Tensor sum = eager.empty({1}, DType::kFp32, TensorRole::kTemporary);
+      torch::count_collective(
+          eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 4});
+      continue;
+    }
+    const std::size_t count = std::min(group.averaged.size(), group.owned.size());
+    norms.push_back(direct_norm(eager, std::span(group.averaged).first(count), state_.plan.world));
+  }
+  if (norms.empty()) {
+    return {};
+  }
+  Tensor norm = combined_norm(eager, norms);
+  torch::release_list(norms);
+  return norm;
 }
 
 void ZeroBuckets::step() {
-  torch::Eager& eager = state_.eager;
-  if (state_.offloads_optimizer()) {
-    return;
+  Eager& eager = state_.eager;
+  // fp32 alone is not asked for overflow. Source: engine.py, _configure_zero_optimizer.
+  if (dtype_ != DType::kFp32) {
+    check_overflow();
   }
-  eager.set_site("deepspeed.grad_norm", -1);
-  // get_grad_norm_direct: each parameter's gradient in fp64, one after the other.
-  { const Tensor wide = eager.empty({widest_}, DType::kFp64, TensorRole::kTemporary); }
-  norm_ = eager.empty({}, DType::kFp32, TensorRole::kOptimizerState);
+  const Tensor before = std::move(norm_);  // The engine's name for it changes after the step.
+  const Tensor norm = global_norm();
+  if (norm.defined()) {
+    check_norm(eager, norm);
+    norm_ = eager.empty({}, DType::kFp32, TensorRole::kOptimizerState);
+  }
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    if (!state_.offloads_optimizer()) {
+      step_group(index, norm);
+    }
+    groups_[index].compact.reset();
+    for (Member& member : groups_[index].members) {
+      member.accumulated.reset();
+    }
+  }
+  offloaded_norms_.clear();
+  for (const Group& group : groups_) {
+    state_.count_all_gather(group.partition * state_.plan.world, dtype_);
+  }
+}
+
+void ZeroBuckets::step_group(std::size_t index, const Tensor& norm) {
+  Eager& eager = state_.eager;
+  Group& group = groups_[index];
+  for (Member& member : group.members) {
+    member.accumulated.reset();  // What other ranks step: `grad_accum` outlives backward.
+  }
   eager.set_site("deepspeed.fp32_gradients", -1);
-  const Tensor gradients = eager.empty({partition_}, DType::kFp32, TensorRole::kGradient);
-  partition_gradients_.reset();
-  adam_->step();
+  Tensor flat = group.compact;
+  if (!flat.defined()) {
+    flat = group.averaged.size() == 1
+               ? eager.alias(group.averaged.front(), {group.partition}, false)
+               : eager.empty({group.partition}, accumulation_, TensorRole::kGradient);
+  }
+  Tensor gradient = flat.dtype() == DType::kFp32
+                        ? flat
+                        : eager.empty({group.partition}, DType::kFp32, TensorRole::kGradient);
+  flat.reset();
+  set_gradient(eager, group.master, gradient);
+  torch::release_list(group.averaged);
+  group.accumulated.clear();
+  group.compact.reset();
+  if (state_.plan.clip_norm.value_or(0) > 0) {
+    eager.set_site("deepspeed.clip", -1);
+    check_norm(eager, norm);
+    make_clip_factor(eager, norm);
+  }
+  optimizer_.step(index, std::span(&group.master, 1));
+  set_gradient(eager, group.master, {});
 }
 
 }  // namespace headroom::ir::deepspeed

@@ -1,159 +1,236 @@
-#include <algorithm>
+#include "model_ir/runtime/deepspeed/zero_partitions.h"
+
+#include <functional>
+#include <memory>
+#include <set>
 #include <utility>
 
-#include "model_ir/runtime/deepspeed/wrapper.h"
-#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/deepspeed/memory_efficient_linear.h"
+#include "model_ir/runtime/deepspeed/site_scope.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::deepspeed {
 
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
 using torch::Tensor;
+using transformers::ModuleCall;
+using Pass = ParameterCoordinator::Pass;
 
-ZeroPartitions::ZeroPartitions(EngineState state, std::vector<Tensor> shards)
-    : state_(state), shards_(std::move(shards)) {
-  for (const Tensor& parameter : state_.model.trainable) {
-    total_ += parameter.elements();
-    shard_ += ceil_div(parameter.elements(), state_.plan.world);
-    torch::accumulator_of(state_.eager, parameter.impl())->after_accumulate =
-        [this, parameter](torch::Eager&) { arrived(parameter); };
-  }
-  state_.eager.on_backward_layer = [this](std::int32_t layer) { fetch(layer); };
+namespace {
+
+/// Replaces `tensor` by what an autograd function that passes it on returns. `reached` runs when
+/// backward comes to it.
+void watch(Eager& eager, Tensor& tensor, const std::function<void()>& reached) {
+  torch::Record record(eager, {&tensor});
+  Tensor passed = eager.alias(tensor, tensor.shape(), false);
+  passed->tracked_view = false;  // It is no view of autograd's: the function detaches it.
+  passed->layout = tensor->layout;
+  record.finish(passed, [reached](Eager&, Gradients& grads, Node&) -> Gradients {
+    reached();
+    return std::move(grads);
+  });
+  tensor = std::move(passed);
 }
 
+}  // namespace
+
 ZeroPartitions::~ZeroPartitions() {
-  state_.eager.on_backward_layer = nullptr;
+  state_.model.hooks = {};
+  state_.eager.linear_override = nullptr;
   for (const Tensor& parameter : state_.model.trainable) {
     torch::accumulator_of(state_.eager, parameter.impl())->after_accumulate = nullptr;
   }
 }
 
-std::int64_t ZeroPartitions::layer_elements(std::int32_t layer) const {
-  std::int64_t elements = 0;
-  for (const TensorId id : state_.model.graph->parameters()) {
-    const TensorInfo& info = state_.model.graph->tensor(id);
-    const bool persistent = info.elements() <= state_.zero.param_persistence_threshold;
-    elements += info.layer == layer && !persistent ? info.elements() : 0;
-  }
-  return elements;
+void ZeroPartitions::hook_modules() {
+  Eager& eager = state_.eager;
+  state_.model.hooks.enter = [this](const ModuleCall& call, std::initializer_list<Tensor*> inputs) {
+    enter(call, inputs);
+  };
+  state_.model.hooks.leave = [this](const ModuleCall& call, Tensor* output) {
+    leave(call, output);
+  };
+  state_.model.hooks.read = [this](const ModuleCall& owner, const Tensor& parameter) {
+    read(owner, parameter);
+  };
+  eager.linear_override = [&eager](const Tensor& input, const Tensor& weight, const Tensor& bias) {
+    return memory_efficient_linear(eager, input, weight, bias);
+  };
 }
 
-void ZeroPartitions::initialize() {
-  torch::Eager& eager = state_.eager;
-  const DType dtype = state_.model.trainable.front().dtype();
-  eager.set_site("deepspeed.partition_parameters", -1);
-  std::int64_t persistent = 0;
-  for (const Tensor& parameter : state_.model.trainable) {
-    const bool stays = parameter.elements() <= state_.zero.param_persistence_threshold;
-    persistent += stays ? parameter.elements() : 0;
-  }
-  if (persistent > 0) {
-    persistent_ = eager.empty({persistent}, dtype, TensorRole::kParameter);
-  }
-  eager.set_site("deepspeed.masters", -1);
-  if (state_.offloads_optimizer()) {
-    state_.hold_offloaded(bytes_of(2 * shard_, DType::kFp32).value());
-  } else {
-    const Tensor copy = eager.empty({shard_}, DType::kFp32, TensorRole::kTemporary);
-    master_ = eager.empty({shard_}, DType::kFp32, TensorRole::kMasterParameter);
-  }
-  eager.set_site("deepspeed.buckets", -1);
-  bucket_ = eager.empty({state_.zero.reduce_bucket_size}, dtype, TensorRole::kCommunication);
-  if (!state_.offloads_optimizer()) {
-    gradient_shard_ = eager.empty({shard_}, dtype, TensorRole::kGradient);
-  }
-  adam_ = std::make_unique<FlatAdam>(state_, shard_);
+bool ZeroPartitions::is_leaf(const ModuleCall& call) const {
+  return call.part == ModuleCall::Part::kBlock && leaves_.contains(call.op);
 }
 
-void ZeroPartitions::fetch(std::int32_t layer) {
-  torch::Eager& eager = state_.eager;
-  const auto found = std::find_if(live_.begin(), live_.end(),
-                                  [&](const Gathered& each) { return each.layer == layer; });
-  if (found != live_.end()) {
-    std::rotate(found, found + 1, live_.end());  // Most recently used last.
+/// Parameters of all operators of the block that begins with `first`, ascending.
+std::set<std::size_t> ZeroPartitions::parameters_of_block(const Op& first) const {
+  const Graph& graph = *state_.model.graph;
+  std::set<std::size_t> all;
+  for (std::uint32_t node = 0; node < graph.op_count(); ++node) {
+    const Op& op = graph.op(NodeId{node});
+    if (op.layer == first.layer && op.module == first.module) {
+      all.merge(parameters_of(transformers::module_of(op)));
+    }
+  }
+  return all;
+}
+
+/// Parameters of a module and of those within it.
+std::set<std::size_t> ZeroPartitions::nested_parameters(const ModuleCall& call) const {
+  using Part = ModuleCall::Part;
+  const Graph& graph = *state_.model.graph;
+  std::set<std::size_t> all;
+  for (std::uint32_t node = 0; node < graph.op_count(); ++node) {
+    const Op& op = graph.op(NodeId{node});
+    const bool layer = call.part == Part::kLayer && op.layer == call.layer;
+    const bool decoder = call.part == Part::kDecoder && op.role != OpRole::kHead;
+    const bool block =
+        call.part == Part::kBlock && op.layer == call.layer && op.module == call.op->module;
+    if (layer || decoder || block || call.part == Part::kModel || &op == call.op) {
+      all.merge(parameters_of(transformers::module_of(op)));
+    }
+  }
+  return all;
+}
+
+/// The gradients of a leaf are reduced together, when that of its input is there.
+/// Source: stage3.py, reduce_leaf_module_grads.
+void ZeroPartitions::reduce_leaf(const Op& first) {
+  const std::set<std::size_t> own = parameters_of_block(first);
+  for (const SubGroup& group : groups_) {
+    for (const std::size_t parameter : group.parameters) {
+      if (own.contains(parameter)) {
+        gradients_.arrived(parameter);
+      }
+    }
+  }
+}
+
+/// Parameters that are the module's own, or a leaf's.
+std::set<std::size_t> ZeroPartitions::parameters_of(const ModuleCall& call) const {
+  using Part = ModuleCall::Part;
+  std::set<std::size_t> own;
+  if (is_leaf(call)) {
+    return parameters_of_block(*call.op);
+  }
+  if (call.part == Part::kOperator) {
+    for (const TensorId id : call.op->parameters) {
+      own.insert(parameters_.index_of(state_.model.parameters[ir::index_of(id)]));
+    }
+  } else if (call.part == Part::kAdapterA || call.part == Part::kAdapterB) {
+    const transformers::Adapter& adapter =
+        state_.model.adapters.at(static_cast<std::uint32_t>(call.op->parameters[0]));
+    own.insert(parameters_.index_of(call.part == Part::kAdapterA ? adapter.a : adapter.b));
+  }
+  return own;
+}
+
+std::size_t ZeroPartitions::module_of(const ModuleCall& call) {
+  const auto [entry, fresh] = modules_.try_emplace(ModuleKey{call.part, call.layer, call.op});
+  if (fresh) {
+    const std::set<std::size_t> own = parameters_of(call);
+    const std::set<std::size_t> nested = !leaves_.empty() ? nested_parameters(call) : own;
+    entry->second = coordinator_.add_module({.parameters = {own.begin(), own.end()},
+                                             .nested = {nested.begin(), nested.end()},
+                                             .leaf = is_leaf(call)});
+  }
+  return entry->second;
+}
+
+void ZeroPartitions::enter(const ModuleCall& call, std::initializer_list<Tensor*> inputs) {
+  const SiteScope site(state_.eager);
+  // A recomputation may have left a leaf without its end.
+  if (call.part == ModuleCall::Part::kModel || call.part == ModuleCall::Part::kLayer) {
+    leaf_ = nullptr;
+  }
+  if (leaf_ != nullptr) {
     return;
   }
-  const std::int64_t elements = layer_elements(layer);
-  if (elements == 0) {
+  if (call.part == ModuleCall::Part::kModel) {
+    coordinator_.reset_step();
+    for (const std::int32_t module : wrappers()) {
+      coordinator_.fetch(module_of({.part = call.part, .layer = module, .op = nullptr}),
+                         Pass::kForward);
+    }
+  }
+  leaf_ = is_leaf(call) ? call.op : nullptr;
+  const std::size_t module = module_of(call);
+  coordinator_.fetch(module, Pass::kForward);
+  const auto remaining = std::make_shared<int>(0);  // Inputs whose gradients are to come.
+  for (Tensor* const input : inputs) {
+    if (!input->requires_grad()) {
+      continue;
+    }
+    ++*remaining;
+    watch(state_.eager, *input, [this, module, remaining, leaf = leaf_] {
+      const SiteScope inner(state_.eager);
+      if (leaf != nullptr) {
+        reduce_leaf(*leaf);
+      }
+      if (--*remaining == 0) {
+        coordinator_.release(module, Pass::kBackward);
+      }
+    });
+  }
+}
+
+void ZeroPartitions::leave(const ModuleCall& call, Tensor* output) {
+  if (leaf_ != nullptr && leaf_ != call.op) {
     return;
   }
-  std::int64_t live = elements;
-  for (const Gathered& each : live_) {
-    live += each.elements;
+  if (leaf_ != nullptr && call.part != ModuleCall::Part::kBlock) {
+    return;  // The first operator of the leaf.
   }
-  while (!live_.empty() && live > state_.zero.max_live_parameters) {
-    live -= live_.front().elements;
-    live_.erase(live_.begin());
-  }
-  eager.set_site("deepspeed.all_gather", layer);
-  const DType dtype = state_.model.trainable.front().dtype();
-  // The coalesced gather fills one buffer; each parameter is then built from its slices.
-  Tensor gathered =
-      eager.empty({align_up(elements, state_.plan.world)}, dtype, TensorRole::kCommunication);
-  Tensor built = eager.empty({elements}, dtype, TensorRole::kParameter);
-  gathered.reset();
-  torch::count_collective(eager, {.operation = "all_gather",
-                                  .ranks = state_.plan.world,
-                                  .calls = 1,
-                                  .bytes = bytes_of(elements, dtype).value()});
-  live_.push_back({.layer = layer, .elements = elements, .memory = std::move(built)});
-}
-
-void ZeroPartitions::release_all() {
-  live_.clear();
-}
-
-void ZeroPartitions::before_backward() {
-  filled_ = 0;
-}
-
-void ZeroPartitions::arrived(const Tensor& parameter) {
-  if (filled_ + parameter.elements() > state_.zero.reduce_bucket_size && !waiting_.empty()) {
-    reduce_bucket();
-  }
-  filled_ += parameter.elements();
-  waiting_.push_back(parameter);
-  if (parameter.elements() <= state_.zero.reduce_bucket_size) {
-    state_.eager.drop_grad(parameter);  // Copied into the bucket.
+  leaf_ = nullptr;
+  const SiteScope site(state_.eager);
+  finish_call(module_of(call), output);
+  if (call.part == ModuleCall::Part::kModel) {
+    const std::vector<std::int32_t> outer = wrappers();
+    for (auto module = outer.rbegin(); module != outer.rend(); ++module) {
+      finish_call(module_of({.part = call.part, .layer = *module, .op = nullptr}), output);
+    }
   }
 }
 
-void ZeroPartitions::reduce_bucket() {
-  torch::Eager& eager = state_.eager;
-  eager.set_site("deepspeed.reduce_scatter", -1);
-  const DType dtype = state_.model.trainable.front().dtype();
-  // reduce_scatter_coalesced concatenates the bucket once more and reduces into a slice of it.
-  {
-    const Tensor joined =
-        eager.empty({align_up(filled_, state_.plan.world)}, dtype, TensorRole::kCommunication);
+void ZeroPartitions::finish_call(std::size_t module, Tensor* output) {
+  coordinator_.release(module, Pass::kForward);
+  if (output != nullptr && output->defined() && output->requires_grad()) {
+    watch(state_.eager, *output, [this, module] {
+      const SiteScope inner(state_.eager);
+      coordinator_.fetch(module, Pass::kBackward);
+    });
   }
-  torch::count_collective(eager, {.operation = "reduce_scatter",
-                                  .ranks = state_.plan.world,
-                                  .calls = 1,
-                                  .bytes = bytes_of(filled_, dtype).value()});
-  for (const Tensor& parameter : waiting_) {
-    eager.drop_grad(parameter);
-  }
-  waiting_.clear();
-  filled_ = 0;
 }
 
-void ZeroPartitions::after_backward() {
-  if (!waiting_.empty()) {
-    reduce_bucket();
-  }
-  release_all();
+/// PEFT puts two modules around the model, the outermost first.
+std::vector<std::int32_t> ZeroPartitions::wrappers() const {
+  return state_.plan.lora ? std::vector<std::int32_t>{-3, -2} : std::vector<std::int32_t>{};
 }
 
-void ZeroPartitions::step() {
-  torch::Eager& eager = state_.eager;
-  if (state_.offloads_optimizer()) {
+/// ZeROOrderedDict: a parameter that is read while it is partitioned is gathered for the module
+/// under way, which from now on has it gathered beforehand.
+void ZeroPartitions::read(const ModuleCall& owner, const Tensor& parameter) {
+  const std::size_t index = parameters_.index_of(parameter);
+  if (state_.eager.in_backward() ||
+      parameters_[index].status != PartitionedParameter::Status::kPartitioned) {
     return;
   }
-  eager.set_site("deepspeed.fp32_gradients", -1);
-  // One sub-group after the other.
-  const std::int64_t group = std::min(shard_, state_.zero.sub_group_size);
-  const Tensor gradients = eager.empty({group}, DType::kFp32, TensorRole::kGradient);
-  adam_->step();
+  const SiteScope site(state_.eager);
+  coordinator_.add_parameter(module_of(owner), index);
+  parameters_.gather({&index, 1});
+}
+
+void ZeroPartitions::before_backward(bool boundary) {
+  gradients_.start_backward(boundary);
+}
+
+void ZeroPartitions::after_backward(bool boundary) {
+  static_cast<void>(boundary);
+  const SiteScope site(state_.eager);
+  gradients_.finish_backward();
+  coordinator_.release_leftovers();
 }
 
 }  // namespace headroom::ir::deepspeed

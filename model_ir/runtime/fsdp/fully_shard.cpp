@@ -92,7 +92,7 @@ void FullyShard::after(std::int32_t module, const std::vector<Tensor>& outputs) 
   const SiteScope site(eager_);
   if (!eager_.in_backward()) {
     if (plan_.reshard_after_forward) {
-      unit->group->release();
+      unit->group->release_after_forward();
     }
     unit->order.push_back(order_.size());
     order_.push_back(unit);

@@ -1,7 +1,9 @@
 #include "model_ir/runtime/fsdp/lowering.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "model_ir/graph/decoder.h"
 #include "model_ir/runtime/fsdp/fully_shard.h"
 #include "model_ir/runtime/fsdp/sharded_model.h"
+#include "model_ir/runtime/fsdp/wrapped_model.h"
 #include "model_ir/runtime/torch/clip.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/optimizer.h"
@@ -27,14 +30,34 @@ struct Run {
   Eager& eager;
   const ParallelPlan& plan;
   const Sharding& sharding;
-  ShardedModel sharded;
-  std::unique_ptr<FullyShard> hooks;
+  transformers::Model& model;
+  std::span<const Tensor> trained;  ///< In the order of model.parameters().
+  std::function<void()> finish_backward;
   torch::OptimizerState optimizer;
 };
+
+/// Resharding among one rank is none at all, among all ranks the usual one.
+/// Source: pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/_fsdp_init.py,
+///         _get_post_forward_mesh_info.
+FsdpPlan resharding(const ParallelPlan& plan) {
+  FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
+  if (fsdp.reshard_ranks == 1) {
+    fsdp.reshard_after_forward = false;
+  }
+  if (fsdp.reshard_ranks == 1 || fsdp.reshard_ranks == plan.world / fsdp.replicas) {
+    fsdp.reshard_ranks = 0;
+  }
+  return fsdp;
+}
 
 /// The plan of the arithmetic: parameters in the type in which they are gathered.
 ParallelPlan arithmetic_plan(const ParallelPlan& plan, const FsdpPlan& fsdp) {
   ParallelPlan arithmetic = plan;
+  if (autocast_dtype(plan.precision)) {
+    const bool widens = fsdp.param_dtype == DType::kFp32;
+    arithmetic.precision = widens ? Precision::kAutocastBf16 : Precision::kBf16AutocastBf16;
+    return arithmetic;
+  }
   arithmetic.precision = fsdp.param_dtype == DType::kBf16   ? Precision::kBf16
                          : fsdp.param_dtype == DType::kFp16 ? Precision::kFp16
                                                             : Precision::kFp32;
@@ -45,35 +68,53 @@ Error refused(const char* key, const char* got, const char* wanted) {
   return Error::invalid_argument(key, got, wanted, "use --runtime transformers for the rest");
 }
 
+/// FullyShardedDataParallel as it is modelled: with use_orig_params and BACKWARD_PRE.
+std::optional<Error> unsupported_wrapper(const ParallelPlan& plan, const FsdpPlan& fsdp) {
+  if (plan.lora || fsdp.cpu_offload || fsdp.replicas > 1 || fsdp.reshard_ranks != 0 ||
+      fsdp.shard_embeddings || plan.world == 1) {
+    return Error::invalid_argument(
+        "fsdp", "version=1 with adapters, offload, replicas, embeddings apart or one rank",
+        "layers and the rest as units, on several ranks", "use version=2 for the others");
+  }
+  return std::nullopt;
+}
+
 std::optional<Error> unsupported(const ParallelPlan& plan, const FsdpPlan& fsdp) {
   if (plan.world % fsdp.replicas != 0) {
     return Error::invalid_argument("replicas", std::to_string(fsdp.replicas),
                                    "a divisor of the " + std::to_string(plan.world) + " ranks");
   }
-  if (plan.lora || plan.quant) {
-    return refused("lora", "adapters or quantised weights", "full training with fsdp");
+  if (plan.quant) {
+    return refused("quant", "quantised weights", "weights as they are with fsdp");
+  }
+  if (plan.loss != LossKind::kHf && fsdp.shard_embeddings) {
+    return refused("loss", "one that reads the head's weight itself",
+                   "hf with the head in a group of its own");
   }
   const OptimizerForm form = plan.optimizer.form;
   if (form == OptimizerForm::kEightBit || form == OptimizerForm::kPagedEightBit ||
       form == OptimizerForm::kPaged) {
     return refused("optimizer", "an optimizer of bitsandbytes", "one of torch's with fsdp");
   }
-  if (plan.loss != LossKind::kHf) {
-    return refused("loss", "chunked or fused", "hf with fsdp");
+  if (plan.precision == Precision::kAutocastFp16 || plan.precision == Precision::kBf16Master ||
+      plan.precision == Precision::kFp16Master || plan.precision == Precision::kFp16) {
+    return refused("precision", "fp16 or fp32 masters", "fp32 or bf16 shards, or bf16 autocast");
   }
-  if (plan.precision != Precision::kFp32 && plan.precision != Precision::kBf16) {
-    return refused("precision", "autocast, fp16 or fp32 masters",
-                   "fp32 or bf16 shards; the policy of fsdp casts");
+  const std::int64_t ranks = plan.world / fsdp.replicas;
+  if (fsdp.reshard_ranks != 0 && ranks % fsdp.reshard_ranks != 0) {
+    return Error::invalid_argument(
+        "reshard", std::to_string(fsdp.reshard_ranks),
+        "a divisor of the " + std::to_string(ranks) + " ranks that share the model");
   }
-  return std::nullopt;
+  return fsdp.version == 1 ? unsupported_wrapper(plan, fsdp) : std::nullopt;
 }
 
 transformers::ModelOutput call(Run& run, const Tensor& ids) {
   std::vector<Tensor> inputs{ids};
-  run.hooks->before(kRootModule, inputs);
+  run.model.hooks.before(kRootModule, inputs);
   inputs.clear();
-  transformers::ModelOutput output = transformers::forward(run.eager, run.sharded.model, ids);
-  run.hooks->after(kRootModule, {output.loss});
+  transformers::ModelOutput output = transformers::forward(run.eager, run.model, ids);
+  run.model.hooks.after(kRootModule, {output.loss});
   return output;
 }
 
@@ -86,7 +127,14 @@ void run_micro_batch(Run& run, const std::string& tag) {
     const PhaseScope phase(eager, tag + ".forward");
     eager.set_site("input_ids", -1);
     ids = eager.empty({run.plan.micro_batch, run.plan.sequence}, DType::kInt64, TensorRole::kInput);
+    const auto autocast = autocast_dtype(run.plan.precision);
+    if (autocast) {
+      eager.enter_autocast(*autocast);
+    }
     output = call(run, ids);
+    if (autocast) {
+      eager.leave_autocast();
+    }
     loss = output.loss;
     if (!run.plan.keep_logits) {
       output = {};
@@ -100,7 +148,7 @@ void run_micro_batch(Run& run, const std::string& tag) {
   {
     const Tensor seed = eager.empty({}, loss.dtype(), TensorRole::kLogits);
     eager.backward(loss, seed);
-    run.hooks->finish_backward();
+    run.finish_backward();
   }
   loss.reset();
   output = {};
@@ -110,12 +158,21 @@ void run_micro_batch(Run& run, const std::string& tag) {
 void evaluate(Run& run) {
   const PhaseScope phase(run.eager, "evaluation");
   const torch::GradMode grad(run.eager, false);
-  run.sharded.model.training = false;
+  run.model.training = false;
   run.eager.set_site("input_ids", -1);
   const Tensor ids =
       run.eager.empty({run.plan.micro_batch, run.plan.sequence}, DType::kInt64, TensorRole::kInput);
   transformers::ModelOutput output = call(run, ids);
   output = {};
+}
+
+void run_optimizer(Run& run) {
+  if (run.plan.clip_norm) {
+    // DTensors reduce norms among ranks; FullyShardedDataParallel's parameters are plain tensors.
+    const std::int64_t ranks = run.sharding.plan.version == 1 ? 1 : run.sharding.ranks;
+    torch::clip_grad_norm(run.eager, run.trained, ranks);
+  }
+  torch::step(run.eager, run.plan.optimizer, run.trained, run.optimizer);
 }
 
 void run_step(Run& run, const std::string& tag) {
@@ -127,27 +184,15 @@ void run_step(Run& run, const std::string& tag) {
   }
   {
     const PhaseScope phase(run.eager, tag + ".optimizer");
-    if (run.plan.clip_norm) {
-      torch::clip_grad_norm(run.eager, run.sharded.shards, run.sharding.ranks);
+    if (!run.sharding.plan.cpu_offload) {  // Otherwise norms and states are the host's.
+      run_optimizer(run);
     }
-    torch::step(run.eager, run.plan.optimizer, run.sharded.shards, run.optimizer);
   }
   const PhaseScope phase(run.eager, tag + ".zero_grad");
-  torch::zero_grad(run.eager, run.sharded.shards);
+  torch::zero_grad(run.eager, run.trained);
 }
 
 void train(Run& run) {
-  transformers::Model& model = run.sharded.model;
-  run.hooks =
-      std::make_unique<FullyShard>(run.eager, run.sharding.plan, std::move(run.sharded.groups));
-  FullyShard& hooks = *run.hooks;
-  model.hooks.before = [&hooks](std::int32_t module, std::vector<Tensor>& inputs) {
-    hooks.before(module, inputs);
-  };
-  model.hooks.after = [&hooks](std::int32_t module, const std::vector<Tensor>& outputs) {
-    hooks.after(module, outputs);
-  };
-  model.hooks.input_dtype = run.sharding.plan.param_dtype;
   for (int step = 1; step <= run.plan.steps; ++step) {
     run_step(run, "step" + std::to_string(step));
   }
@@ -159,11 +204,71 @@ void train(Run& run) {
   }
 }
 
+/// What a program is made from.
+struct Setting {
+  const ModelSpec& model;
+  const ParallelPlan& plan;
+  const ParallelPlan& arithmetic;
+  const Graph& graph;
+  const Sharding& sharding;
+};
+
+void run_fully_shard(const Setting& setting) {
+  const Sharding& sharding = setting.sharding;
+  ShardedModel sharded;
+  {
+    const PhaseScope phase(sharding.eager, "load");
+    sharded = load_sharded(sharding, setting.model, setting.arithmetic, setting.graph);
+  }
+  FullyShard hooks(sharding.eager, sharding.plan, std::move(sharded.groups));
+  transformers::ModuleHooks& calls = sharded.model.hooks;
+  calls.before = [&hooks](std::int32_t module, std::vector<Tensor>& inputs) {
+    hooks.before(module, inputs);
+  };
+  calls.after = [&hooks](std::int32_t module, const std::vector<Tensor>& outputs) {
+    hooks.after(module, outputs);
+  };
+  if (sharding.plan.param_dtype != sharding.stored) {
+    calls.input_dtype = sharding.plan.param_dtype;
+  }
+  Run run{.eager = sharding.eager,
+          .plan = setting.plan,
+          .sharding = sharding,
+          .model = sharded.model,
+          .trained = sharded.shards,
+          .finish_backward = [&hooks] { hooks.finish_backward(); },
+          .optimizer = {}};
+  train(run);
+}
+
+void run_wrapped(const Setting& setting) {
+  const Sharding& sharding = setting.sharding;
+  std::unique_ptr<WrappedModel> wrapped;
+  {
+    const PhaseScope phase(sharding.eager, "load");
+    wrapped = load_wrapped(sharding, setting.model, setting.arithmetic, setting.graph);
+  }
+  WrapperHooks hooks(sharding.eager, sharding.plan, *wrapped);
+  transformers::ModuleHooks& calls = wrapped->model.hooks;
+  calls.before = [&hooks](std::int32_t module, std::vector<Tensor>&) { hooks.before(module); };
+  calls.after = [&hooks](std::int32_t module, const std::vector<Tensor>& outputs) {
+    hooks.after(module, outputs);
+  };
+  Run run{.eager = sharding.eager,
+          .plan = setting.plan,
+          .sharding = sharding,
+          .model = wrapped->model,
+          .trained = wrapped->pieces,
+          .finish_backward = [&hooks] { hooks.finish_backward(); },
+          .optimizer = {}};
+  train(run);
+}
+
 }  // namespace
 
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                           const DeviceTraits& device) {
-  const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
+  const FsdpPlan fsdp = resharding(plan);
   if (const std::optional<Error> error = unsupported(plan, fsdp)) {
     return *error;
   }
@@ -176,18 +281,15 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
   const Sharding sharding{.eager = eager,
                           .plan = fsdp,
                           .stored = param_dtype(plan.precision),
+                          .trained = plan.lora ? DType::kFp32 : param_dtype(plan.precision),
                           .ranks = plan.world / fsdp.replicas};
-  Run run{.eager = eager,
-          .plan = plan,
-          .sharding = sharding,
-          .sharded = {},
-          .hooks = {},
-          .optimizer = {}};
-  {
-    const PhaseScope phase(eager, "load");
-    run.sharded = load_sharded(sharding, model, arithmetic, graph);
+  const Setting setting{
+      .model = model, .plan = plan, .arithmetic = arithmetic, .graph = graph, .sharding = sharding};
+  if (fsdp.version == 1) {
+    run_wrapped(setting);
+  } else {
+    run_fully_shard(setting);
   }
-  train(run);
   return eager.finish();
 }
 

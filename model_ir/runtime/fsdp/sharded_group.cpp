@@ -37,44 +37,85 @@ void pass_table(Eager& eager, std::int64_t bytes) {
 void ShardedGroup::add(const Tensor& whole, const Tensor& shard) {
   const std::int64_t rows = whole.shape()[0];
   const std::int64_t own = ceil_div(rows, sharding_.ranks) * (whole.elements() / rows);
-  parameters_.push_back({.whole = whole, .shard = shard, .shard_elements = own});
+  parameters_.push_back({.whole = whole, .shard = shard, .shard_elements = own, .kept = {}});
+}
+
+bool ShardedGroup::casts(const ShardedParameter& parameter) const {
+  return parameter.shard.dtype() != parameter.whole.dtype();
+}
+
+std::int64_t ShardedGroup::gather_ranks() const {
+  return kept_ ? sharding_.plan.reshard_ranks : sharding_.ranks;
+}
+
+std::int64_t ShardedGroup::part_of(const ShardedParameter& parameter) const {
+  return kept_ ? parameter.kept.elements() : parameter.shard_elements;
+}
+
+/// What is copied into the gather's buffer: casts in one tensor for all parameters that need one,
+/// or, from the host, each on its own.
+std::vector<Tensor> ShardedGroup::gather_inputs() {
+  Eager& eager = sharding_.eager;
+  std::vector<Tensor> inputs;
+  std::int64_t cast = 0;
+  for (const ShardedParameter& each : parameters_) {
+    const std::int64_t part = part_of(each);
+    if (sharding_.plan.cpu_offload && !kept_) {
+      Tensor copied = eager.empty({part}, each.shard.dtype(), TensorRole::kCommunication);
+      inputs.push_back(casts(each)
+                           ? eager.empty({part}, each.whole.dtype(), TensorRole::kCommunication)
+                           : copied);
+    } else if (casts(each)) {
+      cast += part;
+    }
+  }
+  if (cast > 0) {
+    inputs.push_back(eager.empty({cast}, sharding_.plan.param_dtype, TensorRole::kCommunication));
+  }
+  return inputs;
 }
 
 void ShardedGroup::start_gather() {
   pending_ = true;
-  if (sharding_.ranks == 1) {
+  const std::int64_t ranks = gather_ranks();
+  if (ranks == 1) {
     return;  // Parameters are copied one by one when they are needed.
   }
   Eager& eager = sharding_.eager;
   eager.set_site("fsdp.all_gather", module_);
-  std::int64_t elements = 0;
+  std::int64_t bytes = 0;
   for (const ShardedParameter& each : parameters_) {
-    elements += each.shard_elements;
+    bytes += bytes_of(part_of(each), each.whole.dtype()).value();
   }
-  const DType dtype = sharding_.plan.param_dtype;
   const StreamScope stream(eager, kGatherStream);
-  Tensor input;
-  if (casts()) {
-    input = eager.empty({elements}, dtype, TensorRole::kCommunication);
-  }
-  buffer_ = eager.empty({elements * sharding_.ranks}, dtype, TensorRole::kCommunication);
-  torch::count_collective(eager, {.operation = "all_gather",
-                                  .ranks = sharding_.ranks,
-                                  .calls = 1,
-                                  .bytes = bytes_of(elements * sharding_.ranks, dtype).value()});
+  const std::vector<Tensor> inputs = gather_inputs();
+  buffer_ = eager.empty({bytes * ranks}, DType::kUInt8, TensorRole::kCommunication);
+  torch::count_collective(
+      eager, {.operation = "all_gather", .ranks = ranks, .calls = 1, .bytes = bytes * ranks});
 }
 
 void ShardedGroup::copy_out_alone() {
   Eager& eager = sharding_.eager;
+  std::vector<Tensor> inputs;
   Tensor input;
   for (const ShardedParameter& each : parameters_) {
     const DType dtype = each.whole.dtype();
-    if (casts()) {
-      input = eager.empty({each.shard_elements}, dtype, TensorRole::kTemporary);
+    const std::int64_t part = part_of(each);
+    if (sharding_.plan.cpu_offload && !kept_) {
+      const Tensor copied = eager.empty({part}, each.shard.dtype(), TensorRole::kTemporary);
+      input = casts(each) ? eager.empty({part}, dtype, TensorRole::kTemporary) : copied;
+    } else if (casts(each) && !kept_) {
+      input = eager.empty({part}, dtype, TensorRole::kTemporary);
     }
-    eager.fill_storage(each.whole, bytes_of(each.shard_elements, dtype).value(),
-                       TensorRole::kParameter);
+    eager.fill_storage(each.whole, bytes_of(part, dtype).value(), TensorRole::kParameter);
   }
+}
+
+void ShardedGroup::drop_kept() {
+  for (ShardedParameter& each : parameters_) {
+    each.kept.reset();
+  }
+  kept_ = false;
 }
 
 Tensor ShardedGroup::finish_gather() {
@@ -82,17 +123,20 @@ Tensor ShardedGroup::finish_gather() {
   eager.set_site("fsdp.all_gather_copy_out", module_);
   pending_ = false;
   gathered_ = true;
-  if (sharding_.ranks == 1) {
+  const std::int64_t ranks = gather_ranks();
+  if (ranks == 1) {
     copy_out_alone();
+    drop_kept();
     return {};
   }
   std::vector<std::int64_t> chunks;
   for (const ShardedParameter& each : parameters_) {
-    const std::int64_t chunk = bytes_of(each.shard_elements, each.whole.dtype()).value();
-    eager.fill_storage(each.whole, chunk * sharding_.ranks, TensorRole::kParameter);
+    const std::int64_t chunk = bytes_of(part_of(each), each.whole.dtype()).value();
+    eager.fill_storage(each.whole, chunk * ranks, TensorRole::kParameter);
     chunks.push_back(chunk);
   }
-  pass_table(eager, split_copy_table_bytes(chunks, sharding_.ranks, eager.device()));
+  pass_table(eager, split_copy_table_bytes(chunks, ranks, eager.device()));
+  drop_kept();
   return std::move(buffer_);
 }
 
@@ -110,6 +154,23 @@ void ShardedGroup::release() {
     sharding_.eager.drain_storage(each.whole);
   }
   gathered_ = false;
+}
+
+void ShardedGroup::release_after_forward() {
+  const std::int64_t ranks = sharding_.plan.reshard_ranks;
+  if (ranks == 0 || !gathered_) {
+    release();
+    return;
+  }
+  Eager& eager = sharding_.eager;
+  eager.set_site("fsdp.reshard", module_);
+  for (ShardedParameter& each : parameters_) {
+    const std::int64_t whole = each.shard_elements * sharding_.ranks;
+    each.kept = eager.empty({whole / ranks}, each.whole.dtype(), TensorRole::kParameter);
+    eager.drain_storage(each.whole);
+  }
+  gathered_ = false;
+  kept_ = true;
 }
 
 std::vector<std::size_t> ShardedGroup::take_gradients(std::vector<Tensor>& gradients) {
@@ -148,9 +209,9 @@ Tensor ShardedGroup::scatter(std::int64_t elements) {
                                     .bytes = bytes_of(elements, plan.reduce_dtype).value()});
     all_reduce_input_ = reduced;
   }
-  if (plan.reduce_dtype != sharding_.stored) {
+  if (plan.reduce_dtype != sharding_.trained) {
     const StreamScope stream(eager, replicated ? kReplicaStream : kReduceStream);
-    reduced = eager.empty({elements}, sharding_.stored, TensorRole::kGradient);
+    reduced = eager.empty({elements}, sharding_.trained, TensorRole::kGradient);
   }
   return reduced;
 }
@@ -183,7 +244,9 @@ Tensor ShardedGroup::reduce(std::span<const std::size_t> indices, std::vector<Te
   Tensor last = sharding_.ranks > 1 ? gradients.back() : Tensor{};
   torch::release_list(gradients);
   const Tensor reduced = scatter(elements);
-  accumulate(indices, reduced);
+  if (!sharding_.plan.cpu_offload) {  // Else copied to the host.
+    accumulate(indices, reduced);
+  }
   last.reset();
   return input;
 }

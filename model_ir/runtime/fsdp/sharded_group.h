@@ -19,8 +19,9 @@ inline constexpr StreamId kReplicaStream = 3;  ///< All-reduces among replicas.
 struct Sharding {
   torch::Eager& eager;
   const FsdpPlan& plan;
-  DType stored = DType::kFp32;  ///< Of shards and of what the optimizer sees.
-  std::int64_t ranks = 1;       ///< That share the model; `plan.replicas` such sets exist.
+  DType stored = DType::kFp32;   ///< Of the model's shards.
+  DType trained = DType::kFp32;  ///< Of the shards that the optimizer sees: adapters are fp32.
+  std::int64_t ranks = 1;        ///< That share the model; `plan.replicas` such sets exist.
 };
 
 /// One parameter: whole while its group is gathered, and this rank's rows of it.
@@ -28,6 +29,7 @@ struct ShardedParameter {
   torch::Tensor whole;              ///< Its storage is empty while the group is sharded.
   torch::Tensor shard;              ///< A leaf of its own, which the optimizer steps.
   std::int64_t shard_elements = 0;  ///< With the padding of the last rank.
+  torch::Tensor kept;               ///< Between forward and backward, where it goes to fewer ranks.
 };
 
 /// Parameters that are gathered, released and reduced together, and their buffers.
@@ -53,6 +55,8 @@ class ShardedGroup {
   [[nodiscard]] torch::Tensor finish_gather();
   void drop_pending();
   void release();
+  /// The same after forward: a larger part may stay (`FsdpPlan::reshard_ranks`).
+  void release_after_forward();
 
   /// Takes the gradients of the whole parameters away from them.
   [[nodiscard]] std::vector<std::size_t> take_gradients(std::vector<torch::Tensor>& gradients);
@@ -64,8 +68,13 @@ class ShardedGroup {
   void finish_all_reduce() { all_reduce_input_.reset(); }
 
  private:
-  [[nodiscard]] bool casts() const { return sharding_.plan.param_dtype != sharding_.stored; }
+  [[nodiscard]] bool casts(const ShardedParameter& parameter) const;
+  /// Ranks among which a gather finds its parts, and the elements of this one's part.
+  [[nodiscard]] std::int64_t gather_ranks() const;
+  [[nodiscard]] std::int64_t part_of(const ShardedParameter& parameter) const;
+  [[nodiscard]] std::vector<torch::Tensor> gather_inputs();
   void copy_out_alone();
+  void drop_kept();
   [[nodiscard]] torch::Tensor scatter(std::int64_t elements);
   void accumulate(std::span<const std::size_t> indices, const torch::Tensor& reduced);
 
@@ -74,6 +83,7 @@ class ShardedGroup {
   std::vector<ShardedParameter> parameters_;
   bool gathered_ = false;
   bool pending_ = false;
+  bool kept_ = false;  ///< Parameters are between forward and backward.
   torch::Tensor buffer_;
   torch::Tensor all_reduce_input_;
 };

@@ -195,9 +195,6 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
   while (!ready.empty()) {
     Node* const node = ready.pop();
     if (node->leaf == nullptr) {
-      if (on_backward_layer && node->layer != layer_) {
-        on_backward_layer(node->layer);
-      }
       set_site(static_cast<std::uint16_t>(node->site_operation), node->layer);
     }
     if (node->before_apply) {

@@ -59,10 +59,15 @@ std::size_t CheckpointFrame::pack(Eager& eager, const Tensor& tensor, Tensor& ke
   }
   const std::size_t slot = next_++;
   HEADROOM_ASSERT(slot < slots_.size());
-  // x.detach(): what is kept must not keep the recomputed graph alive. An output that is being
-  // saved gets its grad_fn only afterwards, so this cannot ask for requires_grad.
-  kept = eager.alias(tensor, tensor.shape(), false);
-  kept->layout = tensor->layout;
+  // x.detach() if x.requires_grad: what is kept must not keep the recomputed graph alive. An output
+  // that is being saved gets its grad_fn only afterwards, so only parameters can be asked. A frozen
+  // one is kept itself, wherever its memory moves to.
+  if (tensor->leaf_parameter && !tensor->requires_grad) {
+    kept = tensor;
+  } else {
+    kept = eager.alias(tensor, tensor.shape(), false);
+    kept->layout = tensor->layout;
+  }
   if (slots_[slot].wanted) {
     slots_[slot].tensor = kept;
   }

@@ -114,6 +114,19 @@ void Eager::drain_storage(const Tensor& tensor) {
   tensor->storage->bytes = 0;
 }
 
+void Eager::record_stream(const Tensor& tensor) {
+  if (tensor->storage != nullptr) {
+    tensor->storage->recorded = true;
+  }
+}
+
+void Eager::release_waiting() {
+  for (const BlockId block : waiting_) {
+    release(block);
+  }
+  waiting_.clear();
+}
+
 void Eager::drop_grad(const Tensor& tensor) {
   TensorImpl* const grad = std::exchange(tensor->grad, nullptr);
   if (grad != nullptr && --grad->uses == 0) {
@@ -122,6 +135,9 @@ void Eager::drop_grad(const Tensor& tensor) {
 }
 
 BlockId Eager::allocate(std::int64_t bytes, TensorRole role, StreamId stream) {
+  if (!waiting_.empty()) {
+    release_waiting();
+  }
   const BlockId block = program_.blocks++;
   program_.events.push_back(Event{.kind = EventKind::kAllocate,
                                   .role = role,
@@ -138,6 +154,9 @@ void Eager::release(BlockId block) {
 }
 
 void Eager::touch_cublas() {
+  if (meta_) {
+    return;  // Nothing runs.
+  }
   bool& present = in_backward() ? cublas_backward_ : cublas_forward_;
   if (!present) {
     present = true;
@@ -157,6 +176,9 @@ void Eager::touch_cublaslt() {
 }
 
 void Eager::count_gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
+  if (meta_) {
+    return;
+  }
   if (!program_.phases.empty()) {
     Work& work = program_.phases.back().work;
     work.gemm_flops +=
@@ -265,7 +287,11 @@ void Eager::destroy(TensorImpl* impl) {
 
 void Eager::unuse(Storage* storage) {
   if (--storage->uses == 0) {
-    if (storage->bytes > 0) {
+    if (storage->bytes > 0 && storage->recorded) {
+      waiting_.push_back(storage->block);
+      program_.events.push_back(
+          Event{.kind = EventKind::kLetGo, .block = storage->block, .site = current_site()});
+    } else if (storage->bytes > 0) {
       release(storage->block);
     }
     free_storages_.push_back(storage);

@@ -53,6 +53,11 @@ class Eager {
   void set_meta(bool meta) { meta_ = meta; }
   /// Makes `stream` the current one, which new tensors belong to, and returns the one before.
   StreamId exchange_stream(StreamId stream) { return std::exchange(stream_, stream); }
+  /// `tensor.record_stream`: when nobody holds it any more it no longer counts as allocated, but
+  /// its memory goes back at the next allocation after that, when the allocator looks whether the
+  /// other stream is done with it. Source: c10/cuda/CUDACachingAllocator.cpp, insert_events and
+  /// process_events.
+  void record_stream(const Tensor& tensor);
   /// `tensor.grad = None`
   void drop_grad(const Tensor& tensor);
 
@@ -112,8 +117,10 @@ class Eager {
   /// Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
   std::unordered_map<TensorImpl*, Tensor>& autocast_cache() { return autocast_cache_; }
 
-  /// Called when backward comes to a node of another layer (-1: outside the layers).
-  std::function<void(std::int32_t layer)> on_backward_layer;
+  /// What a wrapper has put in place of torch.nn.functional.linear, if anything; `bias` may be
+  /// undefined.
+  std::function<Tensor(const Tensor& input, const Tensor& weight, const Tensor& bias)>
+      linear_override;
 
   /// Runs backward from `root`, seeded with `seed`. Order, accumulation and releases are those of
   /// the engine's device thread.
@@ -129,6 +136,7 @@ class Eager {
   void unuse(Storage* storage);
   void fill(Storage& storage, std::int64_t bytes, TensorRole role);
   std::uint32_t current_site();
+  void release_waiting();
 
   DeviceTraits device_;
   RankProgram program_;
@@ -136,6 +144,7 @@ class Eager {
   std::vector<TensorImpl*> free_impls_;
   std::deque<Storage> storages_;
   std::vector<Storage*> free_storages_;
+  std::vector<BlockId> waiting_;  ///< Let go, but not yet seen to be free.
   std::unordered_map<std::string_view, std::uint16_t> operation_index_;
   std::deque<std::string> operation_names_;
   std::uint16_t operation_ = 0;

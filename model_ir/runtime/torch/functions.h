@@ -92,6 +92,8 @@ enum class FusedHeads : std::uint8_t { kSelected, kChunked };
 /// F.linear. `weight` is [out, in]; `bias` may be undefined. Under autocast both are cast.
 [[nodiscard]] Tensor linear(Eager& eager, const Tensor& input, const Tensor& weight,
                             const Tensor& bias);
+/// `input @ weight.T`: keeps the transposed view, and with it the memory that the weight has now.
+[[nodiscard]] Tensor matmul_transposed(Eager& eager, const Tensor& input, const Tensor& weight);
 /// GPT-2's Conv1D: addmm with a weight [in, out].
 [[nodiscard]] Tensor conv1d(Eager& eager, const Tensor& input, const Tensor& weight,
                             const Tensor& bias);

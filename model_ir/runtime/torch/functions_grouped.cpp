@@ -334,7 +334,8 @@ Tensor grouped_mm(Eager& eager, const Tensor& input, const Tensor& weight, const
   Record record(eager, {&input, &weight});
   // Saved variables are let go in the alphabetical order of their names: mat2, offs, self.
   if (record.wants(0)) {
-    record.save(weight);
+    // The transposed weight is a view, which keeps the memory that the parameter has now.
+    record.save(out_first ? eager.alias(weight, shape, true) : weight);
   }
   record.save(offsets);
   if (record.wants(1)) {

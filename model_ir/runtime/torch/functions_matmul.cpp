@@ -54,25 +54,31 @@ Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const Gem
   return result;
 }
 
+/// `kept`: the weight, or a view of it, as backward will want it.
 Tensor matrix_product(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                      std::int64_t out) {
+                      std::int64_t out, const Tensor& kept) {
   const GemmDims dims{
       .rows = input.elements() / input.shape()[-1], .in = input.shape()[-1], .out = out};
   HEADROOM_ASSERT(dims.in * dims.out == weight.elements());
   const std::size_t at_input = bias.defined() ? 1 : 0;
+  // addmm takes rows: an input of more dims is seen as such, by an operator of its own whose
+  // gradient comes after those of weight and bias. Source: aten/src/ATen/native/Linear.cpp,
+  // _flatten_nd_linear.
+  const bool flattens = bias.defined() && input.shape().rank() > 2;
+  const Tensor rows = flattens ? view(eager, input, {dims.rows, dims.in}) : input;
   const auto run = [&](Record& record) {
     // Saved variables are let go in the alphabetical order of their names: addmm has mat1 and mat2,
     // mm has mat2 and self.
     const auto save_input = [&] {
       if (record.wants(at_input + 1)) {
-        record.save(input);
+        record.save(rows);
       }
     };
     if (bias.defined()) {
       save_input();
     }
     if (record.wants(at_input)) {
-      record.save(weight);
+      record.save(kept);
     }
     if (!bias.defined()) {
       save_input();
@@ -92,7 +98,7 @@ Tensor matrix_product(Eager& eager, const Tensor& input, const Tensor& weight, c
     return output;
   };
   if (bias.defined()) {
-    Record record(eager, {&bias, &input, &weight});
+    Record record(eager, {&bias, &rows, &weight});
     return run(record);
   }
   Record record(eager, {&input, &weight});
@@ -123,15 +129,25 @@ Tensor autocast_argument(Eager& eager, const Tensor& input) {
 }
 
 Tensor linear(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  if (eager.linear_override) {
+    return eager.linear_override(input, weight, bias);
+  }
   const std::int64_t out = weight.shape()[0];
   if (!eager.autocast()) {
-    return matrix_product(eager, input, weight, bias, out);
+    return matrix_product(eager, input, weight, bias, out, weight);
   }
   // The wrapper's arguments are cast from the last to the first.
   const Tensor bias_cast = autocast_argument(eager, bias);
   const Tensor weight_cast = autocast_argument(eager, weight);
   const Tensor input_cast = autocast_argument(eager, input);
-  return matrix_product(eager, input_cast, weight_cast, bias_cast, out);
+  return matrix_product(eager, input_cast, weight_cast, bias_cast, out, weight_cast);
+}
+
+Tensor matmul_transposed(Eager& eager, const Tensor& input, const Tensor& weight) {
+  const Tensor weight_cast = autocast_argument(eager, weight);
+  const Tensor input_cast = autocast_argument(eager, input);
+  const Tensor turned = eager.alias(weight_cast, weight_cast.shape(), true);
+  return matrix_product(eager, input_cast, weight_cast, {}, weight.shape()[0], turned);
 }
 
 Tensor conv1d(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& bias) {
@@ -139,7 +155,7 @@ Tensor conv1d(Eager& eager, const Tensor& input, const Tensor& weight, const Ten
   const Tensor weight_cast = autocast_argument(eager, weight);
   const Tensor input_cast = autocast_argument(eager, input);
   const Tensor bias_cast = autocast_argument(eager, bias);
-  return matrix_product(eager, input_cast, weight_cast, bias_cast, out);
+  return matrix_product(eager, input_cast, weight_cast, bias_cast, out, weight_cast);
 }
 
 namespace {

@@ -24,6 +24,9 @@ void step(Eager& eager, const OptimizerPlan& plan, std::span<const Tensor> param
     case OptimizerKind::kAdafactorTorch:
       adafactor_torch_step(eager, parameters, state);
       return;
+    case OptimizerKind::kMuon:
+      muon_step(eager, parameters, state);
+      return;
     case OptimizerKind::kLion:
       lion_step(eager, plan.form, parameters, state);
       return;

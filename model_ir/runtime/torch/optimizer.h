@@ -18,6 +18,8 @@ struct OptimizerState {
   std::vector<Tensors> of_parameter;
   /// Tensors shared by all parameters (the code tables of 8-bit states).
   Tensors shared;
+  /// Muon: which parameters are matrices of the layers; AdamW steps the others.
+  std::vector<bool> layer_matrices;
 };
 
 /// One optimizer step over `parameters`, as the Python and CUDA code behind it allocates and frees.
@@ -26,10 +28,12 @@ struct OptimizerState {
 ///
 /// Model:  states per parameter: AdamW two of the parameter's type (fused: and an fp32 scalar);
 ///         SGD none, with momentum one; Adafactor a row and a column of the last two dims, or one
-///         tensor for vectors; Lion one; 8-bit states a byte per element with an fp32 factor per
-///         block of 256 elements where the parameter has 4096 elements or more.
+///         tensor for vectors; Lion one; Muon one for a matrix of the layers, AdamW's for the rest;
+///         8-bit states a byte per element with an fp32 factor per block of 256 elements where the
+///         parameter has 4096 elements or more.
 /// Errors: InternalError for a form that an optimizer does not have (the plan check refuses it).
-/// Source: pytorch/pytorch 2.11 torch/optim/{adam,sgd,_adafactor}.py; huggingface/transformers 5.17
+/// Source: pytorch/pytorch 2.11 torch/optim/{adam,sgd,_adafactor,_muon}.py;
+/// huggingface/transformers 5.17
 ///         optimization.py (Adafactor); bitsandbytes 0.50.2 bitsandbytes/optim/.
 void step(Eager& eager, const OptimizerPlan& plan, std::span<const Tensor> parameters,
           OptimizerState& state);

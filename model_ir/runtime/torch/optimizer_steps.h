@@ -28,6 +28,8 @@ void adafactor_torch_step(Eager& eager, std::span<const Tensor> parameters, Opti
 /// Lion8bit and PagedLion8bit.
 void lion_step(Eager& eager, OptimizerForm form, std::span<const Tensor> parameters,
                OptimizerState& state);
+/// Source: pytorch/pytorch 2.11 torch/optim/_muon.py.
+void muon_step(Eager& eager, std::span<const Tensor> parameters, OptimizerState& state);
 void sgd_step(Eager& eager, const OptimizerPlan& plan, std::span<const Tensor> parameters,
               OptimizerState& state);
 

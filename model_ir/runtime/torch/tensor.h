@@ -39,6 +39,7 @@ struct Storage {
   std::int64_t bytes = 0;  ///< 0: resized away, or on no device.
   int uses = 0;
   StreamId stream = 0;
+  bool recorded = false;  ///< Another stream has used it: see `Eager::record_stream`.
 };
 
 /// How a tensor of shape [B, A, S, D] lies in memory. Everything else is contiguous.

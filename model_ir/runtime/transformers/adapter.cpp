@@ -11,6 +11,7 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/transformers/dora.h"
 #include "model_ir/runtime/transformers/expert_adapter.h"
+#include "model_ir/runtime/transformers/modeling.h"
 
 namespace headroom::ir::transformers {
 
@@ -72,11 +73,21 @@ bool is_conv1d(const Model& model, const Op& op) {
 }
 
 /// lora_B(lora_A(dropout(x))) * scaling
-Tensor branch(torch::Eager& eager, const Model& model, const Tensor& x, const Adapter& adapter) {
-  Tensor dropped = torch::dropout(eager, x, model.training ? model.plan->lora->dropout : 0);
-  Tensor low = torch::linear(eager, dropped, adapter.a, {});
+Tensor branch(torch::Eager& eager, const Model& model, const Op& op, const Tensor& x) {
+  using Part = ModuleCall::Part;
+  const Adapter& adapter = model.adapters.at(static_cast<std::uint32_t>(op.parameters[0]));
+  const auto run = [&](Part part, const Tensor& input, const auto& body) {
+    return call_module(model.hooks, {.part = part, .layer = op.layer, .op = &op}, input, body);
+  };
+  Tensor dropped = run(Part::kAdapterDropout, x, [&](const Tensor& given) {
+    return torch::dropout(eager, given, model.training ? model.plan->lora->dropout : 0);
+  });
+  Tensor low = run(Part::kAdapterA, dropped,
+                   [&](const Tensor& given) { return torch::linear(eager, given, adapter.a, {}); });
   dropped.reset();
-  Tensor high = torch::linear(eager, low, adapter.b, {});
+  Tensor high = run(Part::kAdapterB, low, [&](const Tensor& given) {
+    return torch::linear(eager, given, adapter.b, {});
+  });
   low.reset();
   Tensor scaled = torch::scale(eager, high);
   high.reset();
@@ -152,8 +163,13 @@ Tensor frozen_linear(torch::Eager& eager, const Model& model, const Op& op, cons
   if (quantised != model.quantised.end()) {
     return quantised_linear(eager, quantised->second, input, bias);
   }
-  return is_conv1d(model, op) ? torch::conv1d(eager, input, weight, bias)
-                              : torch::linear(eager, input, weight, bias);
+  if (is_conv1d(model, op)) {
+    return torch::conv1d(eager, input, weight, bias);
+  }
+  const bool multiplies = op.role != OpRole::kHead && !bias.defined() &&
+                          modeling_of(model.spec->family).multiplies_weights;
+  return multiplies ? torch::matmul_transposed(eager, input, weight)
+                    : torch::linear(eager, input, weight, bias);
 }
 
 Tensor adapted_linear(torch::Eager& eager, const Model& model, const Op& op, const Tensor& input) {
@@ -161,13 +177,18 @@ Tensor adapted_linear(torch::Eager& eager, const Model& model, const Op& op, con
   const Adapter& adapter = model.adapters.at(id);
   const auto quantised = model.quantised.find(id);
   const bool packed = quantised != model.quantised.end();
-  Tensor result = frozen_linear(eager, model, op, input);
+  Tensor result = call_module(model.hooks, module_of(op), input, [&](const Tensor& given) {
+    return frozen_linear(eager, model, op, given);
+  });
   if (packed && quantised->second.bits == 4) {
     result = torch::clone(eager, result);
   }
   const DType dtype = result.dtype();
   // Layers of bitsandbytes leave conversions to autocast where it is on.
   const bool converts = !packed || !eager.autocast();
+  if (model.hooks.read) {
+    model.hooks.read({.part = ModuleCall::Part::kAdapted, .layer = op.layer, .op = &op}, adapter.a);
+  }
   Tensor x = converts ? torch::to(eager, input, adapter.a.dtype()) : input;
   if (adapter.magnitude.defined()) {
     result = with_magnitude(eager, model, op, x, result);
@@ -175,7 +196,7 @@ Tensor adapted_linear(torch::Eager& eager, const Model& model, const Op& op, con
     result.reset();
     return output;
   }
-  Tensor output = branch(eager, model, x, adapter);
+  Tensor output = branch(eager, model, op, x);
   if (packed && converts) {
     output = torch::to(eager, output, dtype);
   }

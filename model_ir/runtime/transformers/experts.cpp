@@ -353,7 +353,10 @@ bool Interpreter::reads_rows(const Op& op) const {
 void Interpreter::run_router(const Op& op) {
   RouterInput input;
   const bool wide = op.router == RouterForm::kWideSoftmax || op.router == RouterForm::kWideSigmoid;
-  const Tensor given = wide ? value(op, 0) : rows(op);  // DeepSeek's router is given [B, S, H].
+  Tensor given = wide ? value(op, 0) : rows(op);  // DeepSeek's router is given [B, S, H].
+  if (model_.hooks.enter) {
+    model_.hooks.enter(module_of(op), {&given});
+  }
   input.weight = router_weight_of(eager_, model_, op.parameters[0]);
   input.bias = parameter(op, 1);
   const std::int64_t width = given.shape()[-1];
@@ -362,6 +365,9 @@ void Interpreter::run_router(const Op& op) {
     input.correction = model_.corrections.at(static_cast<std::uint32_t>(op.parameters[0]));
   }
   Routing routing = route(eager_, op.router, *model_.spec->moe, input);
+  if (model_.hooks.leave) {
+    model_.hooks.leave(module_of(op), &routing.weights);
+  }
   block_names_.push_back(std::move(routing.logits));
   values_[index_of(op.outputs[0])] = std::move(routing.weights);
   values_[index_of(op.outputs[1])] = std::move(routing.indices);
@@ -369,11 +375,15 @@ void Interpreter::run_router(const Op& op) {
 
 void Interpreter::run_experts(const Op& op) {
   const bool biases = op.parameters.size() == 4;
-  const Tensor hidden = rows(op);
+  Tensor hidden = rows(op);
+  Tensor weights = value(op, 1);
+  if (model_.hooks.enter) {
+    model_.hooks.enter(module_of(op), {&hidden, &weights});
+  }
   FoldedWeight down = factors_of(eager_, model_, op.parameters[biases ? 2 : 1]);
   FoldedWeight gate_up = factors_of(eager_, model_, op.parameters[0]);
   const ExpertsInput input{.rows = hidden,
-                           .weights = value(op, 1),
+                           .weights = weights,
                            .indices = value(op, 2),
                            .gate_up = std::move(gate_up),
                            .gate_up_bias = biases ? parameter(op, 1) : Tensor{},
@@ -382,6 +392,9 @@ void Interpreter::run_experts(const Op& op) {
                            .gate = op.gate,
                            .activation = op.activation};
   Tensor output = transformers::run_experts(eager_, input);
+  if (model_.hooks.leave) {
+    model_.hooks.leave(module_of(op), &output);
+  }
   if (!model_.spec->moe->shared_gate) {  // Qwen2-MoE adds its shared expert first.
     output = torch::view(eager_, output, value(op, 0).shape());
   }

@@ -27,15 +27,19 @@ Tensor make_position_ids(Eager& eager, std::int64_t sequence) {
   return eager.empty({1, sequence}, DType::kInt64, TensorRole::kInput);
 }
 
+/// `sizes`: [S, D]. `copies`: the frequencies are cast, or brought to the device, first.
 /// Source: modeling_llama.py, LlamaRotaryEmbedding.forward.
-RopeTable make_rope_table(Eager& eager, RopeForm form, std::int64_t dim, std::int64_t sequence,
+RopeTable make_rope_table(Eager& eager, RopeForm form, const Shape& sizes, bool copies,
                           DType dtype) {
-  if (form == RopeForm::kComplex) {
-    return {complex_rope_table(eager, dim, sequence), {}};
-  }
+  const std::int64_t sequence = sizes[0];
+  const std::int64_t dim = sizes[1];
   const auto temporary = [&](const Shape& shape) {
     return eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
   };
+  Tensor own = copies ? temporary({1, dim / 2, 1}) : Tensor{};
+  if (form == RopeForm::kComplex) {
+    return {complex_rope_table(eager, dim, sequence), {}};
+  }
   Tensor positions = temporary({1, 1, sequence});
   Tensor frequencies = temporary({1, dim / 2, sequence});
   eager.touch_cublas();
@@ -55,6 +59,7 @@ RopeTable make_rope_table(Eager& eager, RopeForm form, std::int64_t dim, std::in
   RopeTable table;
   table.cos = torch::to(eager, cos, dtype);
   table.sin = torch::to(eager, sin, dtype);
+  own.reset();
   positions.reset();
   frequencies.reset();
   angles.reset();
@@ -201,19 +206,29 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
   if (spec.position != PositionKind::kRope) {
     return;
   }
+  const ModuleCall call{.part = ModuleCall::Part::kRotary, .layer = -1, .op = nullptr};
+  if (model.hooks.enter) {
+    model.hooks.enter(call, {});
+  }
   eager.set_site("rotary_embedding", -1);
   const RopeForm form = modeling_of(spec.family).rope;
   if (form == RopeForm::kPromoted) {
     dtype = DType::kFp32;
   }
-  const std::int64_t dims = rotated_dims(spec);
-  const RopeTable table = make_rope_table(eager, form, dims, model.plan->sequence, dtype);
+  const Shape sizes{model.plan->sequence, rotated_dims(spec)};
+  const bool on_host = model.plan->fsdp && model.plan->fsdp->cpu_offload;
+  const bool copies =
+      on_host || (!model.buffers.empty() && model.buffers.back().dtype() != DType::kFp32);
+  const RopeTable table = make_rope_table(eager, form, sizes, copies, dtype);
   shared.cos = table.cos;
   shared.sin = table.sin;
   if (spec.local_rope) {
-    const RopeTable local = make_rope_table(eager, form, dims, model.plan->sequence, dtype);
+    const RopeTable local = make_rope_table(eager, form, sizes, copies, dtype);
     shared.local_cos = local.cos;
     shared.local_sin = local.sin;
+  }
+  if (model.hooks.leave) {
+    model.hooks.leave(call, nullptr);
   }
 }
 
@@ -270,10 +285,36 @@ Tensor run_hooked_layer(Model& model, Interpreter& interpreter, const LayerArgum
                         const Tensor& input) {
   const TablesScope tables(interpreter.shared(), arguments.tables);
   std::vector<Tensor> given{input};
-  model.hooks.before(arguments.range.layer, given);
+  const ModuleCall call{
+      .part = ModuleCall::Part::kLayer, .layer = arguments.range.layer, .op = nullptr};
+  if (model.hooks.before) {
+    model.hooks.before(arguments.range.layer, given);
+  }
+  if (model.hooks.enter) {
+    model.hooks.enter(call, {&given[0]});
+  }
   Tensor output = interpreter.run_layer(arguments.range, given[0], arguments.mask);
-  model.hooks.after(arguments.range.layer, {output});
+  if (model.hooks.leave) {
+    model.hooks.leave(call, &output);
+  }
+  if (model.hooks.after) {
+    model.hooks.after(arguments.range.layer, {output});
+  }
   return output;
+}
+
+/// Hooks around the outermost module and the decoder in it, whose arguments are keywords.
+void enter_model(const Model& model) {
+  if (model.hooks.enter) {
+    model.hooks.enter({.part = ModuleCall::Part::kModel, .layer = -1, .op = nullptr}, {});
+    model.hooks.enter({.part = ModuleCall::Part::kDecoder, .layer = -1, .op = nullptr}, {});
+  }
+}
+
+void leave_part(const Model& model, ModuleCall::Part part, Tensor& output) {
+  if (model.hooks.leave) {
+    model.hooks.leave({.part = part, .layer = -1, .op = nullptr}, &output);
+  }
 }
 
 /// The embeddings' names go when the inner model returns; a checkpointed layer's arguments hold the
@@ -318,8 +359,9 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
     eager.set_layer(range.layer);
     const LayerArguments arguments = arguments_of(eager, model, range, interpreter->shared());
     const auto region = [interpreter, &model, arguments](Eager&, const Tensor& input) {
-      return model.hooks.before ? run_hooked_layer(model, *interpreter, arguments, input)
-                                : interpreter->run_layer(arguments.range, input, arguments.mask);
+      return model.hooks.before || model.hooks.enter
+                 ? run_hooked_layer(model, *interpreter, arguments, input)
+                 : interpreter->run_layer(arguments.range, input, arguments.mask);
     };
     const bool recompute = model.training && plan.recompute != Recompute::kNone &&
                            range.layer % plan.recompute_every == 0;
@@ -352,6 +394,7 @@ ModelOutput forward(Eager& eager, Model& model, const Tensor& ids) {
   NodeId head = next(last_layer);
   interpreter.set(graph.op(NodeId{0}).inputs[0], ids);
   eager.set_role(TensorRole::kTemporary);
+  enter_model(model);
   {
     Tensor embedded = embed(eager, model, interpreter);
     make_rope_tables(eager, model, shared, embedded.dtype());
@@ -365,6 +408,12 @@ ModelOutput forward(Eager& eager, Model& model, const Tensor& ids) {
     release_positions(model, shared);
   }
   release_shared(model, shared);
+  if (model.hooks.leave) {
+    const TensorId last = graph.op(head).inputs[0];
+    Tensor states = interpreter.take(last);
+    leave_part(model, ModuleCall::Part::kDecoder, states);
+    interpreter.set(last, std::move(states));
+  }
   // The last hidden states are a name of the outer module and live as long as its forward.
   const Tensor last_hidden = interpreter.peek(graph.op(head).inputs[0]);
   ModelOutput output;
@@ -375,16 +424,27 @@ ModelOutput forward(Eager& eager, Model& model, const Tensor& ids) {
     const HeadInput input = head_input(model, head, interpreter.take(graph.op(head).inputs[0]));
     output.loss = model.plan->loss == LossKind::kFusedLinear ? fused_linear_loss(eager, input, ids)
                                                              : chunked_loss(eager, input, ids);
+    leave_part(model, ModuleCall::Part::kModel, output.loss);
     eager.set_role(TensorRole::kTemporary);
     return output;
+  }
+  if (model.cache != nullptr) {  // logits_to_keep=1
+    const TensorId last = graph.op(head).inputs[0];
+    const Tensor states = interpreter.take(last);
+    interpreter.set(last, eager.alias(states, states.shape().with(1, 1), false));
   }
   while (head != loss) {
     interpreter.run(head, head);
     head = next(head);
   }
   output.logits = interpreter.take(graph.op(loss).inputs[0]);
+  if (model.cache != nullptr) {
+    eager.set_role(TensorRole::kTemporary);
+    return output;
+  }
   eager.set_site("cross_entropy", -1);
   output.loss = causal_lm_loss(eager, output.logits, ids);
+  leave_part(model, ModuleCall::Part::kModel, output.loss);
   eager.set_role(TensorRole::kTemporary);
   return output;
 }

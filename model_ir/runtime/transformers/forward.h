@@ -73,6 +73,9 @@ class Interpreter {
   void run_op(NodeId id);
   void drop_inputs(NodeId id);
   void leave_module();
+  /// Hooks around attention and MLP; `first`: the block's first operator.
+  void enter_block(const Op& first);
+  void leave_block();
   /// Which name keeps an operator's input once its last reader has run.
   enum class Holder : std::uint8_t { kNobody, kModule, kCaller, kAddition, kNorm, kLayer };
   [[nodiscard]] Holder holder_of(const Op& op, TensorId input) const;
@@ -89,6 +92,8 @@ class Interpreter {
   [[nodiscard]] torch::Tensor run_embedding(const Op& op);
   [[nodiscard]] torch::Tensor run_head(const Op& op);
   [[nodiscard]] torch::Tensor run_scale(const Op& op);
+  [[nodiscard]] torch::Tensor run_norm(const Op& op, const torch::Tensor& input);
+  [[nodiscard]] torch::Tensor run_activation(const Op& op);
   [[nodiscard]] torch::Tensor run_head_norm(const Op& op);
   [[nodiscard]] torch::Tensor as_heads(const Op& op, torch::Tensor projected);
   void run_rope(const Op& op);
@@ -131,6 +136,8 @@ class Interpreter {
   LatentFrame latent_;                      ///< Of the open attention module.
   torch::Tensor latent_query_;              ///< Rotated, until its keys are there.
   Module module_ = Module::kNone;
+  const Op* block_ = nullptr;  ///< First operator of the hooked block under way.
+  TensorId block_output_{};    ///< What has been made last.
 };
 
 }  // namespace headroom::ir::transformers

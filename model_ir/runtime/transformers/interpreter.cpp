@@ -8,6 +8,8 @@
 #include "model_ir/runtime/transformers/adapter.h"
 #include "model_ir/runtime/transformers/attention.h"
 #include "model_ir/runtime/transformers/forward.h"
+#include "model_ir/runtime/transformers/kv_cache.h"
+#include "model_ir/runtime/transformers/liger.h"
 #include "model_ir/runtime/transformers/modeling.h"
 #include "model_ir/runtime/transformers/norm.h"
 
@@ -15,6 +17,22 @@ namespace headroom::ir::transformers {
 
 using torch::Shape;
 using torch::Tensor;
+
+namespace {
+
+/// Operators with parameters whose modules are hooked as a whole: their tensors are left alone.
+bool is_hooked_whole(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kPositions:
+    case OpKind::kTokenTypes:
+    case OpKind::kAttention:
+      return !op.parameters.empty();
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 Interpreter::Interpreter(torch::Eager& eager, Model& model)
     : eager_(eager),
@@ -45,10 +63,32 @@ void Interpreter::leave_module() {
     }
     if (names == &locals_) {
       frame_.clear();
+      leave_block();
     }
     names->clear();
   }
   module_ = Module::kNone;
+}
+
+void Interpreter::enter_block(const Op& first) {
+  const bool block = first.module == Module::kAttention || first.module == Module::kMlp;
+  if (!block || !model_.hooks.enter) {
+    return;
+  }
+  block_ = &first;
+  const ModuleCall call{.part = ModuleCall::Part::kBlock, .layer = first.layer, .op = block_};
+  if (first.module == Module::kMlp) {
+    model_.hooks.enter(call, {&values_[index_of(first.inputs[0])]});
+  } else {
+    model_.hooks.enter(call, {});  // Attention is called by keyword.
+  }
+}
+
+void Interpreter::leave_block() {
+  if (const Op* const first = std::exchange(block_, nullptr)) {
+    model_.hooks.leave({.part = ModuleCall::Part::kBlock, .layer = first->layer, .op = first},
+                       &values_[index_of(block_output_)]);
+  }
 }
 
 bool Interpreter::made_here(TensorId id, std::int32_t layer, OpKind kind) const {
@@ -151,12 +191,18 @@ void Interpreter::run(NodeId first, NodeId last) {
       for (std::size_t i = 0; module_ != Module::kNone && i < op.inputs.size(); ++i) {
         entered_[index_of(op.inputs[i])] = true;
       }
-    }
-    if (model_.before_layer) {
-      model_.before_layer(op.layer);
+      enter_block(op);
     }
     eager_.set_site(name_of(op.kind), op.layer);
+    const bool whole = model_.hooks.enter && is_hooked_whole(op);
+    if (whole) {
+      model_.hooks.enter(module_of(op), {});
+    }
     run_op(id);
+    if (whole) {
+      model_.hooks.leave(module_of(op), &values_[index_of(op.outputs[0])]);
+    }
+    block_output_ = op.outputs.empty() ? block_output_ : op.outputs[0];
     if (op.kind == OpKind::kNorm) {
       until_norm_.clear();
     }
@@ -189,6 +235,7 @@ void Interpreter::clear(const LayerRange& range) {
   frame_.clear();
   locals_.clear();
   arguments_.clear();
+  block_ = nullptr;
   module_ = Module::kNone;
 }
 
@@ -221,14 +268,26 @@ Tensor Interpreter::run_linear(const Op& op) {
     latent_query_ = rotate_latent(eager_, *model_.spec, {shared_.cos, shared_.sin}, latent_);
   }
   const Tensor& input = reads_rows(op) ? rows(op) : value(op, 0);
-  return model_.adapters.contains(static_cast<std::uint32_t>(op.parameters[0]))
-             ? adapted_linear(eager_, model_, op, input)
-             : frozen_linear(eager_, model_, op, input);
+  ModuleCall call = module_of(op);
+  if (!model_.adapters.contains(static_cast<std::uint32_t>(op.parameters[0]))) {
+    return call_module(model_.hooks, call, input, [&](const Tensor& given) {
+      return frozen_linear(eager_, model_, op, given);
+    });
+  }
+  call.part = ModuleCall::Part::kAdapted;
+  return call_module(model_.hooks, call, input, [&](const Tensor& given) {
+    return adapted_linear(eager_, model_, op, given);
+  });
 }
 
 Tensor Interpreter::run_embedding(const Op& op) {
   if (!model_.hooks.before) {
-    return torch::embedding(eager_, parameter(op, 0), value(op, 0));
+    return call_module(model_.hooks, module_of(op), value(op, 0), [&](const Tensor& ids) {
+      Tensor rows = torch::embedding(eager_, parameter(op, 0), ids);
+      // PEFT's hook that asks for a gradient of the embedding comes before a wrapper's.
+      rows->requires_grad |= model_.hooks.enter && model_.plan->lora && recomputes(model_);
+      return rows;
+    });
   }
   std::vector<Tensor> ids{value(op, 0)};
   model_.hooks.before(kEmbeddingModule, ids);
@@ -260,16 +319,32 @@ Tensor Interpreter::run_head(const Op& op) {
   return logits;
 }
 
+Tensor Interpreter::run_norm(const Op& op, const Tensor& input) {
+  return call_module(model_.hooks, module_of(op), input, [&](const Tensor& given) {
+    return model_.plan->liger ? liger_rms_norm(eager_, given, parameter(op, 0))
+                              : norm(eager_, op.norm, given, parameter(op, 0), parameter(op, 1));
+  });
+}
+
+Tensor Interpreter::run_activation(const Op& op) {
+  if (model_.plan->liger) {
+    return value(op, 0);  // Part of the product's kernel.
+  }
+  return call_module(model_.hooks, module_of(op), value(op, 0), [&](const Tensor& given) {
+    return modeling_.python_gelu ? python_gelu(eager_, given)
+                                 : activation(eager_, op.activation, given);
+  });
+}
+
 Tensor Interpreter::run_head_norm(const Op& op) {
   const Tensor& input = value(op, 0);
   const Shape& shape = input.shape();
-  const Tensor weight = parameter(op, 0);
   if (model_.spec->qk_norm == QkNorm::kFull || shape.rank() == 4) {
-    return norm(eager_, op.norm, input, weight, parameter(op, 1));
+    return run_norm(op, input);
   }
   const std::int64_t dim = model_.spec->head_dim;
   const Tensor heads = torch::view(eager_, input, {shape[0], shape[1], shape[2] / dim, dim});
-  const Tensor normalised = norm(eager_, op.norm, heads, weight, parameter(op, 1));
+  const Tensor normalised = run_norm(op, heads);
   return torch::transpose_heads(eager_, normalised);
 }
 
@@ -327,7 +402,7 @@ void Interpreter::run_op(NodeId id) {
       if (op.role == OpRole::kLatentKvNorm) {
         return store(run_latent_norm(op));
       }
-      return store(norm(eager_, op.norm, value(op, 0), parameter(op, 0), parameter(op, 1)));
+      return store(run_norm(op, value(op, 0)));
     case OpKind::kHeadNorm:
       return store(run_head_norm(op));
     case OpKind::kLinear:
@@ -339,12 +414,12 @@ void Interpreter::run_op(NodeId id) {
     case OpKind::kAttention:
       return run_attention(op);
     case OpKind::kActivation:
-      return store(modeling_.python_gelu ? python_gelu(eager_, value(op, 0))
-                                         : activation(eager_, op.activation, value(op, 0)));
+      return store(run_activation(op));
     case OpKind::kSplitGateUp:
       return run_split_gate_up(op);
     case OpKind::kMultiply:
-      return store(torch::mul(eager_, value(op, 0), value(op, 1)));
+      return store(model_.plan->liger ? liger_silu_mul(eager_, value(op, 0), value(op, 1))
+                                      : torch::mul(eager_, value(op, 0), value(op, 1)));
     case OpKind::kAdd:
       if (value(op, 0).shape().rank() == 2) {
         const Tensor sum = torch::add(eager_, value(op, 0), value(op, 1));
@@ -431,7 +506,8 @@ void Interpreter::run_rope(const Op& op) {
     Tensor& value_states = values_[index_of(reader.inputs[2])];
     value_states = split(eager_, value_states, dim);
   }
-  QueryKey rotated = apply_rope(eager_, *model_.spec, heads, table, frame_);
+  QueryKey rotated = model_.plan->liger ? liger_rope(eager_, heads, table)
+                                        : apply_rope(eager_, *model_.spec, heads, table, frame_);
   values_[index_of(op.outputs[0])] = std::move(rotated.q);
   values_[index_of(op.outputs[1])] = std::move(rotated.k);
 }
@@ -453,6 +529,12 @@ void Interpreter::run_attention(const Op& op) {
   input.alibi = shared_.alibi;
   if (model_.spec->attention_sinks) {
     input.sinks = parameter(op, 0);
+  }
+  if (model_.cache != nullptr) {
+    model_.cache->update(eager_, op.layer, input.k, input.v);
+    values_[index_of(op.inputs[1])] = input.k;
+    values_[index_of(op.inputs[2])] = input.v;
+    input.causal = input.causal && input.q.shape()[2] > 1;
   }
   AttentionOutput result = attention(eager_, model_, input, frame_);
   values_[index_of(op.outputs[0])] = std::move(result.output);

@@ -148,7 +148,7 @@ Tensor complex_rope_table(Eager& eager, std::int64_t dim, std::int64_t sequence)
 
 Tensor Interpreter::run_latent_norm(const Op& op) {
   const Tensor rows = cut_compressed(eager_, *model_.spec->latent, value(op, 0), latent_);
-  latent_.normed = norm(eager_, op.norm, rows, parameter(op, 0), parameter(op, 1));
+  latent_.normed = run_norm(op, rows);
   return latent_.normed;
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "model_ir/runtime/transformers/load_bidirectional.h"
@@ -12,18 +13,22 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-/// 1 / base^(arange(0, D, 2) / D) in fp32: temporaries as Python leaves them.
+/// 1 / base^(arange(0, D, 2) / D): temporaries as Python leaves them. `dtype`: fp32, or what a
+/// wrapper makes of new floating-point tensors.
 /// Source: modeling_llama.py, compute_default_rope_parameters.
-Tensor inverse_frequencies(Eager& eager, std::int64_t count) {
+Tensor inverse_frequencies(Eager& eager, std::int64_t count, DType dtype) {
   const torch::Shape shape{count};
   Tensor integers = eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
-  Tensor fractions = eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
+  if (dtype != DType::kFp32) {
+    integers = eager.empty(shape, dtype, TensorRole::kTemporary);
+  }
+  Tensor fractions = eager.empty(shape, dtype, TensorRole::kTemporary);
   integers.reset();
-  Tensor powers = eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
+  Tensor powers = eager.empty(shape, dtype, TensorRole::kTemporary);
   { const Tensor base = eager.empty({}, DType::kInt64, TensorRole::kTemporary); }
   fractions.reset();
-  Tensor reciprocal = eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
-  Tensor result = eager.empty(shape, DType::kFp32, TensorRole::kBuffer);
+  Tensor reciprocal = eager.empty(shape, dtype, TensorRole::kTemporary);
+  Tensor result = eager.empty(shape, dtype, TensorRole::kBuffer);
   reciprocal.reset();
   powers.reset();
   return result;
@@ -40,15 +45,22 @@ void add_rotary_buffers(Eager& eager, Model& model) {
   }
   const std::int64_t count = rotated_dims(spec) / 2;
   const int tables = spec.local_rope ? 2 : 1;
+  // zero.Init gives new floating-point tensors the type of the parameters.
+  const bool partitioned = model.plan->zero && model.plan->zero->stage == 3;
+  const DType dtype = partitioned ? param_dtype(model.plan->precision) : DType::kFp32;
   for (int table = 0; table < tables; ++table) {
     if (model.plan->quant) {  // Made on the host: two buffers are copied.
       model.buffers.push_back(eager.empty({count}, DType::kFp32, TensorRole::kBuffer));
       model.buffers.push_back(eager.empty({count}, DType::kFp32, TensorRole::kBuffer));
       continue;
     }
-    model.buffers.push_back(inverse_frequencies(eager, count));
-    model.buffers.push_back(eager.empty({count}, DType::kFp32, TensorRole::kBuffer));  // clone()
-    const Tensor again = inverse_frequencies(eager, count);  // By the weights' initialisation.
+    model.buffers.push_back(inverse_frequencies(eager, count, dtype));
+    model.buffers.push_back(eager.empty({count}, dtype, TensorRole::kBuffer));  // clone()
+    if (partitioned) {
+      continue;  // Nor does it let weights be initialised again.
+    }
+    const Tensor again =
+        inverse_frequencies(eager, count, dtype);  // By the weights' initialisation.
   }
 }
 
@@ -61,6 +73,11 @@ torch::Shape shape_of(const TensorInfo& info) {
     default:
       return {info.dims[0], info.dims[1], info.dims[2]};
   }
+}
+
+/// "model.layers.0.mlp.experts" of "model.layers.0.mlp.experts.down_proj".
+std::string_view module_of(std::string_view parameter) {
+  return parameter.substr(0, parameter.rfind('.'));
 }
 
 /// Weights that bitsandbytes quantises: linear layers but the head.
@@ -110,7 +127,8 @@ Tensor tied_head(Eager& eager, const ModelSpec& spec, DType dtype) {
 }
 
 /// What follows the parameters: rotary tables and the head of a tied model.
-void finish_tied(Eager& eager, Model& model, bool has_head) {
+void finish_tied(Eager& eager, Model& model, bool has_head,
+                 const std::function<void(const Tensor&)>& created) {
   const DType dtype = param_dtype(model.plan->precision);
   Tensor head;
   if (has_head && model.plan->quant) {
@@ -119,10 +137,28 @@ void finish_tied(Eager& eager, Model& model, bool has_head) {
   add_rotary_buffers(eager, model);
   if (has_head && !model.plan->quant) {
     head = tied_head(eager, *model.spec, dtype);
+    if (created) {
+      created(head);
+    }
   }
 }
 
 }  // namespace
+
+std::vector<Tensor> all_parameters(const Model& model) {
+  std::vector<Tensor> all;
+  for (const TensorId id : model.graph->parameters()) {
+    all.push_back(model.parameters[index_of(id)]);
+    const auto adapter = model.adapters.find(static_cast<std::uint32_t>(id));
+    if (adapter != model.adapters.end()) {
+      all.push_back(adapter->second.a);
+      all.push_back(adapter->second.b);
+      all.push_back(adapter->second.magnitude);
+    }
+  }
+  std::erase_if(all, [](const Tensor& each) { return !each.defined(); });
+  return all;
+}
 
 bool is_body_linear(const Op& op) {
   return (op.kind == OpKind::kLinear && op.role != OpRole::kHead) || op.kind == OpKind::kSharedGate;
@@ -142,7 +178,10 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   eager.set_site("parameters", -1);
   const auto is_head = [&](TensorId id) { return graph.tensor(id).name == "lm_head.weight"; };
   ConstructorExtras extras(eager, model);
-  for (const TensorId id : construction_order(graph)) {
+  std::vector<Tensor> made;  // Parameters of the module whose constructor is under way.
+  const std::vector<TensorId> order = construction_order(graph);
+  for (std::size_t at = 0; at < order.size(); ++at) {
+    const TensorId id = order[at];
     extras.before(id);
     if (is_head(id) && !plan.quant) {
       add_rotary_buffers(eager, model);
@@ -152,9 +191,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
                                               : eager.parameter(shape, dtype, trainable);
     model.parameter_count += shape.elements();
     model.parameters[index_of(id)] = parameter;
-    if (created) {
-      created(parameter);
-    }
+    made.push_back(parameter);
     if (corrected.contains(id)) {
       model.corrections[static_cast<std::uint32_t>(id)] =
           eager.empty({shape[0]}, dtype, TensorRole::kBuffer);
@@ -163,6 +200,13 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
       model.buffers.push_back(eager.empty({}, dtype, TensorRole::kBuffer));  // embed_scale
     }
     model.trainable_count += trainable ? shape.elements() : 0;
+    if (at + 1 == order.size() ||
+        module_of(graph.tensor(order[at + 1]).name) != module_of(graph.tensor(id).name)) {
+      if (created) {
+        std::for_each(made.begin(), made.end(), created);
+      }
+      made.clear();
+    }
   }
   extras.finish();
   for (const TensorId id : graph.parameters()) {
@@ -171,7 +215,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
     }
   }
   if (spec.tied_embeddings) {
-    finish_tied(eager, model, !created && spec.architecture == Architecture::kCausalLm);
+    finish_tied(eager, model, spec.architecture == Architecture::kCausalLm, created);
   } else if (plan.quant) {
     add_rotary_buffers(eager, model);
   }

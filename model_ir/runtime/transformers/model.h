@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,14 +28,61 @@ struct Adapter {
 inline constexpr std::int32_t kEmbeddingModule = -2;
 inline constexpr std::int32_t kHeadModule = -3;
 
+/// One call of a module (nn.Module) of the model's code.
+struct ModuleCall {
+  enum class Part : std::uint8_t {
+    kModel,    ///< The outermost module.
+    kDecoder,  ///< Embedding, layers and last norm.
+    kRotary,   ///< Makes the rotary tables; has no parameters.
+    kLayer,
+    kBlock,     ///< Attention or MLP of a layer.
+    kOperator,  ///< What runs one operator: a linear layer, a norm, an embedding, an activation.
+    kAdapted,   ///< PEFT's layer around a linear layer with an adapter; in it:
+    kAdapterDropout,
+    kAdapterA,
+    kAdapterB,
+  };
+  Part part = Part::kModel;
+  std::int32_t layer = -1;
+  const Op* op = nullptr;  ///< The operator; of a block, its first.
+};
+
+/// The module that runs `op` alone.
+[[nodiscard]] inline ModuleCall module_of(const Op& op) {
+  return {.part = ModuleCall::Part::kOperator, .layer = op.layer, .op = &op};
+}
+
 /// Hooks of a wrapper around the calls of modules; empty without one.
 struct ModuleHooks {
   /// Sees what a module is called with, and may replace it; undefined tensors are no arguments.
   std::function<void(std::int32_t module, std::vector<torch::Tensor>& inputs)> before;
   std::function<void(std::int32_t module, const std::vector<torch::Tensor>& outputs)> after;
+  /// The same around every module. `inputs` are those passed by position, `output` may be null; all
+  /// of them may be replaced.
+  std::function<void(const ModuleCall& call, std::initializer_list<torch::Tensor*> inputs)> enter;
+  std::function<void(const ModuleCall& call, torch::Tensor* output)> leave;
+  /// `owner` reads an attribute of `parameter`, which belongs to another module.
+  std::function<void(const ModuleCall& owner, const torch::Tensor& parameter)> read;
   /// Type to which layers have their other floating-point arguments cast, too.
   std::optional<DType> input_dtype;
 };
+
+/// Runs `body` on `input` as the module that `call` names, with a wrapper's hooks around it.
+template <typename Body>
+[[nodiscard]] torch::Tensor call_module(const ModuleHooks& hooks, const ModuleCall& call,
+                                        const torch::Tensor& input, const Body& body) {
+  if (!hooks.enter) {
+    return body(input);
+  }
+  torch::Tensor given = input;
+  hooks.enter(call, {&given});
+  torch::Tensor output = body(given);
+  given.reset();
+  hooks.leave(call, &output);
+  return output;
+}
+
+class KeyValueCache;
 
 /// The module tree after loading: what lives as long as the process.
 struct Model {
@@ -50,16 +99,18 @@ struct Model {
   std::int64_t parameter_count = 0;
   std::int64_t trainable_count = 0;
   bool training = true;
-  /// Called before the operators of a layer run (-1: outside the layers): parameter gathering.
-  std::function<void(std::int32_t layer)> before_layer;
   ModuleHooks hooks;
+  std::shared_ptr<KeyValueCache> cache;  ///< Generation: a forward appends to it.
 };
 
 /// Creates the parameters and buffers in the order of the modelling code's constructors; `created`
-/// sees each parameter as soon as it exists.
+/// sees the parameters of each module as soon as its constructor has returned.
 [[nodiscard]] Model load_model(torch::Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
                                const Graph& graph,
                                const std::function<void(const torch::Tensor&)>& created = {});
+
+/// All parameters and adapters in the module's order.
+[[nodiscard]] std::vector<torch::Tensor> all_parameters(const Model& model);
 
 /// Whether `op` is a linear layer of the body: not the head.
 [[nodiscard]] bool is_body_linear(const Op& op);

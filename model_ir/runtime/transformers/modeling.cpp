@@ -104,6 +104,7 @@ Modeling modeling_of(Family family) {
       modeling.scores = EagerScores::kInPlace;
       modeling.names_sublayers = true;
       modeling.split = QkvSplit::kMultiQuery;
+      modeling.multiplies_weights = true;
       modeling.adds_in_place = true;
       modeling.returns_weights = true;
       modeling.normed = NormedName::kLayer;

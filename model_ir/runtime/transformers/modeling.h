@@ -90,8 +90,9 @@ struct Modeling {
   bool drops_in_sum = false;     ///< `hidden + dropout(x)`: x keeps its name until then (T5).
   bool names_gate = false;       ///< A gated MLP has names for both factors (T5).
   bool widens_down = false;      ///< An MLP's last input is cast to the weight's type (T5).
-  bool nests_modules = false;    ///< Attention and MLP are two modules each, within one (BERT).
-  bool python_gelu = false;      ///< An autograd function that keeps its input (BLOOM).
+  bool multiplies_weights = false;  ///< input @ weight.T instead of F.linear (Falcon).
+  bool nests_modules = false;       ///< Attention and MLP are two modules each, within one (BERT).
+  bool python_gelu = false;         ///< An autograd function that keeps its input (BLOOM).
 };
 
 [[nodiscard]] Modeling modeling_of(Family family);

@@ -1,6 +1,8 @@
 #include "model_ir/runtime/transformers/support.h"
 
 #include "model_ir/runtime/transformers/expert_adapter.h"
+#include "model_ir/runtime/transformers/generation.h"
+#include "model_ir/runtime/transformers/liger.h"
 #include "model_ir/runtime/transformers/modeling.h"
 
 namespace headroom::ir::transformers {
@@ -37,6 +39,14 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   }
   if (const std::optional<Error> trouble = flash_trouble(spec, plan)) {
     return trouble;
+  }
+  if (const std::optional<Error> trouble = generation_trouble(spec, plan)) {
+    return trouble;
+  }
+  if (plan.liger) {
+    if (const std::optional<Error> trouble = liger_trouble(spec)) {
+      return trouble;
+    }
   }
   if (spec.architecture == Architecture::kCausalLm) {
     return std::nullopt;

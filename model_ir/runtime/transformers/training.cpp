@@ -14,6 +14,7 @@
 #include "model_ir/runtime/torch/optimizer.h"
 #include "model_ir/runtime/torch/phase.h"
 #include "model_ir/runtime/transformers/forward.h"
+#include "model_ir/runtime/transformers/generation.h"
 #include "model_ir/runtime/transformers/model.h"
 
 namespace headroom::ir::transformers {
@@ -105,6 +106,21 @@ void attach(Training& run) {
   }
 }
 
+/// Muon is for the matrices of the layers; adapters are matrices of theirs.
+void note_layer_matrices(Training& run) {
+  std::vector<bool>& matrices = run.optimizer.layer_matrices;
+  if (run.plan.lora) {
+    for (const Tensor& parameter : run.model.trainable) {
+      matrices.push_back(parameter.shape().rank() == 2);
+    }
+    return;
+  }
+  for (const TensorId id : run.model.graph->parameters()) {
+    const TensorInfo& info = run.model.graph->tensor(id);
+    matrices.push_back(info.layer >= 0 && info.dims.size() == 2);
+  }
+}
+
 void run_optimizer(Training& run) {
   const std::span<const Tensor> parameters = run.model.trainable;
   if (run.plan.clip_norm) {
@@ -179,6 +195,7 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
     const PhaseScope phase(eager, "peft");
     attach(run);
   }
+  note_layer_matrices(run);
   for (int step = 1; step <= plan.steps; ++step) {
     const std::string tag = "step" + std::to_string(step);
     for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
@@ -199,6 +216,9 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
   }
   if (plan.checkpoint_save) {
     save_checkpoint(run);
+  }
+  if (plan.generation) {
+    generate(eager, run.model);
   }
 }
 

@@ -37,11 +37,11 @@ TEST_CASE("property: the options of a plan ask for that plan") {
   test::Random random = test::seeded_random(44);
   CAPTURE(random.seed());
   for (int round = 0; round < 400; ++round) {
-    ir::ParallelPlan plan = random.chance(1, 2) ? test::random_deepspeed_plan(random)
-                                                : test::random_transformers_plan(random);
+    ir::ParallelPlan plan = test::random_plan(random);
     if (plan.zero) {  // Bucket sizes and thresholds have no options.
       ir::ZeroPlan zero;
       zero.stage = plan.zero->stage;
+      zero.decay_groups = plan.zero->decay_groups;
       zero.offload_optimizer = plan.zero->offload_optimizer;
       zero.offload_param = plan.zero->offload_param;
       zero.nvme_path = plan.zero->nvme_path;

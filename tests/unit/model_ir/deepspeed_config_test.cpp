@@ -107,6 +107,21 @@ TEST_CASE("deepspeed config: optimizers by name, and their implementations") {
         std::string::npos);
 }
 
+TEST_CASE("deepspeed config: fp32 accumulation from stage 1 on, and torch's fused AdamW") {
+  const auto zero = [](const std::string& stage) {
+    return *read(R"({"zero_optimization": {"stage": )" + stage + R"(}, "bf16": {"enabled": true},
+                     "data_types": {"grad_accum_dtype": "fp32"}, "optimizer": {"type": "AdamW",
+                     "params": {"torch_adam": true, "fused": true}}})")
+                ->plan.zero;
+  };
+  CHECK(zero("1").grad_accum_dtype == DType::kFp32);
+  CHECK(zero("2").torch_adam);
+  // What a configuration does not hold is the trainer's.
+  ParallelPlan arguments;
+  arguments.zero.emplace().decay_groups = true;
+  CHECK(read(R"({"zero_optimization": {"stage": 2}})", arguments)->plan.zero->decay_groups);
+}
+
 TEST_CASE("deepspeed config: offload, in its new and its old form") {
   const ZeroPlan zero = *read(R"({"zero_optimization": {"stage": 3,
       "offload_optimizer": {"device": "cpu", "pin_memory": true},

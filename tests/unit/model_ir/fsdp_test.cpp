@@ -187,17 +187,25 @@ TEST_CASE("fsdp: what it cannot follow is refused by name") {
     return program ? std::string() : program.error().key;
   };
   ParallelPlan plan = sharded();
-  plan.lora = LoraPlan{};
-  CHECK(refused(plan) == "lora");
+  plan.quant = QuantPlan{};
+  CHECK(refused(plan) == "quant");
   plan = sharded();
-  plan.precision = Precision::kAutocastBf16;
+  plan.precision = Precision::kAutocastFp16;
   CHECK(refused(plan) == "precision");
   plan = sharded();
   plan.loss = LossKind::kChunked;
+  plan.fsdp->shard_embeddings = true;
   CHECK(refused(plan) == "loss");
   plan = sharded();
   plan.fsdp->replicas = 3;
   CHECK(refused(plan) == "replicas");
+  plan = sharded();
+  plan.fsdp->reshard_ranks = 3;
+  CHECK(refused(plan) == "reshard");
+  plan = sharded();
+  plan.fsdp->version = 1;
+  plan.fsdp->cpu_offload = true;
+  CHECK(refused(plan) == "fsdp");
 }
 
 }  // namespace headroom::ir

@@ -39,6 +39,8 @@ TEST_CASE("property: check_plan accepts every plan of the generators") {
     CHECK(check_plan(llama(), plan));
     plan = test::random_deepspeed_plan(random);
     CHECK(check_plan(llama(), plan));
+    plan = test::random_megatron_plan(random);
+    CHECK(check_plan(llama(), plan));
   }
 }
 

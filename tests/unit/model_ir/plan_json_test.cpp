@@ -12,8 +12,7 @@ TEST_CASE("property: a plan written as JSON reads back the same") {
   test::Random random = test::seeded_random(41);
   CAPTURE(random.seed());
   for (int round = 0; round < 300; ++round) {
-    const ParallelPlan plan = random.chance(1, 2) ? test::random_deepspeed_plan(random)
-                                                  : test::random_transformers_plan(random);
+    const ParallelPlan plan = test::random_plan(random);
     const std::string text = to_pretty_json(plan_to_json(plan));
     CAPTURE(text);
     const Result<ParallelPlan> again = parse_plan(text, "plan.json");

@@ -355,6 +355,7 @@ std::int64_t state_bytes(const OptimizerPlan& plan, const Parameter& parameter) 
       }
       return width * (elements / parameter.shape[-1] + elements / parameter.shape[-2]) + scale;
     }
+    case OptimizerKind::kMuon:
     case OptimizerKind::kNone:
       break;
   }

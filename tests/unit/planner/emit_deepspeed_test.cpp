@@ -42,7 +42,8 @@ JsonValue emitted(const ir::ParallelPlan& plan) {
 ir::ParallelPlan arguments_of(const ir::ParallelPlan& plan) {
   ir::ParallelPlan arguments = plan;
   arguments.precision = ir::Precision::kFp32;
-  arguments.zero.reset();
+  arguments.zero = ir::ZeroPlan{};
+  arguments.zero->decay_groups = plan.zero->decay_groups;
   arguments.micro_batch = 1;
   arguments.accumulation = 1;
   arguments.clip_norm.reset();

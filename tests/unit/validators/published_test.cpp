@@ -108,7 +108,7 @@ TEST_CASE("published row: what is prose or missing skips it with the key") {
   CHECK(published_skip("quant", R"("nf4")") == "quant: \"nf4\"");
   CHECK(published_skip("tp", "8") == "tp: more than 1");
   CHECK(published_skip("mode", R"("infer")") == "mode: 'infer'");
-  CHECK(published_skip("framework", R"("torchtune")") == "framework: 'torchtune'");
+  CHECK(published_skip("framework", R"("nanotron")") == "framework: 'nanotron'");
   CHECK(published_skip("framework", R"j("torchtitan (FSDP2)")j") ==
         "runtime fsdp: not modelled yet");
   CHECK(published_skip("num_gpus", "8").starts_with("num_gpus: 8"));
@@ -166,6 +166,57 @@ TEST_CASE("published row: a unit that is not stated is not guessed") {
       R"j({"peak_mem_value": 1, "peak_mem_unit": "GiB", "mem_metric": "nvidia-smi (upper bound)"})j");
   REQUIRE(metric.skipped.size() == 1);
   CHECK(metric.skipped[0].reason == "mem_metric: 'nvidia-smi (upper bound)'");
+}
+
+TEST_CASE("published row: LitGPT's words become its modelling code and adapters") {
+  std::string text = published_row("framework", R"("LitGPT config_hub")");
+  const auto replace = [&text](const std::string& from, const std::string& to) {
+    const std::size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, from.size(), to);
+  };
+  replace(R"("bfloat16, adapters autocast to fp32")", R"("bf16-true")");
+  replace(R"({"peft_type": "LORA", "r": 32, "target_modules": ["q_proj"]})",
+          R"j("LoRA r8 alpha16 on q,v (script defaults)")j");
+  replace(R"("quant": null)", R"("quant": "bnb.nf4-dq")");
+  replace(R"("arch": "llama")", R"j("padded_vocab": 320, "arch": "phi (gpt-neox style)")j");
+  const auto planned = plan_of_published(parse_published(text), published_tools());
+  REQUIRE(std::holds_alternative<PublishedSetting>(planned));
+  const auto& setting = std::get<PublishedSetting>(planned);
+  CHECK(setting.plan.model_code == ir::ModelCode::kLitgpt);
+  CHECK(setting.plan.lora->targets == std::vector<std::string>{"query", "value"});
+  CHECK(setting.plan.quant->double_quant);
+  CHECK(setting.plan.optimizer.form == ir::OptimizerForm::kPaged);
+  CHECK(setting.model.vocabulary == 320);
+  CHECK_FALSE(setting.model.tied_embeddings);
+  CHECK(setting.model.residual == ir::ResidualForm::kParallelOneNorm);
+}
+
+TEST_CASE("published row: torchtune's are skipped for what they compile or leave out") {
+  std::string text = published_row("framework", R"("torchtune")");
+  const auto reason = [&text] {
+    const auto planned = plan_of_published(parse_published(text), published_tools());
+    const Skip* skip = std::get_if<Skip>(&planned);
+    return skip != nullptr ? skip->reason : "(planned)";
+  };
+  CHECK(reason().starts_with("framework: torchtune"));
+  text.replace(text.find(R"("compile": "none")"), 17, R"("compile": "torch.compile")");
+  CHECK(reason() == "compile: 'torch.compile'");
+}
+
+TEST_CASE("published row: bytes of an unknown kind, or too few for what is stated, are skipped") {
+  const Scoring vague = score_measured(
+      R"j({"peak_mem_value": 2, "peak_mem_unit": "GiB", "mem_metric": "nvidia-smi or torch peak"})j");
+  CHECK(vague.scores.empty());
+  REQUIRE(vague.skipped.size() == 1);
+  CHECK(vague.skipped[0].reason == "mem_metric: 'nvidia-smi or torch peak'");
+  // Full fine-tuning in bf16 takes 8 bytes per parameter; 100 bytes are another run's.
+  std::string text = published_row("lora", "null");
+  text.replace(text.find("2000, "), 6, "0.0001, ");
+  const Scoring few = score_row(parse_published(text), published_tools());
+  CHECK(few.scores.empty());
+  REQUIRE(few.skipped.size() == 1);
+  CHECK(few.skipped[0].reason.starts_with("peak_mem_value: less than"));
 }
 
 TEST_CASE("published row: a wrong or a negative verdict is its only score") {

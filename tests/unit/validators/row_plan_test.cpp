@@ -43,7 +43,7 @@ TEST_CASE("row plan: an empty transformers case takes the measuring program's de
   const RunSetting setting = setting_of("transformers", "");
   CHECK(setting.model.hidden == 64);
   CHECK(setting.capacity == Bytes{600'000'000'000});
-  CHECK(setting.traits == DeviceTraits{9, 0, 132});
+  CHECK(setting.traits == DeviceTraits{9, 0, 132, 600'000'000'000});
   ir::ParallelPlan expected;
   expected.precision = ir::Precision::kFp32;
   CHECK(setting.plan == expected);
@@ -75,7 +75,7 @@ TEST_CASE("row plan: every transformers key lands in the plan") {
   CHECK(plan.allocator.expandable_segments);
   CHECK(plan.allocator.max_split_size == Bytes{128 * kMiB});
   CHECK(setting.capacity == Bytes{1000});
-  CHECK(setting.traits == DeviceTraits{8, 0, 108});
+  CHECK(setting.traits == DeviceTraits{8, 0, 108, 1000});
   REQUIRE(plan.lora.has_value());
   CHECK(plan.lora->rank == 8);
   CHECK(plan.lora->dropout == 0.05);
@@ -97,7 +97,7 @@ TEST_CASE("row plan: all-linear names no target, compute capability 10.0 is writ
 
 TEST_CASE("row plan: what is not modelled skips the row with the key") {
   CHECK(skip_of_row("transformers", R"("attention": "flex")") == "case.attention: 'flex'");
-  CHECK(skip_of_row("transformers", R"("optimizer": "muon")") == "case.optimizer: 'muon'");
+  CHECK(skip_of_row("transformers", R"("optimizer": "lamb")") == "case.optimizer: 'lamb'");
   CHECK(skip_of_row("transformers", R"("experts": "grouped_mm")") == "case.experts: not modelled");
   CHECK(skip_of_row("transformers", R"("lora": {"r": 4, "rank_pattern": {}})") ==
         "case.lora.rank_pattern: not modelled");
@@ -115,7 +115,7 @@ TEST_CASE("row plan: what is not modelled skips the row with the key") {
 
 TEST_CASE("row plan: frameworks without a runtime are skipped by name") {
   CHECK(skip_of_row("torchtitan", "") == "runtime fsdp: not modelled yet");
-  CHECK(skip_of_row("megatron", "") == "runtime megatron: not modelled yet");
+  CHECK(skip_of_row("megatron", "") == "case.attention: 'auto'");
   CHECK(skip_of_row("colossalai", "") == "framework: 'colossalai'");
   CHECK(skip_of_row("", "") == "framework: not stated");
 }
@@ -150,9 +150,28 @@ TEST_CASE("row plan: DeepSpeed sizes come from auto, then from the configuration
   CHECK(zero.allgather_bucket_size == 500'000'000);
 }
 
+TEST_CASE("row plan: DeepSpeed's optimizer, its groups, its types and its quantised weights") {
+  const RunSetting setting = setting_of(
+      "deepspeed", R"("zero": 1, "optimizer": "torch_fused", "decay_groups": true, "eval": true,)"
+                   R"( "ds": {"data_types": {"grad_accum_dtype": "fp32"}})");
+  CHECK(setting.plan.zero->torch_adam);
+  CHECK(setting.plan.zero->decay_groups);
+  CHECK(setting.plan.zero->grad_accum_dtype == ir::DType::kFp32);
+  CHECK(setting.plan.evaluation);
+  const RunSetting other =
+      setting_of("deepspeed",
+                 R"("zero": 2, "optimizer": "fused", "param_dtype": "fp32",)"
+                 R"( "ds": {"bf16": {"enabled": false}}, "quant": {"bits": 4}, "lora": {"r": 8})");
+  CHECK_FALSE(other.plan.zero->torch_adam);
+  CHECK(other.plan.precision == ir::Precision::kFp32);
+  CHECK(other.plan.quant->bits == 4);
+}
+
 TEST_CASE("row plan: DeepSpeed keys without a place in the plan skip the row") {
-  CHECK(skip_of_row("deepspeed", R"("ds": {"data_types": {"grad_accum_dtype": "fp32"}})") ==
-        "case.ds.data_types: not modelled");
+  CHECK(skip_of_row("deepspeed", R"("ds": {"communication_data_type": "fp32"})") ==
+        "case.ds.communication_data_type: not modelled");
+  CHECK(skip_of_row("deepspeed", R"("ds": {"data_types": {"param_dtype": "fp32"}})") ==
+        "case.ds.data_types.param_dtype: not modelled");
   CHECK(
       skip_of_row("deepspeed", R"("ds": {"zero_optimization": {"zero_hpz_partition_size": 8}})") ==
       "case.ds.zero_optimization.zero_hpz_partition_size: not modelled");

@@ -1,0 +1,173 @@
+#include "model_ir/plan/megatron_check.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "model_ir/plan/megatron_fields.h"
+
+namespace headroom::ir {
+namespace {
+
+/// Something that a degree has to divide.
+struct Division {
+  std::string_view degree;
+  std::int64_t size = 1;
+  std::string_view what;
+  std::int64_t count = 0;
+};
+
+Status check_division(const Division& division) {
+  if (division.size > 0 && division.count % division.size == 0) {
+    return ok();
+  }
+  return Error::invalid_argument(
+      "megatron", std::string(division.degree) + "=" + std::to_string(division.size),
+      "a divisor of the " + std::to_string(division.count) + " " + std::string(division.what));
+}
+
+template <std::size_t kCount>
+Status first_fault(const std::array<Status, kCount>& findings) {
+  const auto fault = std::ranges::find_if(findings, [](const Status& each) { return !each; });
+  return fault == findings.end() ? ok() : *fault;
+}
+
+Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  const std::int64_t tensor = megatron.tensor;
+  const std::int64_t product = tensor * megatron.pipeline * megatron.context;
+  if (Status whole = check_division({"tp x pp x cp", product, "GPUs", plan.world}); !whole) {
+    return whole;
+  }
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  const std::int64_t stage = layers / megatron.pipeline;
+  const std::int64_t pieces = megatron.context > 1 ? 2 * megatron.context : 1;
+  return first_fault(std::array<Status, 5>{
+      check_division({"pp", megatron.pipeline, "layers", layers}),
+      check_division({"tp", tensor, "attention heads", model.heads}),
+      check_division({"tp", tensor, "key and value heads", model.kv_heads}),
+      megatron.layers_per_chunk > 0
+          ? check_division(
+                {"layers_per_virtual_stage", megatron.layers_per_chunk, "layers of a stage", stage})
+          : ok(),
+      check_division({"cp", pieces, "tokens of a sequence, cut twice per rank", plan.sequence})});
+}
+
+Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  const std::int64_t tensor = megatron.tensor;
+  if (megatron.sequence_parallel) {
+    const Status parts = check_division(
+        {"tp", tensor, "tokens of a rank's sequence", plan.sequence / megatron.context});
+    if (!parts) {
+      return parts;
+    }
+  }
+  if (!model.moe) {
+    return megatron.expert == 1
+               ? check_division({"tp", tensor, "columns of the MLP", model.ffn})
+               : Error::invalid_argument("megatron", "ep=" + std::to_string(megatron.expert),
+                                         "1: the model has no experts");
+  }
+  const std::int64_t expert_tensor = megatron.expert_tensor > 0 ? megatron.expert_tensor : tensor;
+  if (tensor > 1 && !megatron.sequence_parallel) {
+    return Error::invalid_argument("megatron", "tp=" + std::to_string(tensor),
+                                   "sequence_parallel, which experts need under tensor parallelism",
+                                   "add sequence-parallel");
+  }
+  return first_fault(std::array<Status, 3>{
+      check_division({"ep", megatron.expert, "experts", model.moe->experts}),
+      check_division({"etp", expert_tensor, "columns of an expert", model.moe->expert_ffn}),
+      check_division({"etp x ep x pp", expert_tensor * megatron.expert * megatron.pipeline, "GPUs",
+                      plan.world})});
+}
+
+Error unsupported(std::string value, std::string expected, std::string fix = "") {
+  return Error::invalid_argument("megatron", std::move(value), std::move(expected), std::move(fix));
+}
+
+/// What the model of the runtime leaves out.
+Status check_forms(const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronModules& modules = megatron.recompute_modules;
+  if (megatron.attention == MegatronAttention::kFlash) {
+    return unsupported("attention=flash", "fused or unfused",
+                       "use attention=fused, which keeps the same tensors");
+  }
+  if (megatron.attention == MegatronAttention::kUnfused && megatron.context > 1) {
+    return unsupported("attention=unfused with cp=" + std::to_string(megatron.context),
+                       "fused attention, which alone goes round the ring");
+  }
+  if (modules.moe || modules.moe_activation || modules.latent_up || modules.shared_experts) {
+    return unsupported("recompute_modules of experts or latents", "core_attn, layernorm or mlp");
+  }
+  if (megatron.pipeline > 1 && megatron.layers_per_chunk > 0 &&
+      plan.accumulation % megatron.pipeline != 0) {
+    return Error::invalid_argument(
+        "accumulation", std::to_string(plan.accumulation),
+        "a multiple of pp=" + std::to_string(megatron.pipeline) + " for interleaved stages");
+  }
+  return ok();
+}
+
+/// Options of other runtimes that would be silently without effect.
+Status check_others(const ParallelPlan& plan) {
+  const ParallelPlan usual;
+  struct Other {
+    bool given;
+    std::string_view key;
+    std::string_view fix;
+  };
+  const std::array<Other, 9> others = {
+      {{plan.zero || plan.ddp || plan.fsdp, "zero, ddp or fsdp", "leave it out: see --megatron"},
+       {plan.lora || plan.quant, "lora or qlora", "use --runtime transformers"},
+       {plan.generation.has_value() || plan.evaluation, "generation or evaluation",
+        "use --runtime transformers"},
+       {plan.checkpoint_save, "save", "leave out --save"},
+       {plan.recompute != Recompute::kNone, "checkpointing",
+        "use --megatron recompute=uniform, block or selective"},
+       {plan.loss != usual.loss, "loss", "use --megatron cross-entropy-fusion"},
+       {plan.attention != usual.attention, "attention", "use --megatron attention=unfused"},
+       {plan.liger || plan.model_code != usual.model_code, "liger or model-code",
+        "use --runtime transformers"},
+       {plan.padded_batch || plan.keep_logits || plan.keep_batch,
+        "padded, keep-logits or keep-batch", "use --runtime transformers"}}};
+  for (const Other& other : others) {
+    if (other.given) {
+      return Error::invalid_argument(other.key, "given", "nothing under the runtime megatron",
+                                     other.fix);
+    }
+  }
+  const bool whole = plan.optimizer.form == OptimizerForm::kForeach ||
+                     plan.optimizer.form == OptimizerForm::kFused;
+  if (plan.optimizer.kind != OptimizerKind::kAdamW || !whole) {
+    return Error::invalid_argument("optimizer", word_of(optimizer_words(), plan.optimizer),
+                                   "adamw: Megatron's FusedAdam");
+  }
+  const std::array<Precision, 3> known = {Precision::kBf16Master, Precision::kFp16Master,
+                                          Precision::kFp32};
+  if (std::ranges::find(known, plan.precision) == known.end()) {
+    return Error::invalid_argument("precision", word_of(precision_words(), plan.precision),
+                                   "bf16-master, fp16-master or fp32");
+  }
+  return ok();
+}
+
+}  // namespace
+
+Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
+  if (plan.runtime != RuntimeKind::kMegatron) {
+    return plan.megatron
+               ? Error::invalid_argument("megatron", word_of(runtime_words(), plan.runtime),
+                                         "the runtime megatron", "add --runtime megatron")
+               : ok();
+  }
+  if (!plan.megatron) {
+    return Error::invalid_argument("megatron", "null", "the degrees and switches of Megatron-Core");
+  }
+  return first_fault(std::array<Status, 4>{check_others(plan), check_degrees(model, plan),
+                                           check_widths(model, plan), check_forms(plan)});
+}
+
+}  // namespace headroom::ir

@@ -1,0 +1,96 @@
+#include "model_ir/plan/megatron_fields.h"
+
+#include <algorithm>
+#include <array>
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::array<MegatronWhole, 8> kWholes = {
+    {{"tp", &MegatronPlan::tensor},
+     {"pp", &MegatronPlan::pipeline},
+     {"cp", &MegatronPlan::context},
+     {"ep", &MegatronPlan::expert},
+     {"etp", &MegatronPlan::expert_tensor, 0},
+     {"layers_per_virtual_stage", &MegatronPlan::layers_per_chunk, 0},
+     {"recompute_layers", &MegatronPlan::recompute_layers},
+     {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};
+
+constexpr std::array<MegatronSwitch, 10> kSwitches = {
+    {{"sequence_parallel", &MegatronPlan::sequence_parallel},
+     {"distributed_optimizer", &MegatronPlan::distributed_optimizer},
+     {"overlap_grad_reduce", &MegatronPlan::overlap_grad_reduce},
+     {"overlap_param_gather", &MegatronPlan::overlap_param_gather},
+     {"gradient_accumulation_fusion", &MegatronPlan::accumulation_fusion},
+     {"fp32_gradients", &MegatronPlan::fp32_gradients},
+     {"cross_entropy_fusion", &MegatronPlan::cross_entropy_fusion},
+     {"mask_in_dataloader", &MegatronPlan::mask_in_dataloader},
+     {"permute_fusion", &MegatronPlan::permute_fusion},
+     {"aux_loss", &MegatronPlan::aux_loss}}};
+
+constexpr std::array<MegatronModule, 7> kModules = {
+    {{"core_attn", &MegatronModules::core_attention},
+     {"layernorm", &MegatronModules::norms},
+     {"mlp", &MegatronModules::mlp},
+     {"moe", &MegatronModules::moe},
+     {"moe_act", &MegatronModules::moe_activation},
+     {"mla_up_proj", &MegatronModules::latent_up},
+     {"shared_experts", &MegatronModules::shared_experts}}};
+
+constexpr std::array<Word<MegatronAttention>, 3> kAttentions = {
+    {{"fused", MegatronAttention::kFused},
+     {"flash", MegatronAttention::kFlash},
+     {"unfused", MegatronAttention::kUnfused}}};
+
+constexpr std::array<Word<MegatronRecompute>, 4> kRecomputes = {
+    {{"none", MegatronRecompute::kNone},
+     {"selective", MegatronRecompute::kSelective},
+     {"uniform", MegatronRecompute::kFullUniform},
+     {"block", MegatronRecompute::kFullBlock}}};
+
+}  // namespace
+
+std::span<const MegatronWhole> megatron_wholes() {
+  return kWholes;
+}
+std::span<const MegatronSwitch> megatron_switches() {
+  return kSwitches;
+}
+std::span<const MegatronModule> megatron_modules() {
+  return kModules;
+}
+std::vector<std::string> names_of(const MegatronModules& modules) {
+  std::vector<std::string> names;
+  for (const MegatronModule& module : kModules) {
+    if (modules.*module.value) {
+      names.emplace_back(module.name);
+    }
+  }
+  return names;
+}
+
+Result<MegatronModules> parse_modules(std::string_view key, const std::vector<std::string>& names) {
+  MegatronModules modules;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(kModules, name, &MegatronModule::name);
+    if (found == kModules.end()) {
+      std::vector<std::string> known;
+      for (const MegatronModule& module : kModules) {
+        known.emplace_back(module.name);
+      }
+      return Error::invalid_argument(key, name, "modules out of " + join(known),
+                                     suggestion(name, known));
+    }
+    modules.*found->value = true;
+  }
+  return modules;
+}
+
+std::span<const Word<MegatronAttention>> megatron_attention_words() {
+  return kAttentions;
+}
+std::span<const Word<MegatronRecompute>> megatron_recompute_words() {
+  return kRecomputes;
+}
+
+}  // namespace headroom::ir

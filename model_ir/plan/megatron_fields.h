@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/plan_words.h"
+
+/// The fields of `MegatronPlan` with their names: the JSON form of plans and the command line read
+/// and write the same list. Names are those of Megatron-LM's arguments, degrees the usual letters.
+namespace headroom::ir {
+
+struct MegatronWhole {
+  std::string_view name;
+  std::int64_t MegatronPlan::*value;
+  std::int64_t least = 1;
+};
+
+struct MegatronSwitch {
+  std::string_view name;
+  bool MegatronPlan::*value;
+};
+
+/// A module that selective recomputation names.
+struct MegatronModule {
+  std::string_view name;
+  bool MegatronModules::*value;
+};
+
+[[nodiscard]] std::span<const MegatronWhole> megatron_wholes();
+[[nodiscard]] std::span<const MegatronSwitch> megatron_switches();
+[[nodiscard]] std::span<const MegatronModule> megatron_modules();
+/// The modules that are chosen.
+[[nodiscard]] std::vector<std::string> names_of(const MegatronModules& modules);
+/// Errors:  kInvalidArgument naming `key`, all modules, and the closest one.
+[[nodiscard]] Result<MegatronModules> parse_modules(std::string_view key,
+                                                    const std::vector<std::string>& names);
+[[nodiscard]] std::span<const Word<MegatronAttention>> megatron_attention_words();
+[[nodiscard]] std::span<const Word<MegatronRecompute>> megatron_recompute_words();
+
+}  // namespace headroom::ir

@@ -1,0 +1,55 @@
+#include "model_ir/runtime/deepspeed/base_optimizer.h"
+
+#include "model_ir/runtime/torch/foreach.h"
+
+namespace headroom::ir::deepspeed {
+
+using torch::Tensor;
+
+bool BaseOptimizer::is_own(const OptimizerPlan& plan, const ZeroPlan& zero) {
+  return plan.kind == OptimizerKind::kAdamW && plan.form == OptimizerForm::kFused &&
+         !zero.torch_adam && zero.offload_optimizer == OffloadDevice::kNone;
+}
+
+void BaseOptimizer::construct() {
+  if (own_) {
+    eager_.set_site("fused_adam.overflow", -1);
+    overflow_ = eager_.empty({1}, DType::kInt32, TensorRole::kOptimizerState);
+  }
+}
+
+void BaseOptimizer::step(std::size_t group, std::span<const Tensor> parameters) {
+  if (states_.size() <= group) {
+    states_.resize(group + 1);
+  }
+  torch::OptimizerState& state = states_[group];
+  if (!own_) {
+    torch::step(eager_, plan_, parameters, state);
+    return;
+  }
+  eager_.set_site("fused_adam", -1);
+  state.of_parameter.resize(parameters.size());
+  const std::vector<std::size_t> indices = torch::with_gradient(parameters);
+  for (const std::size_t index : indices) {
+    torch::OptimizerState::Tensors& moments = state.of_parameter[index];
+    while (moments.size() < 2) {
+      moments.push_back(torch::zeros(eager_, parameters[index].shape(), parameters[index].dtype(),
+                                     TensorRole::kOptimizerState));
+    }
+  }
+  torch::count_kernels(eager_, torch::list_launches(torch::elements_of(parameters, indices),
+                                                    torch::ListKernel::kFourLists));
+}
+
+void set_gradient(torch::Eager& eager, const Tensor& parameter, const Tensor& gradient) {
+  const Tensor before = torch::gradient_of(eager, parameter);  // Goes after the new one is there.
+  if (parameter->grad != nullptr) {
+    --parameter->grad->uses;
+  }
+  parameter->grad = gradient.defined() ? gradient.impl() : nullptr;
+  if (parameter->grad != nullptr) {
+    ++parameter->grad->uses;
+  }
+}
+
+}  // namespace headroom::ir::deepspeed

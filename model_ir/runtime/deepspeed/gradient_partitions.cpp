@@ -1,0 +1,175 @@
+#include "model_ir/runtime/deepspeed/gradient_partitions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model_ir/runtime/deepspeed/gradient_checks.h"
+#include "model_ir/runtime/deepspeed/stream_scope.h"
+#include "model_ir/runtime/torch/ddp.h"
+
+namespace headroom::ir::deepspeed {
+
+using torch::Tensor;
+
+namespace {
+
+/// The type in which gradients are reduced: that of the engine's arithmetic.
+DType communication_dtype(const EngineState& state) {
+  return param_dtype(state.plan.precision);
+}
+
+}  // namespace
+
+GradientPartitions::GradientPartitions(EngineState state, PartitionedParameters& parameters)
+    : state_(state),
+      parameters_(parameters),
+      stream_(state.zero.overlap_comm.value_or(true) ? kReduceStream : StreamId{0}),
+      accumulated_(state.zero.grad_accum_dtype.value_or(communication_dtype(state))) {}
+
+void GradientPartitions::allocate(const std::vector<std::size_t>& trainable) {
+  state_.eager.set_site("zero3.bucket", -1);
+  if (state_.zero.contiguous_gradients) {
+    bucket_ = state_.eager.empty({state_.zero.reduce_bucket_size}, communication_dtype(state_),
+                                 TensorRole::kCommunication);
+  }
+  std::int64_t elements = 0;
+  for (const std::size_t parameter : trainable) {
+    elements += parameters_[parameter].shard_elements;
+  }
+  if (state_.offloads_optimizer()) {
+    state_.hold_offloaded(bytes_of(elements, accumulated_).value());
+  } else {
+    flat_ = state_.eager.empty({elements}, accumulated_, TensorRole::kGradient);
+  }
+}
+
+void GradientPartitions::arrived(std::size_t parameter) {
+  const Tensor& whole = parameters_[parameter].whole;
+  if (filled_ + whole.elements() > state_.zero.reduce_bucket_size && filled_ > 0) {
+    reduce();
+  }
+  if (bucket_.defined() && filled_ + whole.elements() <= state_.zero.reduce_bucket_size) {
+    state_.eager.move_storage(Tensor(state_.eager, whole->grad), bucket_);
+  }
+  waiting_.push_back(parameter);
+  filled_ += whole.elements();
+}
+
+void GradientPartitions::finish_backward() {
+  reduce();
+}
+
+void GradientPartitions::reduce() {
+  if (waiting_.empty()) {
+    return;
+  }
+  const StreamScope stream(state_.eager, stream_);
+  state_.eager.set_site("zero3.reduce_scatter", -1);
+  std::sort(waiting_.begin(), waiting_.end());
+  scatter(waiting_);
+  waiting_.clear();
+  filled_ = 0;
+}
+
+/// Gradients of another type that have stayed out of the bucket are cast.
+std::vector<Tensor> GradientPartitions::cast_gradients(const std::vector<std::size_t>& parameters) {
+  const DType dtype = communication_dtype(state_);
+  std::vector<Tensor> casts;
+  for (const std::size_t parameter : parameters) {
+    const Tensor& whole = parameters_[parameter].whole;
+    const bool bucketed = bucket_.defined() && whole->grad->storage == bucket_->storage;
+    if (!bucketed && whole.dtype() != dtype) {
+      casts.push_back(state_.eager.empty({whole.elements()}, dtype, TensorRole::kTemporary));
+    }
+  }
+  return casts;
+}
+
+/// Gradients laid out rank by rank: what the last ranks lack of one is a tensor of its own.
+/// Undefined where one gradient is reduced in place.
+Tensor GradientPartitions::join(const std::vector<std::size_t>& parameters) {
+  torch::Eager& eager = state_.eager;
+  const DType dtype = communication_dtype(state_);
+  const std::int64_t ranks = state_.plan.world;
+  const std::int64_t elements = padded_elements(parameters);
+  if (parameters.size() == 1 && parameters_[parameters[0]].whole.elements() == elements) {
+    return {};
+  }
+  std::vector<Tensor> padding;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    for (const std::size_t parameter : parameters) {
+      const std::int64_t share = parameters_[parameter].shard_elements;
+      const std::int64_t whole = parameters_[parameter].whole.elements();
+      const std::int64_t own = std::clamp<std::int64_t>(whole - rank * share, 0, share);
+      if (own < share) {
+        padding.push_back(eager.empty({share - own}, dtype, TensorRole::kTemporary));
+      }
+    }
+  }
+  return eager.empty({elements}, dtype, TensorRole::kCommunication);
+}
+
+std::int64_t GradientPartitions::padded_elements(const std::vector<std::size_t>& parameters) const {
+  std::int64_t elements = 0;
+  for (const std::size_t parameter : parameters) {
+    elements += parameters_[parameter].shard_elements * state_.plan.world;
+  }
+  return elements;
+}
+
+void GradientPartitions::scatter(const std::vector<std::size_t>& parameters) {
+  torch::Eager& eager = state_.eager;
+  const DType dtype = communication_dtype(state_);
+  const std::int64_t ranks = state_.plan.world;
+  const std::vector<Tensor> casts = cast_gradients(parameters);
+  Tensor joined = join(parameters);
+  if (ranks > 1) {
+    torch::count_collective(eager, {.operation = "reduce_scatter",
+                                    .ranks = ranks,
+                                    .calls = 1,
+                                    .bytes = bytes_of(padded_elements(parameters), dtype).value()});
+  }
+  std::vector<Tensor> parts;
+  if (accumulated_ != dtype) {
+    for (const std::size_t parameter : parameters) {
+      parts.push_back(eager.empty({parameters_[parameter].shard_elements}, accumulated_,
+                                  TensorRole::kTemporary));
+    }
+    joined.reset();
+  }
+  for (const std::size_t parameter : parameters) {
+    if (state_.offloads_optimizer()) {
+      keep_offloaded(parameter);
+    }
+    eager.drop_grad(parameters_[parameter].whole);
+  }
+}
+
+/// A part goes to the host and comes back for its norm and for its copy in fp32.
+/// Source: stage3.py, _offload_grad_partition_at_boundary, _constant_buffered_norm2.
+void GradientPartitions::keep_offloaded(std::size_t parameter) {
+  constexpr std::int64_t kPiece = 250'000'000;
+  torch::Eager& eager = state_.eager;
+  const std::int64_t elements = parameters_[parameter].shard_elements;
+  const Tensor part = eager.empty({elements}, accumulated_, TensorRole::kTemporary);
+  if (!boundary_) {
+    return;
+  }
+  const auto scalar = [&] { return eager.empty({}, DType::kFp64, TensorRole::kTemporary); };
+  Tensor total;
+  for (std::int64_t begin = 0; begin < elements; begin += kPiece) {
+    Tensor wide =
+        eager.empty({std::min(kPiece, elements - begin)}, DType::kFp64, TensorRole::kTemporary);
+    const Tensor norm = reduce_all(eager, wide, DType::kFp64);
+    wide.reset();
+    const Tensor power = scalar();
+    total = total.defined() ? total : power;
+  }
+  norms_[parameter] = scalar();
+  total.reset();
+  if (accumulated_ != DType::kFp32) {
+    const Tensor wide = eager.empty({elements}, DType::kFp32, TensorRole::kTemporary);
+  }
+}
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "model_ir/runtime/deepspeed/wrapper.h"
+
+namespace headroom::ir::deepspeed {
+
+/// Streams of stage 3 where communication overlaps; 0 is the compute stream.
+inline constexpr StreamId kGatherStream = 1;  ///< All-gathers of parameters.
+inline constexpr StreamId kReduceStream = 2;  ///< Gradients on their way to their partition.
+
+/// One parameter that zero.Init has partitioned.
+struct PartitionedParameter {
+  enum class Status : std::uint8_t { kPartitioned, kInFlight, kAvailable };
+  torch::Tensor whole;              ///< A leaf without memory while it is partitioned.
+  torch::Tensor shard;              ///< This rank's part; undefined where the host holds it.
+  std::int64_t shard_elements = 0;  ///< With the padding of the last rank.
+  bool persists = false;            ///< Stays whole between steps.
+  Status status = Status::kPartitioned;
+  std::vector<std::size_t> users;  ///< Modules that need it now.
+};
+
+/// An all-gather that has been started: what `wait` makes parameters of.
+struct ParameterGather {
+  std::vector<std::size_t> parameters;
+  /// The ranks' parts of several parameters, by type; none for one alone.
+  std::vector<torch::Tensor> flats;
+  torch::Tensor input;  ///< What the collective reads, until it has been waited for.
+  bool complete = false;
+};
+
+/// The parameters of a model in the order of their creation (`ds_id`), and how they are gathered
+/// and partitioned.
+///
+/// Model:  one parameter is gathered into the memory that it then lives in. Several are gathered
+///         into one buffer, from which each is concatenated when it is waited for; the buffer lives
+///         until all of them have been.
+/// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/zero/partition_parameters.py.
+class PartitionedParameters {
+ public:
+  PartitionedParameters(EngineState state, std::vector<PartitionedParameter> parameters);
+
+  [[nodiscard]] std::size_t size() const { return parameters_.size(); }
+  [[nodiscard]] PartitionedParameter& operator[](std::size_t index) { return parameters_[index]; }
+  [[nodiscard]] const PartitionedParameter& operator[](std::size_t index) const {
+    return parameters_[index];
+  }
+  [[nodiscard]] std::size_t index_of(const torch::Tensor& whole) const;
+  void add(PartitionedParameter parameter);
+
+  /// `all_gather_coalesced`: starts to gather parameters, which ascend.
+  [[nodiscard]] std::shared_ptr<ParameterGather> start_gather(std::vector<std::size_t> indices);
+  void wait(ParameterGather& gather);
+  /// `param.all_gather(list)`: at once, each into memory of its own.
+  void gather(std::span<const std::size_t> indices);
+  /// `param.partition()`
+  void partition(std::size_t index);
+
+ private:
+  [[nodiscard]] torch::Tensor buffer(std::int64_t elements, DType dtype, TensorRole role);
+  [[nodiscard]] std::int64_t padded_elements(std::size_t index) const;
+  [[nodiscard]] torch::Tensor shard_on_device(std::size_t index);
+  void share_shard(std::size_t index);
+  void gather_together(ParameterGather& gather);
+
+  EngineState state_;
+  std::vector<PartitionedParameter> parameters_;
+  std::unordered_map<const torch::TensorImpl*, std::size_t> index_;
+};
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,164 @@
+// The optimizer step of ZeRO stage 3. Source: deepspeedai/DeepSpeed 0.19.8
+// deepspeed/runtime/zero/stage3.py, step.
+
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/deepspeed/gradient_checks.h"
+#include "model_ir/runtime/deepspeed/stream_scope.h"
+#include "model_ir/runtime/deepspeed/zero_partitions.h"
+#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/foreach.h"
+
+namespace headroom::ir::deepspeed {
+
+using torch::Eager;
+using torch::Tensor;
+
+namespace {
+
+Tensor scalar(Eager& eager, DType dtype) {
+  return eager.empty({}, dtype, TensorRole::kTemporary);
+}
+
+}  // namespace
+
+/// Infinities and NaNs of all gradients, with 16-bit floats alone. Source: has_overflow.
+void ZeroPartitions::check_overflow() {
+  const Tensor& gradients = gradients_.flat();
+  if (state_.model.trainable.front().dtype() != DType::kFp16 || !gradients.defined()) {
+    return;
+  }
+  Eager& eager = state_.eager;
+  const StreamScope stream(eager, gradients_.stream());
+  eager.set_site("zero3.overflow", -1);
+  const auto whole = [&](DType dtype) {
+    return eager.empty(gradients.shape(), dtype, TensorRole::kTemporary);
+  };
+  {
+    Tensor magnitude = whole(gradients.dtype());
+    Tensor infinite = whole(DType::kBool);
+    magnitude.reset();
+    const Tensor any = reduce_all(eager, infinite, DType::kBool);
+  }
+  {
+    const Tensor unknown = whole(DType::kBool);
+    const Tensor any = reduce_all(eager, unknown, DType::kBool);
+  }
+  Tensor flag = scalar(eager, DType::kBool);
+  const Tensor byte = scalar(eager, DType::kInt8);
+  flag.reset();
+  torch::count_collective(
+      eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 1});
+}
+
+/// Norms in fp64, one partition after the other. Source: get_grad_norm_direct.
+Tensor ZeroPartitions::group_norm(const SubGroup& group) {
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.norm", -1);
+  std::vector<Tensor> norms;
+  for (const std::size_t parameter : group.parameters) {
+    const Tensor wide =
+        eager.empty({parameters_[parameter].shard_elements}, DType::kFp64, TensorRole::kTemporary);
+    norms.push_back(reduce_all(eager, wide, DType::kFp64));
+  }
+  const torch::Shape count{static_cast<std::int64_t>(norms.size())};
+  Tensor stacked = eager.empty(count, DType::kFp64, TensorRole::kTemporary);
+  Tensor powers = eager.empty(count, DType::kFp64, TensorRole::kTemporary);
+  stacked.reset();
+  const Tensor sum = reduce_all(eager, powers, DType::kFp64);
+  powers.reset();
+  torch::count_collective(
+      eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 8});
+  Tensor total = scalar(eager, DType::kFp64);
+  Tensor magnitude = scalar(eager, DType::kFp64);
+  const Tensor infinite = scalar(eager, DType::kBool);
+  magnitude.reset();
+  const Tensor unknown = scalar(eager, DType::kBool);
+  const Tensor either = scalar(eager, DType::kBool);
+  const Tensor mark = scalar(eager, DType::kFp32);
+  Tensor wide_mark = scalar(eager, DType::kFp64);
+  Tensor chosen = scalar(eager, DType::kFp64);
+  wide_mark.reset();
+  total = chosen;
+  torch::release_list(norms);
+  return total;
+}
+
+void ZeroPartitions::step_group(SubGroup& group, std::size_t index, const Tensor& norm) {
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.fp32_gradients", -1);
+  {
+    Tensor gradient;
+    if (group.parameters.size() > 1 && gradients_.dtype() != DType::kFp32) {
+      const Tensor joined =
+          eager.empty({group.elements}, gradients_.dtype(), TensorRole::kGradient);
+      gradient = eager.empty({group.elements}, DType::kFp32, TensorRole::kGradient);
+    } else if (group.parameters.size() > 1 || gradients_.dtype() != DType::kFp32) {
+      gradient = eager.empty({group.elements}, DType::kFp32, TensorRole::kGradient);
+    } else {
+      gradient = eager.alias(gradients_.flat(), {group.elements}, false);
+    }
+    set_gradient(eager, group.master, gradient);
+  }
+  if (state_.plan.clip_norm) {
+    make_clip_factor(eager, norm);
+  }
+  optimizer_.step(index, {&group.master, 1});
+  eager.drop_grad(group.master);
+}
+
+/// The norm of gradients that went to the host, from that of each, which backward has left on the
+/// device. Source: complete_grad_norm_calculation_for_cpu_offload.
+void ZeroPartitions::offloaded_norm(const SubGroup& group) {
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.norm", -1);
+  Tensor sum;
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    const Tensor power = scalar(eager, DType::kFp64);
+    if (i == 0) {
+      sum = scalar(eager, DType::kFp64);  // 0.0 + power; the others are added in place.
+    }
+  }
+  const Tensor total = eager.empty({1}, DType::kFp32, TensorRole::kTemporary);
+  torch::count_collective(
+      eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 4});
+  const Tensor root = scalar(eager, DType::kFp32);
+  sum.reset();
+  mask_invalid(eager, root);
+}
+
+/// The optimizer works on the host.
+void ZeroPartitions::step_offloaded() {
+  for (const SubGroup& group : groups_) {
+    offloaded_norm(group);
+  }
+  gradients_.forget_norms();
+}
+
+void ZeroPartitions::step() {
+  Eager& eager = state_.eager;
+  coordinator_.release_all();
+  check_overflow();
+  if (state_.offloads_optimizer()) {
+    step_offloaded();
+  } else {
+    const torch::GradMode no_grad(eager, false);
+    std::vector<Tensor> norms;  // Names of the step's frame, as the total is.
+    for (const SubGroup& group : groups_) {
+      norms.push_back(group_norm(group));
+    }
+    const Tensor norm = combined_norm(eager, norms);
+    check_norm(eager, norm);
+    Tensor unscaled = scalar(eager, DType::kFp64);  // norm / loss_scale
+    for (std::size_t index = 0; index < groups_.size(); ++index) {
+      step_group(groups_[index], index, norm);
+    }
+    parameters_.gather(persistent_);
+    norm_ = std::move(unscaled);
+    return;
+  }
+  parameters_.gather(persistent_);
+}
+
+}  // namespace headroom::ir::deepspeed

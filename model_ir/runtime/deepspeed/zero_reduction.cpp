@@ -1,0 +1,204 @@
+// ZeRO stages 1 and 2: gradients on their way to the partition that owns them.
+
+#include <algorithm>
+
+#include "model_ir/runtime/deepspeed/stream_scope.h"
+#include "model_ir/runtime/deepspeed/zero_buckets.h"
+#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/foreach.h"
+
+namespace headroom::ir::deepspeed {
+
+using torch::Eager;
+using torch::Tensor;
+
+namespace {
+
+constexpr StreamId kReductionStream = 1;
+
+}  // namespace
+
+void ZeroBuckets::before_backward(bool boundary) {
+  boundary_ = boundary;
+}
+
+Tensor ZeroBuckets::gradient_of(const Member& member) const {
+  return accumulates_apart() ? member.accumulated
+                             : torch::gradient_of(state_.eager, member.parameter);
+}
+
+void ZeroBuckets::clear_gradient(Member& member) {
+  if (accumulates_apart()) {
+    member.accumulated.reset();
+  } else {
+    state_.eager.drop_grad(member.parameter);
+  }
+}
+
+void ZeroBuckets::make_buckets() {
+  if (!buckets_.empty() || !state_.zero.contiguous_gradients) {
+    return;
+  }
+  state_.eager.set_site("deepspeed.bucket", -1);
+  const DType dtype = accumulates_apart() ? accumulation_ : dtype_;
+  for (int i = 0; i < (overlaps_ ? 2 : 1); ++i) {
+    buckets_.push_back(
+        state_.eager.empty({state_.zero.reduce_bucket_size}, dtype, TensorRole::kCommunication));
+  }
+  current_ = 0;
+}
+
+void ZeroBuckets::arrived(Position position) {
+  make_buckets();
+  Member& member = at(position);
+  if (accumulates_apart()) {
+    const Tensor wide =
+        state_.eager.empty(member.parameter.shape(), accumulation_, TensorRole::kGradient);
+    if (!member.accumulated.defined()) {
+      member.accumulated = wide;
+    }
+    state_.eager.drop_grad(member.parameter);
+  }
+  if (state_.zero.stage == 2 || (overlaps_ && boundary_)) {
+    fill_bucket(position);
+  }
+}
+
+void ZeroBuckets::fill_bucket(Position position) {
+  Eager& eager = state_.eager;
+  const Member& member = at(position);
+  const std::int64_t elements = member.parameter.elements();
+  if (filled_ + elements > state_.zero.reduce_bucket_size) {
+    reduce_bucket();
+    current_ = overlaps_ ? 1 - current_ : current_;
+  }
+  const Tensor gradient = gradient_of(member);
+  if (!state_.zero.contiguous_gradients) {
+    held_.push_back(gradient);
+  } else if (elements <= state_.zero.reduce_bucket_size) {
+    eager.move_storage(gradient, buckets_[current_]);
+  } else if (state_.offloads_optimizer()) {
+    eager.move_storage(gradient,
+                       eager.empty(gradient.shape(), gradient.dtype(), TensorRole::kGradient));
+  }
+  filled_ += elements;
+  waiting_.push_back(position);
+}
+
+std::vector<ZeroBuckets::Slice> ZeroBuckets::waiting_slices() {
+  std::vector<Slice> slices;
+  for (const Position& position : waiting_) {
+    Group& group = groups_[position.group];
+    const Member& member = at(position);
+    const std::int64_t end = member.offset + member.parameter.elements();
+    for (std::int64_t begin = member.offset; begin < end;) {
+      const std::int64_t rank = begin / group.partition;
+      const std::int64_t elements = std::min(end, (rank + 1) * group.partition) - begin;
+      const bool added_up = is_compact() && rank == 0;
+      if (added_up) {
+        static_cast<void>(compact_of(group));
+      }
+      if (!added_up && !slices.empty() && slices.back().rank == rank) {
+        slices.back().elements += elements;
+      } else {
+        slices.push_back({.rank = rank, .elements = elements});
+      }
+      begin += elements;
+    }
+  }
+  return slices;
+}
+
+Tensor& ZeroBuckets::compact_of(Group& group) {
+  if (!group.compact.defined()) {
+    group.compact =
+        torch::zeros(state_.eager, {group.partition}, accumulation_, TensorRole::kGradient);
+  }
+  return group.compact;
+}
+
+/// Slices are flattened and reduced together, at most a bucket and the slice that exceeds it; one
+/// alone is reduced where it is.
+void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& memory) {
+  Eager& eager = state_.eager;
+  for (std::size_t first = 0; first < slices.size();) {
+    std::size_t next = first;
+    std::int64_t elements = 0;
+    while (next < slices.size() && elements <= state_.zero.reduce_bucket_size) {
+      elements += slices[next++].elements;
+    }
+    Tensor flat = memory;
+    if (next - first > 1) {
+      flat = eager.empty({elements}, memory.dtype(), TensorRole::kCommunication);
+    }
+    if (memory.dtype() != dtype_) {  // Sent in the type of the parameters.
+      flat = eager.empty({elements}, dtype_, TensorRole::kCommunication);
+    }
+    torch::count_collective(eager, {.operation = "all_reduce",
+                                    .ranks = state_.plan.world,
+                                    .calls = 1,
+                                    .bytes = bytes_of(elements, dtype_).value()});
+    for (; first < next; ++first) {
+      if (slices[first].rank != 0) {
+        continue;
+      }
+      if (is_compact()) {
+        const Tensor wide =
+            eager.empty({slices[first].elements}, accumulation_, TensorRole::kTemporary);
+      }
+    }
+  }
+}
+
+void ZeroBuckets::reduce_bucket() {
+  Eager& eager = state_.eager;
+  if (waiting_.empty()) {
+    return;
+  }
+  const StreamScope scope(eager, overlaps_ ? kReductionStream : StreamId{0});
+  eager.set_site("deepspeed.reduce", -1);
+  if (!state_.zero.contiguous_gradients) {
+    reduce_apart();
+  } else {
+    // One that is larger than the bucket waits alone, in its own memory.
+    const Tensor memory = filled_ > state_.zero.reduce_bucket_size ? gradient_of(at(waiting_[0]))
+                                                                   : buckets_[current_];
+    all_reduce(waiting_slices(), memory);
+  }
+  for (const Position& position : waiting_) {
+    if (groups_[position.group].touches(at(position))) {
+      keep_gradient(position);
+    } else if (state_.zero.stage == 2 && overlaps_ && !state_.zero.contiguous_gradients) {
+      reduced_.push_back(position);
+    } else if (state_.zero.stage == 2) {
+      clear_gradient(at(position));
+    }
+  }
+  waiting_.clear();
+  held_.clear();
+  filled_ = 0;
+}
+
+/// Without contiguous_gradients: gradients are flattened, reduced and copied back. Those that other
+/// ranks own go with the next reduction, if it overlaps.
+void ZeroBuckets::reduce_apart() {
+  Eager& eager = state_.eager;
+  clear_reduced();
+  Tensor flat;
+  if (held_.size() > 1) {
+    flat = eager.empty({filled_}, dtype_, TensorRole::kCommunication);
+  }
+  torch::count_collective(eager, {.operation = "all_reduce",
+                                  .ranks = state_.plan.world,
+                                  .calls = 1,
+                                  .bytes = bytes_of(filled_, dtype_).value()});
+}
+
+void ZeroBuckets::clear_reduced() {
+  for (const Position& position : reduced_) {
+    clear_gradient(at(position));
+  }
+  reduced_.clear();
+}
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,151 @@
+#include <utility>
+
+#include "model_ir/runtime/megatron/head.h"
+#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/record.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Record;
+using torch::Tensor;
+
+void reduce_over_ranks(const Runner& run, std::int64_t elements) {
+  torch::count_collective(run.eager(), {"all_reduce", run.context.mesh.tensor.size, 1,
+                                        bytes_of(elements, DType::kFp32).value()});
+}
+
+/// What the forward keeps, and its result.
+struct Losses {
+  Tensor probabilities;  ///< exp(logits - max) over its sum, fp32.
+  Tensor target_mask;
+  Tensor target;
+  Tensor loss;
+};
+
+/// Tensors of one element per token.
+class PerToken {
+ public:
+  explicit PerToken(const Runner& run) : run_(run) {}
+  [[nodiscard]] Tensor make(DType dtype) const {
+    return run_.eager().empty({run_.context.tokens()}, dtype, TensorRole::kLogits);
+  }
+
+ private:
+  const Runner& run_;
+};
+
+/// VocabParallelCrossEntropy, operator by operator.
+Losses unfused_losses(const Runner& run, const Tensor& logits) {
+  const PerToken per(run);
+  Losses result;
+  // float() of fp32 logits is the same tensor, which is then changed in place.
+  result.probabilities = logits.dtype() == DType::kFp32
+                             ? logits
+                             : run.eager().empty(logits.shape(), DType::kFp32, TensorRole::kLogits);
+  const Tensor maximum = per.make(DType::kFp32);
+  { const Tensor indices = per.make(DType::kInt64); }
+  reduce_over_ranks(run, run.context.tokens());
+  {
+    const Tensor below = per.make(DType::kBool);
+    const Tensor above = per.make(DType::kBool);
+    result.target_mask = per.make(DType::kBool);
+  }
+  {
+    const Tensor clone = per.make(DType::kInt64);
+    result.target = per.make(DType::kInt64);
+  }
+  Tensor predicted;
+  Tensor sum;
+  {
+    const Tensor range = per.make(DType::kInt64);
+    {
+      const Tensor picked = per.make(DType::kFp32);
+      predicted = per.make(DType::kFp32);
+    }
+    sum = per.make(DType::kFp32);
+  }
+  reduce_over_ranks(run, run.context.tokens());
+  reduce_over_ranks(run, run.context.tokens());
+  const Tensor logarithm = per.make(DType::kFp32);
+  result.loss = per.make(DType::kFp32);
+  return result;
+}
+
+/// The same in compiled pieces between the reductions, which read and write whole logits in fp32
+/// instead of changing them in place; the two sums are reduced as one.
+Losses fused_losses(const Runner& run, const Tensor& logits) {
+  const PerToken per(run);
+  Eager& eager = run.eager();
+  Losses result;
+  result.probabilities = logits.dtype() == DType::kFp32
+                             ? logits  // float() of fp32 logits is the same tensor.
+                             : eager.empty(logits.shape(), DType::kFp32, TensorRole::kLogits);
+  const Tensor maximum = per.make(DType::kFp32);
+  reduce_over_ranks(run, run.context.tokens());
+  result.target_mask = per.make(DType::kBool);
+  result.target = per.make(DType::kInt64);
+  Tensor both;
+  {
+    const Tensor predicted = per.make(DType::kFp32);
+    const Tensor sum = per.make(DType::kFp32);
+    both = eager.empty({2, run.context.tokens()}, DType::kFp32, TensorRole::kLogits);
+  }
+  { const Tensor exponentials = eager.empty(logits.shape(), DType::kFp32, TensorRole::kLogits); }
+  reduce_over_ranks(run, 2 * run.context.tokens());
+  result.loss = per.make(DType::kFp32);
+  return result;
+}
+
+/// The compiled backward ends in bf16, whatever the logits are in.
+Tensor fused_gradient(Eager& eager, const torch::Shape& logits) {
+  const Tensor wide = eager.empty(logits, DType::kFp32, TensorRole::kLogits);
+  return eager.empty(logits, DType::kBf16, TensorRole::kLogits);
+}
+
+Gradients loss_gradients(const Runner& run, Gradients&, Node& node) {
+  Eager& eager = run.eager();
+  const torch::Unpacked saved(eager, node);
+  const PerToken per(run);
+  if (run.context.megatron.cross_entropy_fusion) {
+    return {fused_gradient(eager, node.input_shapes[0])};
+  }
+  const Tensor range = per.make(DType::kInt64);
+  Tensor update;
+  {
+    const Tensor wide = per.make(DType::kFp32);
+    update = per.make(DType::kFp32);
+  }
+  { const Tensor picked = per.make(DType::kFp32); }
+  return {saved[0]};
+}
+
+}  // namespace
+
+Tensor token_losses(const Runner& run, const Tensor& logits, const Tensor& labels) {
+  Eager& eager = run.eager();
+  eager.set_site("cross_entropy", -1);
+  const PerToken per(run);
+  const bool several = run.context.plan.micro_batch > 1;
+  const Tensor targets = several ? per.make(DType::kInt64) : labels;
+  Record record(eager, {&logits});
+  Tensor loss;
+  {
+    Losses losses = run.context.megatron.cross_entropy_fusion ? fused_losses(run, logits)
+                                                              : unfused_losses(run, logits);
+    record.save(losses.probabilities);
+    record.save(losses.target_mask);
+    record.save(losses.target);
+    loss = std::move(losses.loss);
+  }
+  record.finish(loss, [run](Eager&, Gradients& grads, Node& node) -> Gradients {
+    return loss_gradients(run, grads, node);
+  });
+  // transpose(0, 1).contiguous()
+  return several ? contiguous_copy(run, loss) : loss;
+}
+
+}  // namespace headroom::ir::megatron

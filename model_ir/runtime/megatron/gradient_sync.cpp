@@ -1,0 +1,181 @@
+#include "model_ir/runtime/megatron/gradient_sync.h"
+
+#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/reduce.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Eager;
+using torch::Tensor;
+
+/// check_grads: the norm of a bucket, tested for NaN and infinity.
+void check_bucket(const Runner& run, std::int64_t elements) {
+  Eager& eager = run.eager();
+  const Tensor norm = torch::reduce(eager, {}, DType::kFp32,
+                                    {.outputs = 1,
+                                     .inputs_per_output = elements,
+                                     .innermost = true,
+                                     .accumulator_bytes = 4,
+                                     .element_bytes = bits_of(run.context.grad_dtype) / 8});
+  { const Tensor nan = eager.empty({1}, DType::kBool); }
+  const Tensor magnitude = eager.empty({1}, DType::kFp32);
+  const Tensor infinite = eager.empty({1}, DType::kBool);
+}
+
+/// Elements of the gradients that every tensor-parallel rank has a part of: norms (and biases that
+/// every rank holds) of parts of the sequence, and norms of heads.
+std::int64_t shared_elements(const Runner& run, const Chunk& chunk) {
+  const bool sequence = run.context.sequence_parallel();
+  std::int64_t elements = 0;
+  const auto add = [&elements](const Tensor& tensor) {
+    elements += tensor.defined() ? tensor.elements() : 0;
+  };
+  const auto add_norm = [&add](const NormWeights& norm) {
+    add(norm.weight);
+    add(norm.bias);
+  };
+  for (const LayerWeights& layer : chunk.layers) {
+    add_norm(layer.attention.query_norm);
+    add_norm(layer.attention.key_norm);
+    if (sequence) {
+      add_norm(layer.attention.norm);
+      add(layer.attention.output.bias);
+      add_norm(layer.mlp_norm);
+      add(layer.mlp.down.bias);
+    }
+    if (sequence && layer.experts) {
+      add(layer.experts->router);
+    }
+    if (sequence && layer.attention.latent) {
+      const LatentWeights& latent = *layer.attention.latent;
+      add_norm(latent.query_norm);
+      add_norm(latent.kv_norm);
+      add(latent.query_down.weight);
+      add(latent.kv_down.weight);
+    }
+  }
+  if (sequence) {
+    add_norm(chunk.final_norm);
+  }
+  return elements;
+}
+
+/// Coalesced into one tensor, reduced and copied back.
+void reduce_shared(const Runner& run, std::span<const Chunk> chunks) {
+  const Axis& ranks = run.context.mesh.tensor;
+  if (ranks.size == 1) {
+    return;
+  }
+  std::int64_t elements = 0;
+  for (const Chunk& chunk : chunks) {
+    elements += shared_elements(run, chunk);
+  }
+  if (elements > 0) {
+    const Tensor coalesced = run.eager().empty({elements}, run.context.grad_dtype);
+    torch::count_collective(run.eager(), {"all_reduce", ranks.size, 1,
+                                          bytes_of(elements, run.context.grad_dtype).value()});
+  }
+}
+
+void reduce_tied(const Runner& run, std::span<const GradientBuffer> buffers) {
+  for (const GradientBuffer& buffer : buffers) {
+    for (const Slot& slot : buffer.slots) {
+      if (slot.parameter->shared_embedding) {
+        torch::count_collective(
+            run.eager(),
+            {"all_reduce", 2, 1, bytes_of(slot.end - slot.begin, run.context.grad_dtype).value()});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+GradientSync::GradientSync(const Runner& run, std::span<const Chunk> chunks,
+                           std::span<const GradientBuffer> buffers)
+    : run_(run), chunks_(chunks), buffers_(buffers) {
+  for (const GradientBuffer& buffer : buffers_) {
+    for (const Bucket& bucket : buffer.buckets) {
+      for (std::size_t slot = bucket.first; slot < bucket.last; ++slot) {
+        hook(*buffer.slots[slot].parameter, parts_.size());
+      }
+      parts_.push_back(
+          {.buffer = &buffer, .bucket = &bucket, .missing = bucket.last - bucket.first});
+    }
+  }
+}
+
+/// Source: distributed_data_parallel.py, _make_backward_post_hook.
+void GradientSync::hook(const Parameter& parameter, std::size_t part) {
+  torch::TensorImpl* const leaf = parameter.tensor.impl();
+  torch::accumulator_of(run_.eager(), leaf)->after_accumulate = [this, leaf, part](Eager& eager) {
+    // The engine holds the gradient until its hooks have run. The accumulation belongs to the
+    // stream on which the model was wrapped.
+    arrived(part);
+    eager.record_stream(Tensor(eager, leaf->grad));
+    eager.drop_grad(Tensor(eager, leaf));
+  };
+}
+
+void GradientSync::arrived(std::size_t part) {
+  Part& own = parts_[part];
+  if (!run_.context.megatron.overlap_grad_reduce || !enabled_) {
+    return;
+  }
+  if (--own.missing == 0) {
+    reduce(own);
+  }
+}
+
+void GradientSync::reduce(Part& part) {
+  if (part.started) {
+    return;
+  }
+  part.started = true;
+  const std::int64_t elements = part.bucket->end - part.bucket->begin;
+  check_bucket(run_, elements);
+  const bool scatters = run_.context.megatron.distributed_optimizer;
+  const std::int64_t ranks = part.buffer->ranks.size;
+  if (scatters && ranks == 1) {
+    return;  // NCCL's communicator of one rank launches nothing for it.
+  }
+  torch::count_collective(run_.eager(), {scatters ? "reduce_scatter" : "all_reduce", ranks, 1,
+                                         bytes_of(elements, run_.context.grad_dtype).value()});
+}
+
+void GradientSync::start(const Chunk& chunk) {
+  for (Part& part : parts_) {
+    if (part.buffer->chunk == &chunk) {
+      reduce(part);
+    }
+  }
+}
+
+void GradientSync::finish() {
+  run_.eager().set_site("reduce_gradients", -1);
+  for (Part& part : parts_) {
+    reduce(part);
+    part.started = false;
+    part.missing = part.bucket->last - part.bucket->first;
+  }
+  reduce_shared(run_, chunks_);
+  reduce_tied(run_, buffers_);
+  enabled_ = false;
+}
+
+void gather_parameters(const Runner& run, std::span<const GradientBuffer> buffers) {
+  if (!run.context.megatron.distributed_optimizer) {
+    return;
+  }
+  for (const GradientBuffer& buffer : buffers) {
+    for (const Bucket& bucket : buffer.buckets) {
+      torch::count_collective(run.eager(),
+                              {"all_gather", buffer.ranks.size, 1,
+                               bytes_of(bucket.end - bucket.begin, run.context.dtype).value()});
+    }
+  }
+}
+
+}  // namespace headroom::ir::megatron

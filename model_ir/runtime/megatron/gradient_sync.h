@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "model_ir/runtime/megatron/gradient_buffer.h"
+#include "model_ir/runtime/megatron/transformer_engine.h"
+
+namespace headroom::ir::megatron {
+
+/// DistributedDataParallel of every chunk: lets the gradients of parameters go as soon as they have
+/// been added to their buffers, and reduces the buffers, at the end of a step or, overlapped, each
+/// bucket when its last gradient is there.
+/// Source: megatron/core/distributed/{distributed_data_parallel,param_and_grad_buffer}.py.
+class GradientSync {
+ public:
+  GradientSync(const Runner& run, std::span<const Chunk> chunks,
+               std::span<const GradientBuffer> buffers);
+
+  /// Whether buckets are reduced as gradients come in; off inside no_sync.
+  void set_enabled(bool enabled) { enabled_ = enabled; }
+  /// start_grad_sync of one chunk. Nothing happens to buckets that have been started.
+  void start(const Chunk& chunk);
+  /// finalize_model_grads: what has not been started, then what tensor-parallel ranks and the two
+  /// stages of a tied table share. Source: megatron/core/distributed/finalize_model_grads.py.
+  void finish();
+
+ private:
+  struct Part {
+    const GradientBuffer* buffer = nullptr;
+    const Bucket* bucket = nullptr;
+    std::size_t missing = 0;  ///< Gradients that have not come in.
+    bool started = false;
+  };
+  void hook(const Parameter& parameter, std::size_t part);
+  void arrived(std::size_t part);
+  void reduce(Part& part);
+
+  Runner run_;
+  std::span<const Chunk> chunks_;
+  std::span<const GradientBuffer> buffers_;
+  std::vector<Part> parts_;
+  bool enabled_ = false;
+};
+
+/// The all-gather of updated parameters under the distributed optimizer.
+void gather_parameters(const Runner& run, std::span<const GradientBuffer> buffers);
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,146 @@
+// Attention through latents (DeepSeek's MLA), with fused rotary kernels.
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/megatron/layer.h"
+#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/record.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Record;
+using torch::Tensor;
+
+/// What the down projection of keys and values gives: views of one tensor.
+struct Compressed {
+  Tensor latent;  ///< [T, kv_rank]
+  Tensor rotary;  ///< [T, rope_dim], one for all heads.
+};
+
+/// torch.split; backward joins the gradients in one tensor.
+Compressed split(const Runner& run, const Tensor& combined, std::int64_t latent) {
+  Eager& eager = run.eager();
+  const std::int64_t rows = combined.shape()[0];
+  Record record(eager, {&combined});
+  Compressed parts{.latent = eager.alias(combined, {rows, latent}, true),
+                   .rotary = eager.alias(combined, {rows, combined.shape()[1] - latent}, true)};
+  Tensor* const outputs[] = {&parts.latent, &parts.rotary};
+  record.finish(outputs, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    return {e.empty(node.input_shapes[0], grads[0].dtype())};
+  });
+  return parts;
+}
+
+/// gather_from_sequence_parallel_region: the whole sequence from each rank's part, which is made
+/// contiguous first. Source: megatron/core/tensor_parallel/mappings.py.
+Tensor gather_sequence(const Runner& run, const Tensor& part) {
+  Eager& eager = run.eager();
+  const std::int64_t ranks = run.context.mesh.tensor.size;
+  Record record(eager, {&part});
+  const auto shape = part.shape();
+  Tensor whole = eager.empty(shape.with(0, shape[0] * ranks), part.dtype());
+  const std::int64_t bytes = bytes_of(whole.elements(), whole.dtype()).value();
+  { const Tensor contiguous = eager.empty(shape, part.dtype()); }
+  torch::count_collective(eager, {"all_gather", ranks, 1, bytes});
+  record.finish(whole, [ranks, bytes](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    torch::count_collective(e, {"reduce_scatter", ranks, 1, bytes});
+    return {e.empty(node.input_shapes[0], grads[0].dtype())};
+  });
+  return whole;
+}
+
+/// fused_apply_mla_rope_for_q turns queries in place, and their gradient too.
+Tensor rotate_queries(const Runner& run, const Tensor& query) {
+  Eager& eager = run.eager();
+  Record record(eager, {&query});
+  const std::int64_t bytes = bytes_of(query.elements(), query.dtype()).value();
+  run.process.tune(TunedKernel::kLatentQuery, bytes);
+  Tensor rotated = eager.alias(query, query.shape(), false);
+  record.finish(rotated, [run, bytes](Eager&, Gradients& grads, Node&) -> Gradients {
+    run.process.tune(TunedKernel::kLatentQueryBackward, bytes);
+    return {grads[0]};
+  });
+  return rotated;
+}
+
+/// fused_apply_mla_rope_for_kv: keys and values [T, heads*dim] of the up projection's output and of
+/// the rotary part.
+QueryKeyValue rotate_keys(const Runner& run, const Tensor& up, const Tensor& rotary,
+                          const AttentionSizes& sizes) {
+  Eager& eager = run.eager();
+  const std::int64_t rows = up.shape()[0];
+  Record record(eager, {&up, &rotary});
+  QueryKeyValue result;
+  result.key = eager.empty({rows, sizes.heads * sizes.head_dim}, up.dtype());
+  result.value = eager.empty({rows, sizes.heads * sizes.value_dim}, up.dtype());
+  run.process.tune(TunedKernel::kLatentKey, 0);
+  Tensor* const outputs[] = {&result.key, &result.value};
+  record.finish(outputs, [run](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    Gradients inputs(2);
+    inputs[0] = e.empty(node.input_shapes[0], grads[0].dtype());
+    inputs[1] = e.empty(node.input_shapes[1], grads[0].dtype());
+    run.process.tune(TunedKernel::kLatentKeyBackward, 0);
+    return inputs;
+  });
+  return result;
+}
+
+AttentionSizes sizes_of(const Runner& run, const LayerModules& modules) {
+  const Context& context = run.context;
+  const LatentAttention& latent = *context.spec.latent;
+  const std::int64_t heads = context.spec.heads / context.mesh.tensor.size;
+  return {.batch = context.plan.micro_batch,
+          .sequence = context.plan.sequence / context.mesh.context.size,
+          .heads = heads,
+          .kv_heads = heads,
+          .head_dim = latent.nope_dim + latent.rope_dim,
+          .value_dim = latent.v_dim,
+          .dropout = modules.attention_dropout,
+          .layout = QkvLayout::kSeparate};
+}
+
+}  // namespace
+
+Tensor latent_attention(const Runner& run, const LayerWeights& layer, const Tensor& normed,
+                        const LayerInput& input) {
+  const LatentWeights& weights = *layer.attention.latent;
+  Eager& eager = run.eager();
+  const AttentionSizes sizes = sizes_of(run, layer.modules);
+  eager.set_site("rotary_table", layer.layer);
+  run.process.touch_latent_tables(layer.layer, weights.tables);
+  eager.set_site("latent", layer.layer);
+  Tensor query_latent;
+  if (weights.query_down.weight.defined()) {
+    query_latent = linear(run, normed, weights.query_down.weight, Cut::kNone);
+  }
+  const Tensor combined = linear(run, normed, weights.kv_down.weight, Cut::kNone);
+  QueryKeyValue qkv;
+  {
+    Compressed parts = split(run, combined, run.context.spec.latent->kv_rank);
+    if (run.context.sequence_parallel()) {
+      parts.rotary = gather_sequence(run, parts.rotary);
+    }
+    eager.set_site("qkv", layer.layer);
+    const Tensor query =
+        query_latent.defined()
+            ? norm_linear(run, query_latent, weights.query_norm, weights.query_up, false)
+            : linear(run, normed, weights.query.weight, Cut::kColumn);
+    const Tensor up =
+        norm_linear(run, contiguous_copy(run, parts.latent), weights.kv_norm, weights.kv_up, false);
+    eager.set_site("rope", layer.layer);
+    const Tensor rotated = rotate_queries(run, query);
+    qkv = rotate_keys(run, up, parts.rotary, sizes);
+    qkv.query = rotated;
+  }
+  eager.set_site("attention", layer.layer);
+  const Tensor context = core_attention(run, qkv, input.mask, sizes);
+  eager.set_site("attention_out", layer.layer);
+  return linear(run, context, layer.attention.output.weight, Cut::kRow);
+}
+
+}  // namespace headroom::ir::megatron

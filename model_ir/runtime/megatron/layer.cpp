@@ -1,0 +1,214 @@
+#include "model_ir/runtime/megatron/layer.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/megatron/fused.h"
+#include "model_ir/runtime/megatron/recomputable_norm.h"
+#include "model_ir/runtime/torch/checkpoint.h"
+#include "model_ir/runtime/torch/functions.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Eager;
+using torch::Tensor;
+
+bool recomputes(const Runner& run, bool MegatronModules::*module) {
+  return run.context.megatron.recompute == MegatronRecompute::kSelective &&
+         run.context.megatron.recompute_modules.*module;
+}
+
+AttentionSizes sizes_of(const Runner& run, const LayerModules& modules) {
+  const Context& context = run.context;
+  const std::int64_t cut = context.mesh.tensor.size;
+  return {.batch = context.plan.micro_batch,
+          .sequence = context.plan.sequence / context.mesh.context.size,
+          .heads = context.spec.heads / cut,
+          .kv_heads = context.spec.kv_heads / cut,
+          .head_dim = context.spec.head_dim,
+          .value_dim = context.spec.head_dim,
+          .dropout = modules.attention_dropout,
+          .layout = QkvLayout::kValueView};
+}
+
+/// q_layernorm and k_layernorm over the heads: a norm of [T*heads, D]. Views are copied first.
+Tensor head_norm(const Runner& run, const Tensor& heads, const NormWeights& weights, bool copy) {
+  Eager& eager = run.eager();
+  const std::int64_t dim = run.context.spec.head_dim;
+  const Tensor rows = copy ? contiguous_copy(run, heads) : heads;
+  const Tensor flat = torch::view(eager, rows, {heads.elements() / dim, dim});
+  return torch::view(eager, norm(run, flat, weights), heads.shape());
+}
+
+/// What get_qkv_layout finds: views of one projection go to the kernel as they are, unless groups
+/// of queries have been copied out of it. Source: attention/dot_product_attention/utils.py.
+QkvLayout layout_of(const Runner& run, const LayerModules& modules, bool grouped) {
+  if (modules.rope || modules.head_norms) {
+    return QkvLayout::kValueView;
+  }
+  if (grouped) {
+    return QkvLayout::kKeyValueViews;
+  }
+  return run.context.mesh.context.size == 1 ? QkvLayout::kPacked : QkvLayout::kViews;
+}
+
+/// SelfAttention: [T, H] to [T, H], without the output projection's bias.
+Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+                      const LayerInput& input) {
+  const AttentionWeights& weights = layer.attention;
+  AttentionSizes sizes = sizes_of(run, layer.modules);
+  run.eager().set_site("qkv", layer.layer);
+  const Tensor fused = norm_linear(run, hidden, weights.norm, weights.qkv, true);
+  QueryKeyValue parts =
+      split_heads(run, fused, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
+  // Queries of several heads per group cannot be seen as [heads, D]: reshape copies them.
+  const bool grouped = sizes.heads != sizes.kv_heads;
+  if (grouped) {
+    parts.query = reshaped_copy(run, parts.query);
+  }
+  if (layer.modules.head_norms) {
+    run.eager().set_site("head_norm", layer.layer);
+    parts.query = head_norm(run, parts.query, weights.query_norm, !grouped);
+    parts.key = head_norm(run, parts.key, weights.key_norm, true);
+  }
+  QueryKeyValue rotated = parts;
+  if (layer.modules.rope) {
+    run.eager().set_site("rope", layer.layer);
+    rotated.query = rotate(run, parts.query, input.angles);
+    rotated.key = rotate(run, parts.key, input.angles);
+  }
+  sizes.layout = layout_of(run, layer.modules, grouped);
+  run.eager().set_site("attention", layer.layer);
+  const Tensor context = core_attention(run, rotated, input.mask, sizes);
+  run.eager().set_site("attention_out", layer.layer);
+  return linear(run, context, weights.output.weight, Cut::kRow);
+}
+
+Tensor dense_mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden) {
+  run.eager().set_site("mlp_up", layer.layer);
+  Tensor inner = norm_linear(run, hidden, layer.mlp_norm, layer.mlp.up, false);
+  run.eager().set_site("activation", layer.layer);
+  inner = activate(run, layer.modules, inner, layer.mlp.up.bias);
+  run.eager().set_site("mlp_down", layer.layer);
+  return linear(run, inner, layer.mlp.down.weight, Cut::kRow);
+}
+
+torch::Region mlp_region(const Runner& run, const LayerWeights& layer) {
+  return [run, &layer](Eager&, const std::vector<Tensor>& inputs) {
+    return std::vector<Tensor>{dense_mlp(run, layer, inputs[0])};
+  };
+}
+
+Tensor mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden) {
+  if (layer.experts) {
+    run.eager().set_site("norm", layer.layer);
+    RecomputableNorm normed(run, hidden, layer.mlp_norm, recomputes(run, &MegatronModules::norms));
+    Tensor output = expert_layer(run, layer, normed.output());
+    normed.discard_until(output);
+    return output;
+  }
+  if (recomputes(run, &MegatronModules::mlp)) {
+    return std::move(torch::run_region(run.eager(), {hidden}, mlp_region(run, layer),
+                                       torch::RegionForm::kReentrant)[0]);
+  }
+  return dense_mlp(run, layer, hidden);
+}
+
+/// Attention with the norm before it, which is a module of its own where no projection fuses it.
+Tensor attend(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+              const LayerInput& input) {
+  if (!layer.attention.latent) {
+    return self_attention(run, layer, hidden, input);
+  }
+  run.eager().set_site("norm", layer.layer);
+  RecomputableNorm normed(run, hidden, layer.attention.norm,
+                          recomputes(run, &MegatronModules::norms));
+  Tensor output = latent_attention(run, layer, normed.output(), input);
+  normed.discard_until(output);
+  return output;
+}
+
+/// TransformerLayer.forward
+Tensor run_layer(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+                 const LayerInput& input) {
+  Tensor middle;
+  {
+    const Tensor attention = attend(run, layer, hidden, input);
+    run.eager().set_site("add", layer.layer);
+    middle = bias_dropout_add(run, attention, layer.attention.output.bias, hidden,
+                              layer.modules.hidden_dropout);
+  }
+  const Tensor output = mlp(run, layer, middle);
+  run.eager().set_site("add", layer.layer);
+  return bias_dropout_add(run, output, layer.mlp.down.bias, middle, layer.modules.hidden_dropout);
+}
+
+/// CheckpointFunction over layers [first, last) of a chunk.
+Tensor checkpointed(const Runner& run, const Chunk& chunk, std::size_t first, std::size_t last,
+                    const Tensor& hidden, const LayerInput& input) {
+  const torch::Region region = [run, &chunk, first, last](Eager&,
+                                                          const std::vector<Tensor>& inputs) {
+    Tensor output = inputs[0];
+    const LayerInput again{.mask = inputs[1], .angles = inputs[2]};
+    for (std::size_t i = first; i < last; ++i) {
+      output = run_layer(run, chunk.layers[i], output, again);
+    }
+    return std::vector<Tensor>{output};
+  };
+  return std::move(torch::run_region(run.eager(), {hidden, input.mask, input.angles}, region,
+                                     torch::RegionForm::kReentrant)[0]);
+}
+
+}  // namespace
+
+Tensor core_attention(const Runner& run, const QueryKeyValue& qkv, const Tensor& mask,
+                      const AttentionSizes& sizes) {
+  const auto attend = [run, sizes](const Tensor& query, const Tensor& key, const Tensor& value) {
+    QueryKeyValue contiguous{.query = query, .key = key, .value = value};
+    if (sizes.layout == QkvLayout::kViews) {
+      contiguous.query = contiguous_copy(run, query);
+    }
+    if (sizes.layout == QkvLayout::kViews || sizes.layout == QkvLayout::kKeyValueViews) {
+      contiguous.key = contiguous_copy(run, key);
+    }
+    if (sizes.layout != QkvLayout::kPacked && sizes.layout != QkvLayout::kSeparate) {
+      contiguous.value = contiguous_copy(run, value);
+    }
+    return dot_product_attention(run, contiguous, sizes);
+  };
+  if (!recomputes(run, &MegatronModules::core_attention)) {
+    return attend(qkv.query, qkv.key, qkv.value);
+  }
+  const torch::Region region = [attend](Eager&, const std::vector<Tensor>& inputs) {
+    return std::vector<Tensor>{attend(inputs[0], inputs[1], inputs[2])};
+  };
+  return std::move(torch::run_region(run.eager(), {qkv.query, qkv.key, qkv.value, mask}, region,
+                                     torch::RegionForm::kReentrant)[0]);
+}
+
+Tensor activate(const Runner& run, const LayerModules& modules, const Tensor& input,
+                const Tensor& bias) {
+  if (!modules.gated) {
+    return bias_gelu(run, input, bias);
+  }
+  return bias.defined() ? bias_swiglu(run, input, bias) : swiglu(run, input);
+}
+
+Tensor run_layers(const Runner& run, const Chunk& chunk, Tensor hidden, const LayerInput& input) {
+  const MegatronPlan& plan = run.context.megatron;
+  const auto group = static_cast<std::size_t>(plan.recompute_layers);
+  const std::size_t count = chunk.layers.size();
+  for (std::size_t i = 0; i < count;) {
+    const bool uniform = plan.recompute == MegatronRecompute::kFullUniform;
+    const bool block = plan.recompute == MegatronRecompute::kFullBlock && i < group;
+    const std::size_t last = uniform ? std::min(i + group, count) : i + 1;
+    hidden = uniform || block ? checkpointed(run, chunk, i, last, hidden, input)
+                              : run_layer(run, chunk.layers[i], hidden, input);
+    i = last;
+  }
+  return hidden;
+}
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "model_ir/runtime/megatron/transformer_engine.h"
+#include "model_ir/runtime/torch/eager.h"
+
+namespace headroom::ir::megatron {
+
+/// What every layer of a forward reads.
+struct LayerInput {
+  torch::Tensor mask;    ///< bool [B, 1, S/CP, S]; undefined where the script makes none.
+  torch::Tensor angles;  ///< Rotary table.
+};
+
+/// All layers of a chunk, recomputed or not: TransformerBlock without its final norm.
+/// Source: megatron/core/transformer/{transformer_block,transformer_layer,attention,mlp}.py.
+[[nodiscard]] torch::Tensor run_layers(const Runner& run, const Chunk& chunk, torch::Tensor hidden,
+                                       const LayerInput& input);
+
+/// MultiLatentAttention of what its norm gives. Source:
+/// megatron/core/transformer/multi_latent_attention.py.
+[[nodiscard]] torch::Tensor latent_attention(const Runner& run, const LayerWeights& layer,
+                                             const torch::Tensor& normed, const LayerInput& input);
+
+/// MoELayer behind its norm. Source: megatron/core/transformer/moe.
+[[nodiscard]] torch::Tensor expert_layer(const Runner& run, const LayerWeights& layer,
+                                         const torch::Tensor& normed);
+
+/// The activation between an MLP's two products, with the first one's bias.
+[[nodiscard]] torch::Tensor activate(const Runner& run, const LayerModules& modules,
+                                     const torch::Tensor& input, const torch::Tensor& bias);
+
+/// Core attention, run again in backward where the plan says so.
+[[nodiscard]] torch::Tensor core_attention(const Runner& run, const QueryKeyValue& qkv,
+                                           const torch::Tensor& mask, const AttentionSizes& sizes);
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "model_ir/base/result.h"
+#include "model_ir/graph/graph.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir::megatron {
+
+/// The modules that Megatron-Core's layer specification makes of the operators of one layer:
+/// a norm fused with the projection it feeds, one projection for queries, keys and values, one for
+/// gate and up, biases added together with dropout and residual.
+/// Source: megatron/core/models/gpt/gpt_layer_specs.py,
+/// get_gpt_layer_with_transformer_engine_spec.
+struct LayerModules {
+  bool rms_norm = false;  ///< Else LayerNorm, which has a bias.
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool head_norms = false;  ///< q_layernorm and k_layernorm, over the head size.
+  bool rope = false;
+  bool gated = false;  ///< SwiGLU; else GELU.
+  bool mlp_bias = false;
+  bool sparse = false;
+  double attention_dropout = 0;
+  double hidden_dropout = 0;
+};
+
+/// Errors: kInvalidArgument naming an operator that the layer specification has no place for.
+[[nodiscard]] Result<LayerModules> layer_modules(const Graph& graph, const LayerRange& range);
+
+/// The modules of every layer. Errors as above.
+[[nodiscard]] Result<std::vector<LayerModules>> all_layer_modules(const Graph& graph);
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,180 @@
+#include "model_ir/runtime/megatron/lowering.h"
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model_ir/graph/decoder.h"
+#include "model_ir/runtime/megatron/gradient_buffer.h"
+#include "model_ir/runtime/megatron/gradient_sync.h"
+#include "model_ir/runtime/megatron/layer_modules.h"
+#include "model_ir/runtime/megatron/mesh.h"
+#include "model_ir/runtime/megatron/optimizer.h"
+#include "model_ir/runtime/megatron/process.h"
+#include "model_ir/runtime/megatron/schedule.h"
+#include "model_ir/runtime/megatron/stage.h"
+#include "model_ir/runtime/megatron/weights.h"
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torch/phase.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Eager;
+using torch::PhaseScope;
+using torch::Tensor;
+
+DType dtype_of(Precision precision) {
+  switch (precision) {
+    case Precision::kFp16Master:
+      return DType::kFp16;
+    case Precision::kFp32:
+      return DType::kFp32;
+    default:
+      return DType::kBf16;
+  }
+}
+
+/// bf16 gradients are added up in fp32 unless told otherwise; fp16 and fp32 in their own type.
+DType gradient_dtype(const ParallelPlan& plan, const MegatronPlan& megatron) {
+  const DType dtype = dtype_of(plan.precision);
+  return dtype == DType::kBf16 && megatron.fp32_gradients ? DType::kFp32 : dtype;
+}
+
+/// A process that trains, after its objects have been made.
+class Trainer {
+ public:
+  Trainer(const Context& context, std::vector<Chunk>& chunks,
+          const std::vector<GradientBuffer>& buffers, std::vector<Optimizer>& optimizers)
+      : context_(context),
+        process_(context),
+        run_{context, process_},
+        stage_(run_, chunks),
+        sync_(run_, chunks, buffers),
+        buffers_(buffers),
+        optimizers_(optimizers) {}
+
+  void step(int number) {
+    const std::string tag = "step" + std::to_string(number);
+    {
+      const PhaseScope phase(context_.eager, tag + ".forward_backward");
+      forward_backward();
+    }
+    const PhaseScope phase(context_.eager, tag + ".optimizer");
+    optimize();
+  }
+
+ private:
+  void forward_backward() {
+    for (Optimizer& optimizer : optimizers_) {
+      optimizer.zero_grad();
+    }
+    if (context_.megatron.overlap_param_gather) {
+      gather_parameters(run_, buffers_);
+    }
+    {
+      context_.eager.set_site("schedule", -1);
+      const Tensor token_count = context_.eager.empty({1}, DType::kInt32);
+      run_step(run_, stage_, sync_);
+    }
+    reports_ = stage_.take_reports();
+  }
+
+  void optimize() {
+    for (Optimizer& optimizer : optimizers_) {
+      optimizer.prepare();
+    }
+    for (Optimizer& optimizer : optimizers_) {
+      optimizer.measure_norm();
+      if (context_.megatron.distributed_optimizer) {
+        break;  // Norms that the same ranks share are taken at once.
+      }
+    }
+    for (Optimizer& optimizer : optimizers_) {
+      optimizer.update();
+    }
+    if (!context_.megatron.overlap_param_gather) {
+      for (std::size_t i = 0; i < optimizers_.size(); ++i) {
+        gather_parameters(run_, buffers_);  // Each asks its chunks for all of theirs.
+      }
+    }
+    log_loss();
+  }
+
+  /// The training log sums up the micro-batches' losses.
+  void log_loss() {
+    if (reports_.empty()) {
+      return;
+    }
+    Eager& eager = context_.eager;
+    eager.set_site("log", -1);
+    {
+      const auto count = static_cast<std::int64_t>(reports_.size());
+      const Tensor stacked = eager.empty({count, 2}, DType::kFp32);
+      log_[0] = eager.empty({2}, DType::kFp32);
+    }
+    log_[1] = eager.empty({1}, DType::kFp32);
+    log_[2] = eager.empty({1}, DType::kFp32);
+  }
+
+  const Context& context_;
+  Process process_;
+  Runner run_;
+  Stage stage_;
+  GradientSync sync_;
+  const std::vector<GradientBuffer>& buffers_;
+  std::vector<Optimizer>& optimizers_;
+  std::vector<Tensor> reports_;
+  std::array<Tensor, 3> log_;  ///< Sum, mean and running total of the losses.
+};
+
+}  // namespace
+
+Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std::int64_t rank,
+                          const DeviceTraits& device) {
+  const MegatronPlan megatron = plan.megatron.value_or(MegatronPlan{});
+  const Result<Mesh> mesh = mesh_of(megatron, plan.world, rank);
+  if (!mesh) {
+    return mesh.error();
+  }
+  const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
+  const Result<std::vector<LayerModules>> modules = all_layer_modules(graph);
+  if (!modules) {
+    return modules.error();
+  }
+  Eager eager(device);
+  const Context context{.eager = eager,
+                        .spec = model,
+                        .plan = plan,
+                        .megatron = megatron,
+                        .mesh = mesh.value(),
+                        .dtype = dtype_of(plan.precision),
+                        .grad_dtype = gradient_dtype(plan, megatron)};
+  std::vector<Chunk> chunks;
+  {
+    const PhaseScope phase(eager, "model");
+    chunks = build_chunks(context, modules.value());
+  }
+  std::vector<GradientBuffer> buffers;
+  {
+    const PhaseScope phase(eager, "ddp");
+    for (const Chunk& chunk : chunks) {
+      for (GradientBuffer& buffer : make_buffers(context, chunk, &chunk == &chunks.front())) {
+        buffers.push_back(std::move(buffer));
+      }
+    }
+  }
+  std::vector<Optimizer> optimizers;
+  {
+    const PhaseScope phase(eager, "optimizer_object");
+    optimizers = make_optimizers(context, buffers);
+  }
+  Trainer trainer(context, chunks, buffers, optimizers);
+  for (int number = 1; number <= plan.steps; ++number) {
+    trainer.step(number);
+  }
+  return eager.finish();
+}
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,141 @@
+#include "model_ir/runtime/megatron/optimizer.h"
+
+#include <algorithm>
+
+#include "model_ir/runtime/torch/ddp.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Shape;
+using torch::Tensor;
+
+/// Elements of `slot` that this rank keeps of `bucket`.
+std::int64_t local_elements(const GradientBuffer& buffer, const Bucket& bucket, const Slot& slot) {
+  const std::int64_t share = (bucket.end - bucket.begin) / buffer.ranks.size;
+  const std::int64_t begin = bucket.begin + share * buffer.ranks.rank;
+  return std::min(slot.end, begin + share) - std::max(slot.begin, begin);
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const Context& context, std::span<const GradientBuffer> buffers, bool experts)
+    : context_(context), experts_(experts) {
+  context.eager.set_site("optimizer", -1);
+  const bool scaled = context.dtype == DType::kFp16;
+  add_scalar();  // FusedAdam's overflow buffer.
+  // DynamicGradScaler: scale, min_scale, growth_factor, backoff_factor, then found_inf; without a
+  // scaler one constant, which only bf16 has no second beside.
+  const bool simple = context.dtype == DType::kFp32 && !context.megatron.distributed_optimizer;
+  const int scalars = scaled ? 6 : (context.dtype == DType::kBf16 || simple ? 1 : 2);
+  for (int i = 0; i < scalars; ++i) {
+    add_scalar();
+  }
+  add_group(buffers, true);
+  add_group(buffers, false);
+}
+
+void Optimizer::add_scalar() {
+  scalars_.push_back(context_.eager.empty({1}, DType::kFp32, TensorRole::kOptimizerState));
+}
+
+void Optimizer::add_group(std::span<const GradientBuffer> buffers, bool decays) {
+  for (const GradientBuffer& buffer : buffers) {
+    if (buffer.expert != experts_) {
+      continue;
+    }
+    if (!context_.megatron.distributed_optimizer) {
+      for (auto slot = buffer.slots.rbegin(); slot != buffer.slots.rend(); ++slot) {
+        if (slot->parameter->decays == decays) {
+          add_shard(slot->end - slot->begin);
+        }
+      }
+      continue;
+    }
+    for (const Bucket& bucket : buffer.buckets) {
+      for (std::size_t i = bucket.first; i < bucket.last; ++i) {
+        const std::int64_t elements = local_elements(buffer, bucket, buffer.slots[i]);
+        if (elements > 0 && buffer.slots[i].parameter->decays == decays) {
+          add_shard(elements);
+        }
+      }
+    }
+  }
+}
+
+/// clone().float(): the copy in the parameter's own type goes at once.
+void Optimizer::add_shard(std::int64_t elements) {
+  shards_.push_back(elements);
+  if (context_.dtype != DType::kFp32) {
+    const Tensor clone = context_.eager.empty({elements}, context_.dtype, TensorRole::kTemporary);
+    main_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kMasterParameter));
+  }
+}
+
+std::int64_t Optimizer::norm_ranks() const {
+  const Mesh& mesh = context_.mesh;
+  if (context_.megatron.distributed_optimizer) {
+    return mesh.world;
+  }
+  return experts_ ? mesh.expert_tensor.size * mesh.expert.size * mesh.pipeline.size
+                  : mesh.tensor.size * mesh.pipeline.size;
+}
+
+void Optimizer::prepare() {
+  torch::Eager& eager = context_.eager;
+  eager.set_site("copy_gradients", -1);
+  if (context_.grad_dtype != DType::kFp32) {
+    for (const std::int64_t elements : shards_) {
+      gradients_.push_back(eager.empty({elements}, DType::kFp32, TensorRole::kGradient));
+    }
+  }
+  if (context_.dtype == DType::kFp16) {
+    eager.set_site("unscale", -1);
+    const Tensor wide = eager.empty({1}, DType::kFp64);
+    const Tensor inverse = eager.empty({1}, DType::kFp64);
+    const Tensor narrow = eager.empty({1}, DType::kFp32);
+    torch::count_collective(eager, {"all_reduce", norm_ranks(), 1, 4});
+  }
+}
+
+void Optimizer::measure_norm() {
+  // multi_tensor_l2norm: a partial sum of each of 320 blocks and the norm.
+  // Source: transformer_engine/common/multi_tensor/l2norm.cu.
+  constexpr std::int64_t kBlocks = 320;
+  torch::Eager& eager = context_.eager;
+  eager.set_site("grad_norm", -1);
+  const Tensor overflow = eager.empty({1}, DType::kInt32);
+  Tensor norm;
+  {
+    const Tensor partial = eager.empty({kBlocks}, DType::kFp32);
+    norm = eager.empty({1}, DType::kFp32);
+  }
+  const Tensor square = eager.empty({1}, DType::kFp32);
+  torch::count_collective(eager, {"all_reduce", norm_ranks(), 1, 4});
+}
+
+void Optimizer::update() {
+  context_.eager.set_site("adam", -1);
+  if (states_.empty()) {
+    for (const std::int64_t elements : shards_) {
+      for (int moment = 0; moment < 2; ++moment) {
+        states_.push_back(
+            context_.eager.empty({elements}, DType::kFp32, TensorRole::kOptimizerState));
+      }
+    }
+  }
+}
+
+std::vector<Optimizer> make_optimizers(const Context& context,
+                                       std::span<const GradientBuffer> buffers) {
+  std::vector<Optimizer> optimizers;
+  optimizers.emplace_back(context, buffers, false);
+  const bool experts = std::any_of(buffers.begin(), buffers.end(),
+                                   [](const GradientBuffer& each) { return each.expert; });
+  if (experts) {
+    optimizers.emplace_back(context, buffers, true);
+  }
+  return optimizers;
+}
+
+}  // namespace headroom::ir::megatron

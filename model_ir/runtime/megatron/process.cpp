@@ -1,0 +1,140 @@
+#include "model_ir/runtime/megatron/process.h"
+
+#include "model_ir/runtime/torch/ddp.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Tensor;
+
+/// 32 MiB and 1 KiB of scales from compute capability 9.0 on, else 4 MiB.
+/// Source: transformer_engine/pytorch/cpp_extensions/gemm.py, get_cublas_workspace_size_bytes.
+std::int64_t te_workspace_bytes(const DeviceTraits& device) {
+  return device.compute_major >= 9 ? 32 * kMiB + 1024 : 4 * kMiB;
+}
+
+/// Source: transformer_engine/common/util/multi_stream.cpp, nvte_get_num_compute_streams.
+constexpr int kGroupedStreams = 4;
+
+}  // namespace
+
+void Process::touch_te_workspace() {
+  if (!te_workspace_.defined()) {
+    te_workspace_ = context_.eager.empty({te_workspace_bytes(context_.eager.device())},
+                                         DType::kUInt8, TensorRole::kWorkspace);
+  }
+}
+
+void Process::touch_grouped_workspaces() {
+  if (grouped_workspaces_.empty()) {
+    for (int stream = 0; stream < kGroupedStreams; ++stream) {
+      grouped_workspaces_.push_back(context_.eager.empty(
+          {te_workspace_bytes(context_.eager.device())}, DType::kUInt8, TensorRole::kWorkspace));
+    }
+  }
+}
+
+Tensor Process::dummy_gradient(const torch::Shape& shape) {
+  Tensor& dummy = dummies_[{shape[0], shape[1]}];
+  if (!dummy.defined()) {
+    dummy = context_.eager.empty(shape, context_.dtype, TensorRole::kWorkspace);
+  }
+  return context_.eager.alias(dummy, shape, false);
+}
+
+void Process::touch_memory_buffer(std::int64_t elements) {
+  if (!memory_buffer_.defined() || memory_buffer_.elements() < elements) {
+    memory_buffer_ = context_.eager.empty({elements}, context_.dtype, TensorRole::kCommunication);
+  }
+}
+
+/// Source: megatron/core/models/common/embeddings/rotary_pos_embedding.py, RotaryEmbedding:
+/// arange, outer product, concatenation; kept by lru_cache.
+Tensor Process::rotary_table(const Chunk& chunk) {
+  Tensor& table = rotary_[&chunk];
+  if (!table.defined()) {
+    torch::Eager& eager = context_.eager;
+    const std::int64_t half = chunk.frequencies.elements();
+    const std::int64_t length = context_.plan.sequence;
+    Tensor angles;
+    {
+      Tensor positions = eager.empty({length}, DType::kFp32);
+      const Tensor scaled = eager.empty({length}, DType::kFp32);
+      positions.reset();
+      angles = eager.empty({length, half}, DType::kFp32);
+    }
+    table = eager.empty({length, 2 * half}, DType::kFp32, TensorRole::kBuffer);
+    angles.reset();
+    if (const std::int64_t ranks = context_.mesh.context.size; ranks > 1) {
+      // get_pos_emb_on_this_cp_rank
+      const Tensor index = eager.empty({2}, DType::kInt64);
+      table = eager.empty({length / ranks, 2 * half}, DType::kFp32, TensorRole::kBuffer);
+    }
+  }
+  return table;
+}
+
+/// Source: yarn_rotary_pos_embedding.py, get_cached_cos_sin: made anew where the type or a longer
+/// sequence asks for it; the angles are kept by lru_cache.
+void Process::touch_latent_tables(std::int32_t layer, const LatentTables& tables) {
+  const std::int64_t length = context_.plan.sequence;
+  const bool again = context_.dtype != DType::kFp32 || length > kLatentPositions;
+  if (!again || latent_angles_.contains(layer)) {
+    return;
+  }
+  torch::Eager& eager = context_.eager;
+  const std::int64_t width = tables.cosine.shape()[1];
+  Tensor positions = eager.empty({length}, DType::kFp32);
+  Tensor shifted = eager.empty({length}, DType::kFp32);
+  positions.reset();
+  Tensor outer = eager.empty({length, width / 2}, DType::kFp32);
+  latent_angles_[layer] = eager.empty({length, width}, DType::kFp32, TensorRole::kBuffer);
+  shifted.reset();
+  outer.reset();
+  for (const Tensor* const table : {&tables.cosine, &tables.sine}) {
+    Tensor plain = eager.empty({length, width}, DType::kFp32);
+    Tensor scaled = eager.empty({length, width}, DType::kFp32);
+    plain.reset();
+    if (context_.dtype != DType::kFp32) {
+      scaled = eager.empty({length, width}, context_.dtype, TensorRole::kBuffer);
+    }
+    eager.move_storage(*table, scaled);
+  }
+}
+
+/// Source: triton/runtime/autotuner.py, Autotuner; triton/testing.py, do_bench;
+///         triton/backends/nvidia/driver.py, get_empty_cache_for_benchmark.
+void Process::tune(TunedKernel kernel, std::int64_t restored) {
+  constexpr std::int64_t kCacheBytes = 256 * kMiB;
+  if (!tuned_.insert(kernel).second) {
+    return;
+  }
+  torch::Eager& eager = context_.eager;
+  const auto run_once = [&] {
+    if (restored > 0) {
+      const Tensor copy = eager.empty({restored}, DType::kUInt8, TensorRole::kTemporary);
+    }
+  };
+  run_once();
+  const Tensor cache = eager.empty({kCacheBytes}, DType::kUInt8, TensorRole::kWorkspace);
+  run_once();
+}
+
+void Process::touch_causal_mask() {
+  if (!causal_mask_.defined()) {
+    const std::int64_t length = context_.plan.sequence;
+    const Tensor ones = context_.eager.empty({length, length}, DType::kBool);
+    causal_mask_ = context_.eager.empty({length, length}, DType::kBool, TensorRole::kBuffer);
+  }
+}
+
+void Process::touch_sequence_lengths() {
+  // Of the whole sequence and, where it is cut among ranks, of a rank's part and half of that.
+  const std::size_t wanted = context_.mesh.context.size > 1 ? 3 : 1;
+  while (sequence_lengths_.size() < wanted) {
+    sequence_lengths_.push_back(
+        context_.eager.empty({context_.plan.micro_batch + 1}, DType::kInt32, TensorRole::kBuffer));
+  }
+}
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "model_ir/runtime/megatron/weights.h"
+#include "model_ir/runtime/torch/eager.h"
+
+namespace headroom::ir::megatron {
+
+/// Kernels that Triton tries out in several forms when they are first called.
+enum class TunedKernel : std::uint8_t {
+  kLatentQuery,
+  kLatentQueryBackward,
+  kLatentKey,
+  kLatentKeyBackward,
+  kPermute,
+  kPermuteBackward,
+  kUnpermute,
+  kUnpermuteBackward,
+};
+
+/// What the token dispatcher of a layer keeps of the last micro-batch.
+struct DispatcherState {
+  torch::Tensor probabilities;
+  torch::Tensor map;
+  torch::Tensor counts;
+  torch::Tensor mapping;
+};
+
+/// What a process makes once and keeps.
+class Process {
+ public:
+  explicit Process(const Context& context) : context_(context) {}
+
+  /// Room for the GEMMs of Transformer Engine's modules.
+  /// Source: transformer_engine/pytorch/cpp_extensions/gemm.py, get_cublas_workspace.
+  void touch_te_workspace();
+  /// The same for grouped GEMMs, which run on several streams.
+  void touch_grouped_workspaces();
+  /// What a fused weight gradient hands to autograd in place of a gradient: one tensor for all
+  /// weights of one shape. Source: transformer_engine/pytorch/module/base.py, get_dummy_wgrad.
+  [[nodiscard]] torch::Tensor dummy_gradient(const torch::Shape& shape);
+  /// GlobalMemoryBuffer: grows to the largest request. Source: megatron/core/utils.py.
+  void touch_memory_buffer(std::int64_t elements);
+  /// Rotary angles of the whole sequence, made by the first forward that wants them.
+  [[nodiscard]] torch::Tensor rotary_table(const Chunk& chunk);
+  /// The tables of a layer's latent attention for this sequence and type.
+  void touch_latent_tables(std::int32_t layer, const LatentTables& tables);
+  /// Triton's autotuner at a kernel's first call: an array that clears the L2 cache between runs,
+  /// and a copy of `restored` bytes that the kernel writes over.
+  void tune(TunedKernel kernel, std::int64_t restored);
+  [[nodiscard]] DispatcherState& dispatcher(std::int32_t layer) { return dispatchers_[layer]; }
+  /// The mask that unfused softmax keeps for its sequence length.
+  /// Source: attention/dot_product_attention/softmax.py, _get_default_causal_mask.
+  void touch_causal_mask();
+  /// cu_seqlens of whole sequences, of one length and half of it.
+  void touch_sequence_lengths();
+
+ private:
+  const Context& context_;
+  torch::Tensor te_workspace_;
+  std::vector<torch::Tensor> grouped_workspaces_;
+  std::map<std::pair<std::int64_t, std::int64_t>, torch::Tensor> dummies_;
+  torch::Tensor memory_buffer_;
+  std::map<const Chunk*, torch::Tensor> rotary_;
+  std::map<std::int32_t, torch::Tensor> latent_angles_;
+  std::set<TunedKernel> tuned_;
+  std::map<std::int32_t, DispatcherState> dispatchers_;
+  torch::Tensor causal_mask_;
+  std::vector<torch::Tensor> sequence_lengths_;
+};
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,59 @@
+#include "model_ir/runtime/megatron/recomputable_norm.h"
+
+#include <utility>
+
+#include "model_ir/runtime/megatron/te_norm.h"
+#include "model_ir/runtime/torch/record.h"
+
+namespace headroom::ir::megatron {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Record;
+using torch::Tensor;
+
+/// What the second run leaves for backward.
+struct RecomputableNorm::Again {
+  Tensor input;
+  NormWeights weights;
+  NormOutput normed;
+};
+
+RecomputableNorm::RecomputableNorm(const Runner& run, const Tensor& input,
+                                   const NormWeights& weights, bool recompute)
+    : run_(run) {
+  Eager& eager = run.eager();
+  if (!recompute || !eager.grad_enabled()) {
+    output_ = norm(run, input, weights);
+    return;
+  }
+  again_ = std::make_shared<Again>(Again{.input = {}, .weights = weights, .normed = {}});
+  Record record(eager, {&input, &weights.weight, &weights.bias});
+  output_ = std::move(norm_forward(run, input, weights).output);
+  record.save(input);
+  record.finish(output_, [run, again = again_](Eager& e, Gradients&, Node& node) -> Gradients {
+    const torch::Unpacked saved(e, node);
+    NormGradients result = norm_backward(run, saved[0], node.wants(2));
+    result.input->tracked_view = true;
+    again->normed = {};
+    return {std::move(result.input), std::move(result.weight), std::move(result.bias)};
+  });
+}
+
+void RecomputableNorm::discard_until(const Tensor& hook) {
+  if (!again_ || hook->grad_fn == nullptr) {
+    return;
+  }
+  Eager& eager = run_.eager();
+  const std::int64_t bytes = bytes_of(output_.elements(), output_.dtype()).value();
+  eager.drain_storage(output_);
+  hook->grad_fn->before_apply = [run = run_, again = again_, output = output_,
+                                 bytes](Eager& e) mutable {
+    again->normed = norm_forward(run, output, again->weights);
+    e.fill_storage(output, bytes, TensorRole::kActivation);
+    output.reset();
+  };
+}
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,354 @@
+#include "model_ir/runtime/megatron/schedule.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Tensor;
+
+void run_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
+  Tensor output;
+  for (std::int64_t i = 0; i < run.context.plan.accumulation; ++i) {
+    sync.set_enabled(i == run.context.plan.accumulation - 1);
+    output = stage.forward(0, {});  // The loss before is let go when this one is there.
+    const Tensor none = stage.backward({}, output, {});
+  }
+  sync.finish();
+}
+
+/// forward_backward_pipelining_without_interleaving. Names live as long as Python's.
+class OneForwardOneBackward {
+ public:
+  OneForwardOneBackward(const Runner& run, Stage& stage, GradientSync& sync)
+      : mesh_(run.context.mesh),
+        stage_(stage),
+        sync_(sync),
+        count_(run.context.plan.accumulation),
+        warmup_(std::min(mesh_.pipeline.size - mesh_.pipeline.rank - 1, count_)) {}
+
+  void operator()() {
+    for (std::int64_t i = 0; i < warmup_; ++i) {
+      input_ = receive_forward();
+      output_ = stage_.forward(0, input_);
+      send_forward();
+      push();
+    }
+    if (count_ > warmup_) {
+      input_ = receive_forward();
+    }
+    for (std::int64_t i = 0; i < count_ - warmup_; ++i) {
+      steady(i == count_ - warmup_ - 1);
+    }
+    for (std::int64_t i = 0; i < warmup_; ++i) {
+      pop();
+      sync_.set_enabled(i == warmup_ - 1);
+      gradient_ = receive_backward();
+      input_gradient_ = stage_.backward(input_, output_, gradient_);
+      send_backward();
+    }
+  }
+
+ private:
+  void steady(bool last) {
+    output_ = stage_.forward(0, input_);
+    if (!mesh_.last_stage()) {
+      gradient_ = stage_.receive();
+      stage_.send(output_);
+    }
+    push();
+    pop();
+    sync_.set_enabled(last && warmup_ == 0);
+    input_gradient_ = stage_.backward(input_, output_, gradient_);
+    if (last) {
+      input_.reset();
+      send_backward();
+    } else {
+      send_backward();
+      input_ = receive_forward();
+    }
+  }
+  void push() {
+    inputs_.push_back(input_);
+    outputs_.push_back(output_);
+    if (!mesh_.last_stage()) {
+      stage_.deallocate(output_);
+    }
+  }
+  void pop() {
+    input_ = std::move(inputs_.front());
+    inputs_.pop_front();
+    output_ = std::move(outputs_.front());
+    outputs_.pop_front();
+  }
+  [[nodiscard]] Tensor receive_forward() {
+    return mesh_.first_stage() ? Tensor{} : stage_.receive();
+  }
+  [[nodiscard]] Tensor receive_backward() {
+    if (mesh_.last_stage()) {
+      return {};
+    }
+    Tensor gradient = stage_.receive();
+    gradient->requires_grad = false;
+    return gradient;
+  }
+  void send_forward() {
+    if (!mesh_.last_stage()) {
+      stage_.send(output_);
+    }
+  }
+  void send_backward() {
+    if (!mesh_.first_stage()) {
+      stage_.send(input_gradient_);
+    }
+  }
+
+  const Mesh& mesh_;
+  Stage& stage_;
+  GradientSync& sync_;
+  std::int64_t count_;
+  std::int64_t warmup_;
+  std::deque<Tensor> inputs_;
+  std::deque<Tensor> outputs_;
+  Tensor input_;
+  Tensor output_;
+  Tensor gradient_;
+  Tensor input_gradient_;
+};
+
+/// forward_backward_pipelining_with_interleaving.
+class Interleaved {
+ public:
+  Interleaved(const Runner& run, Stage& stage, GradientSync& sync)
+      : mesh_(run.context.mesh),
+        stage_(stage),
+        sync_(sync),
+        overlapped_(run.context.megatron.overlap_grad_reduce),
+        chunks_(static_cast<std::int64_t>(stage.chunk_count())),
+        order_(chunk_order(run.context.plan.accumulation, chunks_, mesh_.pipeline.size)),
+        total_(run.context.plan.accumulation * chunks_),
+        warmup_(warmup_micro_batches(mesh_.pipeline, run.context.plan.accumulation, chunks_)),
+        inputs_(stage.chunk_count()),
+        outputs_(stage.chunk_count()),
+        gradients_(stage.chunk_count()) {}
+
+  void operator()() {
+    inputs_[0].push_back(mesh_.first_stage() ? Tensor{} : stage_.receive());
+    for (std::int64_t k = 0; k < warmup_; ++k) {
+      warm_up(k);
+    }
+    for (std::int64_t k = 0; k < total_ - warmup_; ++k) {
+      steady(k);
+    }
+    stage_.deallocate(sendable(output_));
+    if (warmup_ == total_) {
+      gradients_.back().push_back(mesh_.last_stage() ? Tensor{} : stage_.receive());
+    }
+    for (std::int64_t k = total_ - warmup_; k < total_; ++k) {
+      cool_down(k);
+    }
+  }
+
+ private:
+  struct Transfer {
+    bool receives = true;
+    std::size_t chunk = 0;  ///< That the tensor is for.
+  };
+
+  [[nodiscard]] std::size_t chunk_of(std::int64_t k, bool forward) const {
+    const std::int64_t chunk = order_[static_cast<std::size_t>(k % total_)];
+    return static_cast<std::size_t>(forward ? chunk : chunks_ - chunk - 1);
+  }
+
+  /// recv_tensor_from_previous_stage
+  [[nodiscard]] Transfer transfer(std::int64_t k, bool forward) const {
+    const bool leading = forward ? mesh_.first_stage() : mesh_.last_stage();
+    Transfer result;
+    if (!leading) {
+      result.chunk = chunk_of(k + 1, forward);
+      return result;
+    }
+    const std::int64_t ahead = mesh_.pipeline.size - 1;
+    if (k < ahead) {
+      result.receives = false;
+      return result;
+    }
+    const auto next = static_cast<std::int64_t>(chunk_of(k - ahead, forward));
+    result.receives = next != (forward ? chunks_ - 1 : 0);
+    if (result.receives) {
+      result.chunk = static_cast<std::size_t>(forward ? next + 1 : next - 1);
+    }
+    return result;
+  }
+
+  [[nodiscard]] Tensor run_forward(std::int64_t k) {
+    const std::size_t chunk = chunk_of(k, true);
+    std::deque<Tensor>& inputs = inputs_[chunk];
+    if (stage_.chunk(chunk).first && inputs.size() == outputs_[chunk].size()) {
+      inputs.emplace_back();
+    }
+    Tensor output = stage_.forward(chunk, inputs[outputs_[chunk].size()]);
+    outputs_[chunk].push_back(output);
+    return output;
+  }
+
+  [[nodiscard]] Tensor run_backward(std::int64_t k) {
+    const std::size_t chunk = chunk_of(k, false);
+    std::deque<Tensor>& gradients = gradients_[chunk];
+    if (stage_.chunk(chunk).last && gradients.empty()) {
+      gradients.emplace_back();
+    }
+    const Tensor input = take(inputs_[chunk]);
+    const Tensor output = take(outputs_[chunk]);
+    const Tensor gradient = take(gradients);
+    Tensor input_gradient = stage_.backward(input, output, gradient);
+    synchronize(k);
+    return input_gradient;
+  }
+
+  /// grad_sync_func: reductions start on all stages at the same time.
+  void synchronize(std::int64_t k) {
+    const std::int64_t aligned = k - mesh_.pipeline.rank;
+    if (!overlapped_ || aligned < 0) {
+      return;
+    }
+    const std::size_t chunk = chunk_of(aligned, false);
+    const auto runs_chunk = [&](std::int64_t other) { return chunk_of(other, false) == chunk; };
+    for (std::int64_t later = aligned + 1; later < total_; ++later) {
+      if (runs_chunk(later)) {
+        return;
+      }
+    }
+    sync_.start(stage_.chunk(chunk));
+  }
+
+  void warm_up(std::int64_t k) {
+    Transfer next = transfer(k, true);
+    next.receives = next.receives && k != total_ - 1;
+    output_ = run_forward(k);
+    if (stage_.chunk(chunk_of(k, true)).last) {
+      output_.reset();
+    }
+    input_ = exchange(output_, next.receives);
+    if (next.receives) {
+      inputs_[next.chunk].push_back(input_);
+    }
+    stage_.deallocate(output_);
+    if (k == warmup_ - 1 && warmup_ != total_ && !mesh_.last_stage()) {
+      gradients_.back().push_back(stage_.receive());
+    }
+  }
+
+  void steady(std::int64_t k) {
+    const std::int64_t forward = k + warmup_;
+    stage_.deallocate(sendable(output_));  // pp_pre_forward
+    output_ = run_forward(forward);
+    Transfer next = transfer(forward, true);
+    next.receives = next.receives && k != total_ - warmup_ - 1;
+    Tensor received = exchange(sendable(output_), next.receives);
+    if (next.receives) {
+      inputs_[next.chunk].push_back(std::move(received));
+    }
+    Tensor gradient = run_backward(k);
+    // Its request is waited for by the next backward, and the last one's is kept to the end.
+    request_ = send_back(std::move(gradient), k, true);
+  }
+
+  void cool_down(std::int64_t k) {
+    Tensor gradient = run_backward(k);
+    received_gradient_ = send_back(std::move(gradient), k, k != total_ - 1);
+  }
+
+  /// Returns what is received in exchange. The request of the last send keeps what it sent until
+  /// the next one is there.
+  [[nodiscard]] Tensor send_back(Tensor gradient, std::int64_t k, bool may_receive) {
+    const bool sends = !stage_.chunk(chunk_of(k, false)).first;
+    const Transfer next = transfer(k, false);
+    Tensor received;
+    if (next.receives && may_receive) {
+      received = stage_.receive();
+      gradients_[next.chunk].push_back(received);
+    }
+    if (sends) {
+      stage_.send(gradient);
+      sent_gradient_ = gradient;
+    }
+    input_gradient_ = sends ? std::move(gradient) : Tensor{};
+    return received;
+  }
+
+  [[nodiscard]] Tensor exchange(const Tensor& output, bool receives) {
+    if (output.defined()) {
+      stage_.send(output);
+    }
+    return receives ? stage_.receive() : Tensor{};
+  }
+
+  /// A loss is not sent.
+  [[nodiscard]] Tensor sendable(const Tensor& output) const {
+    return output.defined() && output.shape().rank() == 2 ? output : Tensor{};
+  }
+
+  [[nodiscard]] static Tensor take(std::deque<Tensor>& queue) {
+    Tensor front = std::move(queue.front());
+    queue.pop_front();
+    return front;
+  }
+
+  const Mesh& mesh_;
+  Stage& stage_;
+  GradientSync& sync_;
+  bool overlapped_;
+  std::int64_t chunks_;
+  std::vector<std::int64_t> order_;
+  std::int64_t total_;
+  std::int64_t warmup_;
+  std::vector<std::deque<Tensor>> inputs_;
+  std::vector<std::deque<Tensor>> outputs_;
+  std::vector<std::deque<Tensor>> gradients_;
+  Tensor input_;
+  Tensor output_;
+  Tensor input_gradient_;
+  Tensor sent_gradient_;
+  Tensor received_gradient_;
+  Tensor request_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> chunk_order(std::int64_t micro_batches, std::int64_t chunks,
+                                      std::int64_t group) {
+  std::vector<std::int64_t> order;
+  for (std::int64_t begin = 0; begin < micro_batches; begin += group) {
+    const std::int64_t end = std::min(begin + group, micro_batches);
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      order.insert(order.end(), static_cast<std::size_t>(end - begin), chunk);
+    }
+  }
+  return order;
+}
+
+std::int64_t warmup_micro_batches(const Axis& pipeline, std::int64_t micro_batches,
+                                  std::int64_t chunks) {
+  const std::int64_t after = pipeline.size - pipeline.rank - 1;
+  const std::int64_t warmup = chunks > 1 ? 2 * after + (chunks - 1) * pipeline.size : after;
+  return std::min(warmup, micro_batches * chunks);
+}
+
+void run_step(const Runner& run, Stage& stage, GradientSync& sync) {
+  if (run.context.mesh.pipeline.size == 1) {
+    run_without_pipeline(run, stage, sync);
+  } else if (stage.chunk_count() > 1) {
+    Interleaved schedule(run, stage, sync);
+    schedule();
+    sync.finish();
+  } else {
+    OneForwardOneBackward schedule(run, stage, sync);
+    schedule();
+    sync.finish();
+  }
+}
+
+}  // namespace headroom::ir::megatron

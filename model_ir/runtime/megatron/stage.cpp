@@ -1,0 +1,206 @@
+#include "model_ir/runtime/megatron/stage.h"
+
+#include <utility>
+
+#include "model_ir/runtime/megatron/head.h"
+#include "model_ir/runtime/megatron/layer.h"
+#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/reduce.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Record;
+using torch::Shape;
+using torch::Tensor;
+
+/// An operator on one element; its result goes at once.
+void scalar(Eager& eager) {
+  const Tensor result = eager.empty({1}, DType::kFp32, TensorRole::kLogits);
+}
+
+Tensor sum_all(Eager& eager, std::int64_t elements) {
+  return torch::reduce(eager, {}, DType::kFp32,
+                       {.outputs = 1,
+                        .inputs_per_output = elements,
+                        .innermost = true,
+                        .accumulator_bytes = 4,
+                        .element_bytes = 4});
+}
+
+}  // namespace
+
+Stage::Stage(const Runner& run, std::span<Chunk> chunks)
+    : run_(run), chunks_(chunks), inputs_(chunks.size()) {}
+
+Stage::Batch Stage::make_batch(const Chunk& chunk) {
+  Batch batch;
+  if (!chunk.first && !chunk.last) {
+    return batch;
+  }
+  Eager& eager = run_.eager();
+  eager.set_site("batch", -1);
+  const std::int64_t sequence = run_.context.plan.sequence;
+  const Shape tokens{run_.context.plan.micro_batch, sequence};
+  const auto make = [&](const Shape& shape, DType dtype) {
+    return eager.empty(shape, dtype, TensorRole::kInput);
+  };
+  batch.tokens = make(tokens, DType::kInt64);
+  batch.labels = make(tokens, DType::kInt64);
+  batch.loss_mask = make(tokens, DType::kFp32);
+  if (run_.context.megatron.mask_in_dataloader) {
+    batch.mask = make({tokens[0], 1, sequence, sequence}, DType::kBool);
+  }
+  batch.positions = make(tokens, DType::kInt64);
+  const Mesh& mesh = run_.context.mesh;
+  if (mesh.tensor.rank != 0 && mesh.pipeline.size > 1) {
+    // Only the first tensor-parallel rank reads the data: others drop what their stage needs not.
+    if (chunk.first) {
+      batch.labels.reset();
+      batch.loss_mask.reset();
+    } else {
+      batch.tokens.reset();
+      batch.positions.reset();
+    }
+  }
+  if (mesh.context.size > 1) {
+    cut_for_context(batch);
+  }
+  return batch;
+}
+
+/// get_batch_on_this_cp_rank: two stretches of the sequence, picked by index.
+void Stage::cut_for_context(Batch& batch) {
+  Eager& eager = run_.eager();
+  const Batch whole = batch;
+  const std::int64_t part = run_.context.plan.sequence / run_.context.mesh.context.size;
+  Tensor index;
+  for (Tensor* const each :
+       {&batch.tokens, &batch.labels, &batch.loss_mask, &batch.mask, &batch.positions}) {
+    if (each->defined()) {
+      index = eager.empty({2}, DType::kInt64, TensorRole::kInput);
+      *each = eager.empty(each->shape().with(each->shape().rank() == 4 ? 2 : 1, part),
+                          each->dtype(), TensorRole::kInput);
+    }
+  }
+}
+
+Tensor Stage::run_model(const Chunk& chunk, const Batch& batch, const Tensor& input) {
+  Tensor hidden = chunk.first ? embed(run_, chunk, batch.tokens, batch.positions) : input;
+  LayerInput shared{.mask = batch.mask, .angles = {}};
+  if (chunk.frequencies.defined()) {
+    run_.eager().set_site("rotary_table", -1);
+    shared.angles = run_.process.rotary_table(chunk);
+  }
+  hidden = run_layers(run_, chunk, std::move(hidden), shared);
+  if (!chunk.last) {
+    return hidden;
+  }
+  run_.eager().set_site("final_norm", -1);
+  hidden = norm(run_, hidden, chunk.final_norm);
+  { const Tensor viewless = run_.eager().empty({1}, run_.context.dtype); }
+  const Tensor logits = output_layer(run_, hidden, chunk.head);
+  return token_losses(run_, logits, batch.labels);
+}
+
+/// loss_func of the training script and forward_step_calc_loss.
+Tensor Stage::scaled_loss(const Tensor& losses, const Tensor& loss_mask) {
+  Eager& eager = run_.eager();
+  eager.set_site("loss", -1);
+  Record record(eager, {&losses});
+  record.save(loss_mask);
+  Tensor loss;
+  {
+    const Tensor product = eager.empty(losses.shape(), DType::kFp32, TensorRole::kLogits);
+    loss = sum_all(eager, losses.elements());
+  }
+  {
+    const Tensor clone = sum_all(eager, losses.elements());
+    scalar(eager);
+    token_count_ = eager.empty({1}, DType::kInt32, TensorRole::kLogits);
+  }
+  {
+    const Tensor clone = eager.empty({1}, DType::kFp32, TensorRole::kLogits);
+    reports_.push_back(eager.empty({2}, DType::kFp32, TensorRole::kLogits));
+  }
+  scalar(eager);  // isnan
+  {
+    const Tensor magnitude = eager.empty({1}, DType::kFp32, TensorRole::kLogits);  // isinf
+    scalar(eager);
+  }
+  const Tensor clamped = eager.empty({1}, DType::kInt32, TensorRole::kLogits);
+  record.save(clamped);
+  record.finish(loss, [](Eager& e, Gradients&, Node& node) -> Gradients {
+    // The loss scale, the micro-batches, the context-parallel ranks and the tokens.
+    Tensor scaled;
+    for (int factor = 0; factor < 4; ++factor) {
+      scaled = e.empty({1}, DType::kFp32, TensorRole::kLogits);
+    }
+    node.saved[1].reset();
+    const torch::Unpacked saved(e, node);
+    Gradients result{e.empty(node.input_shapes[0], DType::kFp32, TensorRole::kLogits)};
+    scaled.reset();
+    return result;
+  });
+  return loss;
+}
+
+Tensor Stage::forward(std::size_t index, const Tensor& input) {
+  const Chunk& chunk = chunks_[index];
+  inputs_[index] = input;
+  Tensor loss_mask;
+  Tensor output;
+  {
+    Batch batch = make_batch(chunk);
+    loss_mask = batch.loss_mask;
+    output = run_model(chunk, batch, input);
+    batch.loss_mask.reset();
+  }
+  return chunk.last ? scaled_loss(output, loss_mask) : output;
+}
+
+Tensor Stage::backward(const Tensor& input, Tensor output, const Tensor& gradient) {
+  Eager& eager = run_.eager();
+  Tensor seed = gradient;
+  Tensor scaled;
+  if (!seed.defined()) {
+    eager.set_site("loss", -1);
+    scaled = eager.empty({1}, DType::kFp32, TensorRole::kLogits);
+    seed = eager.empty({1}, DType::kFp32, TensorRole::kLogits);
+  }
+  if (output.requires_grad()) {
+    eager.backward(output, seed);
+  }
+  return input.defined() ? Tensor(eager, input->grad) : Tensor{};
+}
+
+void Stage::deallocate(const Tensor& output) {
+  if (output.defined()) {
+    const Tensor scalar = run_.eager().empty({1}, run_.context.dtype, TensorRole::kCommunication);
+    run_.eager().move_storage(output, scalar);
+  }
+}
+
+Tensor Stage::receive() {
+  const Context& context = run_.context;
+  run_.eager().set_site("receive", -1);
+  Tensor tensor = run_.eager().empty({context.stream_tokens(), context.spec.hidden}, context.dtype,
+                                     TensorRole::kActivation);
+  tensor->requires_grad = true;
+  run_.eager().record_stream(tensor);
+  torch::count_collective(run_.eager(),
+                          {"recv", 2, 1, bytes_of(tensor.elements(), context.dtype).value()});
+  return tensor;
+}
+
+void Stage::send(const Tensor& tensor) {
+  run_.eager().record_stream(tensor);
+  torch::count_collective(run_.eager(),
+                          {"send", 2, 1, bytes_of(tensor.elements(), run_.context.dtype).value()});
+}
+
+}  // namespace headroom::ir::megatron

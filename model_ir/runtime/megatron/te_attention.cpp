@@ -1,0 +1,442 @@
+// Attention of Transformer Engine: fused, unfused, and with keys and values going round a ring.
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/megatron/transformer_engine.h"
+#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/record.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Record;
+using torch::Shape;
+using torch::Tensor;
+
+/// Of the second stream, which every other step of the ring runs on.
+constexpr StreamId kRingStream = 2;
+
+/// Runs what follows on another stream, for a scope.
+class OnStream {
+ public:
+  OnStream(Eager& eager, StreamId stream) : eager_(eager), before_(eager.exchange_stream(stream)) {}
+  ~OnStream() { eager_.exchange_stream(before_); }
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  Eager& eager_;
+  StreamId before_;
+};
+
+struct FusedOutput {
+  Tensor output;
+  Tensor statistics;  ///< Log-sum-exp, fp32 [B, A, S, 1].
+  Tensor random;      ///< Seed and offset.
+};
+
+/// fused_attn_fwd on `queries` tokens per sequence.
+FusedOutput fused_forward(const Runner& run, const AttentionSizes& sizes, std::int64_t queries) {
+  Eager& eager = run.eager();
+  FusedOutput result;
+  result.output =
+      eager.empty({sizes.batch * queries, sizes.heads * sizes.value_dim}, run.context.dtype);
+  result.random = eager.empty({2}, DType::kInt64);
+  const Tensor workspace = eager.empty({1}, DType::kUInt8, TensorRole::kWorkspace);
+  result.statistics = eager.empty({sizes.batch, sizes.heads, queries, 1}, DType::kFp32);
+  return result;
+}
+
+/// Tokens per sequence of the two sides of an attention call.
+struct Extent {
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+};
+
+/// Gradients of queries, keys and values. The kernel's workspace is taken to be an fp32 sum of the
+/// queries' gradient and a row sum: what cuDNN asks for has not been measured.
+std::vector<Tensor> fused_backward(const Runner& run, const AttentionSizes& sizes,
+                                   const Extent& extent) {
+  Eager& eager = run.eager();
+  const DType dtype = run.context.dtype;
+  const std::int64_t query = sizes.heads * sizes.head_dim;
+  const std::int64_t key = sizes.kv_heads * sizes.head_dim;
+  const std::int64_t value = sizes.kv_heads * sizes.value_dim;
+  const std::int64_t rows = sizes.batch * extent.queries;
+  const std::int64_t key_rows = sizes.batch * extent.keys;
+  std::vector<Tensor> gradients;
+  if (sizes.layout == QkvLayout::kPacked) {
+    const Tensor whole = eager.empty({rows, query + key + value}, dtype);
+    for (const std::int64_t width : {query, key, value}) {
+      gradients.push_back(eager.alias(whole, {rows, width}, true));
+      gradients.back()->layout = torch::Layout::kSwapped;  // Not contiguous.
+    }
+  } else {
+    gradients = {eager.empty({rows, query}, dtype), eager.empty({key_rows, key}, dtype),
+                 eager.empty({key_rows, value}, dtype)};
+  }
+  const std::int64_t sums = 4 * sizes.batch * sizes.heads * extent.queries * (sizes.head_dim + 1);
+  const Tensor workspace = eager.empty({sums}, DType::kUInt8, TensorRole::kWorkspace);
+  return gradients;
+}
+
+Tensor fused_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
+  run.process.touch_sequence_lengths();
+  Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value});
+  FusedOutput forward = fused_forward(run, sizes, sizes.sequence);
+  if (record.active()) {
+    record.save(qkv.query);
+    record.save(qkv.key);
+    record.save(qkv.value);
+    record.save(forward.output);
+    record.save(forward.statistics);
+    record.save(forward.random);
+    record.finish(forward.output, [run, sizes](Eager& eager, Gradients&, Node& node) -> Gradients {
+      const torch::Unpacked saved(eager, node);
+      return fused_backward(run, sizes, {sizes.sequence, sizes.sequence});
+    });
+  }
+  return std::move(forward.output);
+}
+
+/// What a step of the ring sees, by its distance from the diagonal.
+enum class Section : std::uint8_t {
+  kDiagonal,  ///< Everything, causal.
+  kLower,     ///< The first half of keys and values.
+  kUpper,     ///< The second half of queries.
+};
+
+Section forward_section(std::int64_t step, std::int64_t rank) {
+  if (step == 0) {
+    return Section::kDiagonal;
+  }
+  return step <= rank ? Section::kLower : Section::kUpper;
+}
+
+Extent extent_of(Section section, std::int64_t sequence) {
+  return {.queries = section == Section::kUpper ? sequence / 2 : sequence,
+          .keys = section == Section::kLower ? sequence / 2 : sequence};
+}
+
+void count_ring(const Runner& run, std::int64_t bytes) {
+  torch::count_collective(run.eager(), {"send", 2, 1, bytes});
+  torch::count_collective(run.eager(), {"recv", 2, 1, bytes});
+}
+
+struct RingOutput {
+  Tensor output;
+  Tensor statistics;
+  Tensor last;  ///< Keys and values of the last step.
+  std::vector<Tensor> random;
+};
+
+RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
+  Eager& eager = run.eager();
+  const Axis& ring = run.context.mesh.context;
+  const std::int64_t elements = qkv.key.elements() + qkv.value.elements();
+  RingOutput result;
+  std::vector<FusedOutput> steps;
+  std::vector<Tensor> buffers{eager.empty({elements}, run.context.dtype)};
+  for (std::int64_t step = 0; step < ring.size; ++step) {
+    {
+      const OnStream stream(eager, step % 2 == 0 ? StreamId{0} : kRingStream);
+      if (step + 1 < ring.size) {
+        buffers.push_back(eager.empty({elements}, run.context.dtype, TensorRole::kCommunication));
+        count_ring(run, bytes_of(elements, run.context.dtype).value());
+      }
+      const Extent extent = extent_of(forward_section(step, ring.rank), sizes.sequence);
+      steps.push_back(fused_forward(run, sizes, extent.queries));
+      result.random.push_back(steps.back().random);
+    }
+    if (step == 1) {
+      result.statistics = eager.empty(steps[0].statistics.shape(), DType::kFp32);
+    }
+  }
+  result.output = eager.empty(steps[0].output.shape(), run.context.dtype);
+  while (!steps.empty()) {
+    steps.pop_back();
+  }
+  result.last = buffers.back();
+  return result;
+}
+
+Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& node) {
+  Eager& eager = run.eager();
+  const torch::Unpacked saved(eager, node);
+  const Axis& ring = run.context.mesh.context;
+  const DType dtype = run.context.dtype;
+  const std::int64_t elements = saved[1].elements();
+  const std::int64_t bytes = bytes_of(elements, dtype).value();
+  Tensor half;
+  if (ring.rank < ring.size - 1) {
+    half = eager.empty({sizes.batch, sizes.heads, sizes.sequence / 2, 1}, DType::kFp32);
+  }
+  Tensor query = eager.empty(saved[0].shape(), dtype);
+  const Tensor travelling = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
+  Tensor other = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
+  for (std::int64_t step = 0; step < ring.size; ++step) {
+    // The first step sends keys and values, the last gradients, those between both.
+    const bool ends = step == 0 || step == ring.size - 1;
+    count_ring(run, ends ? bytes : 2 * bytes);
+    const Section section = step == ring.size - 1               ? Section::kDiagonal
+                            : step >= ring.size - ring.rank - 1 ? Section::kLower
+                                                                : Section::kUpper;
+    const std::vector<Tensor> gradients =
+        fused_backward(run, sizes, extent_of(section, sizes.sequence));
+  }
+  return {std::move(query), eager.alias(travelling, node.input_shapes[1], true),
+          eager.alias(travelling, node.input_shapes[2], true)};
+}
+
+/// AttnFuncWithCPAndKVP2P
+Tensor ring_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
+  run.process.touch_sequence_lengths();
+  Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value});
+  RingOutput forward = ring_forward(run, qkv, sizes);
+  if (record.active()) {
+    record.save(qkv.query);
+    record.save(forward.last);
+    record.save(forward.output);
+    record.save(forward.statistics);
+    for (const Tensor& random : forward.random) {
+      record.save(random);
+    }
+    record.finish(forward.output, [run, sizes](Eager&, Gradients&, Node& node) -> Gradients {
+      return ring_backward(run, sizes, node);
+    });
+  }
+  return std::move(forward.output);
+}
+
+/// get_full_mask: positions, their differences, the window's bounds, and the mask that is left.
+Tensor full_mask(const Runner& run, const AttentionSizes& sizes) {
+  Eager& eager = run.eager();
+  const std::int64_t length = sizes.sequence;
+  const auto grid = [&](DType dtype) { return eager.empty({length, length}, dtype); };
+  Tensor rows = eager.empty({length}, DType::kInt32);
+  Tensor columns = eager.empty({length}, DType::kInt32);
+  Tensor distance = grid(DType::kInt32);
+  rows.reset();
+  columns.reset();
+  Tensor left = grid(DType::kInt32);
+  Tensor right = grid(DType::kInt32);
+  Tensor window;
+  {
+    Tensor below = grid(DType::kBool);
+    Tensor above = grid(DType::kBool);
+    Tensor outside = grid(DType::kBool);
+    above.reset();
+    Tensor inside = grid(DType::kBool);
+    below.reset();
+    outside.reset();
+    window = grid(DType::kBool);
+  }
+  if (!run.context.megatron.mask_in_dataloader) {
+    return window;
+  }
+  return eager.empty({sizes.batch, 1, length, length}, DType::kBool);
+}
+
+/// A product of two batches of matrices and its factor: the gradient and its scaled copy.
+Tensor scaled_product(const Runner& run, const Shape& shape, const AttentionSizes& sizes) {
+  Eager& eager = run.eager();
+  eager.touch_cublas();
+  eager.count_gemm(sizes.batch * sizes.heads * sizes.sequence, sizes.head_dim, sizes.sequence);
+  const Tensor raw = eager.empty(shape, run.context.dtype);
+  return eager.empty(shape, run.context.dtype);
+}
+
+/// What the unfused forward keeps, in the order in which backward lets go of it from the end.
+enum UnfusedSaved : std::uint8_t {
+  kQuery,
+  kKey,
+  kValue,
+  kProbabilities,
+  kMask,
+  kDropoutMask,
+  kDropped
+};
+
+/// Gradient of the scores: softmax, then the mask that was filled in place (CopySlices).
+Tensor scores_gradient(const Runner& run, const Shape& scores, Tensor probabilities, Node& node) {
+  Eager& eager = run.eager();
+  const DType dtype = run.context.dtype;
+  Tensor softmax = eager.empty(scores, dtype);
+  { const Tensor product = eager.empty(scores, dtype); }
+  probabilities.reset();
+  node.saved[kProbabilities].reset();
+  Tensor base = eager.empty(scores, dtype);
+  softmax.reset();
+  Tensor result = eager.empty(scores, dtype);
+  {
+    const Tensor slice = eager.empty(scores, dtype);
+    const Tensor filled = eager.empty(scores, dtype);
+  }
+  base.reset();
+  node.saved[kMask].reset();
+  return result;
+}
+
+/// Backward of UnfusedDotProductAttention down to queries, keys and values; what was saved goes
+/// piece by piece, as the operators that it is made of run.
+Gradients unfused_backward(const Runner& run, const AttentionSizes& sizes, Gradients& grads,
+                           Node& node) {
+  Eager& eager = run.eager();
+  const DType dtype = run.context.dtype;
+  const Shape scores{sizes.batch * sizes.heads, sizes.sequence, sizes.sequence};
+  const std::int64_t rows = sizes.batch * sizes.heads * sizes.sequence;
+  Gradients result(3);
+  result[kValue] = eager.empty(node.input_shapes[kValue], dtype);
+  eager.touch_cublas();
+  eager.count_gemm(rows, sizes.value_dim, sizes.sequence);
+  Tensor probabilities = eager.empty(scores, dtype);
+  eager.count_gemm(rows, sizes.sequence, sizes.value_dim);
+  grads[0].reset();
+  node.saved[kValue].reset();
+  if (sizes.dropout > 0) {
+    node.saved[kDropped].reset();
+    probabilities = eager.empty(scores, dtype);
+    node.saved[kDropoutMask].reset();
+  }
+  const Tensor gradient = scores_gradient(run, scores, std::move(probabilities), node);
+  result[kQuery] = scaled_product(run, node.input_shapes[kQuery], sizes);
+  result[kKey] = scaled_product(run, node.input_shapes[kKey], sizes);
+  // Products of [heads, tokens, dim]: none lies in memory as [tokens, heads, dim].
+  result[kQuery]->layout = torch::Layout::kSwapped;
+  result[kKey]->layout = torch::Layout::kColumns;
+  result[kValue]->layout = torch::Layout::kSwapped;
+  return result;
+}
+
+/// repeat_interleave: a copy of each head for every query head of its group.
+Tensor repeat_heads(const Runner& run, const Tensor& input, std::int64_t factor) {
+  Eager& eager = run.eager();
+  const Shape& shape = input.shape();
+  Record record(eager, {&input});
+  Tensor output = eager.empty(shape.with(1, shape[1] * factor), input.dtype());
+  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    return {e.empty(node.input_shapes[0], grads[0].dtype())};
+  });
+  return output;
+}
+
+/// Scores, a mask, softmax and a second product.
+Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
+  Eager& eager = run.eager();
+  const DType dtype = run.context.dtype;
+  const Shape scores{sizes.batch * sizes.heads, sizes.sequence, sizes.sequence};
+  Record record(eager, {&qkv.query, &qkv.key, &qkv.value});
+  Tensor masked;
+  {
+    const Tensor empty = eager.empty(scores, dtype);
+    masked = eager.empty(scores, dtype);
+    eager.touch_cublas();
+    eager.count_gemm(scores[0] * scores[1], scores[2], sizes.head_dim);
+  }
+  run.process.touch_causal_mask();
+  Tensor kept_mask = eager.empty({sizes.batch, 1, sizes.sequence, sizes.sequence}, DType::kBool);
+  Tensor probabilities = eager.empty(scores, dtype);
+  if (!record.active()) {
+    kept_mask.reset();
+  }
+  Tensor dropped;
+  Tensor dropout_mask;
+  if (sizes.dropout > 0) {
+    dropout_mask = eager.empty(scores, DType::kBool);
+    dropped = eager.empty(scores, dtype);
+  }
+  Tensor output;
+  {
+    const Tensor batched =
+        eager.empty({sizes.batch * sizes.sequence, sizes.heads * sizes.value_dim}, dtype);
+    eager.count_gemm(scores[0] * scores[1], sizes.value_dim, scores[2]);
+    output = eager.empty(batched.shape(), dtype);
+  }
+  if (record.active()) {
+    record.save(qkv.query);
+    record.save(qkv.key);
+    record.save(qkv.value);
+    record.save(probabilities);
+    record.save(kept_mask);
+    record.save(dropout_mask);
+    record.save(dropped);
+    record.finish(output, [run, sizes](Eager&, Gradients& grads, Node& node) -> Gradients {
+      return unfused_backward(run, sizes, grads, node);
+    });
+  }
+  return output;
+}
+
+/// UnfusedDotProductAttention
+Tensor unfused_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
+  run.process.touch_sequence_lengths();
+  const Tensor mask = full_mask(run, sizes);
+  QueryKeyValue heads = qkv;
+  if (const std::int64_t group = sizes.heads / sizes.kv_heads; group > 1) {
+    heads.key = repeat_heads(run, qkv.key, group);
+    heads.value = repeat_heads(run, qkv.value, group);
+  }
+  return masked_attention(run, heads, sizes);
+}
+
+}  // namespace
+
+Tensor dot_product_attention(const Runner& run, const QueryKeyValue& qkv,
+                             const AttentionSizes& sizes) {
+  if (run.context.megatron.attention == MegatronAttention::kUnfused) {
+    return unfused_attention(run, qkv, sizes);
+  }
+  return run.context.mesh.context.size > 1 ? ring_attention(run, qkv, sizes)
+                                           : fused_attention(run, qkv, sizes);
+}
+
+QueryKeyValue split_heads(const Runner& run, const Tensor& fused, std::int64_t query,
+                          std::int64_t key) {
+  Eager& eager = run.eager();
+  const std::int64_t rows = fused.shape()[0];
+  Record record(eager, {&fused});
+  QueryKeyValue parts{.query = eager.alias(fused, {rows, query}, true),
+                      .key = eager.alias(fused, {rows, key}, true),
+                      .value = eager.alias(fused, {rows, key}, true)};
+  Tensor* const outputs[] = {&parts.query, &parts.key, &parts.value};
+  record.finish(outputs, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    return {e.empty(node.input_shapes[0], grads[0].dtype())};
+  });
+  return parts;
+}
+
+Tensor rotate(const Runner& run, const Tensor& input, const Tensor& table) {
+  Eager& eager = run.eager();
+  Record record(eager, {&input});
+  Tensor output = eager.empty(input.shape(), input.dtype());
+  record.save(table);
+  record.finish(output, [](Eager& e, Gradients& grads, Node&) -> Gradients {
+    return {e.empty(grads[0].shape(), grads[0].dtype())};
+  });
+  return output;
+}
+
+Tensor reshaped_copy(const Runner& run, const Tensor& input) {
+  Eager& eager = run.eager();
+  Record record(eager, {&input});
+  Tensor output = eager.empty(input.shape(), input.dtype());
+  record.finish(output, [](Eager& e, Gradients& grads, Node&) -> Gradients {
+    const bool fits = grads[0]->layout == torch::Layout::kContiguous;
+    return {fits ? grads[0] : e.empty(grads[0].shape(), grads[0].dtype())};
+  });
+  return output;
+}
+
+Tensor contiguous_copy(const Runner& run, const Tensor& input) {
+  Eager& eager = run.eager();
+  Record record(eager, {&input});
+  Tensor output = eager.empty(input.shape(), input.dtype());
+  record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
+  return output;
+}
+
+}  // namespace headroom::ir::megatron

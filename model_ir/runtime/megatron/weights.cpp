@@ -1,0 +1,307 @@
+#include "model_ir/runtime/megatron/weights.h"
+
+#include <utility>
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Shape;
+using torch::Tensor;
+
+/// YarnRotaryEmbedding.__init__: frequencies, which stay, and tables for the original context.
+/// Source: megatron/core/models/common/embeddings/yarn_rotary_pos_embedding.py.
+LatentTables make_latent_tables(torch::Eager& eager, const LatentAttention& sizes) {
+  constexpr int kKept = 3;  // inv_freq_extra, inv_freq_inter and the base class's inv_freq.
+  const Shape frequencies{sizes.rope_dim / 2};
+  const Shape angles{kLatentPositions, sizes.rope_dim};
+  LatentTables tables;
+  for (int i = 0; i < kKept; ++i) {
+    tables.frequencies.push_back(eager.empty(frequencies, DType::kFp32, TensorRole::kBuffer));
+  }
+  Tensor positions = eager.empty({kLatentPositions}, DType::kFp32);
+  const Tensor shifted = eager.empty({kLatentPositions}, DType::kFp32);
+  positions.reset();
+  Tensor outer = eager.empty({kLatentPositions, sizes.rope_dim / 2}, DType::kFp32);
+  const Tensor both = eager.empty(angles, DType::kFp32);
+  outer.reset();
+  for (Tensor* const table : {&tables.cosine, &tables.sine}) {
+    const Tensor plain = eager.empty(angles, DType::kFp32);
+    *table = eager.empty(angles, DType::kFp32, TensorRole::kBuffer);
+  }
+  return tables;
+}
+
+/// Makes parameters and notes them in the order of the module tree.
+class Constructor {
+ public:
+  Constructor(const Context& context, Chunk& chunk) : context_(context), chunk_(chunk) {}
+
+  Tensor make(const Shape& shape, bool expert = false) {
+    Tensor tensor = context_.eager.parameter(shape, context_.dtype, true);
+    chunk_.parameters.push_back({.tensor = tensor,
+                                 .expert = expert,
+                                 .shared_embedding = false,
+                                 .decays = shape.rank() > 1});
+    return tensor;
+  }
+  /// A parameter that its module makes on the host in fp32: `move_to_device` brings it over.
+  Tensor later(const Shape& shape) {
+    context_.eager.set_meta(true);
+    Tensor tensor = make(shape);
+    context_.eager.set_meta(false);
+    return tensor;
+  }
+  NormWeights norm(std::int64_t width, bool rms) {
+    NormWeights weights;
+    weights.weight = make({width});
+    if (!rms) {
+      weights.bias = make({width});
+    }
+    return weights;
+  }
+  LinearWeights linear(std::int64_t out, std::int64_t in, bool bias) {
+    LinearWeights weights;
+    weights.weight = make({out, in});
+    if (bias) {
+      weights.bias = make({out});
+    }
+    return weights;
+  }
+
+  void layer(LayerWeights& weights) {
+    context_.eager.set_site("parameters", weights.layer);
+    attention(weights);
+    weights.mlp_norm = norm(context_.spec.hidden, weights.modules.rms_norm);
+    if (weights.modules.sparse) {
+      experts(weights);
+    } else {
+      weights.mlp = mlp(context_.spec.ffn, weights.modules);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::int64_t split(std::int64_t size) const {
+    return size / context_.mesh.tensor.size;
+  }
+
+  /// Attention.__init__ makes the output projection before SelfAttention adds its own.
+  void attention(LayerWeights& layer) {
+    const ModelSpec& spec = context_.spec;
+    AttentionWeights& weights = layer.attention;
+    if (spec.latent) {
+      weights.norm = norm(spec.hidden, layer.modules.rms_norm);
+      // Attention makes an output projection for heads of H/A, MultiLatentAttention its own.
+      Tensor replaced = context_.eager.empty({spec.hidden, split(spec.hidden)}, context_.dtype,
+                                             TensorRole::kParameter);
+      const LatentTables tables = make_latent_tables(context_.eager, *spec.latent);
+      weights.output =
+          linear(spec.hidden, split(spec.heads * spec.latent->v_dim), layer.modules.output_bias);
+      replaced.reset();
+      weights.latent = latent(*spec.latent, layer.modules.rms_norm);
+      weights.latent->tables = tables;
+      return;
+    }
+    const std::int64_t query = split(spec.heads * spec.head_dim);
+    const std::int64_t key = split(spec.kv_heads * spec.head_dim);
+    weights.output = linear(spec.hidden, query, layer.modules.output_bias);
+    weights.norm = norm(spec.hidden, layer.modules.rms_norm);
+    weights.qkv = linear(query + 2 * key, spec.hidden, layer.modules.qkv_bias);
+    if (layer.modules.head_norms) {
+      weights.query_norm = norm(spec.head_dim, layer.modules.rms_norm);
+      weights.key_norm = norm(spec.head_dim, layer.modules.rms_norm);
+    }
+  }
+
+  /// Down projections are whole on every rank. Source: megatron/core/transformer/
+  /// multi_latent_attention.py, MLASelfAttention.__init__.
+  LatentWeights latent(const LatentAttention& sizes, bool rms) {
+    const ModelSpec& spec = context_.spec;
+    const std::int64_t query = split(spec.heads * (sizes.nope_dim + sizes.rope_dim));
+    LatentWeights weights;
+    if (sizes.q_rank == 0) {
+      weights.query = linear(query, spec.hidden, false);
+    } else {
+      weights.query_down = linear(sizes.q_rank, spec.hidden, false);
+      weights.query_norm = norm(sizes.q_rank, rms);
+      weights.query_up = linear(query, sizes.q_rank, false);
+    }
+    weights.kv_down = linear(sizes.kv_rank + sizes.rope_dim, spec.hidden, false);
+    weights.kv_norm = norm(sizes.kv_rank, rms);
+    weights.kv_up =
+        linear(split(spec.heads * (sizes.nope_dim + sizes.v_dim)), sizes.kv_rank, false);
+    return weights;
+  }
+
+  MlpWeights mlp(std::int64_t width, const LayerModules& modules) {
+    const std::int64_t hidden = context_.spec.hidden;
+    const std::int64_t inner = split(width);
+    MlpWeights weights;
+    weights.up = linear(modules.gated ? 2 * inner : inner, hidden, modules.mlp_bias);
+    weights.down = linear(hidden, inner, modules.mlp_bias);
+    return weights;
+  }
+
+  void experts(LayerWeights& layer) {
+    const MoeSpec& moe = *context_.spec.moe;
+    const std::int64_t hidden = context_.spec.hidden;
+    const std::int64_t local = moe.experts / context_.mesh.expert.size;
+    const std::int64_t width = moe.expert_ffn / context_.mesh.expert_tensor.size;
+    const bool expert = context_.mesh.expert.size > 1;
+    ExpertWeights weights;
+    weights.router = later({moe.experts, hidden});
+    if (context_.megatron.permute_fusion) {
+      // The dispatcher's order of its input chunks.
+      weights.chunk_order = context_.eager.empty({moe.experts * context_.mesh.expert_tensor.size},
+                                                 DType::kInt64, TensorRole::kBuffer);
+    }
+    for (std::int64_t i = 0; i < local; ++i) {
+      weights.up.push_back(make({2 * width, hidden}, expert));
+    }
+    for (std::int64_t i = 0; i < local; ++i) {
+      weights.down.push_back(make({hidden, width}, expert));
+    }
+    if (moe.shared_ffn > 0) {
+      weights.shared = mlp(moe.shared_ffn, layer.modules);
+    }
+    layer.experts = std::move(weights);
+  }
+
+  const Context& context_;
+  Chunk& chunk_;
+};
+
+void build_stem(const Context& context, Constructor& make, Chunk& chunk) {
+  const ModelSpec& spec = context.spec;
+  context.eager.set_site("parameters", -1);
+  if (chunk.first) {
+    const std::int64_t rows = padded_vocabulary(spec, context.megatron) / context.mesh.tensor.size;
+    chunk.embedding = make.make({rows, spec.hidden});
+    if (spec.position == PositionKind::kLearned) {
+      chunk.positions = make.later({spec.max_positions, spec.hidden});
+    }
+  }
+}
+
+/// 1 / base^(arange(0, D, 2) / D) in fp32, temporaries as Python leaves them. One per model chunk;
+/// latent attention has one in every layer.
+void build_frequencies(const Context& context, Chunk& chunk) {
+  const ModelSpec& spec = context.spec;
+  if (spec.position != PositionKind::kRope || spec.latent) {
+    return;
+  }
+  torch::Eager& eager = context.eager;
+  const torch::Shape shape{spec.head_dim / 2};
+  Tensor integers = eager.empty(shape, DType::kFp32);
+  Tensor fractions = eager.empty(shape, DType::kFp32);
+  integers.reset();
+  Tensor powers = eager.empty(shape, DType::kFp32);
+  { const Tensor base = eager.empty({}, DType::kInt64); }
+  fractions.reset();
+  Tensor reciprocal = eager.empty(shape, DType::kFp32);
+  chunk.frequencies = eager.empty(shape, DType::kFp32, TensorRole::kBuffer);
+}
+
+void build_head(const Context& context, Constructor& make, Chunk& chunk) {
+  const ModelSpec& spec = context.spec;
+  if (!chunk.last) {
+    return;
+  }
+  chunk.final_norm = make.norm(spec.hidden, spec.norm != NormKind::kLayer);
+  chunk.tied = spec.tied_embeddings;
+  if (chunk.first && spec.tied_embeddings) {
+    chunk.head = chunk.embedding;
+    return;
+  }
+  const std::int64_t rows = padded_vocabulary(spec, context.megatron) / context.mesh.tensor.size;
+  chunk.head = make.make({rows, spec.hidden});
+}
+
+/// Tied tables on two stages are reduced apart.
+/// Source: megatron/core/models/common/language_module/language_module.py,
+/// setup_embeddings_and_output_layer.
+void mark_shared(const Context& context, Chunk& chunk) {
+  if (!context.spec.tied_embeddings || context.mesh.pipeline.size == 1) {
+    return;
+  }
+  for (Parameter& parameter : chunk.parameters) {
+    const torch::TensorImpl* const impl = parameter.tensor.impl();
+    parameter.shared_embedding = (chunk.first && impl == chunk.embedding.impl()) ||
+                                 (chunk.last && impl == chunk.head.impl());
+  }
+}
+
+/// Float16Module casts the tables of latent attention, its frequencies are no buffers.
+void cast_tables(const Context& context, const Chunk& chunk) {
+  if (context.dtype == DType::kFp32) {
+    return;
+  }
+  for (const LayerWeights& layer : chunk.layers) {
+    if (layer.attention.latent) {
+      const LatentTables& tables = layer.attention.latent->tables;
+      for (const Tensor* const table : {&tables.cosine, &tables.sine}) {
+        context.eager.move_storage(
+            *table, context.eager.empty(table->shape(), context.dtype, TensorRole::kBuffer));
+      }
+    }
+  }
+}
+
+/// Module.cuda() moves what was made on the host; Float16Module then casts it.
+void move_to_device(const Context& context, Chunk& chunk) {
+  if (chunk.positions.defined()) {
+    torch::Eager& eager = context.eager;
+    const Shape& shape = chunk.positions.shape();
+    const Tensor wide = eager.empty(shape, DType::kFp32, TensorRole::kParameter);
+    const bool casts = context.dtype != DType::kFp32;
+    eager.move_storage(chunk.positions,
+                       casts ? eager.empty(shape, context.dtype, TensorRole::kParameter) : wide);
+  }
+  for (LayerWeights& layer : chunk.layers) {
+    if (layer.experts) {  // Its weight has the type of the others already.
+      const Tensor& router = layer.experts->router;
+      context.eager.move_storage(
+          router, context.eager.empty(router.shape(), context.dtype, TensorRole::kParameter));
+    }
+  }
+  cast_tables(context, chunk);
+}
+
+}  // namespace
+
+std::int64_t padded_vocabulary(const ModelSpec& spec, const MegatronPlan& plan) {
+  const std::int64_t multiple = plan.vocabulary_divisor * plan.tensor;
+  return ceil_div(spec.vocabulary, multiple) * multiple;
+}
+
+std::vector<Chunk> build_chunks(const Context& context, const std::vector<LayerModules>& modules) {
+  const Axis& stage = context.mesh.pipeline;
+  const auto layers = static_cast<std::int64_t>(modules.size());
+  const std::int64_t per_chunk = context.megatron.layers_per_chunk > 0
+                                     ? context.megatron.layers_per_chunk
+                                     : layers / stage.size;
+  const std::int64_t count = layers / stage.size / per_chunk;
+  std::vector<Chunk> chunks(static_cast<std::size_t>(count));
+  for (std::int64_t index = 0; index < count; ++index) {
+    Chunk& chunk = chunks[static_cast<std::size_t>(index)];
+    chunk.first = context.mesh.first_stage() && index == 0;
+    chunk.last = context.mesh.last_stage() && index == count - 1;
+    Constructor make(context, chunk);
+    build_stem(context, make, chunk);
+    build_frequencies(context, chunk);
+    const std::int64_t offset = (index * stage.size + stage.rank) * per_chunk;
+    for (std::int64_t layer = offset; layer < offset + per_chunk; ++layer) {
+      LayerWeights& weights = chunk.layers.emplace_back();
+      weights.layer = static_cast<std::int32_t>(layer);
+      weights.modules = modules[static_cast<std::size_t>(layer)];
+      make.layer(weights);
+    }
+    build_head(context, make, chunk);
+    mark_shared(context, chunk);
+  }
+  for (Chunk& chunk : chunks) {
+    move_to_device(context, chunk);
+  }
+  return chunks;
+}
+
+}  // namespace headroom::ir::megatron

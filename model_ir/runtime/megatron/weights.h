@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/runtime/megatron/layer_modules.h"
+#include "model_ir/runtime/megatron/mesh.h"
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir::megatron {
+
+/// What every part of the lowering reads and none changes. Shape letters as in
+/// spec/model_spec.h; T is the number of tokens of a micro-batch on this rank, S*B/CP.
+struct Context {
+  torch::Eager& eager;
+  const ModelSpec& spec;
+  const ParallelPlan& plan;
+  const MegatronPlan& megatron;
+  Mesh mesh;
+  DType dtype = DType::kBf16;       ///< Of parameters and activations.
+  DType grad_dtype = DType::kFp32;  ///< Of the gradient buffer.
+
+  [[nodiscard]] std::int64_t tokens() const {
+    return plan.micro_batch * plan.sequence / mesh.context.size;
+  }
+  /// Tokens of the residual stream: cut among the tensor-parallel ranks under sequence parallelism.
+  [[nodiscard]] std::int64_t stream_tokens() const {
+    return sequence_parallel() ? tokens() / mesh.tensor.size : tokens();
+  }
+  [[nodiscard]] bool sequence_parallel() const {
+    return megatron.sequence_parallel && mesh.tensor.size > 1;
+  }
+};
+
+struct NormWeights {
+  torch::Tensor weight;
+  torch::Tensor bias;  ///< LayerNorm only.
+};
+
+struct LinearWeights {
+  torch::Tensor weight;  ///< [out, in] of this rank.
+  torch::Tensor bias;
+};
+
+/// YarnRotaryEmbedding of a layer: fp32, or the type of the activations once they have been used.
+struct LatentTables {
+  std::vector<torch::Tensor> frequencies;
+  torch::Tensor cosine;  ///< [positions, rope_dim]
+  torch::Tensor sine;
+};
+
+/// Positions that the tables are first made for.
+/// Source: megatron/core/transformer/transformer_config.py, original_max_position_embeddings.
+inline constexpr std::int64_t kLatentPositions = 4096;
+
+/// DeepSeek's projections through latents.
+struct LatentWeights {
+  LatentTables tables;
+  LinearWeights query;  ///< Straight from the hidden state, where there is no query latent.
+  LinearWeights query_down;
+  NormWeights query_norm;  ///< Fused with the projection that follows.
+  LinearWeights query_up;
+  LinearWeights kv_down;
+  NormWeights kv_norm;
+  LinearWeights kv_up;
+};
+
+struct AttentionWeights {
+  NormWeights norm;
+  LinearWeights output;
+  LinearWeights qkv;
+  NormWeights query_norm;
+  NormWeights key_norm;
+  std::optional<LatentWeights> latent;
+};
+
+struct MlpWeights {
+  LinearWeights up;  ///< fc1: gate and up in one.
+  LinearWeights down;
+};
+
+struct ExpertWeights {
+  torch::Tensor router;  ///< [E, H]
+  torch::Tensor chunk_order;
+  std::vector<torch::Tensor> up;  ///< Of each expert of this rank.
+  std::vector<torch::Tensor> down;
+  std::optional<MlpWeights> shared;
+};
+
+struct LayerWeights {
+  std::int32_t layer = 0;  ///< Of the whole model.
+  LayerModules modules;
+  AttentionWeights attention;
+  NormWeights mlp_norm;
+  MlpWeights mlp;
+  std::optional<ExpertWeights> experts;
+};
+
+/// A parameter as DistributedDataParallel and the optimizer see it.
+struct Parameter {
+  torch::Tensor tensor;
+  bool expert = false;            ///< Reduced among the ranks that hold the same experts.
+  bool shared_embedding = false;  ///< A tied table of which two stages hold a copy.
+  bool decays = true;             ///< Weight decay: neither biases nor norms.
+};
+
+/// One model chunk of a pipeline stage: GPTModel.
+struct Chunk {
+  bool first = false;       ///< Has the embedding.
+  bool last = false;        ///< Has the output layer and the loss.
+  torch::Tensor embedding;  ///< [V/TP, H]
+  torch::Tensor positions;
+  std::vector<LayerWeights> layers;
+  NormWeights final_norm;
+  torch::Tensor head;  ///< The embedding where tied on one stage.
+  bool tied = false;
+  torch::Tensor frequencies;          ///< Of the rotary embedding, fp32 [D/2].
+  std::vector<Parameter> parameters;  ///< In the order of named_parameters().
+};
+
+/// Rows of the token table, padded so that every rank has as many.
+/// Source: megatron/training/tokenizer, _vocab_size_with_padding.
+[[nodiscard]] std::int64_t padded_vocabulary(const ModelSpec& spec, const MegatronPlan& plan);
+
+/// The chunks of this rank's stage, parameters allocated in the order of the constructors.
+[[nodiscard]] std::vector<Chunk> build_chunks(const Context& context,
+                                              const std::vector<LayerModules>& modules);
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,118 @@
+// Muon, Liger's kernels and generation. Phase totals were recorded with PyTorch 2.11.0,
+// transformers 5.17.0 and Liger 0.8.5 (compute capability 9.0, 132 multiprocessors).
+
+#include <doctest/doctest.h>
+
+#include "model_ir/plan/plan_check.h"
+#include "tests/support/small_llama.h"
+
+namespace headroom::ir {
+namespace {
+
+/// Two layers, H 1024, F 2816, V 8000, untied.
+ModelSpec two_layers() {
+  return parse_hf_config(R"({"model_type": "llama", "hidden_size": 1024,
+    "intermediate_size": 2816, "num_hidden_layers": 2, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "vocab_size": 8000, "tie_word_embeddings": false})",
+                         "two layers")
+      .value();
+}
+
+ParallelPlan plan_of(Precision precision, std::int64_t sequence) {
+  ParallelPlan plan;
+  plan.precision = precision;
+  plan.sequence = sequence;
+  return plan;
+}
+
+std::string refused(const ModelSpec& model, const ParallelPlan& plan) {
+  const auto program = lower(model, plan, Rank{0}, DeviceTraits{});
+  return program ? std::string() : program.error().key;
+}
+
+}  // namespace
+
+TEST_CASE("muon: matrices of the layers are orthogonalised in bf16, AdamW steps the rest") {
+  ParallelPlan plan = plan_of(Precision::kFp32, 300);
+  plan.optimizer.kind = OptimizerKind::kMuon;
+  test::check_phases(two_layers(), plan,
+                     {{"step1.optimizer", 620'839'936, 687'969'280},
+                      {"step1.zero_grad", 460'387'328, 620'839'936},
+                      {"step2.optimizer", 622'363'648, 689'492'992}});
+  plan.precision = Precision::kBf16;
+  test::check_phases(two_layers(), plan,
+                     {{"step1.optimizer", 338'904'064, 372'468'736},
+                      {"step2.optimizer", 338'682'880, 371'461'120}});
+}
+
+TEST_CASE("muon: shards are no matrices") {
+  ParallelPlan plan = plan_of(Precision::kFp32, 300);
+  plan.optimizer.kind = OptimizerKind::kMuon;
+  CHECK(check_plan(two_layers(), plan));
+  plan.runtime = RuntimeKind::kFsdp;
+  plan.fsdp = FsdpPlan{};
+  const Status status = check_plan(two_layers(), plan);
+  REQUIRE_FALSE(status);
+  CHECK(status.error().key == "optimizer");
+}
+
+TEST_CASE("liger: norms, gated MLPs and rotation keep their inputs alone") {
+  ParallelPlan plan = plan_of(Precision::kBf16, 1100);
+  plan.liger = true;
+  test::check_phases(two_layers(), plan,
+                     {{"step1.forward", 220'472'832, 273'724'416},
+                      {"step1.backward", 226'833'408, 291'766'784},
+                      {"step2.forward", 413'165'056, 466'416'640},
+                      {"step2.backward", 383'736'832, 484'459'008}});
+}
+
+TEST_CASE("liger: the fused loss keeps gradients in the place of logits") {
+  ParallelPlan plan = plan_of(Precision::kBf16, 1100);
+  plan.liger = true;
+  plan.loss = LossKind::kFusedLinear;
+  test::check_phases(
+      two_layers(), plan,
+      {{"step1.forward", 201'588'736, 207'952'384}, {"step1.backward", 227'537'920, 246'179'328}});
+}
+
+TEST_CASE("liger: a gradient that is a view is not added to in place") {
+  ParallelPlan plan = plan_of(Precision::kAutocastBf16, 1100);
+  plan.liger = true;
+  test::check_phases(
+      two_layers(), plan,
+      {{"step1.forward", 393'136'640, 450'893'824}, {"step1.backward", 389'372'928, 464'430'592}});
+}
+
+TEST_CASE("liger: what its patches of other families do is refused by name") {
+  ModelSpec gemma = two_layers();
+  gemma.norm = NormKind::kRmsGemma;
+  ParallelPlan plan = plan_of(Precision::kBf16, 64);
+  plan.liger = true;
+  CHECK(refused(gemma, plan) == "liger");
+  CHECK(refused(two_layers(), plan).empty());
+}
+
+TEST_CASE("generation: a prompt, then tokens whose cache is copied as it grows") {
+  ParallelPlan plan = plan_of(Precision::kBf16, 300);
+  plan.steps = 0;
+  plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
+  test::check_phases(two_layers(), plan,
+                     {{"load", 79'703'040, 79'703'040},
+                      {"generation.prefill", 113'921'536, 121'777'664},
+                      {"generation.decode", 113'257'472, 114'093'568}});
+  plan.micro_batch = 2;
+  test::check_phases(two_layers(), plan, {{"generation.decode", 113'257'472, 114'925'056}});
+}
+
+TEST_CASE("generation: other caches are refused by name") {
+  ParallelPlan plan = plan_of(Precision::kBf16, 64);
+  plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = true};
+  CHECK(refused(two_layers(), plan) == "generation");
+  ModelSpec windowed = two_layers();
+  windowed.layers[1].window = 32;
+  plan.generation->static_cache = false;
+  CHECK(refused(windowed, plan) == "generation");
+  CHECK(refused(two_layers(), plan).empty());
+}
+
+}  // namespace headroom::ir

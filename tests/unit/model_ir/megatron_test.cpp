@@ -1,0 +1,169 @@
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/memory/timeline.h"
+#include "model_ir/plan/plan_check.h"
+#include "model_ir/runtime/megatron/mesh.h"
+#include "model_ir/runtime/megatron/schedule.h"
+#include "model_ir/runtime/megatron/weights.h"
+#include "model_ir/runtime/registry.h"
+#include "tests/support/random_plan.h"
+#include "tests/support/small_llama.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+ModelSpec narrow_llama() {
+  return parse_hf_config(R"({"hidden_size": 256, "intermediate_size": 512,
+    "num_hidden_layers": 32, "num_attention_heads": 8, "num_key_value_heads": 8,
+    "vocab_size": 1000, "tie_word_embeddings": true, "max_position_embeddings": 4096,
+    "model_type": "llama"})",
+                         "narrow")
+      .value();
+}
+
+ParallelPlan plan_with(const MegatronPlan& megatron, std::int64_t world) {
+  ParallelPlan plan;
+  plan.runtime = RuntimeKind::kMegatron;
+  plan.precision = Precision::kBf16Master;
+  plan.megatron = megatron;
+  plan.world = world;
+  plan.sequence = 1024;
+  return plan;
+}
+
+std::string refused(const ModelSpec& model, const ParallelPlan& plan) {
+  const Status status = check_plan(model, plan);
+  return status ? "" : status.error().got;
+}
+
+}  // namespace
+
+TEST_CASE("megatron mesh: tensor varies fastest, then context, data and pipeline") {
+  const MegatronPlan plan{.tensor = 2, .pipeline = 2, .context = 2};
+  const Mesh mesh = mesh_of(plan, 16, 13).value();
+  CHECK(mesh.tensor.rank == 1);
+  CHECK(mesh.context.rank == 0);
+  CHECK(mesh.data.rank == 1);
+  CHECK(mesh.pipeline.rank == 1);
+  CHECK(mesh.data.size == 2);
+  CHECK(mesh.data_context().size == 4);
+  CHECK(mesh.data_context().rank == 2);
+  CHECK(mesh.last_stage());
+}
+
+TEST_CASE("megatron mesh: experts have a grid of their own") {
+  const MegatronPlan plan{.tensor = 4, .expert = 8, .expert_tensor = 1};
+  const Mesh mesh = mesh_of(plan, 16, 11).value();
+  CHECK(mesh.data.size == 4);
+  CHECK(mesh.expert.size == 8);
+  CHECK(mesh.expert.rank == 3);
+  CHECK(mesh.expert_data.size == 2);
+  CHECK(mesh.expert_data.rank == 1);
+  CHECK_FALSE(mesh_of(plan, 15, 0));
+}
+
+TEST_CASE("megatron schedule: chunks take turns in groups of as many micro-batches as stages") {
+  CHECK(chunk_order(4, 2, 2) == std::vector<std::int64_t>{0, 0, 1, 1, 0, 0, 1, 1});
+  CHECK(warmup_micro_batches({4, 0}, 8, 1) == 3);
+  CHECK(warmup_micro_batches({4, 3}, 8, 1) == 0);
+  CHECK(warmup_micro_batches({4, 1}, 8, 2) == 8);
+  CHECK(warmup_micro_batches({4, 0}, 2, 1) == 2);
+}
+
+TEST_CASE("megatron: the token table is padded to a multiple of every rank's share") {
+  ModelSpec model = narrow_llama();
+  CHECK(padded_vocabulary(model, {.tensor = 1}) == 1024);
+  model.vocabulary = 50'257;
+  CHECK(padded_vocabulary(model, {.tensor = 8}) == 51'200);
+}
+
+TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
+  const ModelSpec model = narrow_llama();
+  CHECK(refused(model, plan_with({.tensor = 2}, 4)).empty());
+  CHECK(refused(model, plan_with({.tensor = 3}, 3)) == "tp=3");
+  CHECK(refused(model, plan_with({.tensor = 2, .pipeline = 2}, 6)) == "tp x pp x cp=4");
+  CHECK(refused(model, plan_with({.pipeline = 5}, 5)) == "pp=5");
+  CHECK(refused(model, plan_with({.pipeline = 2, .layers_per_chunk = 3}, 2)) ==
+        "layers_per_virtual_stage=3");
+  CHECK(refused(model, plan_with({.expert = 2}, 2)) == "ep=2");
+  CHECK(refused(model, plan_with({.attention = MegatronAttention::kFlash}, 1)) ==
+        "attention=flash");
+}
+
+TEST_CASE("megatron: options of other runtimes are refused, not dropped") {
+  ParallelPlan plan = plan_with({}, 1);
+  plan.recompute = Recompute::kFull;
+  CHECK(check_plan(narrow_llama(), plan).error().key == "checkpointing");
+  plan = plan_with({}, 1);
+  plan.optimizer.kind = OptimizerKind::kSgd;
+  CHECK(check_plan(narrow_llama(), plan).error().key == "optimizer");
+  plan = plan_with({}, 1);
+  plan.runtime = RuntimeKind::kTransformers;
+  CHECK(check_plan(narrow_llama(), plan).error().key == "megatron");
+}
+
+TEST_CASE("megatron: a layer without a place in its specification is refused by name") {
+  const ModelSpec gemma = parse_hf_config(R"({"hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16,
+    "vocab_size": 100, "model_type": "gemma2"})",
+                                          "gemma")
+                              .value();
+  const auto program = lower(gemma, plan_with({}, 1), Rank{0}, DeviceTraits{});
+  REQUIRE_FALSE(program);
+  CHECK(program.error().key == "runtime");
+}
+
+TEST_CASE("megatron: tensor parallelism halves what the ranks of a pair hold") {
+  const ModelSpec model = test::small_llama();
+  const auto after = [&](const MegatronPlan& megatron, const std::string& phase) {
+    const RankProgram program =
+        lower(model, plan_with(megatron, 2), Rank{0}, DeviceTraits{}).value();
+    const cost::MemoryTimeline timeline = cost::replay(program, {}, Bytes{600'000'000'000});
+    for (const cost::PhaseMemory& each : timeline.phases) {
+      if (each.name == phase) {
+        return each.requested_after.value();
+      }
+    }
+    return std::int64_t{0};
+  };
+  const std::int64_t whole = after({}, "model");
+  const std::int64_t half = after({.tensor = 2}, "model");
+  const std::int64_t norms = 5 * 1024 * 2;  // Two a layer and the last one, in bf16.
+  const std::int64_t frequencies = 32 * 4;
+  CHECK(2 * half - whole == norms + frequencies);
+}
+
+TEST_CASE("property: every random plan of megatron frees what it takes, once") {
+  test::Random random = test::seeded_random(61);
+  CAPTURE(random.seed());
+  const ModelSpec model = narrow_llama();
+  for (int round = 0; round < 40; ++round) {
+    const ParallelPlan plan = test::random_megatron_plan(random);
+    const auto rank = static_cast<std::int32_t>(random.between(0, plan.world - 1));
+    const auto program = lower(model, plan, Rank{rank}, DeviceTraits{});
+    REQUIRE(program);
+    std::vector<int> live(program->blocks, 0);
+    bool balanced = true;
+    for (const Event& event : program->events) {
+      if (event.kind == EventKind::kAllocate) {
+        balanced = balanced && live[event.block]++ == 0;
+      } else if (event.kind == EventKind::kFree) {
+        balanced = balanced && live[event.block]-- == 1;
+      }
+    }
+    CHECK(balanced);
+    const cost::MemoryTimeline timeline = cost::replay(*program, {}, Bytes{600'000'000'000'000});
+    REQUIRE(timeline.phases.size() == 3 + 2 * static_cast<std::size_t>(plan.steps));
+    // Nothing but the optimizer's states and the process's own buffers outlives a step.
+    if (plan.steps == 2) {
+      CHECK(timeline.phases[6].allocated_after.value() -
+                timeline.phases[4].allocated_after.value() <=
+            Bytes{kMiB}.value());
+    }
+  }
+}
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,202 @@
+// Megatron-Core rows: the model is described in the case itself, in Megatron's own terms.
+#include <array>
+#include <string>
+#include <utility>
+
+#include "model_ir/plan/megatron_fields.h"
+#include "validators/measured/case_plan.h"
+
+namespace headroom::check {
+namespace {
+
+using ir::JsonValue;
+using ir::MegatronPlan;
+using ir::ModelSpec;
+
+constexpr CaseReader::Range kSize{1, std::int64_t{1} << 32};
+constexpr CaseReader::Range kDegree{1, 1 << 16};
+
+ir::MoeSpec read_experts(CaseReader& moe, MegatronPlan& plan) {
+  ir::MoeSpec spec;
+  spec.experts = moe.integer("experts", 1, kSize);
+  spec.top_k = moe.integer("moe_router_topk", 2, kSize);
+  spec.expert_ffn = moe.integer("moe_ffn_hidden_size", 1, kSize);
+  spec.shared_ffn = moe.integer("moe_shared_expert_intermediate_size", 0, {0, kSize.high});
+  plan.permute_fusion = moe.flag("moe_permute_fusion", false);
+  if (const double factor = moe.number("moe_expert_capacity_factor", 0); factor > 0) {
+    plan.capacity_factor = factor;
+  }
+  plan.aux_loss = moe.text("moe_router_load_balancing_type", "aux_loss") == "aux_loss";
+  if (moe.text("moe_token_dispatcher_type", "allgather") != "alltoall") {
+    moe.fail("moe_token_dispatcher_type", "another dispatcher than alltoall");
+  }
+  if (!moe.flag("moe_grouped_gemm", false)) {
+    moe.fail("moe_grouped_gemm", "false: one MLP after the other");
+  }
+  if (!moe.flag("moe_pad_expert_input_to_capacity", false)) {
+    moe.fail("moe_pad_expert_input_to_capacity", "false: what each expert gets is not stated");
+  }
+  constexpr std::array<std::string_view, 2> kAside = {"moe_aux_loss_coeff", "moe_layer_freq"};
+  moe.ignore(kAside);
+  return spec;
+}
+
+ir::LatentAttention read_latent(CaseReader& mla) {
+  ir::LatentAttention latent;
+  latent.q_rank = mla.integer("q_lora_rank", 0, {0, kSize.high});
+  latent.kv_rank = mla.integer("kv_lora_rank", 512, kSize);
+  latent.nope_dim = mla.integer("qk_head_dim", 128, kSize);
+  latent.rope_dim = mla.integer("qk_pos_emb_head_dim", 64, kSize);
+  latent.v_dim = mla.integer("v_head_dim", 128, kSize);
+  constexpr std::array<std::string_view, 2> kAside = {"rotary_scaling_factor",
+                                                      "multi_latent_attention"};
+  mla.ignore(kAside);
+  return latent;
+}
+
+/// Norms, biases, activation and positions: GPT's or Llama's, or a mixture of both.
+void read_form(CaseReader& model, ModelSpec& spec) {
+  constexpr std::array<Word<ir::NormKind>, 2> kNorms = {
+      {{"LayerNorm", ir::NormKind::kLayer}, {"RMSNorm", ir::NormKind::kRms}}};
+  constexpr std::array<Word<ir::PositionKind>, 3> kPositions = {
+      {{"learned_absolute", ir::PositionKind::kLearned},
+       {"rope", ir::PositionKind::kRope},
+       {"none", ir::PositionKind::kNone}}};
+  spec.norm = model.word<ir::NormKind>("norm", "LayerNorm", kNorms);
+  spec.position = model.word<ir::PositionKind>("position", "learned_absolute", kPositions);
+  spec.gated_mlp = model.flag("swiglu", false);
+  spec.activation = spec.gated_mlp ? ir::Activation::kSilu : ir::Activation::kGelu;
+  const bool bias = model.flag("bias", true);
+  spec.qkv_bias = bias || model.flag("qkv_bias", false);
+  spec.output_bias = bias;
+  spec.mlp_bias = bias;
+  spec.qk_norm = model.flag("qk_layernorm", false) ? ir::QkNorm::kPerHead : ir::QkNorm::kNone;
+  spec.tied_embeddings = !model.flag("untied", false);
+  const double hidden = model.number("hidden_dropout", 0.1);
+  spec.dropout = {.embedding = hidden,
+                  .attention = model.number("attention_dropout", 0.1),
+                  .residual = hidden,
+                  .activation = 0};
+  constexpr std::array<std::string_view, 2> kAside = {"rotary_percent", "rotary_base"};
+  model.ignore(kAside);
+}
+
+void read_model(CaseReader& model, ir::ParallelPlan& plan, ModelSpec& spec) {
+  spec.name = "case";
+  spec.hidden = model.integer("hidden", 1, kSize);
+  spec.embedding_dim = spec.hidden;
+  spec.heads = model.integer("heads", 1, kSize);
+  spec.kv_heads = model.integer("kv_heads", spec.heads, kSize);
+  spec.head_dim = model.integer("kv_channels", spec.hidden / spec.heads, kSize);
+  spec.vocabulary = model.integer("vocab", 1, kSize);
+  spec.layers.resize(static_cast<std::size_t>(model.integer("layers", 1, {1, 1 << 12})));
+  read_form(model, spec);
+  spec.ffn = model.integer("ffn", 4 * spec.hidden, kSize);
+  plan.sequence = model.integer("seq", 2048, kSequenceRange);
+  spec.max_positions = model.integer("max_pos", plan.sequence, kSize);
+  plan.megatron->vocabulary_divisor = model.integer("vocab_divisor", 128, kSize);
+  if (const JsonValue* value = model.take("moe")) {
+    CaseReader moe(value, "case.model.moe");
+    spec.moe = read_experts(moe, *plan.megatron);
+    model.absorb(moe.trouble());
+    for (ir::LayerSpec& layer : spec.layers) {
+      layer.moe = true;
+    }
+  }
+  if (const JsonValue* value = model.take("mla")) {
+    CaseReader mla(value, "case.model.mla");
+    spec.latent = read_latent(mla);
+    model.absorb(mla.trouble());
+  }
+}
+
+void note_module(CaseReader& reader, const std::string& name, ir::MegatronModules& modules) {
+  for (const ir::MegatronModule& module : ir::megatron_modules()) {
+    if (module.name == name) {
+      modules.*module.value = true;
+      return;
+    }
+  }
+  reader.fail("modules", "'" + name + "'");
+}
+
+void read_recompute(CaseReader& recompute, MegatronPlan& plan) {
+  const std::string granularity = recompute.text("granularity", "none");
+  const std::string method = recompute.text("method", "uniform");
+  plan.recompute_layers = recompute.integer("layers", 1, kDegree);
+  if (granularity == "full") {
+    plan.recompute =
+        method == "block" ? ir::MegatronRecompute::kFullBlock : ir::MegatronRecompute::kFullUniform;
+  } else if (granularity == "selective") {
+    plan.recompute = ir::MegatronRecompute::kSelective;
+    const JsonValue* modules = recompute.take("modules");
+    const JsonValue::Array* list = modules != nullptr ? modules->as_array() : nullptr;
+    plan.recompute_modules.core_attention = list == nullptr;
+    for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+      const std::string* name = (*list)[i].as_string();
+      note_module(recompute, name != nullptr ? *name : "?", plan.recompute_modules);
+    }
+  } else if (granularity != "none") {
+    recompute.fail("granularity", "'" + granularity + "'");
+  }
+}
+
+void read_degrees(CaseReader& reader, ir::ParallelPlan& plan) {
+  MegatronPlan& megatron = *plan.megatron;
+  megatron.tensor = reader.integer("tp", 1, kDegree);
+  megatron.pipeline = reader.integer("pp", 1, kDegree);
+  megatron.context = reader.integer("cp", 1, kDegree);
+  megatron.expert = reader.integer("ep", 1, kDegree);
+  megatron.expert_tensor = reader.integer("etp", 0, {0, kDegree.high});
+  megatron.layers_per_chunk = reader.integer("vpp", 0, {0, kDegree.high});
+  megatron.sequence_parallel = reader.flag("sp", false);
+  plan.world = reader.integer("world", 1, kWorldRange);
+}
+
+void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
+  MegatronPlan& megatron = *plan.megatron;
+  megatron.distributed_optimizer = reader.flag("dist_opt", false);
+  megatron.overlap_grad_reduce = reader.flag("overlap_grad_reduce", false);
+  megatron.overlap_param_gather = reader.flag("overlap_param_gather", false);
+  megatron.accumulation_fusion = reader.flag("grad_accum_fusion", false);
+  megatron.fp32_gradients = reader.flag("grad_reduce_fp32", true);
+  megatron.cross_entropy_fusion = reader.flag("ce_fusion", false);
+  megatron.mask_in_dataloader = reader.flag("mask_in_dataloader", true);
+  constexpr std::array<Word<ir::MegatronAttention>, 3> kAttention = {
+      {{"fused", ir::MegatronAttention::kFused},
+       {"flash", ir::MegatronAttention::kFlash},
+       {"unfused", ir::MegatronAttention::kUnfused}}};
+  megatron.attention = reader.word<ir::MegatronAttention>("attention", "auto", kAttention);
+  constexpr std::array<Word<ir::Precision>, 3> kTypes = {{{"bf16", ir::Precision::kBf16Master},
+                                                          {"fp16", ir::Precision::kFp16Master},
+                                                          {"fp32", ir::Precision::kFp32}}};
+  plan.precision = reader.word<ir::Precision>("dtype", "bf16", kTypes);
+  if (reader.text("spec", "te") != "te") {
+    reader.fail("spec", "another layer specification than Transformer Engine's");
+  }
+}
+
+}  // namespace
+
+void read_megatron_case(CaseReader& reader, RunSetting& setting) {
+  ir::ParallelPlan& plan = setting.plan;
+  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.megatron.emplace();
+  // Communicators made at once or when needed: no memory of PyTorch's.
+  constexpr std::array<std::string_view, 2> kAside = {"eager_nccl", "events"};
+  reader.ignore(kAside);
+  CaseReader model(reader.take("model"), "case.model");
+  read_model(model, plan, setting.model);
+  reader.absorb(model.trouble());
+  CaseReader recompute(reader.take("recompute"), "case.recompute");
+  read_recompute(recompute, *plan.megatron);
+  reader.absorb(recompute.trouble());
+  read_degrees(reader, plan);
+  read_switches(reader, plan);
+  setting.rank = ir::Rank{static_cast<std::int32_t>(reader.integer("rank", 0, {0, 1 << 20}))};
+  plan.micro_batch = reader.integer("micro_batch", 1, kBatchRange);
+  plan.accumulation = reader.integer("microbatches", 1, {1, 1 << 12});
+  plan.steps = static_cast<int>(reader.integer("steps", 3, {0, 64}));
+}
+
+}  // namespace headroom::check
