@@ -162,6 +162,10 @@ TEST_CASE("measured: Megatron-Core") {
   check_source("megatron");
 }
 
+TEST_CASE("measured: Megatron-Core, drawn after the mechanisms were modelled") {
+  check_source("unseen_megatron");
+}
+
 TEST_CASE("measured: Megatron-Core, one mechanism each") {
   check_source("megatron_options");
 }
@@ -173,7 +177,7 @@ TEST_CASE("measured: LitGPT's published runs, within 2 % and each verdict right"
   };
   const auto scoring = score_files({kRows + "litgpt.json"}, runtime_tools(find_device), {}, 1);
   REQUIRE(scoring);
-  CHECK(scoring->scores.size() == 98);
+  CHECK(scoring->scores.size() == 103);
   for (const SummaryLine& line : summarise(scoring->scores)) {
     CAPTURE(key_of(line));
     CHECK(line.worst < 0.02);

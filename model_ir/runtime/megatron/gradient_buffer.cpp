@@ -113,7 +113,7 @@ std::vector<GradientBuffer> make_buffers(const Context& context, const Chunk& ch
                                          bool first_chunk) {
   context.eager.set_site("gradient_buffer", -1);
   // The training script wraps the model on a stream of its own, whose pool serves the buffers.
-  const StreamId before = context.eager.exchange_stream(StreamId{1});
+  const StreamId before = context.eager.exchange_stream(kWrappingStream);
   const std::int64_t limit = bucket_elements(context, first_chunk);
   std::vector<GradientBuffer> buffers;
   for (const bool expert : {false, true}) {

@@ -121,11 +121,13 @@ void GradientSync::hook(const Parameter& parameter, std::size_t part) {
 
 void GradientSync::arrived(std::size_t part) {
   Part& own = parts_[part];
-  if (!run_.context.megatron.overlap_grad_reduce || !enabled_) {
+  if (!run_.context.megatron.overlap_grad_reduce || !enabled_ || first_) {
     return;
   }
   if (--own.missing == 0) {
+    const StreamId before = run_.eager().exchange_stream(kWrappingStream);
     reduce(own);
+    run_.eager().exchange_stream(before);
   }
 }
 
@@ -163,6 +165,7 @@ void GradientSync::finish() {
   reduce_shared(run_, chunks_);
   reduce_tied(run_, buffers_);
   enabled_ = false;
+  first_ = false;
 }
 
 void gather_parameters(const Runner& run, std::span<const GradientBuffer> buffers) {

@@ -42,6 +42,7 @@ class GradientSync {
   std::span<const GradientBuffer> buffers_;
   std::vector<Part> parts_;
   bool enabled_ = false;
+  bool first_ = true;  ///< The first step counts gradients and reduces at its end.
 };
 
 /// The all-gather of updated parameters under the distributed optimizer.

@@ -53,6 +53,7 @@ class Eager {
   void set_meta(bool meta) { meta_ = meta; }
   /// Makes `stream` the current one, which new tensors belong to, and returns the one before.
   StreamId exchange_stream(StreamId stream) { return std::exchange(stream_, stream); }
+  [[nodiscard]] StreamId stream() const { return stream_; }
   /// `tensor.record_stream`: when nobody holds it any more it no longer counts as allocated, but
   /// its memory goes back at the next allocation after that, when the allocator looks whether the
   /// other stream is done with it. Source: c10/cuda/CUDACachingAllocator.cpp, insert_events and

@@ -1,6 +1,7 @@
 #include "model_ir/runtime/torch/reduce.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "model_ir/runtime/torch/eager.h"
@@ -91,14 +92,45 @@ ReductionWorkspace reduction_workspace(const Reduction& reduction, const DeviceT
   return {.partial_bytes = bytes, .semaphore_bytes = 4 * grid};
 }
 
-Tensor reduce(Eager& eager, const Shape& output, DType dtype, const Reduction& reduction) {
-  Tensor result = eager.empty(output, dtype);
+namespace {
+
+/// One kernel of a reduction: its workspace is taken and given back.
+void run_kernel(Eager& eager, const Reduction& reduction) {
   const ReductionWorkspace workspace = reduction_workspace(reduction, eager.device());
   if (workspace.partial_bytes > 0) {
-    const BlockId partial = eager.allocate(workspace.partial_bytes, TensorRole::kWorkspace);
-    const BlockId semaphores = eager.allocate(workspace.semaphore_bytes, TensorRole::kWorkspace);
+    const BlockId partial =
+        eager.allocate(workspace.partial_bytes, TensorRole::kWorkspace, eager.stream());
+    const BlockId semaphores =
+        eager.allocate(workspace.semaphore_bytes, TensorRole::kWorkspace, eager.stream());
     eager.release(semaphores);
     eager.release(partial);
+  }
+}
+
+/// Offsets of a kernel are 32 bits wide: a longer sum is halved until they suffice.
+/// Source: aten/src/ATen/TensorIterator.cpp, can_use_32bit_indexing and with_32bit_indexing.
+std::int64_t kernels_of(const Reduction& reduction) {
+  constexpr std::int64_t kMostBytes = std::numeric_limits<std::int32_t>::max();
+  std::int64_t kernels = 1;
+  while (reduction.inputs_per_output / kernels * reduction.element_bytes > kMostBytes) {
+    kernels *= 2;
+  }
+  return kernels;
+}
+
+}  // namespace
+
+Tensor reduce(Eager& eager, const Shape& output, DType dtype, const Reduction& reduction) {
+  Tensor result = eager.empty(output, dtype);
+  if (reduction.outputs > 1) {
+    run_kernel(eager, reduction);
+    return result;
+  }
+  const std::int64_t kernels = kernels_of(reduction);
+  Reduction part = reduction;
+  part.inputs_per_output = ceil_div(reduction.inputs_per_output, kernels);
+  for (std::int64_t kernel = 0; kernel < kernels; ++kernel) {
+    run_kernel(eager, part);
   }
   return result;
 }

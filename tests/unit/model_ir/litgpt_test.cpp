@@ -96,6 +96,23 @@ TEST_CASE("litgpt: inputs of quantised layers live until the next micro-batch ha
   CHECK(peak_of(tiny_llama(), plan, "step1.2.forward") - first > kept);
 }
 
+TEST_CASE("litgpt: Gemma 2 caps the scores of its attention itself") {
+  // Recorded with the code of August 2024 (2b195c7).
+  const ModelSpec gemma = parse_hf_config(R"({"model_type": "gemma2", "hidden_size": 2304,
+    "intermediate_size": 9216, "num_hidden_layers": 2, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 256000,
+    "tie_word_embeddings": false})",
+                                          "Gemma 2 2B of two layers")
+                              .value();
+  ParallelPlan plan = litgpt_plan();
+  CHECK(peak_of(gemma, plan, "step1.1.forward") == doctest::Approx(5'098'870'272).epsilon(1e-3));
+  CHECK(peak_of(gemma, plan, "step1.2.backward") == doctest::Approx(7'808'097'792).epsilon(1e-4));
+  CHECK(peak_of(gemma, plan, "step1.optimizer") == doctest::Approx(14'046'522'368).epsilon(1e-5));
+  plan.lora = adapters({"query", "key", "value", "projection", "mlp", "head"});
+  CHECK(peak_of(gemma, plan, "step1.1.backward") == doctest::Approx(4'684'349'952).epsilon(1e-3));
+  CHECK(peak_of(gemma, plan, "step1.optimizer") == 3'383'909'376);
+}
+
 TEST_CASE("litgpt: what its code has not is refused by name") {
   const auto refused = [](const ModelSpec& model, const ParallelPlan& plan) {
     const auto program = lower(model, plan, Rank{0}, DeviceTraits{});
