@@ -1,16 +1,18 @@
 #include "costmodel/change.h"
 
 #include <array>
+#include <utility>
 
 namespace headroom::cost {
 namespace {
 
 using ir::ParallelPlan;
 
-constexpr std::array<Change, 17> kChanges = {Change::kExpandableSegments,
+constexpr std::array<Change, 18> kChanges = {Change::kExpandableSegments,
                                              Change::kFusedOptimizer,
                                              Change::kSdpaAttention,
                                              Change::kDropLogits,
+                                             Change::kSequenceParallel,
                                              Change::kZero1,
                                              Change::kZero2,
                                              Change::kMixedPrecision,
@@ -174,6 +176,33 @@ bool fsdp_has(Change change) {
   }
 }
 
+/// The same changes as Megatron-Core has them: its distributed optimizer is ZeRO-1.
+std::optional<ParallelPlan> with_megatron_change(ParallelPlan plan, Change change) {
+  const ParallelPlan before = plan;
+  ir::MegatronPlan& megatron = *plan.megatron;
+  switch (change) {
+    case Change::kExpandableSegments:
+      plan.allocator.expandable_segments = true;
+      break;
+    case Change::kSequenceParallel:
+      megatron.sequence_parallel = megatron.tensor > 1;
+      break;
+    case Change::kZero1:
+      megatron.distributed_optimizer = true;
+      break;
+    case Change::kSmallerMicroBatch:
+      return with_smaller_micro_batch(plan);
+    case Change::kCheckpointing:
+      megatron.recompute = ir::MegatronRecompute::kFullUniform;
+      megatron.recompute_layers = 1;
+      megatron.recompute_modules = {};
+      break;
+    default:
+      return std::nullopt;
+  }
+  return plan == before ? std::nullopt : std::optional(std::move(plan));
+}
+
 struct Wording {
   std::string_view what;
   std::string_view cost;
@@ -194,6 +223,9 @@ Wording wording_of(Change change) {
     case Change::kDropLogits:
       return {"let go of the model's output before backward", "none",
               "pytorch/pytorch: a tensor lives as long as a name holds it"};
+    case Change::kSequenceParallel:
+      return {"cut norms and residuals among tensor-parallel ranks", "none: as much communication",
+              "Korthikanti et al. 2022, Reducing Activation Recomputation, arXiv:2205.05198"};
     case Change::kZero1:
       return {"shard the optimizer states (ZeRO-1)", "none: as much communication as DDP",
               "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7"};
@@ -261,8 +293,13 @@ std::optional<ParallelPlan> with_change(const ParallelPlan& plan, Change change,
   if (plan.runtime == ir::RuntimeKind::kFsdp && !fsdp_has(change)) {
     return std::nullopt;
   }
+  if (plan.megatron) {
+    return with_megatron_change(plan, change);
+  }
   ParallelPlan changed = plan;
   switch (change) {
+    case Change::kSequenceParallel:
+      return std::nullopt;  // Nothing else is tensor-parallel.
     case Change::kExpandableSegments:
       changed.allocator.expandable_segments = true;
       break;

@@ -17,6 +17,7 @@ enum class Change : std::uint8_t {
   kFusedOptimizer,
   kSdpaAttention,
   kDropLogits,
+  kSequenceParallel,
   kZero1,
   kZero2,
   kMixedPrecision,

@@ -47,8 +47,15 @@ std::int64_t state_bits(const ir::ParallelPlan& plan) {
   return 0;
 }
 
-/// Ranks over which ZeRO spreads what `stage` begins to spread; FSDP spreads everything.
+/// Ranks over which ZeRO spreads what `stage` begins to spread; FSDP spreads everything. Megatron
+/// cuts weights and gradients among tensor-parallel ranks, stages and experts' ranks, and the
+/// states of its distributed optimizer among all.
 std::int64_t shards(const ir::ParallelPlan& plan, int stage) {
+  if (plan.megatron) {
+    const ir::MegatronPlan& megatron = *plan.megatron;
+    const bool states = stage == 1 && megatron.distributed_optimizer;
+    return states ? plan.world : megatron.tensor * megatron.pipeline * megatron.expert;
+  }
   if (plan.runtime == ir::RuntimeKind::kFsdp) {
     return std::max<std::int64_t>(1, plan.world / plan.fsdp.value_or(ir::FsdpPlan{}).replicas);
   }
@@ -79,7 +86,7 @@ Bytes memory_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   }
   const std::int64_t gradient_bits = ir::bits_of(ir::param_dtype(plan.precision));
   const std::int64_t optimizer_bits = state_bits(plan) + (keeps_master(plan.precision) ? 32 : 0);
-  return weights + part(parameters, gradient_bits, shards(plan, 1)) +
+  return weights + part(parameters, gradient_bits, shards(plan, plan.megatron ? 2 : 1)) +
          part(parameters, optimizer_bits, shards(plan, 1));
 }
 

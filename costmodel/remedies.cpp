@@ -188,6 +188,10 @@ std::vector<Remedy> try_single_changes(Search& search, std::size_t count) {
 std::vector<Change> tree_order(const ParallelPlan& plan) {
   std::vector<Change> order = {Change::kMixedPrecision, Change::kCheckpointing,
                                Change::kSmallerMicroBatch};
+  if (plan.megatron) {
+    order.insert(order.end(), {Change::kSequenceParallel, Change::kZero1});
+    return order;
+  }
   if (plan.world > 1) {
     order.insert(order.end(), {Change::kZero1, Change::kZero2, Change::kZero3});
   } else {
@@ -265,6 +269,7 @@ void keep_cheapest(Search& search, std::size_t count, std::vector<Remedy>& tried
 std::int64_t least_gpus(const RemedyQuestion& question, Bytes capacity) {
   ParallelPlan alone = question.plan;
   alone.world = 1;
+  alone.megatron.reset();
   if (alone.fsdp) {
     alone.fsdp->replicas = 1;
   }

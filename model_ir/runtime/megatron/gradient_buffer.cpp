@@ -89,7 +89,7 @@ GradientBuffer make_buffer(const Context& context, const Chunk& chunk, bool expe
   LayoutBuilder layout(buffer, context.megatron.distributed_optimizer, limit);
   for (auto parameter = chunk.parameters.rbegin(); parameter != chunk.parameters.rend();
        ++parameter) {
-    if (parameter->expert == expert) {
+    if ((parameter->held == Held::kExpert) == expert) {
       layout.add(*parameter);
     }
   }

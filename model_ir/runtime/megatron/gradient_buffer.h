@@ -8,8 +8,8 @@
 
 namespace headroom::ir::megatron {
 
-/// The stream on which the training script wraps the model: of the buffers, and of what the hooks of
-/// gradients do. Source: NVIDIA/Megatron-LM megatron/training/training.py, get_model.
+/// The stream on which the training script wraps the model: of the buffers, and of what the hooks
+/// of gradients do. Source: NVIDIA/Megatron-LM megatron/training/training.py, get_model.
 inline constexpr StreamId kWrappingStream = 1;
 
 /// Where a parameter lies in its buffer, in elements.

@@ -110,7 +110,9 @@ GradientSync::GradientSync(const Runner& run, std::span<const Chunk> chunks,
 /// Source: distributed_data_parallel.py, _make_backward_post_hook.
 void GradientSync::hook(const Parameter& parameter, std::size_t part) {
   torch::TensorImpl* const leaf = parameter.tensor.impl();
-  torch::accumulator_of(run_.eager(), leaf)->after_accumulate = [this, leaf, part](Eager& eager) {
+  torch::Node* const accumulator = torch::accumulator_of(run_.eager(), leaf);
+  accumulator->stream = kWrappingStream;
+  accumulator->after_accumulate = [this, leaf, part](Eager& eager) {
     // The engine holds the gradient until its hooks have run. The accumulation belongs to the
     // stream on which the model was wrapped.
     arrived(part);

@@ -44,12 +44,12 @@ Tensor head_norm(const Runner& run, const Tensor& heads, const NormWeights& weig
 
 /// What get_qkv_layout finds: views of one projection go to the kernel as they are, unless groups
 /// of queries have been copied out of it. Source: attention/dot_product_attention/utils.py.
-QkvLayout layout_of(const Runner& run, const LayerModules& modules, bool grouped) {
+QkvLayout layout_of(const Runner& run, const LayerModules& modules, const AttentionSizes& sizes) {
   if (modules.rope || modules.head_norms) {
     return QkvLayout::kValueView;
   }
-  if (grouped) {
-    return QkvLayout::kKeyValueViews;
+  if (sizes.heads != sizes.kv_heads) {
+    return sizes.kv_heads > 1 ? QkvLayout::kKeyValueViews : QkvLayout::kViews;
   }
   return run.context.mesh.context.size == 1 ? QkvLayout::kPacked : QkvLayout::kViews;
 }
@@ -63,8 +63,8 @@ Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor
   const Tensor fused = norm_linear(run, hidden, weights.norm, weights.qkv, true);
   QueryKeyValue parts =
       split_heads(run, fused, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
-  // Queries of several heads per group cannot be seen as [heads, D]: reshape copies them.
-  const bool grouped = sizes.heads != sizes.kv_heads;
+  // Queries of several groups with several heads cannot be seen as [heads, D]: reshape copies them.
+  const bool grouped = sizes.heads != sizes.kv_heads && sizes.kv_heads > 1;
   if (grouped) {
     parts.query = reshaped_copy(run, parts.query);
   }
@@ -79,7 +79,7 @@ Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor
     rotated.query = rotate(run, parts.query, input.angles);
     rotated.key = rotate(run, parts.key, input.angles);
   }
-  sizes.layout = layout_of(run, layer.modules, grouped);
+  sizes.layout = layout_of(run, layer.modules, sizes);
   run.eager().set_site("attention", layer.layer);
   const Tensor context = core_attention(run, rotated, input.mask, sizes);
   run.eager().set_site("attention_out", layer.layer);

@@ -47,7 +47,7 @@ void Optimizer::add_group(std::span<const GradientBuffer> buffers, bool decays) 
     if (!context_.megatron.distributed_optimizer) {
       for (auto slot = buffer.slots.rbegin(); slot != buffer.slots.rend(); ++slot) {
         if (slot->parameter->decays == decays) {
-          add_shard(slot->end - slot->begin);
+          add_shard(*slot->parameter, slot->end - slot->begin);
         }
       }
       continue;
@@ -56,7 +56,7 @@ void Optimizer::add_group(std::span<const GradientBuffer> buffers, bool decays) 
       for (std::size_t i = bucket.first; i < bucket.last; ++i) {
         const std::int64_t elements = local_elements(buffer, bucket, buffer.slots[i]);
         if (elements > 0 && buffer.slots[i].parameter->decays == decays) {
-          add_shard(elements);
+          add_shard(*buffer.slots[i].parameter, elements);
         }
       }
     }
@@ -64,8 +64,12 @@ void Optimizer::add_group(std::span<const GradientBuffer> buffers, bool decays) 
 }
 
 /// clone().float(): the copy in the parameter's own type goes at once.
-void Optimizer::add_shard(std::int64_t elements) {
+void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   shards_.push_back(elements);
+  // Of what several ranks hold, one counts it in the norm.
+  const bool counted = parameter.held != Held::kWhole || context_.mesh.tensor.rank == 0;
+  const bool second = parameter.shared_embedding && !context_.mesh.first_stage();
+  in_norm_ = in_norm_ || (counted && !second);
   if (context_.dtype != DType::kFp32) {
     const Tensor clone = context_.eager.empty({elements}, context_.dtype, TensorRole::kTemporary);
     main_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kMasterParameter));
@@ -106,7 +110,9 @@ void Optimizer::measure_norm() {
   eager.set_site("grad_norm", -1);
   const Tensor overflow = eager.empty({1}, DType::kInt32);
   Tensor norm;
-  {
+  if (!in_norm_) {
+    norm = eager.empty({1}, DType::kFp32);
+  } else {
     const Tensor partial = eager.empty({kBlocks}, DType::kFp32);
     norm = eager.empty({1}, DType::kFp32);
   }

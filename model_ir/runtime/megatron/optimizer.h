@@ -34,12 +34,13 @@ class Optimizer {
  private:
   void add_scalar();
   void add_group(std::span<const GradientBuffer> buffers, bool decays);
-  void add_shard(std::int64_t elements);
+  void add_shard(const Parameter& parameter, std::int64_t elements);
   /// How many ranks share a gradient norm.
   [[nodiscard]] std::int64_t norm_ranks() const;
 
   const Context& context_;
   bool experts_;
+  bool in_norm_ = false;              ///< Whether any gradient of this rank counts in the norm.
   std::vector<std::int64_t> shards_;  ///< Elements, in the order of the parameter groups.
   std::vector<torch::Tensor> main_;   ///< fp32 copies of fp16 and bf16 parameters.
   std::vector<torch::Tensor> gradients_;

@@ -36,34 +36,42 @@ class Constructor {
  public:
   Constructor(const Context& context, Chunk& chunk) : context_(context), chunk_(chunk) {}
 
-  Tensor make(const Shape& shape, bool expert = false) {
+  Tensor make(const Shape& shape, Held held = Held::kInParts) {
     Tensor tensor = context_.eager.parameter(shape, context_.dtype, true);
-    chunk_.parameters.push_back({.tensor = tensor,
-                                 .expert = expert,
-                                 .shared_embedding = false,
-                                 .decays = shape.rank() > 1});
+    chunk_.parameters.push_back(
+        {.tensor = tensor, .held = held, .shared_embedding = false, .decays = shape.rank() > 1});
     return tensor;
   }
   /// A parameter that its module makes on the host in fp32: `move_to_device` brings it over.
   Tensor later(const Shape& shape) {
     context_.eager.set_meta(true);
-    Tensor tensor = make(shape);
+    Tensor tensor = make(shape, Held::kWhole);
     context_.eager.set_meta(false);
     return tensor;
   }
   NormWeights norm(std::int64_t width, bool rms) {
     NormWeights weights;
-    weights.weight = make({width});
+    weights.weight = make({width}, Held::kWhole);
     if (!rms) {
-      weights.bias = make({width});
+      weights.bias = make({width}, Held::kWhole);
     }
     return weights;
   }
-  LinearWeights linear(std::int64_t out, std::int64_t in, bool bias) {
+  /// Cut by outputs or not at all.
+  LinearWeights linear(std::int64_t out, std::int64_t in, bool bias, Held held = Held::kInParts) {
+    LinearWeights weights;
+    weights.weight = make({out, in}, held);
+    if (bias) {
+      weights.bias = make({out}, held);
+    }
+    return weights;
+  }
+  /// Cut by inputs.
+  LinearWeights row_linear(std::int64_t out, std::int64_t in, bool bias) {
     LinearWeights weights;
     weights.weight = make({out, in});
     if (bias) {
-      weights.bias = make({out});
+      weights.bias = make({out}, Held::kWhole);
     }
     return weights;
   }
@@ -94,8 +102,8 @@ class Constructor {
       Tensor replaced = context_.eager.empty({spec.hidden, split(spec.hidden)}, context_.dtype,
                                              TensorRole::kParameter);
       const LatentTables tables = make_latent_tables(context_.eager, *spec.latent);
-      weights.output =
-          linear(spec.hidden, split(spec.heads * spec.latent->v_dim), layer.modules.output_bias);
+      weights.output = row_linear(spec.hidden, split(spec.heads * spec.latent->v_dim),
+                                  layer.modules.output_bias);
       replaced.reset();
       weights.latent = latent(*spec.latent, layer.modules.rms_norm);
       weights.latent->tables = tables;
@@ -103,7 +111,7 @@ class Constructor {
     }
     const std::int64_t query = split(spec.heads * spec.head_dim);
     const std::int64_t key = split(spec.kv_heads * spec.head_dim);
-    weights.output = linear(spec.hidden, query, layer.modules.output_bias);
+    weights.output = row_linear(spec.hidden, query, layer.modules.output_bias);
     weights.norm = norm(spec.hidden, layer.modules.rms_norm);
     weights.qkv = linear(query + 2 * key, spec.hidden, layer.modules.qkv_bias);
     if (layer.modules.head_norms) {
@@ -121,11 +129,11 @@ class Constructor {
     if (sizes.q_rank == 0) {
       weights.query = linear(query, spec.hidden, false);
     } else {
-      weights.query_down = linear(sizes.q_rank, spec.hidden, false);
+      weights.query_down = linear(sizes.q_rank, spec.hidden, false, Held::kWhole);
       weights.query_norm = norm(sizes.q_rank, rms);
       weights.query_up = linear(query, sizes.q_rank, false);
     }
-    weights.kv_down = linear(sizes.kv_rank + sizes.rope_dim, spec.hidden, false);
+    weights.kv_down = linear(sizes.kv_rank + sizes.rope_dim, spec.hidden, false, Held::kWhole);
     weights.kv_norm = norm(sizes.kv_rank, rms);
     weights.kv_up =
         linear(split(spec.heads * (sizes.nope_dim + sizes.v_dim)), sizes.kv_rank, false);
@@ -137,7 +145,7 @@ class Constructor {
     const std::int64_t inner = split(width);
     MlpWeights weights;
     weights.up = linear(modules.gated ? 2 * inner : inner, hidden, modules.mlp_bias);
-    weights.down = linear(hidden, inner, modules.mlp_bias);
+    weights.down = row_linear(hidden, inner, modules.mlp_bias);
     return weights;
   }
 
@@ -146,7 +154,7 @@ class Constructor {
     const std::int64_t hidden = context_.spec.hidden;
     const std::int64_t local = moe.experts / context_.mesh.expert.size;
     const std::int64_t width = moe.expert_ffn / context_.mesh.expert_tensor.size;
-    const bool expert = context_.mesh.expert.size > 1;
+    const Held held = context_.mesh.expert.size > 1 ? Held::kExpert : Held::kInParts;
     ExpertWeights weights;
     weights.router = later({moe.experts, hidden});
     if (context_.megatron.permute_fusion) {
@@ -155,10 +163,10 @@ class Constructor {
                                                  DType::kInt64, TensorRole::kBuffer);
     }
     for (std::int64_t i = 0; i < local; ++i) {
-      weights.up.push_back(make({2 * width, hidden}, expert));
+      weights.up.push_back(make({2 * width, hidden}, held));
     }
     for (std::int64_t i = 0; i < local; ++i) {
-      weights.down.push_back(make({hidden, width}, expert));
+      weights.down.push_back(make({hidden, width}, held));
     }
     if (moe.shared_ffn > 0) {
       weights.shared = mlp(moe.shared_ffn, layer.modules);

@@ -99,10 +99,17 @@ struct LayerWeights {
   std::optional<ExpertWeights> experts;
 };
 
+/// How tensor-parallel ranks hold a parameter.
+enum class Held : std::uint8_t {
+  kInParts,
+  kWhole,   ///< Each has it all.
+  kExpert,  ///< Of experts spread over ranks: reduced among those that hold the same ones.
+};
+
 /// A parameter as DistributedDataParallel and the optimizer see it.
 struct Parameter {
   torch::Tensor tensor;
-  bool expert = false;            ///< Reduced among the ranks that hold the same experts.
+  Held held = Held::kInParts;
   bool shared_embedding = false;  ///< A tied table of which two stages hold a copy.
   bool decays = true;             ///< Weight decay: neither biases nor norms.
 };

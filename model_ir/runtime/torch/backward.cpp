@@ -214,8 +214,10 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
       Pending& target = pending[edge.node];
       if (i < outputs.size() && outputs[i].defined()) {
         target.buffer.resize(static_cast<std::size_t>(edge.node->inputs));
+        const StreamId before = exchange_stream(edge.node->stream);
         accumulate(*this, target.buffer[static_cast<std::size_t>(edge.input_index)],
                    std::move(outputs[i]));
+        exchange_stream(before);
       }
       if (--target.dependencies == 0) {
         ready.push(edge.node);

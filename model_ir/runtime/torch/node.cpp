@@ -79,6 +79,7 @@ class NodePool {
     node->apply = nullptr;
     node->leaf = nullptr;
     node->leaf_owner.reset();
+    node->stream = 0;
     node->before_apply = nullptr;
     node->after_accumulate = nullptr;
     idle_.emplace_back(node);

@@ -54,6 +54,24 @@ Remedies remedies_for(const ir::ParallelPlan& plan, Bytes missing,
 
 }  // namespace
 
+TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks") {
+  const DeviceSpec device = device_with(Bytes{kGiB});
+  ir::ParallelPlan plan;
+  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.precision = ir::Precision::kBf16Master;
+  plan.world = 8;
+  plan.megatron = ir::MegatronPlan{.tensor = 4};
+  CHECK(with_change(plan, Change::kSequenceParallel, device)->megatron->sequence_parallel);
+  CHECK(with_change(plan, Change::kZero1, device)->megatron->distributed_optimizer);
+  CHECK(with_change(plan, Change::kCheckpointing, device)->megatron->recompute ==
+        ir::MegatronRecompute::kFullUniform);
+  CHECK(with_change(plan, Change::kCheckpointing, device)->recompute == ir::Recompute::kNone);
+  CHECK_FALSE(with_change(plan, Change::kZero3, device));
+  CHECK_FALSE(with_change(plan, Change::kLora, device));
+  plan.megatron->tensor = 1;
+  CHECK_FALSE(with_change(plan, Change::kSequenceParallel, device));
+}
+
 TEST_CASE("find_remedies: mending changes come first, cheapest first, and mend when estimated") {
   const ir::ParallelPlan plan = usual_plan();
   const Remedies remedies = remedies_for(plan, Bytes{100 * kMiB});
