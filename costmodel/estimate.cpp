@@ -74,10 +74,14 @@ Verdict verdict_of(const StepEstimate& estimate) {
   return spare < wanted || estimate.retries > 0 ? Verdict::kTight : Verdict::kFits;
 }
 
-/// Multiples of the stages, which an interleaved schedule wants.
+/// As many as are in flight, and two in the steady state; an interleaved schedule wants multiples
+/// of the stages.
 std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan) {
   const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
-  return stages == 1 ? kReplayedMicroBatches : 2 * stages;
+  if (stages == 1) {
+    return kReplayedMicroBatches;
+  }
+  return plan.megatron->layers_per_chunk > 0 ? 2 * stages : stages + 2;
 }
 
 }  // namespace

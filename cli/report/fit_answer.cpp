@@ -13,8 +13,8 @@ namespace {
 ir::ParallelPlan with_more_stages(const FitAnswer& answer) {
   const Question& question = answer.question;
   ir::ParallelPlan wider = question.request.plan;
-  for (const cost::Change change : {cost::Change::kSequenceParallel, cost::Change::kZero1,
-                                    cost::Change::kCheckpointing}) {
+  for (const cost::Change change :
+       {cost::Change::kSequenceParallel, cost::Change::kZero1, cost::Change::kCheckpointing}) {
     wider = cost::with_change(wider, change, question.device).value_or(wider);
   }
   wider.world *= 2;
