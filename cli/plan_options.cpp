@@ -63,7 +63,7 @@ constexpr std::array<OptionSpec, 32> kOptions = {
       "Megatron-Core, keys with commas between: tp=N, pp=N, cp=N, ep=N, etp=N, "
       "layers-per-virtual-stage=N, sequence-parallel, distributed-optimizer, "
       "overlap-grad-reduce, overlap-param-gather, gradient-accumulation-fusion=no, "
-      "fp32-gradients=no, cross-entropy-fusion, mask-in-dataloader=no, "
+      "fp32-gradients=no, cross-entropy-fusion=native|te, mask-in-dataloader=no, "
       "attention=fused|unfused, recompute=selective|uniform|block, "
       "recompute-modules=core_attn+mlp+layernorm, recompute-layers=N, capacity-factor=X, "
       "permute-fusion, aux-loss=no, vocabulary-divisor=N"},
@@ -411,6 +411,10 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
     return std::move(config).error();
   }
   request = {.plan = config->plan, .notes = config->notes};
+  if (arguments.has("megatron")) {
+    return Error::invalid_argument("deepspeed", *file, "no --megatron beside it",
+                                   "leave out one of them");
+  }
   if (arguments.value("runtime").value_or("deepspeed") != "deepspeed") {
     return Error::invalid_argument("runtime", *arguments.value("runtime"),
                                    "deepspeed, which --deepspeed is for");

@@ -258,6 +258,7 @@ class ValueTaker {
       value = *result;
     } else if (!fault_) {
       fault_ = result.error();
+      fault_->got = key + "=" + *text;
     }
   }
   void whole(const std::string& key, std::int64_t least, std::int64_t greatest,
@@ -297,6 +298,7 @@ Result<ir::MegatronPlan> parse_megatron(const std::string& text, ir::MegatronPla
     taker.flag(dashed(each.name), megatron.*each.value);
   }
   taker.word("attention", ir::megatron_attention_words(), megatron.attention);
+  taker.word("cross-entropy-fusion", ir::megatron_cross_entropy_words(), megatron.cross_entropy);
   taker.word("recompute", ir::megatron_recompute_words(), megatron.recompute);
   taker.take("recompute-modules", megatron.recompute_modules, [](const std::string& names) {
     return ir::parse_modules(kOption, split(names, '+'));
@@ -326,6 +328,10 @@ std::string megatron_text(const ir::MegatronPlan& megatron) {
   if (megatron.attention != usual.attention) {
     text += ",attention=" +
             std::string(ir::word_of(ir::megatron_attention_words(), megatron.attention));
+  }
+  if (megatron.cross_entropy != usual.cross_entropy) {
+    text += ",cross-entropy-fusion=" +
+            std::string(ir::word_of(ir::megatron_cross_entropy_words(), megatron.cross_entropy));
   }
   if (megatron.recompute != usual.recompute) {
     text += ",recompute=" +

@@ -4,18 +4,21 @@
 
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/rank_program.h"
+#include "model_ir/spec/model_spec.h"
 
 namespace headroom::cost {
 
 /// The ranks among which the one with the highest peak is.
 ///
 /// Model:   data-parallel ranks hold shares of one size, and the first tensor-parallel rank reads
-///          the data for the others. Pipeline stages hold as many layers each, and later ones have
-///          fewer micro-batches in flight: so the first stage (embedding, most in flight), the
-///          second (receives, most in flight of those that do) or the last (head and loss) binds.
-///          Of a ring of context-parallel ranks the first waits for most, the last keeps most.
+///          the data for the others. Of pipeline stages with as many layers of the same kinds,
+///          later ones have fewer micro-batches in flight: so the first stage (embedding, most in
+///          flight), the second (receives), the first that holds so many sparse layers, or the last
+///          (head and loss) binds. Of a ring of context-parallel ranks the first waits for most,
+///          the last keeps most.
 /// Source:  NVIDIA/Megatron-LM megatron/core/pipeline_parallel/schedules.py;
 ///          NVIDIA/TransformerEngine attention/dot_product_attention/context_parallel.py.
-[[nodiscard]] std::vector<ir::Rank> binding_ranks(const ir::ParallelPlan& plan);
+[[nodiscard]] std::vector<ir::Rank> binding_ranks(const ir::ModelSpec& model,
+                                                  const ir::ParallelPlan& plan);
 
 }  // namespace headroom::cost

@@ -166,7 +166,10 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
                               const DeviceSpec& device, Bytes budget) {
   DeviceSpec sized = device;
   sized.total = budget > Bytes{0} ? budget : device.total;
-  const std::vector<ir::Rank> ranks = binding_ranks(plan);
+  if (Status status = ir::check_plan(model, plan); !status) {
+    return std::move(status).error();  // Ranks are sought in a grid that divides.
+  }
+  const std::vector<ir::Rank> ranks = binding_ranks(model, plan);
   const auto of_rank = [&](ir::Rank rank) -> Result<StepEstimate> {
     Result<ir::RankProgram> program = lower_replayed(model, plan, sized, rank);
     if (!program) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_words.h"
 
 namespace headroom::cli {
@@ -85,6 +86,20 @@ std::string mesh_text(const ir::ParallelPlan& plan) {
   return text;
 }
 
+/// What else decides memory under Megatron-Core.
+std::string megatron_words(const ir::MegatronPlan& megatron) {
+  std::string text = ", " +
+                     std::string(ir::word_of(ir::megatron_attention_words(), megatron.attention)) +
+                     " attention";
+  text += megatron.sequence_parallel ? ", sequence parallel" : "";
+  text += megatron.distributed_optimizer ? ", distributed optimizer" : "";
+  if (megatron.recompute != ir::MegatronRecompute::kNone) {
+    text += ", recompute " +
+            std::string(ir::word_of(ir::megatron_recompute_words(), megatron.recompute));
+  }
+  return text;
+}
+
 std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
   std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
@@ -98,7 +113,11 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   const auto add = [&](const std::string& part) { text += ", " + part; };
   add(std::string(ir::word_of(ir::precision_words(), plan.precision)));
   add(std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
-  add(std::string(ir::word_of(ir::attention_words(), plan.attention)));
+  if (plan.megatron) {
+    text += megatron_words(*plan.megatron);
+  } else {
+    add(std::string(ir::word_of(ir::attention_words(), plan.attention)));
+  }
   add("micro-batch " + std::to_string(plan.micro_batch) + " x " + std::to_string(plan.sequence) +
       " tokens");
   if (plan.accumulation > 1) {

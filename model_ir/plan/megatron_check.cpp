@@ -49,9 +49,14 @@ Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
       check_division({"tp", tensor, "key and value heads", model.kv_heads}),
       megatron.layers_per_chunk > 0
           ? check_division(
-                {"layers_per_virtual_stage", megatron.layers_per_chunk, "layers of a stage", stage})
+                {"layers-per-virtual-stage", megatron.layers_per_chunk, "layers of a stage", stage})
           : ok(),
-      check_division({"cp", pieces, "tokens of a sequence, cut twice per rank", plan.sequence})});
+      plan.sequence % pieces == 0
+          ? ok()
+          : Error::invalid_argument(
+                "seq", std::to_string(plan.sequence),
+                "a multiple of " + std::to_string(pieces) +
+                    ": two stretches for each rank of cp=" + std::to_string(megatron.context))});
 }
 
 Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
@@ -73,10 +78,12 @@ Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
   const std::int64_t expert_tensor = megatron.expert_tensor > 0 ? megatron.expert_tensor : tensor;
   if (tensor > 1 && !megatron.sequence_parallel) {
     return Error::invalid_argument("megatron", "tp=" + std::to_string(tensor),
-                                   "sequence_parallel, which experts need under tensor parallelism",
+                                   "sequence-parallel, which experts need under tensor parallelism",
                                    "add sequence-parallel");
   }
-  return first_fault(std::array<Status, 3>{
+  return first_fault(std::array<Status, 5>{
+      check_division({"tp", tensor, "columns of the dense MLP", model.ffn}),
+      check_division({"tp", tensor, "columns of the shared expert", model.moe->shared_ffn}),
       check_division({"ep", megatron.expert, "experts", model.moe->experts}),
       check_division({"etp", expert_tensor, "columns of an expert", model.moe->expert_ffn}),
       check_division({"etp x ep x pp", expert_tensor * megatron.expert * megatron.pipeline, "GPUs",
@@ -85,6 +92,79 @@ Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
 
 Error unsupported(std::string value, std::string expected, std::string fix = "") {
   return Error::invalid_argument("megatron", std::move(value), std::move(expected), std::move(fix));
+}
+
+/// Keys that do nothing without others.
+Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
+  const bool full = megatron.recompute == MegatronRecompute::kFullUniform ||
+                    megatron.recompute == MegatronRecompute::kFullBlock;
+  const bool overlaps = megatron.distributed_optimizer && megatron.overlap_grad_reduce;
+  const MegatronPlan usual;
+  struct Need {
+    bool missing;
+    std::string_view key;
+    std::string_view needs;
+  };
+  const std::array<Need, 5> needs = {
+      {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
+        "distributed-optimizer and overlap-grad-reduce beside it"},
+       {megatron.recompute_layers != usual.recompute_layers && !full, "recompute-layers",
+        "recompute=uniform or block beside it"},
+       {!(megatron.recompute_modules == MegatronModules{}) &&
+            megatron.recompute != MegatronRecompute::kSelective,
+        "recompute-modules", "recompute=selective beside it"},
+       {megatron.layers_per_chunk > 0 && megatron.pipeline == 1, "layers-per-virtual-stage",
+        "pp of 2 or more beside it"},
+       {!model.moe && (megatron.expert_tensor > 0 || megatron.capacity_factor ||
+                       megatron.permute_fusion || !megatron.aux_loss),
+        "etp, capacity-factor, permute-fusion or aux-loss", "a model with experts"}}};
+  for (const Need& need : needs) {
+    if (need.missing) {
+      return Error::invalid_argument("megatron", need.key, need.needs);
+    }
+  }
+  return ok();
+}
+
+/// Models that the layer specification has no words for.
+Status check_model(const ModelSpec& model) {
+  const bool gelu =
+      model.activation == Activation::kGelu || model.activation == Activation::kGeluTanh ||
+      model.activation == Activation::kGeluNew || model.activation == Activation::kGeluFast;
+  const bool windows = std::ranges::any_of(
+      model.layers, [](const LayerSpec& layer) { return layer.window.has_value(); });
+  struct Lack {
+    bool has;
+    std::string_view what;
+  };
+  const std::array<Lack, 12> lacks = {
+      {{model.encoder.has_value() || model.architecture != Architecture::kCausalLm, "an encoder"},
+       {model.norm_placement != NormPlacement::kPre, "norms behind attention or MLP"},
+       {model.residual != ResidualForm::kSequential, "attention and MLP side by side"},
+       {model.position == PositionKind::kAlibi || model.position == PositionKind::kRelativeBias,
+        "positions that bias the scores"},
+       {model.embedding_norm, "a norm behind the embedding"},
+       {model.gated_mlp ? model.activation != Activation::kSilu : !gelu,
+        "an activation other than SwiGLU and GELU"},
+       {windows, "sliding-window attention"},
+       {model.attention_sinks, "attention sinks"},
+       {model.attention_softcap > 0 || model.logit_softcap > 0, "capped scores or logits"},
+       {model.scales_embedding || model.scales_residual || model.scales_logits,
+        "scaled embeddings, residuals or logits"},
+       {model.head_bias || model.head_transform || model.embedding_dim != model.hidden,
+        "a head or an embedding of another form"},
+       {model.moe && (model.moe->expert_bias || model.moe->shared_gate),
+        "experts with biases or a gate on the shared one"}}};
+  for (const Lack& lack : lacks) {
+    if (lack.has) {
+      return Error::invalid_argument("runtime",
+                                     "megatron for a model with " + std::string(lack.what),
+                                     "pre-norm layers of full attention and a SwiGLU or GELU MLP "
+                                     "or experts",
+                                     "leave out --megatron");
+    }
+  }
+  return ok();
 }
 
 /// What the model of the runtime leaves out.
@@ -100,7 +180,7 @@ Status check_forms(const ParallelPlan& plan) {
                        "fused attention, which alone goes round the ring");
   }
   if (modules.moe || modules.moe_activation || modules.latent_up || modules.shared_experts) {
-    return unsupported("recompute_modules of experts or latents", "core_attn, layernorm or mlp");
+    return unsupported("recompute-modules of experts or latents", "core_attn, layernorm or mlp");
   }
   if (megatron.pipeline > 1 && megatron.layers_per_chunk > 0 &&
       plan.accumulation % megatron.pipeline != 0) {
@@ -121,18 +201,18 @@ Status check_others(const ParallelPlan& plan) {
   };
   const std::array<Other, 9> others = {
       {{plan.zero || plan.ddp || plan.fsdp, "zero, ddp or fsdp", "leave it out: see --megatron"},
-       {plan.lora || plan.quant, "lora or qlora", "use --runtime transformers"},
+       {plan.lora || plan.quant, "lora or qlora", "leave it out, or --megatron"},
        {plan.generation.has_value() || plan.evaluation, "generation or evaluation",
-        "use --runtime transformers"},
+        "leave it out, or --megatron"},
        {plan.checkpoint_save, "save", "leave out --save"},
        {plan.recompute != Recompute::kNone, "checkpointing",
         "use --megatron recompute=uniform, block or selective"},
-       {plan.loss != usual.loss, "loss", "use --megatron cross-entropy-fusion"},
+       {plan.loss != usual.loss, "loss", "use --megatron cross-entropy-fusion=native or te"},
        {plan.attention != usual.attention, "attention", "use --megatron attention=unfused"},
        {plan.liger || plan.model_code != usual.model_code, "liger or model-code",
-        "use --runtime transformers"},
+        "leave it out, or --megatron"},
        {plan.padded_batch || plan.keep_logits || plan.keep_batch,
-        "padded, keep-logits or keep-batch", "use --runtime transformers"}}};
+        "padded, keep-logits or keep-batch", "leave it out, or --megatron"}}};
   for (const Other& other : others) {
     if (other.given) {
       return Error::invalid_argument(other.key, "given", "nothing under the runtime megatron",
@@ -166,8 +246,9 @@ Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
   if (!plan.megatron) {
     return Error::invalid_argument("megatron", "null", "the degrees and switches of Megatron-Core");
   }
-  return first_fault(std::array<Status, 4>{check_others(plan), check_degrees(model, plan),
-                                           check_widths(model, plan), check_forms(plan)});
+  return first_fault(std::array<Status, 6>{check_model(model), check_others(plan),
+                                           check_degrees(model, plan), check_widths(model, plan),
+                                           check_needs(model, *plan.megatron), check_forms(plan)});
 }
 
 }  // namespace headroom::ir

@@ -16,14 +16,13 @@ constexpr std::array<MegatronWhole, 8> kWholes = {
      {"recompute_layers", &MegatronPlan::recompute_layers},
      {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};
 
-constexpr std::array<MegatronSwitch, 10> kSwitches = {
+constexpr std::array<MegatronSwitch, 9> kSwitches = {
     {{"sequence_parallel", &MegatronPlan::sequence_parallel},
      {"distributed_optimizer", &MegatronPlan::distributed_optimizer},
      {"overlap_grad_reduce", &MegatronPlan::overlap_grad_reduce},
      {"overlap_param_gather", &MegatronPlan::overlap_param_gather},
      {"gradient_accumulation_fusion", &MegatronPlan::accumulation_fusion},
      {"fp32_gradients", &MegatronPlan::fp32_gradients},
-     {"cross_entropy_fusion", &MegatronPlan::cross_entropy_fusion},
      {"mask_in_dataloader", &MegatronPlan::mask_in_dataloader},
      {"permute_fusion", &MegatronPlan::permute_fusion},
      {"aux_loss", &MegatronPlan::aux_loss}}};
@@ -42,6 +41,11 @@ constexpr std::array<Word<MegatronAttention>, 3> kAttentions = {
      {"flash", MegatronAttention::kFlash},
      {"unfused", MegatronAttention::kUnfused}}};
 
+constexpr std::array<Word<MegatronCrossEntropy>, 3> kCrossEntropies = {
+    {{"none", MegatronCrossEntropy::kUnfused},
+     {"native", MegatronCrossEntropy::kNative},
+     {"te", MegatronCrossEntropy::kTransformerEngine}}};
+
 constexpr std::array<Word<MegatronRecompute>, 4> kRecomputes = {
     {{"none", MegatronRecompute::kNone},
      {"selective", MegatronRecompute::kSelective},
@@ -59,6 +63,15 @@ std::span<const MegatronSwitch> megatron_switches() {
 std::span<const MegatronModule> megatron_modules() {
   return kModules;
 }
+MegatronModules recomputed_modules(const MegatronPlan& megatron) {
+  MegatronModules modules;
+  if (megatron.recompute == MegatronRecompute::kSelective) {
+    modules = megatron.recompute_modules;
+    modules.core_attention = modules.core_attention || modules == MegatronModules{};
+  }
+  return modules;
+}
+
 std::vector<std::string> names_of(const MegatronModules& modules) {
   std::vector<std::string> names;
   for (const MegatronModule& module : kModules) {
@@ -88,6 +101,9 @@ Result<MegatronModules> parse_modules(std::string_view key, const std::vector<st
 
 std::span<const Word<MegatronAttention>> megatron_attention_words() {
   return kAttentions;
+}
+std::span<const Word<MegatronCrossEntropy>> megatron_cross_entropy_words() {
+  return kCrossEntropies;
 }
 std::span<const Word<MegatronRecompute>> megatron_recompute_words() {
   return kRecomputes;

@@ -34,12 +34,16 @@ struct MegatronModule {
 [[nodiscard]] std::span<const MegatronWhole> megatron_wholes();
 [[nodiscard]] std::span<const MegatronSwitch> megatron_switches();
 [[nodiscard]] std::span<const MegatronModule> megatron_modules();
+/// What selective recomputation runs again: the modules that are chosen, core attention if none is.
+/// Source: megatron/core/transformer/transformer_config.py, __post_init__.
+[[nodiscard]] MegatronModules recomputed_modules(const MegatronPlan& megatron);
 /// The modules that are chosen.
 [[nodiscard]] std::vector<std::string> names_of(const MegatronModules& modules);
 /// Errors:  kInvalidArgument naming `key`, all modules, and the closest one.
 [[nodiscard]] Result<MegatronModules> parse_modules(std::string_view key,
                                                     const std::vector<std::string>& names);
 [[nodiscard]] std::span<const Word<MegatronAttention>> megatron_attention_words();
+[[nodiscard]] std::span<const Word<MegatronCrossEntropy>> megatron_cross_entropy_words();
 [[nodiscard]] std::span<const Word<MegatronRecompute>> megatron_recompute_words();
 
 }  // namespace headroom::ir

@@ -168,6 +168,13 @@ struct MegatronModules {
 /// Which of Transformer Engine's attention backends runs (--attention-backend).
 enum class MegatronAttention : std::uint8_t { kFused, kFlash, kUnfused };
 
+/// --cross-entropy-loss-fusion and --cross-entropy-fusion-impl.
+enum class MegatronCrossEntropy : std::uint8_t {
+  kUnfused,
+  kNative,             ///< Compiled pieces.
+  kTransformerEngine,  ///< "te": the gradient takes the place of the logits.
+};
+
 /// Megatron-Core with Transformer Engine modules; named as its training script's arguments.
 /// Degrees multiply up to `ParallelPlan::world` with the data-parallel degree left over.
 struct MegatronPlan {
@@ -181,18 +188,18 @@ struct MegatronPlan {
   bool distributed_optimizer = false;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
-  bool accumulation_fusion = true;    ///< Weight gradients are added up inside their GEMM.
-  bool fp32_gradients = true;         ///< --accumulate-allreduce-grads-in-fp32; bf16 only.
-  bool cross_entropy_fusion = false;  ///< --cross-entropy-loss-fusion
-  bool mask_in_dataloader = true;     ///< --create-attention-mask-in-dataloader
+  bool accumulation_fusion = true;  ///< Weight gradients are added up inside their GEMM.
+  bool fp32_gradients = true;       ///< --accumulate-allreduce-grads-in-fp32; bf16 only.
+  MegatronCrossEntropy cross_entropy = MegatronCrossEntropy::kUnfused;
+  bool mask_in_dataloader = true;  ///< --create-attention-mask-in-dataloader
   MegatronAttention attention = MegatronAttention::kFused;
   MegatronRecompute recompute = MegatronRecompute::kNone;
   std::int64_t recompute_layers = 1;
   MegatronModules recompute_modules{};
-  std::int64_t vocabulary_divisor = 128;  ///< --make-vocab-size-divisible-by
-  bool permute_fusion = false;            ///< --moe-permute-fusion
+  std::int64_t vocabulary_divisor = 128;    ///< --make-vocab-size-divisible-by
+  bool permute_fusion = false;              ///< --moe-permute-fusion
   std::optional<double> capacity_factor{};  ///< --moe-expert-capacity-factor; none: dropless.
-  bool aux_loss = true;                   ///< --moe-router-load-balancing-type aux_loss
+  bool aux_loss = true;                     ///< --moe-router-load-balancing-type aux_loss
   friend bool operator==(const MegatronPlan&, const MegatronPlan&) = default;
 };
 

@@ -126,6 +126,8 @@ JsonFields megatron_fields(const MegatronPlan& megatron) {
     fields.add(each.name, megatron.*each.value);
   }
   fields.add("attention", word_of(megatron_attention_words(), megatron.attention));
+  fields.add("cross_entropy_fusion",
+             word_of(megatron_cross_entropy_words(), megatron.cross_entropy));
   fields.add("recompute", word_of(megatron_recompute_words(), megatron.recompute));
   fields.add("recompute_modules", json_texts(names_of(megatron.recompute_modules)));
   fields.add("capacity_factor",
@@ -264,6 +266,7 @@ void read_megatron(const JsonObject& object, MegatronPlan& megatron) {
     megatron.*each.value = object.boolean_or(each.name, megatron.*each.value);
   }
   read_word(object, "attention", megatron_attention_words(), megatron.attention);
+  read_word(object, "cross_entropy_fusion", megatron_cross_entropy_words(), megatron.cross_entropy);
   read_word(object, "recompute", megatron_recompute_words(), megatron.recompute);
   if (object.has("recompute_modules")) {
     const Result<MegatronModules> modules =

@@ -170,6 +170,17 @@ TEST_CASE("measured: Megatron-Core, one mechanism each") {
   check_source("megatron_options");
 }
 
+TEST_CASE("measured: Megatron-Core on B200 GPUs, SimuMax's published runs, peaks within 1.1 %") {
+  for (const SummaryLine& line : summary_of("simumax_b200")) {
+    CAPTURE(key_of(line));
+    const bool peak = line.metric == Metric::kPeakAllocated;
+    CHECK((!peak || line.worst < 0.011));
+    CHECK((!peak || line.parallel.find("cp") != std::string::npos || line.worst < 0.0012));
+    CHECK((line.metric != Metric::kPeakReserved || line.worst < 0.033));
+    CHECK((line.metric != Metric::kFits || line.exact_share == 1));
+  }
+}
+
 TEST_CASE("measured: LitGPT's published runs, within 2 % and each verdict right") {
   const std::string catalogue = std::string(HEADROOM_SOURCE_DIR) + "/configs";
   const DeviceFinder find_device = [&catalogue](const std::string& name) {

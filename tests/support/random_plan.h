@@ -142,18 +142,24 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   for (const ir::MegatronSwitch& each : ir::megatron_switches()) {
     megatron.*each.value = random.chance(1, 2);
   }
+  // Of a dense model; what needs something else comes with it.
+  megatron.permute_fusion = false;
+  megatron.aux_loss = true;
+  megatron.overlap_param_gather = megatron.overlap_param_gather && megatron.distributed_optimizer &&
+                                  megatron.overlap_grad_reduce;
   megatron.vocabulary_divisor = random.between(1, 256);
   if (megatron.context == 1) {
     megatron.attention =
         random.chance(1, 2) ? ir::MegatronAttention::kUnfused : ir::MegatronAttention::kFused;
   }
+  megatron.cross_entropy = random_word(random, ir::megatron_cross_entropy_words());
   megatron.recompute = random_word(random, ir::megatron_recompute_words());
-  megatron.recompute_layers = random.between(1, 4);
-  megatron.recompute_modules = {.core_attention = random.chance(1, 2),
-                                .norms = random.chance(1, 2),
-                                .mlp = random.chance(1, 2)};
-  if (random.chance(1, 2)) {
-    megatron.capacity_factor = static_cast<double>(random.between(1, 32)) / 8;
+  if (megatron.recompute == ir::MegatronRecompute::kSelective) {
+    megatron.recompute_modules = {.core_attention = random.chance(1, 2),
+                                  .norms = random.chance(1, 2),
+                                  .mlp = random.chance(1, 2)};
+  } else if (megatron.recompute != ir::MegatronRecompute::kNone) {
+    megatron.recompute_layers = random.between(1, 4);
   }
   plan.megatron = megatron;
   plan.world = megatron.tensor * megatron.pipeline * megatron.context * random.between(1, 4);

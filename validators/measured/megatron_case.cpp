@@ -36,9 +36,19 @@ ir::MoeSpec read_experts(CaseReader& moe, MegatronPlan& plan) {
   if (!moe.flag("moe_pad_expert_input_to_capacity", false)) {
     moe.fail("moe_pad_expert_input_to_capacity", "false: what each expert gets is not stated");
   }
-  constexpr std::array<std::string_view, 2> kAside = {"moe_aux_loss_coeff", "moe_layer_freq"};
+  constexpr std::array<std::string_view, 1> kAside = {"moe_aux_loss_coeff"};
   moe.ignore(kAside);
   return spec;
+}
+
+/// --moe-layer-freq as a list: 1 for each layer of experts. Without it all are.
+void read_sparse_layers(CaseReader& moe, ModelSpec& spec) {
+  const JsonValue* value = moe.take("moe_layer_freq");
+  const JsonValue::Array* list = value != nullptr ? value->as_array() : nullptr;
+  for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
+    const bool said = list != nullptr && layer < list->size();
+    spec.layers[layer].moe = !said || (*list)[layer].as_integer().value_or(1) != 0;
+  }
 }
 
 ir::LatentAttention read_latent(CaseReader& mla) {
@@ -98,10 +108,8 @@ void read_model(CaseReader& model, ir::ParallelPlan& plan, ModelSpec& spec) {
   if (const JsonValue* value = model.take("moe")) {
     CaseReader moe(value, "case.model.moe");
     spec.moe = read_experts(moe, *plan.megatron);
+    read_sparse_layers(moe, spec);
     model.absorb(moe.trouble());
-    for (ir::LayerSpec& layer : spec.layers) {
-      layer.moe = true;
-    }
   }
   if (const JsonValue* value = model.take("mla")) {
     CaseReader mla(value, "case.model.mla");
@@ -160,7 +168,14 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   megatron.overlap_param_gather = reader.flag("overlap_param_gather", false);
   megatron.accumulation_fusion = reader.flag("grad_accum_fusion", false);
   megatron.fp32_gradients = reader.flag("grad_reduce_fp32", true);
-  megatron.cross_entropy_fusion = reader.flag("ce_fusion", false);
+  megatron.cross_entropy = reader.flag("ce_fusion", false) ? ir::MegatronCrossEntropy::kNative
+                                                           : ir::MegatronCrossEntropy::kUnfused;
+  CaseReader config(reader.take("config"), "case.config");  // Fields of TransformerConfig.
+  const std::string implementation = config.text("cross_entropy_fusion_impl", "native");
+  if (megatron.cross_entropy == ir::MegatronCrossEntropy::kNative && implementation == "te") {
+    megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  }
+  reader.absorb(config.trouble());
   megatron.mask_in_dataloader = reader.flag("mask_in_dataloader", true);
   constexpr std::array<Word<ir::MegatronAttention>, 3> kAttention = {
       {{"fused", ir::MegatronAttention::kFused},

@@ -100,6 +100,26 @@ Losses fused_losses(const Runner& run, const Tensor& logits) {
   return result;
 }
 
+/// TE's parallel_cross_entropy: the kernel writes the gradient over the logits.
+/// Source: transformer_engine/pytorch/triton/cross_entropy.py.
+Losses te_losses(const Runner& run, const Tensor& logits) {
+  constexpr std::int64_t kStatistics = 3;  // Maximum, denominator and the target's logit.
+  const PerToken per(run);
+  Eager& eager = run.eager();
+  const std::int64_t ranks = run.context.mesh.tensor.size;
+  const std::int64_t own = kStatistics * run.context.tokens();
+  Losses result;
+  result.loss = per.make(DType::kFp32);
+  const Tensor statistics = eager.empty({own}, DType::kFp32, TensorRole::kLogits);
+  if (ranks > 1) {
+    const Tensor gathered = eager.empty({own * ranks}, DType::kFp32, TensorRole::kLogits);
+    torch::count_collective(
+        eager, {"all_gather", ranks, 1, bytes_of(gathered.elements(), DType::kFp32).value()});
+  }
+  result.probabilities = logits;
+  return result;
+}
+
 /// The compiled backward ends in bf16, whatever the logits are in.
 Tensor fused_gradient(Eager& eager, const torch::Shape& logits) {
   const Tensor wide = eager.empty(logits, DType::kFp32, TensorRole::kLogits);
@@ -110,8 +130,20 @@ Gradients loss_gradients(const Runner& run, Gradients&, Node& node) {
   Eager& eager = run.eager();
   const torch::Unpacked saved(eager, node);
   const PerToken per(run);
-  if (run.context.megatron.cross_entropy_fusion) {
-    return {fused_gradient(eager, node.input_shapes[0])};
+  switch (run.context.megatron.cross_entropy) {
+    case MegatronCrossEntropy::kNative:
+      return {fused_gradient(eager, node.input_shapes[0])};
+    case MegatronCrossEntropy::kTransformerEngine: {
+      {
+        const Tensor one = eager.empty({1}, DType::kFp32, TensorRole::kLogits);
+      }
+      if (run.context.plan.micro_batch > 1) {
+        const Tensor contiguous = per.make(DType::kFp32);
+      }
+      return {saved[0]};
+    }
+    case MegatronCrossEntropy::kUnfused:
+      break;
   }
   const Tensor range = per.make(DType::kInt64);
   Tensor update;
@@ -121,6 +153,18 @@ Gradients loss_gradients(const Runner& run, Gradients&, Node& node) {
   }
   { const Tensor picked = per.make(DType::kFp32); }
   return {saved[0]};
+}
+
+Losses losses_of(const Runner& run, const Tensor& logits) {
+  switch (run.context.megatron.cross_entropy) {
+    case MegatronCrossEntropy::kNative:
+      return fused_losses(run, logits);
+    case MegatronCrossEntropy::kTransformerEngine:
+      return te_losses(run, logits);
+    case MegatronCrossEntropy::kUnfused:
+      break;
+  }
+  return unfused_losses(run, logits);
 }
 
 }  // namespace
@@ -134,8 +178,7 @@ Tensor token_losses(const Runner& run, const Tensor& logits, const Tensor& label
   Record record(eager, {&logits});
   Tensor loss;
   {
-    Losses losses = run.context.megatron.cross_entropy_fusion ? fused_losses(run, logits)
-                                                              : unfused_losses(run, logits);
+    Losses losses = losses_of(run, logits);
     record.save(losses.probabilities);
     record.save(losses.target_mask);
     record.save(losses.target);

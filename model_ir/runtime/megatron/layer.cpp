@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/runtime/megatron/fused.h"
 #include "model_ir/runtime/megatron/recomputable_norm.h"
 #include "model_ir/runtime/torch/checkpoint.h"
@@ -16,8 +17,7 @@ using torch::Eager;
 using torch::Tensor;
 
 bool recomputes(const Runner& run, bool MegatronModules::*module) {
-  return run.context.megatron.recompute == MegatronRecompute::kSelective &&
-         run.context.megatron.recompute_modules.*module;
+  return recomputed_modules(run.context.megatron).*module;
 }
 
 AttentionSizes sizes_of(const Runner& run, const LayerModules& modules) {

@@ -14,7 +14,7 @@ Error no_place(const Op& op) {
   }
   return Error::invalid_argument("runtime", "megatron for a layer with " + what,
                                  "pre-norm layers of attention and a SwiGLU or GELU MLP or experts",
-                                 "use --runtime transformers");
+                                 "leave out --megatron");
 }
 
 bool has_bias(const Op& op) {

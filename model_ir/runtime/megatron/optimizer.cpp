@@ -7,7 +7,6 @@
 namespace headroom::ir::megatron {
 namespace {
 
-using torch::Shape;
 using torch::Tensor;
 
 /// Elements of `slot` that this rank keeps of `bucket`.

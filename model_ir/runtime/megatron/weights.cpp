@@ -215,7 +215,6 @@ void build_head(const Context& context, Constructor& make, Chunk& chunk) {
     return;
   }
   chunk.final_norm = make.norm(spec.hidden, spec.norm != NormKind::kLayer);
-  chunk.tied = spec.tied_embeddings;
   if (chunk.first && spec.tied_embeddings) {
     chunk.head = chunk.embedding;
     return;

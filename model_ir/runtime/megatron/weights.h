@@ -122,8 +122,7 @@ struct Chunk {
   torch::Tensor positions;
   std::vector<LayerWeights> layers;
   NormWeights final_norm;
-  torch::Tensor head;  ///< The embedding where tied on one stage.
-  bool tied = false;
+  torch::Tensor head;                 ///< The embedding where tied on one stage.
   torch::Tensor frequencies;          ///< Of the rotary embedding, fp32 [D/2].
   std::vector<Parameter> parameters;  ///< In the order of named_parameters().
 };

@@ -7,9 +7,15 @@
 namespace headroom::cost {
 namespace {
 
-std::vector<int> ranks_of(const ir::ParallelPlan& plan) {
+ir::ModelSpec dense(std::size_t layers) {
+  ir::ModelSpec model;
+  model.layers.resize(layers);
+  return model;
+}
+
+std::vector<int> ranks_of(const ir::ParallelPlan& plan, const ir::ModelSpec& model = dense(8)) {
   std::vector<int> ranks;
-  for (const ir::Rank rank : binding_ranks(plan)) {
+  for (const ir::Rank rank : binding_ranks(model, plan)) {
     ranks.push_back(static_cast<int>(rank));
   }
   return ranks;
@@ -32,6 +38,21 @@ TEST_CASE("binding_ranks: first, second and last stage, first and last of a ring
   plan.megatron = ir::MegatronPlan{.tensor = 8, .pipeline = 2};
   plan.world = 16;
   CHECK(ranks_of(plan) == std::vector{0, 8});
+}
+
+TEST_CASE("binding_ranks: the first stage with so many sparse layers, too") {
+  ir::ModelSpec model = dense(8);
+  for (std::size_t layer = 3; layer < 8; ++layer) {
+    model.layers[layer].moe = true;
+  }
+  ir::ParallelPlan plan;
+  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.megatron = ir::MegatronPlan{.pipeline = 8};
+  plan.world = 8;
+  CHECK(ranks_of(plan, model) == std::vector{0, 1, 3, 7});
+  plan.megatron = ir::MegatronPlan{.pipeline = 4};  // 0, 1, 2 and 2 of them.
+  plan.world = 4;
+  CHECK(ranks_of(plan, model) == std::vector{0, 1, 2, 3});
 }
 
 }  // namespace headroom::cost

@@ -87,10 +87,39 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   CHECK(refused(model, plan_with({.tensor = 2, .pipeline = 2}, 6)) == "tp x pp x cp=4");
   CHECK(refused(model, plan_with({.pipeline = 5}, 5)) == "pp=5");
   CHECK(refused(model, plan_with({.pipeline = 2, .layers_per_chunk = 3}, 2)) ==
-        "layers_per_virtual_stage=3");
+        "layers-per-virtual-stage=3");
   CHECK(refused(model, plan_with({.expert = 2}, 2)) == "ep=2");
   CHECK(refused(model, plan_with({.attention = MegatronAttention::kFlash}, 1)) ==
         "attention=flash");
+  CHECK(refused(model, plan_with({.layers_per_chunk = 4}, 1)) == "layers-per-virtual-stage");
+  CHECK(refused(model, plan_with({.overlap_param_gather = true}, 1)) == "overlap-param-gather");
+  CHECK(refused(model, plan_with({.recompute_layers = 2}, 1)) == "recompute-layers");
+  ParallelPlan odd = plan_with({.context = 2}, 2);
+  odd.sequence = 1022;
+  CHECK(refused(model, odd) == "1022");
+}
+
+TEST_CASE("megatron: models that its layers have no words for are refused by what they have") {
+  const ModelSpec model = narrow_llama();
+  const auto with = [&](auto change) {
+    ModelSpec other = model;
+    change(other);
+    return refused(other, plan_with({}, 1));
+  };
+  CHECK(with([](ModelSpec& m) { m.residual = ResidualForm::kParallelOneNorm; }) ==
+        "megatron for a model with attention and MLP side by side");
+  CHECK(with([](ModelSpec& m) { m.activation = Activation::kRelu; }) ==
+        "megatron for a model with an activation other than SwiGLU and GELU");
+  CHECK(with([](ModelSpec& m) { m.layers[1].window = 512; }) ==
+        "megatron for a model with sliding-window attention");
+}
+
+TEST_CASE("megatron: selective recomputation without modules is that of core attention") {
+  CHECK(recomputed_modules({.recompute = MegatronRecompute::kSelective}).core_attention);
+  CHECK_FALSE(recomputed_modules({}).core_attention);
+  MegatronPlan mlp{.recompute = MegatronRecompute::kSelective};
+  mlp.recompute_modules.mlp = true;
+  CHECK_FALSE(recomputed_modules(mlp).core_attention);
 }
 
 TEST_CASE("megatron: options of other runtimes are refused, not dropped") {

@@ -13,6 +13,7 @@ ModelSpec llama() {
   model.heads = 32;
   model.kv_heads = 8;
   model.head_dim = 128;
+  model.embedding_dim = model.hidden;
   model.ffn = 14'336;
   model.vocabulary = 128'256;
   model.max_positions = 131'072;
