@@ -196,6 +196,29 @@ void ScenarioEditor::addHardwareRows() {
   connect(budget_, &QLineEdit::editingFinished, this, &ScenarioEditor::announceBudget);
 }
 
+void ScenarioEditor::addDegree(Field field, const QString& label,
+                               std::int64_t ir::MegatronPlan::*degree) {
+  NumberField* const control = addNumber(
+      field, label,
+      new NumberField({.least = 1,
+                       .most = ir::kMostRanks,
+                       .slider_least = 1,
+                       .slider_most = 16,
+                       .steps = NumberField::Steps::kPowersOfTwo},
+                      QString(label).remove(QLatin1Char('&')), this),
+      [degree](const Scenario& scenario) {
+        return scenario.plan.megatron ? (*scenario.plan.megatron).*degree : std::int64_t{1};
+      },
+      [degree](Scenario& scenario, int value) {
+        if (scenario.plan.megatron) {
+          (*scenario.plan.megatron).*degree = value;
+        }
+      });
+  show_.emplace_back([control](const Scenario& scenario) {
+    control->setEnabled(scenario.plan.megatron.has_value());
+  });
+}
+
 void ScenarioEditor::addTrainingRows() {
   addSection(tr("Training"));
   addChoice(
@@ -213,6 +236,8 @@ void ScenarioEditor::addTrainingRows() {
   zero->setPlaceholderText(tr("only under deepspeed"));
   show_.emplace_back(
       [zero](const Scenario& scenario) { zero->setEnabled(scenario.plan.zero.has_value()); });
+  addDegree(Field::kTensorParallel, tr("&Tensor parallel"), &ir::MegatronPlan::tensor);
+  addDegree(Field::kPipelineStages, tr("Pipeline stages"), &ir::MegatronPlan::pipeline);
   addChoice(
       Field::kPrecision, tr("&Precision"),
       [](const Scenario& scenario) { return precision_choices(scenario.plan.runtime); },
@@ -231,8 +256,17 @@ void ScenarioEditor::addTrainingRows() {
   addChoice(
       Field::kCheckpointing, tr("&Checkpointing"),
       [](const Scenario&) { return checkpointing_choices(); },
-      [](const Scenario& scenario) { return scenario.plan.recompute; },
-      [](Scenario& scenario, ir::Recompute recompute) { scenario.plan.recompute = recompute; });
+      [](const Scenario& scenario) {
+        const std::optional<ir::MegatronPlan>& megatron = scenario.plan.megatron;
+        const bool recomputes = megatron && megatron->recompute != ir::MegatronRecompute::kNone;
+        return recomputes ? ir::Recompute::kFull : scenario.plan.recompute;
+      },
+      [](Scenario& scenario, ir::Recompute recompute) {
+        scenario.plan.recompute = recompute;
+        if (scenario.plan.megatron && recompute == ir::Recompute::kNone) {
+          scenario.plan.megatron->recompute = ir::MegatronRecompute::kNone;
+        }
+      });
   NumberField* const every = addNumber(
       Field::kCheckpointEvery, tr("&Every k-th layer"),
       new NumberField({.least = 1, .most = 1024, .slider_least = 1, .slider_most = 8},

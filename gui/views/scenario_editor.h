@@ -45,6 +45,8 @@ class ScenarioEditor : public QWidget {
   using Change = std::function<void(Scenario&)>;
 
   void addHardwareRows();
+  /// A degree of parallelism under Megatron.
+  void addDegree(Field field, const QString& label, std::int64_t ir::MegatronPlan::*degree);
   void addTrainingRows();
   void addBatchRows();
   void addAdapterRows();

@@ -35,6 +35,30 @@ Precision nearest(Precision precision, ir::RuntimeKind runtime) {
   return sixteen && runtime != ir::RuntimeKind::kFsdp ? Precision::kFp16 : Precision::kBf16;
 }
 
+/// Gives the plan Megatron's part and takes away what that part says otherwise.
+void settle_megatron(ir::ParallelPlan& plan) {
+  ir::MegatronPlan megatron = plan.megatron.value_or(ir::MegatronPlan{});
+  if (plan.world % (megatron.tensor * megatron.pipeline * megatron.context) != 0) {
+    megatron.tensor = 1;
+    megatron.pipeline = 1;
+    megatron.context = 1;
+  }
+  megatron.sequence_parallel = megatron.tensor > 1;
+  if (plan.recompute != ir::Recompute::kNone) {
+    megatron.recompute = ir::MegatronRecompute::kFullUniform;
+  }
+  const ir::ParallelPlan usual;
+  plan.megatron = megatron;
+  plan.recompute = usual.recompute;
+  plan.recompute_every = usual.recompute_every;
+  plan.attention = usual.attention;
+  plan.loss = usual.loss;
+  if (plan.optimizer.kind != ir::OptimizerKind::kAdamW ||
+      plan.optimizer.form != ir::OptimizerForm::kFused) {
+    plan.optimizer = usual.optimizer;
+  }
+}
+
 }  // namespace
 
 ModelSource model_source(std::string_view text) {
@@ -85,10 +109,10 @@ Scenario settled(Scenario scenario) {
     plan.fsdp = ir::FsdpPlan{};
   }
   const bool megatron = plan.runtime == ir::RuntimeKind::kMegatron;
-  if (!megatron) {
+  if (megatron) {
+    settle_megatron(plan);
+  } else {
     plan.megatron.reset();
-  } else if (!plan.megatron) {
-    plan.megatron.emplace();
   }
   if (fsdp || megatron) {
     plan.lora.reset();

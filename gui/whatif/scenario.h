@@ -44,6 +44,8 @@ enum class Field : std::uint8_t {
   kBudget,
   kRuntime,
   kZeroStage,
+  kTensorParallel,
+  kPipelineStages,
   kPrecision,
   kOptimizer,
   kAttention,
@@ -67,7 +69,8 @@ enum class Field : std::uint8_t {
 
 /// `scenario` with the choices that hang on others brought in line: a ZeRO plan exactly under
 /// DeepSpeed, DDP exactly on several GPUs without DeepSpeed, a precision recipe of the runtime,
-/// quantisation only under LoRA. Idempotent.
+/// quantisation only under LoRA, degrees that divide the GPUs exactly under Megatron, which takes
+/// checkpointing as its own recomputation. Idempotent.
 [[nodiscard]] Scenario settled(Scenario scenario);
 
 }  // namespace headroom::gui

@@ -21,6 +21,10 @@ const char* untranslated(Field field) {
       return QT_TRANSLATE_NOOP("Field", "runtime");
     case Field::kZeroStage:
       return QT_TRANSLATE_NOOP("Field", "ZeRO stage");
+    case Field::kTensorParallel:
+      return QT_TRANSLATE_NOOP("Field", "tensor parallelism");
+    case Field::kPipelineStages:
+      return QT_TRANSLATE_NOOP("Field", "pipeline stages");
     case Field::kPrecision:
       return QT_TRANSLATE_NOOP("Field", "precision");
     case Field::kOptimizer:

@@ -240,7 +240,7 @@ Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
   if (plan.runtime != RuntimeKind::kMegatron) {
     return plan.megatron
                ? Error::invalid_argument("megatron", word_of(runtime_words(), plan.runtime),
-                                         "the runtime megatron", "add --runtime megatron")
+                                         "the runtime megatron", "leave out what asks for another")
                : ok();
   }
   if (!plan.megatron) {

@@ -50,6 +50,27 @@ TEST_CASE("settled: DeepSpeed has a ZeRO plan and a master copy, transformers ne
   CHECK(scenario.plan.ddp);
 }
 
+TEST_CASE("settled: Megatron takes checkpointing as its own and degrees that divide the GPUs") {
+  Scenario scenario = default_scenario();
+  scenario.plan.world = 8;
+  scenario.plan.recompute = ir::Recompute::kFull;
+  scenario.plan.attention = ir::AttentionKind::kEager;
+  scenario.plan.runtime = ir::RuntimeKind::kMegatron;
+  scenario.plan.megatron = ir::MegatronPlan{.tensor = 4};
+  scenario = settled(scenario);
+  REQUIRE(scenario.plan.megatron);
+  CHECK(scenario.plan.megatron->tensor == 4);
+  CHECK(scenario.plan.megatron->sequence_parallel);
+  CHECK(scenario.plan.megatron->recompute == ir::MegatronRecompute::kFullUniform);
+  CHECK(scenario.plan.recompute == ir::Recompute::kNone);
+  CHECK(scenario.plan.attention == ir::AttentionKind::kSdpa);
+  CHECK(scenario.plan.precision == ir::Precision::kBf16Master);
+  scenario.plan.world = 2;
+  CHECK(settled(scenario).plan.megatron->tensor == 1);
+  scenario.plan.runtime = ir::RuntimeKind::kTransformers;
+  CHECK_FALSE(settled(scenario).plan.megatron);
+}
+
 TEST_CASE("settled: DDP comes with the second GPU and goes with it") {
   Scenario scenario = default_scenario();
   CHECK_FALSE(scenario.plan.ddp);
