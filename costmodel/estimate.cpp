@@ -74,16 +74,6 @@ Verdict verdict_of(const StepEstimate& estimate) {
   return spare < wanted || estimate.retries > 0 ? Verdict::kTight : Verdict::kFits;
 }
 
-/// As many as are in flight, and two in the steady state; an interleaved schedule wants multiples
-/// of the stages.
-std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan) {
-  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
-  if (stages == 1) {
-    return kReplayedMicroBatches;
-  }
-  return plan.megatron->layers_per_chunk > 0 ? 2 * stages : stages + 2;
-}
-
 }  // namespace
 
 std::string_view name_of(Verdict verdict) {
@@ -124,6 +114,17 @@ std::string moment_text(const std::string& phase, const PeakSite& site) {
   return text;
 }
 
+std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan) {
+  // As many as are in flight, and two in the steady state; an interleaved schedule wants multiples
+  // of the stages.
+  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
+  std::int64_t wanted = kReplayedMicroBatches;
+  if (stages > 1) {
+    wanted = plan.megatron->layers_per_chunk > 0 ? 2 * stages : stages + 2;
+  }
+  return std::min(plan.accumulation, wanted);
+}
+
 StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings, Bytes total,
                    std::vector<OutsideTerm> outside) {
   StepEstimate estimate;
@@ -155,7 +156,7 @@ Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model, const ir::Par
     return std::move(status).error();
   }
   ir::ParallelPlan replayed = plan;
-  replayed.accumulation = std::min(plan.accumulation, replayed_micro_batches(plan));
+  replayed.accumulation = replayed_micro_batches(plan);
   DeviceTraits traits = device.traits;
   const Bytes left = device.total - total_of(outside_terms(model, plan, device));
   traits.memory_bytes = std::max(left.value(), std::int64_t{1});

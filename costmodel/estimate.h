@@ -76,6 +76,8 @@ inline constexpr double kTightShare = 0.05;
 /// every further one does the same to memory. In a pipeline it takes as many more as it has stages
 /// until that is so.
 inline constexpr std::int64_t kReplayedMicroBatches = 4;
+/// How many of a step's micro-batches are replayed.
+[[nodiscard]] std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan);
 
 /// Lowers `model` for the plan's runtime: the program that `estimate` replays.
 ///

@@ -186,6 +186,9 @@ std::string communication(const FitAnswer& answer) {
       continue;
     }
     for (const ir::Work::Collective& collective : phase.work.collectives) {
+      if (collective.ranks == 1) {
+        continue;  // Nothing crosses a link.
+      }
       auto sum = std::ranges::find(sums, collective.operation, &Sum::operation);
       if (sum == sums.end()) {
         sum = sums.insert(sums.end(), Sum{collective.operation, 0, Bytes{0}});
@@ -194,10 +197,14 @@ std::string communication(const FitAnswer& answer) {
       sum->bytes += Bytes{collective.bytes};
     }
   }
+  const ir::ParallelPlan& plan = answer.question.request.plan;
+  const std::int64_t replayed = cost::replayed_micro_batches(plan);
+  const std::string of =
+      replayed < plan.accumulation ? ", " + std::to_string(replayed) + " micro-batches" : "";
   std::string text;
   for (const Sum& sum : sums) {
     text += "  " + pad_right(sum.operation + " per step", kTermColumns) + figure(sum.bytes) +
-            "  in " + std::to_string(sum.calls) + " calls\n";
+            "  in " + std::to_string(sum.calls) + " calls" + of + "\n";
   }
   return text;
 }
