@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model_ir/base/units.h"
+#include "model_ir/plan/device_work.h"
 
 namespace headroom::ir {
 
@@ -90,6 +91,7 @@ enum class Rank : std::int32_t {};
 struct RankProgram {
   std::vector<Event> events;
   std::vector<Phase> phases;  ///< In order, without gaps.
+  DeviceWork work;            ///< What it asks of the device's streams.
   std::vector<Site> sites;
   std::vector<std::string> operations;  ///< "silu", "rms_norm", "adamw.foreach".
   BlockId blocks = 0;                   ///< Number of distinct blocks.

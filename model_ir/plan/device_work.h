@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "model_ir/spec/dtype.h"
+
+/// What a program asks of the machine, item by item: the time model prices each distinct shape once
+/// and lays the items out on streams.
+namespace headroom::ir {
+
+/// Which of the two operands of C[m, n] = A[m, k] B[k, n] a BLAS library finds transposed; the
+/// names that frameworks give them in forward (TN), for input gradients (NN) and weight gradients
+/// (NT).
+enum class GemmLayout : std::uint8_t { kTN, kNN, kNT };
+
+/// `count` products of [m, k] by [k, n]: batched, or grouped by expert.
+struct GemmShape {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t count = 1;
+  DType dtype = DType::kBf16;  ///< Of the operands.
+  GemmLayout layout = GemmLayout::kTN;
+  bool grouped = false;     ///< One grouped kernel over experts; otherwise strided batches.
+  bool accumulate = false;  ///< Adds to what C holds (weight gradients into a buffer).
+  friend bool operator==(const GemmShape&, const GemmShape&) = default;
+};
+
+/// A fused attention kernel over [batch, heads, queries, head_dim].
+struct AttentionShape {
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t queries = 0;  ///< Rows of the scores.
+  std::int64_t keys = 0;     ///< Columns of the scores.
+  std::int64_t head_dim = 0;
+  std::int64_t value_dim = 0;
+  std::int64_t window = 0;  ///< Keys that a query sees; 0: all.
+  DType dtype = DType::kBf16;
+  bool causal = true;
+  bool backward = false;
+  friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
+};
+
+/// Kernels bound by memory: what they read and write together.
+struct TrafficShape {
+  std::int64_t bytes = 0;
+  std::int64_t launches = 1;
+  friend bool operator==(const TrafficShape&, const TrafficShape&) = default;
+};
+
+/// `size` ranks, each `stride` apart, and of such groups `outer_size`, each `outer_stride` apart: a
+/// group along one axis of the mesh, or along two that do not lie side by side.
+struct RankGroup {
+  std::int64_t size = 1;
+  std::int64_t stride = 1;
+  std::int64_t outer_size = 1;
+  std::int64_t outer_stride = 1;
+  friend bool operator==(const RankGroup&, const RankGroup&) = default;
+};
+
+enum class CollectiveKind : std::uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kAllToAll,
+  kSendReceive,  ///< With a neighbour `group.stride` away.
+};
+
+struct CollectiveShape {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::int64_t bytes = 0;  ///< Of the full (gathered, unsharded) buffer.
+  RankGroup group;
+  friend bool operator==(const CollectiveShape&, const CollectiveShape&) = default;
+};
+
+enum class CopyKind : std::uint8_t { kDeviceToDevice, kHostToDevice, kDeviceToHost, kHostWork };
+
+/// A copy, or `kHostWork`: work on the host that touches `bytes` of its memory (CPU Adam).
+struct CopyShape {
+  CopyKind kind = CopyKind::kDeviceToDevice;
+  std::int64_t bytes = 0;
+  friend bool operator==(const CopyShape&, const CopyShape&) = default;
+};
+
+using WorkShape = std::variant<GemmShape, AttentionShape, TrafficShape, CollectiveShape, CopyShape>;
+
+/// One item, in the order in which the host issues them.
+struct WorkItem {
+  enum class Kind : std::uint8_t {
+    kRun,     ///< Runs `WorkShape` number `index` on `stream`.
+    kRecord,  ///< Marks what `stream` has been given so far as mark number `index`.
+    kWait,    ///< `stream` goes on only when mark number `index` is reached.
+    kHost,    ///< The host itself waits for mark number `index` (a synchronisation).
+  };
+  Kind kind = Kind::kRun;
+  std::uint8_t stream = 0;  ///< 0: the compute stream.
+  std::uint32_t index = 0;
+  std::uint32_t event = 0;  ///< Index of the memory event that comes next.
+  std::uint32_t site = 0;   ///< Index into `RankProgram::sites`.
+};
+
+/// The items of a whole program; phases are found by `event`.
+struct DeviceWork {
+  std::vector<WorkItem> items;
+  std::vector<WorkShape> shapes;  ///< Each once.
+  std::uint32_t marks = 0;
+};
+
+}  // namespace headroom::ir
