@@ -1,0 +1,188 @@
+#include "costmodel/hardware/collective_time.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "model_ir/base/check.h"
+
+namespace headroom::cost {
+namespace {
+
+// NVIDIA/nccl 2.30.7, src/graph/tuning.cc, ncclTunerConstantsDefaults: microseconds by protocol.
+constexpr std::array<double, kProtocols> kTreeBase = {6.8, 14.0, 8.4};
+constexpr std::array<double, kProtocols> kTreeHop = {0.6, 1.25, 4.0};  // NVLink
+constexpr std::array<double, kProtocols> kTreeNetworkHop = {5.0, 8.5, 14.0};
+constexpr std::array<double, kProtocols> kRingNetworkHop = {2.7, 4.0, 14.0};
+constexpr double kMulticastNetworkHop = 20.9;  // NVLS tree
+// ... and what the flags of LL and LL128 leave of a ring's rate across nodes.
+constexpr std::array<double, kProtocols> kNetworkShare = {0.5, 0.92, 1.0};
+// ... of LL across nodes, in bytes per second, whatever the link (llMaxBws, more than two nodes).
+constexpr double kNetworkLLRate = 20e9;
+constexpr double kTreeShare = 0.92;  // Of a ring's rate.
+// ... "plateau effect of ring": longer steps of large all-reduces over several nodes.
+constexpr double kRingPlateau = 1.4;
+
+constexpr double kMicro = 1e-6;
+
+/// What the devices of a node bring to the network for this group.
+double network_rate(const Topology& topology, const GroupPlacement& group) {
+  return topology.network.rate.value() * topology.network.adapters_per_device *
+         static_cast<double>(group.fewest);
+}
+
+/// What the protocol's flags leave of it.
+double protocol_rate(const Topology& topology, const GroupPlacement& group, std::size_t protocol) {
+  const double rate = kNetworkShare[protocol] * network_rate(topology, group);
+  return protocol == 0 ? std::min(rate, kNetworkLLRate) : rate;
+}
+
+/// Rate of a ring inside a node: where it leaves a PCIe domain it shares the way out.
+double fabric_rate(const Fabric& fabric, const GroupPlacement& group, BytesPerSecond rate) {
+  const bool crosses = fabric.domain > 0 && group.most * group.crowd > fabric.domain;
+  if (!crosses) {
+    return rate.value();
+  }
+  return std::min(rate.value(), fabric.between.value() / static_cast<double>(group.crowd));
+}
+
+/// Steps of a ring, the chunks of 1/n that each rank sends, and those it moves within itself.
+struct RingWork {
+  double steps;
+  double sent;
+  double own;
+};
+RingWork ring_work(const Fabric& fabric, ir::CollectiveKind kind, double ranks) {
+  switch (kind) {
+    case ir::CollectiveKind::kAllReduce:
+      return {2 * (ranks - 1), 2 * (ranks - 1), fabric.own_reduce};
+    case ir::CollectiveKind::kAllGather:
+    case ir::CollectiveKind::kReduceScatter:
+      return {ranks - 1, ranks - 1, fabric.own_gather};
+    case ir::CollectiveKind::kBroadcast:  // The whole buffer passes every rank, in a pipeline.
+      return {ranks - 1, ranks, 0};
+    case ir::CollectiveKind::kAllToAll:
+    case ir::CollectiveKind::kSendReceive:
+      return {ranks - 1, ranks - 1, fabric.own_exchange};
+  }
+  return {ranks - 1, ranks, 0};
+}
+
+double ring_seconds(const Topology& topology, const GroupPlacement& group,
+                    const ir::CollectiveShape& shape, std::size_t protocol) {
+  const Pace& pace = topology.fabric.ring[protocol];
+  const double ranks = static_cast<double>(group.ranks);
+  const RingWork work = ring_work(topology.fabric, shape.kind, ranks);
+  const double chunk = static_cast<double>(shape.bytes) / ranks;
+  double moving = chunk * (work.sent + work.own) / fabric_rate(topology.fabric, group, pace.rate);
+  double latency = pace.base.value() + work.steps * pace.hop.value();
+  if (group.nodes > 1) {
+    moving = std::max(moving, chunk * work.sent / protocol_rate(topology, group, protocol));
+    const bool twice = shape.kind == ir::CollectiveKind::kAllReduce;
+    const double crossings = static_cast<double>((twice ? 2 : 1) * (group.nodes - 1));
+    // With one rank on each node, nothing hides the network's latency: that of the tree counts.
+    const double hop = group.most == 1 ? kTreeNetworkHop[protocol] : kRingNetworkHop[protocol];
+    latency += crossings * (hop * kMicro - pace.hop.value());
+    const bool plateau = twice && protocol == kProtocols - 1;
+    latency *= plateau ? kRingPlateau : 1;
+  }
+  return latency + moving;
+}
+
+/// All-reduce over several nodes: chains inside nodes, two binary trees between them.
+double tree_seconds(const Topology& topology, const GroupPlacement& group,
+                    const ir::CollectiveShape& shape, std::size_t protocol) {
+  const Pace& pace = topology.fabric.ring[protocol];
+  double rate = std::min(fabric_rate(topology.fabric, group, pace.rate),
+                         kTreeShare * kNetworkShare[protocol] * network_rate(topology, group));
+  rate = protocol == 0 ? std::min(rate, kNetworkLLRate) : rate;
+  const double levels = std::log2(static_cast<double>(group.nodes));
+  const double latency =
+      kTreeBase[protocol] + 2 * (static_cast<double>(group.most - 1) * kTreeHop[protocol] +
+                                 levels * kTreeNetworkHop[protocol]);
+  return latency * kMicro + 2 * static_cast<double>(shape.bytes) / rate;
+}
+
+/// All-reduce in the switches of each node, and over trees between the nodes.
+double multicast_seconds(const Topology& topology, const GroupPlacement& group,
+                         const ir::CollectiveShape& shape) {
+  const Pace& pace = topology.fabric.multicast;
+  const double ranks = static_cast<double>(group.most);
+  const double bytes = static_cast<double>(shape.bytes);
+  double latency = pace.base.value() + ranks * pace.hop.value();
+  double moving = 2 * (ranks - 1) / ranks * bytes / pace.rate.value();
+  if (group.nodes > 1) {
+    latency += 2 * std::log2(static_cast<double>(group.nodes)) * kMulticastNetworkHop * kMicro;
+    moving = std::max(moving, 2 * bytes / network_rate(topology, group));
+  }
+  return latency + moving;
+}
+
+double ring_or_tree_seconds(const Topology& topology, const GroupPlacement& group,
+                            const ir::CollectiveShape& shape) {
+  const bool trees = shape.kind == ir::CollectiveKind::kAllReduce && group.nodes > 1;
+  double best = ring_seconds(topology, group, shape, kProtocols - 1);
+  for (std::size_t protocol = 0; protocol + 1 < kProtocols; ++protocol) {
+    best = std::min(best, ring_seconds(topology, group, shape, protocol));
+  }
+  for (std::size_t protocol = 0; trees && protocol < kProtocols; ++protocol) {
+    best = std::min(best, tree_seconds(topology, group, shape, protocol));
+  }
+  const bool multicast = shape.kind == ir::CollectiveKind::kAllReduce &&
+                         topology.fabric.multicast.rate > BytesPerSecond{0} &&
+                         group.most >= topology.fabric.multicast_least;
+  return multicast ? std::min(best, multicast_seconds(topology, group, shape)) : best;
+}
+
+/// Every rank to every other: what stays on the node over the fabric while the rest passes the
+/// adapters.
+double exchange_seconds(const Topology& topology, const GroupPlacement& group, double bytes) {
+  const Fabric& fabric = topology.fabric;
+  const double ranks = static_cast<double>(group.ranks);
+  const double local = static_cast<double>(group.most);
+  const double rate = fabric_rate(fabric, group, fabric.exchange.rate);
+  const double inside = bytes * (local - 1 + fabric.own_exchange) / ranks / rate;
+  double latency = fabric.exchange.base.value() + (local - 1) * fabric.exchange.hop.value();
+  if (group.nodes == 1) {
+    return latency + inside;
+  }
+  const double each = network_rate(topology, group) / static_cast<double>(group.fewest);
+  const double outside = bytes * (ranks - static_cast<double>(group.fewest)) / ranks / each;
+  latency += kRingNetworkHop[kProtocols - 1] * kMicro;
+  return latency + std::max(inside, outside);
+}
+
+/// To the neighbour `stride` away: over the network if any pair of neighbours lies on two nodes.
+double neighbour_seconds(const Topology& topology, const GroupPlacement& group, double bytes) {
+  const Fabric& fabric = topology.fabric;
+  const double base = fabric.exchange.base.value() + fabric.exchange.hop.value();
+  if (group.nodes == 1) {
+    return base + bytes / fabric_rate(fabric, group, fabric.exchange.rate);
+  }
+  const double each = topology.network.rate.value() * topology.network.adapters_per_device;
+  return base + kRingNetworkHop[kProtocols - 1] * kMicro + bytes / each;
+}
+
+}  // namespace
+
+Seconds collective_time(const Topology& topology, const ir::CollectiveShape& shape) {
+  HEADROOM_ASSERT(shape.bytes >= 0);
+  const GroupPlacement group = placement_of(topology, shape.group);
+  if (group.ranks == 1) {
+    return Seconds{0};
+  }
+  switch (shape.kind) {
+    case ir::CollectiveKind::kAllReduce:
+    case ir::CollectiveKind::kAllGather:
+    case ir::CollectiveKind::kReduceScatter:
+    case ir::CollectiveKind::kBroadcast:
+      return Seconds{ring_or_tree_seconds(topology, group, shape)};
+    case ir::CollectiveKind::kAllToAll:
+      return Seconds{exchange_seconds(topology, group, static_cast<double>(shape.bytes))};
+    case ir::CollectiveKind::kSendReceive:
+      return Seconds{neighbour_seconds(topology, group, static_cast<double>(shape.bytes))};
+  }
+  return Seconds{0};
+}
+
+}  // namespace headroom::cost

@@ -1,0 +1,203 @@
+#include "costmodel/hardware/kernel_time.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "model_ir/base/check.h"
+
+namespace headroom::cost {
+namespace {
+
+/// A thread block's share of C, as powers of two.
+struct Tile {
+  int m_bits;
+  int n_bits;
+};
+// What cuBLAS and CUTLASS offer on tensor cores: the larger the tile, the less each operand is
+// read.
+constexpr std::array<Tile, 6> kTiles = {{{8, 7}, {7, 8}, {7, 7}, {7, 6}, {6, 7}, {6, 6}}};
+
+constexpr std::int64_t kLeastSplit = 256;  ///< Of k, for one part of a split product.
+
+std::int64_t blocks(std::int64_t extent, int bits) {
+  return (extent + (std::int64_t{1} << bits) - 1) >> bits;
+}
+
+/// Full waves and what an unfilled last one costs: between tiles/width and its ceiling.
+double waves_of(double units, double wave_loss) {
+  const double whole = static_cast<double>(static_cast<std::int64_t>(units));
+  const double ceiling = units > whole ? whole + 1 : whole;
+  return units <= 1 ? 1 : units + wave_loss * (ceiling - units);
+}
+
+FlopsPerSecond rate_of(const GemmPerformance& gemm, ir::DType dtype) {
+  switch (ir::bits_of(dtype)) {
+    case 8:
+      return gemm.fp8;
+    case 16:
+      return gemm.half;
+    default:
+      return gemm.fp32;
+  }
+}
+
+/// Time on the multiprocessors with tiles of one shape.
+double compute_seconds(const DevicePerformance& device, const ir::GemmShape& shape, Tile tile) {
+  const GemmPerformance& gemm = device.gemm;
+  const std::int64_t tiles =
+      blocks(shape.m, tile.m_bits) * blocks(shape.n, tile.n_bits) * shape.count;
+  const double height = static_cast<double>(1 << tile.m_bits);
+  const double width = static_cast<double>(1 << tile.n_bits);
+  const double slowdown = (1 + gemm.tile_loss * (1 / height + 1 / width)) /
+                          (1 + gemm.tile_loss * (1.0 / 256 + 1.0 / 128));
+  // Of one element of k in one tile, on one multiprocessor.
+  const double step =
+      2 * height * width * slowdown * device.multiprocessors / rate_of(gemm, shape.dtype).value();
+  const double k = static_cast<double>(shape.k);
+  const double units = static_cast<double>(tiles) / device.multiprocessors;
+  const double whole = waves_of(units, gemm.wave_loss) * (k + gemm.k_overhead) * step;
+  if (tiles * 2 > device.multiprocessors || shape.k < 2 * kLeastSplit) {
+    return whole;
+  }
+  const double parts =
+      static_cast<double>(std::min(device.multiprocessors / tiles, shape.k / kLeastSplit));
+  return std::min(whole, (k / parts + 2 * gemm.k_overhead) * step);
+}
+
+double bytes_moved(const ir::GemmShape& shape) {
+  const double m = static_cast<double>(shape.m);
+  const double n = static_cast<double>(shape.n);
+  const double k = static_cast<double>(shape.k);
+  const double operand = static_cast<double>(ir::bits_of(shape.dtype)) / 8;
+  // 8-bit operands make 16-bit results; accumulation reads and writes fp32.
+  const double result = shape.accumulate ? 8 : std::max(operand, 2.0);
+  return static_cast<double>(shape.count) * ((m * k + k * n) * operand + m * n * result);
+}
+
+double layout_factor(const GemmPerformance& gemm, ir::GemmLayout layout) {
+  switch (layout) {
+    case ir::GemmLayout::kTN:
+      return 1;
+    case ir::GemmLayout::kNN:
+      return gemm.input_gradient;
+    case ir::GemmLayout::kNT:
+      return gemm.weight_gradient;
+  }
+  return 1;
+}
+
+/// The longer of two that overlap, and what shows of the shorter.
+double overlapped(double a, double b, double loss) {
+  return std::max(a, b) + loss * std::min(a, b);
+}
+
+constexpr std::int64_t kBlock = 128;  ///< Queries, or keys, that one thread block holds.
+
+/// Pairs below the diagonal that ends in the last query and the last key.
+double seen_by_causal(double queries, double keys) {
+  const double beyond = std::max(queries - keys, 0.0);  // Queries that see no key at all.
+  const double rows = queries - beyond;
+  return rows * keys - rows * (rows - 1) / 2;
+}
+
+FlopsPerSecond attention_rate(const AttentionPerformance& attention,
+                              const ir::AttentionShape& shape) {
+  const double narrow = (shape.backward ? attention.backward_64 : attention.forward_64).value();
+  const double full = (shape.backward ? attention.backward_128 : attention.forward_128).value();
+  const double size = static_cast<double>(std::max(shape.head_dim, shape.value_dim));
+  if (size > 128) {
+    return FlopsPerSecond{full * attention.wide};
+  }
+  const double along = std::clamp((size - 64) / 64, 0.0, 1.0);
+  return FlopsPerSecond{narrow + along * (full - narrow)};
+}
+
+/// Of queries, keys, values, output; backward also their gradients, that of queries in fp32 twice.
+double attention_bytes(const ir::AttentionShape& shape) {
+  const double rows = static_cast<double>(shape.batch * shape.heads * shape.queries);
+  const double kv_rows = static_cast<double>(shape.batch * shape.kv_heads * shape.keys);
+  const double both = static_cast<double>(shape.head_dim + shape.value_dim);
+  const double element = static_cast<double>(ir::bits_of(shape.dtype)) / 8;
+  const double forward = element * both * (rows + kv_rows);
+  return shape.backward ? 2 * forward + 8 * rows * static_cast<double>(shape.head_dim) : forward;
+}
+
+}  // namespace
+
+Seconds gemm_time(const DevicePerformance& device, const ir::GemmShape& shape) {
+  HEADROOM_ASSERT(shape.m > 0 && shape.n > 0 && shape.k > 0 && shape.count > 0);
+  const GemmPerformance& gemm = device.gemm;
+  double compute = compute_seconds(device, shape, kTiles[0]);
+  for (std::size_t i = 1; i < kTiles.size(); ++i) {
+    compute = std::min(compute, compute_seconds(device, shape, kTiles[i]));
+  }
+  compute *= layout_factor(gemm, shape.layout);
+  const double moving = bytes_moved(shape) / device.memory.rate.value();
+  double time = overlapped(compute, moving, gemm.overlap_loss);
+  if (shape.grouped) {
+    time = time * gemm.grouped + static_cast<double>(shape.count - 1) * gemm.per_group.value();
+  }
+  return gemm.floor + Seconds{time};
+}
+
+double visible_pairs(const ir::AttentionShape& shape) {
+  const double queries = static_cast<double>(shape.queries);
+  const double keys = static_cast<double>(shape.keys);
+  const double window = static_cast<double>(shape.window);
+  if (shape.causal) {
+    const double all = seen_by_causal(queries, keys);
+    return shape.window > 0 && window < keys ? all - seen_by_causal(queries, keys - window) : all;
+  }
+  return shape.window > 0 ? queries * std::min(keys, window) : queries * keys;
+}
+
+Seconds attention_time(const DevicePerformance& device, const ir::AttentionShape& shape) {
+  HEADROOM_ASSERT(shape.batch > 0 && shape.heads > 0 && shape.queries > 0 && shape.keys > 0);
+  HEADROOM_ASSERT(shape.head_dim > 0 && shape.value_dim > 0);
+  const AttentionPerformance& attention = device.attention;
+  const std::int64_t held = shape.backward ? shape.keys : shape.queries;
+  const std::int64_t rows = ceil_div(held, kBlock);
+  const double units = static_cast<double>(shape.batch * shape.heads * rows);
+  // What a block passes over on average, half a block more where the diagonal cuts it.
+  const double cut = shape.causal ? static_cast<double>(kBlock) / 2 : 0;
+  const double passed = visible_pairs(shape) / static_cast<double>(held) + cut;
+  const double widths = shape.backward ? 3.0 * static_cast<double>(shape.head_dim) +
+                                             2.0 * static_cast<double>(shape.value_dim)
+                                       : static_cast<double>(shape.head_dim + shape.value_dim);
+  const double step = 2 * static_cast<double>(kBlock) * widths * device.multiprocessors /
+                      attention_rate(attention, shape).value();
+  const double compute = waves_of(units / device.multiprocessors, device.gemm.wave_loss) *
+                         (passed + attention.key_overhead) * step;
+  const double moving = attention_bytes(shape) / device.memory.rate.value();
+  return attention.floor + Seconds{overlapped(compute, moving, device.gemm.overlap_loss)};
+}
+
+Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& shape) {
+  HEADROOM_ASSERT(shape.bytes >= 0 && shape.launches >= 1);
+  const double each = static_cast<double>(shape.bytes) / static_cast<double>(shape.launches);
+  const double fits = static_cast<double>(device.memory.cache.value());
+  // What a launch leaves in the cache is there for the next one; a larger tensor evicts itself.
+  const double cached = std::clamp(2 - 2 * each / fits, 0.0, 1.0) * each;
+  const double time =
+      cached / device.memory.cached.value() + (each - cached) / device.memory.rate.value();
+  return static_cast<double>(shape.launches) * (device.memory.floor + Seconds{time});
+}
+
+Seconds copy_time(const DevicePerformance& device, const ir::CopyShape& shape) {
+  HEADROOM_ASSERT(shape.bytes >= 0);
+  const Bytes bytes{shape.bytes};
+  switch (shape.kind) {
+    case ir::CopyKind::kDeviceToDevice:
+      return device.memory.floor + 2 * bytes / device.memory.rate;
+    case ir::CopyKind::kHostToDevice:
+      return device.host.latency + bytes / device.host.to_device;
+    case ir::CopyKind::kDeviceToHost:
+      return device.host.latency + bytes / device.host.to_host;
+    case ir::CopyKind::kHostWork:
+      return device.host.latency + bytes / device.host.work;
+  }
+  return device.host.latency;
+}
+
+}  // namespace headroom::cost

@@ -1,0 +1,169 @@
+#include "costmodel/hardware/performance.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "costmodel/hardware/catalogue.h"
+#include "model_ir/json/json_reader.h"
+
+namespace headroom::cost {
+namespace {
+
+// A share above one is possible: what counts as the peak of a product that skips work, as causal
+// attention does, is less than what the datasheet counts.
+constexpr ir::NumberRange kShare = {.least = 1e-4, .greatest = 4};
+constexpr ir::NumberRange kFactor = {.least = 0.1, .greatest = 100};
+constexpr ir::NumberRange kLoss = {.least = 0, .greatest = 1};
+constexpr ir::NumberRange kElements = {.least = 0, .greatest = 1e5};
+constexpr ir::NumberRange kShortTime = {.least = 1e-9, .greatest = 0.1};
+constexpr ir::NumberRange kNoTime = {.least = 0, .greatest = 0.1};
+constexpr ir::NumberRange kRate = {.least = 1, .greatest = 1e15};
+constexpr ir::IntegerRange kCache = {.least = 1, .greatest = std::int64_t{1} << 40};
+
+/// A group of figures that names a source of the file.
+ir::JsonObject sourced(const ir::JsonObject& root, const char* key) {
+  ir::JsonObject group = root.object(key);
+  const std::string source = group.text("source");
+  const std::optional<ir::JsonObject> sources = root.optional_object("sources");
+  if (!sources || sources->optional_text(source).value_or("").empty()) {
+    group.refuse("source", "a key of /sources");
+  }
+  return group;
+}
+
+FlopsPerSecond share_of(const ir::JsonObject& group, const char* key, FlopsPerSecond peak) {
+  return group.number(key, kShare) * peak;
+}
+
+GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device) {
+  GemmPerformance gemm;
+  const FlopsPerSecond half = device.half.value_or(device.fp32);
+  gemm.fp32 = share_of(group, "fp32_share", device.fp32);
+  gemm.half = share_of(group, "half_share", half);
+  const std::optional<double> fp8 = group.optional_number("fp8_share", kShare);
+  // Without 8-bit arithmetic the operands are widened first.
+  gemm.fp8 = fp8 && device.fp8 ? *fp8 * *device.fp8 : gemm.half;
+  gemm.tile_loss = group.number("tile_loss_elements", kElements);
+  gemm.k_overhead = group.number("k_overhead_elements", kElements);
+  gemm.wave_loss = group.number("wave_loss_share", kLoss);
+  gemm.overlap_loss = group.number("overlap_loss_share", kLoss);
+  gemm.floor = Seconds{group.number("floor_seconds", kShortTime)};
+  gemm.input_gradient = group.number("input_gradient_time", kFactor);
+  gemm.weight_gradient = group.number("weight_gradient_time", kFactor);
+  gemm.grouped = group.number("grouped_time", kFactor);
+  gemm.per_group = Seconds{group.number("per_group_seconds", kNoTime)};
+  return gemm;
+}
+
+AttentionPerformance read_attention(const ir::JsonObject& group, const DeviceSpec& device) {
+  AttentionPerformance attention;
+  const FlopsPerSecond half = device.half.value_or(device.fp32);
+  attention.forward_64 = share_of(group, "forward_64_share", half);
+  attention.forward_128 = share_of(group, "forward_128_share", half);
+  attention.backward_64 = share_of(group, "backward_64_share", half);
+  attention.backward_128 = share_of(group, "backward_128_share", half);
+  attention.wide = group.number("wide_rate", kFactor);
+  attention.key_overhead = group.number("key_overhead_elements", kElements);
+  attention.floor = Seconds{group.number("floor_seconds", kShortTime)};
+  return attention;
+}
+
+MemoryPerformance read_memory(const ir::JsonObject& group, const DeviceSpec& device) {
+  MemoryPerformance memory;
+  memory.rate = group.number("share", kShare) * device.memory_bandwidth;
+  memory.floor = Seconds{group.number("floor_seconds", kShortTime)};
+  memory.cache = Bytes{group.integer("cache_bytes", kCache)};
+  memory.cached = group.number("cached_rate", kFactor) * memory.rate;
+  return memory;
+}
+
+LaunchPerformance read_launch(const ir::JsonObject& group) {
+  return {.eager = Seconds{group.number("eager_seconds", kShortTime)},
+          .compiled = Seconds{group.number("compiled_seconds", kShortTime)},
+          .graph = Seconds{group.number("graph_seconds", kShortTime)}};
+}
+
+HostPerformance read_host(const ir::JsonObject& group, const LinkSpec& link) {
+  return {.to_device = link.bandwidth,
+          .to_host = link.bandwidth,
+          .latency = Seconds{group.number("copy_latency_seconds", kShortTime)},
+          .work = BytesPerSecond{group.number("adam_bytes_per_second", kRate)}};
+}
+
+/// The entry that stands for the devices of one architecture.
+Result<std::string> family_entry(const std::string& folder, const DeviceSpec& device) {
+  const std::string path = folder + "/families.json";
+  const Result<ir::JsonReader> reader = ir::JsonReader::from_file(path);
+  if (!reader) {
+    return reader.error();
+  }
+  // "ampere-8.6" before "ampere": one architecture can hold chips for servers and for desks.
+  const std::string capability = std::to_string(device.traits.compute_major) + "." +
+                                 std::to_string(device.traits.compute_minor);
+  std::optional<std::string> entry =
+      reader->root().optional_text(device.architecture + "-" + capability);
+  if (!entry) {
+    entry = reader->root().optional_text(device.architecture);
+  }
+  if (!entry) {
+    Error error = Error::invalid_argument("gpu", device.name, "a GPU whose family was measured",
+                                          "measure it and pass the file in its place");
+    error.notes.push_back(path + " has no entry for " + device.architecture);
+    return error;
+  }
+  return *entry;
+}
+
+}  // namespace
+
+Result<DevicePerformance> read_performance(const std::string& path, const DeviceSpec& device,
+                                           const LinkSpec& host_link) {
+  const Result<ir::JsonReader> reader = ir::JsonReader::from_file(path);
+  if (!reader) {
+    return reader.error();
+  }
+  const ir::JsonObject root = reader->root();
+  root.accept("$schema");
+  for (const std::string& key : root.object("sources").keys()) {
+    root.object("sources").accept(key);
+  }
+  DevicePerformance performance;
+  performance.device = device.name;
+  performance.file = path;
+  performance.multiprocessors = device.traits.multiprocessors;
+  const std::string measured = root.text("device");
+  if (measured != device.name) {
+    performance.note = "no measurements of " + device.name + ": shares of the peak as on " +
+                       measured + ", of the same family";
+  }
+  performance.gemm = read_gemm(sourced(root, "gemm"), device);
+  performance.attention = read_attention(sourced(root, "attention"), device);
+  performance.memory = read_memory(sourced(root, "memory"), device);
+  performance.launch = read_launch(sourced(root, "launch"));
+  performance.host = read_host(sourced(root, "host"), host_link);
+  Status status = reader->finish_refusing_unknown_keys();
+  if (!status) {
+    return std::move(status).error();
+  }
+  return performance;
+}
+
+Result<DevicePerformance> performance_of(const std::string& config_dir, const DeviceSpec& device) {
+  const Result<LinkSpec> host_link = load_link(config_dir, device.host_link);
+  if (!host_link) {
+    return host_link.error();
+  }
+  const std::string folder = config_dir + "/performance";
+  std::string entry = device.name;
+  if (!std::filesystem::exists(folder + "/" + entry + ".json")) {
+    Result<std::string> family = family_entry(folder, device);
+    if (!family) {
+      return std::move(family).error();
+    }
+    entry = std::move(family).value();
+  }
+  return read_performance(folder + "/" + entry + ".json", device, *host_link);
+}
+
+}  // namespace headroom::cost

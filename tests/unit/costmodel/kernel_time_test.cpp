@@ -1,0 +1,141 @@
+#include "costmodel/hardware/kernel_time.h"
+
+#include <cstdint>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/hardware/catalogue.h"
+#include "tests/support/random.h"
+
+namespace headroom::cost {
+namespace {
+
+const std::string kConfigs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
+
+DevicePerformance performance(const std::string& name) {
+  const Result<DeviceSpec> device = load_device(kConfigs, name);
+  REQUIRE(device);
+  Result<DevicePerformance> performance = performance_of(kConfigs, *device);
+  if (!performance) {
+    FAIL(to_text(performance.error()));
+  }
+  return std::move(performance).value();
+}
+
+double tera_flops(const DevicePerformance& device, const ir::GemmShape& shape) {
+  return 2e-12 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
+         static_cast<double>(shape.k) / gemm_time(device, shape).value();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "kernel time: every NVIDIA GPU of the catalogue has a performance, its own or its family's") {
+  const Result<std::vector<DeviceSpec>> devices = list_devices(kConfigs);
+  REQUIRE(devices);
+  for (const DeviceSpec& device : *devices) {
+    if (device.vendor != "nvidia") {
+      continue;
+    }
+    CAPTURE(device.name);
+    const Result<DevicePerformance> found = performance_of(kConfigs, device);
+    REQUIRE(found);
+    const bool own = found->file.ends_with("/" + device.name + ".json");
+    CHECK(own == found->note.empty());
+    CHECK(found->gemm.half <= device.half.value_or(device.fp32));
+    CHECK(found->memory.rate <= device.memory_bandwidth);
+  }
+}
+
+TEST_CASE("kernel time: a family without measurements is refused by name") {
+  const Result<DeviceSpec> gaudi = load_device(kConfigs, "gaudi-2");
+  REQUIRE(gaudi);
+  const auto found = performance_of(kConfigs, *gaudi);
+  REQUIRE_FALSE(found);
+  CHECK(found.error().got == "gaudi-2");
+  CHECK_FALSE(found.error().fix.empty());
+}
+
+TEST_CASE("kernel time: large products come near what was measured on the device") {
+  // stas00/ml-engineering, compute/accelerator: best large bf16 products, TFLOP/s: A100 271,
+  // H100 794. A typical large product runs at 0.85 to 1.05 of the best one.
+  CHECK(tera_flops(performance("a100-80gb"), {8192, 8192, 8192}) ==
+        doctest::Approx(255).epsilon(0.1));
+  CHECK(tera_flops(performance("h100-80gb"), {8192, 8192, 8192}) ==
+        doctest::Approx(750).epsilon(0.1));
+}
+
+TEST_CASE("kernel time: one more tile than multiprocessors costs a second wave") {
+  DevicePerformance device = performance("h100-80gb");
+  device.gemm.wave_loss = 1;
+  device.gemm.overlap_loss = 0;
+  device.gemm.tile_loss = 1e3;  // Only the largest tiles pay.
+  // 132 multiprocessors: 11 x 12 tiles of 256 x 128 fill one wave, a 13th column begins a second.
+  const Seconds full = gemm_time(device, {11 * 256, 12 * 128, 1 << 16}) - device.gemm.floor;
+  const Seconds more = gemm_time(device, {11 * 256, 13 * 128, 1 << 16}) - device.gemm.floor;
+  CHECK(more / full > 1.9);  // Smaller tiles, of which three waves are needed, gain little.
+}
+
+TEST_CASE("kernel time: a product of few rows takes the time to read its weights") {
+  const DevicePerformance device = performance("h100-80gb");
+  const Seconds reading = Bytes{2 * 16384 * 16384} / device.memory.rate;
+  const Seconds time = gemm_time(device, {1, 16384, 16384});
+  CHECK(time > reading);
+  CHECK(time / reading < 1.3);
+}
+
+TEST_CASE("kernel time: causal attention computes half the pairs, a window its band") {
+  const ir::AttentionShape full{.batch = 1,
+                                .heads = 1,
+                                .kv_heads = 1,
+                                .queries = 4096,
+                                .keys = 4096,
+                                .head_dim = 128,
+                                .value_dim = 128,
+                                .causal = false};
+  CHECK(visible_pairs(full) == doctest::Approx(4096.0 * 4096));
+  ir::AttentionShape causal = full;
+  causal.causal = true;
+  CHECK(visible_pairs(causal) == doctest::Approx(4096.0 * 4097 / 2));
+  // 3 queries of 5 keys see 3 + 4 + 5 of them.
+  causal.queries = 3;
+  causal.keys = 5;
+  CHECK(visible_pairs(causal) == doctest::Approx(12));
+  causal.window = 2;  // Two each.
+  CHECK(visible_pairs(causal) == doctest::Approx(6));
+}
+
+TEST_CASE("property: kernel time: more work never takes less time, and none takes nothing") {
+  test::Random random = test::seeded_random();
+  CAPTURE(random.seed());
+  for (const char* const name : {"a100-80gb", "h100-80gb", "b200", "l40s", "v100-32gb"}) {
+    const DevicePerformance device = performance(name);
+    for (int i = 0; i < 2'000; ++i) {
+      ir::GemmShape shape{.m = random.between(1, 20'000),
+                          .n = random.between(1, 20'000),
+                          .k = random.between(1, 20'000),
+                          .count = random.between(1, 8)};
+      CAPTURE(name);
+      CAPTURE(shape.m);
+      CAPTURE(shape.n);
+      CAPTURE(shape.k);
+      const Seconds before = gemm_time(device, shape);
+      CHECK(before >= device.gemm.floor);
+      ir::GemmShape more = shape;
+      more.k += 128;
+      // A longer k may allow one split more: by no more than that is it quicker.
+      CHECK(gemm_time(device, more).value() > 0.75 * before.value());
+      more = shape;
+      more.n *= 2;
+      CHECK(gemm_time(device, more) >= before);
+      const ir::TrafficShape traffic{.bytes = random.between(0, std::int64_t{1} << 32)};
+      ir::TrafficShape larger = traffic;
+      larger.bytes += 4096;
+      CHECK(traffic_time(device, traffic) > Seconds{0});
+      CHECK(traffic_time(device, larger) > traffic_time(device, traffic));
+    }
+  }
+}
+
+}  // namespace headroom::cost
