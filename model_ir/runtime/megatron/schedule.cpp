@@ -1,13 +1,23 @@
 #include "model_ir/runtime/megatron/schedule.h"
 
-#include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <utility>
+#include <vector>
+
+#include "model_ir/plan/pipeline_schedule.h"
 
 namespace headroom::ir::megatron {
 namespace {
 
 using torch::Tensor;
+
+PipelineShape pipeline_of(const Runner& run, std::int64_t chunks) {
+  return {.kind = chunks > 1 ? PipelineKind::kInterleaved : PipelineKind::kOneForwardOneBackward,
+          .stages = run.context.mesh.pipeline.size,
+          .micro_batches = run.context.plan.accumulation,
+          .chunks = chunks};
+}
 
 void run_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
   Tensor output;
@@ -27,7 +37,7 @@ class OneForwardOneBackward {
         stage_(stage),
         sync_(sync),
         count_(run.context.plan.accumulation),
-        warmup_(std::min(mesh_.pipeline.size - mesh_.pipeline.rank - 1, count_)) {}
+        warmup_(warmup_of_stage(pipeline_of(run, 1), mesh_.pipeline.rank)) {}
 
   void operator()() {
     for (std::int64_t i = 0; i < warmup_; ++i) {
@@ -129,7 +139,7 @@ class Interleaved {
         chunks_(static_cast<std::int64_t>(stage.chunk_count())),
         order_(chunk_order(run.context.plan.accumulation, chunks_, mesh_.pipeline.size)),
         total_(run.context.plan.accumulation * chunks_),
-        warmup_(warmup_micro_batches(mesh_.pipeline, run.context.plan.accumulation, chunks_)),
+        warmup_(warmup_of_stage(pipeline_of(run, chunks_), mesh_.pipeline.rank)),
         inputs_(stage.chunk_count()),
         outputs_(stage.chunk_count()),
         gradients_(stage.chunk_count()) {}
@@ -317,25 +327,6 @@ class Interleaved {
 };
 
 }  // namespace
-
-std::vector<std::int64_t> chunk_order(std::int64_t micro_batches, std::int64_t chunks,
-                                      std::int64_t group) {
-  std::vector<std::int64_t> order;
-  for (std::int64_t begin = 0; begin < micro_batches; begin += group) {
-    const std::int64_t end = std::min(begin + group, micro_batches);
-    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      order.insert(order.end(), static_cast<std::size_t>(end - begin), chunk);
-    }
-  }
-  return order;
-}
-
-std::int64_t warmup_micro_batches(const Axis& pipeline, std::int64_t micro_batches,
-                                  std::int64_t chunks) {
-  const std::int64_t after = pipeline.size - pipeline.rank - 1;
-  const std::int64_t warmup = chunks > 1 ? 2 * after + (chunks - 1) * pipeline.size : after;
-  return std::min(warmup, micro_batches * chunks);
-}
 
 void run_step(const Runner& run, Stage& stage, GradientSync& sync) {
   if (run.context.mesh.pipeline.size == 1) {

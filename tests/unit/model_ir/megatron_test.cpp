@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/memory/timeline.h"
+#include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/runtime/megatron/mesh.h"
 #include "model_ir/runtime/megatron/schedule.h"
@@ -67,10 +68,18 @@ TEST_CASE("megatron mesh: experts have a grid of their own") {
 
 TEST_CASE("megatron schedule: chunks take turns in groups of as many micro-batches as stages") {
   CHECK(chunk_order(4, 2, 2) == std::vector<std::int64_t>{0, 0, 1, 1, 0, 0, 1, 1});
-  CHECK(warmup_micro_batches({4, 0}, 8, 1) == 3);
-  CHECK(warmup_micro_batches({4, 3}, 8, 1) == 0);
-  CHECK(warmup_micro_batches({4, 1}, 8, 2) == 8);
-  CHECK(warmup_micro_batches({4, 0}, 2, 1) == 2);
+  const auto warmup = [](std::int64_t stage, std::int64_t micro_batches, std::int64_t chunks) {
+    return warmup_of_stage(
+        {.kind = chunks > 1 ? PipelineKind::kInterleaved : PipelineKind::kOneForwardOneBackward,
+         .stages = 4,
+         .micro_batches = micro_batches,
+         .chunks = chunks},
+        stage);
+  };
+  CHECK(warmup(0, 8, 1) == 3);
+  CHECK(warmup(3, 8, 1) == 0);
+  CHECK(warmup(1, 8, 2) == 8);
+  CHECK(warmup(0, 2, 1) == 2);
 }
 
 TEST_CASE("megatron: the token table is padded to a multiple of every rank's share") {

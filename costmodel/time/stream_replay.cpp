@@ -1,0 +1,242 @@
+#include "costmodel/time/stream_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "model_ir/base/check.h"
+
+namespace headroom::cost {
+namespace {
+
+using ir::WorkItem;
+
+constexpr std::size_t kStreams = 256;
+constexpr std::uint32_t kHost = StreamTimeline::kHost;
+
+/// A moment, and the item whose end it is.
+struct Moment {
+  Seconds time;
+  std::uint32_t item = kHost;
+};
+
+void await(Moment& now, const Moment& other) {
+  if (other.time > now.time) {
+    now = other;
+  }
+}
+
+/// What the replay needs to know of a shape.
+struct ShapeCost {
+  Seconds duration;
+  Seconds tail;       ///< The last launch's share.
+  Seconds issue;      ///< Of all launches.
+  Seconds first;      ///< Of the first launch.
+  bool host = false;  ///< Runs on the host itself.
+};
+
+ShapeCost cost_of(const ir::WorkShape& shape, Seconds duration, Seconds launch) {
+  ShapeCost cost{.duration = duration, .tail = duration, .issue = launch, .first = launch};
+  if (const auto* traffic = std::get_if<ir::TrafficShape>(&shape)) {
+    const auto launches = static_cast<double>(std::max<std::int64_t>(traffic->launches, 1));
+    cost.issue = launches * launch;
+    cost.tail = (1 / launches) * duration;
+  }
+  const auto* copy = std::get_if<ir::CopyShape>(&shape);
+  cost.host = copy != nullptr && copy->kind == ir::CopyKind::kHostWork;
+  return cost;
+}
+
+class Replay {
+ public:
+  Replay(const ir::DeviceWork& work, const WorkCosts& costs) : work_(work), marks_(work.marks) {
+    HEADROOM_ASSERT(costs.durations.size() == work.shapes.size());
+    shapes_.reserve(work.shapes.size());
+    for (std::size_t i = 0; i < work.shapes.size(); ++i) {
+      shapes_.push_back(cost_of(work.shapes[i], costs.durations[i], costs.launch));
+    }
+  }
+
+  [[nodiscard]] StreamTimeline operator()() {
+    const std::size_t count = work_.items.size();
+    out_.begin.resize(count);
+    out_.end.resize(count);
+    out_.blocker.assign(count, kHost);
+    out_.host_wait_of.resize(count);
+    std::array<Seconds, kStreams> busy{};
+    std::size_t streams = 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      const WorkItem& item = work_.items[i];
+      out_.host_wait_of[i] = static_cast<std::uint32_t>(out_.host_waits.size());
+      step(item, static_cast<std::uint32_t>(i));
+      if (item.kind == WorkItem::Kind::kRun) {
+        busy[item.stream] += shapes_[item.index].duration;
+        streams = std::max(streams, std::size_t{item.stream} + 1);
+      }
+    }
+    out_.busy.assign(busy.begin(), busy.begin() + static_cast<std::ptrdiff_t>(streams));
+    for (const Moment& stream : streams_) {
+      out_.total = std::max(out_.total, stream.time);
+    }
+    out_.total = std::max(out_.total, host_);
+    return std::move(out_);
+  }
+
+ private:
+  void step(const WorkItem& item, std::uint32_t index) {
+    Moment& stream = streams_[item.stream];
+    switch (item.kind) {
+      case WorkItem::Kind::kRun:
+        run(item, index);
+        return;
+      case WorkItem::Kind::kRecord:
+        marks_[item.index] = stream;
+        break;
+      case WorkItem::Kind::kWait:
+        await(stream, marks_[item.index]);
+        break;
+      case WorkItem::Kind::kHost:
+        if (const Moment& mark = marks_[item.index]; mark.time > host_) {
+          host_ = mark.time;
+          out_.host_waits.push_back({.until = mark.time, .item = mark.item});
+        }
+        out_.begin[index] = out_.end[index] = host_;
+        return;
+    }
+    out_.begin[index] = out_.end[index] = stream.time;
+    out_.blocker[index] = stream.item;
+  }
+
+  void run(const WorkItem& item, std::uint32_t index) {
+    const ShapeCost& cost = shapes_[item.index];
+    Moment now{host_ + (cost.host ? Seconds{} : cost.first), kHost};
+    Moment& stream = streams_[item.stream];
+    if (stream.time >= now.time) {
+      now = stream;
+    }
+    Seconds end = now.time + cost.duration;
+    if (cost.host) {
+      host_ = end;
+    } else {
+      host_ += cost.issue;
+      end = std::max(end, host_ + cost.tail);
+    }
+    out_.begin[index] = now.time;
+    out_.end[index] = end;
+    out_.blocker[index] = now.item;
+    stream = {end, index};
+  }
+
+  const ir::DeviceWork& work_;
+  std::vector<ShapeCost> shapes_;
+  std::vector<Moment> marks_;
+  std::array<Moment, kStreams> streams_{};
+  Seconds host_;
+  StreamTimeline out_;
+};
+
+/// Cuts one gap of the compute stream at what it waited for.
+class GapCutter {
+ public:
+  GapCutter(const StreamTimeline& timeline, std::vector<Stall>& out)
+      : timeline_(timeline), out_(out) {}
+
+  void operator()(std::uint32_t late, Seconds from) {
+    late_ = late;
+    from_ = from;
+    at_ = timeline_.begin[late];
+    std::uint32_t item = late;
+    while (at_ > from_) {
+      const std::uint32_t blocker = timeline_.blocker[item];
+      if (blocker != kHost) {
+        item = blocker;
+      } else {
+        const std::uint32_t waits = timeline_.host_wait_of[item];
+        const auto* wait = waits > 0 ? &timeline_.host_waits[waits - 1] : nullptr;
+        take(kHost, wait != nullptr ? wait->until : Seconds{});
+        if (wait == nullptr || wait->item == kHost || at_ <= from_) {
+          take(kHost, from_);
+          return;
+        }
+        item = wait->item;
+      }
+      take(kHost, timeline_.end[item]);
+      take(item, timeline_.begin[item]);
+    }
+  }
+
+ private:
+  /// What lies between `down_to` and where the cutting has come to is `blocker`'s.
+  void take(std::uint32_t blocker, Seconds down_to) {
+    const Seconds low = std::max(down_to, from_);
+    if (low < at_) {
+      out_.push_back({late_, blocker, at_ - low});
+      at_ = low;
+    }
+  }
+
+  const StreamTimeline& timeline_;
+  std::vector<Stall>& out_;
+  std::uint32_t late_ = 0;
+  Seconds from_;
+  Seconds at_;
+};
+
+bool computes(const WorkItem& item) {
+  return item.kind == WorkItem::Kind::kRun && item.stream == 0;
+}
+
+}  // namespace
+
+StreamTimeline replay_streams(const ir::DeviceWork& work, const WorkCosts& costs) {
+  return Replay(work, costs)();
+}
+
+std::vector<Stall> stalls_of(const ir::DeviceWork& work, const StreamTimeline& timeline,
+                             ItemRange range) {
+  std::vector<Stall> stalls;
+  GapCutter cut(timeline, stalls);
+  Seconds idle_from;
+  std::size_t before = range.first;
+  while (before > 0 && !computes(work.items[before - 1])) {
+    --before;
+  }
+  if (before > 0) {
+    idle_from = timeline.end[before - 1];
+  }
+  for (std::size_t i = range.first; i < range.last; ++i) {
+    if (computes(work.items[i])) {
+      if (timeline.begin[i] > idle_from) {
+        cut(static_cast<std::uint32_t>(i), idle_from);
+      }
+      idle_from = timeline.end[i];
+    }
+  }
+  return stalls;
+}
+
+ItemRange items_of_events(const ir::DeviceWork& work, std::size_t begin, std::size_t end) {
+  const auto first_from = [&work](std::size_t event) {
+    const auto found = std::partition_point(
+        work.items.begin(), work.items.end(),
+        [event](const WorkItem& item) { return std::size_t{item.event} < event; });
+    return static_cast<std::size_t>(found - work.items.begin());
+  };
+  return {first_from(begin), first_from(end)};
+}
+
+TimeRange compute_range(const ir::DeviceWork& work, const StreamTimeline& timeline,
+                        ItemRange range) {
+  std::optional<TimeRange> found;
+  for (std::size_t i = range.first; i < range.last; ++i) {
+    if (computes(work.items[i])) {
+      if (!found) {
+        found = TimeRange{timeline.begin[i], timeline.end[i]};
+      }
+      found->end = timeline.end[i];
+    }
+  }
+  return found.value_or(TimeRange{});
+}
+
+}  // namespace headroom::cost

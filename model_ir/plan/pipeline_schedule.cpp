@@ -1,0 +1,424 @@
+#include "model_ir/plan/pipeline_schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <string>
+
+namespace headroom::ir {
+namespace {
+
+bool is_v(PipelineKind kind) {
+  return kind == PipelineKind::kZbV || kind == PipelineKind::kDualPipeV;
+}
+
+/// Writes the actions of one stage; every kind of work takes the micro-batches of a chunk in turn.
+class Writer {
+ public:
+  explicit Writer(std::size_t chunks) : next_(chunks) {}
+
+  void forward(std::int64_t chunk) { add(PipelineWork::kForward, chunk); }
+  void backward(std::int64_t chunk) { add(PipelineWork::kBackward, chunk); }
+  /// The first half of a backward; `weight` runs the second halves in the same order.
+  void input(std::int64_t chunk) {
+    owed_.push_back(chunk);
+    add(PipelineWork::kBackwardInput, chunk);
+  }
+  void weight() {
+    const std::int64_t chunk = owed_.front();
+    owed_.pop_front();
+    actions_.push_back({PipelineWork::kBackwardWeight, static_cast<std::int32_t>(chunk),
+                        counters(chunk).weight++, false});
+  }
+  /// The second half of one chunk, not in the order of the first halves.
+  void weight(std::int64_t chunk) {
+    owed_.erase(std::find(owed_.begin(), owed_.end(), chunk));
+    actions_.push_back({PipelineWork::kBackwardWeight, static_cast<std::int32_t>(chunk),
+                        counters(chunk).weight++, false});
+  }
+  void split(std::int64_t chunk) {
+    input(chunk);
+    weight(chunk);
+  }
+  void forward_with_backward(std::int64_t forward_chunk, std::int64_t backward_chunk) {
+    forward(forward_chunk);
+    actions_.back().with_next = true;
+    backward(backward_chunk);
+  }
+
+  [[nodiscard]] std::int64_t owed() const { return static_cast<std::int64_t>(owed_.size()); }
+  [[nodiscard]] std::int64_t forwards(std::int64_t chunk) const {
+    return next_[static_cast<std::size_t>(chunk)].forward;
+  }
+  /// Gives the actions of micro-batches below `count`.
+  [[nodiscard]] std::vector<PipelineAction> take(std::int64_t count) {
+    std::erase_if(actions_, [count](const PipelineAction& action) {
+      return std::int64_t{action.micro_batch} >= count;
+    });
+    return std::move(actions_);
+  }
+
+ private:
+  struct Counters {
+    std::int32_t forward = 0;
+    std::int32_t backward = 0;  ///< Or its first half.
+    std::int32_t weight = 0;
+  };
+  [[nodiscard]] Counters& counters(std::int64_t chunk) {
+    return next_[static_cast<std::size_t>(chunk)];
+  }
+  void add(PipelineWork work, std::int64_t chunk) {
+    Counters& next = counters(chunk);
+    std::int32_t& index = work == PipelineWork::kForward ? next.forward : next.backward;
+    actions_.push_back({work, static_cast<std::int32_t>(chunk), index++, false});
+    if (work == PipelineWork::kBackward) {
+      ++next.weight;
+    }
+  }
+
+  std::vector<PipelineAction> actions_;
+  std::vector<Counters> next_;
+  std::deque<std::int64_t> owed_;  ///< Chunks of first halves without their second.
+};
+
+std::vector<PipelineAction> gpipe(const PipelineShape& shape) {
+  Writer write(1);
+  for (std::int64_t i = 0; i < shape.micro_batches; ++i) {
+    write.forward(0);
+  }
+  for (std::int64_t i = 0; i < shape.micro_batches; ++i) {
+    write.backward(0);
+  }
+  return write.take(shape.micro_batches);
+}
+
+std::vector<PipelineAction> one_forward_one_backward(const PipelineShape& shape,
+                                                     std::int64_t stage) {
+  const std::int64_t chunks = chunks_of(shape);
+  const std::int64_t group = shape.group > 0 ? shape.group : shape.stages;
+  const std::vector<std::int64_t> order = chunk_order(shape.micro_batches, chunks, group);
+  const std::int64_t warmup = warmup_of_stage(shape, stage);
+  const std::int64_t total = shape.micro_batches * chunks;
+  Writer write(static_cast<std::size_t>(chunks));
+  for (std::int64_t k = 0; k < total + warmup; ++k) {
+    if (k < total) {
+      write.forward(order[static_cast<std::size_t>(k)]);
+    }
+    if (k >= warmup) {
+      write.backward(chunks - 1 - order[static_cast<std::size_t>(k - warmup)]);
+    }
+  }
+  return write.take(shape.micro_batches);
+}
+
+/// `ahead` forwards before the first backward, and weights `behind` backwards late:
+///
+///   ahead = 3, behind = 1   F F F B F B W F B W ... B W B W W
+std::vector<PipelineAction> zero_bubble(const PipelineShape& shape, std::int64_t ahead,
+                                        std::int64_t behind) {
+  const std::int64_t count = shape.micro_batches;
+  Writer write(1);
+  for (std::int64_t i = 0; i < std::min(ahead, count); ++i) {
+    write.forward(0);
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    write.input(0);
+    if (write.owed() > behind) {
+      write.weight();
+    }
+    if (write.forwards(0) < count) {
+      write.forward(0);
+    }
+  }
+  while (write.owed() > 0) {
+    write.weight();
+  }
+  return write.take(count);
+}
+
+std::vector<PipelineAction> zero_bubble_v(const PipelineShape& shape, std::int64_t stage) {
+  const std::int64_t after = shape.stages - stage;  // Stages from this one on.
+  const std::int64_t count = std::max(2 * shape.stages - 1, shape.micro_batches);
+  Writer write(2);
+  for (std::int64_t i = 0; i < 2 * after - 1; ++i) {
+    write.forward(0);
+  }
+  for (std::int64_t i = 0; i < stage; ++i) {
+    write.forward(1);
+    write.forward(0);
+  }
+  for (std::int64_t i = 0; i < after; ++i) {
+    write.forward(1);
+    write.split(1);
+  }
+  while (write.forwards(1) < write.forwards(0) || write.forwards(0) < count) {
+    if (write.forwards(0) < count) {
+      write.forward(0);
+    }
+    write.split(0);
+    write.forward(1);
+    write.split(1);
+  }
+  for (std::int64_t i = 0; i < stage; ++i) {
+    write.input(0);
+    write.input(1);
+  }
+  for (std::int64_t i = 0; i < after; ++i) {
+    write.input(0);
+    write.weight(0);
+  }
+  for (std::int64_t i = 0; i < stage; ++i) {
+    write.weight(1);
+  }
+  while (write.owed() > 0) {
+    write.weight(0);
+  }
+  return write.take(shape.micro_batches);
+}
+
+/// The order of one half of DualPipe's stages, from the outer ones (`depth` 0) to the middle.
+/// Chunk `near` is the one whose micro-batches begin at this half. The V-shaped form is the same
+/// with all its stages as the half.
+class DualPipe {
+ public:
+  struct Half {
+    std::int64_t stages = 1;
+    std::int64_t depth = 0;
+    std::int64_t near = 0;
+    std::int64_t micro_batches = 2;  ///< Of each chunk.
+  };
+  explicit DualPipe(const Half& half)
+      : near_(half.near),
+        far_(1 - half.near),
+        inner_(half.stages - half.depth - 1),
+        outer_(half.depth + 1),
+        main_(half.micro_batches - 2 * half.stages + half.depth + 1),
+        odd_(half.depth % 2 == 1),
+        write_(2) {}
+
+  [[nodiscard]] std::vector<PipelineAction> operator()(std::int64_t micro_batches) {
+    fill();
+    run();
+    drain();
+    return write_.take(micro_batches);
+  }
+
+ private:
+  void fill() {
+    for (std::int64_t i = 0; i < 2 * inner_; ++i) {
+      write_.forward(near_);
+    }
+    for (std::int64_t i = 0; i < outer_; ++i) {
+      write_.forward(near_);
+      write_.forward(far_);
+    }
+    for (std::int64_t i = 0; i < inner_; ++i) {
+      write_.input(far_);
+      write_.weight();
+      write_.forward(far_);
+    }
+  }
+  void run() {
+    for (std::int64_t i = 0; i < main_; ++i) {
+      if (i == 0 && inner_ == 0) {  // The middle sends its first result on before it goes back.
+        write_.forward(near_);
+        write_.backward(far_);
+      } else {
+        write_.forward_with_backward(near_, far_);
+      }
+      write_.forward_with_backward(far_, near_);
+    }
+    for (std::int64_t i = 0; i < inner_; ++i) {
+      write_.backward(far_);
+      write_.forward_with_backward(far_, near_);
+    }
+  }
+  void drain() {
+    bool split = false;
+    const auto backward = [&](std::int64_t chunk) {
+      if (split) {
+        write_.input(chunk);
+      } else {
+        write_.backward(chunk);
+      }
+    };
+    for (std::int64_t i = 0; i < outer_; ++i) {
+      split = split || (i == outer_ / 2 && odd_);
+      backward(far_);
+      split = split || (i == outer_ / 2 && !odd_);
+      backward(near_);
+    }
+    for (std::int64_t i = 0; i < inner_; ++i) {
+      write_.weight();
+      write_.input(near_);
+    }
+    while (write_.owed() > 0) {
+      write_.weight();
+    }
+  }
+
+  std::int64_t near_;
+  std::int64_t far_;
+  std::int64_t inner_;  ///< Stages between this one and the middle.
+  std::int64_t outer_;  ///< Stages from the edge up to this one.
+  std::int64_t main_;
+  bool odd_;
+  Writer write_;
+};
+
+std::vector<PipelineAction> dual_pipe(const PipelineShape& shape, std::int64_t stage) {
+  const bool near_edge = 2 * stage < shape.stages;
+  DualPipe half({.stages = shape.stages / 2,
+                 .depth = near_edge ? stage : shape.stages - 1 - stage,
+                 .near = near_edge ? 0 : 1,
+                 .micro_batches = shape.micro_batches / 2});
+  return half(shape.micro_batches / 2);
+}
+
+std::vector<PipelineAction> dual_pipe_v(const PipelineShape& shape, std::int64_t stage) {
+  DualPipe whole(
+      {.stages = shape.stages, .depth = stage, .near = 0, .micro_batches = shape.micro_batches});
+  return whole(shape.micro_batches);
+}
+
+Status wrong(const char* what, std::int64_t got, const std::string& wanted) {
+  return Error::invalid_argument(what, std::to_string(got), wanted);
+}
+
+}  // namespace
+
+std::string_view name_of(PipelineKind kind) {
+  constexpr std::array<std::string_view, 8> kNames = {"gpipe", "1f1b", "interleaved", "zb-h1",
+                                                      "zb-h2", "zb-v", "dualpipe",    "dualpipev"};
+  return kNames.at(static_cast<std::size_t>(kind));
+}
+
+std::int64_t chunks_of(const PipelineShape& shape) {
+  switch (shape.kind) {
+    case PipelineKind::kGPipe:
+    case PipelineKind::kOneForwardOneBackward:
+    case PipelineKind::kZbH1:
+    case PipelineKind::kZbH2:
+      return 1;
+    case PipelineKind::kInterleaved:
+      return shape.chunks;
+    case PipelineKind::kZbV:
+    case PipelineKind::kDualPipe:
+    case PipelineKind::kDualPipeV:
+      return 2;
+  }
+  return 1;
+}
+
+std::optional<PipelinePlace> place_after(const PipelineShape& shape, PipelinePlace place) {
+  const std::int64_t last = shape.stages - 1;
+  if (shape.kind == PipelineKind::kDualPipe || is_v(shape.kind)) {
+    const bool back = place.chunk == 1;
+    if (place.stage != (back ? 0 : last)) {
+      return PipelinePlace{place.stage + (back ? -1 : 1), place.chunk};
+    }
+    return is_v(shape.kind) && !back ? std::optional(PipelinePlace{last, 1}) : std::nullopt;
+  }
+  if (place.stage < last) {
+    return PipelinePlace{place.stage + 1, place.chunk};
+  }
+  return place.chunk + 1 < chunks_of(shape) ? std::optional(PipelinePlace{0, place.chunk + 1})
+                                            : std::nullopt;
+}
+
+std::optional<PipelinePlace> place_before(const PipelineShape& shape, PipelinePlace place) {
+  const std::int64_t last = shape.stages - 1;
+  if (shape.kind == PipelineKind::kDualPipe || is_v(shape.kind)) {
+    const bool back = place.chunk == 1;
+    if (place.stage != (back ? last : 0)) {
+      return PipelinePlace{place.stage + (back ? 1 : -1), place.chunk};
+    }
+    return is_v(shape.kind) && back ? std::optional(PipelinePlace{last, 0}) : std::nullopt;
+  }
+  if (place.stage > 0) {
+    return PipelinePlace{place.stage - 1, place.chunk};
+  }
+  return place.chunk > 0 ? std::optional(PipelinePlace{last, place.chunk - 1}) : std::nullopt;
+}
+
+Status check_pipeline(const PipelineShape& shape) {
+  for (const auto& [what, value] :
+       {std::pair{"pipeline stages", shape.stages}, std::pair{"micro-batches", shape.micro_batches},
+        std::pair{"chunks of a stage", shape.chunks}}) {
+    if (value < 1) {
+      return wrong(what, value, "at least 1");
+    }
+  }
+  if (shape.kind == PipelineKind::kDualPipe) {
+    if (shape.stages % 2 != 0) {
+      return wrong("pipeline stages", shape.stages, "an even number for dualpipe");
+    }
+    if (shape.micro_batches % 2 != 0) {
+      return wrong("micro-batches", shape.micro_batches, "an even number for dualpipe");
+    }
+  }
+  const bool dual = shape.kind == PipelineKind::kDualPipe || shape.kind == PipelineKind::kDualPipeV;
+  if (dual && shape.micro_batches < 2 * shape.stages) {
+    return wrong("micro-batches", shape.micro_batches,
+                 "at least " + std::to_string(2 * shape.stages) + ", twice the stages, for " +
+                     std::string(name_of(shape.kind)));
+  }
+  return ok();
+}
+
+std::vector<PipelineAction> actions_of_stage(const PipelineShape& shape, std::int64_t stage) {
+  const std::int64_t after = shape.stages - stage;
+  switch (shape.kind) {
+    case PipelineKind::kGPipe:
+      return gpipe(shape);
+    case PipelineKind::kOneForwardOneBackward:
+    case PipelineKind::kInterleaved:
+      return one_forward_one_backward(shape, stage);
+    case PipelineKind::kZbH1:
+      return zero_bubble(shape, after, stage);
+    case PipelineKind::kZbH2:
+      return zero_bubble(shape, 2 * after - 1, 2 * stage);
+    case PipelineKind::kZbV:
+      return zero_bubble_v(shape, stage);
+    case PipelineKind::kDualPipe:
+      return dual_pipe(shape, stage);
+    case PipelineKind::kDualPipeV:
+      return dual_pipe_v(shape, stage);
+  }
+  return {};
+}
+
+std::int64_t peak_in_flight(const std::vector<PipelineAction>& actions) {
+  std::int64_t now = 0;
+  std::int64_t peak = 0;
+  for (const PipelineAction& action : actions) {
+    if (action.work == PipelineWork::kForward) {
+      peak = std::max(peak, ++now);
+    } else if (action.work != PipelineWork::kBackwardInput) {
+      --now;
+    }
+  }
+  return peak;
+}
+
+std::vector<std::int64_t> chunk_order(std::int64_t micro_batches, std::int64_t chunks,
+                                      std::int64_t group) {
+  std::vector<std::int64_t> order;
+  for (std::int64_t begin = 0; begin < micro_batches; begin += group) {
+    const std::int64_t end = std::min(begin + group, micro_batches);
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      order.insert(order.end(), static_cast<std::size_t>(end - begin), chunk);
+    }
+  }
+  return order;
+}
+
+std::int64_t warmup_of_stage(const PipelineShape& shape, std::int64_t stage) {
+  const std::int64_t after = shape.stages - stage - 1;
+  const std::int64_t chunks = chunks_of(shape);
+  const std::int64_t group = shape.group > 0 ? shape.group : shape.stages;
+  const std::int64_t warmup = chunks > 1 ? 2 * after + (chunks - 1) * group : after;
+  return std::min(warmup, shape.micro_batches * chunks);
+}
+
+}  // namespace headroom::ir
