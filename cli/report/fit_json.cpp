@@ -126,7 +126,7 @@ JsonFields work_fields(const ir::Work& work) {
   JsonValue::Array collectives;
   for (const ir::Work::Collective& collective : work.collectives) {
     JsonFields fields;
-    fields.add("operation", collective.operation);
+    fields.add("operation", std::string(ir::name_of(collective.kind)));
     fields.add("ranks", collective.ranks);
     fields.add("calls", collective.calls);
     fields.add("bytes", collective.bytes);

@@ -175,7 +175,7 @@ std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
 /// What crosses the links in the last step, by operation.
 std::string communication(const FitAnswer& answer) {
   struct Sum {
-    std::string operation;
+    ir::CollectiveKind kind{};
     std::int64_t calls = 0;
     Bytes bytes;
   };
@@ -189,9 +189,9 @@ std::string communication(const FitAnswer& answer) {
       if (collective.ranks == 1) {
         continue;  // Nothing crosses a link.
       }
-      auto sum = std::ranges::find(sums, collective.operation, &Sum::operation);
+      auto sum = std::ranges::find(sums, collective.kind, &Sum::kind);
       if (sum == sums.end()) {
-        sum = sums.insert(sums.end(), Sum{collective.operation, 0, Bytes{0}});
+        sum = sums.insert(sums.end(), Sum{collective.kind, 0, Bytes{0}});
       }
       sum->calls += collective.calls;
       sum->bytes += Bytes{collective.bytes};
@@ -203,8 +203,8 @@ std::string communication(const FitAnswer& answer) {
       replayed < plan.accumulation ? ", " + std::to_string(replayed) + " micro-batches" : "";
   std::string text;
   for (const Sum& sum : sums) {
-    text += "  " + pad_right(sum.operation + " per step", kTermColumns) + figure(sum.bytes) +
-            "  in " + std::to_string(sum.calls) + " calls" + of + "\n";
+    text += "  " + pad_right(std::string(ir::name_of(sum.kind)) + " per step", kTermColumns) +
+            figure(sum.bytes) + "  in " + std::to_string(sum.calls) + " calls" + of + "\n";
   }
   return text;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -24,12 +25,18 @@ struct GemmShape {
   std::int64_t count = 1;
   DType dtype = DType::kBf16;  ///< Of the operands.
   GemmLayout layout = GemmLayout::kTN;
-  bool grouped = false;     ///< One grouped kernel over experts; otherwise strided batches.
+  bool grouped = false;     ///< One grouped kernel over experts, which is counted as a kernel and
+                            ///< not as a library call; otherwise strided batches.
   bool accumulate = false;  ///< Adds to what C holds (weight gradients into a buffer).
+  [[nodiscard]] double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
+           static_cast<double>(count);
+  }
   friend bool operator==(const GemmShape&, const GemmShape&) = default;
 };
 
-/// A fused attention kernel over [batch, heads, queries, head_dim].
+/// A fused attention kernel over [batch, heads, queries, head_dim]: one launch. What prepares or
+/// finishes it stands beside it as traffic.
 struct AttentionShape {
   std::int64_t batch = 0;
   std::int64_t heads = 0;
@@ -59,6 +66,7 @@ struct RankGroup {
   std::int64_t stride = 1;
   std::int64_t outer_size = 1;
   std::int64_t outer_stride = 1;
+  [[nodiscard]] std::int64_t ranks() const { return size * outer_size; }
   friend bool operator==(const RankGroup&, const RankGroup&) = default;
 };
 
@@ -68,9 +76,13 @@ enum class CollectiveKind : std::uint8_t {
   kReduceScatter,
   kBroadcast,
   kAllToAll,
-  kSendReceive,  ///< With a neighbour `group.stride` away.
+  kSend,     ///< To a rank `group.stride` away. Sends and receives of one batch lie on two streams.
+  kReceive,  ///< From a rank `group.stride` away.
 };
+/// "all_reduce", "send", ...
+[[nodiscard]] std::string_view name_of(CollectiveKind kind);
 
+/// A collective of NCCL: a kernel of its own, which is not counted among `Work::kernels`.
 struct CollectiveShape {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::int64_t bytes = 0;  ///< Of the full (gathered, unsharded) buffer.
@@ -104,10 +116,11 @@ struct WorkItem {
   std::uint32_t site = 0;   ///< Index into `RankProgram::sites`.
 };
 
-/// The items of a whole program; phases are found by `event`.
+/// The items of a whole program; a phase knows which are its own.
 struct DeviceWork {
   std::vector<WorkItem> items;
-  std::vector<WorkShape> shapes;  ///< Each once.
+  std::vector<WorkShape> shapes;     ///< Each once.
+  std::vector<std::string> streams;  ///< "compute", "all_gather", ...: by number.
   std::uint32_t marks = 0;
 };
 

@@ -72,10 +72,9 @@ void Bf16Optimizer::after_backward(bool boundary) {
       flat = eager.empty({elements}, DType::kFp32, TensorRole::kCommunication);
     }
     const Tensor sent = eager.empty({elements}, DType::kBf16, TensorRole::kCommunication);
-    torch::count_collective(eager, {.operation = "all_reduce",
-                                    .ranks = state_.plan.world,
-                                    .calls = 1,
-                                    .bytes = bytes_of(elements, DType::kBf16).value()});
+    eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                              .bytes = bytes_of(elements, DType::kBf16).value(),
+                              .group = {.size = state_.plan.world}});
     first = next;
   }
 }

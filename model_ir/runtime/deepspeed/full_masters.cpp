@@ -52,10 +52,9 @@ void StageZero::after_backward(bool boundary) {
       flat = eager.empty({filled}, dtype, TensorRole::kCommunication);
     }
     if (count > 0) {
-      torch::count_collective(eager, {.operation = "all_reduce",
-                                      .ranks = state_.plan.world,
-                                      .calls = 1,
-                                      .bytes = bytes_of(filled, dtype).value()});
+      eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                                .bytes = bytes_of(filled, dtype).value(),
+                                .group = {.size = state_.plan.world}});
     }
     filled = 0;
     count = 0;
@@ -242,8 +241,8 @@ void PlainOptimizer::clip() {
   const Tensor mean = scalar(eager);  // Over the ranks.
   product.reset();
   root.reset();
-  torch::count_collective(
-      eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 4});
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
   Tensor most = scalar(eager);  // torch.tensor([max_norm])
   Tensor sum = scalar(eager);
   Tensor ratio = scalar(eager);

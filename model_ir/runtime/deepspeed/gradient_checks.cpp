@@ -133,8 +133,8 @@ Tensor direct_norm(Eager& eager, std::span<const Tensor> gradients, std::int64_t
     powers.reset();
     total = like(eager, sum, DType::kFp32);
   }
-  torch::count_collective(eager,
-                          {.operation = "all_reduce", .ranks = ranks, .calls = 1, .bytes = 4});
+  eager.run(
+      CollectiveShape{.kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = ranks}});
   Tensor root = like(eager, total, DType::kFp32);
   total.reset();
   mask_invalid(eager, root);

@@ -124,10 +124,9 @@ void GradientPartitions::scatter(const std::vector<std::size_t>& parameters) {
   const std::vector<Tensor> casts = cast_gradients(parameters);
   Tensor joined = join(parameters);
   if (ranks > 1) {
-    torch::count_collective(eager, {.operation = "reduce_scatter",
-                                    .ranks = ranks,
-                                    .calls = 1,
-                                    .bytes = bytes_of(padded_elements(parameters), dtype).value()});
+    eager.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
+                              .bytes = bytes_of(padded_elements(parameters), dtype).value(),
+                              .group = {.size = ranks}});
   }
   std::vector<Tensor> parts;
   if (accumulated_ != dtype) {

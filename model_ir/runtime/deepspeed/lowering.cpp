@@ -80,11 +80,9 @@ void widen_corrections(const EngineState& state) {
 /// Rank 0 sends its parameters to the others.
 void count_broadcast(Eager& eager, const std::vector<Tensor>& parameters, std::int64_t ranks) {
   for (const Tensor& parameter : parameters) {
-    torch::count_collective(eager,
-                            {.operation = "broadcast",
-                             .ranks = ranks,
-                             .calls = 1,
-                             .bytes = bytes_of(parameter.elements(), parameter.dtype()).value()});
+    eager.run(CollectiveShape{.kind = CollectiveKind::kBroadcast,
+                              .bytes = bytes_of(parameter.elements(), parameter.dtype()).value(),
+                              .group = {.size = ranks}});
   }
 }
 

@@ -29,12 +29,14 @@ Gradients gradients_of(Eager& eager, Gradients& grads, Node& node) {
   if (node.wants(kInput)) {
     result[kInput] = eager.empty(node.input_shapes[kInput], output.dtype());
     eager.touch_cublas();
-    eager.count_gemm(rows, in, out);
+    eager.run(GemmShape{
+        .m = rows, .n = in, .k = out, .dtype = output.dtype(), .layout = GemmLayout::kNN});
   }
   if (node.wants(kWeight)) {
     result[kWeight] = eager.empty(node.input_shapes[kWeight], output.dtype());
     eager.touch_cublas();
-    eager.count_gemm(out, in, rows);
+    eager.run(GemmShape{
+        .m = out, .n = in, .k = rows, .dtype = output.dtype(), .layout = GemmLayout::kNT});
   }
   if (node.wants(kBias)) {
     result[kBias] = torch::sum_to(eager, output, node.input_shapes[kBias]);
@@ -55,7 +57,7 @@ Tensor memory_efficient_linear(Eager& eager, const Tensor& input, const Tensor& 
   } else {
     eager.touch_cublas();
   }
-  eager.count_gemm(input.elements() / in, out, in);
+  eager.run(GemmShape{.m = input.elements() / in, .n = out, .k = in, .dtype = input.dtype()});
   record.save(input);
   record.save(weight);
   record.save(bias);

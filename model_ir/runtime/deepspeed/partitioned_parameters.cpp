@@ -35,10 +35,9 @@ std::int64_t PartitionedParameters::padded_elements(std::size_t index) const {
 }
 
 Tensor PartitionedParameters::buffer(std::int64_t elements, DType dtype, TensorRole role) {
-  torch::count_collective(state_.eager, {.operation = "all_gather",
-                                         .ranks = state_.plan.world,
-                                         .calls = 1,
-                                         .bytes = bytes_of(elements, dtype).value()});
+  state_.eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
+                                   .bytes = bytes_of(elements, dtype).value(),
+                                   .group = {.size = state_.plan.world}});
   return state_.eager.empty({elements}, dtype, role);
 }
 

@@ -36,10 +36,9 @@ std::int64_t EngineState::allocated() const {
 
 void EngineState::count_all_gather(std::int64_t elements, DType dtype) const {
   if (plan.world > 1) {
-    torch::count_collective(eager, {.operation = "all_gather",
-                                    .ranks = plan.world,
-                                    .calls = 1,
-                                    .bytes = bytes_of(elements, dtype).value()});
+    eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
+                              .bytes = bytes_of(elements, dtype).value(),
+                              .group = {.size = plan.world}});
   }
 }
 

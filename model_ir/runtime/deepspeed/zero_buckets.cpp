@@ -185,8 +185,8 @@ void ZeroBuckets::check_overflow() {
     flag = eager.empty({1}, DType::kBool, TensorRole::kTemporary);
   }
   const Tensor byte = eager.empty({1}, DType::kUInt8, TensorRole::kTemporary);
-  torch::count_collective(
-      eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 1});
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = 1, .group = {.size = state_.plan.world}});
   flag.reset();
 }
 
@@ -198,8 +198,8 @@ Tensor ZeroBuckets::global_norm() {
     if (state_.offloads_optimizer()) {
       // The norms were taken on the way to the host; their sum is made there.
       const Tensor sum = eager.empty({1}, DType::kFp32, TensorRole::kTemporary);
-      torch::count_collective(
-          eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 4});
+      eager.run(CollectiveShape{
+          .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
       continue;
     }
     const std::size_t count = std::min(group.averaged.size(), group.owned.size());

@@ -23,11 +23,9 @@ PartitionedParameter partitioned(torch::Eager& eager, const ParallelPlan& plan,
   PartitionedParameter result;
   result.whole = parameter;
   result.shard_elements = own;
-  torch::count_collective(eager,
-                          {.operation = "broadcast",
-                           .ranks = plan.world,
-                           .calls = 1,
-                           .bytes = bytes_of(parameter.elements(), parameter.dtype()).value()});
+  eager.run(CollectiveShape{.kind = CollectiveKind::kBroadcast,
+                            .bytes = bytes_of(parameter.elements(), parameter.dtype()).value(),
+                            .group = {.size = plan.world}});
   if (zero.offload_param == OffloadDevice::kNone) {
     result.shard = eager.empty({own}, parameter.dtype(), TensorRole::kParameter);
   } else {

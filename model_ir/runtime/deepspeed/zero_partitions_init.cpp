@@ -92,8 +92,8 @@ void ZeroPartitions::barrier() {
   eager.set_site("zero3.barrier", -1);
   barrier_ = eager.empty({1}, DType::kBool, TensorRole::kCommunication);
   const Tensor sum = eager.empty({1}, DType::kFp32, TensorRole::kCommunication);
-  torch::count_collective(
-      eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 4});
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
 }
 
 /// Partitions move to one buffer by way of the host. Source: zero/utils.py, defragment.

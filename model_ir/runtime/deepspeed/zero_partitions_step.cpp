@@ -48,8 +48,8 @@ void ZeroPartitions::check_overflow() {
   Tensor flag = scalar(eager, DType::kBool);
   const Tensor byte = scalar(eager, DType::kInt8);
   flag.reset();
-  torch::count_collective(
-      eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 1});
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = 1, .group = {.size = state_.plan.world}});
 }
 
 /// Norms in fp64, one partition after the other. Source: get_grad_norm_direct.
@@ -68,8 +68,8 @@ Tensor ZeroPartitions::group_norm(const SubGroup& group) {
   stacked.reset();
   const Tensor sum = reduce_all(eager, powers, DType::kFp64);
   powers.reset();
-  torch::count_collective(
-      eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 8});
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = 8, .group = {.size = state_.plan.world}});
   Tensor total = scalar(eager, DType::kFp64);
   Tensor magnitude = scalar(eager, DType::kFp64);
   const Tensor infinite = scalar(eager, DType::kBool);
@@ -121,8 +121,8 @@ void ZeroPartitions::offloaded_norm(const SubGroup& group) {
     }
   }
   const Tensor total = eager.empty({1}, DType::kFp32, TensorRole::kTemporary);
-  torch::count_collective(
-      eager, {.operation = "all_reduce", .ranks = state_.plan.world, .calls = 1, .bytes = 4});
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
   const Tensor root = scalar(eager, DType::kFp32);
   sum.reset();
   mask_invalid(eager, root);

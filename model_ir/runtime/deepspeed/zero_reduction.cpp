@@ -134,10 +134,9 @@ void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& mem
     if (memory.dtype() != dtype_) {  // Sent in the type of the parameters.
       flat = eager.empty({elements}, dtype_, TensorRole::kCommunication);
     }
-    torch::count_collective(eager, {.operation = "all_reduce",
-                                    .ranks = state_.plan.world,
-                                    .calls = 1,
-                                    .bytes = bytes_of(elements, dtype_).value()});
+    eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                              .bytes = bytes_of(elements, dtype_).value(),
+                              .group = {.size = state_.plan.world}});
     for (; first < next; ++first) {
       if (slices[first].rank != 0) {
         continue;
@@ -188,10 +187,9 @@ void ZeroBuckets::reduce_apart() {
   if (held_.size() > 1) {
     flat = eager.empty({filled_}, dtype_, TensorRole::kCommunication);
   }
-  torch::count_collective(eager, {.operation = "all_reduce",
-                                  .ranks = state_.plan.world,
-                                  .calls = 1,
-                                  .bytes = bytes_of(filled_, dtype_).value()});
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                            .bytes = bytes_of(filled_, dtype_).value(),
+                            .group = {.size = state_.plan.world}});
 }
 
 void ZeroBuckets::clear_reduced() {

@@ -104,8 +104,8 @@ void FlatUnit::gather() {
   const StreamScope stream(eager, kGatherStream);
   const std::int64_t bytes = bytes_of(elements_, flat_.dtype()).value();
   eager.fill_storage(flat_, bytes, TensorRole::kParameter);
-  torch::count_collective(
-      eager, {.operation = "all_gather", .ranks = sharding_.ranks, .calls = 1, .bytes = bytes});
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllGather, .bytes = bytes, .group = {.size = sharding_.ranks}});
   gathered_ = true;
 }
 
@@ -161,10 +161,9 @@ void FlatUnit::reduce() {
                            ? gradient
                            : eager.empty(gradient.shape(), dtype, TensorRole::kCommunication);
   Tensor part = eager.empty(shard_.shape(), dtype, TensorRole::kGradient);
-  torch::count_collective(eager, {.operation = "reduce_scatter",
-                                  .ranks = sharding_.ranks,
-                                  .calls = 1,
-                                  .bytes = bytes_of(elements_, dtype).value()});
+  eager.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
+                            .bytes = bytes_of(elements_, dtype).value(),
+                            .group = {.size = sharding_.ranks}});
   if (dtype != sharding_.stored) {
     part = eager.empty(shard_.shape(), sharding_.stored, TensorRole::kGradient);
   }

@@ -90,8 +90,8 @@ void ShardedGroup::start_gather() {
   const StreamScope stream(eager, kGatherStream);
   const std::vector<Tensor> inputs = gather_inputs();
   buffer_ = eager.empty({bytes * ranks}, DType::kUInt8, TensorRole::kCommunication);
-  torch::count_collective(
-      eager, {.operation = "all_gather", .ranks = ranks, .calls = 1, .bytes = bytes * ranks});
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllGather, .bytes = bytes * ranks, .group = {.size = ranks}});
 }
 
 void ShardedGroup::copy_out_alone() {
@@ -195,18 +195,16 @@ Tensor ShardedGroup::scatter(std::int64_t elements) {
     reduced = eager.empty({elements}, plan.reduce_dtype, TensorRole::kGradient);
   }
   if (sharding_.ranks > 1) {
-    torch::count_collective(
-        eager, {.operation = "reduce_scatter",
-                .ranks = sharding_.ranks,
-                .calls = 1,
-                .bytes = bytes_of(elements * sharding_.ranks, plan.reduce_dtype).value()});
+    eager.run(
+        CollectiveShape{.kind = CollectiveKind::kReduceScatter,
+                        .bytes = bytes_of(elements * sharding_.ranks, plan.reduce_dtype).value(),
+                        .group = {.size = sharding_.ranks}});
   }
   const bool replicated = plan.replicas > 1;
   if (replicated) {
-    torch::count_collective(eager, {.operation = "all_reduce",
-                                    .ranks = plan.replicas,
-                                    .calls = 1,
-                                    .bytes = bytes_of(elements, plan.reduce_dtype).value()});
+    eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                              .bytes = bytes_of(elements, plan.reduce_dtype).value(),
+                              .group = {.size = plan.replicas}});
     all_reduce_input_ = reduced;
   }
   if (plan.reduce_dtype != sharding_.trained) {

@@ -34,7 +34,11 @@ Tensor packed_linear(Eager& eager, const transformers::QuantisedWeight& weight, 
       const Tensor whole = whole_weight(e, weight, grads[0].dtype());
       Tensor gradient = e.empty(kept.shape(), grads[0].dtype());
       e.touch_cublas();
-      e.count_gemm(grads[0].elements() / weight.shape[0], weight.shape[1], weight.shape[0]);
+      e.run(GemmShape{.m = grads[0].elements() / weight.shape[0],
+                      .n = weight.shape[1],
+                      .k = weight.shape[0],
+                      .dtype = grads[0].dtype(),
+                      .layout = GemmLayout::kNN});
       return {gradient};
     });
   }

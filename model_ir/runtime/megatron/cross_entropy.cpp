@@ -14,8 +14,9 @@ using torch::Record;
 using torch::Tensor;
 
 void reduce_over_ranks(const Runner& run, std::int64_t elements) {
-  torch::count_collective(run.eager(), {"all_reduce", run.context.mesh.tensor.size, 1,
-                                        bytes_of(elements, DType::kFp32).value()});
+  run.eager().run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                                  .bytes = bytes_of(elements, DType::kFp32).value(),
+                                  .group = run.context.mesh.tensor.group()});
 }
 
 /// What the forward keeps, and its result.
@@ -113,8 +114,9 @@ Losses te_losses(const Runner& run, const Tensor& logits) {
   const Tensor statistics = eager.empty({own}, DType::kFp32, TensorRole::kLogits);
   if (ranks > 1) {
     const Tensor gathered = eager.empty({own * ranks}, DType::kFp32, TensorRole::kLogits);
-    torch::count_collective(
-        eager, {"all_gather", ranks, 1, bytes_of(gathered.elements(), DType::kFp32).value()});
+    eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
+                              .bytes = bytes_of(gathered.elements(), DType::kFp32).value(),
+                              .group = run.context.mesh.tensor.group()});
   }
   result.probabilities = logits;
   return result;

@@ -15,9 +15,10 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-void count(const Runner& run, const char* operation, const Tensor& whole) {
-  torch::count_collective(run.eager(), {operation, run.context.mesh.tensor.size, 1,
-                                        bytes_of(whole.elements(), whole.dtype()).value()});
+void communicate(const Runner& run, CollectiveKind kind, const Tensor& whole) {
+  run.eager().run(CollectiveShape{.kind = kind,
+                                  .bytes = bytes_of(whole.elements(), whole.dtype()).value(),
+                                  .group = run.context.mesh.tensor.group()});
 }
 
 /// transpose(0, 1).contiguous(): [B, S, H] to [S, B, H], here [T, H]; the gradient comes back
@@ -43,11 +44,11 @@ Tensor take_part(const Runner& run, const Tensor& whole, bool reduced) {
   Record record(eager, {&whole});
   Tensor output = reduced ? eager.empty(part, whole.dtype()) : eager.alias(whole, part, true);
   if (reduced) {
-    count(run, "reduce_scatter", whole);
+    communicate(run, CollectiveKind::kReduceScatter, whole);
   }
   record.finish(output, [run](Eager& e, Gradients& grads, Node& node) -> Gradients {
     Tensor gathered = e.empty(node.input_shapes[0], grads[0].dtype());
-    count(run, "all_gather", gathered);
+    communicate(run, CollectiveKind::kAllGather, gathered);
     return {gathered};
   });
   return output;
@@ -87,7 +88,7 @@ Tensor word_rows(const Runner& run, const Tensor& weight, const Tensor& ids) {
 /// All-reduce over the tensor-parallel ranks, in place.
 Tensor reduce_rows(const Runner& run, Tensor rows) {
   if (run.context.mesh.tensor.size > 1) {
-    count(run, "all_reduce", rows);
+    communicate(run, CollectiveKind::kAllReduce, rows);
   }
   return rows;
 }

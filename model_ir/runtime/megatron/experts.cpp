@@ -169,9 +169,11 @@ AuxLoss balance(const Runner& run, const RouterTensors& make, DType dtype) {
   { const Tensor wide = make.all(DType::kInt64); }
   const Mesh& mesh = run.context.mesh;
   if (const std::int64_t ranks = mesh.tensor.size * mesh.context.size; ranks > 1) {
-    torch::count_collective(
-        run.eager(),
-        {"all_reduce", ranks, 1, bytes_of(result.counts.elements(), DType::kInt64).value()});
+    // Tensor-parallel ranks lie side by side, and context-parallel ones next to them.
+    run.eager().run(
+        CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                        .bytes = bytes_of(result.counts.elements(), DType::kInt64).value(),
+                        .group = {.size = ranks}});
   }
   const Tensor sums = make.per_expert(DType::kFp32);
   {
@@ -231,9 +233,17 @@ Gradients router_gradients(const Runner& run, const ExpertSizes& sizes, Gradient
   Gradients result(2);
   eager.touch_cublas();
   result[0] = eager.empty(node.input_shapes[0], dtype);
-  eager.count_gemm(sizes.tokens, sizes.hidden, sizes.experts);
+  eager.run(GemmShape{.m = sizes.tokens,
+                      .n = sizes.hidden,
+                      .k = sizes.experts,
+                      .dtype = dtype,
+                      .layout = GemmLayout::kNN});
   result[1] = eager.empty(node.input_shapes[1], dtype);
-  eager.count_gemm(sizes.experts, sizes.hidden, sizes.tokens);
+  eager.run(GemmShape{.m = sizes.experts,
+                      .n = sizes.hidden,
+                      .k = sizes.tokens,
+                      .dtype = dtype,
+                      .layout = GemmLayout::kNT});
   return result;
 }
 
@@ -245,7 +255,7 @@ Routing route(const Runner& run, const Tensor& hidden, const Tensor& weight,
   const RouterTensors make(eager, sizes);
   Record record(eager, {&hidden, &weight});
   eager.touch_cublas();
-  eager.count_gemm(sizes.tokens, sizes.experts, sizes.hidden);
+  eager.run(GemmShape{.m = sizes.tokens, .n = sizes.experts, .k = sizes.hidden, .dtype = dtype});
   const Tensor logits = make.all(dtype);
   Chosen chosen = choose(make, dtype);
   if (sizes.capacity) {
@@ -384,40 +394,65 @@ Tensor unpermute(const Runner& run, const Tensor& input, const Tensor& mapping,
   return output;
 }
 
-/// A tensor that comes back from `operation` with `rows` rows; the gradient goes the other way.
+/// A tensor that comes back from `forward` with `rows` rows; the gradient goes the other way.
 /// Source: megatron/core/tensor_parallel/mappings.py.
 Tensor exchange(const Runner& run, const Tensor& input, std::int64_t rows,
-                const Work::Collective& forward, const Work::Collective& backward) {
+                const CollectiveShape& forward, CollectiveKind backward) {
   Eager& eager = run.eager();
   Record record(eager, {&input});
   Tensor output = eager.empty(input.shape().with(0, rows), input.dtype());
-  torch::count_collective(eager, forward);
-  record.finish(output, [backward](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    torch::count_collective(e, backward);
+  eager.run(forward);
+  CollectiveShape back = forward;
+  back.kind = backward;
+  record.finish(output, [back](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    e.run(back);
     return {e.empty(node.input_shapes[0], grads[0].dtype())};
   });
   return output;
 }
 
 Tensor all_to_all(const Runner& run, const Tensor& input) {
-  const Work::Collective both{"all_to_all", run.context.mesh.expert.size, 1,
-                              bytes_of(input.elements(), input.dtype()).value()};
-  return exchange(run, input, input.shape()[0], both, both);
+  return exchange(run, input, input.shape()[0],
+                  {.kind = CollectiveKind::kAllToAll,
+                   .bytes = bytes_of(input.elements(), input.dtype()).value(),
+                   .group = run.context.mesh.expert.group()},
+                  CollectiveKind::kAllToAll);
 }
 
 /// Tokens of all ranks that share an expert's weights.
 Tensor gather_parts(const Runner& run, const Tensor& input) {
-  const std::int64_t ranks = run.context.mesh.expert_tensor.size;
-  const std::int64_t bytes = bytes_of(input.elements() * ranks, input.dtype()).value();
-  return exchange(run, input, input.shape()[0] * ranks, {"all_gather", ranks, 1, bytes},
-                  {"reduce_scatter", ranks, 1, bytes});
+  const Axis& ranks = run.context.mesh.expert_tensor;
+  return exchange(run, input, input.shape()[0] * ranks.size,
+                  {.kind = CollectiveKind::kAllGather,
+                   .bytes = bytes_of(input.elements() * ranks.size, input.dtype()).value(),
+                   .group = ranks.group()},
+                  CollectiveKind::kReduceScatter);
 }
 
 Tensor scatter_parts(const Runner& run, const Tensor& input) {
-  const std::int64_t ranks = run.context.mesh.expert_tensor.size;
-  const std::int64_t bytes = bytes_of(input.elements(), input.dtype()).value();
-  return exchange(run, input, input.shape()[0] / ranks, {"reduce_scatter", ranks, 1, bytes},
-                  {"all_gather", ranks, 1, bytes});
+  const Axis& ranks = run.context.mesh.expert_tensor;
+  return exchange(run, input, input.shape()[0] / ranks.size,
+                  {.kind = CollectiveKind::kReduceScatter,
+                   .bytes = bytes_of(input.elements(), input.dtype()).value(),
+                   .group = ranks.group()},
+                  CollectiveKind::kAllGather);
+}
+
+/// Products of `all.count` experts whose rows together are `m`, or `k` for gradients of weights:
+/// spread evenly, what does not divide on top.
+void run_per_expert(Eager& eager, GemmShape all) {
+  std::int64_t GemmShape::*const rows =
+      all.layout == GemmLayout::kNT ? &GemmShape::k : &GemmShape::m;
+  const std::int64_t total = all.*rows;
+  all.*rows = total / all.count;
+  if (all.*rows > 0) {
+    eager.run(all);
+  }
+  all.*rows = total - all.*rows * all.count;
+  if (all.*rows > 0) {
+    all.count = 1;
+    eager.run(all);
+  }
 }
 
 /// GroupedLinear: one product per expert. Source: transformer_engine/pytorch/module/
@@ -430,7 +465,10 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
   const std::int64_t rows = input.shape()[0];
   Record record(eager, edges);
   run.process.touch_grouped_workspaces();
-  eager.count_gemm(rows, shape[0], shape[1]);
+  const auto experts = static_cast<std::int64_t>(weights.size());
+  const DType dtype = input.dtype();
+  run_per_expert(eager,
+                 {.m = rows, .n = shape[0], .k = shape[1], .count = experts, .dtype = dtype});
   Tensor output = eager.empty({rows, shape[0]}, input.dtype());
   if (record.active()) {
     record.save(input);
@@ -438,19 +476,32 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
       record.save(weight);
     }
   }
-  record.finish(output, [run, shape, rows](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    const torch::Unpacked saved(e, node);
-    Gradients result(node.next.size());
-    e.count_gemm(rows, shape[1], shape[0]);
-    result[0] = e.empty(node.input_shapes[0], grads[0].dtype());
-    e.count_gemm(shape[0], shape[1], rows);
-    for (std::size_t i = 1; i < result.size(); ++i) {
-      result[i] = run.context.megatron.accumulation_fusion
-                      ? run.process.dummy_gradient(shape)
-                      : e.empty(shape, grads[0].dtype(), TensorRole::kGradient);
-    }
-    return result;
-  });
+  record.finish(
+      output,
+      [run, shape, rows, experts, dtype](Eager& e, Gradients& grads, Node& node) -> Gradients {
+        const torch::Unpacked saved(e, node);
+        Gradients result(node.next.size());
+        run_per_expert(e, {.m = rows,
+                           .n = shape[1],
+                           .k = shape[0],
+                           .count = experts,
+                           .dtype = dtype,
+                           .layout = GemmLayout::kNN});
+        result[0] = e.empty(node.input_shapes[0], grads[0].dtype());
+        run_per_expert(e, {.m = shape[0],
+                           .n = shape[1],
+                           .k = rows,
+                           .count = experts,
+                           .dtype = dtype,
+                           .layout = GemmLayout::kNT,
+                           .accumulate = run.context.megatron.accumulation_fusion});
+        for (std::size_t i = 1; i < result.size(); ++i) {
+          result[i] = run.context.megatron.accumulation_fusion
+                          ? run.process.dummy_gradient(shape)
+                          : e.empty(shape, grads[0].dtype(), TensorRole::kGradient);
+        }
+        return result;
+      });
   return output;
 }
 

@@ -74,8 +74,9 @@ void reduce_shared(const Runner& run, std::span<const Chunk> chunks) {
   }
   if (elements > 0) {
     const Tensor coalesced = run.eager().empty({elements}, run.context.grad_dtype);
-    torch::count_collective(run.eager(), {"all_reduce", ranks.size, 1,
-                                          bytes_of(elements, run.context.grad_dtype).value()});
+    run.eager().run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                                    .bytes = bytes_of(elements, run.context.grad_dtype).value(),
+                                    .group = ranks.group()});
   }
 }
 
@@ -83,9 +84,12 @@ void reduce_tied(const Runner& run, std::span<const GradientBuffer> buffers) {
   for (const GradientBuffer& buffer : buffers) {
     for (const Slot& slot : buffer.slots) {
       if (slot.parameter->shared_embedding) {
-        torch::count_collective(
-            run.eager(),
-            {"all_reduce", 2, 1, bytes_of(slot.end - slot.begin, run.context.grad_dtype).value()});
+        // Between the first stage and the last.
+        const Axis& stages = run.context.mesh.pipeline;
+        run.eager().run(CollectiveShape{
+            .kind = CollectiveKind::kAllReduce,
+            .bytes = bytes_of(slot.end - slot.begin, run.context.grad_dtype).value(),
+            .group = {.size = 2, .stride = stages.stride * (stages.size - 1)}});
       }
     }
   }
@@ -145,8 +149,10 @@ void GradientSync::reduce(Part& part) {
   if (scatters && ranks == 1) {
     return;  // NCCL's communicator of one rank launches nothing for it.
   }
-  torch::count_collective(run_.eager(), {scatters ? "reduce_scatter" : "all_reduce", ranks, 1,
-                                         bytes_of(elements, run_.context.grad_dtype).value()});
+  run_.eager().run(CollectiveShape{
+      .kind = scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
+      .bytes = bytes_of(elements, run_.context.grad_dtype).value(),
+      .group = part.buffer->ranks.group()});
 }
 
 void GradientSync::start(const Chunk& chunk) {
@@ -176,9 +182,10 @@ void gather_parameters(const Runner& run, std::span<const GradientBuffer> buffer
   }
   for (const GradientBuffer& buffer : buffers) {
     for (const Bucket& bucket : buffer.buckets) {
-      torch::count_collective(run.eager(),
-                              {"all_gather", buffer.ranks.size, 1,
-                               bytes_of(bucket.end - bucket.begin, run.context.dtype).value()});
+      run.eager().run(
+          CollectiveShape{.kind = CollectiveKind::kAllGather,
+                          .bytes = bytes_of(bucket.end - bucket.begin, run.context.dtype).value(),
+                          .group = buffer.ranks.group()});
     }
   }
 }

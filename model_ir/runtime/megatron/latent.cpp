@@ -46,9 +46,10 @@ Tensor gather_sequence(const Runner& run, const Tensor& part) {
   Tensor whole = eager.empty(shape.with(0, shape[0] * ranks), part.dtype());
   const std::int64_t bytes = bytes_of(whole.elements(), whole.dtype()).value();
   { const Tensor contiguous = eager.empty(shape, part.dtype()); }
-  torch::count_collective(eager, {"all_gather", ranks, 1, bytes});
-  record.finish(whole, [ranks, bytes](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    torch::count_collective(e, {"reduce_scatter", ranks, 1, bytes});
+  const RankGroup group = run.context.mesh.tensor.group();
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather, .bytes = bytes, .group = group});
+  record.finish(whole, [group, bytes](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    e.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter, .bytes = bytes, .group = group});
     return {e.empty(node.input_shapes[0], grads[0].dtype())};
   });
   return whole;

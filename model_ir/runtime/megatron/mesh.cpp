@@ -8,9 +8,12 @@ namespace {
 
 /// Cuts `rank` into the coordinates of `axes`, the first varying fastest.
 void place(std::int64_t rank, std::initializer_list<Axis*> axes) {
+  std::int64_t stride = 1;
   for (Axis* const axis : axes) {
     axis->rank = rank % axis->size;
+    axis->stride = stride;
     rank /= axis->size;
+    stride *= axis->size;
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "model_ir/base/error.h"
 #include "model_ir/base/result.h"
+#include "model_ir/plan/device_work.h"
 #include "model_ir/plan/parallel_plan.h"
 
 namespace headroom::ir::megatron {
@@ -13,6 +14,9 @@ namespace headroom::ir::megatron {
 struct Axis {
   std::int64_t size = 1;
   std::int64_t rank = 0;
+  std::int64_t stride = 1;  ///< Between the ranks of the process that neighbours have.
+
+  [[nodiscard]] RankGroup group() const { return {.size = size, .stride = stride}; }
 };
 
 /// The process groups of one rank.
@@ -32,7 +36,7 @@ struct Mesh {
 
   /// Gradients and optimizer states of dense parameters are spread over data and context.
   [[nodiscard]] Axis data_context() const {
-    return {data.size * context.size, context.rank + context.size * data.rank};
+    return {data.size * context.size, context.rank + context.size * data.rank, context.stride};
   }
   [[nodiscard]] bool first_stage() const { return pipeline.rank == 0; }
   [[nodiscard]] bool last_stage() const { return pipeline.rank == pipeline.size - 1; }

@@ -75,13 +75,14 @@ void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   }
 }
 
-std::int64_t Optimizer::norm_ranks() const {
+RankGroup Optimizer::norm_ranks() const {
   const Mesh& mesh = context_.mesh;
   if (context_.megatron.distributed_optimizer) {
-    return mesh.world;
+    return {.size = mesh.world};
   }
-  return experts_ ? mesh.expert_tensor.size * mesh.expert.size * mesh.pipeline.size
-                  : mesh.tensor.size * mesh.pipeline.size;
+  return {.size = experts_ ? mesh.expert_tensor.size * mesh.expert.size : mesh.tensor.size,
+          .outer_size = mesh.pipeline.size,
+          .outer_stride = mesh.pipeline.stride};
 }
 
 void Optimizer::prepare() {
@@ -97,7 +98,8 @@ void Optimizer::prepare() {
     const Tensor wide = eager.empty({1}, DType::kFp64);
     const Tensor inverse = eager.empty({1}, DType::kFp64);
     const Tensor narrow = eager.empty({1}, DType::kFp32);
-    torch::count_collective(eager, {"all_reduce", norm_ranks(), 1, 4});
+    eager.run(
+        CollectiveShape{.kind = CollectiveKind::kAllReduce, .bytes = 4, .group = norm_ranks()});
   }
 }
 
@@ -116,7 +118,7 @@ void Optimizer::measure_norm() {
     norm = eager.empty({1}, DType::kFp32);
   }
   const Tensor square = eager.empty({1}, DType::kFp32);
-  torch::count_collective(eager, {"all_reduce", norm_ranks(), 1, 4});
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce, .bytes = 4, .group = norm_ranks()});
 }
 
 void Optimizer::update() {

@@ -36,7 +36,7 @@ class Optimizer {
   void add_group(std::span<const GradientBuffer> buffers, bool decays);
   void add_shard(const Parameter& parameter, std::int64_t elements);
   /// How many ranks share a gradient norm.
-  [[nodiscard]] std::int64_t norm_ranks() const;
+  [[nodiscard]] RankGroup norm_ranks() const;
 
   const Context& context_;
   bool experts_;

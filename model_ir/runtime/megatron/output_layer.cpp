@@ -14,16 +14,17 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-void count(const Runner& run, const char* operation, std::int64_t elements) {
-  torch::count_collective(run.eager(), {operation, run.context.mesh.tensor.size, 1,
-                                        bytes_of(elements, run.context.dtype).value()});
+void communicate(const Runner& run, CollectiveKind kind, std::int64_t elements) {
+  run.eager().run(CollectiveShape{.kind = kind,
+                                  .bytes = bytes_of(elements, run.context.dtype).value(),
+                                  .group = run.context.mesh.tensor.group()});
 }
 
 /// The hidden states of all tensor-parallel ranks, in the buffer that the process keeps.
 void gather_input(const Runner& run) {
   const std::int64_t elements = run.context.tokens() * run.context.spec.hidden;
   run.process.touch_memory_buffer(elements);
-  count(run, "all_gather", elements);
+  communicate(run, CollectiveKind::kAllGather, elements);
 }
 
 Gradients output_gradients(const Runner& run, Node& node) {
@@ -38,15 +39,24 @@ Gradients output_gradients(const Runner& run, Node& node) {
   Gradients result(2);
   Tensor input = eager.empty({tokens, weight[1]}, run.context.dtype);
   eager.touch_cublas();
-  eager.count_gemm(tokens, weight[1], weight[0]);
+  eager.run(GemmShape{.m = tokens,
+                      .n = weight[1],
+                      .k = weight[0],
+                      .dtype = run.context.dtype,
+                      .layout = GemmLayout::kNN});
   Tensor part;
   if (sequence) {
     part = eager.empty(node.input_shapes[0], run.context.dtype);
-    count(run, "reduce_scatter", input.elements());
+    communicate(run, CollectiveKind::kReduceScatter, input.elements());
   } else if (run.context.mesh.tensor.size > 1) {
-    count(run, "all_reduce", input.elements());
+    communicate(run, CollectiveKind::kAllReduce, input.elements());
   }
-  eager.count_gemm(weight[0], weight[1], tokens);
+  eager.run(GemmShape{.m = weight[0],
+                      .n = weight[1],
+                      .k = tokens,
+                      .dtype = run.context.dtype,
+                      .layout = GemmLayout::kNT,
+                      .accumulate = run.context.megatron.accumulation_fusion});
   if (run.context.megatron.accumulation_fusion) {
     eager.program().phases.back().work.apex_gemm_flops +=
         2.0 * static_cast<double>(weight.elements()) * static_cast<double>(tokens);
@@ -69,7 +79,10 @@ Tensor output_layer(const Runner& run, const Tensor& hidden, const Tensor& weigh
   Tensor logits = eager.empty({run.context.tokens(), weight.shape()[0]}, run.context.dtype,
                               TensorRole::kLogits);
   eager.touch_cublas();
-  eager.count_gemm(run.context.tokens(), weight.shape()[0], weight.shape()[1]);
+  eager.run(GemmShape{.m = run.context.tokens(),
+                      .n = weight.shape()[0],
+                      .k = weight.shape()[1],
+                      .dtype = run.context.dtype});
   record.save(hidden);
   record.save(weight);
   record.finish(logits, [run](Eager&, Gradients&, Node& node) -> Gradients {

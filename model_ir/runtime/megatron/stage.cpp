@@ -192,15 +192,18 @@ Tensor Stage::receive() {
                                      TensorRole::kActivation);
   tensor->requires_grad = true;
   run_.eager().record_stream(tensor);
-  torch::count_collective(run_.eager(),
-                          {"recv", 2, 1, bytes_of(tensor.elements(), context.dtype).value()});
+  run_.eager().run(CollectiveShape{.kind = CollectiveKind::kReceive,
+                                   .bytes = bytes_of(tensor.elements(), context.dtype).value(),
+                                   .group = {.size = 2, .stride = context.mesh.pipeline.stride}});
   return tensor;
 }
 
 void Stage::send(const Tensor& tensor) {
   run_.eager().record_stream(tensor);
-  torch::count_collective(run_.eager(),
-                          {"send", 2, 1, bytes_of(tensor.elements(), run_.context.dtype).value()});
+  run_.eager().run(
+      CollectiveShape{.kind = CollectiveKind::kSend,
+                      .bytes = bytes_of(tensor.elements(), run_.context.dtype).value(),
+                      .group = {.size = 2, .stride = run_.context.mesh.pipeline.stride}});
 }
 
 }  // namespace headroom::ir::megatron

@@ -39,23 +39,38 @@ struct FusedOutput {
   Tensor random;      ///< Seed and offset.
 };
 
-/// fused_attn_fwd on `queries` tokens per sequence.
-FusedOutput fused_forward(const Runner& run, const AttentionSizes& sizes, std::int64_t queries) {
+/// Tokens per sequence of the two sides of an attention call.
+struct Extent {
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  bool causal = true;
+};
+
+AttentionShape kernel_of(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
+  return {.batch = sizes.batch,
+          .heads = sizes.heads,
+          .kv_heads = sizes.kv_heads,
+          .queries = extent.queries,
+          .keys = extent.keys,
+          .head_dim = sizes.head_dim,
+          .value_dim = sizes.value_dim,
+          .dtype = run.context.dtype,
+          .causal = extent.causal};
+}
+
+/// fused_attn_fwd
+FusedOutput fused_forward(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
   Eager& eager = run.eager();
+  const std::int64_t queries = extent.queries;
   FusedOutput result;
   result.output =
       eager.empty({sizes.batch * queries, sizes.heads * sizes.value_dim}, run.context.dtype);
   result.random = eager.empty({2}, DType::kInt64);
   const Tensor workspace = eager.empty({1}, DType::kUInt8, TensorRole::kWorkspace);
   result.statistics = eager.empty({sizes.batch, sizes.heads, queries, 1}, DType::kFp32);
+  eager.run(kernel_of(run, sizes, extent));
   return result;
 }
-
-/// Tokens per sequence of the two sides of an attention call.
-struct Extent {
-  std::int64_t queries = 0;
-  std::int64_t keys = 0;
-};
 
 /// Gradients of queries, keys and values. The kernel's workspace is taken to be an fp32 sum of the
 /// queries' gradient and a row sum: what cuDNN asks for has not been measured.
@@ -81,13 +96,16 @@ std::vector<Tensor> fused_backward(const Runner& run, const AttentionSizes& size
   }
   const std::int64_t sums = 4 * sizes.batch * sizes.heads * extent.queries * (sizes.head_dim + 1);
   const Tensor workspace = eager.empty({sums}, DType::kUInt8, TensorRole::kWorkspace);
+  AttentionShape kernel = kernel_of(run, sizes, extent);
+  kernel.backward = true;
+  eager.run(kernel);
   return gradients;
 }
 
 Tensor fused_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
   run.process.touch_sequence_lengths();
   Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value});
-  FusedOutput forward = fused_forward(run, sizes, sizes.sequence);
+  FusedOutput forward = fused_forward(run, sizes, {sizes.sequence, sizes.sequence});
   if (record.active()) {
     record.save(qkv.query);
     record.save(qkv.key);
@@ -119,12 +137,14 @@ Section forward_section(std::int64_t step, std::int64_t rank) {
 
 Extent extent_of(Section section, std::int64_t sequence) {
   return {.queries = section == Section::kUpper ? sequence / 2 : sequence,
-          .keys = section == Section::kLower ? sequence / 2 : sequence};
+          .keys = section == Section::kLower ? sequence / 2 : sequence,
+          .causal = section == Section::kDiagonal};
 }
 
 void count_ring(const Runner& run, std::int64_t bytes) {
-  torch::count_collective(run.eager(), {"send", 2, 1, bytes});
-  torch::count_collective(run.eager(), {"recv", 2, 1, bytes});
+  const RankGroup pair{.size = 2, .stride = run.context.mesh.context.stride};
+  run.eager().run(CollectiveShape{.kind = CollectiveKind::kSend, .bytes = bytes, .group = pair});
+  run.eager().run(CollectiveShape{.kind = CollectiveKind::kReceive, .bytes = bytes, .group = pair});
 }
 
 struct RingOutput {
@@ -149,7 +169,7 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
         count_ring(run, bytes_of(elements, run.context.dtype).value());
       }
       const Extent extent = extent_of(forward_section(step, ring.rank), sizes.sequence);
-      steps.push_back(fused_forward(run, sizes, extent.queries));
+      steps.push_back(fused_forward(run, sizes, extent));
       result.random.push_back(steps.back().random);
     }
     if (step == 1) {
@@ -241,11 +261,51 @@ Tensor full_mask(const Runner& run, const AttentionSizes& sizes) {
   return eager.empty({sizes.batch, 1, length, length}, DType::kBool);
 }
 
+/// The batched products of unfused attention.
+enum class Product : std::uint8_t {
+  kScores,
+  kContext,
+  kValueGradient,
+  kProbabilityGradient,
+  kQueryGradient,  ///< And that of keys, which has the same dims.
+};
+
+GemmShape shape_of(const Runner& run, const AttentionSizes& sizes, Product product) {
+  const std::int64_t tokens = sizes.sequence;
+  GemmShape shape{.m = tokens,
+                  .n = sizes.value_dim,
+                  .k = tokens,
+                  .count = sizes.batch * sizes.heads,
+                  .dtype = run.context.dtype,
+                  .layout = GemmLayout::kNN};
+  switch (product) {
+    case Product::kScores:
+      shape.n = tokens;
+      shape.k = sizes.head_dim;
+      shape.layout = GemmLayout::kTN;
+      break;
+    case Product::kContext:
+      break;
+    case Product::kValueGradient:
+      shape.layout = GemmLayout::kNT;
+      break;
+    case Product::kProbabilityGradient:
+      shape.n = tokens;
+      shape.k = sizes.value_dim;
+      shape.layout = GemmLayout::kTN;
+      break;
+    case Product::kQueryGradient:
+      shape.n = sizes.head_dim;
+      break;
+  }
+  return shape;
+}
+
 /// A product of two batches of matrices and its factor: the gradient and its scaled copy.
 Tensor scaled_product(const Runner& run, const Shape& shape, const AttentionSizes& sizes) {
   Eager& eager = run.eager();
   eager.touch_cublas();
-  eager.count_gemm(sizes.batch * sizes.heads * sizes.sequence, sizes.head_dim, sizes.sequence);
+  eager.run(shape_of(run, sizes, Product::kQueryGradient));
   const Tensor raw = eager.empty(shape, run.context.dtype);
   return eager.empty(shape, run.context.dtype);
 }
@@ -288,13 +348,12 @@ Gradients unfused_backward(const Runner& run, const AttentionSizes& sizes, Gradi
   Eager& eager = run.eager();
   const DType dtype = run.context.dtype;
   const Shape scores{sizes.batch * sizes.heads, sizes.sequence, sizes.sequence};
-  const std::int64_t rows = sizes.batch * sizes.heads * sizes.sequence;
   Gradients result(3);
   result[kValue] = eager.empty(node.input_shapes[kValue], dtype);
   eager.touch_cublas();
-  eager.count_gemm(rows, sizes.value_dim, sizes.sequence);
+  eager.run(shape_of(run, sizes, Product::kValueGradient));
   Tensor probabilities = eager.empty(scores, dtype);
-  eager.count_gemm(rows, sizes.sequence, sizes.value_dim);
+  eager.run(shape_of(run, sizes, Product::kProbabilityGradient));
   grads[0].reset();
   node.saved[kValue].reset();
   if (sizes.dropout > 0) {
@@ -335,7 +394,7 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
     const Tensor empty = eager.empty(scores, dtype);
     masked = eager.empty(scores, dtype);
     eager.touch_cublas();
-    eager.count_gemm(scores[0] * scores[1], scores[2], sizes.head_dim);
+    eager.run(shape_of(run, sizes, Product::kScores));
   }
   run.process.touch_causal_mask();
   Tensor kept_mask = eager.empty({sizes.batch, 1, sizes.sequence, sizes.sequence}, DType::kBool);
@@ -353,7 +412,7 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   {
     const Tensor batched =
         eager.empty({sizes.batch * sizes.sequence, sizes.heads * sizes.value_dim}, dtype);
-    eager.count_gemm(scores[0] * scores[1], sizes.value_dim, scores[2]);
+    eager.run(shape_of(run, sizes, Product::kContext));
     output = eager.empty(batched.shape(), dtype);
   }
   if (record.active()) {

@@ -17,22 +17,31 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// general_gemm: the output [rows, out] of a product with an inner size of `in`.
-Tensor gemm(const Runner& run, std::int64_t rows, std::int64_t out, std::int64_t in) {
-  run.process.touch_te_workspace();
-  run.eager().count_gemm(rows, out, in);
-  return run.eager().empty({rows, out}, run.context.dtype);
+/// The dims of a product of `rows` rows with a weight: forward, or the gradient of the rows.
+GemmShape forward_dims(std::int64_t rows, const Shape& weight) {
+  return {.m = rows, .n = weight[0], .k = weight[1], .layout = GemmLayout::kTN};
+}
+GemmShape backward_dims(std::int64_t rows, const Shape& weight) {
+  return {.m = rows, .n = weight[1], .k = weight[0], .layout = GemmLayout::kNN};
 }
 
-/// A product that is added to the gradient buffer: no output of its own.
-void accumulate_gemm(const Runner& run, std::int64_t rows, std::int64_t out, std::int64_t in) {
+/// general_gemm without an output of its own.
+void run_gemm(const Runner& run, GemmShape dims) {
   run.process.touch_te_workspace();
-  run.eager().count_gemm(rows, out, in);
+  dims.dtype = run.context.dtype;
+  run.eager().run(dims);
 }
 
-void count(const Runner& run, const char* operation, const Tensor& whole) {
-  torch::count_collective(run.eager(), {operation, run.context.mesh.tensor.size, 1,
-                                        bytes_of(whole.elements(), whole.dtype()).value()});
+/// general_gemm: the output [m, n] of a product.
+Tensor gemm(const Runner& run, const GemmShape& dims) {
+  run_gemm(run, dims);
+  return run.eager().empty({dims.m, dims.n}, run.context.dtype);
+}
+
+void communicate(const Runner& run, CollectiveKind kind, const Tensor& whole) {
+  run.eager().run(CollectiveShape{.kind = kind,
+                                  .bytes = bytes_of(whole.elements(), whole.dtype()).value(),
+                                  .group = run.context.mesh.tensor.group()});
 }
 
 /// clear_tensor_data: the memory goes, whoever still holds the tensor.
@@ -45,14 +54,14 @@ Tensor gather(const Runner& run, const Tensor& part) {
   const Shape& shape = part.shape();
   Tensor whole =
       run.eager().empty(shape.with(0, shape[0] * run.context.mesh.tensor.size), part.dtype());
-  count(run, "all_gather", whole);
+  communicate(run, CollectiveKind::kAllGather, whole);
   return whole;
 }
 
 /// reduce_scatter_along_first_dim
 Tensor scatter(const Runner& run, const Tensor& whole) {
   const Shape& shape = whole.shape();
-  count(run, "reduce_scatter", whole);
+  communicate(run, CollectiveKind::kReduceScatter, whole);
   return run.eager().empty(shape.with(0, shape[0] / run.context.mesh.tensor.size), whole.dtype());
 }
 
@@ -66,14 +75,16 @@ struct WeightGradient {
 WeightGradient weight_gradient(const Runner& run, const Shape& weight, std::int64_t rows,
                                bool bias) {
   const bool fused = run.context.megatron.accumulation_fusion;
+  GemmShape dims{.m = weight[0], .n = weight[1], .k = rows, .layout = GemmLayout::kNT};
   WeightGradient result;
   if (fused) {
     if (bias) {
       result.bias = run.eager().empty({weight[0]}, run.context.grad_dtype);
     }
-    accumulate_gemm(run, weight[0], weight[1], rows);
+    dims.accumulate = true;  // Added to the gradient buffer.
+    run_gemm(run, dims);
   } else {
-    result.weight = gemm(run, weight[0], weight[1], rows);
+    result.weight = gemm(run, dims);
     if (bias) {
       result.bias = run.eager().empty({weight[0]}, run.context.dtype);
     }
@@ -97,12 +108,12 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   const std::int64_t rows = grads[0].shape()[0];
   Gradients result(kEdges);
   Tensor normed_total = gathers ? gather(run, normed) : normed;
-  Tensor product = gemm(run, rows, weight[1], weight[0]);
+  Tensor product = gemm(run, backward_dims(rows, weight));
   Tensor through = product;
   if (gathers) {
     through = scatter(run, product);
   } else if (run.context.mesh.tensor.size > 1) {
-    count(run, "all_reduce", product);
+    communicate(run, CollectiveKind::kAllReduce, product);
   }
   WeightGradient own = weight_gradient(run, weight, rows, node.wants(kBias));
   clear(run, normed);
@@ -132,7 +143,7 @@ Tensor norm_linear(const Runner& run, const Tensor& input, const NormWeights& no
   const NormOutput normed = norm_forward(run, input, norm);
   const Shape& weight = linear.weight.shape();
   Tensor total = gathers ? gather(run, normed.output) : normed.output;
-  Tensor output = gemm(run, total.shape()[0], weight[0], weight[1]);
+  Tensor output = gemm(run, forward_dims(total.shape()[0], weight));
   total.reset();
   if (record.active()) {
     record.save(input);
@@ -158,12 +169,12 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, Cut 
   Tensor gradient = cut == Cut::kRow && sequence ? gather(run, grads[0]) : grads[0];
   const std::int64_t rows = gradient.shape()[0];
   const Tensor input = cut == Cut::kColumn && sequence ? gather(run, saved[1]) : saved[1];
-  Tensor through = gemm(run, rows, weight[1], weight[0]);
+  Tensor through = gemm(run, backward_dims(rows, weight));
   if (cut == Cut::kColumn && run.context.mesh.tensor.size > 1) {
     if (sequence) {
       through = scatter(run, through);
     } else {
-      count(run, "all_reduce", through);
+      communicate(run, CollectiveKind::kAllReduce, through);
     }
   }
   WeightGradient own = weight_gradient(run, weight, rows, false);
@@ -183,13 +194,13 @@ Tensor linear(const Runner& run, const Tensor& input, const Tensor& weight, Cut 
   const bool sequence = run.context.sequence_parallel();
   Record record(run.eager(), {&weight, &input});
   Tensor total = cut == Cut::kColumn && sequence ? gather(run, input) : input;
-  Tensor output = gemm(run, total.shape()[0], shape[0], shape[1]);
+  Tensor output = gemm(run, forward_dims(total.shape()[0], shape));
   total.reset();
   if (cut == Cut::kRow && run.context.mesh.tensor.size > 1) {
     if (sequence) {
       output = scatter(run, output);
     } else {
-      count(run, "all_reduce", output);
+      communicate(run, CollectiveKind::kAllReduce, output);
     }
   }
   if (record.active()) {

@@ -63,7 +63,8 @@ Tensor all_reduced(Eager& eager, const Tensor& stacked, std::int64_t ranks) {
   Tensor sums = like();
   count_kernels(eager, 2);
   const std::int64_t bytes = bytes_of(stacked.elements(), stacked.dtype()).value();
-  count_collective(eager, {.operation = "all_reduce", .ranks = ranks, .calls = 1, .bytes = bytes});
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = bytes, .group = {.size = ranks}});
   Tensor norms = like();
   raised.reset();
   sums.reset();

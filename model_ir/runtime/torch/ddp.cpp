@@ -25,22 +25,6 @@ std::int64_t bytes_of(const Tensor& tensor) {
 
 }  // namespace
 
-void count_collective(Eager& eager, const Work::Collective& one) {
-  if (eager.program().phases.empty()) {
-    return;
-  }
-  std::vector<Work::Collective>& all = eager.program().phases.back().work.collectives;
-  const auto same = std::find_if(all.begin(), all.end(), [&](const Work::Collective& each) {
-    return each.operation == one.operation && each.ranks == one.ranks;
-  });
-  if (same == all.end()) {
-    all.push_back(one);
-    return;
-  }
-  same->calls += one.calls;
-  same->bytes += one.bytes;
-}
-
 std::vector<std::vector<std::size_t>> assign_buckets(std::span<const std::int64_t> bytes,
                                                      std::span<const DType> dtypes,
                                                      std::int64_t cap_bytes) {
@@ -159,8 +143,8 @@ void Ddp::before_forward() {
   broadcast_buffers();
 }
 
-void Ddp::count(const char* operation, std::int64_t bytes) {
-  count_collective(eager_, {.operation = operation, .ranks = world_, .calls = 1, .bytes = bytes});
+void Ddp::count(CollectiveKind kind, std::int64_t bytes) {
+  eager_.run(CollectiveShape{.kind = kind, .bytes = bytes, .group = {.size = world_}});
 }
 
 void Ddp::rebuild_buckets() {
@@ -171,9 +155,9 @@ void Ddp::rebuild_buckets() {
   const auto sizes = static_cast<std::int64_t>(assignment.size());
   {
     const Tensor indices = eager_.empty(Shape{slots}, DType::kInt32, TensorRole::kCommunication);
-    count("broadcast", slots * kIndexBytes);
+    count(CollectiveKind::kBroadcast, slots * kIndexBytes);
     const Tensor counts = eager_.empty(Shape{sizes}, DType::kInt32, TensorRole::kCommunication);
-    count("broadcast", sizes * kIndexBytes);
+    count(CollectiveKind::kBroadcast, sizes * kIndexBytes);
   }
   make_buckets(assignment);
   rebuilt_ = true;
@@ -204,7 +188,7 @@ void Ddp::broadcast_buffers() {
     } else {
       in_flight.emplace_back();
     }
-    count("broadcast", total);
+    count(CollectiveKind::kBroadcast, total);
     if (in_flight.size() >= kMaxInFlight) {
       in_flight.pop_front();
     }
@@ -226,7 +210,7 @@ void Ddp::arrived(std::size_t index) {
     move_gradient(parameter, bucket);
   }
   if (bucket.pending > 0 && --bucket.pending == 0) {
-    count("all_reduce", bytes_of(bucket.memory));
+    count(CollectiveKind::kAllReduce, bytes_of(bucket.memory));
   }
 }
 

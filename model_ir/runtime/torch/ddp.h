@@ -58,7 +58,7 @@ class Ddp {
   void make_buckets(const std::vector<std::vector<std::size_t>>& assignment);
   void rebuild_buckets();
   void broadcast_buffers();
-  void count(const char* operation, std::int64_t bytes);
+  void count(CollectiveKind kind, std::int64_t bytes);
   /// Runs when the gradient of parameter `index` is complete.
   void arrived(std::size_t index);
   /// Makes the gradient of `parameter` a view of its bucket.
@@ -76,8 +76,5 @@ class Ddp {
   std::vector<std::size_t> arrivals_;   ///< Order of the first backward.
   bool rebuilt_ = false;
 };
-
-/// Adds `one` to the collectives of the current phase; those of one kind are summed up.
-void count_collective(Eager& eager, const Work::Collective& one);
 
 }  // namespace headroom::ir::torch

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model_ir/base/check.h"
+#include "model_ir/runtime/torch/work_recorder.h"
 
 namespace headroom::ir::torch {
 namespace {
@@ -18,7 +19,8 @@ std::int64_t cublas_workspace_bytes(const DeviceTraits& device) {
 
 }  // namespace
 
-Eager::Eager(DeviceTraits device) : device_(device) {
+Eager::Eager(DeviceTraits device) : device_(device), recorder_(std::make_unique<WorkRecorder>()) {
+  recorder_->name_stream(0, "compute");
   program_.events.reserve(std::size_t{1} << 14);
   set_site("", -1);
 }
@@ -175,15 +177,56 @@ void Eager::touch_cublaslt() {
   }
 }
 
-void Eager::count_gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
-  if (meta_) {
+template <class Shape>
+void Eager::run_shape(const Shape& shape) {
+  if (meta_ || program_.phases.empty()) {
     return;
   }
-  if (!program_.phases.empty()) {
-    Work& work = program_.phases.back().work;
-    work.gemm_flops +=
-        2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-    ++work.gemms;
+  program_.phases.back().work.add(shape);
+  recorder_->run(shape, {.stream = stream_,
+                         .event = static_cast<std::uint32_t>(program_.events.size()),
+                         .site = current_site()});
+}
+
+void Eager::run(const GemmShape& shape) {
+  run_shape(shape);
+}
+void Eager::run(const AttentionShape& shape) {
+  run_shape(shape);
+}
+void Eager::run(const TrafficShape& shape) {
+  run_shape(shape);
+}
+void Eager::run(const CollectiveShape& shape) {
+  run_shape(shape);
+}
+void Eager::run(const CopyShape& shape) {
+  run_shape(shape);
+}
+
+std::uint32_t Eager::record_mark(StreamId stream) {
+  return recorder_->record({.stream = stream,
+                            .event = static_cast<std::uint32_t>(program_.events.size()),
+                            .site = current_site()});
+}
+
+void Eager::wait_mark(StreamId stream, std::uint32_t mark) {
+  recorder_->add(WorkItem::Kind::kWait, mark,
+                 {.stream = stream,
+                  .event = static_cast<std::uint32_t>(program_.events.size()),
+                  .site = current_site()});
+}
+
+void Eager::host_wait(std::uint32_t mark) {
+  recorder_->add(WorkItem::Kind::kHost, mark,
+                 {.stream = stream_,
+                  .event = static_cast<std::uint32_t>(program_.events.size()),
+                  .site = current_site()});
+}
+
+void Eager::wait_stream(StreamId waiting, StreamId other) {
+  if (waiting != other) {
+    wait_mark(waiting, record_mark(other));
   }
 }
 
@@ -191,17 +234,21 @@ void Eager::begin_phase(std::string_view name) {
   program_.phases.push_back(Phase{.name = std::string(name),
                                   .begin = program_.events.size(),
                                   .end = program_.events.size(),
-                                  .work = {}});
+                                  .work = {},
+                                  .first_item = recorder_->item_count(),
+                                  .end_item = recorder_->item_count()});
 }
 
 void Eager::end_phase() {
   program_.phases.back().end = program_.events.size();
+  program_.phases.back().end_item = recorder_->item_count();
 }
 
 RankProgram Eager::finish() {
   for (const std::string& name : operation_names_) {
     program_.operations.push_back(name);
   }
+  program_.work = recorder_->take();
   return std::move(program_);
 }
 

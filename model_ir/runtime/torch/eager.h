@@ -19,6 +19,7 @@
 namespace headroom::ir::torch {
 
 class CheckpointFrame;
+class WorkRecorder;
 
 /// An eager PyTorch process as its allocator sees it: operators allocate their outputs, autograd
 /// keeps what backward needs, references decide when memory goes back. Every allocation and free
@@ -72,8 +73,24 @@ class Eager {
   void touch_cublas();
   /// The same for addmm with a bias, which goes through cuBLASLt: a workspace of its own on top.
   void touch_cublaslt();
-  /// A GEMM of `flops` floating-point operations runs.
-  void count_gemm(std::int64_t m, std::int64_t n, std::int64_t k);
+  // --- device work ----------------------------------------------------------------------------
+  /// Gives work to the current stream, and counts it in the current phase. Nothing runs on the meta
+  /// device, nor before the first phase.
+  void run(const GemmShape& shape);
+  void run(const AttentionShape& shape);
+  void run(const TrafficShape& shape);
+  void run(const CollectiveShape& shape);
+  void run(const CopyShape& shape);
+  /// Marks what `stream` has been given so far: an event that is recorded.
+  std::uint32_t record_mark(StreamId stream);
+  /// `stream` goes on only when the mark is reached.
+  void wait_mark(StreamId stream, std::uint32_t mark);
+  /// The host itself waits for the mark.
+  void host_wait(std::uint32_t mark);
+  /// `waiting.wait_stream(other)`
+  void wait_stream(StreamId waiting, StreamId other);
+  /// Who writes the work down: names of streams, streams of communicators.
+  [[nodiscard]] WorkRecorder& recorder() { return *recorder_; }
 
   void begin_phase(std::string_view name);
   void end_phase();
@@ -138,9 +155,12 @@ class Eager {
   void fill(Storage& storage, std::int64_t bytes, TensorRole role);
   std::uint32_t current_site();
   void release_waiting();
+  template <class Shape>
+  void run_shape(const Shape& shape);
 
   DeviceTraits device_;
   RankProgram program_;
+  std::unique_ptr<WorkRecorder> recorder_;
   std::deque<TensorImpl> impls_;
   std::vector<TensorImpl*> free_impls_;
   std::deque<Storage> storages_;

@@ -57,9 +57,7 @@ std::int64_t elementwise_launches(const Tensor& tensor) {
 }
 
 void count_kernels(Eager& eager, std::int64_t launches) {
-  if (!eager.program().phases.empty()) {
-    eager.program().phases.back().work.kernels += launches;
-  }
+  eager.run(TrafficShape{.bytes = 0, .launches = launches});
 }
 
 Tensor zeros(Eager& eager, const Shape& shape, DType dtype, TensorRole role) {

@@ -23,7 +23,7 @@ bool rows_first(const Tensor& heads) {
 /// Backward of flash attention 2.
 /// Source: pytorch/pytorch aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp,
 /// mha_bwd: sequence rounded to 128, head size to 32 (to 64 above 128).
-Gradients flash_gradients(Eager& eager, Gradients& grads, Node& node) {
+Gradients flash_gradients(Eager& eager, Gradients& grads, Node& node, AttentionShape kernel) {
   const Unpacked saved(eager, node);
   const Shape q = node.input_shapes[0];
   const Shape k = node.input_shapes[1];
@@ -39,6 +39,8 @@ Gradients flash_gradients(Eager& eager, Gradients& grads, Node& node) {
   Tensor dv = heads_like(eager, k, dtype, saved[2]->layout);
   Tensor softmax_sum = eager.empty({q[0], q[1], rows}, DType::kFp32, TensorRole::kWorkspace);
   Tensor dq_sum = eager.empty({q[0], rows, q[1], width}, DType::kFp32, TensorRole::kWorkspace);
+  kernel.backward = true;
+  eager.run(kernel);
   if (q[1] != k[1]) {
     Tensor dk_wide = heads_like(eager, k.with(1, q[1]), dtype);
     Tensor dv_wide = heads_like(eager, k.with(1, q[1]), dtype);
@@ -81,7 +83,22 @@ std::int64_t flash_splits(const Eager& eager, const Shape& q, std::int64_t keys)
   return 1;
 }
 
-Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v, double dropout) {
+AttentionShape kernel_of(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+  return {.batch = q.shape()[0],
+          .heads = q.shape()[1],
+          .kv_heads = k.shape()[1],
+          .queries = q.shape()[2],
+          .keys = k.shape()[2],
+          .head_dim = q.shape()[3],
+          .value_dim = v.shape()[3],
+          .dtype = q.dtype(),
+          .causal = causal};
+}
+
+Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
+             const SdpaOptions& options) {
+  const double dropout = options.dropout;
+  const AttentionShape kernel = kernel_of(q, k, v, options.causal);
   Record record(eager, {&q, &k, &v});
   record.save(k);
   record.save(q);
@@ -101,6 +118,7 @@ Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v, do
   }
   Tensor seed = eager.empty({2}, DType::kInt64);
   Tensor offset = eager.empty({1}, DType::kInt64);
+  eager.run(kernel);
   split_sum.reset();
   split_output.reset();
   if (dropout > 0) {
@@ -111,7 +129,9 @@ Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v, do
     record.save(output);
     record.save(seed);
     record.save(offset);
-    record.finish(output, flash_gradients);
+    record.finish(output, [kernel](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      return flash_gradients(e, grads, node, kernel);
+    });
   }
   log_sum.reset();
   seed.reset();
@@ -146,7 +166,7 @@ std::int64_t efficient_workspace(const Shape& q, const Shape& v, DType dtype) {
 /// which 16-bit kernels make themselves, and the workspace.
 /// Source: aten/src/ATen/native/transformers/cuda/attention_backward.cu,
 /// _efficient_attention_backward; kernel_backward.h, kKernelComputesDelta.
-Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node) {
+Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node, AttentionShape kernel) {
   const Unpacked saved(eager, node);
   const Shape q = node.input_shapes[0];
   const Shape k = node.input_shapes[1];
@@ -167,6 +187,8 @@ Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node) {
   }
   const Shape floats{q[0], q[1], efficient_workspace(q, dv.shape(), dtype)};
   Tensor workspace = eager.empty(floats, DType::kFp32, TensorRole::kWorkspace);
+  kernel.backward = true;
+  eager.run(kernel);
   delta.reset();
   workspace.reset();
   return {dq, dk, dv};
@@ -174,7 +196,8 @@ Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node) {
 
 /// `mask` may be undefined.
 Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
-                 const Tensor& mask) {
+                 const Tensor& mask, bool causal) {
+  const AttentionShape kernel = kernel_of(q, k, v, causal && !mask.defined());
   Record record(eager, {&q, &k, &v});
   record.save(mask);
   record.save(k);
@@ -192,10 +215,13 @@ Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v
   if (q.dtype() != DType::kFp32 && std::max(shape[3], v.shape()[3]) > 128) {
     const Tensor sum = eager.empty(output.shape(), DType::kFp32, TensorRole::kWorkspace);
   }
+  eager.run(kernel);
   if (record.active()) {
     record.save(log_sum);
     record.save(output);
-    record.finish(output, efficient_gradients);
+    record.finish(output, [kernel](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      return efficient_gradients(e, grads, node, kernel);
+    });
   }
   return output;
 }
@@ -307,7 +333,7 @@ Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tens
   const bool flash_head = query.shape()[3] <= 256 && query.shape()[3] == value.shape()[3];
   const bool same_heads = query.shape()[1] == key.shape()[1];
   if (half && ampere && flash_head && !options.mask && (same_heads || !options.broadcast)) {
-    return flash(eager, query, key, value, options.dropout);
+    return flash(eager, query, key, value, options);
   }
   if (!same_heads || (query.dtype() == DType::kBf16 && !ampere)) {
     return math(eager, query, key, value, options);
@@ -316,7 +342,7 @@ Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tens
   if (options.mask) {
     mask = aligned(eager, additive(eager, *options.mask, query.shape()[0], query.dtype()));
   }
-  return efficient(eager, query, key, value, mask);
+  return efficient(eager, query, key, value, mask, options.causal);
 }
 
 }  // namespace

@@ -213,9 +213,11 @@ Tensor permuted(Eager& eager, const Tensor& input, const Shape& seen_as) {
 namespace {
 
 /// Products of each expert's factors, their number times the dims of one.
-void count_products(Eager& eager, const Shape& out, std::int64_t inner) {
+void run_products(Eager& eager, const Shape& out, std::int64_t inner, DType dtype,
+                  GemmLayout layout) {
   eager.touch_cublas();
-  eager.count_gemm(out[0] * out[1], out[2], inner);
+  eager.run(GemmShape{
+      .m = out[1], .n = out[2], .k = inner, .count = out[0], .dtype = dtype, .layout = layout});
 }
 
 /// Gradients of the two factors, each scaled; the left one is copied to be transposed.
@@ -231,9 +233,10 @@ Gradients factor_gradients(Eager& eager, Gradients& grads, Node& node) {
     if (i == 2) {
       const Tensor turned = eager.empty(node.input_shapes[1], dtype);
     }
-    count_products(
+    run_products(
         eager, node.input_shapes[i],
-        grads[0].elements() / node.input_shapes[i][0] / node.input_shapes[i][i == 1 ? 1 : 2]);
+        grads[0].elements() / node.input_shapes[i][0] / node.input_shapes[i][i == 1 ? 1 : 2], dtype,
+        i == 1 ? GemmLayout::kTN : GemmLayout::kNT);
     result[i] = eager.empty(node.input_shapes[i], dtype);
   }
   return result;
@@ -259,15 +262,22 @@ std::int64_t workspace_per_multiprocessor(const GroupedProduct& product,
   return small ? 5376 : 5888;
 }
 
-void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype) {
+void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype, GemmLayout layout) {
   const DeviceTraits& device = eager.device();
   const bool one_kernel =
       dtype == DType::kBf16 && (device.compute_major == 9 || device.compute_major == 10);
+  GemmShape shape{.m = product.rows,
+                  .n = product.columns,
+                  .k = product.inner,
+                  .count = product.groups,
+                  .dtype = dtype,
+                  .layout = layout};
   if (!one_kernel) {
-    eager.count_gemm(product.groups * product.rows, product.columns, product.inner);
+    eager.run(shape);
     return;
   }
-  count_kernels(eager, 1);
+  shape.grouped = true;
+  eager.run(shape);
   // Three pointers, three strides and a shape of three 32-bit numbers per group.
   const BlockId arguments =
       eager.allocate(product.groups * (3 * 8 + 3 * 8 + 3 * 4), TensorRole::kWorkspace);
@@ -291,7 +301,7 @@ Gradients grouped_gradients(Eager& eager, Gradients& grads, Node& node,
                  .rows = product.inner,
                  .columns = product.columns,
                  .inner = product.rows},
-                dtype);
+                dtype, GemmLayout::kNT);
   }
   if (node.wants(0)) {
     result[0] = eager.empty(node.input_shapes[0], dtype);
@@ -300,7 +310,7 @@ Gradients grouped_gradients(Eager& eager, Gradients& grads, Node& node,
                  .rows = product.rows,
                  .columns = product.inner,
                  .inner = product.columns},
-                dtype);
+                dtype, layout == GroupedWeight::kOutIn ? GemmLayout::kNN : GemmLayout::kTN);
   }
   return result;
 }
@@ -317,7 +327,7 @@ Tensor add_products(Eager& eager, const Tensor& base, const Tensor& left, const 
   }
   Tensor output = eager.empty(base.shape(), base.dtype());
   { const Tensor turned = eager.empty(left.shape(), left.dtype()); }
-  count_products(eager, base.shape(), left.shape()[2]);
+  run_products(eager, base.shape(), left.shape()[2], left.dtype(), GemmLayout::kNN);
   record.finish(output, factor_gradients);
   return output;
 }
@@ -342,7 +352,7 @@ Tensor grouped_mm(Eager& eager, const Tensor& input, const Tensor& weight, const
     record.save(input);
   }
   Tensor output = eager.empty({input.shape()[0], product.columns}, input.dtype());
-  run_grouped(eager, product, input.dtype());
+  run_grouped(eager, product, input.dtype(), out_first ? GemmLayout::kTN : GemmLayout::kNN);
   record.finish(output, [product, layout](Eager& e, Gradients& grads, Node& node) -> Gradients {
     return grouped_gradients(e, grads, node, product, layout);
   });

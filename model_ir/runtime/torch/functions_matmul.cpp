@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "model_ir/base/check.h"
 #include "model_ir/runtime/torch/functions.h"
@@ -33,7 +34,8 @@ Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const Gem
       result[at_weight] = eager.empty(node.input_shapes[at_weight], dtype);
       result[at_weight]->tracked_view = true;  // weight.t(): the gradient comes back transposed.
       eager.touch_cublas();
-      eager.count_gemm(dims.in, dims.out, dims.rows);
+      eager.run(GemmShape{
+          .m = dims.out, .n = dims.in, .k = dims.rows, .dtype = dtype, .layout = GemmLayout::kNT});
     }
   };
   if (!with_bias) {
@@ -43,7 +45,8 @@ Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const Gem
     result[at_input] = eager.empty(node.input_shapes[at_input], dtype);
     result[at_input]->tracked_view = node.input_shapes[at_input].rank() > 2;
     eager.touch_cublas();
-    eager.count_gemm(dims.rows, dims.in, dims.out);
+    eager.run(GemmShape{
+        .m = dims.rows, .n = dims.in, .k = dims.out, .dtype = dtype, .layout = GemmLayout::kNN});
   }
   if (with_bias) {
     weight_gradient();
@@ -89,7 +92,7 @@ Tensor matrix_product(Eager& eager, const Tensor& input, const Tensor& weight, c
     } else {
       eager.touch_cublas();
     }
-    eager.count_gemm(dims.rows, dims.out, dims.in);
+    eager.run(GemmShape{.m = dims.rows, .n = dims.out, .k = dims.in, .dtype = input.dtype()});
     if (record.active()) {
       record.finish(output, [dims](Eager& e, Gradients& grads, Node& node) -> Gradients {
         return linear_gradients(e, grads, node, dims);
@@ -185,9 +188,23 @@ Tensor from_batch(Eager& eager, const Tensor& product) {
   return output;
 }
 
+/// The product that gives the gradient of factor `factor` of a product of `forward`'s dims.
+GemmShape gradient_product(const GemmShape& forward, std::size_t factor, DType dtype, bool keys) {
+  GemmShape shape = forward;
+  shape.dtype = dtype;
+  if (factor == 0) {
+    std::swap(shape.n, shape.k);
+    shape.layout = keys ? GemmLayout::kNN : GemmLayout::kTN;
+  } else {
+    std::swap(shape.m, shape.k);
+    shape.layout = GemmLayout::kNT;
+  }
+  return shape;
+}
+
 /// `keys`: the second factor was [.., S, D], multiplied as its transpose.
 Gradients bmm_gradients(Eager& eager, Gradients& grads, Node& node, bool keys,
-                        std::int64_t flops_inner) {
+                        const GemmShape& dims) {
   const Unpacked saved(eager, node);
   Gradients gradients(2);
   for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
@@ -198,7 +215,7 @@ Gradients bmm_gradients(Eager& eager, Gradients& grads, Node& node, bool keys,
         gradients[i]->layout = Layout::kColumns;
       }
       eager.touch_cublas();
-      eager.count_gemm(grads[0].elements(), 1, flops_inner);
+      eager.run(gradient_product(dims, i, grads[0].dtype(), keys));
     }
   }
   return gradients;
@@ -221,13 +238,18 @@ Tensor batched_matmul(Eager& eager, const Tensor& a, const Tensor& b, const Shap
   }
   Tensor result = eager.empty(output, left.dtype());
   eager.touch_cublas();
-  const std::int64_t rows = output.elements() / output[-1];
-  const std::int64_t inner = left.elements() / rows;
-  eager.count_gemm(rows, output[-1], inner);
+  const std::int64_t batch = output.elements() / (output[-2] * output[-1]);
+  const bool keys = a.shape()[-1] == b.shape()[-1] && output[-1] == b.shape()[-2];
+  const GemmShape dims{.m = output[-2],
+                       .n = output[-1],
+                       .k = left.elements() / (batch * output[-2]),
+                       .count = batch,
+                       .dtype = left.dtype(),
+                       .layout = keys ? GemmLayout::kTN : GemmLayout::kNN};
+  eager.run(dims);
   if (record.active()) {
-    const bool keys = a.shape()[-1] == b.shape()[-1] && output[-1] == b.shape()[-2];
-    record.finish(result, [inner, keys](Eager& e, Gradients& grads, Node& node) -> Gradients {
-      return bmm_gradients(e, grads, node, keys, inner);
+    record.finish(result, [dims, keys](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      return bmm_gradients(e, grads, node, keys, dims);
     });
   }
   return from_batch(eager, result);
@@ -247,16 +269,21 @@ Tensor biased_scores(Eager& eager, const Tensor& bias, const Tensor& q, const Te
   const Shape& shape = q.shape();
   Tensor output = eager.empty(shape.with(3, k.shape()[2]), left.dtype());
   eager.touch_cublas();
-  eager.count_gemm(output.elements(), 1, shape[3]);
+  const GemmShape dims{.m = shape[2],
+                       .n = k.shape()[2],
+                       .k = shape[3],
+                       .count = shape[0] * shape[1],
+                       .dtype = left.dtype()};
+  eager.run(dims);
   if (record.active()) {
-    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    record.finish(output, [dims](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Unpacked saved(e, node);
       Gradients result(2);
       for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
         if (node.wants(i)) {
           Tensor product = e.empty(node.input_shapes[i], grads[0].dtype());
           e.touch_cublas();
-          e.count_gemm(product.elements(), 1, grads[0].shape()[2]);
+          e.run(gradient_product(dims, i, grads[0].dtype(), true));
           result[i] = e.empty(node.input_shapes[i], grads[0].dtype());  // Times alpha.
         }
       }

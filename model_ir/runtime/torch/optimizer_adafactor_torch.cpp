@@ -59,7 +59,11 @@ void estimate_factored(Eager& eager, const Tensor& gradient, const OptimizerStat
   }
   locals.estimate = eager.empty(shape, gradient.dtype(), TensorRole::kTemporary);
   eager.touch_cublas();
-  eager.count_gemm(shape.elements() / shape[-1], shape[-1], 1);
+  eager.run(GemmShape{.m = shape.elements() / shape[-1],
+                      .n = shape[-1],
+                      .k = 1,
+                      .dtype = gradient.dtype(),
+                      .layout = GemmLayout::kNN});
   const Tensor mean = reduce_second_last(eager, states[0], true);
   in_place(eager, mean, 1);             // clamp_
   in_place(eager, locals.estimate, 1);  // div_

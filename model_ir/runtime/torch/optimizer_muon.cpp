@@ -31,7 +31,7 @@ void scale_to_norm(Eager& eager, const Tensor& matrix) {
 Tensor product(Eager& eager, std::int64_t m, std::int64_t n, std::int64_t k) {
   Tensor result = eager.empty({m, n}, DType::kBf16, TensorRole::kTemporary);
   eager.touch_cublas();
-  eager.count_gemm(m, n, k);
+  eager.run(GemmShape{.m = m, .n = n, .k = k, .layout = GemmLayout::kNN});
   return result;
 }
 

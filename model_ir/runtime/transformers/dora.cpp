@@ -143,7 +143,11 @@ void add_magnitude(Eager& eager, const Model& model, TensorId weight, Adapter& a
     const Shape shape{adapter.b.shape()[0], adapter.a.shape()[1]};
     product = eager.empty(shape, adapter.a.dtype(), TensorRole::kTemporary);
     eager.touch_cublas();
-    eager.count_gemm(shape[0], shape[1], adapter.a.shape()[0]);
+    eager.run(GemmShape{.m = shape[0],
+                        .n = shape[1],
+                        .k = adapter.a.shape()[0],
+                        .dtype = adapter.a.dtype(),
+                        .layout = GemmLayout::kNN});
     Tensor scaled = eager.empty(shape, adapter.a.dtype(), TensorRole::kTemporary);
     sum = eager.empty(shape, adapter.a.dtype(), TensorRole::kTemporary);
     scaled.reset();

@@ -43,7 +43,8 @@ RopeTable make_rope_table(Eager& eager, RopeForm form, const Shape& sizes, bool 
   Tensor positions = temporary({1, 1, sequence});
   Tensor frequencies = temporary({1, dim / 2, sequence});
   eager.touch_cublas();
-  eager.count_gemm(dim / 2, sequence, 1);
+  eager.run(GemmShape{
+      .m = dim / 2, .n = sequence, .k = 1, .dtype = DType::kFp32, .layout = GemmLayout::kNN});
   // gpt-oss takes the frequencies as they are: tables of half a head.
   const bool halves = form == RopeForm::kHalfTables;
   const std::int64_t width = halves ? dim / 2 : dim;

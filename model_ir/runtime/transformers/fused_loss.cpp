@@ -35,7 +35,19 @@ void count_products(Fused& fused, std::int64_t rows) {
   const int products = fused.grad_weight.defined() ? 3 : 2;
   for (int product = 0; product < products; ++product) {
     fused.eager.touch_cublas();
-    fused.eager.count_gemm(rows, weight[0], weight[1]);
+    GemmShape shape{.m = rows, .n = weight[0], .k = weight[1], .dtype = fused.logits_dtype};
+    if (product == 1) {  // The gradient of the rows.
+      std::swap(shape.n, shape.k);
+      shape.layout = GemmLayout::kNN;
+    } else if (product == 2) {  // That of the weight.
+      shape = {.m = weight[0],
+               .n = weight[1],
+               .k = rows,
+               .dtype = fused.logits_dtype,
+               .layout = GemmLayout::kNT,
+               .accumulate = true};
+    }
+    fused.eager.run(shape);
   }
 }
 

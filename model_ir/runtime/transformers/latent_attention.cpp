@@ -135,7 +135,8 @@ Tensor complex_rope_table(Eager& eager, std::int64_t dim, std::int64_t sequence)
   Tensor positions = temporary({1, 1, sequence});
   Tensor angles = temporary({1, dim / 2, sequence});
   eager.touch_cublas();
-  eager.count_gemm(dim / 2, sequence, 1);
+  eager.run(GemmShape{
+      .m = dim / 2, .n = sequence, .k = 1, .dtype = DType::kFp32, .layout = GemmLayout::kNN});
   Tensor ones = temporary({1, sequence, dim / 2});
   Tensor polar = temporary({1, sequence, dim});
   ones.reset();

@@ -68,7 +68,11 @@ Gradients four_bit_gradients(Eager& eager, const QuantisedWeight& weight, Gradie
   whole = torch::to(eager, whole, grads[0].dtype());
   const Tensor gradient = eager.empty(node.input_shapes[0], grads[0].dtype());
   eager.touch_cublas();
-  eager.count_gemm(grads[0].elements() / weight.shape[0], weight.shape[1], weight.shape[0]);
+  eager.run(GemmShape{.m = grads[0].elements() / weight.shape[0],
+                      .n = weight.shape[1],
+                      .k = weight.shape[0],
+                      .dtype = grads[0].dtype(),
+                      .layout = GemmLayout::kNN});
   return {gradient};
 }
 
@@ -78,7 +82,7 @@ Tensor four_bit_product(Eager& eager, const QuantisedWeight& weight, const Tenso
   const std::int64_t in = weight.shape[1];
   const std::int64_t rows = input.elements() / in;
   const Shape shape = input.shape().with(-1, weight.shape[0]);
-  eager.count_gemm(rows, weight.shape[0], in);
+  eager.run(GemmShape{.m = rows, .n = weight.shape[0], .k = in, .dtype = input.dtype()});
   if (in % kBlock == 0 && rows <= fused_rows(weight.shape[0], in, eager.device())) {
     return eager.empty(shape, input.dtype());
   }
@@ -142,7 +146,7 @@ Tensor eight_bit_product(Eager& eager, const QuantisedWeight& weight, const Tens
   look_for_outliers(eager, narrow, rows);
   narrow.reset();
   const Tensor sums = eager.empty(shape, DType::kInt32);
-  eager.count_gemm(rows, weight.shape[0], in);
+  eager.run(GemmShape{.m = rows, .n = weight.shape[0], .k = in, .dtype = DType::kInt8});
   Tensor half = eager.empty(shape, DType::kFp16);
   return torch::to(eager, half, input.dtype());
 }
@@ -156,7 +160,11 @@ Gradients eight_bit_gradients(Eager& eager, const QuantisedWeight& weight, Gradi
   const Tensor narrow = torch::to(eager, grads[0], dtype);
   const Tensor gradient = eager.empty(node.input_shapes[0], dtype);
   eager.touch_cublas();
-  eager.count_gemm(grads[0].elements() / weight.shape[0], weight.shape[1], weight.shape[0]);
+  eager.run(GemmShape{.m = grads[0].elements() / weight.shape[0],
+                      .n = weight.shape[1],
+                      .k = weight.shape[0],
+                      .dtype = dtype,
+                      .layout = GemmLayout::kNN});
   return {gradient};
 }
 

@@ -83,7 +83,7 @@ Work work_of(const ParallelPlan& plan, const std::string& name) {
 
 const Work::Collective& collective(const Work& work, const std::string& operation) {
   for (const Work::Collective& each : work.collectives) {
-    if (each.operation == operation) {
+    if (name_of(each.kind) == operation) {
       return each;
     }
   }

@@ -69,7 +69,7 @@ RankProgram run(const Toy& toy) {
 std::string collectives_of(const RankProgram& program, std::string_view phase) {
   std::string text;
   for (const Work::Collective& each : test::find_phase(program, phase)->work.collectives) {
-    text += each.operation + " of " + std::to_string(each.ranks) + ": " +
+    text += std::string(name_of(each.kind)) + " of " + std::to_string(each.ranks) + ": " +
             std::to_string(each.calls) + " calls, " + std::to_string(each.bytes) + " bytes\n";
   }
   return text;

@@ -50,7 +50,7 @@ Work::Collective collective(const RankProgram& program, std::string_view phase,
   Work::Collective none;
   for (const Phase& each : program.phases) {
     for (const Work::Collective& one : each.work.collectives) {
-      if (each.name == phase && one.operation == operation) {
+      if (each.name == phase && name_of(one.kind) == operation) {
         return one;
       }
     }

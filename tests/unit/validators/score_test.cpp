@@ -213,7 +213,7 @@ TEST_CASE("prediction_of: memory by phase, work only where the program counts it
   program.phases = {{.name = "load", .begin = 0, .end = 1, .work = {}}};
   program.phases[0].work.gemm_flops = 7;
   program.phases[0].work.collectives = {
-      {.operation = "all_reduce", .ranks = 2, .calls = 3, .bytes = 40}};
+      {.kind = ir::CollectiveKind::kAllReduce, .ranks = 2, .calls = 3, .bytes = 40}};
   program.sites.resize(1);
   program.operations = {"op"};
   const Prediction prediction =

@@ -1,0 +1,75 @@
+#include "model_ir/plan/device_work.h"
+
+#include <algorithm>
+
+#include "model_ir/plan/rank_program.h"
+
+namespace headroom::ir {
+
+std::string_view name_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return "all_reduce";
+    case CollectiveKind::kAllGather:
+      return "all_gather";
+    case CollectiveKind::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveKind::kBroadcast:
+      return "broadcast";
+    case CollectiveKind::kAllToAll:
+      return "all_to_all";
+    case CollectiveKind::kSend:
+      return "send";
+    case CollectiveKind::kReceive:
+      return "recv";
+  }
+  return "?";
+}
+
+void Work::add(const GemmShape& shape) {
+  if (shape.grouped) {
+    ++kernels;
+    return;
+  }
+  gemm_flops += shape.flops();
+  ++gemms;
+}
+
+void Work::add(const AttentionShape&) {
+  ++kernels;
+}
+
+void Work::add(const TrafficShape& shape) {
+  kernels += shape.launches;
+  traffic_bytes += shape.bytes;
+}
+
+void Work::add(const CollectiveShape& shape) {
+  const std::int64_t ranks = shape.group.ranks();
+  auto same = std::find_if(collectives.begin(), collectives.end(), [&](const Collective& each) {
+    return each.kind == shape.kind && each.ranks == ranks;
+  });
+  if (same == collectives.end()) {
+    same = collectives.insert(collectives.end(), {.kind = shape.kind, .ranks = ranks});
+  }
+  ++same->calls;
+  same->bytes += shape.bytes;
+}
+
+void Work::add(const CopyShape& shape) {
+  switch (shape.kind) {
+    case CopyKind::kHostToDevice:
+      host_to_device_bytes += shape.bytes;
+      return;
+    case CopyKind::kDeviceToHost:
+      device_to_host_bytes += shape.bytes;
+      return;
+    case CopyKind::kDeviceToDevice:
+      device_to_device_bytes += shape.bytes;
+      return;
+    case CopyKind::kHostWork:
+      return;
+  }
+}
+
+}  // namespace headroom::ir
