@@ -62,7 +62,8 @@ RingWork ring_work(const Fabric& fabric, ir::CollectiveKind kind, double ranks) 
     case ir::CollectiveKind::kBroadcast:  // The whole buffer passes every rank, in a pipeline.
       return {ranks - 1, ranks, 0};
     case ir::CollectiveKind::kAllToAll:
-    case ir::CollectiveKind::kSendReceive:
+    case ir::CollectiveKind::kSend:
+    case ir::CollectiveKind::kReceive:
       return {ranks - 1, ranks - 1, fabric.own_exchange};
   }
   return {ranks - 1, ranks, 0};
@@ -179,7 +180,8 @@ Seconds collective_time(const Topology& topology, const ir::CollectiveShape& sha
       return Seconds{ring_or_tree_seconds(topology, group, shape)};
     case ir::CollectiveKind::kAllToAll:
       return Seconds{exchange_seconds(topology, group, static_cast<double>(shape.bytes))};
-    case ir::CollectiveKind::kSendReceive:
+    case ir::CollectiveKind::kSend:
+    case ir::CollectiveKind::kReceive:
       return Seconds{neighbour_seconds(topology, group, static_cast<double>(shape.bytes))};
   }
   return Seconds{0};

@@ -13,7 +13,8 @@ namespace headroom::cost {
 ///          and the switch's own reduction (NVLS), each a latency for its steps and the bytes at
 ///          the rate of the narrowest place it passes: the fabric, or the adapters of its ranks on
 ///          a node.
-/// Units:   `bytes` of the full buffer (for kAllToAll and kSendReceive: what a rank sends in all,
+/// Units:   `bytes` of the full buffer (for kAllToAll, kSend and kReceive: what a rank sends in
+/// all,
 ///          its own share of an all-to-all included).
 /// Ignores: other groups' traffic, but for adapters and PCIe switches that they share by layout.
 /// Source:  NVIDIA/nccl 2.30.7, src/graph/tuning.cc (the same terms); figures inside a node fitted
