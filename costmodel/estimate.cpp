@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 #include <future>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -72,6 +73,27 @@ Verdict verdict_of(const StepEstimate& estimate) {
   const auto spare = static_cast<double>(estimate.margin.value());
   const double wanted = kTightShare * static_cast<double>(estimate.device_total.value());
   return spare < wanted || estimate.retries > 0 ? Verdict::kTight : Verdict::kFits;
+}
+
+/// One rank's program, judged and priced.
+struct RankEstimate {
+  StepEstimate estimate;
+  std::optional<StagePrice> price;
+};
+
+/// The price of a stage, from the first of its ranks; nothing from the others.
+std::optional<StagePrice> price_rank(const StepEstimate& estimate, const ir::ParallelPlan& plan,
+                                     const Machine& machine) {
+  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
+  const std::int64_t stage_ranks = std::max<std::int64_t>(plan.world / stages, 1);
+  const auto rank = static_cast<std::int64_t>(estimate.rank);
+  if (rank % stage_ranks != 0) {
+    return std::nullopt;
+  }
+  StagePrice price{.stage = rank / stage_ranks,
+                   .time = price_program(estimate.program, plan, prices_on(machine))};
+  price.time.timeline = {};  // As long as the program, and nobody asks for it.
+  return price;
 }
 
 }  // namespace
@@ -164,35 +186,53 @@ Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model, const ir::Par
 }
 
 Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                              const DeviceSpec& device, Bytes budget) {
+                              const DeviceSpec& device, Bytes budget, const Machine* machine) {
   DeviceSpec sized = device;
   sized.total = budget > Bytes{0} ? budget : device.total;
   if (Status status = ir::check_plan(model, plan); !status) {
     return std::move(status).error();  // Ranks are sought in a grid that divides.
   }
   const std::vector<ir::Rank> ranks = binding_ranks(model, plan);
-  const auto of_rank = [&](ir::Rank rank) -> Result<StepEstimate> {
+  const auto of_rank = [&](ir::Rank rank) -> Result<RankEstimate> {
     Result<ir::RankProgram> program = lower_replayed(model, plan, sized, rank);
     if (!program) {
       return std::move(program).error();
     }
-    StepEstimate one = judge(std::move(program).value(), plan.allocator, sized.total,
-                             outside_terms(model, plan, device));
-    one.rank = rank;
+    RankEstimate one;
+    one.estimate = judge(std::move(program).value(), plan.allocator, sized.total,
+                         outside_terms(model, plan, device));
+    one.estimate.rank = rank;
+    if (machine != nullptr) {
+      one.price = price_rank(one.estimate, plan, *machine);
+    }
     return one;
   };
-  std::vector<std::future<Result<StepEstimate>>> others;
+  std::vector<std::future<Result<RankEstimate>>> others;
   for (std::size_t i = 1; i < ranks.size(); ++i) {
     others.push_back(std::async(std::launch::async, of_rank, ranks[i]));
   }
-  Result<StepEstimate> worst = of_rank(ranks.front());
-  for (std::future<Result<StepEstimate>>& other : others) {
-    Result<StepEstimate> one = other.get();
-    if (worst && (!one || one->peak_reserved > worst->peak_reserved)) {
+  Result<RankEstimate> worst = of_rank(ranks.front());
+  std::vector<StagePrice> prices;
+  const auto keep_price = [&prices](const Result<RankEstimate>& one) {
+    if (one && one->price) {
+      prices.push_back(*one->price);
+    }
+  };
+  keep_price(worst);
+  for (std::future<Result<RankEstimate>>& other : others) {
+    Result<RankEstimate> one = other.get();
+    keep_price(one);
+    if (worst && (!one || one->estimate.peak_reserved > worst->estimate.peak_reserved)) {
       worst = std::move(one);
     }
   }
-  return worst;
+  if (!worst) {
+    return std::move(worst).error();
+  }
+  if (!prices.empty()) {
+    worst->estimate.time = compose_step(model, plan, device, prices);
+  }
+  return std::move(worst->estimate);
 }
 
 }  // namespace headroom::cost

@@ -10,6 +10,8 @@
 #include "costmodel/hardware/hardware_spec.h"
 #include "costmodel/memory/timeline.h"
 #include "costmodel/outside_memory.h"
+#include "costmodel/time/machine.h"
+#include "costmodel/time/step_time.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/rank_program.h"
@@ -48,6 +50,7 @@ struct StepEstimate {
   std::optional<OutOfMemory> failure;  ///< Where it ran out.
   std::int64_t retries = 0;            ///< Of the replay on the real capacity.
   ir::Rank rank{};                     ///< The one that binds.
+  std::optional<StepTime> time;        ///< Where the machine is known.
 };
 
 /// Margin below this share of the device makes a verdict "tight": fragmentation and outside terms
@@ -94,8 +97,10 @@ inline constexpr std::int64_t kReplayedMicroBatches = 4;
 ///
 /// Errors:  those of `lower_replayed`.
 /// `budget`: bytes to judge against instead of the device's total; 0: the device's.
+/// `machine`: what the step's time is predicted for; null: it is not.
 [[nodiscard]] Result<StepEstimate> estimate(const ir::ModelSpec& model,
                                             const ir::ParallelPlan& plan, const DeviceSpec& device,
-                                            Bytes budget = Bytes{0});
+                                            Bytes budget = Bytes{0},
+                                            const Machine* machine = nullptr);
 
 }  // namespace headroom::cost

@@ -12,8 +12,13 @@ namespace {
 
 Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                                   cost::TreeWalk tree) {
+  Result<TimeRequest> time = read_time_options(arguments, question.device);
+  if (!time) {
+    return std::move(time).error();
+  }
   Result<cost::StepEstimate> estimate =
-      cost::estimate(question.model.spec, question.request.plan, question.device, question.budget);
+      cost::estimate(question.model.spec, question.request.plan, question.device, question.budget,
+                     time->machine ? &*time->machine : nullptr);
   if (!estimate) {
     return std::move(estimate).error();
   }
@@ -21,7 +26,8 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                    .question = std::move(question),
                    .estimate = std::move(estimate).value(),
                    .live = {},
-                   .remedies = {}};
+                   .remedies = {},
+                   .time = std::move(time).value()};
   answer.live = cost::group_blocks(
       answer.estimate.program, cost::live_blocks(answer.estimate.program, answer.estimate.timeline,
                                                  answer.estimate.peak_site.event));
@@ -55,6 +61,9 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
 }  // namespace
 
 Command fit_command() {
+  std::vector<OptionSpec> options = question_options();
+  const std::vector<OptionSpec> rest = time_options();
+  options.insert(options.end(), rest.begin(), rest.end());
   return {
       .verb = {.name = "fit",
                .summary = "Will a run fit on a GPU? If not, what would",
@@ -62,7 +71,7 @@ Command fit_command() {
                .detail = "MODEL is a name of the catalogue, a config.json, a folder with one, a "
                          "model.safetensors.index.json beside one, a .gguf file, or - for a "
                          "config.json on standard input.",
-               .options = question_options(),
+               .options = std::move(options),
                .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full"},
       .run = run_fit};
 }

@@ -5,8 +5,10 @@
 
 #include "cli/output.h"
 #include "cli/question.h"
+#include "cli/time_options.h"
 #include "costmodel/estimate.h"
 #include "costmodel/memory/export.h"
+#include "costmodel/time/export_streams.h"
 #include "model_ir/plan/plan_words.h"
 
 namespace headroom::cli {
@@ -20,13 +22,30 @@ constexpr std::array<ir::Word<Format>, 3> kFormats = {
 /// Above what any device holds.
 constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 
-std::string content_of(Format format, const ir::RankProgram& program,
-                       const ir::AllocatorSettings& settings, Bytes capacity) {
+/// Streams and stages in time, where the machine is known.
+std::string events_in_time(const cost::StepEstimate& estimate, const ir::ParallelPlan& plan,
+                           const std::optional<cost::Machine>& machine) {
+  if (!machine) {
+    return {};
+  }
+  const cost::ProgramTime time =
+      cost::price_program(estimate.program, plan, cost::prices_on(*machine));
+  const bool staged = estimate.time && estimate.time->pipeline;
+  return cost::stream_events(estimate.program, time.timeline,
+                             staged ? &*estimate.time->pipeline : nullptr);
+}
+
+std::string content_of(Format format, const cost::StepEstimate& estimate,
+                       const ir::ParallelPlan& plan, Bytes capacity,
+                       const std::optional<cost::Machine>& machine) {
+  const ir::RankProgram& program = estimate.program;
+  const ir::AllocatorSettings& settings = plan.allocator;
   switch (format) {
     case Format::kCsv:
       return cost::timeline_csv(program, settings, capacity);
     case Format::kChrome:
-      return cost::chrome_trace(program, settings, capacity);
+      return cost::chrome_trace(program, settings, capacity,
+                                events_in_time(estimate, plan, machine));
     case Format::kPickle:
       return cost::memory_viz_pickle(program, settings, capacity);
   }
@@ -45,8 +64,13 @@ Result<ExitCode> run_timeline(const Arguments& arguments, const Context& context
     return question.error();
   }
   print_notes(context.err, question->model, question->request);
-  const Result<cost::StepEstimate> estimate = cost::estimate(
-      question->model.spec, question->request.plan, question->device, question->budget);
+  const Result<TimeRequest> time = read_time_options(arguments, question->device);
+  if (!time) {
+    return time.error();
+  }
+  const Result<cost::StepEstimate> estimate =
+      cost::estimate(question->model.spec, question->request.plan, question->device,
+                     question->budget, time->machine ? &*time->machine : nullptr);
   if (!estimate) {
     return estimate.error();
   }
@@ -54,9 +78,8 @@ Result<ExitCode> run_timeline(const Arguments& arguments, const Context& context
   if (estimate->out_of_memory && limited) {
     context.err << "note: the run is out of memory and ends there; --no-limit shows all of it\n";
   }
-  const std::string content =
-      content_of(*format, estimate->program, question->request.plan.allocator,
-                 limited ? estimate->capacity : kNoLimit);
+  const std::string content = content_of(*format, *estimate, question->request.plan,
+                                         limited ? estimate->capacity : kNoLimit, time->machine);
   ir::JsonFields summary;
   summary.add("schema_version", 1);
   summary.add("format", word);
@@ -73,7 +96,8 @@ Command timeline_command() {
       {"format", "FORMAT", "csv",
        "csv, chrome (ui.perfetto.dev) or pickle (pytorch.org/memory_viz)"},
       output_option(),
-      {"no-limit", "", "", "go on where the device would be out of memory"}};
+      {"no-limit", "", "", "go on where the device would be out of memory"},
+      node_option()};
   const std::vector<OptionSpec> rest = question_options();
   options.insert(options.end(), rest.begin(), rest.end());
   return {.verb = {.name = "timeline",

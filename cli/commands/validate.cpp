@@ -73,9 +73,14 @@ Result<ExitCode> run_validate(const Arguments& arguments, const Context& context
     const Result<ConfigDir> folder = config_dir_of(arguments);
     return folder ? cost::load_device(folder->path, name) : folder.error();
   };
+  const check::MachineFinder find_machine =
+      [&arguments](const cost::DeviceSpec& device) -> Result<cost::Machine> {
+    const Result<ConfigDir> folder = config_dir_of(arguments);
+    return folder ? cost::load_machine(folder->path, device) : folder.error();
+  };
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const Result<check::Scoring> scoring =
-      check::score_files(*paths, check::runtime_tools(find_device), *filter, threads);
+      check::score_files(*paths, check::runtime_tools(find_device, find_machine), *filter, threads);
   if (!scoring) {
     return scoring.error();
   }

@@ -5,6 +5,7 @@
 
 #include "cli/arguments.h"
 #include "cli/question.h"
+#include "cli/time_options.h"
 #include "costmodel/estimate.h"
 #include "costmodel/live_groups.h"
 #include "costmodel/remedies.h"
@@ -18,6 +19,7 @@ struct FitAnswer {
   cost::StepEstimate estimate;
   std::vector<cost::LiveGroup> live;       ///< At the peak, largest sum first.
   std::optional<cost::Remedies> remedies;  ///< Unless it fits.
+  TimeRequest time;
 };
 
 /// (reserved - allocated) / reserved at the peak: what the allocator holds without using it.

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "cli/report/time_report.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_json.h"
 #include "model_ir/spec/family.h"
@@ -228,6 +229,7 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("decision_tree", asked ? remedies_json(answer.question, answer.remedies->tree)
                                     : JsonValue{JsonValue::Array{}});
   fields.add("least_gpus", asked ? JsonValue{answer.remedies->least_gpus} : JsonValue{});
+  fields.add("time", time_json({.request = answer.time, .step = answer.estimate.time}));
   fields.add("next", next_command(answer));
   fields.add("model", model_fields(answer));
   fields.add("device", device_fields(answer));

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "cli/report/time_report.h"
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_words.h"
 
@@ -394,7 +395,9 @@ std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
   std::string text = verdict_line(answer, terminal) + plan_line(answer, terminal);
   text += failure_line(answer);
   text += breakdown(answer, terminal) + limits(answer, terminal) + phases(answer, terminal) +
-          largest(answer, terminal) + remedies(answer, terminal);
+          largest(answer, terminal) +
+          time_text({.request = answer.time, .step = answer.estimate.time}, terminal) +
+          remedies(answer, terminal);
   return text + "\nnext: " + command_lines(next_command(answer), terminal.width - 6) + "\n";
 }
 

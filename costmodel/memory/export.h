@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "costmodel/memory/caching_allocator.h"
 #include "model_ir/plan/parallel_plan.h"
@@ -22,9 +23,12 @@ namespace headroom::cost {
 /// operators as slices, bytes by role and reserved bytes as counters.
 ///
 /// Units:   bytes; the clock is logical, one microsecond per event.
+/// `more`:  further events of other processes, as `stream_events` writes them, on a clock of
+///          theirs.
 /// Source:  "Trace Event Format", Chromium project, 2016, sections Complete, Counter and Metadata.
 [[nodiscard]] std::string chrome_trace(const ir::RankProgram& program,
-                                       const ir::AllocatorSettings& settings, Bytes capacity);
+                                       const ir::AllocatorSettings& settings, Bytes capacity,
+                                       std::string_view more = {});
 
 /// The allocator's whole history and its last state as torch.cuda.memory._dump_snapshot writes
 /// them: a pickle for pytorch.org/memory_viz and torch.cuda._memory_viz. Each allocation's "stack"

@@ -117,7 +117,7 @@ constexpr std::string_view kTraceHead =
 }  // namespace
 
 std::string chrome_trace(const ir::RankProgram& program, const ir::AllocatorSettings& settings,
-                         Bytes capacity) {
+                         Bytes capacity, std::string_view more) {
   EventReplay run(program, settings, DeviceMemory{.capacity = capacity});
   const std::vector<ir::TensorRole> roles = roles_of(program);
   std::string out(kTraceHead);
@@ -137,7 +137,10 @@ std::string chrome_trace(const ir::RankProgram& program, const ir::AllocatorSett
     }
   }
   append_slices(out, program, subjects_of(program), end);
-  out.erase(out.size() - 2);  // The last comma.
+  if (more.empty()) {
+    out.erase(out.size() - 2);  // The last comma.
+  }
+  out += more;
   out += "\n]}\n";
   return out;
 }

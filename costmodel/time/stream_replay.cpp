@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "model_ir/base/check.h"
 
@@ -213,30 +212,6 @@ std::vector<Stall> stalls_of(const ir::DeviceWork& work, const StreamTimeline& t
     }
   }
   return stalls;
-}
-
-ItemRange items_of_events(const ir::DeviceWork& work, std::size_t begin, std::size_t end) {
-  const auto first_from = [&work](std::size_t event) {
-    const auto found = std::partition_point(
-        work.items.begin(), work.items.end(),
-        [event](const WorkItem& item) { return std::size_t{item.event} < event; });
-    return static_cast<std::size_t>(found - work.items.begin());
-  };
-  return {first_from(begin), first_from(end)};
-}
-
-TimeRange compute_range(const ir::DeviceWork& work, const StreamTimeline& timeline,
-                        ItemRange range) {
-  std::optional<TimeRange> found;
-  for (std::size_t i = range.first; i < range.last; ++i) {
-    if (computes(work.items[i])) {
-      if (!found) {
-        found = TimeRange{timeline.begin[i], timeline.end[i]};
-      }
-      found->end = timeline.end[i];
-    }
-  }
-  return found.value_or(TimeRange{});
 }
 
 }  // namespace headroom::cost

@@ -73,16 +73,4 @@ struct ItemRange {
 [[nodiscard]] std::vector<Stall> stalls_of(const ir::DeviceWork& work,
                                            const StreamTimeline& timeline, ItemRange range);
 
-/// The items of events [begin, end): those that were issued before the event that came next.
-[[nodiscard]] ItemRange items_of_events(const ir::DeviceWork& work, std::size_t begin,
-                                        std::size_t end);
-
-/// From the first begin to the last end on the compute stream; {0, 0} where it does nothing.
-struct TimeRange {
-  Seconds begin;
-  Seconds end;
-};
-[[nodiscard]] TimeRange compute_range(const ir::DeviceWork& work, const StreamTimeline& timeline,
-                                      ItemRange range);
-
 }  // namespace headroom::cost

@@ -6,6 +6,7 @@
 
 #include "validators/measured/case_plan.h"
 #include "validators/measured/case_reader.h"
+#include "validators/measured/published_mcore.h"
 #include "validators/measured/published_reader.h"
 #include "validators/measured/published_words.h"
 
@@ -151,7 +152,7 @@ std::optional<Skip> refuse_early(const MeasuredRow& row, std::string_view runtim
   if (runtime.empty()) {
     return unknown_framework(row);
   }
-  if (runtime == "fsdp" || runtime == "megatron") {
+  if (runtime == "fsdp") {
     return not_modelled(runtime);
   }
   if (row.measured_raw.is_null()) {
@@ -218,6 +219,9 @@ PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& too
   const std::string runtime = labels_of(row).runtime;
   if (auto skip = refuse_early(row, runtime)) {
     return *skip;
+  }
+  if (runtime == "megatron") {
+    return plan_of_mcore_row(row, tools);
   }
   PublishedSetting setting;
   CaseReader reader(&row.setting, "row");

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <array>
 
 #include "costmodel/memory_floor.h"
+#include "costmodel/time/model_flops.h"
 #include "validators/measured/case_reader.h"
 #include "validators/measured/published_plan.h"
 #include "validators/measured/published_words.h"
@@ -42,7 +42,17 @@ void measure_memory(const JsonValue& measured, PublishedMeasures& out) {
   }
 }
 
-double predicted_value(Metric metric, const cost::StepEstimate& estimate) {
+void measure_times(const JsonValue& measured, PublishedMeasures& out) {
+  for (const Metric metric : {Metric::kStepTime, Metric::kTokensPerSecond, Metric::kTflops}) {
+    const JsonValue* value = measured.find(name_of(metric));
+    const auto number = value != nullptr ? value->as_number() : std::nullopt;
+    if (number && *number > 0) {
+      out.values.push_back({metric, *number});
+    }
+  }
+}
+
+double predicted_bytes(Metric metric, const cost::StepEstimate& estimate) {
   if (metric == Metric::kPeakReserved) {
     return static_cast<double>(estimate.peak_reserved.value());
   }
@@ -52,12 +62,48 @@ double predicted_value(Metric metric, const cost::StepEstimate& estimate) {
   return static_cast<double>(estimate.peak_allocated.value());
 }
 
+/// TFLOP/s of each GPU as the row's authors count FLOPs.
+double predicted_tflops(const FlopCount& count, const PublishedSetting& setting,
+                        const cost::StepTime& step) {
+  const double per_token =
+      cost::model_flops_per_token(setting.model, setting.plan.sequence, count.attention);
+  const double again = count.recomputed ? step.hardware_flops / step.model_flops : 1;
+  return per_token * again * step.tokens_per_second_per_gpu() / 1e12;
+}
+
+/// Compares a time or a rate; says why not where that is so.
+void score_time(const MetricValue& value, const PublishedSetting& setting,
+                const cost::StepEstimate& estimate, const MeasuredRow& row, RowScorer& scorer) {
+  const std::string name(name_of(value.metric));
+  if (!estimate.time) {
+    scorer.skip(name + ": no performance data of " + setting.device.name, "run", value.metric);
+    return;
+  }
+  const cost::StepTime& step = *estimate.time;
+  if (value.metric != Metric::kTflops) {
+    const bool rate = value.metric == Metric::kTokensPerSecond;
+    scorer.score("run", value.metric,
+                 rate ? step.tokens_per_second_per_gpu() : step.total.value() * 1e3, value.value);
+  } else if (const auto count = published_flop_count(row.framework)) {
+    scorer.score("run", value.metric, predicted_tflops(*count, setting, step), value.value);
+  } else {
+    scorer.skip(name + ": how '" + row.framework + "' counts FLOPs is not known", "run",
+                value.metric);
+  }
+}
+
+bool is_time(Metric metric) {
+  return metric == Metric::kStepTime || metric == Metric::kTokensPerSecond ||
+         metric == Metric::kTflops;
+}
+
 /// A peak below what parameters, gradients and states take is that of other settings than the
 /// row's.
 bool contradicts(const PublishedSetting& setting, const PublishedMeasures& measures) {
   const auto floor = static_cast<double>(cost::memory_floor(setting.model, setting.plan).value());
-  return std::any_of(measures.values.begin(), measures.values.end(),
-                     [floor](const MetricValue& value) { return value.value < floor; });
+  return std::any_of(
+      measures.values.begin(), measures.values.end(),
+      [floor](const MetricValue& value) { return !is_time(value.metric) && value.value < floor; });
 }
 
 /// LitGPT cuts its data at the sequence length, which not every batch reaches: a row proves nothing
@@ -77,6 +123,11 @@ bool fits_alone(const PublishedSetting& setting, const ScoreTools& tools) {
 
 std::optional<Skip> unknown_measure(const JsonValue& measured) {
   const JsonValue* fits = measured.find("fits");
+  PublishedMeasures times;
+  measure_times(measured, times);
+  if (!times.values.empty()) {
+    return std::nullopt;
+  }
   const JsonValue* peak = measured.find("peak_mem_value");
   if ((fits != nullptr && !fits->is_null()) || peak == nullptr || peak->is_null()) {
     return std::nullopt;
@@ -89,14 +140,7 @@ std::optional<Skip> unknown_measure(const JsonValue& measured) {
 PublishedMeasures published_measures(const JsonValue& measured) {
   PublishedMeasures out;
   measure_memory(measured, out);
-  constexpr std::array<Metric, 3> kTimes = {Metric::kStepTime, Metric::kTokensPerSecond,
-                                            Metric::kTflops};
-  for (const Metric metric : kTimes) {
-    const JsonValue* value = measured.find(name_of(metric));
-    if (value != nullptr && !value->is_null()) {
-      out.skips.emplace_back(metric, std::string(name_of(metric)) + ": not modelled");
-    }
-  }
+  measure_times(measured, out);
   if (const JsonValue* fits = measured.find("fits")) {
     out.fits = fits->as_bool();
   }
@@ -134,7 +178,12 @@ Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const S
     }
   }
   for (const MetricValue& value : measures.values) {
-    scorer.score("run", value.metric, predicted_value(value.metric, estimate.value()), value.value);
+    if (is_time(value.metric)) {
+      score_time(value, setting, estimate.value(), row, scorer);
+    } else {
+      scorer.score("run", value.metric, predicted_bytes(value.metric, estimate.value()),
+                   value.value);
+    }
   }
   for (const auto& [metric, reason] : measures.skips) {
     scorer.skip(reason, "run", metric);

@@ -60,8 +60,17 @@ constexpr std::array<Entry<std::string_view>, 7> kModelTypes = {{{"llama", "llam
                                                                  {"gemma2", "gemma2"},
                                                                  {"phi3", "phi3"}}};
 
-constexpr std::array<Entry<std::string_view>, 14> kDevices = {
+constexpr std::array<Entry<std::string_view>, 23> kDevices = {
     {{"NVIDIA L40S", "l40s"},
+     {"NVIDIA B200-SXM 180GB-class (8x NVLink)", "b200"},
+     {"NVIDIA A100 80GB PCIe", "a100-80gb-pcie"},
+     {"NVIDIA A100-SXM4-80GB (Selene)", "a100-80gb"},
+     {"NVIDIA A100-SXM4-80GB (Selene, HDR IB)", "a100-80gb"},
+     {"NVIDIA A100-SXM4-40GB (DGX-A100)", "a100-40gb"},
+     {"NVIDIA H100 80GB", "h100-80gb"},
+     {"NVIDIA H100 80GB SXM", "h100-80gb"},
+     {"NVIDIA B200", "b200"},
+     {"NVIDIA GB200 (192GB)", "gb200"},
      {"L40S-48GB", "l40s"},
      {"NVIDIA RTX 4090 24GB", "rtx-4090"},
      {"NVIDIA RTX A6000 48GB", "rtx-a6000"},
@@ -115,6 +124,17 @@ constexpr std::array<Entry<ir::AttentionKind>, 6> kAttention = {
      {"eager", ir::AttentionKind::kEager},
      {"eager with dropout", ir::AttentionKind::kEager}}};
 
+using cost::AttentionCount;
+constexpr std::array<Entry<FlopCount>, 8> kFlopCounts = {
+    {{"Megatron-LM (mcore)", {AttentionCount::kSeenKeys, false}},
+     {"Megatron-LM / mcore", {AttentionCount::kSeenKeys, false}},
+     {"Megatron-LM (2020)", {AttentionCount::kAllKeys, true}},
+     {"Megatron-LM (2021)", {AttentionCount::kAllKeys, true}},
+     {"Megatron-LM PTD-P", {AttentionCount::kAllKeys, true}},
+     {"DeepSpeed ZeRO-3", {AttentionCount::kAllKeys, true}},
+     {"Megatron-Bridge", {AttentionCount::kSeenKeys, false}},
+     {"llm-foundry", {AttentionCount::kAllKeys, false}}}};
+
 constexpr std::array<Entry<Metric>, 3> kPeaks = {{{"max_allocated", Metric::kPeakAllocated},
                                                   {"max_reserved", Metric::kPeakReserved},
                                                   {"max_active", Metric::kPeakActive}}};
@@ -153,6 +173,9 @@ std::optional<ir::Recompute> published_checkpointing(std::string_view words) {
 }
 std::optional<ir::AttentionKind> published_attention(std::string_view words) {
   return find_words<ir::AttentionKind>(words, kAttention);
+}
+std::optional<FlopCount> published_flop_count(std::string_view framework) {
+  return find_beginning<FlopCount>(framework, kFlopCounts);
 }
 std::optional<Metric> published_metric(std::string_view words) {
   const auto peak = find_beginning<Metric>(words, kPeaks);

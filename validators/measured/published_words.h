@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "costmodel/time/model_flops.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "validators/measured/row.h"
 
@@ -22,6 +23,16 @@ namespace headroom::check {
 [[nodiscard]] std::optional<ir::OptimizerPlan> published_optimizer(std::string_view words);
 [[nodiscard]] std::optional<ir::Recompute> published_checkpointing(std::string_view words);
 [[nodiscard]] std::optional<ir::AttentionKind> published_attention(std::string_view words);
+/// How the authors of a framework's figures count FLOPs.
+struct FlopCount {
+  cost::AttentionCount attention = cost::AttentionCount::kAllKeys;
+  bool recomputed = false;  ///< What is run again for backward counts too.
+};
+/// Source: NVIDIA/Megatron-LM megatron/training/training.py, num_floating_point_operations (half of
+///         the scores since core 0.10); Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (2020
+///         and 2021: with what is run again); mosaicml/llm-foundry
+///         scripts/train/benchmarking/README.md.
+[[nodiscard]] std::optional<FlopCount> published_flop_count(std::string_view framework);
 /// Which memory metric `mem_metric` means.
 [[nodiscard]] std::optional<Metric> published_metric(std::string_view words);
 /// Bytes in one `peak_mem_unit`.

@@ -8,16 +8,21 @@
 
 namespace headroom::check {
 
-ScoreTools runtime_tools(DeviceFinder find_device) {
+ScoreTools runtime_tools(DeviceFinder find_device, MachineFinder find_machine) {
   const Lowering lower = [](const RunSetting& setting) {
     return ir::lower(setting.model, setting.plan, setting.rank, setting.traits);
   };
   return {.read_model = hugging_face_reader(),
           .predict = replay_predictor(lower),
           .find_device = std::move(find_device),
-          .estimate = [](const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                         const cost::DeviceSpec& device) {
-            return cost::estimate(model, plan, device);
+          .estimate = [find_machine = std::move(find_machine)](
+                          const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                          const cost::DeviceSpec& device) -> Result<cost::StepEstimate> {
+            if (!find_machine) {
+              return cost::estimate(model, plan, device);
+            }
+            const Result<cost::Machine> machine = find_machine(device);
+            return cost::estimate(model, plan, device, Bytes{0}, machine ? &*machine : nullptr);
           }};
 }
 

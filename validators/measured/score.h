@@ -7,6 +7,7 @@
 
 #include "costmodel/estimate.h"
 #include "costmodel/hardware/hardware_spec.h"
+#include "costmodel/time/machine.h"
 #include "validators/measured/predict.h"
 #include "validators/measured/row.h"
 #include "validators/measured/row_plan.h"
@@ -65,6 +66,9 @@ using DeviceFinder = std::function<Result<cost::DeviceSpec>(const std::string& n
 /// Judges a plan on a real device: `cost::estimate`.
 using Estimator = std::function<Result<cost::StepEstimate>(
     const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&)>;
+
+/// Finds the machine that a GPU stands in: `cost::load_machine`.
+using MachineFinder = std::function<Result<cost::Machine>(const cost::DeviceSpec& device)>;
 
 /// What a run needs from outside.
 struct ScoreTools {

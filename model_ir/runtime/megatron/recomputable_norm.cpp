@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "model_ir/runtime/megatron/te_norm.h"
+#include "model_ir/runtime/torch/range_scope.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::megatron {
@@ -50,7 +51,10 @@ void RecomputableNorm::discard_until(const Tensor& hook) {
   eager.drain_storage(output_);
   hook->grad_fn->before_apply = [run = run_, again = again_, output = output_,
                                  bytes](Eager& e) mutable {
-    again->normed = norm_forward(run, output, again->weights);
+    {
+      const torch::RangeScope range(e, kRecomputation);
+      again->normed = norm_forward(run, output, again->weights);
+    }
     e.fill_storage(output, bytes, TensorRole::kActivation);
     output.reset();
   };

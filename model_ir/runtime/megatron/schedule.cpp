@@ -24,7 +24,7 @@ void run_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
   for (std::int64_t i = 0; i < run.context.plan.accumulation; ++i) {
     sync.set_enabled(i == run.context.plan.accumulation - 1);
     output = stage.forward(0, {});  // The loss before is let go when this one is there.
-    const Tensor none = stage.backward({}, output, {});
+    const Tensor none = stage.backward(0, {}, output, {});
   }
   sync.finish();
 }
@@ -56,7 +56,7 @@ class OneForwardOneBackward {
       pop();
       sync_.set_enabled(i == warmup_ - 1);
       gradient_ = receive_backward();
-      input_gradient_ = stage_.backward(input_, output_, gradient_);
+      input_gradient_ = stage_.backward(0, input_, output_, gradient_);
       send_backward();
     }
   }
@@ -71,7 +71,7 @@ class OneForwardOneBackward {
     push();
     pop();
     sync_.set_enabled(last && warmup_ == 0);
-    input_gradient_ = stage_.backward(input_, output_, gradient_);
+    input_gradient_ = stage_.backward(0, input_, output_, gradient_);
     if (last) {
       input_.reset();
       send_backward();
@@ -213,7 +213,7 @@ class Interleaved {
     const Tensor input = take(inputs_[chunk]);
     const Tensor output = take(outputs_[chunk]);
     const Tensor gradient = take(gradients);
-    Tensor input_gradient = stage_.backward(input, output, gradient);
+    Tensor input_gradient = stage_.backward(chunk, input, output, gradient);
     synchronize(k);
     return input_gradient;
   }

@@ -5,6 +5,7 @@
 #include "model_ir/runtime/megatron/head.h"
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/range_scope.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 
@@ -150,6 +151,7 @@ Tensor Stage::scaled_loss(const Tensor& losses, const Tensor& loss_mask) {
 }
 
 Tensor Stage::forward(std::size_t index, const Tensor& input) {
+  const torch::RangeScope pass(run_.eager(), kForwardPass, static_cast<std::int32_t>(index));
   const Chunk& chunk = chunks_[index];
   inputs_[index] = input;
   Tensor loss_mask;
@@ -163,8 +165,10 @@ Tensor Stage::forward(std::size_t index, const Tensor& input) {
   return chunk.last ? scaled_loss(output, loss_mask) : output;
 }
 
-Tensor Stage::backward(const Tensor& input, Tensor output, const Tensor& gradient) {
+Tensor Stage::backward(std::size_t index, const Tensor& input, Tensor output,
+                       const Tensor& gradient) {
   Eager& eager = run_.eager();
+  const torch::RangeScope pass(eager, kBackwardPass, static_cast<std::int32_t>(index));
   Tensor seed = gradient;
   Tensor scaled;
   if (!seed.defined()) {

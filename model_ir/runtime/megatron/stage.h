@@ -23,9 +23,10 @@ class Stage {
   /// Runs a chunk on a micro-batch; `input` is undefined on the first one. The result is the hidden
   /// state for the next chunk or, on the last one, the scaled loss.
   [[nodiscard]] torch::Tensor forward(std::size_t chunk, const torch::Tensor& input);
-  /// Runs backward and returns the gradient of `input`; `gradient` is undefined for a loss.
-  [[nodiscard]] torch::Tensor backward(const torch::Tensor& input, torch::Tensor output,
-                                       const torch::Tensor& gradient);
+  /// Runs backward through a chunk and returns the gradient of `input`; `gradient` is undefined for
+  /// a loss.
+  [[nodiscard]] torch::Tensor backward(std::size_t chunk, const torch::Tensor& input,
+                                       torch::Tensor output, const torch::Tensor& gradient);
   /// deallocate_output_tensor: what has been sent keeps its graph but not its memory.
   void deallocate(const torch::Tensor& output);
   /// A tensor that another stage's is received into.

@@ -4,6 +4,7 @@
 
 #include "model_ir/base/check.h"
 #include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torch/range_scope.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::torch {
@@ -98,6 +99,7 @@ void CheckpointFrame::recompute(Eager& eager) {
   recomputing_ = true;
   const std::int32_t layer = eager.layer();
   {
+    const RangeScope range(eager, kRecomputation);
     const CheckpointScope hooks(eager, this);
     const GradMode grad(eager, true);
     try {
@@ -180,6 +182,7 @@ Gradients reentrant_gradients(Eager& eager, const ReentrantCall& call, Gradients
   {
     std::vector<Tensor> outputs;
     {
+      const RangeScope range(eager, kRecomputation);
       const GradMode grad(eager, true);
       eager.set_layer(call.layer);
       const AutocastScope scope(eager, call.autocast);

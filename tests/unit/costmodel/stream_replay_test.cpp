@@ -144,13 +144,3 @@ TEST_CASE("stream replay: stalls and busy time make up the compute stream") {
     CHECK(parts == doctest::Approx(stalled));
   }
 }
-
-TEST_CASE("stream replay: items are found by the events that come after them") {
-  ir::DeviceWork work = work_of(std::vector<WorkItem>(4, item(Kind::kRun, kCompute, 0)), 1);
-  for (std::size_t i = 0; i < 4; ++i) {
-    work.items[i].event = static_cast<std::uint32_t>(10 * i);
-  }
-  const cost::ItemRange range = cost::items_of_events(work, 10, 30);
-  CHECK(range.first == 1);
-  CHECK(range.last == 3);
-}

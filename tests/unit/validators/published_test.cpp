@@ -133,7 +133,7 @@ TEST_CASE("published row: memory in its unit, under its metric, in the phase run
   CHECK(reserved.scores[1].phase == "run");
   CHECK(reserved.scores[1].error == doctest::Approx(-0.25));
   REQUIRE(reserved.skipped.size() == 1);
-  CHECK(reserved.skipped[0].reason == "step_time_ms: not modelled");
+  CHECK(reserved.skipped[0].reason == "step_time_ms: no performance data of l40s");
   CHECK(reserved.skipped[0].metric == Metric::kStepTime);
 
   const Scoring driver = score_measured(

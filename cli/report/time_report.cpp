@@ -1,0 +1,147 @@
+#include "cli/report/time_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "model_ir/json/json_writer.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::JsonFields;
+using ir::JsonValue;
+
+constexpr std::size_t kPartColumns = 32;
+constexpr std::size_t kTimeColumns = 11;
+constexpr std::size_t kShareColumns = 9;
+constexpr double kLeastShare = 0.0005;  ///< Parts below it are not shown.
+constexpr double kTera = 1e12;
+
+/// "12.50"
+std::string decimal(double value, int digits) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+  return text.data();
+}
+
+std::string percent(double share) {
+  return decimal(100 * share, 1) + " %";
+}
+
+std::string time_of(Seconds time) {
+  const double seconds = time.value();
+  return seconds >= 10 ? decimal(seconds, 2) + " s" : decimal(seconds * 1e3, 2) + " ms";
+}
+
+std::string heading_of(const TimeAnswer& answer, const Terminal& terminal) {
+  const cost::StepTime& step = *answer.step;
+  std::string text =
+      "\n" + styled(terminal, Style::kStrong, "a step takes " + time_of(step.total)) + "\n";
+  text += "  each GPU: " + decimal(step.tokens_per_second_per_gpu(), 0) + " tokens/s, " +
+          decimal(step.model_rate().value() / kTera, 1) + " model TFLOP/s";
+  text += step.mfu() ? ", MFU " + percent(*step.mfu()) : "";
+  const bool recomputes = step.hardware_flops > step.model_flops;
+  text += step.hfu() && recomputes ? ", HFU " + percent(*step.hfu()) : "";
+  return text + "\n";
+}
+
+std::string parts_of(const cost::StepTime& step) {
+  std::vector<std::pair<Seconds, cost::StepPart>> parts;
+  for (std::size_t i = 0; i < cost::kStepParts; ++i) {
+    const auto part = static_cast<cost::StepPart>(i);
+    parts.emplace_back(step.parts.of(part), part);
+  }
+  std::ranges::stable_sort(parts, std::greater{}, &std::pair<Seconds, cost::StepPart>::first);
+  std::string text;
+  for (const auto& [time, part] : parts) {
+    const double share = time / step.total;
+    if (share >= kLeastShare) {
+      text += "  " + pad_right(std::string(describe(part)), kPartColumns) +
+              pad_left(time_of(time), kTimeColumns) + pad_left(percent(share), kShareColumns) +
+              "\n";
+    }
+  }
+  return text;
+}
+
+std::string costs_of(const TimeAnswer& answer) {
+  const cost::RunFigures run = run_figures(*answer.step, answer.request.costs);
+  std::string text;
+  const auto add = [&text](const std::optional<double>& value, double unit, const char* words) {
+    if (value) {
+      text += (text.empty() ? "  " : ", ") + decimal(*value / unit, 1) + words;
+    }
+  };
+  add(run.tokens_per_dollar, 1e6, " million tokens per dollar");
+  add(run.tokens_per_joule, 1, " tokens per joule");
+  add(run.days, 1, " days");
+  add(run.dollars, 1, " dollars");
+  add(run.megawatt_hours, 1, " MWh");
+  return text.empty() ? text : text + "\n";
+}
+
+std::vector<std::string> notes_of(const cost::Machine& machine) {
+  std::vector<std::string> notes;
+  for (const std::string& note :
+       {machine.note, machine.performance.note, machine.topology.fabric.note}) {
+    if (!note.empty()) {
+      notes.push_back(note);
+    }
+  }
+  return notes;
+}
+
+void add_optional(JsonFields& fields, const char* key, const std::optional<double>& value) {
+  fields.add(key, value ? JsonValue{*value} : JsonValue{});
+}
+
+}  // namespace
+
+std::string time_text(const TimeAnswer& answer, const Terminal& terminal) {
+  if (!answer.step) {
+    return answer.request.missing.empty()
+               ? std::string()
+               : "\nstep time: not predicted (" + answer.request.missing + ")\n";
+  }
+  std::string text = heading_of(answer, terminal) + parts_of(*answer.step) + costs_of(answer);
+  for (const std::string& note : notes_of(*answer.request.machine)) {
+    text += "  " + wrap("note: " + note, terminal.width - 2, 2) + "\n";
+  }
+  return text;
+}
+
+JsonValue time_json(const TimeAnswer& answer) {
+  if (!answer.step) {
+    return JsonValue{};
+  }
+  const cost::StepTime& step = *answer.step;
+  JsonFields parts;
+  for (std::size_t i = 0; i < cost::kStepParts; ++i) {
+    const auto part = static_cast<cost::StepPart>(i);
+    parts.add(name_of(part), step.parts.of(part).value());
+  }
+  const cost::RunFigures run = run_figures(step, answer.request.costs);
+  JsonFields fields;
+  fields.add("step_seconds", step.total.value());
+  fields.add("parts_seconds", std::move(parts));
+  fields.add("stage", step.stage);
+  fields.add("tokens_per_step", step.tokens);
+  fields.add("tokens_per_second_per_gpu", step.tokens_per_second_per_gpu());
+  fields.add("model_flops_per_second_per_gpu", step.model_rate().value());
+  fields.add("hardware_flops_per_second_per_gpu", step.hardware_rate().value());
+  add_optional(fields, "mfu", step.mfu());
+  add_optional(fields, "hfu", step.hfu());
+  add_optional(fields, "tokens_per_dollar", run.tokens_per_dollar);
+  add_optional(fields, "tokens_per_joule", run.tokens_per_joule);
+  add_optional(fields, "days", run.days);
+  add_optional(fields, "dollars", run.dollars);
+  add_optional(fields, "megawatt_hours", run.megawatt_hours);
+  fields.add("node", answer.request.machine->node);
+  fields.add("notes", ir::json_texts(notes_of(*answer.request.machine)));
+  return std::move(fields).finish();
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "costmodel/time/pipeline_makespan.h"
+#include "costmodel/time/stream_replay.h"
+#include "model_ir/plan/rank_program.h"
+
+namespace headroom::cost {
+
+/// Rows of streams and stages for a trace in the Trace Event Format, each event on a line, with
+/// commas between them and none at the end: what `chrome_trace` takes.
+///
+/// Model:   process 2 has a row for every stream of one rank, neighbouring items of one operator as
+///          one slice; process 3 one for every stage of `pipeline`, if there is one: "forward 3",
+///          "backward 3", with the chunk where a stage has several.
+/// Units:   microseconds.
+[[nodiscard]] std::string stream_events(const ir::RankProgram& program,
+                                        const StreamTimeline& timeline,
+                                        const PipelineTimeline* pipeline);
+
+}  // namespace headroom::cost

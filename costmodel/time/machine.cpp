@@ -1,0 +1,87 @@
+#include "costmodel/time/machine.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "costmodel/hardware/catalogue.h"
+#include "costmodel/hardware/work_time.h"
+
+namespace headroom::cost {
+namespace {
+
+bool is_cloud(const NodeSpec& node) {
+  return std::ranges::any_of(std::array{"aws-", "azure-", "gcp-"},
+                             [&node](const char* prefix) { return node.name.starts_with(prefix); });
+}
+
+/// Eight devices on their own link, behind one shared 100-gigabit adapter: no node type of the
+/// catalogue has less.
+NodeSpec assumed_node(const DeviceSpec& device) {
+  return {.name = {},
+          .title = {},
+          .device = device.name,
+          .devices = 8,
+          .intra_link = device.link,
+          .inter_link = "ethernet-100g",
+          .adapters_per_device = 0.125,
+          .host_memory = std::nullopt};
+}
+
+Result<NodeSpec> node_of(const std::string& config_dir, const DeviceSpec& device,
+                         const std::optional<std::string>& name) {
+  if (name) {
+    Result<NodeSpec> node = load_node(config_dir, *name);
+    if (node && node->device != device.name) {
+      return Error::invalid_argument("node", *name + ", a node with " + node->device,
+                                     "a node type with " + device.name);
+    }
+    return node;
+  }
+  Result<std::vector<NodeSpec>> all = list_nodes(config_dir);
+  if (!all) {
+    return std::move(all).error();
+  }
+  std::vector<NodeSpec> nodes = std::move(all).value();
+  std::erase_if(nodes, [&device](const NodeSpec& node) { return node.device != device.name; });
+  std::ranges::stable_sort(nodes, {}, is_cloud);
+  return nodes.empty() ? assumed_node(device) : std::move(nodes.front());
+}
+
+}  // namespace
+
+Result<Machine> load_machine(const std::string& config_dir, const DeviceSpec& device,
+                             const std::optional<std::string>& node) {
+  const Result<NodeSpec> found = node_of(config_dir, device, node);
+  if (!found) {
+    return found.error();
+  }
+  Result<DevicePerformance> performance = performance_of(config_dir, device);
+  if (!performance) {
+    return std::move(performance).error();
+  }
+  Result<Topology> topology = topology_of(config_dir, *found);
+  if (!topology) {
+    return std::move(topology).error();
+  }
+  Machine machine{.performance = std::move(performance).value(),
+                  .topology = std::move(topology).value(),
+                  .node = found->name,
+                  .note = {}};
+  if (machine.node.empty()) {
+    machine.note = "no node type with " + device.name + ": eight on " + device.link +
+                   ", sharing one 100-gigabit adapter, are assumed";
+  }
+  return machine;
+}
+
+PriceList prices_on(const Machine& machine) {
+  return {.time_of =
+              [&machine](const ir::WorkShape& shape) {
+                return work_time(machine.performance, machine.topology, shape);
+              },
+          .launch = machine.performance.launch.eager};
+}
+
+}  // namespace headroom::cost

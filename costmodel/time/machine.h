@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "costmodel/hardware/hardware_spec.h"
+#include "costmodel/hardware/performance.h"
+#include "costmodel/hardware/topology.h"
+#include "costmodel/time/program_time.h"
+#include "model_ir/base/result.h"
+
+namespace headroom::cost {
+
+/// What a step runs on: devices of one kind, and what joins them.
+struct Machine {
+  DevicePerformance performance;
+  Topology topology;
+  std::string node;  ///< Catalogue name of the node type; empty if the catalogue has none.
+  std::string note;  ///< What is assumed about the machine; empty if nothing is.
+};
+
+/// The machine that `device` stands in.
+///
+/// Model:   the node type called `node`, or else the first of the catalogue with such devices, a
+///          vendor's own system before a cloud's. For a device of no node type: eight of them on
+///          the device's own link, with the slowest network of the catalogue's nodes, which `note`
+///          says.
+/// Errors:  those of `load_node`, `performance_of` and `topology_of`; kInvalidArgument for a node
+///          with other devices.
+[[nodiscard]] Result<Machine> load_machine(const std::string& config_dir, const DeviceSpec& device,
+                                           const std::optional<std::string>& node = std::nullopt);
+
+/// What work costs on `machine`, each kernel launched by eager PyTorch.
+[[nodiscard]] PriceList prices_on(const Machine& machine);
+
+}  // namespace headroom::cost

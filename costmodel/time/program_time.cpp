@@ -1,0 +1,256 @@
+#include "costmodel/time/program_time.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "model_ir/plan/work_range.h"
+
+namespace headroom::cost {
+namespace {
+
+using ir::WorkItem;
+
+/// Reads stretches of time off a replayed program.
+class Reader {
+ public:
+  Reader(const ir::RankProgram& program, const ir::ParallelPlan& plan,
+         const StreamTimeline& timeline)
+      : program_(program), work_(program.work), plan_(plan), timeline_(timeline) {
+    find_optimizer();
+    recomputed_.resize(work_.items.size());
+    for (const ir::WorkRange& range : ir::work_ranges(program)) {
+      if (range.name == ir::kRecomputation) {
+        std::fill(recomputed_.begin() + range.begin, recomputed_.begin() + range.end, true);
+      }
+    }
+  }
+
+  /// Sums up to the time from the end of the compute stream's last item before `range` to the end
+  /// of its last item in it.
+  [[nodiscard]] WorkTime read(ItemRange range) const {
+    WorkTime stretch;
+    for (std::size_t i = range.first; i < range.last; ++i) {
+      if (work_.items[i].kind == WorkItem::Kind::kRun && work_.items[i].stream == 0) {
+        const StepPart part = part_of_item(i);
+        stretch.parts.add(part, timeline_.end[i] - timeline_.begin[i]);
+        const double flops = flops_of(work_.shapes[work_.items[i].index]);
+        stretch.flops += flops;
+        stretch.recomputed_flops += part == StepPart::kRecompute ? flops : 0;
+      }
+    }
+    for (const Stall& stall : stalls_of(work_, timeline_, range)) {
+      stretch.parts.add(
+          stall.blocker == StreamTimeline::kHost ? StepPart::kHost : part_of_item(stall.blocker),
+          stall.time);
+    }
+    return stretch;
+  }
+
+  /// What still runs after the compute stream's last item.
+  void read_tail(WorkTime& stretch) const {
+    std::size_t last = 0;
+    Seconds computed;
+    for (std::size_t i = 0; i < work_.items.size(); ++i) {
+      if (work_.items[i].kind != WorkItem::Kind::kRun) {
+        continue;
+      }
+      last = timeline_.end[i] >= timeline_.end[last] ? i : last;
+      computed = work_.items[i].stream == 0 ? std::max(computed, timeline_.end[i]) : computed;
+    }
+    if (!work_.items.empty() && timeline_.end[last] > computed) {
+      stretch.parts.add(part_of_item(last), timeline_.end[last] - computed);
+    }
+  }
+
+ private:
+  void find_optimizer() {
+    for (const ir::Phase& phase : program_.phases) {
+      if (phase.name.ends_with(".optimizer") || phase.name.ends_with(".step")) {
+        optimizer_.push_back({phase.first_item, phase.end_item});
+      }
+    }
+  }
+
+  [[nodiscard]] bool in_optimizer(std::size_t item) const {
+    return std::any_of(optimizer_.begin(), optimizer_.end(), [item](const ItemRange& range) {
+      return item >= range.first && item < range.last;
+    });
+  }
+
+  [[nodiscard]] StepPart part_of_item(std::size_t item) const {
+    const ir::WorkShape& shape = work_.shapes[work_.items[item].index];
+    if (const auto* collective = std::get_if<ir::CollectiveShape>(&shape)) {
+      return part_of(plan_, *collective);
+    }
+    if (const auto* copy = std::get_if<ir::CopyShape>(&shape);
+        copy != nullptr && copy->kind != ir::CopyKind::kDeviceToDevice) {
+      return StepPart::kOffload;
+    }
+    if (in_optimizer(item)) {
+      return StepPart::kOptimizer;
+    }
+    if (recomputed_[item]) {
+      return StepPart::kRecompute;
+    }
+    if (const auto* gemm = std::get_if<ir::GemmShape>(&shape)) {
+      return gemm->grouped ? StepPart::kExperts : StepPart::kMatrix;
+    }
+    return std::holds_alternative<ir::AttentionShape>(shape) ? StepPart::kAttention
+                                                             : StepPart::kMemoryBound;
+  }
+
+  const ir::RankProgram& program_;
+  const ir::DeviceWork& work_;
+  const ir::ParallelPlan& plan_;
+  const StreamTimeline& timeline_;
+  std::vector<ItemRange> optimizer_;
+  std::vector<bool> recomputed_;  ///< Of each item.
+};
+
+/// The items of the last "stepN." of the program; all of them if it has no steps.
+ItemRange last_step_of(const ir::RankProgram& program) {
+  std::string_view tag;
+  std::size_t begin = 0;
+  for (const ir::Phase& phase : program.phases) {
+    const std::string_view name = phase.name;
+    const std::string_view step = name.substr(0, name.find('.'));
+    if (name.starts_with("step") && step != tag) {
+      tag = step;
+      begin = phase.first_item;
+    }
+  }
+  return {begin, program.work.items.size()};
+}
+
+/// First items of the micro-batches of a step: passes forward through chunk 0, or phases
+/// "stepN.K.forward".
+std::vector<std::size_t> micro_batches_of(const ir::RankProgram& program, ItemRange step) {
+  std::vector<std::size_t> starts;
+  for (const ir::WorkRange& range : ir::work_ranges(program)) {
+    if (range.name == ir::kForwardPass && range.chunk == 0 && range.begin >= step.first) {
+      starts.push_back(range.begin);
+    }
+  }
+  if (!starts.empty()) {
+    return starts;
+  }
+  for (const ir::Phase& phase : program.phases) {
+    if (phase.name.starts_with("step") && phase.name.ends_with(".forward")) {
+      if (phase.first_item >= step.first) {
+        starts.push_back(phase.first_item);
+      }
+    }
+  }
+  return starts;
+}
+
+/// A pass waits for the stage before it: that is the pipeline's time and not the pass's own.
+void drop_transfers(WorkTime& pass) {
+  pass.parts.add(StepPart::kPipeline, -1.0 * pass.parts.of(StepPart::kPipeline));
+}
+
+bool is_pass(const ir::WorkRange& range) {
+  return range.name == ir::kForwardPass || range.name == ir::kBackwardPass;
+}
+
+/// Reads the passes of a program. The last backward reduces gradients, so the one before stands for
+/// the steady state where there is one.
+void read_chunks(const ir::RankProgram& program, const Reader& reader, ProgramTime& out) {
+  out.outside = out.step;
+  std::vector<std::vector<WorkTime>> forward;
+  std::vector<std::vector<WorkTime>> backward;
+  for (const ir::WorkRange& range : ir::work_ranges(program)) {
+    if (!is_pass(range) || range.begin < out.last_step.first) {
+      continue;
+    }
+    const auto chunk = static_cast<std::size_t>(range.chunk);
+    if (forward.size() <= chunk) {
+      forward.resize(chunk + 1);
+      backward.resize(chunk + 1);
+    }
+    WorkTime pass = reader.read({range.begin, range.end});
+    out.outside.add(pass, -1);
+    drop_transfers(pass);
+    (range.name == ir::kBackwardPass ? backward : forward)[chunk].push_back(pass);
+  }
+  const auto steady = [](const std::vector<WorkTime>& passes) {
+    return passes.empty() ? WorkTime{} : passes[passes.size() >= 2 ? passes.size() - 2 : 0];
+  };
+  for (std::size_t chunk = 0; chunk < forward.size(); ++chunk) {
+    out.chunks.push_back({steady(forward[chunk]), steady(backward[chunk])});
+    // What the last pass takes longer than the steady one is the step's, once.
+    if (!forward[chunk].empty()) {
+      out.outside.add(forward[chunk].back());
+      out.outside.add(steady(forward[chunk]), -1);
+    }
+    if (!backward[chunk].empty()) {
+      out.outside.add(backward[chunk].back());
+      out.outside.add(steady(backward[chunk]), -1);
+    }
+  }
+  drop_transfers(out.outside);
+}
+
+Seconds transfer_of(const ir::DeviceWork& work, const ir::ParallelPlan& plan,
+                    const std::vector<Seconds>& durations) {
+  Seconds longest;
+  for (std::size_t i = 0; i < work.shapes.size(); ++i) {
+    const auto* shape = std::get_if<ir::CollectiveShape>(&work.shapes[i]);
+    const bool direct = shape != nullptr && (shape->kind == ir::CollectiveKind::kSend ||
+                                             shape->kind == ir::CollectiveKind::kReceive);
+    if (direct && part_of(plan, *shape) == StepPart::kPipeline) {
+      longest = std::max(longest, durations[i]);
+    }
+  }
+  return longest;
+}
+
+}  // namespace
+
+void WorkTime::add(const WorkTime& other, double factor) {
+  parts.add(other.parts, factor);
+  flops += factor * other.flops;
+  recomputed_flops += factor * other.recomputed_flops;
+}
+
+double flops_of(const ir::WorkShape& shape) {
+  if (const auto* gemm = std::get_if<ir::GemmShape>(&shape)) {
+    return gemm->flops();
+  }
+  const auto* attention = std::get_if<ir::AttentionShape>(&shape);
+  if (attention == nullptr) {
+    return 0;
+  }
+  const std::int64_t keys =
+      attention->window > 0 ? std::min(attention->window, attention->keys) : attention->keys;
+  const double pairs = static_cast<double>(attention->batch * attention->heads) *
+                       static_cast<double>(attention->queries) * static_cast<double>(keys);
+  const auto dims = static_cast<double>(attention->head_dim + attention->value_dim);
+  return (attention->backward ? 4 : 2) * pairs * dims;
+}
+
+ProgramTime price_program(const ir::RankProgram& program, const ir::ParallelPlan& plan,
+                          const PriceList& prices) {
+  std::vector<Seconds> durations;
+  durations.reserve(program.work.shapes.size());
+  for (const ir::WorkShape& shape : program.work.shapes) {
+    durations.push_back(prices.time_of(shape));
+  }
+  ProgramTime out;
+  out.timeline = replay_streams(program.work, {.durations = durations, .launch = prices.launch});
+  const Reader reader(program, plan, out.timeline);
+  out.last_step = last_step_of(program);
+  out.step = reader.read(out.last_step);
+  reader.read_tail(out.step);
+  const std::vector<std::size_t> starts = micro_batches_of(program, out.last_step);
+  out.micro_batches = std::max<std::int64_t>(1, static_cast<std::int64_t>(starts.size()));
+  if (starts.size() >= 2) {
+    out.micro_batch = reader.read({starts[starts.size() - 2], starts.back()});
+  }
+  read_chunks(program, reader, out);
+  out.transfer = transfer_of(program.work, plan, durations);
+  return out;
+}
+
+}  // namespace headroom::cost

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "model_ir/base/units.h"
+#include "model_ir/plan/device_work.h"
+#include "model_ir/plan/parallel_plan.h"
+
+namespace headroom::cost {
+
+/// What the time of a step goes to. Communication and copies: what is exposed of them, the rest
+/// runs beside computing.
+enum class StepPart : std::uint8_t {
+  kMatrix,       ///< Matrix products, but those of experts.
+  kExperts,      ///< Grouped products.
+  kAttention,    ///< Fused attention kernels.
+  kMemoryBound,  ///< Norms, activations, losses, casts: kernels bound by memory.
+  kRecompute,    ///< Any of these, run again for backward.
+  kOptimizer,    ///< Computing in the optimizer's phases.
+  kHost,         ///< The device has nothing to do because the host has not launched it yet.
+  kTensor,       ///< Communication of tensor parallelism.
+  kContext,
+  kExpert,
+  kData,      ///< Of data parallelism: gradients, parameters, sharded states.
+  kPipeline,  ///< Transfers between stages.
+  kBubble,    ///< A stage waits for another.
+  kOffload,   ///< Copies to and from the host, and work done there.
+};
+inline constexpr std::size_t kStepParts = 14;
+/// "matrix", "experts", ...: the key of a part in JSON.
+[[nodiscard]] std::string_view name_of(StepPart part);
+/// "matrix products", ...: for people.
+[[nodiscard]] std::string_view describe(StepPart part);
+
+/// Time by part.
+class PartTimes {
+ public:
+  [[nodiscard]] Seconds of(StepPart part) const { return times_[static_cast<std::size_t>(part)]; }
+  void add(StepPart part, Seconds time) { times_[static_cast<std::size_t>(part)] += time; }
+  /// Adds another's times, each `factor` times.
+  void add(const PartTimes& other, double factor = 1);
+  [[nodiscard]] Seconds total() const;
+  friend bool operator==(const PartTimes&, const PartTimes&) = default;
+
+ private:
+  std::array<Seconds, kStepParts> times_{};
+};
+
+/// Which part a communication of `plan` belongs to.
+///
+/// Model:   the axis of the process grid that its group runs along; where two axes hold the same
+///          ranks, an all-to-all is the experts' and the rest is data's.
+/// Source:  NVIDIA/Megatron-LM megatron/core/parallel_state.py, RankGenerator (tp-cp-ep-dp-pp).
+[[nodiscard]] StepPart part_of(const ir::ParallelPlan& plan, const ir::CollectiveShape& shape);
+
+}  // namespace headroom::cost

@@ -1,0 +1,201 @@
+#include "costmodel/time/step_time.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "costmodel/time/model_flops.h"
+#include "model_ir/base/check.h"
+
+namespace headroom::cost {
+namespace {
+
+constexpr double kSecondsPerHour = 3600;
+constexpr double kSecondsPerDay = 86400;
+constexpr double kJoulesPerMegawattHour = 3.6e9;
+
+/// How many ranks a sequence is spread over: they make one step's tokens together.
+std::int64_t ranks_per_replica(const ir::ParallelPlan& plan) {
+  if (!plan.megatron) {
+    return 1;
+  }
+  return plan.megatron->tensor * plan.megatron->pipeline * plan.megatron->context;
+}
+
+std::optional<FlopsPerSecond> peak_of(const ir::ParallelPlan& plan, const DeviceSpec& device) {
+  const bool full = plan.precision == ir::Precision::kFp32;
+  return full ? std::optional(device.fp32) : device.half;
+}
+
+ir::PipelineShape shape_of(const ir::ParallelPlan& plan, const std::vector<StagePrice>& stages) {
+  const auto chunks = static_cast<std::int64_t>(stages.front().time.chunks.size());
+  return {.kind = chunks > 1 ? ir::PipelineKind::kInterleaved
+                             : ir::PipelineKind::kOneForwardOneBackward,
+          .stages = plan.megatron->pipeline,
+          .micro_batches = plan.accumulation,
+          .chunks = std::max<std::int64_t>(chunks, 1)};
+}
+
+/// The priced program that stands for `stage`.
+const StagePrice& price_of(const std::vector<StagePrice>& stages, std::int64_t stage,
+                           std::int64_t last) {
+  const auto edge = [last](std::int64_t s) { return s == 0 || s == last; };
+  const StagePrice* best = nullptr;
+  std::int64_t distance = 0;
+  for (const StagePrice& price : stages) {
+    // An inner stage is like another inner one, however near an end is.
+    const bool other_kind =
+        edge(stage) != edge(price.stage) || (edge(stage) && stage != price.stage);
+    const std::int64_t far = std::abs(price.stage - stage) + (other_kind ? last + 1 : 0);
+    if (best == nullptr || far < distance) {
+      best = &price;
+      distance = far;
+    }
+  }
+  return *best;
+}
+
+PipelineTimes times_of(const std::vector<const StagePrice*>& stages,
+                       const ir::PipelineShape& shape) {
+  PipelineTimes times;
+  for (const StagePrice* stage : stages) {
+    std::vector<ChunkTimes>& chunks = times.stages.emplace_back();
+    for (const ProgramTime::Chunk& chunk : stage->time.chunks) {
+      chunks.push_back({chunk.forward.time(), chunk.backward.time(), Seconds{}});
+    }
+    times.transfer.time = std::max(times.transfer.time, stage->time.transfer);
+  }
+  // Megatron-LM's 1F1B waits for every transfer; its interleaved schedule overlaps them
+  // (schedules.py, config.overlap_p2p_comm).
+  times.transfer.blocking = shape.kind == ir::PipelineKind::kOneForwardOneBackward;
+  return times;
+}
+
+/// What a stage does in a step, were it alone.
+WorkTime work_of(const StagePrice& stage, std::int64_t micro_batches) {
+  WorkTime work = stage.time.outside;
+  for (const ProgramTime::Chunk& chunk : stage.time.chunks) {
+    work.add(chunk.forward, static_cast<double>(micro_batches));
+    work.add(chunk.backward, static_cast<double>(micro_batches));
+  }
+  return work;
+}
+
+struct Composed {
+  WorkTime work;  ///< Of the slowest stage, bubble and transfers included.
+  std::int64_t stage = 0;
+  double share_recomputed = 0;
+  std::optional<PipelineTimeline> pipeline;
+};
+
+double share_recomputed(const WorkTime& work) {
+  const double first = work.flops - work.recomputed_flops;
+  return first > 0 ? work.recomputed_flops / first : 0;
+}
+
+Composed without_pipeline(const ir::ParallelPlan& plan, const StagePrice& only) {
+  Composed out{.work = only.time.step, .stage = only.stage, .pipeline = std::nullopt};
+  const std::int64_t left_out = plan.accumulation - only.time.micro_batches;
+  if (left_out > 0) {
+    out.work.add(only.time.micro_batch, static_cast<double>(left_out));
+  }
+  out.share_recomputed = share_recomputed(out.work);
+  return out;
+}
+
+Composed with_pipeline(const ir::ParallelPlan& plan, const std::vector<StagePrice>& priced) {
+  const ir::PipelineShape shape = shape_of(plan, priced);
+  std::vector<const StagePrice*> stages;
+  for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
+    stages.push_back(&price_of(priced, stage, shape.stages - 1));
+  }
+  const PipelineTimes times = times_of(stages, shape);
+  Composed out;
+  out.pipeline = pipeline_makespan(shape, times).value();
+  Seconds longest;
+  WorkTime all;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const WorkTime work = work_of(*stages[stage], shape.micro_batches);
+    all.add(work);
+    if (stage == 0 || work.time() > out.work.time()) {
+      out.work = work;
+      out.stage = static_cast<std::int64_t>(stage);
+    }
+    longest = std::max(longest,
+                       out.pipeline->stages[stage].back().end + stages[stage]->time.outside.time());
+  }
+  out.share_recomputed = share_recomputed(all);
+  const Seconds idle = longest - out.work.time();
+  // A stage inside a blocking pipeline sends as often forward as backward.
+  const double sends = times.transfer.blocking ? 2.0 * static_cast<double>(shape.micro_batches) : 0;
+  const Seconds transfers = std::min(idle, sends * times.transfer.time);
+  out.work.parts.add(StepPart::kPipeline, transfers);
+  out.work.parts.add(StepPart::kBubble, idle - transfers);
+  return out;
+}
+
+}  // namespace
+
+double StepTime::tokens_per_second_per_gpu() const {
+  return tokens / total.value() / static_cast<double>(gpus);
+}
+
+FlopsPerSecond StepTime::model_rate() const {
+  return FlopsPerSecond{model_flops / total.value() / static_cast<double>(gpus)};
+}
+
+FlopsPerSecond StepTime::hardware_rate() const {
+  return FlopsPerSecond{hardware_flops / total.value() / static_cast<double>(gpus)};
+}
+
+std::optional<double> StepTime::mfu() const {
+  return peak ? std::optional(model_rate() / *peak) : std::nullopt;
+}
+
+std::optional<double> StepTime::hfu() const {
+  return peak ? std::optional(hardware_rate() / *peak) : std::nullopt;
+}
+
+StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                      const DeviceSpec& device, const std::vector<StagePrice>& stages) {
+  HEADROOM_ASSERT(!stages.empty());
+  const bool pipelined = plan.megatron && plan.megatron->pipeline > 1;
+  Composed composed =
+      pipelined ? with_pipeline(plan, stages) : without_pipeline(plan, stages.front());
+  StepTime step;
+  step.parts = composed.work.parts;
+  step.total = step.parts.total();
+  step.stage = composed.stage;
+  step.gpus = plan.world;
+  const std::int64_t replicas = plan.world / ranks_per_replica(plan);
+  step.tokens = static_cast<double>(plan.micro_batch * plan.sequence) *
+                static_cast<double>(plan.accumulation * replicas);
+  step.model_flops = step.tokens * model_flops_per_token(model, plan.sequence);
+  // Backward is twice a forward: what is run again stands for so much of a third.
+  step.hardware_flops = step.model_flops * (1 + composed.share_recomputed);
+  step.peak = peak_of(plan, device);
+  step.pipeline = std::move(composed.pipeline);
+  return step;
+}
+
+RunFigures run_figures(const StepTime& step, const RunCosts& costs) {
+  RunFigures out;
+  const double rate = step.tokens_per_second_per_gpu();
+  if (costs.dollars_per_gpu_hour) {
+    out.tokens_per_dollar = rate * kSecondsPerHour / *costs.dollars_per_gpu_hour;
+  }
+  if (costs.watts_per_gpu) {
+    out.tokens_per_joule = rate / *costs.watts_per_gpu;
+  }
+  if (costs.tokens) {
+    out.days = *costs.tokens / (rate * static_cast<double>(step.gpus)) / kSecondsPerDay;
+    if (out.tokens_per_dollar) {
+      out.dollars = *costs.tokens / *out.tokens_per_dollar;
+    }
+    if (out.tokens_per_joule) {
+      out.megawatt_hours = *costs.tokens / *out.tokens_per_joule / kJoulesPerMegawattHour;
+    }
+  }
+  return out;
+}
+
+}  // namespace headroom::cost

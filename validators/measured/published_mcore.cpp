@@ -1,0 +1,259 @@
+// Runs of Megatron's family as tables and papers describe them.
+#include "validators/measured/published_mcore.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "validators/measured/case_plan.h"
+#include "validators/measured/case_reader.h"
+#include "validators/measured/published_reader.h"
+#include "validators/measured/published_words.h"
+
+namespace headroom::check {
+namespace {
+
+using ir::JsonValue;
+using ir::MegatronPlan;
+using ir::ModelSpec;
+
+constexpr CaseReader::Range kSize{1, 1 << 24};
+constexpr CaseReader::Range kDegree{1, 1 << 16};
+
+/// Layers that differ from Llama's.
+enum class Form : std::uint8_t { kLlama, kGpt2, kDeepseek, kQwen3Moe, kMixtral };
+
+Form read_architecture(CaseReader& model) {
+  constexpr std::array<Word<Form>, 8> kForms = {{{"llama", Form::kLlama},
+                                                 {"gpt", Form::kGpt2},
+                                                 {"gpt2-style", Form::kGpt2},
+                                                 {"deepseek_v2_mla_moe", Form::kDeepseek},
+                                                 {"deepseek_v3_mla_moe", Form::kDeepseek},
+                                                 {"deepseek_v3", Form::kDeepseek},
+                                                 {"qwen3_moe", Form::kQwen3Moe},
+                                                 {"mixtral", Form::kMixtral}}};
+  return model.word<Form>("arch", "", kForms);
+}
+
+void set_form(Form form, ModelSpec& spec) {
+  const bool gpt = form == Form::kGpt2;
+  spec.norm = gpt ? ir::NormKind::kLayer : ir::NormKind::kRms;
+  spec.position = gpt ? ir::PositionKind::kLearned : ir::PositionKind::kRope;
+  spec.gated_mlp = !gpt;
+  spec.activation = gpt ? ir::Activation::kGelu : ir::Activation::kSilu;
+  spec.qkv_bias = spec.output_bias = spec.mlp_bias = gpt;
+  const bool head_norms = form == Form::kDeepseek || form == Form::kQwen3Moe;
+  spec.qk_norm = head_norms ? ir::QkNorm::kPerHead : ir::QkNorm::kNone;
+  const double dropout = gpt ? 0.1 : 0;  // Megatron's default, which Llama's recipes switch off.
+  spec.dropout = {.embedding = dropout, .attention = dropout, .residual = dropout, .activation = 0};
+}
+
+/// The first of two keys that is there.
+std::int64_t either(CaseReader& object, std::string_view key, std::string_view other,
+                    std::int64_t absent) {
+  const std::int64_t value = object.integer(key, absent, {0, kSize.high});
+  return object.integer(other, value, {0, kSize.high});
+}
+
+void read_experts(CaseReader& model, MegatronPlan& plan, ModelSpec& spec) {
+  const JsonValue* value = model.take("moe");
+  if (value == nullptr) {
+    return;
+  }
+  CaseReader moe(value, "model.moe");
+  ir::MoeSpec experts;
+  experts.experts = either(moe, "experts", "num_experts", 0);
+  experts.top_k = stated(moe, "topk", kSize);
+  experts.expert_ffn = either(moe, "moe_ffn", "expert_ffn", 0);
+  experts.shared_ffn = either(moe, "shared_expert_ffn", "shared_ffn", 0);
+  const std::int64_t dense = either(moe, "dense_layers", "first_dense_layers", 0);
+  for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
+    spec.layers[layer].moe = static_cast<std::int64_t>(layer) >= dense;
+  }
+  if (const double factor = moe.number("capacity_factor", 0);
+      moe.flag("pad_to_capacity", false) && factor > 0) {
+    plan.capacity_factor = factor;
+  }
+  if (experts.experts == 0 || experts.expert_ffn == 0) {
+    moe.fail("experts", "not stated");
+  }
+  plan.permute_fusion = true;
+  spec.moe = experts;
+  model.absorb(moe.trouble());
+}
+
+void read_latent(CaseReader& model, ModelSpec& spec) {
+  const JsonValue* value = model.take("mla");
+  if (value == nullptr) {
+    return;
+  }
+  CaseReader mla(value, "model.mla");
+  ir::LatentAttention latent;
+  latent.q_rank = mla.integer("q_lora_rank", 0, {0, kSize.high});
+  latent.kv_rank = stated(mla, "kv_lora_rank", kSize);
+  latent.nope_dim = either(mla, "qk_head_dim", "qk_nope_head_dim", 0);
+  latent.rope_dim = stated(mla, "qk_rope_head_dim", kSize);
+  latent.v_dim = stated(mla, "v_head_dim", kSize);
+  spec.latent = latent;
+  model.absorb(mla.trouble());
+}
+
+ModelSpec read_model(CaseReader& row, ir::ParallelPlan& plan) {
+  CaseReader model(row.take("model"), "model");
+  ModelSpec spec;
+  spec.name = model.text("name", "");
+  const Form form = read_architecture(model);
+  set_form(form, spec);
+  spec.hidden = spec.embedding_dim = stated(model, "hidden", kSize);
+  spec.heads = stated(model, "heads", kSize);
+  spec.kv_heads = stated(model, "kv_heads", kSize);
+  spec.head_dim =
+      model.integer("head_dim", spec.heads > 0 ? spec.hidden / spec.heads : 0, {0, kSize.high});
+  spec.ffn = stated(model, "ffn", kSize);
+  spec.vocabulary = stated(model, "vocab", kSize);
+  spec.layers.resize(static_cast<std::size_t>(stated(model, "layers", {1, 1 << 12})));
+  spec.max_positions = plan.sequence;
+  if (model.take("tied_embeddings") == nullptr) {
+    model.fail("tied_embeddings", "not stated");
+  }
+  spec.tied_embeddings = model.flag("tied_embeddings", false);
+  read_experts(model, *plan.megatron, spec);
+  read_latent(model, spec);
+  constexpr std::array<std::string_view, 4> kAside = {"params_b", "num_params", "padded_vocab",
+                                                      "qk_norm"};
+  model.ignore(kAside);
+  row.absorb(model.trouble());
+  return spec;
+}
+
+void read_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) {
+  MegatronPlan& megatron = *plan.megatron;
+  megatron.tensor = stated(row, "tp", kDegree);
+  megatron.pipeline = stated(row, "pp", kDegree);
+  megatron.context = row.integer("cp", 1, kDegree);
+  megatron.expert = row.integer("ep", 1, kDegree);
+  megatron.expert_tensor = row.integer("etp", 0, {0, kDegree.high});
+  const std::int64_t chunks = row.integer("vpp", 1, kDegree);
+  if (chunks > 1 && layers % (chunks * megatron.pipeline) != 0) {
+    row.fail("vpp", std::to_string(chunks) + ", which leaves stages uneven");
+  } else if (chunks > 1) {
+    megatron.layers_per_chunk = layers / (chunks * megatron.pipeline);
+  }
+  plan.world = stated(row, "num_gpus", kWorldRange);
+  plan.micro_batch = stated(row, "micro_batch", kBatchRange);
+  const std::int64_t model_ranks = megatron.tensor * megatron.pipeline * megatron.context;
+  const std::int64_t step = std::max<std::int64_t>(1, plan.micro_batch * plan.world / model_ranks);
+  const std::int64_t batch = row.integer("global_batch", 0, {1, 1 << 24});
+  const JsonValue* said = row.take("num_microbatches");
+  const double micro_batches = said != nullptr ? said->as_number().value_or(0) : 0;
+  if (batch % step != 0) {
+    row.fail("global_batch", std::to_string(batch) + ", no multiple of " + std::to_string(step));
+  } else if (batch == 0 && micro_batches < 1) {
+    row.fail("global_batch", "not stated");
+  }
+  plan.accumulation = batch > 0 ? batch / step : static_cast<std::int64_t>(micro_batches);
+  plan.accumulation = std::max<std::int64_t>(plan.accumulation, 1);
+}
+
+void read_recipe(CaseReader& row, ir::ParallelPlan& plan) {
+  MegatronPlan& megatron = *plan.megatron;
+  constexpr std::array<Word<ir::Precision>, 6> kPrecisions = {
+      {{"bf16 params, fp32 main grads", ir::Precision::kBf16Master},
+       {"bf16, fp32 main grads", ir::Precision::kBf16Master},
+       {"bf16", ir::Precision::kBf16Master},
+       {"BF16", ir::Precision::kBf16Master},
+       {"fp16 mixed (fp32 main params/grads)", ir::Precision::kFp16Master},
+       {"fp16 mixed", ir::Precision::kFp16Master}}};
+  plan.precision = row.word<ir::Precision>("precision", "", kPrecisions);
+  using ir::MegatronRecompute;
+  constexpr std::array<Word<MegatronRecompute>, 6> kRecompute = {
+      {{"none", MegatronRecompute::kNone},
+       {"full", MegatronRecompute::kFullUniform},
+       {"full (every layer)", MegatronRecompute::kFullUniform},
+       {"full (activation recomputation)", MegatronRecompute::kFullUniform},
+       {"selective (attention core) + sequence parallel", MegatronRecompute::kSelective},
+       {"selective + SP", MegatronRecompute::kSelective}}};
+  megatron.recompute = row.word<MegatronRecompute>("checkpointing", "", kRecompute);
+  megatron.recompute_modules.core_attention = megatron.recompute == MegatronRecompute::kSelective;
+  using ir::MegatronAttention;
+  constexpr std::array<Word<MegatronAttention>, 6> kAttention = {
+      {{"flash", MegatronAttention::kFused},
+       {"flash (TransformerEngine)", MegatronAttention::kFused},
+       {"flash (TransformerEngine; MLA via TE)", MegatronAttention::kFused},
+       {"flash (community head_dim!=v_dim build for MLA)", MegatronAttention::kFused},
+       {"flash/cuDNN fused (TE)", MegatronAttention::kFused},
+       {"eager (scores and softmax materialised)", MegatronAttention::kUnfused}}};
+  megatron.attention = row.word<MegatronAttention>("attention", "", kAttention);
+  megatron.sequence_parallel = row.flag("sequence_parallel", false) && megatron.tensor > 1;
+  const std::string optimizer = row.text("optimizer", "");
+  megatron.distributed_optimizer = optimizer.find("distributed") != std::string::npos;
+}
+
+/// Switches that Megatron's table rows quote: "--cross-entropy-fusion-impl te".
+void read_quoted(const JsonValue* other, MegatronPlan& megatron) {
+  std::string words = other != nullptr ? ir::to_json(*other) : "";
+  const auto quotes = [&words](std::string_view flag) {
+    return words.find(flag) != std::string::npos;
+  };
+  if (quotes("--cross-entropy-fusion-impl te")) {
+    megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  } else if (quotes("--cross-entropy-loss-fusion")) {
+    megatron.cross_entropy = ir::MegatronCrossEntropy::kNative;
+  }
+  megatron.overlap_grad_reduce = quotes("--overlap-grad-reduce");
+  megatron.overlap_param_gather = quotes("--overlap-param-gather");
+}
+
+void ignore_descriptions(CaseReader& row) {
+  constexpr std::array<std::string_view, 13> kAside = {"id",
+                                                       "framework",
+                                                       "framework_version",
+                                                       "mode",
+                                                       "optimizer_state_dtypes",
+                                                       "notes",
+                                                       "dp",
+                                                       "completeness",
+                                                       "source",
+                                                       "zero_stage",
+                                                       "gpu_memory",
+                                                       "task",
+                                                       "other"};
+  row.ignore(kAside);
+}
+
+}  // namespace
+
+PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& tools) {
+  PublishedSetting setting;
+  ir::ParallelPlan& plan = setting.plan;
+  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.megatron.emplace();
+  CaseReader reader(&row.setting, "row");
+  if (const std::string mode = reader.text("mode", ""); mode != "train") {
+    return Skip{"mode: '" + mode + "'"};
+  }
+  plan.sequence = stated(reader, "seq_len", kSequenceRange);
+  setting.model = read_model(reader, plan);
+  read_degrees(reader, static_cast<std::int64_t>(setting.model.layers.size()), plan);
+  read_recipe(reader, plan);
+  read_quoted(row.setting.find("other"), *plan.megatron);
+  for (const std::string_view key : {"quant", "offload", "compile", "fsdp", "lora"}) {
+    expect_none(reader, key);
+  }
+  const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);
+  ignore_descriptions(reader);
+  if (const auto trouble = reader.trouble()) {
+    constexpr std::string_view kPrefix = "row.";
+    return Skip{trouble->starts_with(kPrefix) ? trouble->substr(kPrefix.size()) : *trouble};
+  }
+  Result<cost::DeviceSpec> device = tools.find_device(std::string(gpu));
+  if (!device) {
+    return skip_of(device.error());
+  }
+  setting.device = std::move(device).value();
+  return setting;
+}
+
+}  // namespace headroom::check
