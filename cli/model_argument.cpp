@@ -190,25 +190,26 @@ Result<std::string> model_text(const Arguments& arguments) {
 
 Result<LoadedModel> load_model_argument(const Arguments& arguments) {
   const Result<std::string> text = model_text(arguments);
-  if (!text) {
-    return text.error();
-  }
+  return text ? load_model(*text, arguments) : Result<LoadedModel>(text.error());
+}
+
+Result<LoadedModel> load_model(const std::string& text, const Arguments& arguments) {
   const Result<Reading> reading = read_reading(arguments);
   if (!reading) {
     return reading.error();
   }
-  if (*text == "-") {
+  if (text == "-") {
     return read_standard_input(*reading);
   }
-  if (is_path(*text)) {
-    return read_path(*text, *reading);
+  if (is_path(text)) {
+    return read_path(text, *reading);
   }
   if (reading->as) {
     return Error::invalid_argument("as", arguments.value("as").value_or(""),
                                    "nothing with a catalogue name, whose family is known",
                                    "give --as together with a config.json");
   }
-  return read_catalogue(*text, arguments);
+  return read_catalogue(text, arguments);
 }
 
 }  // namespace headroom::cli

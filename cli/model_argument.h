@@ -30,6 +30,9 @@ struct LoadedModel {
 ///          no family.
 [[nodiscard]] Result<LoadedModel> load_model_argument(const Arguments& arguments);
 
+/// The model that `text` names, as `load_model_argument` reads it.
+[[nodiscard]] Result<LoadedModel> load_model(const std::string& text, const Arguments& arguments);
+
 /// The one positional of a verb that takes a MODEL.
 ///
 /// Errors:  kInvalidArgument if there is none, or more than one.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cli/accuracy_files.h"
+#include "cli/calibration.h"
 #include "cli/question.h"
 #include "cli/report/fit_answer.h"
 #include "cli/report/fit_json.h"
@@ -9,6 +11,21 @@
 
 namespace headroom::cli {
 namespace {
+
+Status judge_confidence(FitAnswer& answer) {
+  const ir::ParallelPlan& plan = answer.question.request.plan;
+  const Result<std::vector<cost::ResidualSet>> residuals = load_residuals(answer.arguments);
+  if (!residuals) {
+    return residuals.error();
+  }
+  const Result<cost::Calibration> own =
+      read_calibration(answer.arguments, cost::residual_runtime(plan));
+  if (!own) {
+    return own.error();
+  }
+  answer.confidence = cost::confidence_of(answer.estimate, plan, *residuals, *own);
+  return ok();
+}
 
 Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                                   cost::TreeWalk tree) {
@@ -25,9 +42,13 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
   FitAnswer answer{.arguments = arguments,
                    .question = std::move(question),
                    .estimate = std::move(estimate).value(),
+                   .confidence = {},
                    .live = {},
                    .remedies = {},
                    .time = std::move(time).value()};
+  if (Status known = judge_confidence(answer); !known) {
+    return std::move(known).error();
+  }
   answer.live = cost::group_blocks(
       answer.estimate.program, cost::live_blocks(answer.estimate.program, answer.estimate.timeline,
                                                  answer.estimate.peak_site.event));
@@ -62,8 +83,9 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
 
 Command fit_command() {
   std::vector<OptionSpec> options = question_options();
-  const std::vector<OptionSpec> rest = time_options();
-  options.insert(options.end(), rest.begin(), rest.end());
+  for (const std::vector<OptionSpec>& more : {time_options(), calibration_options()}) {
+    options.insert(options.end(), more.begin(), more.end());
+  }
   return {
       .verb = {.name = "fit",
                .summary = "Will a run fit on a GPU? If not, what would",

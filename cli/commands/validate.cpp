@@ -6,10 +6,13 @@
 #include <thread>
 #include <vector>
 
+#include "cli/accuracy_files.h"
 #include "cli/model_argument.h"
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/base/file.h"
+#include "model_ir/json/json_writer.h"
 #include "validators/measured/accuracy.h"
+#include "validators/measured/intervals.h"
 #include "validators/measured/measure.h"
 #include "validators/measured/report.h"
 #include "validators/measured/runtime_tools.h"
@@ -46,13 +49,37 @@ Result<check::ScoreFilter> read_filter(const Arguments& arguments) {
 
 /// A report on some of the rows would look like one on all of them.
 std::optional<Error> refuse_partial_report(const Arguments& arguments) {
-  for (const char* option : {"source", "runtime", "metric"}) {
-    if (arguments.has("accuracy") && arguments.has(option)) {
-      return Error::invalid_argument("accuracy", "together with --" + std::string(option),
-                                     "a report on all rows", "leave out the filter");
+  for (const char* file : {"accuracy", "residuals"}) {
+    for (const char* option : {"source", "runtime", "metric"}) {
+      if (arguments.has(file) && arguments.has(option)) {
+        return Error::invalid_argument(file, "together with --" + std::string(option),
+                                       "a report on all rows", "leave out the filter");
+      }
     }
   }
   return std::nullopt;
+}
+
+/// Writes what `--accuracy` and `--residuals` ask for.
+Status write_files(const Arguments& arguments, const check::Scoring& scoring) {
+  if (!arguments.has("accuracy") && !arguments.has("residuals")) {
+    return ok();
+  }
+  const Result<std::vector<check::Explanation>> explanations = load_explanations(arguments);
+  if (!explanations) {
+    return explanations.error();
+  }
+  const std::vector<cost::ResidualSet> residuals = check::residuals_of(scoring, *explanations);
+  if (const auto file = arguments.value("accuracy")) {
+    const std::string text = check::accuracy_markdown(scoring, *explanations, residuals);
+    if (Status written = write_file_atomically(*file, text); !written) {
+      return written;
+    }
+  }
+  if (const auto file = arguments.value("residuals")) {
+    return write_file_atomically(*file, to_pretty_json(cost::residuals_to_json(residuals)) + "\n");
+  }
+  return ok();
 }
 
 Result<ExitCode> run_validate(const Arguments& arguments, const Context& context) {
@@ -84,13 +111,18 @@ Result<ExitCode> run_validate(const Arguments& arguments, const Context& context
   if (!scoring) {
     return scoring.error();
   }
-  if (const auto file = arguments.value("accuracy")) {
-    if (Status written = write_file_atomically(*file, check::accuracy_markdown(*scoring));
-        !written) {
-      return std::move(written).error();
-    }
+  if (Status written = write_files(arguments, *scoring); !written) {
+    return std::move(written).error();
   }
-  context.out << (context.json ? check::report_json(*scoring) : check::report_text(*scoring));
+  if (!context.json) {
+    context.out << check::report_text(*scoring);
+    return ExitCode::kYes;
+  }
+  const Result<std::vector<cost::ResidualSet>> residuals = load_residuals(arguments);
+  if (!residuals) {
+    return residuals.error();
+  }
+  context.out << check::report_json(*scoring, *residuals);
   return ExitCode::kYes;
 }
 
@@ -109,7 +141,10 @@ Command validate_command() {
                             "only rows of that runtime: transformers, deepspeed, ..."},
                            {"metric", "NAME", "", "only that metric: peak_allocated, fits, ..."},
                            {"accuracy", "FILE", "",
-                            "also write the accuracy report, as docs/accuracy.md is"}},
+                            "also write the accuracy report, as docs/accuracy.md is"},
+                           {"residuals", "FILE", "",
+                            "also write the errors that intervals are made from, as "
+                            "configs/accuracy/residuals.json is"}},
                .example =
                    "validate measured tests/measured/qlora.jsonl.gz --metric peak_allocated"},
       .run = run_validate};

@@ -6,6 +6,7 @@
 #include "cli/arguments.h"
 #include "cli/question.h"
 #include "cli/time_options.h"
+#include "costmodel/confidence.h"
 #include "costmodel/estimate.h"
 #include "costmodel/live_groups.h"
 #include "costmodel/remedies.h"
@@ -17,6 +18,7 @@ struct FitAnswer {
   const Arguments& arguments;
   Question question;
   cost::StepEstimate estimate;
+  cost::Confidence confidence;
   std::vector<cost::LiveGroup> live;       ///< At the peak, largest sum first.
   std::optional<cost::Remedies> remedies;  ///< Unless it fits.
   TimeRequest time;

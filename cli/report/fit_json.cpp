@@ -105,6 +105,27 @@ JsonFields peak_fields(const cost::StepEstimate& estimate) {
   return fields;
 }
 
+JsonFields interval_fields(const cost::ByteInterval& interval) {
+  JsonFields fields;
+  fields.add("low_bytes", interval.low);
+  fields.add("high_bytes", interval.high);
+  return fields;
+}
+
+JsonFields confidence_fields(const cost::Confidence& confidence) {
+  JsonFields fields;
+  fields.add("level", cost::kConfidenceLevel);
+  fields.add("peak_allocated", interval_fields(confidence.allocated));
+  fields.add("peak_reserved", interval_fields(confidence.reserved));
+  fields.add("fits_probability", confidence.fits_probability);
+  fields.add("runs", confidence.basis.runs);
+  fields.add("runs_on_gpus", confidence.basis.gpu_runs);
+  fields.add("own_runs", confidence.basis.own_runs);
+  fields.add("borrowed", confidence.basis.borrowed);
+  fields.add("sources", ir::json_texts(confidence.basis.sources));
+  return fields;
+}
+
 JsonValue failure_json(const cost::StepEstimate& estimate) {
   if (!estimate.failure) {
     return JsonValue{};
@@ -216,6 +237,7 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("outside_bytes", estimate.outside_bytes);
   fields.add("capacity_bytes", estimate.capacity);
   fields.add("peak", peak_fields(estimate));
+  fields.add("confidence", confidence_fields(answer.confidence));
   fields.add("out_of_memory", failure_json(estimate));
   fields.add("retries", estimate.retries);
   fields.add("host_bytes", estimate.program.host_bytes);

@@ -210,6 +210,24 @@ std::string communication(const FitAnswer& answer) {
   return text;
 }
 
+/// Between what the reserved peak and the chance to fit lie, and what says so.
+std::string confidence_lines(const cost::Confidence& confidence) {
+  const cost::ErrorModel& basis = confidence.basis;
+  if (basis.runs == 0) {
+    return {};
+  }
+  const std::string interval =
+      size_text(confidence.reserved.low) + " to " + size_text(confidence.reserved.high);
+  const std::string known =
+      basis.own_runs > 0
+          ? std::to_string(basis.own_runs) + (basis.own_runs == 1 ? " run" : " runs") + " of yours"
+          : std::to_string(basis.runs) + " measured runs, " + std::to_string(basis.gpu_runs) +
+                " on GPUs" + (basis.borrowed ? ", some of other runtimes" : "");
+  return "  " + pad_right("reserved, 95 % interval", kTermColumns) + interval + "\n  " +
+         pad_right("chance to fit", kTermColumns) +
+         pad_left(percent(confidence.fits_probability), kSizeColumns) + "  from " + known + "\n";
+}
+
 std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   const cost::StepEstimate& estimate = answer.estimate;
   const double fragmentation = fragmentation_of(estimate);
@@ -234,6 +252,7 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
                          (estimate.retries == 1 ? std::string("once")
                                                 : std::to_string(estimate.retries) + " times")
                    : "");
+  text += confidence_lines(answer.confidence);
   if (fragmentation > kFragmentationFlag) {
     text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";
   }

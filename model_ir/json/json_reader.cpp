@@ -333,6 +333,28 @@ std::vector<std::int64_t> JsonObject::integers_or_none(std::string_view key,
   return read;
 }
 
+std::vector<double> JsonObject::numbers_or_none(std::string_view key, NumberRange range) const {
+  std::vector<double> read;
+  const JsonValue* value = find(key);
+  if (value == nullptr) {
+    return read;
+  }
+  const JsonValue::Array* items = value->as_array();
+  if (items == nullptr) {
+    note(key, *value, "an array of numbers");
+    return read;
+  }
+  for (const JsonValue& item : *items) {
+    const auto number = item.as_number();
+    if (!number || *number < range.least || *number > range.greatest) {
+      note(key, item, "in every place " + expected_number(range));
+      return {};
+    }
+    read.push_back(*number);
+  }
+  return read;
+}
+
 std::vector<std::string> JsonObject::texts_or_none(std::string_view key) const {
   std::vector<std::string> read;
   const JsonValue* value = find(key);

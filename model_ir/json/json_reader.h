@@ -63,6 +63,8 @@ class JsonObject {
   /// Empty if absent or null.
   [[nodiscard]] std::vector<std::int64_t> integers_or_none(std::string_view key,
                                                            IntegerRange range) const;
+  [[nodiscard]] std::vector<double> numbers_or_none(std::string_view key,
+                                                    NumberRange range = {}) const;
   [[nodiscard]] std::vector<std::string> texts_or_none(std::string_view key) const;
   [[nodiscard]] std::vector<JsonObject> objects_or_none(std::string_view key) const;
 

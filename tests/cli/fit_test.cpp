@@ -241,4 +241,54 @@ TEST_CASE("fit: states under ZeRO are those of the optimizer") {
   CHECK(states("lion") < states("adamw"));
 }
 
+TEST_CASE("fit: says between what the reserved peak lies and how likely it fits") {
+  const Answer answer = test::headroom("fit llama-3.2-1b --gpu a100-80gb");
+  CHECK(answer.says("reserved, 95 % interval"));
+  CHECK(answer.says("chance to fit"));
+  const Document document = test::json_of("fit llama-3.2-1b --gpu a100-80gb");
+  CHECK(document.integer("confidence/peak_reserved/low_bytes") <=
+        document.integer("peak/reserved_bytes"));
+  CHECK(document.integer("confidence/peak_reserved/high_bytes") >=
+        document.integer("peak/reserved_bytes"));
+  CHECK(document.integer("confidence/runs_on_gpus") > 0);
+  CHECK(document.at("confidence/fits_probability").as_number() == 1);
+}
+
+TEST_CASE("fit: a run of one's own narrows the interval and moves it") {
+  const test::TemporaryFolder folder;
+  const Document plain = test::json_of("fit llama-3.2-1b --gpu a100-80gb");
+  const auto measured =
+      static_cast<std::int64_t>(static_cast<double>(plain.integer("peak/reserved_bytes")) * 1.02);
+  const std::string runs =
+      folder.write("runs.json", R"({"runs": [{"model": "llama-3.2-1b", "gpu": "a100-80gb",)"
+                                R"( "plan": {"schema_version": 1}, "peak_reserved": )" +
+                                    std::to_string(measured) + "}]}");
+  const Document own = test::json_of("fit llama-3.2-1b --gpu a100-80gb --calibrate-from " + runs);
+  CHECK(own.integer("confidence/own_runs") == 1);
+  const std::int64_t low = own.integer("confidence/peak_reserved/low_bytes");
+  const std::int64_t high = own.integer("confidence/peak_reserved/high_bytes");
+  CHECK(low <= measured);
+  CHECK(measured <= high);
+  CHECK(low + high > plain.integer("confidence/peak_reserved/low_bytes") +
+                         plain.integer("confidence/peak_reserved/high_bytes"));
+}
+
+TEST_CASE("fit: runs of one's own that say nothing are refused by place") {
+  const test::TemporaryFolder folder;
+  const std::string empty = folder.write(
+      "runs.json",
+      R"({"runs": [{"model": "gpt2", "gpu": "h100", "plan": {"schema_version": 1}}]})");
+  const Answer nothing = test::headroom("fit gpt2 --gpu h100 --calibrate-from " + empty);
+  CHECK(nothing.code == ExitCode::kBadInput);
+  CHECK(nothing.err.find("/runs/0: got neither peak_allocated nor peak_reserved") !=
+        std::string::npos);
+  const std::string other = folder.write(
+      "other.json",
+      R"({"runs": [{"model": "gpt2", "gpu": "h100", "plan": {"schema_version": 1, "runtime": "fsdp"},)"
+      R"( "peak_reserved": 5}]})");
+  const Answer foreign = test::headroom("fit gpt2 --gpu h100 --calibrate-from " + other);
+  CHECK(foreign.code == ExitCode::kBadInput);
+  CHECK(foreign.err.find("no run of the runtime transformers") != std::string::npos);
+}
+
 }  // namespace headroom::cli

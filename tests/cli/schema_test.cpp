@@ -58,4 +58,18 @@ TEST_CASE("schema: what fit answers is what the schema says") {
   }
 }
 
+TEST_CASE("schema: the errors and explanations that come with the program keep their schemas") {
+  for (const char* name : {"residuals", "explanations"}) {
+    const ir::JsonValue schema = test::read_schema(std::string(name) + ".schema.json");
+    const std::string path = test::source_file(std::string("configs/accuracy/") + name + ".json");
+    const auto text = read_file(path);
+    REQUIRE(text);
+    const auto document = ir::parse_json(*text, path);
+    REQUIRE(document);
+    for (const std::string& fault : test::SchemaCheck::faults(schema, *document)) {
+      FAIL_CHECK(fault);
+    }
+  }
+}
+
 }  // namespace headroom

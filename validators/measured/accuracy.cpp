@@ -1,9 +1,12 @@
 #include "validators/measured/accuracy.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "validators/measured/intervals.h"
 #include "validators/measured/summary.h"
 #include "validators/measured/text_table.h"
 
@@ -84,6 +87,71 @@ std::string metrics_table(const Scoring& scoring) {
   return text;
 }
 
+bool is_prediction(Metric metric) {
+  return metric != Metric::kFits && metric != Metric::kRetries;
+}
+
+/// The worst score of each row that is missed by more than `kWorthARow`, the worst rows first, at
+/// most `kMostWorst` for each source and runtime.
+std::vector<const Score*> worst_rows(const Scoring& scoring) {
+  constexpr double kWorthARow = 0.001;
+  constexpr std::size_t kMostWorst = 5;
+  std::map<Origin, std::map<std::string, const Score*>> worst;
+  for (const Score& score : scoring.scores) {
+    if (!is_prediction(score.metric) || std::abs(score.error) <= kWorthARow) {
+      continue;
+    }
+    const Score*& at = worst[origin_of(score.source, score.runtime)][score.id];
+    at = at == nullptr || std::abs(score.error) > std::abs(at->error) ? &score : at;
+  }
+  std::vector<const Score*> all;
+  for (const auto& [origin, rows] : worst) {
+    std::vector<const Score*> ranked;
+    for (const auto& [id, score] : rows) {
+      ranked.push_back(score);
+    }
+    std::stable_sort(ranked.begin(), ranked.end(), [](const Score* a, const Score* b) {
+      return std::abs(a->error) > std::abs(b->error);
+    });
+    ranked.resize(std::min(kMostWorst, ranked.size()));
+    all.insert(all.end(), ranked.begin(), ranked.end());
+  }
+  return all;
+}
+
+std::string worst_table(const Scoring& scoring, const std::vector<Explanation>& explanations) {
+  std::string text =
+      markdown_row({"source", "row", "parallel", "phase", "metric", "error", "why"}) +
+      "|---|---|---|---|---|---:|---|\n";
+  for (const Score* score : worst_rows(scoring)) {
+    const auto found =
+        std::find_if(explanations.begin(), explanations.end(),
+                     [score](const Explanation& one) { return is_about(one, *score); });
+    text += markdown_row({score->source, score->id, score->parallel, score->phase,
+                          std::string(name_of(score->metric)), percent(score->error),
+                          found == explanations.end() ? "not explained" : found->why});
+  }
+  return text;
+}
+
+std::string coverage_table(const Scoring& scoring, std::span<const cost::ResidualSet> residuals) {
+  std::string text =
+      markdown_row({"source", "runtime", "metric", "measured on", "runs", "inside"}) +
+      "|---|---|---|---|---:|---:|\n";
+  std::size_t runs = 0;
+  std::size_t inside = 0;
+  for (const Coverage& one : coverage_of(scoring, residuals)) {
+    runs += one.runs;
+    inside += one.inside;
+    text +=
+        markdown_row({one.source, one.runtime, std::string(name_of(one.metric)),
+                      one.on_gpu ? "GPUs" : "an accounting device", std::to_string(one.runs),
+                      percent(static_cast<double>(one.inside) / static_cast<double>(one.runs))});
+  }
+  const double share = runs == 0 ? 0 : static_cast<double>(inside) / static_cast<double>(runs);
+  return text + markdown_row({"all", "", "", "", std::to_string(runs), percent(share)});
+}
+
 std::string reasons_list(const Scoring& scoring) {
   std::map<std::string, std::size_t> reasons;
   for (const Skipped& skipped : scoring.skipped) {
@@ -98,7 +166,8 @@ std::string reasons_list(const Scoring& scoring) {
 
 }  // namespace
 
-std::string accuracy_markdown(const Scoring& scoring) {
+std::string accuracy_markdown(const Scoring& scoring, const std::vector<Explanation>& explanations,
+                              std::span<const cost::ResidualSet> residuals) {
   return "# Accuracy\n\n"
          "Written by `headroom validate measured tests/measured --accuracy docs/accuracy.md`; "
          "do not edit.\n"
@@ -107,7 +176,16 @@ std::string accuracy_markdown(const Scoring& scoring) {
          "Errors are relative to the measurement; retries are differences, and a verdict (`fits`) "
          "is right (0) or wrong (1).\n\n"
          "## Rows\n\n" +
-         rows_table(scoring) + "\n## Scores\n\n" + metrics_table(scoring) +
+         rows_table(scoring) +
+         "\n## Worst rows\n\nThe worst score of each of the five worst rows of a source and "
+         "runtime "
+         "that are missed by more than 0.1 %.\n\n" +
+         worst_table(scoring, explanations) +
+         "\n## Intervals\n\nHow often the peak or time measured in a run lay inside the 95 % "
+         "interval around its prediction.\nThe interval of a row comes from the errors of the "
+         "other "
+         "sources alone (`costmodel/confidence.h`).\n\n" +
+         coverage_table(scoring, residuals) + "\n## Scores\n\n" + metrics_table(scoring) +
          "\n## Skipped\n\nRows, phases and metrics that were not compared, by reason.\n\n" +
          reasons_list(scoring);
 }

@@ -9,6 +9,7 @@
 
 #include "model_ir/base/units.h"
 #include "model_ir/json/json_value.h"
+#include "validators/measured/intervals.h"
 #include "validators/measured/summary.h"
 #include "validators/measured/text_table.h"
 
@@ -42,16 +43,21 @@ JsonValue json_of(const SummaryLine& line) {
                                      {"within", JsonValue{std::move(within)}}}};
 }
 
-JsonValue json_of(const Score& score) {
-  return JsonValue{JsonValue::Object{{"id", text_value(score.id)},
-                                     {"source", text_value(score.source)},
-                                     {"runtime", text_value(score.runtime)},
-                                     {"parallel", text_value(score.parallel)},
-                                     {"phase", text_value(score.phase)},
-                                     {"metric", text_value(name_of(score.metric))},
-                                     {"predicted", JsonValue{score.predicted}},
-                                     {"measured", JsonValue{score.measured}},
-                                     {"error", JsonValue{score.error}}}};
+JsonValue json_of(const Score& score, IntervalFinder& intervals) {
+  JsonValue::Object object{{"id", text_value(score.id)},
+                           {"source", text_value(score.source)},
+                           {"runtime", text_value(score.runtime)},
+                           {"parallel", text_value(score.parallel)},
+                           {"phase", text_value(score.phase)},
+                           {"metric", text_value(name_of(score.metric))},
+                           {"predicted", JsonValue{score.predicted}},
+                           {"measured", JsonValue{score.measured}},
+                           {"error", JsonValue{score.error}}};
+  if (const auto interval = intervals.find(score)) {
+    object.push_back({"interval", JsonValue{JsonValue::Array{JsonValue{interval->low},
+                                                             JsonValue{interval->high}}}});
+  }
+  return JsonValue{std::move(object)};
 }
 
 JsonValue json_of(const Skipped& skipped) {
@@ -63,11 +69,12 @@ JsonValue json_of(const Skipped& skipped) {
 }
 
 /// One value a line: a diff of two reports stays readable.
-template <typename T>
-void append_list(std::string& out, std::string_view key, const std::vector<T>& items) {
+template <typename T, typename ToJson>
+void append_list(std::string& out, std::string_view key, const std::vector<T>& items,
+                 ToJson to_value) {
   out += " \"" + std::string(key) + "\": [";
   for (std::size_t i = 0; i < items.size(); ++i) {
-    out += (i == 0 ? "\n  " : ",\n  ") + ir::to_json(json_of(items[i]));
+    out += (i == 0 ? "\n  " : ",\n  ") + ir::to_json(to_value(items[i]));
   }
   out += "]";
 }
@@ -147,13 +154,16 @@ std::string worst_table(const std::vector<Score>& scores) {
 
 }  // namespace
 
-std::string report_json(const Scoring& scoring) {
+std::string report_json(const Scoring& scoring, std::span<const cost::ResidualSet> residuals) {
+  IntervalFinder intervals(residuals);
+  const auto plain = [](const auto& item) { return json_of(item); };
   std::string out = "{\"schema_version\": 1,\n";
-  append_list(out, "summary", summarise(scoring.scores));
+  append_list(out, "summary", summarise(scoring.scores), plain);
   out += ",\n";
-  append_list(out, "scores", scoring.scores);
+  append_list(out, "scores", scoring.scores,
+              [&intervals](const Score& score) { return json_of(score, intervals); });
   out += ",\n";
-  append_list(out, "skipped", scoring.skipped);
+  append_list(out, "skipped", scoring.skipped, plain);
   return out + "}\n";
 }
 

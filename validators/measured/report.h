@@ -1,13 +1,17 @@
 #pragma once
 
+#include <span>
 #include <string>
 
+#include "costmodel/residuals.h"
 #include "validators/measured/score.h"
 
 namespace headroom::check {
 
 /// The document of `headroom validate measured --json`, schema_version 1, with a final newline.
-[[nodiscard]] std::string report_json(const Scoring& scoring);
+/// Peaks and times have an "interval" from those `residuals` that are of other sources.
+[[nodiscard]] std::string report_json(const Scoring& scoring,
+                                      std::span<const cost::ResidualSet> residuals = {});
 
 /// For people: the summary as a table, the reasons of skips with their counts, and the ten worst
 /// scores with phase and values. Lines stay within 100 columns unless an id is longer.

@@ -56,6 +56,7 @@ struct MeasuredRow {
   std::string id;
   RowForm form = RowForm::kCase;
   std::string framework;
+  bool on_gpu = false;    ///< Measured on a GPU; otherwise on a device that only accounts.
   ir::JsonValue setting;  ///< kCase: the value of "case"; kPublished: the row without "measured".
   ir::JsonValue measured_raw;         ///< kPublished: the value of "measured"; else null.
   std::vector<MeasuredPhase> phases;  ///< kCase; empty when the run ran out of memory.

@@ -164,6 +164,7 @@ Result<MeasuredRow> read_row(JsonValue value, const Place& place) {
   }
   if (measured != nullptr && (measured->is_null() || measured->as_object() != nullptr)) {
     row.form = RowForm::kPublished;
+    row.on_gpu = true;
     row.measured_raw = *measured;
     row.setting = without_member(std::move(value), "measured");
     return row;
@@ -174,6 +175,8 @@ Result<MeasuredRow> read_row(JsonValue value, const Place& place) {
   if (Status read = read_phases(value, place, row); !read) {
     return std::move(read).error();
   }
+  const JsonValue* device = value.find("measured_on");
+  row.on_gpu = device != nullptr && device->as_string() != nullptr && *device->as_string() == "gpu";
   row.setting = *setting;
   return row;
 }

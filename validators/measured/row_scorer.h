@@ -20,6 +20,7 @@ class RowScorer {
                            .runtime = labels_.runtime,
                            .parallel = labels_.parallel,
                            .phase = std::string(phase),
+                           .on_gpu = row_.on_gpu,
                            .metric = metric,
                            .predicted = predicted,
                            .measured = measured,

@@ -151,7 +151,7 @@ TEST_CASE("report_text: no worst table when all is exact, ten rows at most other
 }
 
 TEST_CASE("accuracy_markdown: rows by fate, each metric, each reason") {
-  const std::string text = accuracy_markdown(some_scoring());
+  const std::string text = accuracy_markdown(some_scoring(), {}, {});
   CHECK(text.find("| ladder | transformers | 5 | 2 | 0 | 0 |") != std::string::npos);
   CHECK(text.find("| ladder | fsdp | 0 | 0 | 0 | 1 |") != std::string::npos);
   CHECK(text.find("| ladder | transformers | none | peak_allocated | 5 | 40.0 % |") !=

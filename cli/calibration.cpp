@@ -1,0 +1,154 @@
+#include "cli/calibration.h"
+
+#include <optional>
+#include <utility>
+
+#include "cli/model_argument.h"
+#include "costmodel/estimate.h"
+#include "costmodel/hardware/catalogue.h"
+#include "model_ir/base/file.h"
+#include "model_ir/json/json_reader.h"
+#include "model_ir/plan/plan_json.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::JsonValue;
+
+constexpr std::string_view kOption = "calibrate-from";
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+
+/// A run of the user's own, read.
+struct OwnRun {
+  std::string model;
+  std::string gpu;
+  ir::ParallelPlan plan;
+  std::optional<std::int64_t> allocated;
+  std::optional<std::int64_t> reserved;
+};
+
+Result<ir::ParallelPlan> read_run_plan(const JsonValue& value, const std::string& file,
+                                       const std::string& pointer) {
+  if (value.as_string() != nullptr) {
+    return ir::read_plan(*value.as_string());
+  }
+  Result<ir::ParallelPlan> plan = ir::parse_plan(ir::to_json(value), file);
+  if (!plan) {
+    Error error = std::move(plan).error();
+    error.pointer = pointer + error.pointer;
+    return error;
+  }
+  return plan;
+}
+
+OwnRun read_figures(const ir::JsonObject& object) {
+  OwnRun run;
+  run.model = object.text("model");
+  run.gpu = object.text("gpu");
+  run.allocated = object.optional_integer("peak_allocated", {.least = 1, .greatest = kMostBytes});
+  run.reserved = object.optional_integer("peak_reserved", {.least = 1, .greatest = kMostBytes});
+  object.accept("plan");
+  if (!run.allocated && !run.reserved) {
+    object.refuse_product("neither peak_allocated nor peak_reserved", "a measured figure in bytes");
+  }
+  return run;
+}
+
+Result<std::vector<OwnRun>> read_runs(const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  if (!text) {
+    return text.error();
+  }
+  const Result<JsonValue> document = ir::parse_json(*text, path);
+  if (!document) {
+    return document.error();
+  }
+  Result<ir::JsonReader> reader = ir::JsonReader::from_text(*text, path);
+  if (!reader) {
+    return std::move(reader).error();
+  }
+  std::vector<OwnRun> runs;
+  for (const ir::JsonObject& object : reader->root().objects_or_none("runs")) {
+    runs.push_back(read_figures(object));
+  }
+  if (Status read = reader->finish_refusing_unknown_keys(); !read) {
+    return std::move(read).error();
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::string pointer = "/runs/" + std::to_string(i) + "/plan";
+    const JsonValue* plan = (*document->find("runs")->as_array())[i].find("plan");
+    if (plan == nullptr) {
+      return Error::invalid_input(path, pointer, "nothing", "a plan, or the path of a file");
+    }
+    Result<ir::ParallelPlan> read = read_run_plan(*plan, path, pointer);
+    if (!read) {
+      return std::move(read).error();
+    }
+    runs[i].plan = std::move(read).value();
+  }
+  return runs;
+}
+
+/// (measured - predicted) / predicted.
+double error_of(std::int64_t measured, Bytes predicted) {
+  return static_cast<double>(measured) / static_cast<double>(predicted.value()) - 1;
+}
+
+Status add_run(const OwnRun& run, const Arguments& arguments, cost::Calibration& calibration) {
+  const Result<LoadedModel> model = load_model(run.model, arguments);
+  if (!model) {
+    return model.error();
+  }
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  const Result<cost::DeviceSpec> device =
+      folder ? cost::load_device(folder->path, run.gpu) : folder.error();
+  if (!device) {
+    return device.error();
+  }
+  const Result<cost::StepEstimate> estimate = cost::estimate(model->spec, run.plan, *device);
+  if (!estimate) {
+    return estimate.error();
+  }
+  if (run.allocated) {
+    calibration.allocated.push_back(error_of(*run.allocated, estimate->peak_allocated));
+  }
+  if (run.reserved) {
+    calibration.reserved.push_back(error_of(*run.reserved, estimate->peak_reserved));
+  }
+  return ok();
+}
+
+}  // namespace
+
+std::vector<OptionSpec> calibration_options() {
+  return {{kOption, "FILE", "", "runs of your own as JSON; they tighten the intervals"}};
+}
+
+Result<cost::Calibration> read_calibration(const Arguments& arguments, const std::string& runtime) {
+  cost::Calibration calibration;
+  const auto path = arguments.value(kOption);
+  if (!path) {
+    return calibration;
+  }
+  const Result<std::vector<OwnRun>> runs = read_runs(*path);
+  if (!runs) {
+    return runs.error();
+  }
+  bool any = false;
+  for (const OwnRun& run : *runs) {
+    if (cost::residual_runtime(run.plan) != runtime) {
+      continue;  // Another framework is missed in other ways.
+    }
+    any = true;
+    if (Status added = add_run(run, arguments, calibration); !added) {
+      return std::move(added).error();
+    }
+  }
+  if (!any) {
+    return Error::invalid_input(*path, "/runs", "no run of the runtime " + runtime,
+                                "at least one of the runtime that is asked about");
+  }
+  return calibration;
+}
+
+}  // namespace headroom::cli

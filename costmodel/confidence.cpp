@@ -1,0 +1,227 @@
+#include "costmodel/confidence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "costmodel/memory/timeline.h"
+
+namespace headroom::cost {
+namespace {
+
+using Sets = std::vector<const ResidualSet*>;
+
+bool is_memory(Measurand measurand) {
+  return measurand != Measurand::kStepTime;
+}
+
+/// Whether errors of `lender` say something about `wanted`.
+bool lends(Measurand lender, Measurand wanted) {
+  return lender == wanted || (is_memory(lender) && is_memory(wanted));
+}
+
+/// `errors`: sorted, not empty.
+ErrorRange range_of(const std::vector<double>& errors) {
+  const std::size_t n = errors.size();
+  if (n < kRunsForRanks) {
+    return {errors.front(), errors.back()};
+  }
+  const double tail = (1 - kConfidenceLevel) / 2 * static_cast<double>(n + 1);
+  const auto low = static_cast<std::size_t>(std::floor(tail));  // At least 1.
+  return {errors[low - 1], errors[n - low]};
+}
+
+ErrorRange hull(const ErrorRange& a, const ErrorRange& b) {
+  return {std::min(a.low, b.low), std::max(a.high, b.high)};
+}
+
+/// Those that speak for the prediction; `borrowed` says whether other runtimes had to help.
+Sets chosen(std::span<const ResidualSet> sets, const std::string& runtime, Measurand measurand,
+            bool& borrowed) {
+  constexpr std::size_t kEnough = 2;
+  Sets found;
+  std::size_t on_gpu = 0;
+  for (const ResidualSet& set : sets) {
+    if (set.runtime == runtime && set.measurand == measurand) {
+      found.push_back(&set);
+      on_gpu += set.on_gpu ? 1U : 0U;
+    }
+  }
+  borrowed = false;
+  if (on_gpu >= kEnough) {
+    return found;
+  }
+  for (const ResidualSet& set : sets) {
+    const bool own = set.runtime == runtime && set.measurand == measurand;
+    if (!own && set.on_gpu && lends(set.measurand, measurand)) {
+      found.push_back(&set);
+      borrowed = borrowed || set.runtime != runtime;
+    }
+  }
+  return found;
+}
+
+/// All differences between two runs of one source, scaled to the error of predicting one run from
+/// the mean of `own` others: variance 1 + 1 / own instead of 2.
+std::vector<double> differences(const std::vector<double>& errors, std::size_t own) {
+  constexpr std::size_t kMostErrors = 200;  // 40,000 differences say all there is.
+  const double scale = std::sqrt((1 + 1 / static_cast<double>(own)) / 2);
+  const std::size_t stride = (errors.size() + kMostErrors - 1) / kMostErrors;
+  std::vector<double> all;
+  for (std::size_t i = 0; i < errors.size(); i += stride) {
+    for (std::size_t j = 0; j < errors.size(); j += stride) {
+      if (i != j) {
+        all.push_back((errors[i] - errors[j]) * scale);
+      }
+    }
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+void add_samples(ErrorModel& model, const std::vector<double>& errors, double centre) {
+  for (const double error : errors) {
+    model.samples.push_back({centre + error, 1 / static_cast<double>(errors.size())});
+  }
+}
+
+/// The errors of a source as they are, or around the mean of one's own.
+std::vector<double> shaped(const ResidualSet& set, const std::vector<double>& own) {
+  return own.empty() ? set.errors : differences(set.errors, own.size());
+}
+
+const std::vector<double>& of_measurand(const Calibration& own, Measurand measurand) {
+  switch (measurand) {
+    case Measurand::kPeakAllocated:
+      return own.allocated;
+    case Measurand::kPeakReserved:
+      return own.reserved;
+    case Measurand::kStepTime:
+      break;
+  }
+  return own.step_time;
+}
+
+/// Whether `estimate`'s program ends on a device with `capacity` for the allocator.
+bool ends_within(const StepEstimate& estimate, const ir::AllocatorSettings& settings,
+                 Bytes capacity) {
+  return !replay(estimate.program, settings, capacity).out_of_memory.has_value();
+}
+
+/// What the allocator must be given, to 0.5 % of the peak.
+Bytes needed_by_allocator(const StepEstimate& estimate, const ir::AllocatorSettings& settings) {
+  if (estimate.retries == 0 && !estimate.out_of_memory) {
+    return estimate.peak_reserved;  // It never had to give anything back.
+  }
+  constexpr std::int64_t kSteps = 200;
+  Bytes low = std::min(estimate.peak_allocated, estimate.peak_reserved);
+  Bytes high = std::max(estimate.peak_reserved, estimate.capacity);
+  if (!ends_within(estimate, settings, high)) {
+    return high;
+  }
+  const Bytes enough{std::max<std::int64_t>(high.value() / kSteps, 1)};
+  while (high - low > enough) {
+    const Bytes middle{low.value() + (high.value() - low.value()) / 2};
+    (ends_within(estimate, settings, middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+/// How likely something uniform in [low, high] is not above `room`.
+double share_within(double room, double low, double high) {
+  if (room >= high) {
+    return 1;
+  }
+  return room < low ? 0 : (room - low) / (high - low);
+}
+
+double fits_probability(const StepEstimate& estimate, const ErrorModel& model,
+                        const ir::AllocatorSettings& settings) {
+  Bytes bound;
+  for (const OutsideTerm& term : estimate.outside) {
+    bound += std::max(term.bound, term.bytes);
+  }
+  const auto least = static_cast<double>(estimate.outside_bytes.value());
+  const auto most = static_cast<double>(bound.value());
+  const auto total = static_cast<double>(estimate.device_total.value());
+  const auto chance = [&](double needed) {
+    double sum = 0;
+    for (const ErrorModel::Sample& sample : model.samples) {
+      sum += sample.weight * share_within(total - needed * (1 + sample.error), least, most);
+    }
+    // Weights are rounded: their sum may pass 1.
+    return model.samples.empty() ? share_within(total - needed, least, most) : std::min(sum, 1.0);
+  };
+  // Emptying the cache helps only where what is allocated would fit.
+  const double at_least = chance(
+      static_cast<double>(std::min(estimate.peak_allocated, estimate.peak_reserved).value()));
+  if (at_least == 0) {
+    return 0;
+  }
+  return chance(static_cast<double>(needed_by_allocator(estimate, settings).value()));
+}
+
+}  // namespace
+
+ErrorModel error_model(std::span<const ResidualSet> sets, const std::string& runtime,
+                       Measurand measurand, const Calibration& own) {
+  ErrorModel model;
+  const std::vector<double>& runs = of_measurand(own, measurand);
+  const double centre = runs.empty() ? 0
+                                     : std::accumulate(runs.begin(), runs.end(), 0.0) /
+                                           static_cast<double>(runs.size());
+  model.own_runs = runs.size();
+  const Sets found = chosen(sets, runtime, measurand, model.borrowed);
+  const bool any_gpu =
+      std::ranges::any_of(found, [](const ResidualSet* set) { return set->on_gpu; });
+  bool first = true;
+  for (const ResidualSet* set : found) {
+    const std::vector<double> errors = shaped(*set, runs);
+    if (errors.empty()) {
+      continue;  // A single run has no differences.
+    }
+    const ErrorRange range = range_of(errors);
+    const ErrorRange shifted{centre + range.low, centre + range.high};
+    model.range = first ? shifted : hull(model.range, shifted);
+    first = false;
+    model.runs += set->errors.size();
+    model.gpu_runs += set->on_gpu ? set->errors.size() : 0;
+    model.sources.push_back(set->source);
+    if (set->on_gpu || !any_gpu) {
+      add_samples(model, errors, centre);
+    }
+  }
+  if (first) {
+    model.range = {centre, centre};
+  }
+  const double total = std::accumulate(
+      model.samples.begin(), model.samples.end(), 0.0,
+      [](double sum, const ErrorModel::Sample& sample) { return sum + sample.weight; });
+  for (ErrorModel::Sample& sample : model.samples) {
+    sample.weight /= total;
+  }
+  return model;
+}
+
+ByteInterval interval_of(Bytes predicted, const ErrorRange& range) {
+  const auto at = [predicted](double error) {
+    const double bytes = static_cast<double>(predicted.value()) * (1 + error);
+    return Bytes{std::llround(std::max(bytes, 0.0))};
+  };
+  return {.low = at(range.low), .high = at(range.high)};
+}
+
+Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& plan,
+                         std::span<const ResidualSet> sets, const Calibration& own) {
+  const std::string runtime = residual_runtime(plan);
+  Confidence confidence;
+  confidence.allocated = interval_of(
+      estimate.peak_allocated, error_model(sets, runtime, Measurand::kPeakAllocated, own).range);
+  confidence.basis = error_model(sets, runtime, Measurand::kPeakReserved, own);
+  confidence.reserved = interval_of(estimate.peak_reserved, confidence.basis.range);
+  confidence.fits_probability = fits_probability(estimate, confidence.basis, plan.allocator);
+  return confidence;
+}
+
+}  // namespace headroom::cost

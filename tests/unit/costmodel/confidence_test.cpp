@@ -1,0 +1,183 @@
+#include "costmodel/confidence.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/programs.h"
+#include "tests/support/random.h"
+#include "tests/support/temporary_folder.h"
+
+namespace headroom::cost {
+namespace {
+
+ResidualSet set_of(const std::string& source, const std::string& runtime, bool on_gpu,
+                   std::vector<double> errors, Measurand measurand = Measurand::kPeakReserved) {
+  std::ranges::sort(errors);
+  return {.source = source,
+          .runtime = runtime,
+          .measurand = measurand,
+          .on_gpu = on_gpu,
+          .errors = std::move(errors)};
+}
+
+/// A program of `gib` GiB on a device of `total` GiB, of which 1 to 2 GiB lie outside.
+StepEstimate judged(std::int64_t gib, std::int64_t total) {
+  test::ProgramWriter writer;
+  writer.phase("step1.forward").at(0, "silu");
+  writer.free(writer.allocate(gib * kGiB, ir::TensorRole::kActivation));
+  return judge(writer.finish(), {}, Bytes{total * kGiB},
+               {{.name = "context",
+                 .bytes = Bytes{kGiB},
+                 .bound = Bytes{2 * kGiB},
+                 .basis = Basis::kDerived,
+                 .source = "none"}});
+}
+
+}  // namespace
+
+TEST_CASE("error_model: few runs give their extremes, many the ranks of split conformal") {
+  const std::vector<ResidualSet> few = {set_of("a", "fsdp", true, {0.03, -0.02, 0.01}),
+                                        set_of("b", "fsdp", true, {0.0, 0.02})};
+  CHECK(error_model(few, "fsdp", Measurand::kPeakReserved).range == ErrorRange{-0.02, 0.03});
+  std::vector<double> many;
+  for (int i = 0; i < 199; ++i) {
+    many.push_back(i);
+  }
+  // (199 + 1) x 0.025 = 5: the fifth from either end.
+  const ErrorRange range =
+      error_model(std::vector{set_of("a", "fsdp", true, many)}, "fsdp", Measurand::kPeakReserved)
+          .range;
+  CHECK(range == ErrorRange{4, 194});
+}
+
+TEST_CASE("error_model: a runtime with one source on GPUs borrows, one with two does not") {
+  const ResidualSet lender = set_of("far", "megatron", true, {0.2}, Measurand::kPeakAllocated);
+  const ResidualSet books = set_of("books", "megatron", false, {0.9});
+  const ErrorModel one = error_model(std::vector{set_of("a", "fsdp", true, {0.01}), lender, books},
+                                     "fsdp", Measurand::kPeakReserved);
+  CHECK(one.borrowed);
+  CHECK(one.range == ErrorRange{0.01, 0.2});
+  CHECK(one.runs == 2);
+  const ErrorModel two = error_model(std::vector{set_of("a", "fsdp", true, {0.01}),
+                                                 set_of("b", "fsdp", true, {0.02}), lender, books},
+                                     "fsdp", Measurand::kPeakReserved);
+  CHECK_FALSE(two.borrowed);
+  CHECK(two.range == ErrorRange{0.01, 0.02});
+}
+
+TEST_CASE("error_model: step times borrow step times alone") {
+  const std::vector<ResidualSet> sets = {
+      set_of("a", "fsdp", true, {0.5}), set_of("b", "megatron", true, {0.1}, Measurand::kStepTime)};
+  CHECK(error_model(sets, "fsdp", Measurand::kStepTime).range == ErrorRange{0.1, 0.1});
+}
+
+TEST_CASE("error_model: each source has the same weight, accounting devices none beside GPUs") {
+  const ErrorModel model = error_model(
+      std::vector{set_of("a", "fsdp", true, {0.1}), set_of("b", "fsdp", true, {0.0, 0.0, 0.0}),
+                  set_of("c", "fsdp", false, {0.7})},
+      "fsdp", Measurand::kPeakReserved);
+  double of_a = 0;
+  double total = 0;
+  for (const ErrorModel::Sample& sample : model.samples) {
+    of_a += sample.error == 0.1 ? sample.weight : 0;
+    total += sample.weight;
+    CHECK(sample.error != 0.7);
+  }
+  CHECK(of_a == doctest::Approx(0.5));
+  CHECK(total == doctest::Approx(1));
+}
+
+TEST_CASE("error_model: a run of one's own moves the centre and drops what sources differ by") {
+  // Two sources, each narrow, far apart: without a run of one's own the hull spans both.
+  const std::vector<ResidualSet> sets = {set_of("a", "fsdp", true, {0.100, 0.101, 0.102}),
+                                         set_of("b", "fsdp", true, {-0.100, -0.101, -0.102})};
+  const ErrorModel wide = error_model(sets, "fsdp", Measurand::kPeakReserved);
+  const ErrorModel tight = error_model(sets, "fsdp", Measurand::kPeakReserved,
+                                       {.allocated = {}, .reserved = {0.05}, .step_time = {}});
+  CHECK(wide.range == ErrorRange{-0.102, 0.102});
+  CHECK(tight.range.low == doctest::Approx(0.048));
+  CHECK(tight.range.high == doctest::Approx(0.052));
+  CHECK(tight.own_runs == 1);
+}
+
+TEST_CASE("property: a conformal interval holds a next run of the same kind as often as it says") {
+  test::Random random = test::seeded_random();  // The seed is printed when a check fails.
+  int inside = 0;
+  constexpr int kTrials = 2'000;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    std::vector<double> errors;
+    for (int i = 0; i < 200; ++i) {
+      errors.push_back(static_cast<double>(random.between(-1'000'000, 1'000'000)) / 1e7);
+    }
+    const double next = static_cast<double>(random.between(-1'000'000, 1'000'000)) / 1e7;
+    inside += error_model(std::vector{set_of("a", "fsdp", true, errors)}, "fsdp",
+                          Measurand::kPeakReserved)
+                      .range.holds(next)
+                  ? 1
+                  : 0;
+  }
+  // 95 % of 2,000 with a standard deviation of 10.
+  CHECK(inside > 1'850);
+  CHECK(inside < 1'950);
+}
+
+TEST_CASE("confidence_of: far from the device's edge it is certain, between the bounds it is not") {
+  const std::vector<ResidualSet> exact = {set_of("a", "transformers", true, {0.0}),
+                                          set_of("b", "transformers", true, {0.0})};
+  const ir::ParallelPlan plan;
+  CHECK(confidence_of(judged(4, 16), plan, exact).fits_probability == 1);
+  CHECK(confidence_of(judged(40, 16), plan, exact).fits_probability == 0);
+  // 4 GiB and 1 to 2 GiB in 5.5 GiB: half of what may lie outside leaves room.
+  StepEstimate edge = judged(4, 16);
+  edge.device_total = Bytes{5 * kGiB + kGiB / 2};
+  CHECK(confidence_of(edge, plan, exact).fits_probability == doctest::Approx(0.5));
+}
+
+TEST_CASE("confidence_of: errors widen the interval of what they are errors of") {
+  const std::vector<ResidualSet> sets = {
+      set_of("a", "transformers", true, {-0.1, 0.25}), set_of("b", "transformers", true, {0.0}),
+      set_of("a", "transformers", true, {0.0}, Measurand::kPeakAllocated),
+      set_of("b", "transformers", true, {0.0}, Measurand::kPeakAllocated)};
+  const Confidence sure = confidence_of(judged(4, 16), {}, sets);
+  CHECK(sure.allocated.low == Bytes{4 * kGiB});
+  CHECK(sure.allocated.high == Bytes{4 * kGiB});
+  CHECK(sure.reserved.low == Bytes{3'865'470'566});  // 0.9 x 4 GiB.
+  CHECK(sure.reserved.high == Bytes{5 * kGiB});
+}
+
+TEST_CASE("residuals: what is written is read again, exact runs as a count") {
+  const std::vector<ResidualSet> sets = {
+      set_of("a", "fsdp", true, {-0.015625, 0.0, 0.0, 0.25}),
+      set_of("b", "megatron", false, {0.0}, Measurand::kStepTime)};
+  const test::TemporaryFolder folder;
+  const std::string text = ir::to_json(residuals_to_json(sets));
+  CHECK(text.find(R"("exact":2)") != std::string::npos);
+  const auto read = read_residuals(folder.write("residuals.json", text));
+  REQUIRE(read);
+  CHECK(*read == sets);
+}
+
+TEST_CASE("residuals: an unknown measurand and an empty set are refused by place") {
+  const test::TemporaryFolder folder;
+  const auto read = read_residuals(folder.write(
+      "residuals.json", R"({"schema_version": 1, "sets": [{"source": "a", "runtime": "fsdp",
+                            "measurand": "colour", "on_gpu": true, "errors": []}]})"));
+  REQUIRE_FALSE(read);
+  CHECK(read.error().pointer == "/sets/0/measurand");
+  CHECK(read.error().wanted == "peak_allocated, peak_reserved or step_time");
+  CHECK_FALSE(read.error().notes.empty());
+}
+
+TEST_CASE("residual_runtime: a modelling code with rows of its own stands for itself") {
+  ir::ParallelPlan plan;
+  CHECK(residual_runtime(plan) == "transformers");
+  plan.model_code = ir::ModelCode::kLitgpt;
+  CHECK(residual_runtime(plan) == "litgpt");
+  plan.model_code = ir::ModelCode::kTransformers;
+  plan.runtime = ir::RuntimeKind::kMegatron;
+  CHECK(residual_runtime(plan) == "megatron");
+}
+
+}  // namespace headroom::cost
