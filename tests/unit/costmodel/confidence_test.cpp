@@ -153,7 +153,7 @@ TEST_CASE("residuals: what is written is read again, exact runs as a count") {
       set_of("b", "megatron", false, {0.0}, Measurand::kStepTime)};
   const test::TemporaryFolder folder;
   const std::string text = ir::to_json(residuals_to_json(sets));
-  CHECK(text.find(R"("exact":2)") != std::string::npos);
+  CHECK(text.find(R"("exact": 2)") != std::string::npos);
   const auto read = read_residuals(folder.write("residuals.json", text));
   REQUIRE(read);
   CHECK(*read == sets);
