@@ -9,6 +9,7 @@
 
 #include "model_ir/base/check.h"
 #include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 
@@ -58,8 +59,11 @@ void accumulate(Eager& eager, Tensor& slot, Tensor gradient) {
                         (slot->storage == nullptr || slot->storage->uses == 1);
   if (!in_place) {
     const Layout layout = slot->layout;  // The sum lies in memory as its first operand does.
-    slot = eager.empty(slot.shape(), slot.dtype());
+    const Tensor before = std::move(slot);
+    slot = computed(eager, before.shape(), before.dtype(), {&before, &gradient});
     slot->layout = layout;
+  } else {
+    launch(eager, {&slot, &gradient, &slot});
   }
 }
 
@@ -74,6 +78,10 @@ void accumulate_leaf(Eager& eager, Node& node, Gradients& gradients) {
     const bool steal = gradient->uses <= 1 && fits;
     Tensor own = steal ? eager.alias(gradient, gradient.shape(), false)
                        : eager.empty(gradient.shape(), gradient.dtype(), TensorRole::kGradient);
+    if (!steal) {
+      launch_copy(eager, gradient, own,
+                  gradient->layout == own->layout ? CopyOrder::kSame : CopyOrder::kOther);
+    }
     if (leaf->leaf_parameter) {
       eager.relabel(own, TensorRole::kGradient);
     }
@@ -81,6 +89,8 @@ void accumulate_leaf(Eager& eager, Node& node, Gradients& gradients) {
     own->layout = leaf->leaf_parameter ? own->layout : leaf->layout;
     leaf->grad = own.impl();
     ++leaf->grad->uses;
+  } else {
+    launch(eager, {&gradient, &gradient, &gradient});  // Added in place.
   }
   gradients.clear();
   if (node.after_accumulate) {
@@ -101,7 +111,7 @@ void validate(Eager& eager, const Node& node, Gradients& gradients) {
     }
     if (gradient.dtype() != node.input_dtypes[i]) {
       const Layout layout = gradient->layout;
-      gradient = eager.empty(gradient.shape(), node.input_dtypes[i]);
+      gradient = computed(eager, gradient.shape(), node.input_dtypes[i], {&gradient});
       gradient->layout = layout;
     }
   }

@@ -1,4 +1,5 @@
 #include "model_ir/runtime/torch/clip.h"
+#include "model_ir/runtime/torch/launch.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -85,7 +86,6 @@ Tensor total_norm(Eager& eager, std::span<const Tensor> parameters, const Groups
                          .inputs_per_output = stacked.elements(),
                          .innermost = true,
                          .element_bytes = bits_of(dtype) / 8});
-  count_kernels(eager, 1);
   reduced.reset();
   stacked.reset();
   release_list(norms);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::torch {
@@ -39,11 +40,17 @@ Gradients flash_gradients(Eager& eager, Gradients& grads, Node& node, AttentionS
   Tensor dv = heads_like(eager, k, dtype, saved[2]->layout);
   Tensor softmax_sum = eager.empty({q[0], q[1], rows}, DType::kFp32, TensorRole::kWorkspace);
   Tensor dq_sum = eager.empty({q[0], rows, q[1], width}, DType::kFp32, TensorRole::kWorkspace);
+  launch(eager, {&grad_rows, &grad_rows});
+  launch(eager, {&output_rows, &output_rows});
+  launch(eager, {&grads[0], &saved[4], &softmax_sum});  // Row sums of both, multiplied.
   kernel.backward = true;
   eager.run(kernel);
+  launch(eager, {&dq_sum, &dq});  // To the type of the queries.
   if (q[1] != k[1]) {
     Tensor dk_wide = heads_like(eager, k.with(1, q[1]), dtype);
     Tensor dv_wide = heads_like(eager, k.with(1, q[1]), dtype);
+    launch(eager, {&dk_wide, &dk});  // Summed over the heads of each group.
+    launch(eager, {&dv_wide, &dv});
     dv_wide.reset();
     dk_wide.reset();
   }
@@ -119,6 +126,9 @@ Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
   Tensor seed = eager.empty({2}, DType::kInt64);
   Tensor offset = eager.empty({1}, DType::kInt64);
   eager.run(kernel);
+  if (splits > 1) {
+    launch(eager, {&split_output, &split_sum, &output});  // Joined.
+  }
   split_sum.reset();
   split_output.reset();
   if (dropout > 0) {
@@ -180,6 +190,9 @@ Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node, Attent
     Tensor product = heads_like(eager, grads[0].shape(), dtype);
     Tensor sums = eager.empty(rows, DType::kFp32, TensorRole::kWorkspace);
     delta = eager.empty(rows, DType::kFp32, TensorRole::kWorkspace);
+    launch(eager, {&grads[0], &saved[node.saved.size() - 1], &product});
+    launch(eager, {&product, &sums});
+    launch_copy(eager, sums, delta, CopyOrder::kOther);
     sums.reset();
     product.reset();
   } else {
@@ -187,6 +200,7 @@ Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node, Attent
   }
   const Shape floats{q[0], q[1], efficient_workspace(q, dv.shape(), dtype)};
   Tensor workspace = eager.empty(floats, DType::kFp32, TensorRole::kWorkspace);
+  launch_fill(eager, workspace);
   kernel.backward = true;
   eager.run(kernel);
   delta.reset();
@@ -232,9 +246,9 @@ Tensor additive(Eager& eager, const Tensor& mask, std::int64_t batch, DType dtyp
   if (mask.dtype() != DType::kBool) {
     return mask;
   }
-  const Tensor zero = eager.empty({}, dtype);
-  const Tensor lowest = eager.empty({}, dtype);
-  return eager.empty(mask.shape().with(0, batch), dtype);
+  const Tensor zero = filled(eager, {}, dtype);
+  const Tensor lowest = filled(eager, {}, dtype);
+  return computed(eager, mask.shape().with(0, batch), dtype, {&mask});
 }
 
 /// The mask with rows of a multiple of 8 elements, as the kernel loads them.
@@ -245,35 +259,38 @@ Tensor aligned(Eager& eager, Tensor mask) {
   if (width % kAlignment == 0) {
     return mask;
   }
-  return eager.empty(mask.shape().with(-1, align_up(width, kAlignment)), mask.dtype());
+  launch_fill(eager, mask);
+  return computed(eager, mask.shape().with(-1, align_up(width, kAlignment)), mask.dtype(), {&mask});
 }
 
 /// ones(S, S).tril() as an additive mask of `dtype`.
 Tensor causal_bias(Eager& eager, std::int64_t queries, std::int64_t keys, DType dtype) {
   const Shape square{queries, keys};
-  Tensor ones = eager.empty(square, DType::kBool);
-  Tensor lower = eager.empty(square, DType::kBool);
+  Tensor ones = filled(eager, square, DType::kBool);
+  Tensor lower = computed(eager, square, DType::kBool, {&ones});
   ones.reset();
-  Tensor zero = eager.empty({}, dtype);
-  Tensor lowest = eager.empty({}, dtype);
-  return eager.empty(square, dtype);
+  const Tensor zero = filled(eager, {}, dtype);
+  const Tensor lowest = filled(eager, {}, dtype);
+  return computed(eager, square, dtype, {&lower});
 }
 
 /// Softmax that turns rows without any key into zeros.
 Tensor safe_softmax(Eager& eager, const Tensor& scores) {
   Record record(eager, {&scores});
-  Tensor output = eager.empty(scores.shape(), scores.dtype());
+  Tensor output = computed(eager, scores.shape(), scores.dtype(), {&scores});
   {
-    const Tensor masked = eager.empty(scores.shape(), DType::kBool);
-    const Tensor rows = eager.empty(scores.shape().with(-1, 1), DType::kBool);
-    const Tensor zero = eager.empty({}, scores.dtype());
+    const Tensor masked = computed(eager, scores.shape(), DType::kBool, {&scores});
+    const Tensor rows = computed(eager, scores.shape().with(-1, 1), DType::kBool, {&masked});
+    const Tensor zero = filled(eager, {}, scores.dtype());
+    launch(eager, {&rows, &output, &output});
   }
   if (record.active()) {
     record.save(output);
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
       Tensor gradient = e.empty(grads[0].shape(), grads[0].dtype());
-      const Tensor product = e.empty(grads[0].shape(), grads[0].dtype());
+      const Tensor product = computed(e, grads[0].shape(), grads[0].dtype(), {&grads[0], &saved});
+      launch(e, {&product, &saved, &gradient});
       return {gradient};
     });
   }
@@ -315,6 +332,9 @@ Tensor math(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
     Tensor scores =
         batched_matmul(eager, query, scaled, Shape{shape[0], shape[1], shape[2], k.shape()[2]});
     scaled.reset();
+    if (mask.defined()) {
+      launch(eager, {&scores, &mask, &scores});
+    }
     weights = safe_softmax(eager, scores);
   }
   weights = dropout(eager, weights, options.dropout);

@@ -1,7 +1,11 @@
 #include <algorithm>
+#include <cstdint>
+#include <initializer_list>
 #include <utility>
 
+#include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::torch {
@@ -37,13 +41,32 @@ Tensor like(Eager& eager, const Tensor& model) {
   return like(eager, model, model.dtype());
 }
 
+/// A tensor like `model` that one kernel computes from `read`.
+Tensor computed_like(Eager& eager, const Tensor& model, DType dtype,
+                     std::initializer_list<const Tensor*> read) {
+  Tensor result = like(eager, model, dtype);
+  std::int64_t bytes = bytes_of(result);
+  const Tensor* largest = &result;
+  for (const Tensor* operand : read) {
+    bytes += bytes_of(*operand);
+    largest = bytes_of(*operand) > bytes_of(*largest) ? operand : largest;
+  }
+  launch_kernels(eager, bytes, elementwise_launches(*largest));
+  return result;
+}
+/// The same from `model` alone.
+Tensor computed_like(Eager& eager, const Tensor& model) {
+  return computed_like(eager, model, model.dtype(), {&model});
+}
+
 /// An operator of one input whose backward makes one tensor and keeps nothing.
 Tensor unary(Eager& eager, const Tensor& input) {
   Record record(eager, {&input});
-  Tensor output = like(eager, input);
+  Tensor output = computed_like(eager, input);
   if (record.active()) {
-    record.finish(
-        output, [](Eager& e, Gradients& grads, Node&) -> Gradients { return {like(e, grads[0])}; });
+    record.finish(output, [](Eager& e, Gradients& grads, Node&) -> Gradients {
+      return {computed_like(e, grads[0])};
+    });
   }
   return output;
 }
@@ -56,32 +79,35 @@ Tensor unary_saving(Eager& eager, const Tensor& input, Saves saves) {
   if (saves == Saves::kInput) {
     record.save(input);
   }
-  Tensor output = like(eager, input);
+  Tensor output = computed_like(eager, input);
   if (record.active()) {
     if (saves == Saves::kOutput) {
       record.save(output);
     }
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
-      return {like(e, grads[0])};
+      return {computed_like(e, grads[0], grads[0].dtype(), {&grads[0], &saved})};
     });
   }
   return output;
 }
 
 /// `exponent * x^(exponent-1)` times the gradient: three tensors, one of which stays. Autocast runs
-/// pow in fp32.
-Tensor power(Eager& eager, const Tensor& base) {
+/// pow in fp32. `lower`: how x^(exponent-1) is made; x to the power of one is a copy.
+enum class LowerPower : bool { kCopy, kKernel };
+Tensor power(Eager& eager, const Tensor& base, LowerPower form) {
   const Tensor input = eager.autocast() ? to(eager, base, DType::kFp32) : base;
   Record record(eager, {&input});
   record.save(input);
-  Tensor output = like(eager, input);
+  Tensor output = computed_like(eager, input);
   if (record.active()) {
-    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    record.finish(output, [form](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
       Tensor lower = like(e, saved);
-      Tensor scaled = like(e, saved);
-      Tensor gradient = like(e, grads[0]);
+      launch_copy(e, saved, lower,
+                  form == LowerPower::kCopy ? CopyOrder::kSame : CopyOrder::kOther);
+      Tensor scaled = computed_like(e, lower);
+      Tensor gradient = computed_like(e, grads[0], grads[0].dtype(), {&grads[0], &scaled});
       lower.reset();
       scaled.reset();
       return {gradient};
@@ -93,7 +119,7 @@ Tensor power(Eager& eager, const Tensor& base) {
 Tensor sum_of(Eager& eager, const Tensor& a, const Tensor& b, bool negative) {
   Record record(eager, {&a, &b});
   const Tensor& wide = wider(a, b);
-  Tensor output = like(eager, wide, promote(a.dtype(), b.dtype()));
+  Tensor output = computed_like(eager, wide, promote(a.dtype(), b.dtype()), {&a, &b});
   if (record.active()) {
     record.finish(output, [negative](Eager& e, Gradients& grads, Node& node) -> Gradients {
       Gradients result(2);
@@ -101,7 +127,7 @@ Tensor sum_of(Eager& eager, const Tensor& a, const Tensor& b, bool negative) {
         result[0] = grads[0];
       }
       if (node.wants(1)) {
-        result[1] = negative ? like(e, grads[0]) : grads[0];
+        result[1] = negative ? computed_like(e, grads[0]) : grads[0];
       }
       return result;
     });
@@ -117,6 +143,7 @@ Tensor add(Eager& eager, const Tensor& a, const Tensor& b) {
 Tensor add_in_place(Eager& eager, const Tensor& target, const Tensor& other) {
   Record record(eager, {&target, &other});
   Tensor output = eager.alias(target, target.shape(), false);
+  launch(eager, {&target, &other, &target});
   output->layout = target->layout;
   if (record.active()) {
     record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients {
@@ -138,14 +165,16 @@ Tensor mul(Eager& eager, const Tensor& a, const Tensor& b) {
     record.save(a);
   }
   const Tensor& wide = wider(a, b);
-  Tensor output = like(eager, wide, promote(a.dtype(), b.dtype()));
+  Tensor output = computed_like(eager, wide, promote(a.dtype(), b.dtype()), {&a, &b});
   if (record.active()) {
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Unpacked saved(e, node);
       Gradients result(2);
       for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
         if (node.wants(i)) {
-          result[i] = like(e, grads[0]);  // In the promoted type; the engine casts it.
+          // In the promoted type; the engine casts it.
+          const Tensor& other = saved[node.wants(0) && i == 1 ? 1 : 0];
+          result[i] = computed_like(e, grads[0], grads[0].dtype(), {&grads[0], &other});
         }
       }
       return result;
@@ -161,17 +190,19 @@ Tensor scale(Eager& eager, const Tensor& input) {
 Tensor scale_in_place(Eager& eager, const Tensor& input) {
   Record record(eager, {&input});
   Tensor output = eager.alias(input, input.shape(), false);
+  launch(eager, {&input, &input});
   output->layout = input->layout;
   if (record.active()) {
-    record.finish(
-        output, [](Eager& e, Gradients& grads, Node&) -> Gradients { return {like(e, grads[0])}; });
+    record.finish(output, [](Eager& e, Gradients& grads, Node&) -> Gradients {
+      return {computed_like(e, grads[0])};
+    });
   }
   return output;
 }
 
 Tensor shift(Eager& eager, const Tensor& input) {
   Record record(eager, {&input});
-  Tensor output = like(eager, input);
+  Tensor output = computed_like(eager, input);
   if (record.active()) {
     record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
   }
@@ -182,22 +213,22 @@ Tensor negate(Eager& eager, const Tensor& input) {
   return unary(eager, input);
 }
 Tensor square(Eager& eager, const Tensor& input) {
-  return power(eager, input);
+  return power(eager, input, LowerPower::kCopy);
 }
 Tensor cube(Eager& eager, const Tensor& input) {
-  return power(eager, input);
+  return power(eager, input, LowerPower::kKernel);
 }
 
 Tensor rsqrt(Eager& eager, const Tensor& input) {
   Record record(eager, {&input});
-  Tensor output = like(eager, input);
+  Tensor output = computed_like(eager, input);
   if (record.active()) {
     record.save(output);
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);  // -0.5 * grad * result.pow(3)
-      Tensor half = like(e, grads[0]);
-      Tensor cubed = like(e, saved);
-      Tensor gradient = like(e, grads[0]);
+      Tensor half = computed_like(e, grads[0]);
+      Tensor cubed = computed_like(e, saved);
+      Tensor gradient = computed_like(e, grads[0], grads[0].dtype(), {&half, &cubed});
       cubed.reset();
       half.reset();
       return {gradient};
@@ -228,12 +259,12 @@ Tensor dropout(Eager& eager, const Tensor& input, double probability) {
   }
   Record record(eager, {&input});
   Tensor mask = like(eager, input, DType::kBool);
-  Tensor output = like(eager, input);
+  Tensor output = computed_like(eager, input, input.dtype(), {&input, &mask});
   if (record.active()) {
     record.save(mask);
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
-      return {like(e, grads[0])};
+      return {computed_like(e, grads[0], grads[0].dtype(), {&grads[0], &saved})};
     });
   }
   return output;
@@ -241,7 +272,8 @@ Tensor dropout(Eager& eager, const Tensor& input, double probability) {
 
 Tensor add_constant(Eager& eager, const Tensor& input, const Tensor& constant) {
   Record record(eager, {&input});
-  Tensor output = like(eager, input, promote(input.dtype(), constant.dtype()));
+  Tensor output =
+      computed_like(eager, input, promote(input.dtype(), constant.dtype()), {&input, &constant});
   if (record.active()) {
     record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
   }

@@ -2,6 +2,7 @@
 
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/functions_grouped.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::torch {
@@ -15,6 +16,9 @@ constexpr std::int64_t kRowsPerThread = 10;
 /// Source: the same file, MAX_ATOMIC_ACCUM_BLOCKS_PER_SM, and SortingCommon.cuh, MAX_BLOCK_SIZE.
 constexpr std::int64_t kFusedBlocksPerMultiprocessor = 4;
 constexpr std::int64_t kMaxBlock = 1024;
+/// Kernels of the sorted backward beside the zeros: sort, segments, scans, sums.
+/// Source: observed on PyTorch 2.11.
+constexpr std::int64_t kSortedKernels = 20;
 /// CUB lays its temporaries out in pieces of this alignment, and asks for as much again less one.
 constexpr std::int64_t kCubAlignment = 256;
 
@@ -90,6 +94,9 @@ Tensor sorted_gradient(Eager& eager, std::int64_t rows, const Shape& weight, DTy
   } else {
     const Tensor sums = eager.empty({partials, weight[1]}, DType::kFp32, TensorRole::kWorkspace);
   }
+  launch_fill(eager, gradient);
+  launch_kernels(eager, 2 * bytes_of(gradient) / std::max<std::int64_t>(1, weight[0] / rows),
+                 kSortedKernels);
   for (Tensor* temporary : {&partial_offsets, &partial_count, &starts, &sizes, &count, &offsets}) {
     temporary->reset();
   }
@@ -107,8 +114,14 @@ Gradients embedding_gradients(Eager& eager, Gradients& grads, Node& node) {
   const Tensor rows =
       grads[0]->layout == Layout::kContiguous ? Tensor{} : eager.empty(grads[0].shape(), dtype);
   const std::int64_t count = saved.elements();
-  return {count <= kUnsortedRows ? eager.empty(weight, dtype)
-                                 : sorted_gradient(eager, count, weight, dtype)};
+  launch(eager, {&ids});
+  launch(eager, {&rows, &rows});
+  if (count > kUnsortedRows) {
+    return {sorted_gradient(eager, count, weight, dtype)};
+  }
+  Tensor gradient = filled(eager, weight, dtype);
+  launch(eager, {&grads[0], &grads[0], &grads[0]});  // Rows are added up in place.
+  return {std::move(gradient)};
 }
 
 }  // namespace
@@ -120,7 +133,8 @@ Tensor embedding(Eager& eager, const Tensor& weight, const Tensor& ids) {
   const Tensor flat = ids->layout == Layout::kRepeated
                           ? eager.empty(rows, DType::kInt64, TensorRole::kWorkspace)
                           : Tensor{};  // reshape(-1)
-  Tensor output = eager.empty({rows[0], rows[1], weight.shape()[1]}, weight.dtype());
+  launch(eager, {&flat});
+  Tensor output = computed(eager, {rows[0], rows[1], weight.shape()[1]}, weight.dtype());
   if (record.active()) {
     record.finish(output, embedding_gradients);
   }

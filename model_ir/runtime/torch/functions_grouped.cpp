@@ -1,4 +1,5 @@
 #include "model_ir/runtime/torch/functions_grouped.h"
+#include "model_ir/runtime/torch/launch.h"
 
 #include <array>
 #include <bit>
@@ -16,6 +17,10 @@ namespace {
 /// Rows up to which torch.sort works inside one block.
 /// Source: aten/src/ATen/native/cuda/Sort.cpp, should_use_small_sort.
 constexpr std::int64_t kSmallSort = 4096;
+/// Kernels of a sort of 64-bit keys and of a small one, with the range that is sorted along.
+/// Source: observed on PyTorch 2.11.
+constexpr std::int64_t kSortKernels = 11;
+constexpr std::int64_t kSmallSortKernels = 2;
 /// Items that one block of cub's radix sort takes when it is the only one.
 constexpr std::int64_t kSingleTile = 2304;
 /// cub::DeviceScan of up to some ten thousand 32-bit integers.
@@ -26,7 +31,7 @@ std::int64_t tile_items(const DeviceTraits& device) {
 }
 
 /// Sums the rows of a gradient into `rows` rows: linear indices, sorted with their origins.
-void scatter_scratch(Eager& eager, std::int64_t items, std::int64_t rows) {
+void scatter_rows(Eager& eager, const Tensor& gradient, std::int64_t items, std::int64_t rows) {
   const auto ids = [&] { return eager.empty({items}, DType::kInt64, TensorRole::kWorkspace); };
   Tensor linear = ids();
   { const Tensor product = ids(); }
@@ -36,6 +41,10 @@ void scatter_scratch(Eager& eager, std::int64_t items, std::int64_t rows) {
   const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows - 1)));
   const Tensor scratch = eager.empty({radix_sort_bytes(items, bits, eager.device())}, DType::kUInt8,
                                      TensorRole::kWorkspace);
+  // The linear index, a sort (a pass for every 8 bits unless one block does it), the sums.
+  // Source: observed on PyTorch 2.11.
+  const std::int64_t kernels = items <= kSingleTile ? 6 : 7 + ceil_div(bits, 8);
+  launch_kernels(eager, 2 * bytes_of(gradient), kernels);
 }
 
 }  // namespace
@@ -62,6 +71,9 @@ Sorted sort_ids(Eager& eager, const Tensor& ids) {
   if (items > kSmallSort) {
     const Tensor scratch = eager.empty({radix_sort_bytes(items, 64, eager.device())}, DType::kUInt8,
                                        TensorRole::kWorkspace);
+    launch_kernels(eager, 4 * bytes_of(sorted.values), kSortKernels);
+  } else {
+    launch_kernels(eager, 4 * bytes_of(sorted.values), kSmallSortKernels);
   }
   return sorted;
 }
@@ -69,12 +81,12 @@ Sorted sort_ids(Eager& eager, const Tensor& ids) {
 Tensor gather_rows(Eager& eager, const Tensor& input, const Tensor& index) {
   Record record(eager, {&input});
   record.save(index);
-  Tensor output = eager.empty(input.shape().with(0, index.elements()), input.dtype());
+  Tensor output = computed(eager, input.shape().with(0, index.elements()), input.dtype());
   if (record.active()) {
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
-      Tensor gradient = e.empty(node.input_shapes[0], grads[0].dtype());
-      scatter_scratch(e, saved.elements(), node.input_shapes[0][0]);
+      Tensor gradient = filled(e, node.input_shapes[0], grads[0].dtype());
+      scatter_rows(e, grads[0], saved.elements(), node.input_shapes[0][0]);
       return {gradient};
     });
   }
@@ -86,7 +98,9 @@ namespace {
 /// A zero tensor of the input's shape into which the gradient is scattered.
 Gradients scattered(Eager& eager, Gradients& grads, Node& node) {
   const Tensor saved = node.saved[0].unpack(eager);
-  return {eager.empty(node.input_shapes[0], grads[0].dtype())};
+  Tensor gradient = filled(eager, node.input_shapes[0], grads[0].dtype());
+  launch(eager, {&grads[0], &saved, &grads[0]});
+  return {std::move(gradient)};
 }
 
 }  // namespace
@@ -94,7 +108,7 @@ Gradients scattered(Eager& eager, Gradients& grads, Node& node) {
 Tensor gather_last(Eager& eager, const Tensor& input, const Tensor& index) {
   Record record(eager, {&input});
   record.save(index);
-  Tensor output = eager.empty(index.shape(), input.dtype());
+  Tensor output = computed(eager, index.shape(), input.dtype());
   record.finish(output, scattered);
   return output;
 }
@@ -105,6 +119,8 @@ TopK top_k(Eager& eager, const Tensor& input, std::int64_t k) {
   TopK result;
   result.values = eager.empty(shape, input.dtype());
   result.indices = eager.empty(shape, DType::kInt64);
+  // The chosen, and where there are several their order.
+  launch_kernels(eager, bytes_of(input), k > 1 ? 2 : 1);
   record.save(result.indices);
   record.finish(result.values, scattered);
   return result;
@@ -115,7 +131,7 @@ namespace {
 /// grad.masked_fill(mask, 0)
 Gradients unmasked(Eager& eager, Gradients& grads, Node& node) {
   const Tensor saved = node.saved[0].unpack(eager);
-  return {eager.empty(grads[0].shape(), grads[0].dtype())};
+  return {computed(eager, grads[0].shape(), grads[0].dtype(), {&grads[0], &saved})};
 }
 
 }  // namespace
@@ -123,7 +139,7 @@ Gradients unmasked(Eager& eager, Gradients& grads, Node& node) {
 Tensor masked_fill(Eager& eager, const Tensor& input, const Tensor& mask) {
   Record record(eager, {&input});
   record.save(mask);
-  Tensor output = eager.empty(input.shape(), input.dtype());
+  Tensor output = computed(eager, input.shape(), input.dtype(), {&input, &mask});
   record.finish(output, unmasked);
   return output;
 }
@@ -132,6 +148,7 @@ Tensor masked_fill_in_place(Eager& eager, const Tensor& input, const Tensor& mas
   Record record(eager, {&input});
   record.save(mask);
   Tensor output = eager.alias(input, input.shape(), false);
+  launch(eager, {&input, &mask, &input});
   record.finish(output, unmasked);
   return output;
 }
@@ -143,6 +160,7 @@ Tensor divide_in_place(Eager& eager, const Tensor& input, const Tensor& divisor)
     record.save(clone(eager, detach(eager, input)));  // The dividend before it is overwritten.
   }
   Tensor output = eager.alias(input, input.shape(), false);
+  launch(eager, {&input, &divisor, &input});
   record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const Unpacked saved(e, node);
     const Shape& shape = grads[0].shape();
@@ -150,13 +168,13 @@ Tensor divide_in_place(Eager& eager, const Tensor& input, const Tensor& divisor)
         bits_of(saved[0].dtype()) > bits_of(grads[0].dtype()) ? saved[0].dtype() : grads[0].dtype();
     Gradients result(2);
     if (node.wants(1)) {  // -grad * ((input / divisor) / divisor)
-      const Tensor quotient = e.empty(shape, wide);
-      const Tensor squared = e.empty(shape, wide);
-      const Tensor negated = e.empty(shape, grads[0].dtype());
-      result[1] = e.empty(shape, wide);
+      const Tensor quotient = computed(e, shape, wide);
+      const Tensor squared = computed(e, shape, wide);
+      const Tensor negated = computed(e, shape, grads[0].dtype());
+      result[1] = computed(e, shape, wide);
     }
     if (node.wants(0)) {
-      result[0] = e.empty(shape, wide);
+      result[0] = computed(e, shape, wide);
     }
     return result;
   });
@@ -166,7 +184,7 @@ Tensor divide_in_place(Eager& eager, const Tensor& input, const Tensor& divisor)
 Tensor sum_rows(Eager& eager, const Tensor& input) {
   Record record(eager, {&input});
   Tensor output = eager.autocast() && input.dtype() != DType::kFp32
-                      ? eager.empty(input.shape().with(-1, 1), DType::kFp32)
+                      ? computed(eager, input.shape().with(-1, 1), DType::kFp32, {&input})
                       : reduce_last(eager, input, true);
   record.finish(output, [shape = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
     return {e.alias(grads[0], shape, true)};  // expand
@@ -190,7 +208,8 @@ Tensor sum_groups(Eager& eager, const Tensor& input, std::int64_t k) {
   Tensor output = reduce_second_last(eager, grouped, false);
   record.finish(output, [shape, k](Eager& e, Gradients& grads, Node&) -> Gradients {
     // The expanded gradient cannot be seen as rows: reshape copies it.
-    return {k == 1 ? e.alias(grads[0], shape, true) : e.empty(shape, grads[0].dtype())};
+    return {k == 1 ? e.alias(grads[0], shape, true)
+                   : computed(e, shape, grads[0].dtype(), {&grads[0]})};
   });
   return output;
 }
@@ -198,6 +217,7 @@ Tensor sum_groups(Eager& eager, const Tensor& input, std::int64_t k) {
 Tensor cumulative_counts(Eager& eager, const Tensor& counts) {
   Tensor output = eager.empty(counts.shape(), DType::kInt32);
   const Tensor scratch = eager.empty({kScanBytes}, DType::kUInt8, TensorRole::kWorkspace);
+  launch_kernels(eager, 2 * bytes_of(counts), 2);
   return output;
 }
 
@@ -205,7 +225,7 @@ Tensor permuted(Eager& eager, const Tensor& input, const Shape& seen_as) {
   Record record(eager, {&input});
   Tensor output = eager.alias(input, seen_as, true);
   record.finish(output, [before = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
-    return {e.empty(before, grads[0].dtype())};
+    return {computed(e, before, grads[0].dtype(), {&grads[0]})};
   });
   return output;
 }
@@ -231,13 +251,13 @@ Gradients factor_gradients(Eager& eager, Gradients& grads, Node& node) {
     }
     const Tensor product = eager.empty(node.input_shapes[i], dtype);
     if (i == 2) {
-      const Tensor turned = eager.empty(node.input_shapes[1], dtype);
+      const Tensor turned = computed(eager, node.input_shapes[1], dtype);
     }
     run_products(
         eager, node.input_shapes[i],
         grads[0].elements() / node.input_shapes[i][0] / node.input_shapes[i][i == 1 ? 1 : 2], dtype,
         i == 1 ? GemmLayout::kTN : GemmLayout::kNT);
-    result[i] = eager.empty(node.input_shapes[i], dtype);
+    result[i] = computed(eager, node.input_shapes[i], dtype, {&product});
   }
   return result;
 }
@@ -262,6 +282,9 @@ std::int64_t workspace_per_multiprocessor(const GroupedProduct& product,
   return small ? 5376 : 5888;
 }
 
+/// Three pointers, three strides and a shape of three 32-bit numbers per group.
+constexpr std::int64_t kArgumentBytes = 3 * 8 + 3 * 8 + 3 * 4;
+
 void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype, GemmLayout layout) {
   const DeviceTraits& device = eager.device();
   const bool one_kernel =
@@ -277,10 +300,9 @@ void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype, GemmL
     return;
   }
   shape.grouped = true;
+  launch_kernels(eager, product.groups * kArgumentBytes);  // Writes the arguments.
   eager.run(shape);
-  // Three pointers, three strides and a shape of three 32-bit numbers per group.
-  const BlockId arguments =
-      eager.allocate(product.groups * (3 * 8 + 3 * 8 + 3 * 4), TensorRole::kWorkspace);
+  const BlockId arguments = eager.allocate(product.groups * kArgumentBytes, TensorRole::kWorkspace);
   const BlockId workspace =
       eager.allocate(device.multiprocessors * workspace_per_multiprocessor(product, device),
                      TensorRole::kWorkspace);
@@ -326,7 +348,8 @@ Tensor add_products(Eager& eager, const Tensor& base, const Tensor& left, const 
     record.save(right);
   }
   Tensor output = eager.empty(base.shape(), base.dtype());
-  { const Tensor turned = eager.empty(left.shape(), left.dtype()); }
+  { const Tensor turned = computed(eager, left.shape(), left.dtype()); }
+  launch(eager, {&base, &output});
   run_products(eager, base.shape(), left.shape()[2], left.dtype(), GemmLayout::kNN);
   record.finish(output, factor_gradients);
   return output;

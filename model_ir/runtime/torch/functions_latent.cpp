@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "model_ir/base/check.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 
@@ -26,8 +27,10 @@ namespace {
 /// The gradient of the whole and, apart, of the slice that was copied into it.
 struct SliceGradients {
   SliceGradients(Eager& eager, const Tensor& gradient, const Shape& part)
-      : whole(eager.empty(gradient.shape(), gradient.dtype())),
-        slice(eager.empty(part, gradient.dtype())) {}
+      : whole(computed(eager, gradient.shape(), gradient.dtype(), {&gradient})),
+        slice(computed(eager, part, gradient.dtype())) {
+    launch_fill(eager, slice);  // Zeros where the slice was.
+  }
   Tensor whole, slice;
 };
 
@@ -39,6 +42,7 @@ Tensor copy_side_by_side(Eager& eager, const Tensor& first, const Tensor& second
   Tensor begun = eager.empty(left.with(-1, left[-1] + right[-1]), first.dtype());
   {
     Record record(eager, {&first});
+    launch(eager, {&first, &first});
     Tensor filled = eager.alias(begun, begun.shape(), false);
     record.finish(filled, [left](Eager& e, Gradients& grads, Node&) -> Gradients {
       SliceGradients made(e, grads[0], left);
@@ -47,15 +51,16 @@ Tensor copy_side_by_side(Eager& eager, const Tensor& first, const Tensor& second
     begun = std::move(filled);
   }
   Record record(eager, {&begun, &second});
+  launch(eager, {&second, &second});
   Tensor output = eager.alias(begun, begun.shape(), false);
   record.finish(output, [right](Eager& e, Gradients& grads, Node& node) -> Gradients {
     SliceGradients made(e, grads[0], right);
     Tensor zeros;  // For what was there before and is overwritten.
     if (node.wants(0)) {
-      zeros = e.empty(right, grads[0].dtype());
+      zeros = torch::filled(e, right, grads[0].dtype());
     }
     if (node.input_dtypes[1] != grads[0].dtype()) {
-      made.slice = e.empty(right, node.input_dtypes[1]);
+      made.slice = computed(e, right, node.input_dtypes[1]);
     }
     return {std::move(made.whole), std::move(made.slice)};
   });
@@ -65,7 +70,7 @@ Tensor copy_side_by_side(Eager& eager, const Tensor& first, const Tensor& second
 Tensor complex_mul(Eager& eager, const Tensor& input, const Tensor& table) {
   Record record(eager, {&input});
   record.save(table);
-  Tensor output = eager.empty(input.shape(), input.dtype());
+  Tensor output = computed(eager, input.shape(), input.dtype(), {&input, &table});
   output->layout = input->layout;
   record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const Tensor saved = node.saved[0].unpack(e);
@@ -73,11 +78,11 @@ Tensor complex_mul(Eager& eager, const Tensor& input, const Tensor& table) {
     // view_as_real's backward wants its gradient contiguous.
     Tensor rows;
     if (grads[0]->layout == Layout::kSwapped && shape[1] > 1 && shape[2] > 1) {
-      rows = e.empty(shape, grads[0].dtype());
+      rows = computed(e, shape, grads[0].dtype(), {&grads[0]});
       grads.clear();
     }
-    const Tensor conjugate = e.empty(saved.shape(), saved.dtype());
-    return {e.empty(shape, node.input_dtypes[0])};
+    const Tensor conjugate = computed(e, saved.shape(), saved.dtype(), {&saved});
+    return {computed(e, shape, node.input_dtypes[0])};
   });
   return output;
 }
@@ -85,7 +90,7 @@ Tensor complex_mul(Eager& eager, const Tensor& input, const Tensor& table) {
 Tensor append_sinks(Eager& eager, const Tensor& scores, const Tensor& sinks) {
   Record record(eager, {&scores, &sinks});
   const Shape& shape = scores.shape();
-  Tensor output = eager.empty(shape.with(-1, shape[-1] + 1), scores.dtype());
+  Tensor output = computed(eager, shape.with(-1, shape[-1] + 1), scores.dtype(), {&scores});
   record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const Shape& all = grads[0].shape();
     Gradients result(2);
@@ -107,10 +112,13 @@ Tensor max_last(Eager& eager, const Tensor& input) {
   const Shape rows = input.shape().with(-1, 1);
   Tensor values = eager.empty(rows, input.dtype());
   const Tensor indices = eager.empty(rows, DType::kInt64);
+  launch(eager, {&input});
   record.save(indices);
   record.finish(values, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const Tensor saved = node.saved[0].unpack(e);
-    return {e.empty(node.input_shapes[0], grads[0].dtype())};
+    Tensor gradient = filled(e, node.input_shapes[0], grads[0].dtype());
+    launch(e, {&grads[0], &grads[0]});
+    return {std::move(gradient)};
   });
   return values;
 }
@@ -118,15 +126,16 @@ Tensor max_last(Eager& eager, const Tensor& input) {
 Tensor clamp(Eager& eager, const Tensor& input, ClampBounds bounds) {
   Record record(eager, {&input});
   record.save(input);
-  Tensor output = eager.empty(input.shape(), input.dtype());
+  Tensor output = computed(eager, input.shape(), input.dtype(), {&input});
   record.finish(output, [bounds](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const Tensor saved = node.saved[0].unpack(e);
     const Shape& shape = grads[0].shape();
     // where(mask, grad, 0), the mask of both bounds joined in place.
-    const Tensor zero = e.empty({}, grads[0].dtype());
-    const Tensor below = e.empty(shape, DType::kBool);
-    const Tensor above = bounds == ClampBounds::kBoth ? e.empty(shape, DType::kBool) : Tensor{};
-    return {e.empty(shape, grads[0].dtype())};
+    const Tensor zero = filled(e, {}, grads[0].dtype());
+    const Tensor below = computed(e, shape, DType::kBool, {&saved});
+    const Tensor above =
+        bounds == ClampBounds::kBoth ? computed(e, shape, DType::kBool, {&saved}) : Tensor{};
+    return {computed(e, shape, grads[0].dtype(), {&grads[0], &below})};
   });
   return output;
 }

@@ -1,17 +1,28 @@
+#include <utility>
+
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::torch {
+namespace {
+
+constexpr std::int64_t kLabelBytes = 8;
+
+}  // namespace
 
 Tensor log_softmax(Eager& eager, const Tensor& input, DType dtype) {
   const Tensor x = to(eager, input, dtype);
   Record record(eager, {&x});
   Tensor output = eager.empty(x.shape(), dtype);
+  launch_kernels(eager, bytes_of(x) + bytes_of(output));
   if (record.active()) {
     record.save(output);
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
-      return {e.empty(grads[0].shape(), node.input_dtypes[0])};
+      Tensor gradient = e.empty(grads[0].shape(), node.input_dtypes[0]);
+      launch_kernels(e, bytes_of(grads[0]) + bytes_of(saved) + bytes_of(gradient));
+      return {std::move(gradient)};
     });
   }
   return output;
@@ -23,11 +34,14 @@ Tensor nll_loss(Eager& eager, const Tensor& log_probabilities, const Tensor& lab
   record.save(labels);
   Tensor loss = eager.empty({}, log_probabilities.dtype());
   Tensor total_weight = eager.empty({}, log_probabilities.dtype());
+  launch_kernels(eager, 2 * labels.elements() * kLabelBytes);  // Each row is read at one place.
   if (record.active()) {
     record.save(total_weight);
     record.finish(loss, [](Eager& e, Gradients&, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
-      return {e.empty(saved.shape(), saved.dtype())};
+      Tensor gradient = filled(e, saved.shape(), saved.dtype());
+      launch_kernels(e, 2 * saved.shape()[0] * kLabelBytes);
+      return {std::move(gradient)};
     });
   }
   return loss;

@@ -3,6 +3,7 @@
 
 #include "model_ir/base/check.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 
@@ -23,7 +24,7 @@ Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const Gem
   Gradients result(node.next.size());
   const DType dtype = grads[0].dtype();
   if (grads[0]->layout == Layout::kColumns && grads[0].shape()[0] > 1) {
-    grads[0] = eager.empty(grads[0].shape(), dtype);  // Its B and S cannot be merged.
+    grads[0] = computed(eager, grads[0].shape(), dtype);  // Its B and S cannot be merged.
   }
   // addmm's edges are bias, input, weight; mm's input, weight.
   const bool with_bias = result.size() == 3;
@@ -182,7 +183,8 @@ Tensor from_batch(Eager& eager, const Tensor& product) {
       const Shape& shape = grads[0].shape();
       const bool copies =
           grads[0]->layout == Layout::kSwapped && shape[0] > 1 && shape[1] > 1 && shape[2] > 1;
-      return {copies ? e.empty(shape, grads[0].dtype()) : e.alias(grads[0], shape, true)};
+      return {copies ? computed(e, shape, grads[0].dtype(), {&grads[0]})
+                     : e.alias(grads[0], shape, true)};
     });
   }
   return output;
@@ -274,6 +276,7 @@ Tensor biased_scores(Eager& eager, const Tensor& bias, const Tensor& q, const Te
                        .k = shape[3],
                        .count = shape[0] * shape[1],
                        .dtype = left.dtype()};
+  launch(eager, {&added, &output});  // The bias, expanded to the output.
   eager.run(dims);
   if (record.active()) {
     record.finish(output, [dims](Eager& e, Gradients& grads, Node& node) -> Gradients {
@@ -284,7 +287,8 @@ Tensor biased_scores(Eager& eager, const Tensor& bias, const Tensor& q, const Te
           Tensor product = e.empty(node.input_shapes[i], grads[0].dtype());
           e.touch_cublas();
           e.run(gradient_product(dims, i, grads[0].dtype(), true));
-          result[i] = e.empty(node.input_shapes[i], grads[0].dtype());  // Times alpha.
+          result[i] =
+              computed(e, node.input_shapes[i], grads[0].dtype(), {&product});  // Times alpha.
         }
       }
       return result;

@@ -1,4 +1,5 @@
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 
@@ -22,7 +23,7 @@ Tensor mean_last(Eager& eager, const Tensor& input) {
   Tensor output = reduce_last(eager, input);
   if (record.active()) {
     record.finish(output, [shape = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
-      return {e.empty(shape, grads[0].dtype())};  // The expanded gradient over n.
+      return {computed(e, shape, grads[0].dtype(), {&grads[0]})};  // The expanded gradient over n.
     });
   }
   return output;
@@ -42,6 +43,7 @@ Tensor layer_norm(Eager& eager, const Tensor& input, const Tensor& weight, const
   Tensor output = eager.empty(x.shape(), x.dtype());
   Tensor mean = eager.empty(rows, DType::kFp32);
   Tensor rstd = eager.empty(rows, DType::kFp32);
+  launch_kernels(eager, bytes_of(x) + bytes_of(output));
   if (record.active()) {
     record.save(mean);
     record.save(rstd);
@@ -52,6 +54,12 @@ Tensor layer_norm(Eager& eager, const Tensor& input, const Tensor& weight, const
         if (node.wants(i)) {
           result[i] = e.empty(node.input_shapes[i], grads[0].dtype());
         }
+      }
+      if (node.wants(0)) {
+        launch_kernels(e, bytes_of(grads[0]) + bytes_of(saved[0]) + bytes_of(result[0]));
+      }
+      if (node.wants(1) || node.wants(2)) {
+        launch_kernels(e, bytes_of(grads[0]) + bytes_of(saved[0]));
       }
       return result;
     });
@@ -66,12 +74,15 @@ Tensor softmax_last(Eager& eager, const Tensor& input, DType dtype) {
   const Tensor x = fused ? input : to(eager, input, dtype);
   Record record(eager, {&x});
   Tensor output = eager.empty(x.shape(), dtype);
+  launch_kernels(eager, bytes_of(x) + bytes_of(output));
   if (record.active()) {
     record.save(output);
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
       Tensor gradient = e.empty(grads[0].shape(), node.input_dtypes[0]);
-      const Tensor product = e.empty(grads[0].shape(), grads[0].dtype());  // grad * output
+      const Tensor product =  // grad * output
+          computed(e, grads[0].shape(), grads[0].dtype(), {&grads[0], &saved});
+      launch_kernels(e, bytes_of(product) + bytes_of(saved) + bytes_of(gradient));
       return {gradient};
     });
   }

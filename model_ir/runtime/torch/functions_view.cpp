@@ -2,6 +2,7 @@
 
 #include "model_ir/base/check.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::torch {
@@ -16,7 +17,7 @@ bool merge_copies(const Tensor& heads) {
 Gradients reshape_gradient(Eager& eager, const Tensor& gradient, const Shape& shape) {
   if (gradient.shape().rank() == 4 && shape.rank() == 3 && merge_copies(gradient) &&
       shape[1] == gradient.shape()[2]) {
-    return {eager.empty(shape, gradient.dtype())};
+    return {computed(eager, shape, gradient.dtype(), {&gradient})};
   }
   Tensor seen = eager.alias(gradient, shape, true);
   if (gradient->layout == Layout::kColumns) {
@@ -24,6 +25,17 @@ Gradients reshape_gradient(Eager& eager, const Tensor& gradient, const Shape& sh
   }
   return {seen};
 }
+
+/// slice_backward and select_backward: zeros of the whole, into which the gradient is copied.
+Tensor slice_backward(Eager& eager, const Tensor& gradient, const Shape& whole) {
+  Tensor result = filled(eager, whole, gradient.dtype());
+  launch(eager, {&gradient, &gradient});
+  return result;
+}
+
+/// Kernels of an accumulating index_put of one index: linear index, sort, sums.
+/// Source: observed on PyTorch 2.11.
+constexpr std::int64_t kIndexPutKernels = 6;
 
 /// What an accumulating index_put of one index sorts and scans.
 /// Source: aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel; observed sizes.
@@ -64,7 +76,8 @@ Tensor view(Eager& eager, const Tensor& input, const Shape& seen_as) {
     record.finish(output, [before = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
       const Shape& shape = grads[0].shape();
       const bool copies = grads[0]->layout == Layout::kSwapped && shape[1] > 1 && shape[2] > 1;
-      return {copies ? e.empty(before, grads[0].dtype()) : e.alias(grads[0], before, true)};
+      return {copies ? computed(e, before, grads[0].dtype(), {&grads[0]})
+                     : e.alias(grads[0], before, true)};
     });
   }
   return output;
@@ -97,8 +110,8 @@ Tensor merge_heads(Eager& eager, const Tensor& input) {
   const Shape& shape = input.shape();
   const Shape merged{shape[0], shape[2], shape[1] * shape[3]};
   Record record(eager, {&input});
-  Tensor output =
-      merge_copies(input) ? eager.empty(merged, input.dtype()) : eager.alias(input, merged, true);
+  Tensor output = merge_copies(input) ? computed(eager, merged, input.dtype(), {&input})
+                                      : eager.alias(input, merged, true);
   if (record.active()) {
     record.finish(output, [shape](Eager& e, Gradients& grads, Node&) -> Gradients {
       Tensor gradient = e.alias(grads[0], shape, true);
@@ -118,7 +131,7 @@ Tensor slice_last(Eager& eager, const Tensor& input, std::int64_t size) {
   output->layout = input->layout;
   if (record.active()) {
     record.finish(output, [whole = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
-      return {e.empty(whole, grads[0].dtype())};
+      return {slice_backward(e, grads[0], whole)};
     });
   }
   return output;
@@ -144,10 +157,10 @@ std::vector<Tensor> split_last(Eager& eager, const Tensor& input,
           std::vector<Tensor> zeros;
           for (std::size_t i = 0; i < grads.size(); ++i) {
             if (!grads[i].defined()) {
-              zeros.push_back(e.empty(shapes[i], node.input_dtypes[0]));
+              zeros.push_back(filled(e, shapes[i], node.input_dtypes[0]));
             }
           }
-          return {e.empty(whole, node.input_dtypes[0])};
+          return {computed(e, whole, node.input_dtypes[0])};  // cat
         });
   }
   return parts;
@@ -170,7 +183,7 @@ std::vector<Tensor> split_fused_heads(Eager& eager, const Tensor& input, std::in
       part();
       if (record.active()) {  // select_backward: zeros of the whole.
         record.finish(parts.back(), [whole](Eager& e, Gradients& grads, Node&) -> Gradients {
-          return {e.empty(whole, grads[0].dtype())};
+          return {slice_backward(e, grads[0], whole)};
         });
       }
     }
@@ -183,9 +196,9 @@ std::vector<Tensor> split_fused_heads(Eager& eager, const Tensor& input, std::in
   if (record.active()) {  // split_backward joins, then the transposed sum is made contiguous.
     std::vector<Tensor*> outputs = {&parts[0], &parts[1], &parts[2]};
     record.finish(outputs, [whole](Eager& e, Gradients& grads, Node& node) -> Gradients {
-      const Tensor joined = e.empty(whole, node.input_dtypes[0]);
+      const Tensor joined = computed(e, whole, node.input_dtypes[0]);
       grads.clear();
-      return {e.empty(whole, node.input_dtypes[0])};
+      return {computed(e, whole, node.input_dtypes[0])};
     });
   }
   return parts;
@@ -201,7 +214,7 @@ std::vector<Tensor> split_multi_query(Eager& eager, const Tensor& input, std::in
     parts[0]->layout = Layout::kSwapped;
     if (record.active()) {
       record.finish(parts[0], [whole](Eager& e, Gradients& grads, Node&) -> Gradients {
-        return {e.empty(whole, grads[0].dtype())};
+        return {slice_backward(e, grads[0], whole)};
       });
     }
   }
@@ -209,13 +222,14 @@ std::vector<Tensor> split_multi_query(Eager& eager, const Tensor& input, std::in
     Record record(eager, {&input});
     const Tensor index = eager.empty({1}, DType::kInt64);
     record.save(index);
-    parts.push_back(eager.empty({whole[0], 1, whole[1], head_dim}, input.dtype()));
+    parts.push_back(computed(eager, {whole[0], 1, whole[1], head_dim}, input.dtype()));
     parts.back()->layout = Layout::kSwapped;
     if (record.active()) {
       record.finish(parts.back(), [whole](Eager& e, Gradients& grads, Node& node) -> Gradients {
         const Unpacked saved(e, node);
-        Tensor gradient = e.empty(whole, grads[0].dtype());
+        Tensor gradient = filled(e, whole, grads[0].dtype());
         index_put_scratch(e);
+        launch_kernels(e, 2 * bytes_of(grads[0]), kIndexPutKernels);
         return {gradient};
       });
     }
@@ -233,6 +247,8 @@ std::pair<Tensor, Tensor> chunk_last(Eager& eager, const Tensor& input) {
 Tensor clone(Eager& eager, const Tensor& input) {
   Record record(eager, {&input});
   Tensor output = eager.empty(input.shape(), input.dtype());
+  launch_copy(eager, input, output,
+              input->layout == Layout::kContiguous ? CopyOrder::kSame : CopyOrder::kOther);
   if (record.active()) {
     record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
   }
@@ -250,11 +266,11 @@ Tensor to(Eager& eager, const Tensor& input, DType dtype) {
     return input;
   }
   Record record(eager, {&input});
-  Tensor output = eager.empty(input.shape(), dtype);
+  Tensor output = computed(eager, input.shape(), dtype, {&input});
   output->layout = input->layout;
   if (record.active()) {
     record.finish(output, [before = input.dtype()](Eager& e, Gradients& grads, Node&) -> Gradients {
-      Tensor gradient = e.empty(grads[0].shape(), before);
+      Tensor gradient = computed(e, grads[0].shape(), before, {&grads[0]});
       gradient->layout = grads[0]->layout;
       return {gradient};
     });
@@ -268,6 +284,7 @@ Tensor cat_last(Eager& eager, const Tensor& first, const Tensor& second) {
   const bool widens = bits_of(second.dtype()) > bits_of(first.dtype());
   Tensor output = eager.empty(first.shape().with(-1, left + second.shape()[-1]),
                               widens ? second.dtype() : first.dtype());
+  launch(eager, {&first, &second, &output});
   if (record.active()) {
     record.finish(output, [left](Eager& e, Gradients& grads, Node&) -> Gradients {
       const Shape& shape = grads[0].shape();
@@ -294,15 +311,15 @@ Tensor repeat_heads(Eager& eager, const Tensor& input, std::int64_t times) {
   const Shape shape = input.shape();
   Record record(eager, {&input});
   const Shape repeated = shape.with(1, shape[1] * times);
-  Tensor output =
-      shape[1] == 1 ? eager.alias(input, repeated, true) : eager.empty(repeated, input.dtype());
+  Tensor output = shape[1] == 1 ? eager.alias(input, repeated, true)
+                                : computed(eager, repeated, input.dtype(), {&input});
   if (shape[1] == 1) {
     output->layout = Layout::kRepeated;
   }
   if (record.active()) {
     record.finish(output, [shape](Eager& e, Gradients& grads, Node&) -> Gradients {
       // The expanded copies are summed: one tensor of the narrow shape.
-      return {e.empty(shape, grads[0].dtype())};
+      return {computed(e, shape, grads[0].dtype(), {&grads[0]})};
     });
   }
   return output;

@@ -6,6 +6,7 @@
 
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer_steps.h"
 #include "model_ir/runtime/torch/reduce.h"
 
@@ -24,7 +25,7 @@ void scale_to_norm(Eager& eager, const Tensor& matrix) {
                         .element_bytes = 2});
   const Tensor clamped = eager.empty({}, matrix.dtype());
   norm.reset();
-  count_kernels(eager, 2 + elementwise_launches(matrix));
+  count_kernels(eager, 1 + elementwise_launches(matrix));
 }
 
 /// A product of [m, k] and [k, n], added to a tensor of its shape or not.

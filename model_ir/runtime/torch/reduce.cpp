@@ -1,4 +1,5 @@
 #include "model_ir/runtime/torch/reduce.h"
+#include "model_ir/runtime/torch/launch.h"
 
 #include <algorithm>
 #include <limits>
@@ -96,6 +97,7 @@ namespace {
 
 /// One kernel of a reduction: its workspace is taken and given back.
 void run_kernel(Eager& eager, const Reduction& reduction) {
+  launch_kernels(eager, reduction.outputs * reduction.inputs_per_output * reduction.element_bytes);
   const ReductionWorkspace workspace = reduction_workspace(reduction, eager.device());
   if (workspace.partial_bytes > 0) {
     const BlockId partial =

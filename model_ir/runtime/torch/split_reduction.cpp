@@ -1,4 +1,5 @@
 #include "model_ir/runtime/torch/split_reduction.h"
+#include "model_ir/runtime/torch/launch.h"
 
 #include <cstdint>
 #include <limits>
@@ -68,9 +69,9 @@ void run(Eager& eager, const Loop& loop, std::int64_t element_bytes) {
     run(eager, half, element_bytes);
     return;
   }
-  count_kernels(eager, 1);
-  const ReductionWorkspace workspace =
-      reduction_workspace(reduction_of(loop, element_bytes), eager.device());
+  const Reduction reduction = reduction_of(loop, element_bytes);
+  launch_kernels(eager, reduction.outputs * reduction.inputs_per_output * element_bytes);
+  const ReductionWorkspace workspace = reduction_workspace(reduction, eager.device());
   if (workspace.partial_bytes > 0) {
     const BlockId partial = eager.allocate(workspace.partial_bytes, TensorRole::kWorkspace);
     const BlockId semaphores = eager.allocate(workspace.semaphore_bytes, TensorRole::kWorkspace);

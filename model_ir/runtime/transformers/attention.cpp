@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/modeling.h"
 #include "model_ir/runtime/transformers/sinks.h"
 
@@ -34,8 +35,8 @@ struct CutHead {
 /// The tables as GLM-4 widens them in every layer: repeat_interleave(2).
 RopeTable repeated(Eager& eager, const RopeTable& table) {
   RopeTable wide;
-  wide.cos = eager.empty(table.cos.shape(), table.cos.dtype());
-  wide.sin = eager.empty(table.sin.shape(), table.sin.dtype());
+  wide.cos = torch::computed(eager, table.cos.shape(), table.cos.dtype());
+  wide.sin = torch::computed(eager, table.sin.shape(), table.sin.dtype());
   return wide;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 
@@ -52,7 +53,7 @@ class LayerCopy {
     copy_state(weight);
     copy(weight.packed);
     if (bias.defined()) {
-      copies_.push_back(eager.empty(bias.shape(), bias.dtype(), TensorRole::kTemporary));
+      copies_.push_back(torch::computed(eager, bias.shape(), bias.dtype(), TensorRole::kTemporary));
     }
     copy_state(weight);
   }
@@ -67,8 +68,10 @@ class LayerCopy {
  private:
   void copy(const Tensor& tensor) {
     if (tensor.defined()) {
-      copies_.push_back(eager_.empty(tensor.shape(), tensor.dtype(), TensorRole::kTemporary));
-      const Tensor scalar = eager_.empty(Shape{}, tensor.dtype(), TensorRole::kTemporary);
+      copies_.push_back(
+          torch::computed(eager_, tensor.shape(), tensor.dtype(), TensorRole::kTemporary));
+      const Tensor scalar =
+          torch::computed(eager_, Shape{}, tensor.dtype(), TensorRole::kTemporary);
     }
   }
   void copy_state(const QuantisedWeight& weight) {
@@ -98,11 +101,11 @@ Tensor whole_weight(Eager& eager, const Model& model, TensorId id) {
 Tensor quotient(Eager& eager, const Tensor& magnitude, const Tensor& norm) {
   torch::Record record(eager, {&magnitude});
   record.save(norm);
-  Tensor output = eager.empty(magnitude.shape(), magnitude.dtype());
+  Tensor output = torch::computed(eager, magnitude.shape(), magnitude.dtype());
   if (record.active()) {
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
-      return {e.empty(grads[0].shape(), grads[0].dtype())};
+      return {torch::computed(e, grads[0].shape(), grads[0].dtype())};
     });
   }
   return output;
@@ -111,7 +114,7 @@ Tensor quotient(Eager& eager, const Tensor& magnitude, const Tensor& norm) {
 /// BA as the product of the two layers with the identity, [in, out].
 Tensor lora_weight(Eager& eager, const Adapter& adapter) {
   const std::int64_t in = adapter.a.shape()[1];
-  const Tensor identity = eager.empty({in, in}, adapter.a.dtype());
+  const Tensor identity = torch::computed(eager, {in, in}, adapter.a.dtype());
   Tensor low = torch::linear(eager, identity, adapter.a, {});
   return torch::linear(eager, low, adapter.b, {});
 }
@@ -148,8 +151,8 @@ void add_magnitude(Eager& eager, const Model& model, TensorId weight, Adapter& a
                         .k = adapter.a.shape()[0],
                         .dtype = adapter.a.dtype(),
                         .layout = GemmLayout::kNN});
-    Tensor scaled = eager.empty(shape, adapter.a.dtype(), TensorRole::kTemporary);
-    sum = eager.empty(shape, adapter.a.dtype(), TensorRole::kTemporary);
+    Tensor scaled = torch::computed(eager, shape, adapter.a.dtype(), TensorRole::kTemporary);
+    sum = torch::computed(eager, shape, adapter.a.dtype(), TensorRole::kTemporary);
     scaled.reset();
     eager.set_role(TensorRole::kParameter);
     adapter.magnitude = output_norm(eager, model, weight, sum, shape[0]);

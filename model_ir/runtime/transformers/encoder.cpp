@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -17,7 +18,7 @@ void make_ids(Eager& eager, const Model& model, Shared& shared) {
   const std::int64_t sequence = model.plan->sequence;
   const std::int64_t batch = model.plan->micro_batch;
   shared.position_ids = eager.alias(model.buffers.at(0), {1, sequence}, true);
-  const Tensor gathered = eager.empty({1, sequence}, DType::kInt64, TensorRole::kInput);
+  const Tensor gathered = torch::computed(eager, {1, sequence}, DType::kInt64, TensorRole::kInput);
   shared.token_type_ids = eager.alias(gathered, {batch, sequence}, true);
   if (batch > 1) {
     shared.token_type_ids->layout = torch::Layout::kRepeated;

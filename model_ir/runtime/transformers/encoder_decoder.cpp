@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model_ir/runtime/torch/checkpoint.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/encoder.h"
 #include "model_ir/runtime/transformers/masks.h"
 
@@ -182,9 +183,9 @@ class Stack {
 /// The labels behind a start token. Source: T5PreTrainedModel._shift_right.
 Tensor shift_right(Eager& eager, const Tensor& labels) {
   const torch::Shape& shape = labels.shape();
-  Tensor shifted = eager.empty(shape, DType::kInt64, TensorRole::kInput);
-  { const Tensor copy = eager.empty(shape.with(1, shape[1] - 1), DType::kInt64); }
-  const Tensor ignored = eager.empty(shape, DType::kBool);
+  Tensor shifted = torch::computed(eager, shape, DType::kInt64, TensorRole::kInput);
+  { const Tensor copy = torch::computed(eager, shape.with(1, shape[1] - 1), DType::kInt64); }
+  const Tensor ignored = torch::computed(eager, shape, DType::kBool);
   return shifted;
 }
 

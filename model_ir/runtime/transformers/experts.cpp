@@ -7,6 +7,7 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/functions_grouped.h"
 #include "model_ir/runtime/torch/functions_latent.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/norm.h"
 
@@ -82,13 +83,13 @@ struct GroupChoice {
 
 /// Scores of the experts outside the chosen groups, blotted out.
 Tensor mask_groups(Eager& eager, const Tensor& scores, GroupChoice& choice) {
-  choice.each = eager.empty(scores.shape(), choice.mask.dtype());  // expand().reshape()
+  choice.each = torch::computed(eager, scores.shape(), choice.mask.dtype());  // expand().reshape()
   Tensor masked;
   {
     Tensor outside;
     {
-      const Tensor inside = eager.empty(scores.shape(), DType::kBool);
-      outside = eager.empty(scores.shape(), DType::kBool);
+      const Tensor inside = torch::computed(eager, scores.shape(), DType::kBool);
+      outside = torch::computed(eager, scores.shape(), DType::kBool);
     }
     masked = torch::masked_fill(eager, scores, outside);
   }
@@ -98,7 +99,7 @@ Tensor mask_groups(Eager& eager, const Tensor& scores, GroupChoice& choice) {
 GroupChoice choose_groups(Eager& eager, const Tensor& group_scores, std::int64_t groups) {
   GroupChoice choice;
   choice.indices = torch::top_k(eager, group_scores, groups).indices;
-  choice.mask = eager.empty(group_scores.shape(), group_scores.dtype());
+  choice.mask = torch::computed(eager, group_scores.shape(), group_scores.dtype());
   return choice;
 }
 
@@ -226,15 +227,16 @@ struct Groups {
 Groups count_groups(Eager& eager, const Tensor& ids, std::int64_t experts) {
   Groups groups;
   groups.narrow_ids = torch::to(eager, ids, DType::kInt32);
-  groups.counts = eager.empty({experts}, DType::kInt32);  // histc
+  groups.counts = torch::filled(eager, {experts}, DType::kInt32);  // histc
+  torch::launch_fill(eager, groups.narrow_ids);
   groups.offsets = torch::cumulative_counts(eager, groups.counts);
   return groups;
 }
 
 /// inv_perm[perm] = arange(S)
 Tensor inverse(Eager& eager, const Tensor& permutation) {
-  Tensor result = eager.empty(permutation.shape(), DType::kInt64);
-  const Tensor range = eager.empty(permutation.shape(), DType::kInt64);
+  Tensor result = torch::computed(eager, permutation.shape(), DType::kInt64);
+  const Tensor range = torch::computed(eager, permutation.shape(), DType::kInt64);
   return result;
 }
 
@@ -264,12 +266,13 @@ void sort_by_expert(Eager& eager, const ExpertsInput& input, ExpertsFrame& frame
   frame.ids = std::move(sorted.values);
   frame.permutation = std::move(sorted.indices);
   {
-    const Tensor tokens = eager.empty({selected}, DType::kInt64);  // perm // k
+    const Tensor tokens = torch::computed(eager, {selected}, DType::kInt64);  // perm // k
     frame.rows = torch::gather_rows(eager, input.rows, tokens);
   }
   frame.weights = torch::gather_rows(eager, flat, frame.permutation);
   frame.groups = count_groups(eager, frame.ids, input.gate_up.base.shape()[0]);
-  frame.mask = eager.empty({selected, 1}, DType::kBool);
+  frame.mask = torch::computed(eager, {selected, 1}, DType::kBool);
+  torch::launch_fill(eager, frame.ids);  // clamp_
 }
 
 void choose_bias(Eager& eager, const Tensor& biases, ExpertsFrame& frame) {

@@ -7,6 +7,7 @@
 
 #include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/attention.h"
 #include "model_ir/runtime/transformers/encoder.h"
 #include "model_ir/runtime/transformers/encoder_decoder.h"
@@ -23,8 +24,8 @@ using torch::Tensor;
 
 /// arange(S) + past: [1, S] ids.
 Tensor make_position_ids(Eager& eager, std::int64_t sequence) {
-  const Tensor range = eager.empty({sequence}, DType::kInt64, TensorRole::kInput);
-  return eager.empty({1, sequence}, DType::kInt64, TensorRole::kInput);
+  const Tensor range = torch::computed(eager, {sequence}, DType::kInt64, TensorRole::kInput);
+  return torch::computed(eager, {1, sequence}, DType::kInt64, TensorRole::kInput);
 }
 
 /// `sizes`: [S, D]. `copies`: the frequencies are cast, or brought to the device, first.
@@ -36,11 +37,14 @@ RopeTable make_rope_table(Eager& eager, RopeForm form, const Shape& sizes, bool 
   const auto temporary = [&](const Shape& shape) {
     return eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
   };
-  Tensor own = copies ? temporary({1, dim / 2, 1}) : Tensor{};
+  const auto made = [&](const Shape& shape) {
+    return torch::computed(eager, shape, DType::kFp32, TensorRole::kTemporary);
+  };
+  Tensor own = copies ? made({1, dim / 2, 1}) : Tensor{};
   if (form == RopeForm::kComplex) {
     return {complex_rope_table(eager, dim, sequence), {}};
   }
-  Tensor positions = temporary({1, 1, sequence});
+  Tensor positions = made({1, 1, sequence});
   Tensor frequencies = temporary({1, dim / 2, sequence});
   eager.touch_cublas();
   eager.run(GemmShape{
@@ -48,10 +52,10 @@ RopeTable make_rope_table(Eager& eager, RopeForm form, const Shape& sizes, bool 
   // gpt-oss takes the frequencies as they are: tables of half a head.
   const bool halves = form == RopeForm::kHalfTables;
   const std::int64_t width = halves ? dim / 2 : dim;
-  Tensor angles = halves ? Tensor{} : temporary({1, sequence, width});
+  Tensor angles = halves ? Tensor{} : made({1, sequence, width});
   const auto factor = [&] {
-    Tensor plain = temporary({1, sequence, width});
-    Tensor scaled = temporary({1, sequence, width});
+    Tensor plain = made({1, sequence, width});
+    Tensor scaled = made({1, sequence, width});
     plain.reset();
     return scaled;
   };
@@ -83,12 +87,12 @@ void make_padding(Eager& eager, const Model& model, Shared& shared) {
 /// Positions counted along the padding mask: [B, S] ids. Source: modeling_opt.py, OPTDecoder.
 Tensor count_positions(Eager& eager, const Tensor& padding) {
   const Shape& shape = padding.shape();
-  Tensor counts = eager.empty(shape, DType::kFp32);
+  Tensor counts = torch::computed(eager, shape, DType::kFp32);
   scan_scratch(eager, shape[0], DType::kFp32);
-  Tensor masked = eager.empty(shape, DType::kFp32);
-  Tensor shifted = eager.empty(shape, DType::kFp32);
+  Tensor masked = torch::computed(eager, shape, DType::kFp32);
+  Tensor shifted = torch::computed(eager, shape, DType::kFp32);
   masked.reset();
-  Tensor ids = eager.empty(shape, DType::kInt64, TensorRole::kInput);
+  Tensor ids = torch::computed(eager, shape, DType::kInt64, TensorRole::kInput);
   shifted.reset();
   counts.reset();
   return ids;
@@ -101,24 +105,25 @@ Tensor make_alibi(Eager& eager, const Model& model, DType dtype) {
   const std::int64_t sequence = model.plan->sequence;
   const std::int64_t power =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
-  Tensor base = eager.empty({}, DType::kFp32);
-  Tensor powers = eager.empty({power}, DType::kInt32);
-  Tensor slopes = eager.empty({power}, DType::kFp32);
+  Tensor base = torch::computed(eager, {}, DType::kFp32);
+  Tensor powers = torch::computed(eager, {power}, DType::kInt32);
+  Tensor slopes = torch::computed(eager, {power}, DType::kFp32);
   if (power != heads) {
     const std::int64_t rest = std::min(power, heads - power);
-    const Tensor extra_base = eager.empty({}, DType::kFp32);
-    const Tensor extra_powers = eager.empty({rest}, DType::kInt32);
-    const Tensor extra = eager.empty({rest}, DType::kFp32);
-    slopes = eager.empty({heads}, DType::kFp32);
+    const Tensor extra_base = torch::computed(eager, {}, DType::kFp32);
+    const Tensor extra_powers = torch::computed(eager, {rest}, DType::kInt32);
+    const Tensor extra = torch::computed(eager, {rest}, DType::kFp32);
+    slopes = torch::computed(eager, {heads}, DType::kFp32);
   }
-  Tensor counts = eager.empty({batch, sequence}, DType::kFp32);
+  Tensor counts = torch::computed(eager, {batch, sequence}, DType::kFp32);
   scan_scratch(eager, batch, DType::kFp32);
-  Tensor shifted = eager.empty({batch, sequence}, DType::kFp32);
+  Tensor shifted = torch::computed(eager, {batch, sequence}, DType::kFp32);
   counts.reset();
-  Tensor positions = eager.empty({batch, sequence}, DType::kFp32);
+  Tensor positions = torch::computed(eager, {batch, sequence}, DType::kFp32);
   shifted.reset();
-  Tensor wide = eager.empty({batch * heads, 1, sequence}, DType::kFp32);
-  Tensor alibi = dtype == DType::kFp32 ? wide : eager.empty({batch * heads, 1, sequence}, dtype);
+  Tensor wide = torch::computed(eager, {batch * heads, 1, sequence}, DType::kFp32);
+  Tensor alibi =
+      dtype == DType::kFp32 ? wide : torch::computed(eager, {batch * heads, 1, sequence}, dtype);
   base.reset();
   powers.reset();
   slopes.reset();

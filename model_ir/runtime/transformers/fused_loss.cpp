@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/split_reduction.h"
 #include "model_ir/runtime/transformers/loss_labels.h"
@@ -58,10 +59,10 @@ Tensor converted_logits(Fused& fused, std::int64_t rows) {
   const Shape& weight = fused.weight.shape();
   Tensor cast_weight = fused.weight.dtype() == fused.logits_dtype
                            ? fused.weight
-                           : eager.empty(weight, fused.logits_dtype);
+                           : torch::computed(eager, weight, fused.logits_dtype);
   Tensor cast_input;
   if (fused.input.dtype() != fused.logits_dtype) {
-    cast_input = eager.empty({rows, weight[1]}, fused.logits_dtype);
+    cast_input = torch::computed(eager, {rows, weight[1]}, fused.logits_dtype);
   }
   Tensor logits = eager.empty({rows, weight[0]}, fused.logits_dtype);
   cast_input.reset();
@@ -77,7 +78,7 @@ void converted_gradients(Fused& fused, std::int64_t rows) {
     cast_weight.reset();
   }
   if (fused.grad_weight.defined() && fused.input.dtype() != fused.logits_dtype) {
-    const Tensor narrow = eager.empty(part, fused.logits_dtype);
+    const Tensor narrow = torch::computed(eager, part, fused.logits_dtype);
   }
 }
 
@@ -116,9 +117,9 @@ void run_chunks(Fused& fused) {
 Gradients fused_gradients(Eager& eager, Node& node) {
   // torch.equal(grad_output, torch.tensor(1.0)) decides whether they must be scaled, in place.
   {
-    const Tensor one = eager.empty({}, DType::kFp32);
-    const Tensor same = eager.empty({}, DType::kBool);
-    const Tensor all = eager.empty({}, DType::kBool);
+    const Tensor one = torch::computed(eager, {}, DType::kFp32);
+    const Tensor same = torch::computed(eager, {}, DType::kBool);
+    const Tensor all = torch::computed(eager, {}, DType::kBool);
   }
   Gradients result(2);
   for (std::size_t i = 0; i < node.saved.size(); ++i) {

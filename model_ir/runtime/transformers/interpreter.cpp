@@ -5,6 +5,7 @@
 #include "model_ir/base/check.h"
 #include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/adapter.h"
 #include "model_ir/runtime/transformers/attention.h"
 #include "model_ir/runtime/transformers/forward.h"
@@ -388,9 +389,10 @@ void Interpreter::run_op(NodeId id) {
     case OpKind::kPositions: {
       {
         // OPT's table starts with two rows that no position uses.
-        const Tensor ids = model_.spec->position_rows > model_.spec->max_positions
-                               ? eager_.empty(shared_.position_ids.shape(), DType::kInt64)
-                               : shared_.position_ids;
+        const Tensor ids =
+            model_.spec->position_rows > model_.spec->max_positions
+                ? torch::computed(eager_, shared_.position_ids.shape(), DType::kInt64)
+                : shared_.position_ids;
         shared_.position_rows = torch::embedding(eager_, parameter(op, 0), ids);
       }
       return store(torch::add(eager_, value(op, 0), shared_.position_rows));

@@ -1,4 +1,5 @@
 #include "model_ir/runtime/transformers/latent_attention.h"
+#include "model_ir/runtime/torch/launch.h"
 
 #include <array>
 #include <cstdint>
@@ -132,15 +133,18 @@ Tensor complex_rope_table(Eager& eager, std::int64_t dim, std::int64_t sequence)
   const auto temporary = [&](const Shape& shape) {
     return eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
   };
-  Tensor positions = temporary({1, 1, sequence});
+  const auto made = [&](const Shape& shape) {
+    return torch::computed(eager, shape, DType::kFp32, TensorRole::kTemporary);
+  };
+  Tensor positions = made({1, 1, sequence});
   Tensor angles = temporary({1, dim / 2, sequence});
   eager.touch_cublas();
   eager.run(GemmShape{
       .m = dim / 2, .n = sequence, .k = 1, .dtype = DType::kFp32, .layout = GemmLayout::kNN});
-  Tensor ones = temporary({1, sequence, dim / 2});
-  Tensor polar = temporary({1, sequence, dim});
+  Tensor ones = made({1, sequence, dim / 2});
+  Tensor polar = made({1, sequence, dim});
   ones.reset();
-  Tensor scaled = temporary({1, sequence, dim});
+  Tensor scaled = made({1, sequence, dim});
   polar.reset();
   positions.reset();
   angles.reset();

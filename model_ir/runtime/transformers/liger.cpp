@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 #include "model_ir/runtime/transformers/modeling.h"
@@ -43,7 +44,7 @@ Tensor turned(Eager& eager, const Tensor& gradient) {
   if (gradient->layout == torch::Layout::kSwapped) {
     return same_memory(eager, gradient);
   }
-  Tensor copy = eager.empty(gradient.shape(), gradient.dtype());
+  Tensor copy = torch::computed(eager, gradient.shape(), gradient.dtype());
   copy->layout = torch::Layout::kSwapped;
   return copy;
 }
@@ -67,7 +68,7 @@ std::optional<Error> liger_trouble(const ModelSpec& spec) {
 Tensor liger_rms_norm(Eager& eager, const Tensor& input, const Tensor& weight) {
   torch::Record record(eager, {&input, &weight});
   const std::int64_t columns = input.shape()[-1];
-  Tensor output = eager.empty(input.shape(), input.dtype());
+  Tensor output = torch::computed(eager, input.shape(), input.dtype());
   Tensor factors = eager.empty({input.elements() / columns}, DType::kFp32);
   if (!record.active()) {
     return output;
@@ -94,7 +95,7 @@ Tensor liger_rms_norm(Eager& eager, const Tensor& input, const Tensor& weight) {
 
 Tensor liger_silu_mul(Eager& eager, const Tensor& gate, const Tensor& up) {
   torch::Record record(eager, {&gate, &up});
-  Tensor output = eager.empty(gate.shape(), gate.dtype());
+  Tensor output = torch::computed(eager, gate.shape(), gate.dtype());
   if (record.active()) {
     record.save(gate);
     record.save(up);

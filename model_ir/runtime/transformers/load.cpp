@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/load_bidirectional.h"
 #include "model_ir/runtime/transformers/model.h"
 #include "model_ir/runtime/transformers/modeling.h"
@@ -18,17 +19,17 @@ using torch::Tensor;
 /// Source: modeling_llama.py, compute_default_rope_parameters.
 Tensor inverse_frequencies(Eager& eager, std::int64_t count, DType dtype) {
   const torch::Shape shape{count};
-  Tensor integers = eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
+  Tensor integers = torch::computed(eager, shape, DType::kFp32, TensorRole::kTemporary);
   if (dtype != DType::kFp32) {
-    integers = eager.empty(shape, dtype, TensorRole::kTemporary);
+    integers = torch::computed(eager, shape, dtype, TensorRole::kTemporary);
   }
-  Tensor fractions = eager.empty(shape, dtype, TensorRole::kTemporary);
+  Tensor fractions = torch::computed(eager, shape, dtype, TensorRole::kTemporary);
   integers.reset();
-  Tensor powers = eager.empty(shape, dtype, TensorRole::kTemporary);
-  { const Tensor base = eager.empty({}, DType::kInt64, TensorRole::kTemporary); }
+  Tensor powers = torch::computed(eager, shape, dtype, TensorRole::kTemporary);
+  { const Tensor base = torch::computed(eager, {}, DType::kInt64, TensorRole::kTemporary); }
   fractions.reset();
-  Tensor reciprocal = eager.empty(shape, dtype, TensorRole::kTemporary);
-  Tensor result = eager.empty(shape, dtype, TensorRole::kBuffer);
+  Tensor reciprocal = torch::computed(eager, shape, dtype, TensorRole::kTemporary);
+  Tensor result = torch::computed(eager, shape, dtype, TensorRole::kBuffer);
   reciprocal.reset();
   powers.reset();
   return result;
@@ -119,11 +120,23 @@ Tensor load_quantised(Eager& eager, Model& model, TensorId id) {
   return weight.packed;
 }
 
+/// A module fills its parameters when it is made, and transformers again. Weights of experts are
+/// plain parameters, which only the latter fills.
+void initialise(Eager& eager, const Tensor& parameter) {
+  torch::launch_fill(eager, parameter);
+  if (parameter.shape().rank() < 3) {
+    torch::launch_fill(eager, parameter);
+  }
+}
+
 /// The head of a model with tied embeddings is built with a weight of its own, which tie_weights()
 /// then lets go.
 Tensor tied_head(Eager& eager, const ModelSpec& spec, DType dtype) {
-  return eager.empty({spec.vocabulary, spec.embedding_dim > 0 ? spec.embedding_dim : spec.hidden},
-                     dtype, TensorRole::kParameter);
+  Tensor head =
+      eager.empty({spec.vocabulary, spec.embedding_dim > 0 ? spec.embedding_dim : spec.hidden},
+                  dtype, TensorRole::kParameter);
+  initialise(eager, head);
+  return head;
 }
 
 /// What follows the parameters: rotary tables and the head of a tied model.
@@ -189,6 +202,9 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
     const torch::Shape shape = shape_of(graph.tensor(id));
     Tensor parameter = quantised.contains(id) ? load_quantised(eager, model, id)
                                               : eager.parameter(shape, dtype, trainable);
+    if (!plan.quant) {
+      initialise(eager, parameter);
+    }
     model.parameter_count += shape.elements();
     model.parameters[index_of(id)] = parameter;
     made.push_back(parameter);

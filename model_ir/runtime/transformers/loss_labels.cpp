@@ -1,5 +1,6 @@
 #include "model_ir/runtime/transformers/loss_labels.h"
 
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/reduce.h"
 
 namespace headroom::ir::transformers {
@@ -12,17 +13,18 @@ ShiftedLabels shift_labels(Eager& eager, const Tensor& ids) {
   const std::int64_t batch = ids.shape()[0];
   const std::int64_t sequence = ids.shape()[1];
   ShiftedLabels shifted;
-  shifted.padded = eager.empty({batch, sequence + 1}, DType::kInt64);
-  shifted.labels = batch > 1 ? eager.empty({batch, sequence}, DType::kInt64)
+  shifted.padded = torch::computed(eager, {batch, sequence + 1}, DType::kInt64);
+  torch::launch_kernels(eager, 2 * torch::bytes_of(ids), batch > 1 ? 1 : 0);  // Fill, and copy.
+  shifted.labels = batch > 1 ? torch::computed(eager, {batch, sequence}, DType::kInt64)
                              : eager.alias(shifted.padded, {batch, sequence}, true);
   return shifted;
 }
 
 LabelCount count_labels(Eager& eager, const Shape& shape) {
   LabelCount result;
-  result.mask = eager.empty(shape, DType::kBool);
-  result.count = eager.empty({}, DType::kInt64);
-  const Tensor wide = eager.empty(shape, DType::kInt64);
+  result.mask = torch::computed(eager, shape, DType::kBool);
+  result.count = torch::computed(eager, {}, DType::kInt64);
+  const Tensor wide = torch::computed(eager, shape, DType::kInt64);
   const torch::ReductionWorkspace workspace =
       torch::reduction_workspace({.outputs = 1,
                                   .inputs_per_output = shape.elements(),

@@ -6,6 +6,7 @@
 
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/transformers/loss_labels.h"
 
@@ -37,7 +38,7 @@ std::vector<Tensor> pieces_of(Eager& eager, const Tensor& hidden) {
       outputs.push_back(&piece);
     }
     record.finish(outputs, [shape](Eager& e, Gradients& grads, Node&) -> Gradients {
-      return {e.empty(shape, grads[0].dtype())};
+      return {torch::computed(e, shape, grads[0].dtype())};
     });
   }
   return pieces;
@@ -65,11 +66,11 @@ Tensor piece_logits(Eager& eager, const HeadInput& head, const Tensor& piece) {
 Tensor quotient(Eager& eager, const Tensor& total, const Tensor& count) {
   torch::Record record(eager, {&total});
   record.save(count);
-  Tensor output = eager.empty({}, total.dtype());
+  Tensor output = torch::computed(eager, {}, total.dtype());
   if (record.active()) {
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
-      return {e.empty({}, grads[0].dtype())};
+      return {torch::computed(e, {}, grads[0].dtype())};
     });
   }
   return output;
@@ -78,7 +79,8 @@ Tensor quotient(Eager& eager, const Tensor& total, const Tensor& count) {
 /// `total += one`: in place, except for the first.
 void add_to(Eager& eager, Tensor& total, const Tensor& one) {
   torch::Record record(eager, {&total, &one});
-  Tensor sum = total.defined() ? eager.alias(total, {}, false) : eager.empty({}, one.dtype());
+  Tensor sum =
+      total.defined() ? eager.alias(total, {}, false) : torch::computed(eager, {}, one.dtype());
   if (record.active()) {
     record.finish(sum, [](Eager&, Gradients& grads, Node&) -> Gradients {
       return {grads[0], grads[0]};
@@ -145,7 +147,7 @@ Tensor chunked_loss(Eager& eager, const HeadInput& head, const Tensor& ids) {
   std::vector<Tensor> labels;
   for (const Tensor& piece : logits) {
     const Shape rows{piece.shape()[0] * piece.shape()[1]};
-    labels.push_back(ids.shape()[0] > 1 ? eager.empty(rows, DType::kInt64)
+    labels.push_back(ids.shape()[0] > 1 ? torch::computed(eager, rows, DType::kInt64)
                                         : eager.alias(shifted.labels, rows, true));
   }
   Tensor total = sum_of_pieces(eager, logits, labels);

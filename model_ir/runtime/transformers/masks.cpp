@@ -1,4 +1,5 @@
 #include "model_ir/runtime/transformers/masks.h"
+#include "model_ir/runtime/torch/launch.h"
 
 #include <algorithm>
 #include <optional>
@@ -53,7 +54,7 @@ class MaskMaker {
 
  private:
   Tensor temporary(const Shape& shape, DType dtype) {
-    return eager_.empty(shape, dtype, TensorRole::kTemporary);
+    return torch::computed(eager_, shape, dtype, TensorRole::kTemporary);
   }
 
   /// find_packed_sequence_indices
@@ -69,9 +70,11 @@ class MaskMaker {
     breaks_wide.reset();
     breaks.reset();
     Tensor same = temporary({batch_}, DType::kBool);
-    Tensor all = temporary({}, DType::kBool);
+    // The only one of a batch of one is copied.
+    const Tensor all = eager_.empty({}, DType::kBool, TensorRole::kTemporary);
+    torch::launch_copy(eager_, same, all,
+                       batch_ > 1 ? torch::CopyOrder::kOther : torch::CopyOrder::kSame);
     same.reset();
-    all.reset();
     first.reset();
     differences.reset();
     indices.reset();
@@ -167,6 +170,7 @@ void scan_scratch(Eager& eager, std::int64_t rows, DType dtype) {
   if (rows == 1) {  // Observed on PyTorch 2.11.
     const std::int64_t bytes = dtype == DType::kInt64 ? 1279 : 1023;
     const Tensor scratch = eager.empty({bytes}, DType::kUInt8, TensorRole::kWorkspace);
+    torch::launch_kernels(eager, 0);  // Sets its state back.
   }
 }
 

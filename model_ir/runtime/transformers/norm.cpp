@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::transformers {
@@ -216,7 +217,7 @@ Tensor python_gelu(Eager& eager, const Tensor& input) {
   torch::Record record(eager, {&input});
   record.save(input);
   const auto make = [&] {
-    Tensor part = eager.empty(input.shape(), input.dtype());
+    Tensor part = torch::computed(eager, input.shape(), input.dtype());
     return part;
   };
   Tensor half = make();
@@ -228,7 +229,7 @@ Tensor python_gelu(Eager& eager, const Tensor& input) {
   if (record.active()) {
     record.finish(output, [](Eager& e, torch::Gradients& grads, torch::Node& node) {
       const torch::Unpacked saved(e, node);
-      const auto like = [&] { return e.empty(grads[0].shape(), grads[0].dtype()); };
+      const auto like = [&] { return torch::computed(e, grads[0].shape(), grads[0].dtype()); };
       return python_gelu_gradient(like);
     });
   }

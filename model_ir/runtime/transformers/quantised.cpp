@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 #include "model_ir/runtime/torch/split_reduction.h"
@@ -31,9 +32,9 @@ Tensor state(Eager& eager, const Shape& shape, DType dtype) {
 
 /// The 16 values of a 4-bit type, scaled to 1 on the device. Source: functional.py, get_4bit_type.
 Tensor four_bit_codes(Eager& eager) {
-  Tensor raw = eager.empty({kFourBitCodes}, DType::kFp32, TensorRole::kTemporary);
+  Tensor raw = torch::computed(eager, {kFourBitCodes}, DType::kFp32, TensorRole::kTemporary);
   Tensor scaled = state(eager, {kFourBitCodes}, DType::kFp32);
-  const Tensor largest = eager.empty({}, DType::kFp32, TensorRole::kTemporary);
+  const Tensor largest = torch::computed(eager, {}, DType::kFp32, TensorRole::kTemporary);
   raw.reset();
   return scaled;
 }
@@ -44,7 +45,7 @@ void quantise_factors(Eager& eager, QuantisedWeight& result, Tensor& dynamic_cod
   eager.set_role(TensorRole::kBuffer);
   result.offset = torch::reduce_all(eager, result.factors);
   eager.set_role(TensorRole::kTemporary);
-  Tensor centred = eager.empty(blocks, DType::kFp32, TensorRole::kTemporary);
+  Tensor centred = torch::computed(eager, blocks, DType::kFp32, TensorRole::kTemporary);
   if (!dynamic_codes.defined()) {
     dynamic_codes = state(eager, {kEightBitCodes}, DType::kFp32);
   }
@@ -57,7 +58,7 @@ void quantise_factors(Eager& eager, QuantisedWeight& result, Tensor& dynamic_cod
 
 /// The factors in fp32: themselves, or computed from their bytes.
 Tensor wide_factors(Eager& eager, const QuantisedWeight& weight) {
-  return weight.offset.defined() ? eager.empty(weight.factors.shape(), DType::kFp32)
+  return weight.offset.defined() ? torch::computed(eager, weight.factors.shape(), DType::kFp32)
                                  : weight.factors;
 }
 
@@ -88,10 +89,10 @@ Tensor four_bit_product(Eager& eager, const QuantisedWeight& weight, const Tenso
   }
   Tensor raw;
   if (weight.offset.defined()) {
-    raw = eager.empty(weight.factors.shape(), DType::kFp32);
+    raw = torch::computed(eager, weight.factors.shape(), DType::kFp32);
   }
   Tensor factors = wide_factors(eager, weight);
-  const Tensor whole = eager.empty(weight.shape, input.dtype());
+  const Tensor whole = torch::computed(eager, weight.shape, input.dtype());
   Tensor output = eager.empty(shape, input.dtype());
   if (bias.defined()) {
     eager.touch_cublaslt();
@@ -119,8 +120,8 @@ Tensor matmul_four_bit(Eager& eager, const QuantisedWeight& weight, const Tensor
 /// not there are zeroed all the same.
 /// Source: backends/cuda/ops.py, bitsandbytes::int8_vectorwise_quant, threshold 6.
 void look_for_outliers(Eager& eager, const Tensor& narrow, std::int64_t rows) {
-  Tensor magnitude = eager.empty(narrow.shape(), DType::kFp16);
-  Tensor outliers = eager.empty(narrow.shape(), DType::kBool);
+  Tensor magnitude = torch::computed(eager, narrow.shape(), DType::kFp16);
+  Tensor outliers = torch::computed(eager, narrow.shape(), DType::kBool);
   magnitude.reset();
   Tensor any = torch::reduce(eager, Shape{}, DType::kBool,
                              {.outputs = 1,
@@ -130,7 +131,7 @@ void look_for_outliers(Eager& eager, const Tensor& narrow, std::int64_t rows) {
                               .element_bytes = 1});
   any.reset();
   if (rows > 1) {
-    const Tensor zero = eager.empty({}, DType::kInt8);
+    const Tensor zero = torch::computed(eager, {}, DType::kInt8);
   }
 }
 
@@ -141,13 +142,13 @@ Tensor eight_bit_product(Eager& eager, const QuantisedWeight& weight, const Tens
   const std::int64_t rows = input.elements() / in;
   const Shape shape = input.shape().with(-1, weight.shape[0]);
   Tensor narrow = torch::to(eager, input, DType::kFp16);
-  const Tensor row_factors = eager.empty({rows}, DType::kFp32);
-  const Tensor codes = eager.empty(input.shape(), DType::kInt8);
+  const Tensor row_factors = torch::computed(eager, {rows}, DType::kFp32);
+  const Tensor codes = torch::computed(eager, input.shape(), DType::kInt8);
   look_for_outliers(eager, narrow, rows);
   narrow.reset();
   const Tensor sums = eager.empty(shape, DType::kInt32);
   eager.run(GemmShape{.m = rows, .n = weight.shape[0], .k = in, .dtype = DType::kInt8});
-  Tensor half = eager.empty(shape, DType::kFp16);
+  Tensor half = torch::computed(eager, shape, DType::kFp16);
   return torch::to(eager, half, input.dtype());
 }
 
@@ -155,8 +156,8 @@ Tensor eight_bit_product(Eager& eager, const QuantisedWeight& weight, const Tens
 Gradients eight_bit_gradients(Eager& eager, const QuantisedWeight& weight, Gradients& grads,
                               const Node& node) {
   const DType dtype = node.input_dtypes[0];
-  const Tensor whole = eager.empty(weight.shape, dtype);
-  { const Tensor scaled = eager.empty({weight.shape[0]}, DType::kFp32); }
+  const Tensor whole = torch::computed(eager, weight.shape, dtype);
+  { const Tensor scaled = torch::computed(eager, {weight.shape[0]}, DType::kFp32); }
   const Tensor narrow = torch::to(eager, grads[0], dtype);
   const Tensor gradient = eager.empty(node.input_shapes[0], dtype);
   eager.touch_cublas();
@@ -221,11 +222,11 @@ QuantisedWeight quantise(Eager& eager, const QuantPlan& plan, const Tensor& weig
 
 Tensor dequantise(Eager& eager, const QuantisedWeight& weight) {
   if (weight.bits == 8) {
-    const Tensor scaled = eager.empty(weight.shape, DType::kFp32);
-    return eager.empty(weight.shape, DType::kFp32);
+    const Tensor scaled = torch::computed(eager, weight.shape, DType::kFp32);
+    return torch::computed(eager, weight.shape, DType::kFp32);
   }
   const Tensor factors = wide_factors(eager, weight);
-  return eager.empty(weight.shape, kComputeType);
+  return torch::computed(eager, weight.shape, kComputeType);
 }
 
 Tensor quantised_linear(Eager& eager, const QuantisedWeight& weight, const Tensor& input,

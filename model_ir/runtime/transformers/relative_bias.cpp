@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -23,7 +24,7 @@ class Buckets {
     if (causal_) {
       clamp(distances);
     }
-    Tensor is_small = eager_.empty(square_, DType::kBool);
+    Tensor is_small = torch::computed(eager_, square_, DType::kBool);
     Tensor large = logarithmic();
     Tensor chosen = integers();
     if (causal_) {
@@ -37,12 +38,12 @@ class Buckets {
   }
 
  private:
-  Tensor integers() { return eager_.empty(square_, DType::kInt64); }
-  Tensor numbers() { return eager_.empty(square_, DType::kFp32); }
+  Tensor integers() { return torch::computed(eager_, square_, DType::kInt64); }
+  Tensor numbers() { return torch::computed(eager_, square_, DType::kFp32); }
 
   /// (relative_position > 0).to(torch.long) * num_buckets, and 0 added to it.
   Tensor sign_part() {
-    Tensor positive = eager_.empty(square_, DType::kBool);
+    Tensor positive = torch::computed(eager_, square_, DType::kBool);
     Tensor wide = integers();
     positive.reset();
     Tensor product = integers();
@@ -81,12 +82,14 @@ class Buckets {
 }  // namespace
 
 Tensor relative_bias(Eager& eager, const Tensor& table, const BiasForm& form) {
-  const auto range = [&](std::int64_t count) { return eager.empty({count}, DType::kInt64); };
+  const auto range = [&](std::int64_t count) {
+    return torch::computed(eager, {count}, DType::kInt64);
+  };
   Tensor plain = range(form.queries);
   Tensor queries = range(form.queries);  // Plus the tokens seen before.
   plain.reset();
   Tensor keys = range(form.keys);
-  Tensor distances = eager.empty({form.queries, form.keys}, DType::kInt64);
+  Tensor distances = torch::computed(eager, {form.queries, form.keys}, DType::kInt64);
   const Tensor buckets = Buckets(eager, form).make();
   const Tensor values = torch::embedding(eager, table, buckets);
   Tensor bias = torch::heads_first(eager, values);

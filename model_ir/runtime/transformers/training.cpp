@@ -11,6 +11,7 @@
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/grad_scaler.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer.h"
 #include "model_ir/runtime/torch/phase.h"
 #include "model_ir/runtime/transformers/forward.h"
@@ -46,9 +47,10 @@ void next_batch(Training& run) {
   const torch::Shape shape{run.plan.micro_batch, run.plan.sequence};
   eager.set_site("input_ids", -1);
   Batch batch;
-  batch.ids = eager.empty(shape, DType::kInt64, TensorRole::kInput);
-  batch.labels =
-      run.plan.keep_batch ? eager.empty(shape, DType::kInt64, TensorRole::kInput) : batch.ids;
+  batch.ids = torch::computed(eager, shape, DType::kInt64, TensorRole::kInput);
+  batch.labels = run.plan.keep_batch
+                     ? torch::computed(eager, shape, DType::kInt64, TensorRole::kInput)
+                     : batch.ids;
   run.batch = std::move(batch);
 }
 
@@ -84,7 +86,7 @@ void run_micro_batch(Training& run, const std::string& tag) {
   eager.set_site("loss", -1);
   {
     const Tensor scaled = run.scaler ? run.scaler->scale(loss) : loss;
-    const Tensor seed = eager.empty({}, scaled.dtype(), TensorRole::kLogits);
+    const Tensor seed = torch::computed(eager, {}, scaled.dtype(), TensorRole::kLogits);
     eager.backward(scaled, seed);
   }
   loss.reset();
@@ -141,8 +143,8 @@ void evaluate(Training& run) {
   const PhaseScope phase(run.eager, "evaluation");
   const torch::GradMode grad(run.eager, false);
   run.model.training = false;
-  const Tensor ids =
-      run.eager.empty({run.plan.micro_batch, run.plan.sequence}, DType::kInt64, TensorRole::kInput);
+  const Tensor ids = torch::computed(run.eager, {run.plan.micro_batch, run.plan.sequence},
+                                     DType::kInt64, TensorRole::kInput);
   if (run.ddp) {
     run.ddp->before_forward();
   }
