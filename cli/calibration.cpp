@@ -6,6 +6,7 @@
 #include "cli/model_argument.h"
 #include "costmodel/estimate.h"
 #include "costmodel/hardware/catalogue.h"
+#include "costmodel/time/machine.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_reader.h"
 #include "model_ir/plan/plan_json.h"
@@ -25,6 +26,7 @@ struct OwnRun {
   ir::ParallelPlan plan;
   std::optional<std::int64_t> allocated;
   std::optional<std::int64_t> reserved;
+  std::optional<double> step_time_ms;
 };
 
 Result<ir::ParallelPlan> read_run_plan(const JsonValue& value, const std::string& file,
@@ -47,9 +49,12 @@ OwnRun read_figures(const ir::JsonObject& object) {
   run.gpu = object.text("gpu");
   run.allocated = object.optional_integer("peak_allocated", {.least = 1, .greatest = kMostBytes});
   run.reserved = object.optional_integer("peak_reserved", {.least = 1, .greatest = kMostBytes});
+  constexpr ir::NumberRange kTimes{.least = 1e-3, .greatest = 1e9};
+  run.step_time_ms = object.optional_number("step_time_ms", kTimes);
   object.accept("plan");
-  if (!run.allocated && !run.reserved) {
-    object.refuse_product("neither peak_allocated nor peak_reserved", "a measured figure in bytes");
+  if (!run.allocated && !run.reserved && !run.step_time_ms) {
+    object.refuse_product("none of peak_allocated, peak_reserved and step_time_ms",
+                          "a measured figure");
   }
   return run;
 }
@@ -105,7 +110,17 @@ Status add_run(const OwnRun& run, const Arguments& arguments, cost::Calibration&
   if (!device) {
     return device.error();
   }
-  const Result<cost::StepEstimate> estimate = cost::estimate(model->spec, run.plan, *device);
+  std::optional<cost::Machine> machine;
+  if (run.step_time_ms) {
+    Result<cost::Machine> known =
+        cost::load_machine(folder->path, *device, arguments.value("node"));
+    if (!known) {
+      return std::move(known).error();
+    }
+    machine = std::move(known).value();
+  }
+  const Result<cost::StepEstimate> estimate =
+      cost::estimate(model->spec, run.plan, *device, Bytes{0}, machine ? &*machine : nullptr);
   if (!estimate) {
     return estimate.error();
   }
@@ -114,6 +129,11 @@ Status add_run(const OwnRun& run, const Arguments& arguments, cost::Calibration&
   }
   if (run.reserved) {
     calibration.reserved.push_back(error_of(*run.reserved, estimate->peak_reserved));
+  }
+  if (run.step_time_ms) {
+    constexpr double kMilliseconds = 1e3;
+    calibration.step_time.push_back(
+        *run.step_time_ms / (kMilliseconds * estimate->time->total.value()) - 1);
   }
   return ok();
 }

@@ -16,9 +16,10 @@ namespace headroom::cli {
 /// By how much the runs of the file that `--calibrate-from` names are missed, those of `runtime`
 /// (`cost::residual_runtime`) alone; none without the option.
 ///
-/// Model:   {"runs": [{"model", "gpu", "plan", "peak_allocated", "peak_reserved"}]}: "model" and
+/// Model:   {"runs": [{"model", "gpu", "plan", "peak_allocated", "peak_reserved",
+///          "step_time_ms"}]}: "model" and
 ///          "gpu" as on the command line, "plan" a plan (configs/schema/plan.schema.json) or the
-///          path of a file with one, measured figures in bytes, at least one of them
+///          path of a file with one, memory in bytes, at least one figure
 ///          (configs/schema/runs.schema.json).
 /// Errors:  kInvalidInput with file and place for what is not of that form, and for a file without
 ///          a run of `runtime`; those of reading models, GPUs and plans, and of `cost::estimate`.

@@ -220,6 +220,12 @@ Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& p
       estimate.peak_allocated, error_model(sets, runtime, Measurand::kPeakAllocated, own).range);
   confidence.basis = error_model(sets, runtime, Measurand::kPeakReserved, own);
   confidence.reserved = interval_of(estimate.peak_reserved, confidence.basis.range);
+  const ErrorModel times = error_model(sets, runtime, Measurand::kStepTime, own);
+  if (estimate.time && times.runs > 0) {
+    const Seconds total = estimate.time->total;
+    confidence.step_time = TimeInterval{.low = std::max(1 + times.range.low, 0.0) * total,
+                                        .high = (1 + times.range.high) * total};
+  }
   confidence.fits_probability = fits_probability(estimate, confidence.basis, plan.allocator);
   return confidence;
 }

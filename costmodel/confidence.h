@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,10 +69,17 @@ struct ByteInterval {
   Bytes high;
 };
 
+struct TimeInterval {
+  Seconds low;
+  Seconds high;
+};
+
 /// How sure an estimate is.
 struct Confidence {
   ByteInterval allocated;
   ByteInterval reserved;
+  std::optional<TimeInterval>
+      step_time;  ///< Where the estimate has a time, and times were measured.
   double fits_probability = 0;
   ErrorModel basis;  ///< That of reserved bytes.
 };

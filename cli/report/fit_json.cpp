@@ -112,11 +112,20 @@ JsonFields interval_fields(const cost::ByteInterval& interval) {
   return fields;
 }
 
+JsonValue time_interval_json(const cost::TimeInterval& interval) {
+  JsonFields fields;
+  fields.add("low_seconds", interval.low.value());
+  fields.add("high_seconds", interval.high.value());
+  return std::move(fields).finish();
+}
+
 JsonFields confidence_fields(const cost::Confidence& confidence) {
   JsonFields fields;
   fields.add("level", cost::kConfidenceLevel);
   fields.add("peak_allocated", interval_fields(confidence.allocated));
   fields.add("peak_reserved", interval_fields(confidence.reserved));
+  fields.add("step_time",
+             confidence.step_time ? time_interval_json(*confidence.step_time) : JsonValue{});
   fields.add("fits_probability", confidence.fits_probability);
   fields.add("runs", confidence.basis.runs);
   fields.add("runs_on_gpus", confidence.basis.gpu_runs);
@@ -251,7 +260,8 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("decision_tree", asked ? remedies_json(answer.question, answer.remedies->tree)
                                     : JsonValue{JsonValue::Array{}});
   fields.add("least_gpus", asked ? JsonValue{answer.remedies->least_gpus} : JsonValue{});
-  fields.add("time", time_json({.request = answer.time, .step = answer.estimate.time}));
+  fields.add("time",
+             time_json({.request = answer.time, .step = answer.estimate.time, .interval = {}}));
   fields.add("next", next_command(answer));
   fields.add("model", model_fields(answer));
   fields.add("device", device_fields(answer));

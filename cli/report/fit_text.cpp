@@ -415,7 +415,10 @@ std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
   text += failure_line(answer);
   text += breakdown(answer, terminal) + limits(answer, terminal) + phases(answer, terminal) +
           largest(answer, terminal) +
-          time_text({.request = answer.time, .step = answer.estimate.time}, terminal) +
+          time_text({.request = answer.time,
+                     .step = answer.estimate.time,
+                     .interval = answer.confidence.step_time},
+                    terminal) +
           remedies(answer, terminal);
   return text + "\nnext: " + command_lines(next_command(answer), terminal.width - 6) + "\n";
 }

@@ -40,6 +40,10 @@ std::string heading_of(const TimeAnswer& answer, const Terminal& terminal) {
   const cost::StepTime& step = *answer.step;
   std::string text =
       "\n" + styled(terminal, Style::kStrong, "a step takes " + time_of(step.total)) + "\n";
+  if (answer.interval) {
+    text += "  95 % interval: " + time_of(answer.interval->low) + " to " +
+            time_of(answer.interval->high) + "\n";
+  }
   text += "  each GPU: " + decimal(step.tokens_per_second_per_gpu(), 0) + " tokens/s, " +
           decimal(step.model_rate().value() / kTera, 1) + " model TFLOP/s";
   text += step.mfu() ? ", MFU " + percent(*step.mfu()) : "";

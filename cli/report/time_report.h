@@ -4,6 +4,7 @@
 
 #include "cli/terminal.h"
 #include "cli/time_options.h"
+#include "costmodel/confidence.h"
 #include "costmodel/time/step_time.h"
 #include "model_ir/json/json_value.h"
 
@@ -13,6 +14,7 @@ namespace headroom::cli {
 struct TimeAnswer {
   const TimeRequest& request;
   const std::optional<cost::StepTime>& step;
+  std::optional<cost::TimeInterval> interval{};  ///< Between what the step's time lies.
 };
 
 /// A section of text; why there is no time, where there is none.

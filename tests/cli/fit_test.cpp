@@ -280,7 +280,7 @@ TEST_CASE("fit: runs of one's own that say nothing are refused by place") {
       R"({"runs": [{"model": "gpt2", "gpu": "h100", "plan": {"schema_version": 1}}]})");
   const Answer nothing = test::headroom("fit gpt2 --gpu h100 --calibrate-from " + empty);
   CHECK(nothing.code == ExitCode::kBadInput);
-  CHECK(nothing.err.find("/runs/0: got neither peak_allocated nor peak_reserved") !=
+  CHECK(nothing.err.find("/runs/0: got none of peak_allocated, peak_reserved and step_time_ms") !=
         std::string::npos);
   const std::string other = folder.write(
       "other.json",
