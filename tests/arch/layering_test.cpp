@@ -56,6 +56,7 @@ struct Library {
 const std::vector<Library>& libraries() {
   static const std::vector<Library> table = {
       {.name = "nlohmann-json", .prefixes = {"nlohmann/"}, .folders = {"model_ir/json"}},
+      {.name = "Boost.Math", .prefixes = {"boost/math/"}, .folders = {"costmodel"}},
       {.name = "Boost", .prefixes = {"boost/"}, .folders = {"model_ir/graph"}},
       {.name = "CLI11", .prefixes = {"CLI/"}, .folders = {"cli"}},
       {.name = "Qt", .prefixes = {"Q"}, .folders = {"gui"}, .in_headers = true},
