@@ -22,7 +22,9 @@ std::int64_t ranks_per_replica(const ir::ParallelPlan& plan) {
 }
 
 std::optional<FlopsPerSecond> peak_of(const ir::ParallelPlan& plan, const DeviceSpec& device) {
-  const bool full = plan.precision == ir::Precision::kFp32;
+  // Under FSDP the arithmetic is in the type of the gathered parameters.
+  const bool full = plan.precision == ir::Precision::kFp32 &&
+                    (!plan.fsdp || plan.fsdp->param_dtype == ir::DType::kFp32);
   return full ? std::optional(device.fp32) : device.half;
 }
 

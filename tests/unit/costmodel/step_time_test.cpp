@@ -135,6 +135,29 @@ TEST_CASE("step time: micro-batches that a program leaves out take as long as th
   CHECK(step.tokens == 10 * 2048);
 }
 
+TEST_CASE("step time: utilisation is of the type that FSDP computes in, not of what it stores") {
+  Program program;
+  program.phase("step1.forward");
+  program.run(gemm(3));
+  cost::DeviceSpec card = device();
+  card.fp32 = FlopsPerSecond{1};
+  card.half = FlopsPerSecond{16};
+  ir::ParallelPlan plan;
+  plan.precision = ir::Precision::kFp32;
+  const auto peak = [&] {
+    const ProgramTime time = price_program(program.done(), plan, plain_prices());
+    return compose_step(one_layer(), plan, card, {{.stage = 0, .time = time}}).peak;
+  };
+  CHECK(peak() == FlopsPerSecond{1});
+  plan.runtime = ir::RuntimeKind::kFsdp;
+  plan.fsdp = ir::FsdpPlan{};
+  CHECK(peak() == FlopsPerSecond{16});
+  plan.fsdp->param_dtype = ir::DType::kFp32;
+  CHECK(peak() == FlopsPerSecond{1});
+  plan.precision = ir::Precision::kAutocastBf16;
+  CHECK(peak() == FlopsPerSecond{16});
+}
+
 TEST_CASE("step time: only what the compute stream waits for counts as communication") {
   Program program;
   program.phase("step1.forward");
