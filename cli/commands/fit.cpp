@@ -45,7 +45,8 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                    .confidence = {},
                    .live = {},
                    .remedies = {},
-                   .time = std::move(time).value()};
+                   .time = std::move(time).value(),
+                   .speedups = {}};
   if (Status known = judge_confidence(answer); !known) {
     return std::move(known).error();
   }
@@ -59,6 +60,14 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                                      .budget = answer.question.budget,
                                      .tree = tree};
     answer.remedies = cost::find_remedies(asked, answer.estimate);
+  }
+  if (arguments.has("faster") && answer.estimate.time) {
+    const cost::SpeedupQuestion asked{.model = answer.question.model.spec,
+                                      .plan = answer.question.request.plan,
+                                      .device = answer.question.device,
+                                      .budget = answer.question.budget,
+                                      .machine = *answer.time.machine};
+    answer.speedups = cost::find_speedups(asked, answer.estimate);
   }
   return answer;
 }
@@ -86,6 +95,7 @@ Command fit_command() {
   for (const std::vector<OptionSpec>& more : {time_options(), calibration_options()}) {
     options.insert(options.end(), more.begin(), more.end());
   }
+  options.push_back({"faster", "", "", "look for the changes that make a step faster"});
   return {
       .verb = {.name = "fit",
                .summary = "Will a run fit on a GPU? If not, what would",

@@ -10,6 +10,7 @@
 #include "costmodel/estimate.h"
 #include "costmodel/live_groups.h"
 #include "costmodel/remedies.h"
+#include "costmodel/speedups.h"
 
 namespace headroom::cli {
 
@@ -22,6 +23,7 @@ struct FitAnswer {
   std::vector<cost::LiveGroup> live;       ///< At the peak, largest sum first.
   std::optional<cost::Remedies> remedies;  ///< Unless it fits.
   TimeRequest time;
+  std::vector<cost::Speedup> speedups;  ///< If asked for.
 };
 
 /// (reserved - allocated) / reserved at the peak: what the allocator holds without using it.

@@ -234,6 +234,21 @@ JsonValue remedies_json(const Question& question, const std::vector<cost::Remedy
   return JsonValue{std::move(array)};
 }
 
+JsonValue speedups_json(const FitAnswer& answer) {
+  JsonValue::Array array;
+  for (const cost::Speedup& speedup : answer.speedups) {
+    JsonFields fields;
+    fields.add("bottleneck", describe(speedup.bottleneck));
+    fields.add("share", speedup.share);
+    fields.add("options", changed_options(answer.question, speedup.plan));
+    fields.add("gain", speedup.gain);
+    fields.add("verdict", name_of(speedup.verdict));
+    fields.add("margin_bytes", speedup.margin);
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
 }  // namespace
 
 std::string fit_json(const FitAnswer& answer) {
@@ -262,6 +277,7 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("least_gpus", asked ? JsonValue{answer.remedies->least_gpus} : JsonValue{});
   fields.add("time",
              time_json({.request = answer.time, .step = answer.estimate.time, .interval = {}}));
+  fields.add("faster", speedups_json(answer));
   fields.add("next", next_command(answer));
   fields.add("model", model_fields(answer));
   fields.add("device", device_fields(answer));

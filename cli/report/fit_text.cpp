@@ -404,6 +404,21 @@ std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
   return mends ? text : text + least_gpus_line(answer, terminal);
 }
 
+/// What holds a step up, and what would help.
+std::string speedups(const FitAnswer& answer, const Terminal& terminal) {
+  std::string text;
+  for (const cost::Speedup& speedup : answer.speedups) {
+    text += "  " +
+            wrap(changed_options(answer.question, speedup.plan) + ": " + percent(speedup.gain) +
+                     " more tokens per second, against " +
+                     std::string(describe(speedup.bottleneck)) + " (" + percent(speedup.share) +
+                     " of the step); " + size_text(speedup.margin) + " to spare",
+                 terminal.width - 2, 2) +
+            "\n";
+  }
+  return text.empty() ? text : heading(terminal, "changes that make it faster") + text;
+}
+
 }  // namespace
 
 std::string size_text(Bytes bytes) {
@@ -419,7 +434,7 @@ std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
                      .step = answer.estimate.time,
                      .interval = answer.confidence.step_time},
                     terminal) +
-          remedies(answer, terminal);
+          speedups(answer, terminal) + remedies(answer, terminal);
   return text + "\nnext: " + command_lines(next_command(answer), terminal.width - 6) + "\n";
 }
 

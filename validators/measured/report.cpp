@@ -10,6 +10,7 @@
 #include "model_ir/base/units.h"
 #include "model_ir/json/json_value.h"
 #include "validators/measured/intervals.h"
+#include "validators/measured/ranking.h"
 #include "validators/measured/summary.h"
 #include "validators/measured/text_table.h"
 
@@ -66,6 +67,14 @@ JsonValue json_of(const Skipped& skipped) {
                         {"source", text_value(skipped.source)},
                         {"phase", skipped.phase ? text_value(*skipped.phase) : JsonValue{}},
                         {"reason", text_value(skipped.reason)}}};
+}
+
+JsonValue json_of(const RankingLine& line) {
+  return JsonValue{JsonValue::Object{{"source", text_value(line.source)},
+                                     {"subject", text_value(line.subject)},
+                                     {"metric", text_value(name_of(line.metric))},
+                                     {"n", JsonValue{static_cast<std::int64_t>(line.n)}},
+                                     {"kendall_tau", JsonValue{line.tau}}}};
 }
 
 /// One value a line: a diff of two reports stays readable.
@@ -152,6 +161,23 @@ std::string worst_table(const std::vector<Score>& scores) {
                            Align::kRight});
 }
 
+/// Empty where no model ran in several ways.
+std::string ranking_table(const std::vector<Score>& scores) {
+  const std::vector<RankingLine> lines = rank_agreement(scores);
+  if (lines.empty()) {
+    return {};
+  }
+  std::vector<std::vector<std::string>> rows{{"Kendall's tau", "source", "runs of", "metric", "n"}};
+  for (const RankingLine& line : lines) {
+    std::array<char, 16> tau{};
+    std::snprintf(tau.data(), tau.size(), "%.3f", line.tau);
+    rows.push_back({tau.data(), line.source, line.subject, std::string(name_of(line.metric)),
+                    std::to_string(line.n)});
+  }
+  return "\n" +
+         text_table(rows, {Align::kRight, Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight});
+}
+
 }  // namespace
 
 std::string report_json(const Scoring& scoring, std::span<const cost::ResidualSet> residuals) {
@@ -163,6 +189,8 @@ std::string report_json(const Scoring& scoring, std::span<const cost::ResidualSe
   append_list(out, "scores", scoring.scores,
               [&intervals](const Score& score) { return json_of(score, intervals); });
   out += ",\n";
+  append_list(out, "ranking", rank_agreement(scoring.scores), plain);
+  out += ",\n";
   append_list(out, "skipped", scoring.skipped, plain);
   return out + "}\n";
 }
@@ -171,7 +199,7 @@ std::string report_text(const Scoring& scoring) {
   std::string text =
       scoring.scores.empty() ? "nothing could be compared\n" : summary_table(scoring.scores) + "\n";
   if (!scoring.scores.empty()) {
-    text += worst_table(scoring.scores);
+    text += worst_table(scoring.scores) + ranking_table(scoring.scores);
   }
   if (!scoring.skipped.empty()) {
     text += "\n" + skip_table(scoring.skipped);

@@ -38,4 +38,17 @@ std::string_view name_of(Metric metric) {
   return "?";
 }
 
+std::string subject_of(const MeasuredRow& row) {
+  const ir::JsonValue* model = row.setting.find("model");
+  const ir::JsonValue* name = model != nullptr ? model->find("name") : nullptr;
+  const ir::JsonValue* gpu = row.setting.find("gpu");
+  const ir::JsonValue* count = row.setting.find("num_gpus");
+  if (row.form != RowForm::kPublished || name == nullptr || gpu == nullptr ||
+      name->as_string() == nullptr || gpu->as_string() == nullptr) {
+    return {};
+  }
+  const std::int64_t gpus = count != nullptr ? count->as_integer().value_or(1) : 1;
+  return *name->as_string() + " on " + std::to_string(gpus) + " x " + *gpu->as_string();
+}
+
 }  // namespace headroom::check

@@ -64,4 +64,7 @@ struct MeasuredRow {
   std::string failure;                ///< kCase: the run broke off for another reason; else empty.
 };
 
+/// "Llama 3 8B on 8 x NVIDIA H100" of a published row; empty for a case.
+[[nodiscard]] std::string subject_of(const MeasuredRow& row);
+
 }  // namespace headroom::check

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "validators/measured/row.h"
 #include "validators/measured/score.h"
 
 namespace headroom::check {
@@ -24,7 +25,8 @@ class RowScorer {
                            .metric = metric,
                            .predicted = predicted,
                            .measured = measured,
-                           .error = error_of(metric, predicted, measured)});
+                           .error = error_of(metric, predicted, measured),
+                           .subject = subject_of(row_)});
   }
 
   void skip(std::string reason, std::optional<std::string> phase = std::nullopt,

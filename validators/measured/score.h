@@ -25,7 +25,8 @@ struct Score {
   Metric metric = Metric::kAllocatedAfter;
   double predicted = 0;
   double measured = 0;
-  double error = 0;  ///< Signed; see `error_of`.
+  double error = 0;     ///< Signed; see `error_of`.
+  std::string subject{};  ///< Model and machine of a published row; else empty.
 };
 
 /// Something that was not compared, and why.

@@ -1,11 +1,13 @@
 #include "validators/measured/report.h"
 
+#include <cmath>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "model_ir/json/json_value.h"
 #include "validators/measured/accuracy.h"
+#include "validators/measured/ranking.h"
 #include "validators/measured/summary.h"
 #include "validators/measured/text_table.h"
 
@@ -166,6 +168,28 @@ TEST_CASE("percent: almost all never reads as all") {
   CHECK(percent(0.99995) == "99.995 %");
   CHECK(percent(1e-9) == "1.0e-07 %");
   CHECK(percent(-0.25) == "-25.0 %");
+}
+
+TEST_CASE("ranking: Kendall's tau over the runs of one model on one machine, ties set aside") {
+  std::vector<Score> scores;
+  const auto add = [&scores](const char* subject, double predicted, double measured) {
+    scores.push_back(score_of("r", Metric::kStepTime, predicted, measured));
+    scores.back().subject = subject;
+  };
+  // Pairs of (predicted, measured): one of three is reversed.
+  add("a", 1, 10);
+  add("a", 2, 30);
+  add("a", 3, 20);
+  add("b", 1, 1);
+  add("b", 2, 2);  // Two runs order nothing.
+  add("c", 1, 1);
+  add("c", 1, 2);
+  add("c", 2, 3);  // A tie among the predicted: 2 / sqrt(2 x 3).
+  const std::vector<RankingLine> lines = rank_agreement(scores);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].subject == "a");
+  CHECK(lines[0].tau == doctest::Approx(1.0 / 3));
+  CHECK(lines[1].tau == doctest::Approx(2 / std::sqrt(6.0)));
 }
 
 }  // namespace headroom::check
