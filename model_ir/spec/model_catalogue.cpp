@@ -29,7 +29,7 @@ Result<ModelEntry> parse_entry(std::string_view text, std::string_view file) {
   ModelEntry entry;
   entry.name = root.text("name");
   entry.aliases = root.texts_or_none("aliases");
-  entry.hf_id = root.text("hf_id");
+  entry.hf_id = root.optional_text("hf_id").value_or("");
   const JsonObject source = root.object("source");
   entry.config_source = source.text("config");
   entry.parameters_source = source.text("parameters");

@@ -14,7 +14,7 @@ namespace headroom::ir {
 struct ModelEntry {
   std::string name;  ///< That of the file, without ".json".
   std::vector<std::string> aliases;
-  std::string hf_id;                      ///< Repository on the Hugging Face hub.
+  std::string hf_id;                      ///< Repository on the Hugging Face hub; empty: it has none.
   std::string config_source;              ///< Where the dimensions are published.
   std::string parameters_source;          ///< Where the count of parameters is published.
   std::int64_t parameters = 0;            ///< As the model code builds it, tied weights once.
