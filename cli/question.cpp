@@ -14,31 +14,6 @@ constexpr std::array<OptionSpec, 2> kDeviceOptions = {
     {{"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"},
      {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
 
-Result<Bytes> read_budget(const Arguments& arguments) {
-  const std::optional<std::string> text = arguments.value("budget");
-  if (!text) {
-    return Bytes{0};
-  }
-  const std::optional<Bytes> bytes = parse_bytes(*text);
-  if (!bytes || *bytes == Bytes{0}) {
-    return Error::invalid_argument("budget", *text, "a size as 70GiB, 80GB or 75000000000");
-  }
-  return *bytes;
-}
-
-Result<cost::DeviceSpec> read_gpu(const Arguments& arguments) {
-  const std::optional<std::string> name = arguments.value("gpu");
-  if (!name || name->empty()) {
-    return Error::invalid_argument("gpu", "nothing", "the GPU to fit on",
-                                   "add --gpu h100 (headroom catalog gpus lists the names)");
-  }
-  const Result<ConfigDir> folder = config_dir_of(arguments);
-  if (!folder) {
-    return folder.error();
-  }
-  return cost::load_device(folder->path, *name);
-}
-
 /// As a POSIX shell reads it back.
 std::string quoted(const std::string& text) {
   constexpr std::string_view kPlain =
@@ -101,6 +76,31 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
 }
 
 }  // namespace
+
+Result<Bytes> read_budget(const Arguments& arguments) {
+  const std::optional<std::string> text = arguments.value("budget");
+  if (!text) {
+    return Bytes{0};
+  }
+  const std::optional<Bytes> bytes = parse_bytes(*text);
+  if (!bytes || *bytes == Bytes{0}) {
+    return Error::invalid_argument("budget", *text, "a size as 70GiB, 80GB or 75000000000");
+  }
+  return *bytes;
+}
+
+Result<cost::DeviceSpec> read_gpu(const Arguments& arguments) {
+  const std::optional<std::string> name = arguments.value("gpu");
+  if (!name || name->empty()) {
+    return Error::invalid_argument("gpu", "nothing", "the GPU to fit on",
+                                   "add --gpu h100 (headroom catalog gpus lists the names)");
+  }
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  if (!folder) {
+    return folder.error();
+  }
+  return cost::load_device(folder->path, *name);
+}
 
 std::vector<OptionSpec> plan_question_options() {
   const auto plan = plan_option_specs();

@@ -25,6 +25,11 @@ struct Question {
 /// The same without what is about the device: for verbs that need none.
 [[nodiscard]] std::vector<OptionSpec> plan_question_options();
 
+/// --gpu. Errors: kInvalidArgument if it is missing; those of `cost::load_device`.
+[[nodiscard]] Result<cost::DeviceSpec> read_gpu(const Arguments& arguments);
+/// --budget; 0: not given. Errors: kInvalidArgument.
+[[nodiscard]] Result<Bytes> read_budget(const Arguments& arguments);
+
 /// Reads all of it.
 ///
 /// Errors:  those of the parts; kInvalidArgument if --gpu is missing.

@@ -10,7 +10,7 @@ namespace {
 /// last but one.
 constexpr std::int64_t kBaseUnits = 3;
 /// Stages: so that the second has warm-up micro-batches as well.
-constexpr std::int64_t kBaseStages = 4;
+constexpr std::int64_t kBaseStages = 3;
 
 /// The counts of a form that may vary: units and group of each run, then stages.
 std::vector<std::int64_t*> counts_of(SampleForm& form) {
@@ -136,9 +136,8 @@ Result<ActivationFamily> ActivationFamily::make(const ir::ModelSpec& model,
       one.micro_batches = steady_micro_batches(one);
     }
     const ShortQuestion question = short_question(model, plan, one);
-    const std::int64_t rank =
-        stage_of(stage, one.stages) * (question.plan.world / one.stages) +
-        context_rank * plan.megatron->tensor;
+    const std::int64_t rank = stage_of(stage, one.stages) * (question.plan.world / one.stages) +
+                              context_rank * plan.megatron->tensor;
     const Result<ProgramSample> sample =
         sample_program(question, one, ir::Rank{static_cast<std::int32_t>(rank)}, device);
     if (!sample) {

@@ -19,9 +19,9 @@ enum class StageKind : std::uint8_t { kFirst, kSecond, kLast };
 /// The peaks of all Megatron programs that differ only in how often they repeat themselves.
 ///
 /// Model:   layers of a run, groups of layers that are recomputed together, and stages of a
-///          pipeline repeat. Live bytes at one moment of a program are a polynomial of degree one in
-///          each of these counts: they grow by what one more of them keeps. So 2^k programs (each
-///          count at its base or one above) determine the polynomial of every region, and the
+///          pipeline repeat. Live bytes at one moment of a program are a polynomial of degree one
+///          in each of these counts: they grow by what one more of them keeps. So 2^k programs
+///          (each count at its base or one above) determine the polynomial of every region, and the
 ///          peak of any longer program is the greatest of them:
 ///
 ///              peak(t1..tk) = max over regions of  sum over S of c[S] * prod over i in S of t_i

@@ -128,8 +128,7 @@ ProgramSample::Step read_optimizer(const ir::RankProgram& program, const ir::Pha
   step.log = before(curve, phase.end) - fixed.optimizer_end;
   for (std::size_t event = phase.begin; event < phase.end; ++event) {
     const ir::Site& site = program.sites[program.events[event].site];
-    if (site.operation < program.operations.size() &&
-        program.operations[site.operation] == "log") {
+    if (site.operation < program.operations.size() && program.operations[site.operation] == "log") {
       step.log = std::max(step.log, curve[event] - fixed.optimizer_end);
     }
   }

@@ -40,10 +40,9 @@ std::optional<std::vector<LayerRun>> runs_of(const ir::ModelSpec& model,
     }
     ++runs.back().units;
   }
-  const std::int64_t group =
-      std::min(megatron.recompute == ir::MegatronRecompute::kFullUniform ? megatron.recompute_layers
-                                                                         : 1,
-               count);
+  const std::int64_t group = std::min(
+      megatron.recompute == ir::MegatronRecompute::kFullUniform ? megatron.recompute_layers : 1,
+      count);
   if (group > 1) {
     if (runs.size() > 1 || count % group != 0) {
       return std::nullopt;
@@ -57,10 +56,9 @@ std::optional<std::vector<LayerRun>> runs_of(const ir::ModelSpec& model,
 }  // namespace
 
 std::int64_t SampleForm::layers_per_chunk() const {
-  return std::accumulate(runs.begin(), runs.end(), std::int64_t{0},
-                         [](std::int64_t sum, const LayerRun& run) {
-                           return sum + run.units * run.group;
-                         });
+  return std::accumulate(
+      runs.begin(), runs.end(), std::int64_t{0},
+      [](std::int64_t sum, const LayerRun& run) { return sum + run.units * run.group; });
 }
 
 std::optional<SampleForm> form_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
@@ -104,6 +102,9 @@ ShortQuestion short_question(const ir::ModelSpec& model, const ir::ParallelPlan&
   } else if (megatron.recompute == ir::MegatronRecompute::kFullUniform) {
     megatron.recompute_layers = form.runs.front().group;
   }
+  megatron.distributed_optimizer = false;
+  megatron.overlap_grad_reduce = false;
+  megatron.overlap_param_gather = false;
   question.plan.accumulation = form.micro_batches;
   const std::int64_t experts =
       megatron.expert * (megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor);

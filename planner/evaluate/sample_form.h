@@ -12,9 +12,9 @@ namespace headroom::plan {
 /// Layers of one kind that follow each other in a model chunk.
 struct LayerRun {
   ir::LayerSpec layer;
-  std::int64_t units = 0;    ///< Layers, or groups that are recomputed together.
-  std::int64_t group = 1;    ///< Layers of a unit.
-  bool recomputed = false;   ///< By kFullUniform or kFullBlock.
+  std::int64_t units = 0;   ///< Layers, or groups that are recomputed together.
+  std::int64_t group = 1;   ///< Layers of a unit.
+  bool recomputed = false;  ///< By kFullUniform or kFullBlock.
   friend bool operator==(const LayerRun&, const LayerRun&) = default;
 };
 

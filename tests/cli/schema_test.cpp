@@ -72,4 +72,17 @@ TEST_CASE("schema: the errors and explanations that come with the program keep t
   }
 }
 
+TEST_CASE("schema: what plan answers is what the schema says") {
+  const ir::JsonValue schema = test::read_schema("plan_answer.schema.json");
+  for (const char* line :
+       {"plan gpt2 --gpu a100-80gb --gpus 2 --runtime megatron --global-batch 8",
+        "plan gpt2 --gpu a100-80gb --runtime transformers --global-batch 4 --seq 512",
+        "plan llama-3.1-70b --gpu a100-80gb --gpus 2 --runtime megatron --global-batch 2"}) {
+    CAPTURE(line);
+    for (const std::string& fault : test::SchemaCheck::faults(schema, test::json_of(line).at(""))) {
+      FAIL_CHECK(fault);
+    }
+  }
+}
+
 }  // namespace headroom

@@ -1,0 +1,116 @@
+#include "cli/commands/plan.h"
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <ostream>
+#include <utility>
+
+#include "cli/plan_search.h"
+#include "cli/report/plan_answer.h"
+
+namespace headroom::cli {
+namespace {
+
+std::atomic<bool> stop_asked{false};
+static_assert(std::atomic<bool>::is_always_lock_free);  // A signal handler may write it.
+
+/// While it lives, the first Ctrl-C ends the search instead of the program.
+class StopOnInterrupt {
+ public:
+  StopOnInterrupt() {
+    stop_asked = false;
+    before_ = std::signal(SIGINT, [](int) { stop_asked = true; });
+  }
+  ~StopOnInterrupt() { static_cast<void>(std::signal(SIGINT, before_)); }
+  StopOnInterrupt(const StopOnInterrupt&) = delete;
+  StopOnInterrupt& operator=(const StopOnInterrupt&) = delete;
+
+ private:
+  void (*before_)(int) = SIG_DFL;
+};
+
+using Clock = std::chrono::steady_clock;
+
+/// One line on a terminal, drawn over at most ten times a second.
+class ProgressLine {
+ public:
+  ProgressLine(std::ostream& err, bool shown) : err_(err), shown_(shown), begin_(Clock::now()) {}
+  ~ProgressLine() {
+    if (drawn_) {
+      err_ << "\r\033[K";
+    }
+  }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void draw(const plan::SearchProgress& now) {
+    constexpr std::chrono::milliseconds kPause{100};
+    const Clock::time_point time = Clock::now();
+    if (!shown_ || time - last_ < kPause) {
+      return;
+    }
+    last_ = time;
+    drawn_ = true;
+    const double elapsed = std::chrono::duration<double>(time - begin_).count();
+    err_ << "\r\033[K" << now.cells_done << " of " << now.cells << " groups, "
+         << static_cast<std::int64_t>(static_cast<double>(now.evaluated) / elapsed)
+         << " plans/s, best " << (now.best_seconds > 0 ? duration_text(now.best_seconds) : "none")
+         << ", bound " << duration_text(now.bound_seconds) << std::flush;
+  }
+
+ private:
+  std::ostream& err_;
+  bool shown_;
+  bool drawn_ = false;
+  Clock::time_point begin_;
+  Clock::time_point last_{};
+};
+
+ExitCode code_of(const plan::PlanResult& result) {
+  if (stop_asked) {
+    return ExitCode::kInterrupted;
+  }
+  return result.best ? ExitCode::kYes : ExitCode::kNo;
+}
+
+Result<ExitCode> run_plan(const Arguments& arguments, const Context& context) {
+  Result<PlanSearch> search = read_plan_search(arguments);
+  if (!search) {
+    return std::move(search).error();
+  }
+  const StopOnInterrupt guard;
+  ProgressLine line(context.err, context.terminal.color && !context.json);
+  plan::SearchQuestion question = search->question();
+  question.stop = &stop_asked;
+  question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
+  const Clock::time_point begin = Clock::now();
+  Result<plan::PlanResult> result = plan::search(question);
+  if (!result) {
+    return std::move(result).error();
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const PlanAnswer answer{.search = std::move(search).value(),
+                          .result = std::move(result).value(),
+                          .seconds = seconds,
+                          .why = {}};
+  context.out << (context.json ? plan_answer_json(answer)
+                               : plan_answer_text(answer, context.terminal));
+  return code_of(answer.result);
+}
+
+}  // namespace
+
+Command plan_command() {
+  return {
+      .verb = {.name = "plan",
+               .summary = "The best plan for a model on some GPUs, proven",
+               .positionals = "MODEL",
+               .detail = "MODEL as headroom fit takes it. Every option that names an axis takes "
+                         "a value, several with commas between, a range of numbers, or any.",
+               .options = plan_search_options(),
+               .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8"},
+      .run = run_plan};
+}
+
+}  // namespace headroom::cli

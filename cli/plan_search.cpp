@@ -1,0 +1,284 @@
+#include "cli/plan_search.h"
+
+#include <algorithm>
+#include <array>
+#include <thread>
+#include <utility>
+
+#include "cli/plan_options.h"
+#include "cli/question.h"
+#include "costmodel/hardware/catalogue.h"
+#include "model_ir/plan/plan_limits.h"
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr std::array<OptionSpec, 2> kMachineOptions = {
+    {{"node", "NAME", "a node of the catalogue with this GPU",
+      "machine that the GPUs stand in, as headroom catalog nodes lists it"},
+     {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
+
+constexpr std::array<OptionSpec, 9> kSearchOptions = {
+    {{"global-batch", "N", "8 for each GPU", "sequences of an optimizer step, all ranks together"},
+     {"precision", "RECIPE", "bf16",
+      "bf16 or fp16 (arithmetic, with fp32 masters and states, in each framework's own way), fp32"},
+     {"optimizer", "NAME", "adamw", "as headroom fit takes it"},
+     {"alloc-conf", "CONF", "expandable_segments:True", "PYTORCH_ALLOC_CONF"},
+     {"objective", "WHAT", "throughput",
+      "what is best: throughput, gpus (fewest), memory (lowest peak), cost (GPU seconds), "
+      "micro-batch (greatest), sequence (longest)"},
+     {"front", "", "", "also list the plans that no other beats in time, memory and GPUs"},
+     {"threads", "N", "all cores", "threads of the search; the answer does not depend on them"},
+     {"work-limit", "N", "none", "look into N groups of plans at most"},
+     {"why", "AXIS=VALUE", "", "also explain why the plan does not have this value: tp=8"}}};
+
+/// The sequence where nothing is said: as `fit`.
+std::int64_t usual_sequence(const ir::ModelSpec& model) {
+  constexpr std::int64_t kUsual = 2048;
+  return model.max_positions > 0 ? std::min(kUsual, model.max_positions) : kUsual;
+}
+
+/// Lengths among which the longest is sought.
+plan::AxisValues sequences_of(const ir::ModelSpec& model) {
+  plan::AxisValues lengths;
+  const std::int64_t most = model.max_positions > 0 ? model.max_positions : ir::kMostSequence;
+  for (std::int64_t length = 512; length <= most; length *= 2) {
+    lengths.push_back(length);
+  }
+  return lengths;
+}
+
+Result<plan::Constraints> read_constraints(const Arguments& arguments) {
+  plan::Constraints constraints;
+  for (const plan::AxisName& name : plan::axis_names()) {
+    const std::optional<std::string> text = arguments.value(name.option);
+    if (!text) {
+      continue;
+    }
+    Result<plan::AxisValues> values = plan::parse_axis(name.axis, *text);
+    if (!values) {
+      return std::move(values).error();
+    }
+    constraints.of(name.axis) = std::move(values).value();
+  }
+  return constraints;
+}
+
+Result<ir::ParallelPlan> read_base(const Arguments& arguments, const ir::ModelSpec& model) {
+  ir::ParallelPlan base;
+  base.precision = ir::Precision::kBf16Master;
+  base.sequence = usual_sequence(model);
+  base.allocator.expandable_segments = true;
+  if (const auto text = arguments.value("precision")) {
+    const Result<ir::Precision> precision =
+        ir::parse_word(ir::precision_words(), "precision", *text);
+    if (!precision) {
+      return precision.error();
+    }
+    base.precision = *precision == ir::Precision::kBf16   ? ir::Precision::kBf16Master
+                     : *precision == ir::Precision::kFp16 ? ir::Precision::kFp16Master
+                                                          : *precision;
+  }
+  if (const auto text = arguments.value("optimizer")) {
+    const Result<ir::OptimizerPlan> optimizer =
+        ir::parse_word(ir::optimizer_words(), "optimizer", *text);
+    if (!optimizer) {
+      return optimizer.error();
+    }
+    base.optimizer = *optimizer;
+  }
+  if (const auto text = arguments.value("alloc-conf")) {
+    const Result<ir::AllocatorSettings> settings = parse_allocator_settings(*text, {});
+    if (!settings) {
+      return settings.error();
+    }
+    base.allocator = *settings;
+  }
+  return base;
+}
+
+/// A node with this GPU: the one that is named, else the maker's own, else the first.
+Result<std::optional<cost::NodeSpec>> read_node(const Arguments& arguments,
+                                                const std::string& folder,
+                                                const cost::DeviceSpec& device) {
+  if (const auto name = arguments.value("node")) {
+    Result<cost::NodeSpec> node = cost::load_node(folder, *name);
+    if (!node) {
+      return std::move(node).error();
+    }
+    return std::optional(std::move(node).value());
+  }
+  Result<std::vector<cost::NodeSpec>> nodes = cost::list_nodes(folder);
+  if (!nodes) {
+    return std::move(nodes).error();
+  }
+  std::optional<cost::NodeSpec> found;
+  for (const cost::NodeSpec& node : *nodes) {
+    const bool own = node.name.rfind("dgx", 0) == 0;
+    if (node.device == device.name && (!found || (own && found->name.rfind("dgx", 0) != 0))) {
+      found = node;
+    }
+  }
+  return found;
+}
+
+Status read_machine(const Arguments& arguments, const std::string& folder, PlanSearch& search) {
+  Result<cost::DevicePerformance> performance = cost::performance_of(folder, search.device);
+  if (!performance) {
+    return std::move(performance).error();
+  }
+  search.machine.device = std::move(performance).value();
+  const Result<std::optional<cost::NodeSpec>> node = read_node(arguments, folder, search.device);
+  if (!node) {
+    return node.error();
+  }
+  if (*node) {
+    search.node = (*node)->name;
+    Result<cost::Topology> topology = cost::topology_of(folder, **node);
+    if (!topology) {
+      return std::move(topology).error();
+    }
+    search.machine.topology = std::move(topology).value();
+    return ok();
+  }
+  const Result<cost::LinkSpec> link = cost::load_link(folder, search.device.link);
+  if (!link) {
+    return link.error();
+  }
+  search.machine.topology.fabric = cost::derived_fabric(*link);
+  search.machine.topology.network.rate = link->bandwidth;
+  return ok();
+}
+
+Status read_search(const Arguments& arguments, PlanSearch& search) {
+  if (const auto text = arguments.value("objective")) {
+    const Result<plan::Objective> objective =
+        ir::parse_word(plan::objective_words(), "objective", *text);
+    if (!objective) {
+      return objective.error();
+    }
+    search.objective = *objective;
+  }
+  std::int64_t threads = std::max(1U, std::thread::hardware_concurrency());
+  if (const auto text = arguments.value("threads")) {
+    const Result<std::int64_t> number = parse_whole("threads", *text, 1, 1024);
+    if (!number) {
+      return number.error();
+    }
+    threads = *number;
+  }
+  search.threads = static_cast<int>(threads);
+  if (const auto text = arguments.value("work-limit")) {
+    const Result<std::int64_t> number = parse_whole("work-limit", *text, 1, std::int64_t{1} << 40);
+    if (!number) {
+      return number.error();
+    }
+    search.work_limit = static_cast<std::uint64_t>(*number);
+  }
+  search.front = arguments.has("front");
+  return ok();
+}
+
+Status read_batch(const Arguments& arguments, PlanSearch& search) {
+  const plan::AxisValues& gpus = search.constraints.of(plan::Axis::kGpus);
+  const std::int64_t most = gpus.empty() ? 1 : gpus.back();
+  if (most > ir::kMostRanks || (!gpus.empty() && gpus.front() < 1)) {
+    return Error::invalid_argument("gpus", *arguments.value("gpus"),
+                                   "numbers from 1 to " + std::to_string(ir::kMostRanks));
+  }
+  constexpr std::int64_t kPerGpu = 8;
+  search.global_batch = kPerGpu * most;
+  if (const auto text = arguments.value("global-batch")) {
+    const Result<std::int64_t> number =
+        parse_whole("global-batch", *text, 1, ir::kMostAccumulation);
+    if (!number) {
+      return number.error();
+    }
+    search.global_batch = *number;
+  }
+  return ok();
+}
+
+}  // namespace
+
+plan::SearchQuestion PlanSearch::question() const {
+  return {.space = {.model = model.spec,
+                    .base = base,
+                    .global_batch = global_batch,
+                    .constraints = constraints},
+          .machine = machine,
+          .device = device,
+          .budget = budget,
+          .objective = objective,
+          .pruning = {},
+          .threads = threads,
+          .work_limit = work_limit,
+          .front = front,
+          .stop = nullptr,
+          .progress = {}};
+}
+
+std::vector<OptionSpec> plan_search_options() {
+  std::vector<OptionSpec> options = {
+      {"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"}};
+  options.insert(options.end(), kMachineOptions.begin(), kMachineOptions.end());
+  for (const plan::AxisName& name : plan::axis_names()) {
+    const bool gpus = name.axis == plan::Axis::kGpus;
+    const bool sequence = name.axis == plan::Axis::kSequence;
+    options.push_back({name.option, name.values,
+                       gpus       ? "1"
+                       : sequence ? "2048, or all positions of a model that has fewer"
+                                  : "any",
+                       name.help});
+  }
+  options.insert(options.end(), kSearchOptions.begin(), kSearchOptions.end());
+  options.insert(options.end(), model_options().begin(), model_options().end());
+  return options;
+}
+
+Result<PlanSearch> read_plan_search(const Arguments& arguments) {
+  PlanSearch search;
+  Result<LoadedModel> model = load_model_argument(arguments);
+  if (!model) {
+    return std::move(model).error();
+  }
+  search.model = std::move(model).value();
+  Result<cost::DeviceSpec> device = read_gpu(arguments);
+  if (!device) {
+    return std::move(device).error();
+  }
+  search.device = std::move(device).value();
+  const Result<Bytes> budget = read_budget(arguments);
+  if (!budget) {
+    return budget.error();
+  }
+  search.budget = *budget;
+  Result<plan::Constraints> constraints = read_constraints(arguments);
+  if (!constraints) {
+    return std::move(constraints).error();
+  }
+  search.constraints = std::move(constraints).value();
+  Result<ir::ParallelPlan> base = read_base(arguments, search.model.spec);
+  if (!base) {
+    return std::move(base).error();
+  }
+  search.base = std::move(base).value();
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  if (!folder) {
+    return folder.error();
+  }
+  for (const Status& status : {read_machine(arguments, folder->path, search),
+                               read_search(arguments, search), read_batch(arguments, search)}) {
+    if (!status) {
+      return status.error();
+    }
+  }
+  plan::AxisValues& sequences = search.constraints.of(plan::Axis::kSequence);
+  if (search.objective == plan::Objective::kSequence && sequences.empty()) {
+    sequences = sequences_of(search.model.spec);
+  }
+  return search;
+}
+
+}  // namespace headroom::cli

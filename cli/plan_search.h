@@ -1,0 +1,40 @@
+#pragma once
+
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/model_argument.h"
+#include "model_ir/base/result.h"
+#include "planner/search/search.h"
+
+namespace headroom::cli {
+
+/// What `plan`, `explain` and `sweep` are asked.
+struct PlanSearch {
+  LoadedModel model;
+  std::string node;  ///< The catalogue's node that the machine is made of; "" where none is known.
+  plan::Constraints constraints;
+  ir::ParallelPlan base;
+  std::int64_t global_batch = 0;
+  cost::DeviceSpec device;
+  Bytes budget;
+  plan::Machine machine;
+  plan::Objective objective = plan::Objective::kThroughput;
+  int threads = 1;
+  std::uint64_t work_limit = 0;
+  bool front = false;
+
+  /// Refers to this.
+  [[nodiscard]] plan::SearchQuestion question() const;
+};
+
+/// Options that say which space is searched, and how.
+[[nodiscard]] std::vector<OptionSpec> plan_search_options();
+
+/// Errors:  those of the readers, of the catalogue and of `plan::parse_axis`.
+[[nodiscard]] Result<PlanSearch> read_plan_search(const Arguments& arguments);
+
+/// The axes that `plan` has, as options that fix them: "--tp 8 --pp 4".
+[[nodiscard]] std::string axes_text(const ir::ParallelPlan& plan);
+
+}  // namespace headroom::cli

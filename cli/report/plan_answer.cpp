@@ -1,0 +1,257 @@
+#include "cli/report/plan_answer.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "model_ir/json/json_writer.h"
+#include "model_ir/plan/megatron_fields.h"
+#include "model_ir/plan/plan_json.h"
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::JsonFields;
+using ir::JsonValue;
+
+std::string three_digits(double value) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", value);
+  return text.data();
+}
+
+JsonFields time_fields(const PlanSearch& search, const plan::RatedPlan& plan) {
+  JsonFields fields;
+  fields.add("step_seconds", plan.time.total().value());
+  fields.add("forward_backward_seconds", plan.time.forward_backward.value());
+  fields.add("recomputation_seconds", plan.time.recomputation.value());
+  fields.add("bubble_seconds", plan.time.bubble.value());
+  fields.add("exchange_seconds", plan.time.exchange.value());
+  fields.add("optimizer_seconds", plan.time.optimizer.value());
+  fields.add("offload_seconds", plan.time.offload.value());
+  fields.add("tokens_per_second", tokens_per_second(search, plan));
+  fields.add("gpu_seconds", plan.time.total().value() * static_cast<double>(plan.plan.world));
+  return fields;
+}
+
+JsonFields estimate_fields(const PlanAnswer& answer) {
+  const cost::StepEstimate& estimate = *answer.result.estimate;
+  JsonFields fields;
+  fields.add("verdict", name_of(estimate.verdict));
+  fields.add("fast_peak_bytes", answer.result.best->peak);
+  fields.add("peak_allocated_bytes", estimate.peak_allocated);
+  fields.add("peak_reserved_bytes", estimate.peak_reserved);
+  fields.add("capacity_bytes", estimate.capacity);
+  fields.add("margin_bytes", estimate.margin);
+  fields.add("moment", estimate.peak_moment);
+  fields.add("rank", static_cast<std::int32_t>(estimate.rank));
+  fields.add("time", time_fields(answer.search, *answer.result.best));
+  return fields;
+}
+
+JsonValue front_json(const PlanAnswer& answer) {
+  JsonValue::Array array;
+  for (const plan::RatedPlan& one : answer.result.front) {
+    JsonFields fields;
+    fields.add("summary", plan_words(one.plan));
+    fields.add("gpus", one.plan.world);
+    fields.add("peak_bytes", one.peak);
+    fields.add("time", time_fields(answer.search, one));
+    fields.add("plan", ir::plan_to_json(one.plan));
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+std::string recompute_words(const ir::MegatronPlan& megatron) {
+  switch (megatron.recompute) {
+    case ir::MegatronRecompute::kNone:
+      return "no recomputation";
+    case ir::MegatronRecompute::kSelective: {
+      std::string names;
+      for (const std::string& name : ir::names_of(ir::recomputed_modules(megatron))) {
+        names += (names.empty() ? "" : " and ") + name;
+      }
+      return "recomputes " + names;
+    }
+    case ir::MegatronRecompute::kFullUniform:
+      return "recomputes every layer in groups of " + std::to_string(megatron.recompute_layers);
+    case ir::MegatronRecompute::kFullBlock:
+      return "recomputes " + std::to_string(megatron.recompute_layers) + " layers of each chunk";
+  }
+  return "";
+}
+
+std::string degrees_words(const ir::ParallelPlan& plan) {
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  std::string text;
+  const auto add = [&](const char* name, std::int64_t value, bool shown) {
+    if (shown) {
+      text += std::string(" ") + name + " " + std::to_string(value);
+    }
+  };
+  add("tp", megatron.tensor, true);
+  add("pp", megatron.pipeline, true);
+  add("vpp-layers", megatron.layers_per_chunk, megatron.layers_per_chunk > 0);
+  add("cp", megatron.context, megatron.context > 1);
+  add("ep", megatron.expert, megatron.expert > 1);
+  add("etp", megatron.expert_tensor, megatron.expert_tensor > 0);
+  add("dp", plan.world / megatron.tensor / megatron.pipeline / megatron.context, true);
+  if (megatron.sequence_parallel) {
+    text += " sequence-parallel";
+  }
+  if (megatron.distributed_optimizer) {
+    text += " distributed-optimizer";
+  }
+  return text;
+}
+
+std::string sharding_words(const ir::ParallelPlan& plan) {
+  std::string text;
+  if (plan.zero) {
+    text += " zero " + std::to_string(plan.zero->stage);
+    if (plan.zero->offload_param != ir::OffloadDevice::kNone) {
+      text += " offload all";
+    } else if (plan.zero->offload_optimizer != ir::OffloadDevice::kNone) {
+      text += " offload optimizer";
+    }
+  }
+  if (plan.fsdp) {
+    text += plan.fsdp->reshard_after_forward ? "" : " reshard no";
+    text += plan.fsdp->replicas > 1 ? " replicas " + std::to_string(plan.fsdp->replicas) : "";
+    text += plan.fsdp->cpu_offload ? " offload all" : "";
+  }
+  return text + " dp " + std::to_string(plan.world);
+}
+
+std::string head_line(const PlanAnswer& answer) {
+  const PlanSearch& search = answer.search;
+  return search.model.label + " on " + search.device.name +
+         (search.node.empty() ? "" : " (" + search.node + ")") + ", batch of " +
+         with_commas(search.global_batch) +
+         " sequences: " + std::string(name_of(answer.result.status));
+}
+
+std::string percent(double part, double whole) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%5.1f %%", whole > 0 ? 100 * part / whole : 0);
+  return text.data();
+}
+
+std::string time_lines(const PlanAnswer& answer) {
+  const plan::StepParts& time = answer.result.best->time;
+  const double total = time.total().value();
+  std::string text;
+  const std::array<std::pair<const char*, Seconds>, 6> parts = {
+      {{"forward and backward", time.forward_backward},
+       {"recomputation", time.recomputation},
+       {"pipeline bubble", time.bubble},
+       {"exposed data-parallel exchange", time.exchange},
+       {"optimizer", time.optimizer},
+       {"offload", time.offload}}};
+  for (const auto& [name, seconds] : parts) {
+    if (seconds.value() > 0) {
+      text += "  " + pad_right(name, 32) + pad_left(duration_text(seconds.value()), 10) + "  " +
+              percent(seconds.value(), total) + "\n";
+    }
+  }
+  return text;
+}
+
+std::string infeasible_lines(const PlanAnswer& answer) {
+  const plan::PlanResult& result = answer.result;
+  if (!result.leanest) {
+    return "every plan's parameters and optimizer states alone are too many\n";
+  }
+  const plan::RatedPlan& lean = *result.leanest;
+  return "smallest peak of the plans looked into: " + to_text(lean.peak) + ", of " +
+         to_text(lean.capacity) + " that the allocator may take\n  " + plan_words(lean.plan) + "\n";
+}
+
+}  // namespace
+
+double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan) {
+  return static_cast<double>(search.global_batch) * static_cast<double>(plan.plan.sequence) /
+         plan.time.total().value();
+}
+
+std::string duration_text(double seconds) {
+  if (seconds >= 1) {
+    return three_digits(seconds) + " s";
+  }
+  return seconds >= 1e-3 ? three_digits(1e3 * seconds) + " ms"
+                         : three_digits(1e6 * seconds) + " us";
+}
+
+std::string plan_words(const ir::ParallelPlan& plan) {
+  std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
+  text += plan.megatron ? degrees_words(plan) : sharding_words(plan);
+  text += ", micro-batch " + std::to_string(plan.micro_batch) + " x " +
+          std::to_string(plan.accumulation) + ", ";
+  if (plan.megatron) {
+    return text + recompute_words(*plan.megatron);
+  }
+  return text +
+         (plan.recompute == ir::Recompute::kNone ? "no recomputation" : "recomputes every layer");
+}
+
+std::string plan_answer_json(const PlanAnswer& answer) {
+  const plan::PlanResult& result = answer.result;
+  JsonFields fields;
+  fields.add("schema_version", 1);
+  fields.add("status", name_of(result.status));
+  fields.add("space", result.space);
+  fields.add("evaluated", result.evaluated);
+  fields.add("rejected_by_replay", result.rejected);
+  fields.add("lowered_whole", result.memory.lowered);
+  fields.add("bound", result.bound_seconds);
+  fields.add("gap", result.gap);
+  fields.add("seconds", answer.seconds);
+  const bool found = result.best && result.estimate;
+  fields.add("summary", found ? JsonValue{plan_words(result.best->plan)} : JsonValue{});
+  fields.add("plan", found ? ir::plan_to_json(result.best->plan) : JsonValue{});
+  fields.add("estimate", found ? std::move(estimate_fields(answer)).finish() : JsonValue{});
+  fields.add("least_peak_bytes",
+             result.leanest ? JsonValue{result.leanest->peak.value()} : JsonValue{});
+  fields.add("front", front_json(answer));
+  return to_pretty_json(std::move(fields).finish()) + "\n";
+}
+
+std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal) {
+  const plan::PlanResult& result = answer.result;
+  std::string text = styled(terminal, Style::kStrong, head_line(answer)) + "\n";
+  if (result.best && result.estimate) {
+    const cost::StepEstimate& estimate = *result.estimate;
+    text += wrap(plan_words(result.best->plan), terminal.width, 2) + "\n\n";
+    text += "step " + duration_text(result.best->time.total().value()) + ", " +
+            with_commas(std::llround(tokens_per_second(answer.search, *result.best))) +
+            " tokens/s\n" + time_lines(answer);
+    text += "\npeak " + to_text(estimate.peak_allocated) + " allocated, " +
+            to_text(estimate.peak_reserved) + " reserved of " + to_text(estimate.capacity) + " (" +
+            std::string(name_of(estimate.verdict)) + "), " + estimate.peak_moment + "\n";
+  } else {
+    text += infeasible_lines(answer);
+  }
+  if (!result.front.empty()) {
+    text += "\nnot beaten in time, memory and GPUs at once\n";
+    for (const plan::RatedPlan& one : result.front) {
+      text += "  " + pad_left(duration_text(one.time.total().value()), 9) + "  " +
+              pad_left(to_text(one.peak), 10) + "  " + plan_words(one.plan) + "\n";
+    }
+  }
+  text += "\n" + with_commas(static_cast<std::int64_t>(result.space)) + " plans, " +
+          with_commas(static_cast<std::int64_t>(result.evaluated)) + " worked out, " +
+          duration_text(answer.seconds);
+  if (result.status == plan::PlanStatus::kFeasible) {
+    text += ", gap " + percent(result.gap, 1);
+  }
+  text += "\n";
+  if (!answer.why.empty()) {
+    text += "\n" + answer.why;
+  }
+  return text;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "cli/plan_search.h"
+#include "cli/terminal.h"
+#include "planner/search/search.h"
+
+namespace headroom::cli {
+
+/// What `plan` found, and for what.
+struct PlanAnswer {
+  PlanSearch search;
+  plan::PlanResult result;
+  double seconds = 0;  ///< The search took, by the clock.
+  std::string why;     ///< Answers to `--why`, a line each.
+};
+
+/// Tokens of a step divided by its time.
+[[nodiscard]] double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan);
+
+/// "megatron tp 8, pp 4, dp 32, micro-batch 1 x 48, selective recomputation of core_attn".
+[[nodiscard]] std::string plan_words(const ir::ParallelPlan& plan);
+
+/// The answer as `configs/schema/plan_answer.schema.json` has it.
+[[nodiscard]] std::string plan_answer_json(const PlanAnswer& answer);
+[[nodiscard]] std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal);
+
+/// "412 ms", "3.21 s".
+[[nodiscard]] std::string duration_text(double seconds);
+
+}  // namespace headroom::cli

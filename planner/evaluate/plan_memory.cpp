@@ -1,0 +1,280 @@
+#include "planner/evaluate/plan_memory.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "costmodel/binding_rank.h"
+#include "costmodel/estimate.h"
+#include "model_ir/plan/plan_check.h"
+#include "planner/evaluate/live_bytes.h"
+#include "planner/evaluate/program_sample.h"
+
+namespace headroom::plan {
+namespace {
+
+/// A key of whole numbers, each behind a comma.
+class KeyText {
+ public:
+  template <typename... Values>
+  KeyText& add(Values... values) {
+    (append(static_cast<std::int64_t>(values)), ...);
+    return *this;
+  }
+  [[nodiscard]] std::string text() const { return text_; }
+
+ private:
+  void append(std::int64_t value) {
+    std::array<char, 24> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+    text_.append(digits.data(), end.ptr);
+    text_.push_back(',');
+  }
+  std::string text_;
+};
+
+int modules_bits(const ir::MegatronModules& modules) {
+  return (modules.core_attention ? 1 : 0) | (modules.norms ? 2 : 0) | (modules.mlp ? 4 : 0);
+}
+
+/// What decides the sizes and the order of a program's tensors, but for what repeats.
+void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  key.add(
+      plan.precision, plan.micro_batch, plan.sequence, std::min(plan.steps, 2), megatron.tensor,
+      megatron.context, megatron.expert, megatron.expert_tensor, megatron.sequence_parallel,
+      megatron.accumulation_fusion, megatron.fp32_gradients, megatron.cross_entropy,
+      megatron.mask_in_dataloader, megatron.attention, megatron.recompute,
+      modules_bits(megatron.recompute_modules), megatron.vocabulary_divisor,
+      megatron.permute_fusion, megatron.aux_loss,
+      megatron.capacity_factor ? static_cast<std::int64_t>(*megatron.capacity_factor * 1e6) : -1,
+      plan.allocator.roundup_power2_divisions);
+}
+
+StageKind kind_of(std::int64_t stage, std::int64_t stages) {
+  if (stage == 0) {
+    return StageKind::kFirst;
+  }
+  return stage == stages - 1 ? StageKind::kLast : StageKind::kSecond;
+}
+
+bool is_steady(const SampleForm& form) {
+  return form.stages > 1 &&
+         form.micro_batches == (form.chunks > 1 ? 2 * form.stages : form.stages + 2);
+}
+
+/// max(construction, base + peak(t), optimizer_peak + remains, optimizer_end + log)
+Bytes composed_peak(const StaticMemory& fixed, const ActivationFamily& family,
+                    const ActivationFamily::Counts& counts) {
+  std::int64_t peak = fixed.construction_peak;
+  for (std::size_t step = 0; step < family.steps(); ++step) {
+    const ActivationFamily::Step above = family.step(step, counts);
+    const StaticMemory::Step& base = fixed.steps[step];
+    peak = std::max({peak, base.base + above.peak, base.optimizer_peak + above.remains,
+                     base.optimizer_end + above.log});
+  }
+  return Bytes{peak};
+}
+
+}  // namespace
+
+PlanMemory::PlanMemory(const ir::ModelSpec& model, const cost::DeviceSpec& device)
+    : model_(model), device_(device) {}
+
+Result<Bytes> PlanMemory::peak(const ir::ParallelPlan& plan) {
+  plans_.fetch_add(1, std::memory_order_relaxed);
+  if (plan.runtime != ir::RuntimeKind::kMegatron) {
+    return lowered_peak(plan);
+  }
+  if (Status status = ir::check_plan(model_, plan); !status) {
+    return std::move(status).error();
+  }
+  Bytes peak;
+  for (const RankPlace& place : places_of(model_, plan)) {
+    const Result<Bytes> one = rank_peak(plan, place);
+    if (!one) {
+      return one.error();
+    }
+    peak = std::max(peak, *one);
+  }
+  return peak;
+}
+
+std::vector<PlanMemory::RankPlace> PlanMemory::places_of(const ir::ModelSpec& model,
+                                                         const ir::ParallelPlan& plan) {
+  const std::int64_t stage_ranks = plan.world / plan.megatron->pipeline;
+  std::vector<RankPlace> places;
+  for (const ir::Rank rank : cost::binding_ranks(model, plan)) {
+    const auto number = static_cast<std::int64_t>(rank);
+    places.push_back({.rank = rank,
+                      .stage = number / stage_ranks,
+                      .context = number % stage_ranks / plan.megatron->tensor});
+  }
+  return places;
+}
+
+Result<Bytes> PlanMemory::lowered_peak(const ir::ParallelPlan& plan) {
+  Bytes peak;
+  if (Status status = ir::check_plan(model_, plan); !status) {
+    return std::move(status).error();
+  }
+  for (const ir::Rank rank : cost::binding_ranks(model_, plan)) {
+    const Result<Bytes> one = whole_peak(plan, rank);
+    if (!one) {
+      return one.error();
+    }
+    peak = std::max(peak, *one);
+  }
+  return peak;
+}
+
+Result<Bytes> PlanMemory::whole_peak(const ir::ParallelPlan& plan, ir::Rank rank) {
+  lowered_.fetch_add(1, std::memory_order_relaxed);
+  const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_, rank);
+  if (!program) {
+    return program.error();
+  }
+  return Bytes{live_peak(*program, plan.allocator)};
+}
+
+PlanMemory::Parts PlanMemory::parts_of(const ir::ParallelPlan& plan, const RankPlace& place) {
+  Parts parts;
+  const std::optional<SampleForm> form = form_of(model_, plan, place.stage);
+  if (!form) {
+    return parts;
+  }
+  const std::optional<FamilyPlace> where = place_of(*form, is_steady(*form));
+  if (!where) {
+    return parts;
+  }
+  auto family = family_of(plan, *form, kind_of(place.stage, form->stages), *where, place.context);
+  if (*family) {
+    parts.family = std::move(family);
+    parts.counts = where->counts;
+  }
+  return parts;
+}
+
+Result<Bytes> PlanMemory::rank_peak(const ir::ParallelPlan& plan, const RankPlace& place) {
+  const Parts parts = parts_of(plan, place);
+  if (!parts.family) {
+    return whole_peak(plan, place.rank);
+  }
+  const auto fixed = static_of(plan, place);
+  return *fixed ? Result<Bytes>(composed_peak(**fixed, **parts.family, parts.counts))
+                : Result<Bytes>(fixed->error());
+}
+
+std::shared_ptr<const Result<ActivationFamily>> PlanMemory::family_of(const ir::ParallelPlan& plan,
+                                                                      const SampleForm& form,
+                                                                      StageKind stage,
+                                                                      const FamilyPlace& place,
+                                                                      std::int64_t context) {
+  KeyText key;
+  add_shapes(key, plan);
+  key.add(stage, context == 0 ? 0 : 1, place.base.stages, place.base.chunks,
+          place.base.micro_batches, plan.megatron->layers_per_chunk > 0);
+  for (const LayerRun& run : place.base.runs) {
+    key.add(run.layer.moe, run.layer.window.value_or(0), run.units, run.group, run.recomputed);
+  }
+  for (const std::size_t count : place.varying) {
+    key.add(count);
+  }
+  const std::string text = key.text();
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = families_.find(text); found != families_.end()) {
+      return found->second;
+    }
+  }
+  ir::ParallelPlan two = plan;
+  two.steps = std::min(plan.steps, 2);
+  auto made = std::make_shared<const Result<ActivationFamily>>(
+      ActivationFamily::make(model_, two, form, stage, context, device_.traits));
+  if (*made) {
+    samples_.fetch_add((*made)->samples(), std::memory_order_relaxed);
+  }
+  const std::lock_guard lock(mutex_);
+  return families_.try_emplace(text, std::move(made)).first->second;
+}
+
+std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::ParallelPlan& plan,
+                                                                  const RankPlace& place) {
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  KeyText key;
+  key.add(plan.precision, std::min(plan.steps, 2), plan.world,
+          static_cast<std::int64_t>(place.rank), megatron.tensor, megatron.pipeline,
+          megatron.context, megatron.expert, megatron.expert_tensor, megatron.layers_per_chunk,
+          megatron.distributed_optimizer, megatron.overlap_grad_reduce, megatron.fp32_gradients,
+          megatron.vocabulary_divisor, megatron.permute_fusion,
+          plan.allocator.roundup_power2_divisions);
+  const std::string text = key.text();
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = statics_.find(text); found != statics_.end()) {
+      return found->second;
+    }
+  }
+  ir::ParallelPlan two = plan;
+  two.steps = std::min(plan.steps, 2);
+  auto made = std::make_shared<const Result<StaticMemory>>(
+      static_memory(model_, two, place.rank, device_.traits));
+  const std::lock_guard lock(mutex_);
+  return statics_.try_emplace(text, std::move(made)).first->second;
+}
+
+MemoryCounts PlanMemory::counts() const {
+  return {.plans = plans_.load(),
+          .families = families_.size(),
+          .samples = samples_.load(),
+          .lowered = lowered_.load()};
+}
+
+CellMemory::CellMemory(PlanMemory& memory, const Choices& choices)
+    : memory_(memory), choices_(choices) {
+  const ir::ParallelPlan& plan = choices.recomputations.front();
+  if (!plan.megatron) {
+    return;
+  }
+  const std::size_t switches = choices.switches.size();
+  for (const PlanMemory::RankPlace& place : PlanMemory::places_of(memory.model_, plan)) {
+    ranks_.push_back({.place = place,
+                      .fixed = std::vector<std::shared_ptr<const Result<StaticMemory>>>(switches),
+                      .moving = std::vector<std::optional<PlanMemory::Parts>>(
+                          choices.recomputations.size() * switches)});
+  }
+}
+
+Result<Bytes> CellMemory::rank_peak(RankParts& rank, std::uint64_t index) {
+  std::optional<PlanMemory::Parts>& moving = rank.moving[index];
+  if (!moving) {
+    moving = memory_.parts_of(plan_at(choices_, index), rank.place);
+  }
+  if (!moving->family) {
+    return memory_.whole_peak(plan_at(choices_, index), rank.place.rank);
+  }
+  auto& fixed = rank.fixed[index % choices_.switches.size()];
+  if (!fixed) {
+    fixed = memory_.static_of(plan_at(choices_, index), rank.place);
+  }
+  return *fixed ? Result<Bytes>(composed_peak(**fixed, **moving->family, moving->counts))
+                : Result<Bytes>(fixed->error());
+}
+
+Result<Bytes> CellMemory::peak(std::uint64_t index) {
+  if (ranks_.empty()) {
+    return memory_.peak(plan_at(choices_, index));
+  }
+  memory_.plans_.fetch_add(1, std::memory_order_relaxed);
+  Bytes peak;
+  for (RankParts& rank : ranks_) {
+    const Result<Bytes> one = rank_peak(rank, index);
+    if (!one) {
+      return one.error();
+    }
+    peak = std::max(peak, *one);
+  }
+  return peak;
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,338 @@
+#include "planner/evaluate/step_time.h"
+
+#include <algorithm>
+
+#include "costmodel/hardware/work_time.h"
+#include "model_ir/plan/megatron_fields.h"
+
+namespace headroom::plan {
+namespace {
+
+constexpr double kNever = 0;
+
+/// Layers of each kind on a stage.
+struct StageLayers {
+  std::int64_t dense = 0;
+  std::int64_t sparse = 0;
+  std::int64_t again_dense = 0;  ///< Of these, run again as a whole in backward.
+  std::int64_t again_sparse = 0;
+};
+
+bool runs_again(const ir::ParallelPlan& plan, std::int64_t layer, std::int64_t in_chunk) {
+  if (!plan.megatron) {
+    return plan.recompute != ir::Recompute::kNone && layer % plan.recompute_every == 0;
+  }
+  switch (plan.megatron->recompute) {
+    case ir::MegatronRecompute::kNone:
+    case ir::MegatronRecompute::kSelective:
+      return false;
+    case ir::MegatronRecompute::kFullUniform:
+      return true;
+    case ir::MegatronRecompute::kFullBlock:
+      return in_chunk < plan.megatron->recompute_layers;
+  }
+  return false;
+}
+
+/// Forward and backward without, and with what is run again.
+struct StageTimes {
+  double plain = 0;
+  double again = 0;
+  [[nodiscard]] double whole() const { return plain + again; }
+};
+
+/// Walks the layers of stage `stage` of `stages`.
+StageLayers layers_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                      std::int64_t stage) {
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
+  const std::int64_t chunk = plan.megatron && plan.megatron->layers_per_chunk > 0
+                                 ? plan.megatron->layers_per_chunk
+                                 : layers / stages;
+  StageLayers found;
+  for (std::int64_t begin = stage * chunk; begin < layers; begin += stages * chunk) {
+    for (std::int64_t i = 0; i < chunk && begin + i < layers; ++i) {
+      const bool sparse = model.layers[static_cast<std::size_t>(begin + i)].moe;
+      const bool again = runs_again(plan, begin + i, i);
+      ++(sparse ? found.sparse : found.dense);
+      found.again_dense += !sparse && again ? 1 : 0;
+      found.again_sparse += sparse && again ? 1 : 0;
+    }
+  }
+  return found;
+}
+
+/// What a layer's backward runs again of its forward.
+double selective_seconds(const ir::ParallelPlan& plan, const LayerTimes& layer) {
+  if (!plan.megatron || plan.megatron->recompute != ir::MegatronRecompute::kSelective) {
+    return kNever;
+  }
+  const ir::MegatronModules modules = ir::recomputed_modules(*plan.megatron);
+  return (modules.core_attention ? layer.core_attention.value() : kNever) +
+         (modules.norms ? layer.norms.value() : kNever) +
+         (modules.mlp ? layer.mlp.value() : kNever);
+}
+
+StageTimes stage_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                       const BlockTimes& blocks, std::int64_t stage) {
+  const StageLayers layers = layers_of(model, plan, stage);
+  const auto times = [](std::int64_t count, double seconds) {
+    return static_cast<double>(count) * seconds;
+  };
+  const auto both = [](const LayerTimes& layer) {
+    return (layer.forward + layer.backward).value();
+  };
+  StageTimes result;
+  result.plain =
+      times(layers.dense, both(blocks.dense)) + times(layers.sparse, both(blocks.sparse));
+  result.again = times(layers.again_dense, blocks.dense.forward.value()) +
+                 times(layers.again_sparse, blocks.sparse.forward.value()) +
+                 times(layers.dense, selective_seconds(plan, blocks.dense)) +
+                 times(layers.sparse, selective_seconds(plan, blocks.sparse));
+  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
+  if (stage == 0) {
+    result.plain += blocks.embedding.value();
+  }
+  if (stage == stages - 1) {
+    const auto form = plan.megatron ? static_cast<std::size_t>(plan.megatron->cross_entropy) : 0;
+    result.plain += blocks.head[form].value();
+  }
+  if (stages > 1 && plan.megatron->layers_per_chunk == 0) {
+    result.plain += 2 * blocks.transfer.value();  // Interleaved stages send beside their work.
+  }
+  return result;
+}
+
+/// The parameters of the stage that has most.
+struct HeldParameters {
+  double dense = 0;
+  double experts = 0;
+};
+
+HeldParameters held_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                               const BlockTimes& blocks) {
+  const StageLayers first = layers_of(model, plan, 0);
+  HeldParameters held;
+  held.dense =
+      static_cast<double>(first.dense * blocks.dense_parameters +
+                          first.sparse * blocks.sparse_parameters + blocks.table_parameters);
+  if (!model.tied_embeddings && (!plan.megatron || plan.megatron->pipeline == 1)) {
+    held.dense += static_cast<double>(blocks.table_parameters);
+  }
+  held.experts = static_cast<double>(first.sparse * blocks.expert_parameters);
+  return held;
+}
+
+Seconds collective(const Machine& machine, ir::CollectiveKind kind, double bytes,
+                   ir::RankGroup group) {
+  if (group.size <= 1 || bytes < 1) {
+    return Seconds{0};
+  }
+  return cost::work_time(
+      machine.device, machine.topology,
+      ir::CollectiveShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes), .group = group});
+}
+
+Seconds beyond(Seconds time, Seconds hidden) {
+  return std::max(Seconds{0}, Seconds{time.value() - hidden.value()});
+}
+
+Seconds moved(const Machine& machine, double bytes) {
+  return cost::work_time(machine.device, machine.topology,
+                         ir::TrafficShape{.bytes = static_cast<std::int64_t>(bytes)});
+}
+
+Seconds copied(const Machine& machine, ir::CopyKind kind, double bytes) {
+  return cost::work_time(machine.device, machine.topology,
+                         ir::CopyShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes)});
+}
+
+/// Bytes that an AdamW step reads and writes for each parameter: fp32 gradient, master copy and two
+/// moments read, three of them and the 16-bit parameter written.
+constexpr double kAdamBytes = 4 + 3 * 4 + 3 * 4 + 2;
+
+Seconds adam_seconds(const Machine& machine, double parameters) {
+  return moved(machine, parameters * kAdamBytes);
+}
+
+/// Model chunks of a stage.
+double chunks_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  if (!plan.megatron || plan.megatron->layers_per_chunk == 0) {
+    return 1;
+  }
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  return static_cast<double>(layers / plan.megatron->pipeline / plan.megatron->layers_per_chunk);
+}
+
+/// What ZeRO and FSDP move and where their optimizer runs.
+struct ShardedForm {
+  double shards = 1;     ///< Ranks that share states.
+  bool gathers = false;  ///< Parameters are gathered layer by layer, each micro-batch.
+  bool gathers_again = false;
+  bool scatters = false;  ///< Gradients are reduced to shards, each micro-batch.
+  bool host_optimizer = false;
+  bool host_parameters = false;
+};
+
+ShardedForm sharded_form(const ir::ParallelPlan& plan) {
+  ShardedForm form;
+  const auto world = static_cast<double>(plan.world);
+  if (plan.runtime == ir::RuntimeKind::kFsdp) {
+    const ir::FsdpPlan fsdp = plan.fsdp.value_or(ir::FsdpPlan{});
+    form = {.shards = world / static_cast<double>(fsdp.replicas),
+            .gathers = true,
+            .gathers_again = fsdp.reshard_after_forward,
+            .scatters = true,
+            .host_optimizer = fsdp.cpu_offload,
+            .host_parameters = fsdp.cpu_offload};
+  } else if (plan.zero) {
+    form = {.shards = plan.zero->stage > 0 ? world : 1,
+            .gathers = plan.zero->stage == 3,
+            .gathers_again = plan.zero->stage == 3,
+            .scatters = plan.zero->stage >= 2,
+            .host_optimizer = plan.zero->offload_optimizer != ir::OffloadDevice::kNone,
+            .host_parameters = plan.zero->offload_param != ir::OffloadDevice::kNone};
+  }
+  return form;
+}
+
+}  // namespace
+
+PipelineParts pipeline_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                             const BlockTimes& blocks) {
+  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
+  StageTimes slowest;
+  double sum = 0;
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    const StageTimes one = stage_times(model, plan, blocks, stage);
+    sum += one.whole();
+    if (one.whole() > slowest.whole()) {
+      slowest = one;
+    }
+  }
+  const double count = static_cast<double>(plan.accumulation);
+  return {.forward_backward = Seconds{count * slowest.plain},
+          .recomputation = Seconds{count * slowest.again},
+          .bubble = Seconds{(sum - slowest.whole()) / chunks_of(model, plan)},
+          .micro_batch = Seconds{slowest.whole()}};
+}
+
+ExchangeTimes::ExchangeTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                             const BlockTimes& blocks, const Machine& machine) {
+  const HeldParameters held = held_parameters(model, plan, blocks);
+  const double parameters = held.dense + held.experts;
+  if (plan.megatron) {
+    const ir::MegatronPlan& megatron = *plan.megatron;
+    const std::int64_t cut = megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
+    const ir::RankGroup data{.size = plan.world / (megatron.tensor * megatron.pipeline),
+                             .stride = megatron.tensor};
+    const ir::RankGroup experts{.size = plan.world / (cut * megatron.expert * megatron.pipeline),
+                                .stride = cut * megatron.expert};
+    const double bytes = megatron.fp32_gradients ? 4 : 2;
+    const auto both = [&](ir::CollectiveKind kind, double each) {
+      return collective(machine, kind, held.dense * each, data) +
+             collective(machine, kind, held.experts * each, experts);
+    };
+    all_reduce_ = both(ir::CollectiveKind::kAllReduce, bytes);
+    reduce_scatter_ = both(ir::CollectiveKind::kReduceScatter, bytes);
+    gather_ = both(ir::CollectiveKind::kAllGather, 2);
+    adam_ = adam_seconds(machine, parameters);
+    sharded_adam_ = adam_seconds(machine, held.dense / static_cast<double>(data.size) +
+                                              held.experts / static_cast<double>(experts.size));
+    accumulation_ = moved(machine, parameters * (2 + 2 * bytes));
+    return;
+  }
+  const ShardedForm form = sharded_form(plan);
+  const ir::RankGroup all{.size = plan.world, .stride = 1};
+  const ir::RankGroup group{.size = static_cast<std::int64_t>(form.shards), .stride = 1};
+  const ir::RankGroup copies{.size = all.size / group.size, .stride = group.size};
+  const double reduced = plan.runtime == ir::RuntimeKind::kFsdp ? 4 : 2;
+  all_reduce_ = collective(machine, ir::CollectiveKind::kAllReduce, parameters * 2, all);
+  reduce_scatter_ =
+      collective(machine, ir::CollectiveKind::kReduceScatter, parameters * reduced, group);
+  gather_ = collective(machine, ir::CollectiveKind::kAllGather, parameters * 2, group);
+  if (form.gathers) {
+    replicas_ =
+        collective(machine, ir::CollectiveKind::kAllReduce, parameters * 4 / form.shards, copies);
+  }
+  const double shard = parameters / form.shards;
+  adam_ = form.host_optimizer ? copied(machine, ir::CopyKind::kHostWork, shard * kAdamBytes)
+                              : adam_seconds(machine, shard);
+  if (form.host_optimizer) {
+    offload_step_ = copied(machine, ir::CopyKind::kDeviceToHost, shard * 2) +
+                    copied(machine, ir::CopyKind::kHostToDevice, shard * 2);
+  }
+  if (form.host_parameters) {
+    offload_micro_batch_ = 2 * copied(machine, ir::CopyKind::kHostToDevice, shard * 2);
+  }
+}
+
+StepParts ExchangeTimes::megatron_parts(const ir::ParallelPlan& plan,
+                                        const PipelineParts& pipeline) const {
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  // Backward takes about two thirds of a micro-batch.
+  const Seconds backward = (2.0 / 3) * pipeline.micro_batch;
+  const Seconds forward = (1.0 / 3) * pipeline.micro_batch;
+  const Seconds reduce = megatron.distributed_optimizer ? reduce_scatter_ : all_reduce_;
+  StepParts parts{.forward_backward = pipeline.forward_backward,
+                  .recomputation = pipeline.recomputation,
+                  .bubble = pipeline.bubble,
+                  .exchange = megatron.overlap_grad_reduce ? beyond(reduce, backward) : reduce,
+                  .optimizer = megatron.distributed_optimizer ? sharded_adam_ : adam_,
+                  .offload = {}};
+  if (megatron.distributed_optimizer) {
+    parts.exchange += megatron.overlap_param_gather ? beyond(gather_, forward) : gather_;
+  }
+  if (!megatron.accumulation_fusion) {
+    parts.forward_backward += static_cast<double>(plan.accumulation) * accumulation_;
+  }
+  return parts;
+}
+
+StepParts ExchangeTimes::sharded_parts(const ir::ParallelPlan& plan,
+                                       const PipelineParts& pipeline) const {
+  const ShardedForm form = sharded_form(plan);
+  const double count = static_cast<double>(plan.accumulation);
+  StepParts parts{.forward_backward = pipeline.forward_backward,
+                  .recomputation = pipeline.recomputation,
+                  .bubble = pipeline.bubble,
+                  .exchange = {},
+                  .optimizer = adam_,
+                  .offload = offload_step_};
+  if (form.gathers) {
+    const Seconds gathers = (form.gathers_again ? 2.0 : 1.0) * gather_;
+    parts.exchange = count * beyond(gathers + reduce_scatter_, pipeline.micro_batch) + replicas_;
+  } else {
+    const Seconds reduce = form.scatters ? reduce_scatter_ : all_reduce_;
+    parts.exchange = beyond(reduce, (2.0 / 3) * pipeline.micro_batch);
+    if (form.shards > 1) {
+      parts.exchange += gather_;
+    }
+  }
+  parts.offload += count * beyond(offload_micro_batch_, pipeline.micro_batch);
+  return parts;
+}
+
+StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts& pipeline) const {
+  return plan.megatron ? megatron_parts(plan, pipeline) : sharded_parts(plan, pipeline);
+}
+
+StepParts step_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                     const BlockTimes& blocks, const Machine& machine) {
+  return ExchangeTimes(model, plan, blocks, machine)
+      .parts(plan, pipeline_parts(model, plan, blocks));
+}
+
+Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                   const BlockTimes& blocks) {
+  ir::ParallelPlan bare = plan;
+  bare.recompute = ir::Recompute::kNone;
+  if (bare.megatron) {
+    bare.megatron->recompute = ir::MegatronRecompute::kNone;
+    bare.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  }
+  const PipelineParts parts = pipeline_parts(model, bare, blocks);
+  return parts.forward_backward + parts.bubble;
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,74 @@
+#pragma once
+
+#include "planner/evaluate/block_times.h"
+
+namespace headroom::plan {
+
+/// Where a step's time goes, on the stage that takes longest.
+struct StepParts {
+  Seconds forward_backward;  ///< All micro-batches; communication inside layers is part of it.
+  Seconds recomputation;
+  Seconds bubble;    ///< The pipeline fills and drains.
+  Seconds exchange;  ///< Gradients and parameters among data-parallel ranks, what shows of it.
+  Seconds optimizer;
+  Seconds offload;  ///< Copies to and from the host and its work, what shows of it.
+  [[nodiscard]] Seconds total() const {
+    return forward_backward + recomputation + bubble + exchange + optimizer + offload;
+  }
+};
+
+/// All micro-batches of a step, on the stage that takes longest.
+struct PipelineParts {
+  Seconds forward_backward;
+  Seconds recomputation;
+  Seconds bubble;
+  Seconds micro_batch;  ///< One of them, recomputation included.
+};
+
+/// Model:   stages of a pipeline take what their layers take; the slowest runs all micro-batches,
+///          and the others' times divided by the number of chunks are the bubble (Narayanan et al.
+///          2021, arXiv:2104.04473, section 2.2).
+[[nodiscard]] PipelineParts pipeline_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                           const BlockTimes& blocks);
+
+/// What data-parallel ranks exchange and what the optimizer takes, for all switches of a plan.
+///
+/// Model:   communication of gradients and parameters hides behind backward and forward of one
+///          micro-batch where the plan overlaps it; under FSDP and ZeRO stage 3 a micro-batch takes
+///          the longer of computing and communicating. Adam is bound by memory.
+class ExchangeTimes {
+ public:
+  ExchangeTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const BlockTimes& blocks,
+                const Machine& machine);
+
+  /// The parts of a step whose pipeline takes `pipeline`. `plan` may differ from the constructor's
+  /// in switches of Megatron only.
+  [[nodiscard]] StepParts parts(const ir::ParallelPlan& plan, const PipelineParts& pipeline) const;
+
+ private:
+  [[nodiscard]] StepParts megatron_parts(const ir::ParallelPlan& plan,
+                                         const PipelineParts& pipeline) const;
+  [[nodiscard]] StepParts sharded_parts(const ir::ParallelPlan& plan,
+                                        const PipelineParts& pipeline) const;
+
+  Seconds all_reduce_;  ///< Of gradients; where they are sharded, to shards.
+  Seconds reduce_scatter_;
+  Seconds gather_;    ///< Of parameters.
+  Seconds replicas_;  ///< Among copies of a sharded model.
+  Seconds adam_;
+  Seconds sharded_adam_;
+  Seconds accumulation_;  ///< Adding up one micro-batch's weight gradients apart.
+  Seconds offload_step_;
+  Seconds offload_micro_batch_;
+};
+
+/// Time of one optimizer step of `plan`, whose pieces take `blocks`.
+[[nodiscard]] StepParts step_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                   const BlockTimes& blocks, const Machine& machine);
+
+/// A lower bound of `step_parts(...).total()` over all choices that the arguments leave open:
+/// nothing is run again, nothing of the data-parallel exchange shows, the optimizer takes nothing.
+[[nodiscard]] Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                 const BlockTimes& blocks);
+
+}  // namespace headroom::plan

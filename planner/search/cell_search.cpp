@@ -1,0 +1,196 @@
+#include "planner/search/cell_search.h"
+
+#include <algorithm>
+
+#include "costmodel/memory_floor.h"
+#include "costmodel/outside_memory.h"
+
+namespace headroom::plan {
+namespace {
+
+/// A plan of a cell and its time.
+struct Timed {
+  double seconds = 0;
+  std::uint64_t index = 0;
+  friend auto operator<=>(const Timed&, const Timed&) = default;
+};
+
+/// Times of all plans of a cell.
+class CellTimes {
+ public:
+  CellTimes(const SearchQuestion& question, const BoundedCell& cell, const Choices& choices)
+      : choices_(choices),
+        exchange_(question.space.model, cell.cell.plan, cell.blocks, question.machine) {
+    constexpr int kLosses = 3;
+    for (const ir::ParallelPlan& plan : choices.recomputations) {
+      for (int loss = 0; loss < (plan.megatron ? kLosses : 1); ++loss) {
+        ir::ParallelPlan one = plan;
+        if (one.megatron) {
+          one.megatron->cross_entropy = static_cast<ir::MegatronCrossEntropy>(loss);
+        }
+        pipelines_.push_back(pipeline_parts(question.space.model, one, cell.blocks));
+      }
+    }
+    losses_ = choices.recomputations.front().megatron ? kLosses : 1;
+    plan_ = choices.recomputations.front();
+  }
+
+  /// Not const: the switches are put into one plan, which is not copied for each.
+  [[nodiscard]] StepParts parts(std::uint64_t index) {
+    const std::uint64_t recomputation = index / choices_.switches.size();
+    const ir::MegatronPlan& with = choices_.switches[index % choices_.switches.size()];
+    std::size_t loss = 0;
+    if (plan_.megatron) {
+      ir::MegatronPlan& megatron = *plan_.megatron;
+      megatron.distributed_optimizer = with.distributed_optimizer;
+      megatron.overlap_grad_reduce = with.overlap_grad_reduce;
+      megatron.overlap_param_gather = with.overlap_param_gather;
+      megatron.accumulation_fusion = with.accumulation_fusion;
+      loss = static_cast<std::size_t>(with.cross_entropy);
+    }
+    return exchange_.parts(plan_, pipelines_[recomputation * losses_ + loss]);
+  }
+
+ private:
+  const Choices& choices_;
+  ExchangeTimes exchange_;
+  std::vector<PipelineParts> pipelines_;
+  std::size_t losses_ = 1;
+  ir::ParallelPlan plan_;
+};
+
+/// Remembers plans that are too large, to leave out those that only add to them.
+class Dominance {
+ public:
+  explicit Dominance(const Choices& choices) : choices_(choices) {}
+
+  /// A mask from the data loader, and logits kept in more copies, only add memory.
+  [[nodiscard]] bool rules_out(std::uint64_t index) const {
+    const std::uint64_t count = choices_.switches.size();
+    const ir::MegatronPlan& mine = choices_.switches[index % count];
+    return std::ranges::any_of(too_large_, [&](std::uint64_t other) {
+      if (other / count != index / count) {
+        return false;
+      }
+      const ir::MegatronPlan& its = choices_.switches[other % count];
+      return its.distributed_optimizer == mine.distributed_optimizer &&
+             its.overlap_grad_reduce == mine.overlap_grad_reduce &&
+             its.overlap_param_gather == mine.overlap_param_gather &&
+             its.accumulation_fusion == mine.accumulation_fusion &&
+             its.cross_entropy == mine.cross_entropy && !its.mask_in_dataloader;
+    });
+  }
+  void add(std::uint64_t index) { too_large_.push_back(index); }
+
+ private:
+  const Choices& choices_;
+  std::vector<std::uint64_t> too_large_;
+};
+
+bool by_time_alone(Objective objective) {
+  return objective != Objective::kMemory;
+}
+
+}  // namespace
+
+Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds, Bytes peak) {
+  const auto gpus = static_cast<double>(plan.world);
+  switch (objective) {
+    case Objective::kThroughput:
+      return {.first = seconds};
+    case Objective::kGpus:
+      return {.first = gpus, .second = seconds};
+    case Objective::kMemory:
+      return {.first = static_cast<double>(peak.value()), .second = seconds};
+    case Objective::kCost:
+      return {.first = gpus * seconds};
+    case Objective::kMicroBatch:
+      return {.first = -static_cast<double>(plan.micro_batch), .second = seconds};
+    case Objective::kSequence:
+      return {.first = -static_cast<double>(plan.sequence), .second = seconds};
+  }
+  return {};
+}
+
+BoundedCell bound_cell(const SearchQuestion& question, Cell cell) {
+  BoundedCell bounded{.cell = std::move(cell), .first_number = 0, .bound = {}, .blocks = {}};
+  const ir::ParallelPlan& plan = bounded.cell.plan;
+  bounded.blocks = block_times(question.space.model, plan, question.machine);
+  const double seconds = least_step(question.space.model, plan, bounded.blocks).value();
+  bounded.bound = worth_of(question.objective, plan, seconds, Bytes{0});
+  return bounded;
+}
+
+Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan) {
+  const Bytes total = question.budget > Bytes{0} ? question.budget : question.device.total;
+  const Bytes outside =
+      cost::total_of(cost::outside_terms(question.space.model, plan, question.device));
+  return std::max(total - outside, Bytes{0});
+}
+
+Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell,
+                               const std::optional<Worth>& incumbent) {
+  const SearchQuestion& question = state.question;
+  CellAnswer answer;
+  const Bytes capacity = capacity_of(question, cell.cell.plan);
+  const Choices choices = choices_of(question.space, cell.cell);
+  if (question.pruning.memory_floor) {
+    ir::ParallelPlan sharded = cell.cell.plan;
+    if (sharded.megatron) {
+      sharded.megatron->distributed_optimizer = true;
+    }
+    if (cost::memory_floor(question.space.model, sharded) > capacity) {
+      return answer;
+    }
+  }
+  CellTimes times(question, cell, choices);
+  std::vector<Timed> order;
+  for (std::uint64_t index = 0; index < cell.cell.choices; ++index) {
+    const double seconds = times.parts(index).total().value();
+    Worth worth = worth_of(question.objective, cell.cell.plan, seconds, Bytes{0});
+    worth.number = cell.first_number + index;
+    const bool hopeless = incumbent && question.pruning.time_bound && worth > *incumbent;
+    if (!hopeless && !state.refused.contains(worth.number)) {
+      order.push_back({.seconds = seconds, .index = index});
+    }
+  }
+  std::ranges::sort(order);
+  CellMemory memory(state.memory, choices);
+  Dominance dominance(choices);
+  for (const Timed& timed : order) {
+    if (question.pruning.dominance && dominance.rules_out(timed.index)) {
+      continue;
+    }
+    const Result<Bytes> peak = memory.peak(timed.index);
+    if (!peak) {
+      return peak.error();
+    }
+    ++answer.evaluated;
+    const auto rated = [&] {
+      return RatedPlan{.plan = plan_at(choices, timed.index),
+                       .time = times.parts(timed.index),
+                       .peak = *peak,
+                       .capacity = capacity,
+                       .number = cell.first_number + timed.index};
+    };
+    if (*peak > capacity) {
+      dominance.add(timed.index);
+      if (!answer.leanest || *peak < answer.leanest->peak) {
+        answer.leanest = rated();
+      }
+      continue;
+    }
+    Worth worth = worth_of(question.objective, cell.cell.plan, timed.seconds, *peak);
+    worth.number = cell.first_number + timed.index;
+    if (!answer.best || worth < answer.worth) {
+      answer.best = rated();
+      answer.worth = worth;
+    }
+    if (by_time_alone(question.objective)) {
+      break;
+    }
+  }
+  return answer;
+}
+
+}  // namespace headroom::plan

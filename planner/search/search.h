@@ -1,0 +1,99 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "costmodel/estimate.h"
+#include "model_ir/plan/plan_words.h"
+#include "planner/evaluate/plan_memory.h"
+#include "planner/evaluate/step_time.h"
+#include "planner/space/search_space.h"
+
+namespace headroom::plan {
+
+/// What is best.
+enum class Objective : std::uint8_t {
+  kThroughput,  ///< Shortest step.
+  kGpus,        ///< Fewest GPUs, then the shortest step.
+  kMemory,      ///< Lowest peak, then the shortest step.
+  kCost,        ///< GPUs times the time of a step.
+  kMicroBatch,  ///< Greatest micro-batch, then the shortest step.
+  kSequence,    ///< Longest sequence, then the shortest step.
+};
+[[nodiscard]] std::span<const ir::Word<Objective>> objective_words();
+
+/// Rules that leave plans out unseen. Each can be turned off: the answer stays the same.
+struct Pruning {
+  bool time_bound = true;    ///< Cells whose `least_step` is above the best.
+  bool memory_floor = true;  ///< Cells whose parameters and states alone are too many.
+  bool dominance = true;     ///< Switches that only add memory to a plan that is too large.
+};
+
+/// How far a search has come.
+struct SearchProgress {
+  std::uint64_t evaluated = 0;
+  std::uint64_t cells = 0;
+  std::uint64_t cells_done = 0;
+  double best_seconds = 0;   ///< Of a step; 0: none yet.
+  double bound_seconds = 0;  ///< No plan takes less.
+};
+
+struct SearchQuestion {
+  SpaceQuestion space;
+  Machine machine;
+  cost::DeviceSpec device;
+  Bytes budget;  ///< As `cost::estimate` takes it; 0: the device's total.
+  Objective objective = Objective::kThroughput;
+  Pruning pruning;
+  int threads = 1;
+  std::uint64_t work_limit = 0;  ///< Cells that are looked into; 0: all.
+  bool front = false;            ///< Also the Pareto front.
+  const std::atomic<bool>* stop = nullptr;
+  std::function<void(const SearchProgress&)> progress;  ///< Called between waves.
+};
+
+enum class PlanStatus : std::uint8_t { kOptimal, kFeasible, kInfeasible, kUnknown };
+/// "optimal", "feasible", "infeasible", "unknown".
+[[nodiscard]] std::string_view name_of(PlanStatus status);
+
+/// One plan with its figures.
+struct RatedPlan {
+  ir::ParallelPlan plan;
+  StepParts time;
+  Bytes peak;
+  Bytes capacity;            ///< What the allocator may take under it.
+  std::uint64_t number = 0;  ///< In the order of the space.
+};
+
+struct PlanResult {
+  PlanStatus status = PlanStatus::kUnknown;
+  std::uint64_t space = 0;
+  std::uint64_t evaluated = 0;  ///< Plans whose time and peak were worked out.
+  std::uint64_t rejected = 0;   ///< Fit by the fast path, but not when replayed.
+  std::optional<RatedPlan> best;
+  std::optional<cost::StepEstimate> estimate;  ///< The replay of the best.
+  double bound_seconds = 0;  ///< No plan of the space takes less; the best's time if optimal.
+  double gap = 0;            ///< (best - bound) / best.
+  std::optional<Bytes> least_peak;   ///< Infeasible: the smallest peak of any plan looked into.
+  std::optional<RatedPlan> leanest;  ///< The plan that has it.
+  std::vector<RatedPlan> front;      ///< By time.
+  MemoryCounts memory;
+};
+
+/// Finds the best plan of the space that fits, and replays it.
+///
+/// Model:   cells in the order of their bounds, in waves of a fixed size whose cells are looked
+///          into at the same time; what the best is, is settled between waves, so that the answer
+///          and the counts do not depend on the number of threads. Within a cell plans are taken
+///          by time until one fits. A plan that the replay refuses (the allocator's leftovers) is
+///          left out and the search resumed.
+/// Errors:  kInvalidArgument for an empty space, naming the axes that contradict each other; those
+///          of the runtimes' lowering.
+[[nodiscard]] Result<PlanResult> search(const SearchQuestion& question);
+
+}  // namespace headroom::plan

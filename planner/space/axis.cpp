@@ -1,0 +1,179 @@
+#include "planner/space/axis.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::plan {
+namespace {
+
+constexpr std::array<AxisName, kAxes> kNames = {{
+    {Axis::kRuntime, "runtime", "NAME,..", "frameworks: transformers, deepspeed, fsdp, megatron"},
+    {Axis::kGpus, "gpus", "N,..", "GPUs; several: the objective chooses among them"},
+    {Axis::kTensor, "tp", "N,..", "tensor parallel degree (megatron)"},
+    {Axis::kPipeline, "pp", "N,..", "pipeline stages (megatron)"},
+    {Axis::kContext, "cp", "N,..", "context parallel degree (megatron)"},
+    {Axis::kExpert, "ep", "N,..", "expert parallel degree (megatron)"},
+    {Axis::kExpertTensor, "etp", "N,..", "tensor parallel degree of experts (megatron)"},
+    {Axis::kChunk, "layers-per-virtual-stage", "N,..",
+     "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron)"},
+    {Axis::kMicroBatch, "micro-batch", "B,..", "sequences per forward of one rank"},
+    {Axis::kSequence, "seq", "S,..", "tokens per sequence"},
+    {Axis::kSequenceParallel, "sequence-parallel", "SWITCH", "yes, no or any (megatron)"},
+    {Axis::kAttention, "attention", "KIND,..", "fused, unfused (megatron), sdpa, eager, flash"},
+    {Axis::kRecompute, "recompute", "WHICH,..",
+     "none, selective, uniform, block (megatron), full (the others)"},
+    {Axis::kRecomputeLayers, "recompute-layers", "N,..",
+     "layers of a group of uniform, or recomputed of each chunk under block (megatron)"},
+    {Axis::kDistributedOptimizer, "distributed-optimizer", "SWITCH", "yes, no or any (megatron)"},
+    {Axis::kOverlapGradReduce, "overlap-grad-reduce", "SWITCH", "yes, no or any (megatron)"},
+    {Axis::kOverlapParamGather, "overlap-param-gather", "SWITCH", "yes, no or any (megatron)"},
+    {Axis::kAccumulationFusion, "gradient-accumulation-fusion", "SWITCH",
+     "yes, no or any (megatron)"},
+    {Axis::kLoss, "loss", "KIND,..",
+     "unfused, native, te (megatron's cross entropy), hf, chunked, fused-linear"},
+    {Axis::kLoaderMask, "mask-in-dataloader", "SWITCH", "yes, no or any (megatron)"},
+    {Axis::kZero, "zero", "STAGE,..", "ZeRO stages (deepspeed)"},
+    {Axis::kReshard, "reshard", "SWITCH", "parameters go back to shards after forward (fsdp)"},
+    {Axis::kReplicas, "replicas", "N,..", "copies of the sharded model: hybrid sharding (fsdp)"},
+    {Axis::kOffload, "offload", "WHAT,..",
+     "none, optimizer, all: what lives on the host (deepspeed; fsdp: none or all)"},
+}};
+
+constexpr std::array<std::string_view, 2> kSwitch = {"no", "yes"};
+constexpr std::array<std::string_view, 4> kRuntimes = {"transformers", "deepspeed", "fsdp",
+                                                       "megatron"};
+constexpr std::array<std::string_view, 5> kAttention = {"fused", "unfused", "sdpa", "eager",
+                                                        "flash"};
+constexpr std::array<std::string_view, 5> kRecompute = {"none", "selective", "uniform", "block",
+                                                        "full"};
+constexpr std::array<std::string_view, 6> kLoss = {"unfused", "native",  "te",
+                                                   "hf",      "chunked", "fused-linear"};
+constexpr std::array<std::string_view, 3> kOffload = {"none", "optimizer", "all"};
+
+constexpr std::int64_t kGreatest = std::int64_t{1} << 24;
+
+std::optional<std::int64_t> whole(std::string_view text) {
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(text.data(), end, value);
+  const bool good = fault == std::errc() && rest == end && value >= 0 && value <= kGreatest;
+  return good ? std::optional(value) : std::nullopt;
+}
+
+std::string expected(Axis axis) {
+  const std::span<const std::string_view> words = words_of_axis(axis);
+  if (words.empty()) {
+    return "whole numbers with commas between, a range as 2-16, or any";
+  }
+  std::string text;
+  for (const std::string_view word : words) {
+    text += std::string(word) + ", ";
+  }
+  return text + "with commas between, or any";
+}
+
+/// One part between commas.
+std::optional<AxisValues> parse_part(Axis axis, std::string_view part) {
+  const std::span<const std::string_view> words = words_of_axis(axis);
+  if (!words.empty()) {
+    const auto word = std::ranges::find(words, part);
+    return word == words.end() ? std::nullopt : std::optional(AxisValues{word - words.begin()});
+  }
+  const std::size_t dash = part.find('-');
+  const std::optional<std::int64_t> first = whole(part.substr(0, dash));
+  const std::optional<std::int64_t> last =
+      dash == std::string_view::npos ? first : whole(part.substr(dash + 1));
+  constexpr std::int64_t kWidest = 1 << 16;
+  if (!first || !last || *first > *last || *last - *first > kWidest) {
+    return std::nullopt;
+  }
+  AxisValues values;
+  for (std::int64_t value = *first; value <= *last; ++value) {
+    values.push_back(value);
+  }
+  return values;
+}
+
+}  // namespace
+
+std::span<const AxisName> axis_names() {
+  return kNames;
+}
+
+std::string_view option_of(Axis axis) {
+  return kNames[static_cast<std::size_t>(axis)].option;
+}
+
+std::span<const std::string_view> words_of_axis(Axis axis) {
+  switch (axis) {
+    case Axis::kRuntime:
+      return kRuntimes;
+    case Axis::kAttention:
+      return kAttention;
+    case Axis::kRecompute:
+      return kRecompute;
+    case Axis::kLoss:
+      return kLoss;
+    case Axis::kOffload:
+      return kOffload;
+    case Axis::kSequenceParallel:
+    case Axis::kDistributedOptimizer:
+    case Axis::kOverlapGradReduce:
+    case Axis::kOverlapParamGather:
+    case Axis::kAccumulationFusion:
+    case Axis::kLoaderMask:
+    case Axis::kReshard:
+      return kSwitch;
+    case Axis::kGpus:
+    case Axis::kTensor:
+    case Axis::kPipeline:
+    case Axis::kContext:
+    case Axis::kExpert:
+    case Axis::kExpertTensor:
+    case Axis::kChunk:
+    case Axis::kMicroBatch:
+    case Axis::kSequence:
+    case Axis::kRecomputeLayers:
+    case Axis::kZero:
+    case Axis::kReplicas:
+      return {};
+  }
+  return {};
+}
+
+std::string value_text(Axis axis, std::int64_t value) {
+  const std::span<const std::string_view> words = words_of_axis(axis);
+  const auto index = static_cast<std::size_t>(value);
+  return index < words.size() ? std::string(words[index]) : std::to_string(value);
+}
+
+Result<AxisValues> parse_axis(Axis axis, std::string_view text) {
+  AxisValues values;
+  if (text == "any") {
+    return values;
+  }
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view part = rest.substr(0, comma);
+    more = comma != std::string_view::npos;
+    rest.remove_prefix(more ? comma + 1 : rest.size());
+    const std::optional<AxisValues> some = parse_part(axis, part);
+    if (!some) {
+      return Error::invalid_argument(option_of(axis), text, expected(axis));
+    }
+    values.insert(values.end(), some->begin(), some->end());
+  }
+  std::ranges::sort(values);
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+bool Constraints::allows(Axis axis, std::int64_t value) const {
+  const AxisValues& given = of(axis);
+  return given.empty() || std::ranges::binary_search(given, value);
+}
+
+}  // namespace headroom::plan

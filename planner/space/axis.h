@@ -1,0 +1,81 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/base/result.h"
+
+namespace headroom::plan {
+
+/// One choice of a plan. Values are whole numbers; those of words are their positions in
+/// `words_of_axis`.
+enum class Axis : std::uint8_t {
+  kRuntime,
+  kGpus,
+  kTensor,
+  kPipeline,
+  kContext,
+  kExpert,
+  kExpertTensor,
+  kChunk,  ///< Layers of a model chunk of an interleaved schedule; 0: one chunk a stage.
+  kMicroBatch,
+  kSequence,
+  kSequenceParallel,
+  kAttention,
+  kRecompute,
+  kRecomputeLayers,
+  kDistributedOptimizer,
+  kOverlapGradReduce,
+  kOverlapParamGather,
+  kAccumulationFusion,
+  kLoss,
+  kLoaderMask,
+  kZero,
+  kReshard,
+  kReplicas,
+  kOffload,
+};
+inline constexpr std::size_t kAxes = static_cast<std::size_t>(Axis::kOffload) + 1;
+
+struct AxisName {
+  Axis axis;
+  std::string_view option;  ///< "tp", without dashes.
+  std::string_view values;  ///< For the help: "N,N..".
+  std::string_view help;
+};
+[[nodiscard]] std::span<const AxisName> axis_names();
+[[nodiscard]] std::string_view option_of(Axis axis);
+
+/// The words of an axis whose values are words: "no", "yes"; empty for numbers.
+[[nodiscard]] std::span<const std::string_view> words_of_axis(Axis axis);
+/// Positions in `words_of_axis(Axis::kRecompute)`.
+enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock, kFull };
+
+/// "8", "yes", "selective".
+[[nodiscard]] std::string value_text(Axis axis, std::int64_t value);
+
+/// Which values an axis may take; none: it is free.
+using AxisValues = std::vector<std::int64_t>;
+
+/// Reads "1,2,4", "2-16", "yes", "selective,block" or "any".
+///
+/// Errors:  kInvalidArgument naming the option, what was given and what it takes.
+[[nodiscard]] Result<AxisValues> parse_axis(Axis axis, std::string_view text);
+
+/// What the user says of every axis.
+struct Constraints {
+  std::array<AxisValues, kAxes> values;
+  [[nodiscard]] const AxisValues& of(Axis axis) const {
+    return values[static_cast<std::size_t>(axis)];
+  }
+  [[nodiscard]] AxisValues& of(Axis axis) { return values[static_cast<std::size_t>(axis)]; }
+  [[nodiscard]] bool allows(Axis axis, std::int64_t value) const;
+};
+
+}  // namespace headroom::plan

@@ -1,0 +1,447 @@
+#include "planner/space/search_space.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "model_ir/plan/plan_check.h"
+
+namespace headroom::plan {
+namespace {
+
+using ir::MegatronPlan;
+using ir::ParallelPlan;
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t i = 1; i <= number; ++i) {
+    if (number % i == 0) {
+      found.push_back(i);
+    }
+  }
+  return found;
+}
+
+/// Walks the axes of one space into cells.
+class CellWriter {
+ public:
+  explicit CellWriter(const SpaceQuestion& question)
+      : question_(question), allowed_(question.constraints) {}
+
+  std::vector<Cell> operator()() {
+    const AxisValues gpus = values_or(Axis::kGpus, {question_.base.world});
+    const AxisValues sequences = values_or(Axis::kSequence, {question_.base.sequence});
+    for (const std::int64_t world : gpus) {
+      for (const std::int64_t sequence : sequences) {
+        plan_ = question_.base;
+        plan_.world = world;
+        plan_.sequence = sequence;
+        for (int runtime = 0; runtime < 4; ++runtime) {
+          if (allowed_.allows(Axis::kRuntime, runtime)) {
+            write_runtime(static_cast<ir::RuntimeKind>(runtime));
+          }
+        }
+      }
+    }
+    return std::move(cells_);
+  }
+
+ private:
+  [[nodiscard]] AxisValues values_or(Axis axis, AxisValues usual) const {
+    const AxisValues& given = allowed_.of(axis);
+    return given.empty() ? usual : given;
+  }
+  /// Of `candidates`, those that are allowed.
+  [[nodiscard]] AxisValues among(Axis axis, AxisValues candidates) const {
+    std::erase_if(candidates, [&](std::int64_t value) { return !allowed_.allows(axis, value); });
+    return candidates;
+  }
+  /// Axes that only Megatron has must be free or off for the others.
+  [[nodiscard]] bool degrees_are_one() const {
+    const bool ones = std::ranges::all_of(
+        std::array{Axis::kTensor, Axis::kPipeline, Axis::kContext, Axis::kExpert},
+        [&](Axis axis) { return allowed_.allows(axis, 1); });
+    const bool off = std::ranges::all_of(
+        std::array{Axis::kSequenceParallel, Axis::kDistributedOptimizer, Axis::kOverlapGradReduce,
+                   Axis::kOverlapParamGather, Axis::kChunk},
+        [&](Axis axis) { return allowed_.allows(axis, 0); });
+    return ones && off;
+  }
+
+  void write_runtime(ir::RuntimeKind runtime) {
+    ParallelPlan before = plan_;
+    plan_.runtime = runtime;
+    plan_.ddp.reset();
+    plan_.zero.reset();
+    plan_.fsdp.reset();
+    plan_.megatron.reset();
+    set_precision(runtime);
+    switch (runtime) {
+      case ir::RuntimeKind::kTransformers:
+        if (plan_.world > 1) {
+          plan_.ddp = ir::DdpPlan{};
+        }
+        write_sharding();
+        break;
+      case ir::RuntimeKind::kDeepspeed:
+        write_zero();
+        break;
+      case ir::RuntimeKind::kFsdp:
+        write_fsdp();
+        break;
+      case ir::RuntimeKind::kMegatron:
+        write_megatron();
+        break;
+    }
+    plan_ = before;
+  }
+
+  /// One recipe in each framework's terms: 16-bit arithmetic on fp32 masters.
+  void set_precision(ir::RuntimeKind runtime) {
+    const bool bf16 = question_.base.precision == ir::Precision::kBf16Master;
+    const bool fp16 = question_.base.precision == ir::Precision::kFp16Master;
+    if (runtime == ir::RuntimeKind::kTransformers && (bf16 || fp16)) {
+      plan_.precision = bf16 ? ir::Precision::kAutocastBf16 : ir::Precision::kAutocastFp16;
+    } else if (runtime == ir::RuntimeKind::kFsdp && bf16) {
+      plan_.precision = ir::Precision::kFp32;  // Shards; the policy computes in bf16.
+    }
+  }
+
+  void write_zero() {
+    const bool offloads = plan_.world >= 1;
+    for (const std::int64_t stage : among(Axis::kZero, {0, 1, 2, 3})) {
+      for (const std::int64_t offload : among(Axis::kOffload, {0, 1, 2})) {
+        if ((offload == 1 && (stage == 0 || !offloads)) || (offload == 2 && stage != 3)) {
+          continue;
+        }
+        ir::ZeroPlan zero;
+        zero.stage = static_cast<int>(stage);
+        zero.offload_optimizer = offload > 0 ? ir::OffloadDevice::kCpu : ir::OffloadDevice::kNone;
+        zero.offload_param = offload > 1 ? ir::OffloadDevice::kCpu : ir::OffloadDevice::kNone;
+        plan_.zero = zero;
+        const ir::OptimizerPlan before = plan_.optimizer;
+        if (offload > 0 && plan_.optimizer == ir::OptimizerPlan{}) {
+          plan_.optimizer.form = ir::OptimizerForm::kFused;  // DeepSpeedCPUAdam.
+        }
+        write_sharding();
+        plan_.optimizer = before;
+      }
+    }
+    plan_.zero.reset();
+  }
+
+  void write_fsdp() {
+    for (const std::int64_t replicas : among(Axis::kReplicas, divisors(plan_.world))) {
+      if (replicas > 1 && replicas == plan_.world) {
+        continue;  // That is DistributedDataParallel.
+      }
+      for (const std::int64_t reshard : among(Axis::kReshard, {1, 0})) {
+        for (const std::int64_t offload : among(Axis::kOffload, {0, 2})) {
+          ir::FsdpPlan fsdp;
+          fsdp.replicas = replicas;
+          fsdp.reshard_after_forward = reshard != 0;
+          fsdp.cpu_offload = offload != 0;
+          if (question_.base.precision == ir::Precision::kFp32) {
+            fsdp.param_dtype = ir::DType::kFp32;
+          }
+          plan_.fsdp = fsdp;
+          write_sharding();
+        }
+      }
+    }
+    plan_.fsdp.reset();
+  }
+
+  /// Micro-batches, attention and loss of the runtimes on transformers' modelling code.
+  void write_sharding() {
+    if (!degrees_are_one()) {
+      return;
+    }
+    if (plan_.runtime != ir::RuntimeKind::kDeepspeed && !allowed_.of(Axis::kZero).empty()) {
+      return;
+    }
+    if (plan_.runtime == ir::RuntimeKind::kTransformers && !allowed_.allows(Axis::kOffload, 0)) {
+      return;
+    }
+    for (const std::int64_t attention : among(Axis::kAttention, {2, 3})) {
+      plan_.attention = attention == 2   ? ir::AttentionKind::kSdpa
+                        : attention == 3 ? ir::AttentionKind::kEager
+                                         : ir::AttentionKind::kFlash;
+      for (const std::int64_t loss : among(Axis::kLoss, {3})) {
+        plan_.loss = loss == 3   ? ir::LossKind::kHf
+                     : loss == 4 ? ir::LossKind::kChunked
+                                 : ir::LossKind::kFusedLinear;
+        write_micro_batches(plan_.world);
+      }
+    }
+  }
+
+  void write_megatron() {
+    if (!allowed_.of(Axis::kZero).empty() || !allowed_.allows(Axis::kOffload, 0)) {
+      return;
+    }
+    const ir::ModelSpec& model = question_.model;
+    const auto layers = static_cast<std::int64_t>(model.layers.size());
+    const std::int64_t world = plan_.world;
+    const std::int64_t heads = std::gcd(model.heads, model.kv_heads);
+    for (const std::int64_t tensor : among(Axis::kTensor, divisors(std::gcd(heads, world)))) {
+      for (const std::int64_t pipeline :
+           among(Axis::kPipeline, divisors(std::gcd(layers, world / tensor)))) {
+        for (const std::int64_t context :
+             among(Axis::kContext, divisors(world / tensor / pipeline))) {
+          if (context > 1 && plan_.sequence % (2 * context) != 0) {
+            continue;
+          }
+          MegatronPlan megatron;
+          megatron.tensor = tensor;
+          megatron.pipeline = pipeline;
+          megatron.context = context;
+          plan_.megatron = megatron;
+          write_experts();
+        }
+      }
+    }
+    plan_.megatron.reset();
+  }
+
+  void write_experts() {
+    MegatronPlan& megatron = *plan_.megatron;
+    if (!question_.model.moe) {
+      if (allowed_.allows(Axis::kExpert, 1) && allowed_.of(Axis::kExpertTensor).empty()) {
+        write_forms();
+      }
+      return;
+    }
+    const std::int64_t ranks = plan_.world / megatron.pipeline;
+    for (const std::int64_t expert :
+         among(Axis::kExpert, divisors(std::gcd(question_.model.moe->experts, ranks)))) {
+      AxisValues cuts = {1};
+      if (megatron.tensor > 1) {
+        cuts.push_back(megatron.tensor);
+      }
+      for (const std::int64_t cut : among(Axis::kExpertTensor, cuts)) {
+        megatron.expert = expert;
+        megatron.expert_tensor = cut;
+        write_forms();
+      }
+    }
+  }
+
+  /// Interleaving, sequence parallelism, attention.
+  void write_forms() {
+    MegatronPlan& megatron = *plan_.megatron;
+    const std::int64_t stage =
+        static_cast<std::int64_t>(question_.model.layers.size()) / megatron.pipeline;
+    AxisValues chunks = {0};
+    if (megatron.pipeline > 1) {
+      for (const std::int64_t chunk : divisors(stage)) {
+        if (chunk < stage) {
+          chunks.push_back(chunk);
+        }
+      }
+    }
+    for (const std::int64_t chunk : among(Axis::kChunk, chunks)) {
+      megatron.layers_per_chunk = chunk;
+      for (const std::int64_t parallel :
+           among(Axis::kSequenceParallel, megatron.tensor > 1 ? AxisValues{1, 0} : AxisValues{0})) {
+        megatron.sequence_parallel = parallel != 0;
+        for (const std::int64_t attention :
+             among(Axis::kAttention, megatron.context > 1 ? AxisValues{0} : AxisValues{0, 1})) {
+          megatron.attention =
+              attention == 0 ? ir::MegatronAttention::kFused : ir::MegatronAttention::kUnfused;
+          write_micro_batches(plan_.world / megatron.tensor / megatron.pipeline / megatron.context);
+        }
+      }
+    }
+  }
+
+  void write_micro_batches(std::int64_t data) {
+    if (question_.global_batch % data != 0) {
+      return;
+    }
+    const std::int64_t share = question_.global_batch / data;
+    for (const std::int64_t micro : among(Axis::kMicroBatch, divisors(share))) {
+      plan_.micro_batch = micro;
+      plan_.accumulation = share / micro;
+      Cell cell{.plan = plan_, .choices = 0};
+      const Choices choices = choices_of(question_, cell);
+      cell.choices =
+          static_cast<std::uint64_t>(choices.recomputations.size()) * choices.switches.size();
+      if (cell.choices == 0) {
+        continue;
+      }
+      cell.plan = plan_at(choices, 0);
+      if (ir::check_plan(question_.model, cell.plan)) {
+        cells_.push_back(std::move(cell));
+      }
+    }
+  }
+
+  const SpaceQuestion& question_;
+  const Constraints& allowed_;
+  ParallelPlan plan_;
+  std::vector<Cell> cells_;
+};
+
+std::int64_t chunk_layers(const ir::ModelSpec& model, const MegatronPlan& megatron) {
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  return megatron.layers_per_chunk > 0 ? megatron.layers_per_chunk : layers / megatron.pipeline;
+}
+
+/// All sets of modules that selective recomputation can run again.
+std::vector<ir::MegatronModules> module_sets() {
+  std::vector<ir::MegatronModules> sets;
+  for (unsigned bits = 1; bits < 8; ++bits) {
+    sets.push_back(
+        {.core_attention = (bits & 1U) != 0, .norms = (bits & 2U) != 0, .mlp = (bits & 4U) != 0});
+  }
+  return sets;
+}
+
+void add_megatron_recomputations(const SpaceQuestion& question, const ParallelPlan& plan,
+                                 std::vector<ParallelPlan>& all) {
+  const Constraints& allowed = question.constraints;
+  const auto add = [&](ir::MegatronRecompute kind, std::int64_t layers,
+                       const ir::MegatronModules& modules) {
+    ParallelPlan one = plan;
+    one.megatron->recompute = kind;
+    one.megatron->recompute_layers = layers;
+    one.megatron->recompute_modules = modules;
+    all.push_back(std::move(one));
+  };
+  const auto has = [&](RecomputeChoice choice) {
+    return allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice));
+  };
+  const bool counted = !allowed.of(Axis::kRecomputeLayers).empty();
+  if (has(RecomputeChoice::kNone) && !counted) {
+    add(ir::MegatronRecompute::kNone, 1, {});
+  }
+  if (has(RecomputeChoice::kSelective) && !counted) {
+    for (const ir::MegatronModules& modules : module_sets()) {
+      add(ir::MegatronRecompute::kSelective, 1, modules);
+    }
+  }
+  const std::int64_t layers = chunk_layers(question.model, *plan.megatron);
+  for (std::int64_t count = 1; count < layers && has(RecomputeChoice::kBlock); ++count) {
+    if (allowed.allows(Axis::kRecomputeLayers, count)) {
+      add(ir::MegatronRecompute::kFullBlock, count, {});
+    }
+  }
+  for (const std::int64_t group : divisors(layers)) {
+    if (has(RecomputeChoice::kUniform) && allowed.allows(Axis::kRecomputeLayers, group)) {
+      add(ir::MegatronRecompute::kFullUniform, group, {});
+    }
+  }
+}
+
+std::vector<MegatronPlan> megatron_switches(const Constraints& allowed) {
+  std::vector<MegatronPlan> all;
+  // What costs nothing and takes least memory comes first: ties go to it.
+  for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    const bool distributed = (bits & 1) == 0;
+    const bool overlap = (bits & 2) == 0;
+    const bool gather = (bits & 4) == 0;
+    if ((gather && !(distributed && overlap)) ||
+        !allowed.allows(Axis::kDistributedOptimizer, distributed ? 1 : 0) ||
+        !allowed.allows(Axis::kOverlapGradReduce, overlap ? 1 : 0) ||
+        !allowed.allows(Axis::kOverlapParamGather, gather ? 1 : 0)) {
+      continue;
+    }
+    for (const std::int64_t fusion : {1, 0}) {
+      for (const std::int64_t loss : {2, 1, 0}) {
+        for (const std::int64_t mask : {0, 1}) {
+          if (!allowed.allows(Axis::kAccumulationFusion, fusion) ||
+              !allowed.allows(Axis::kLoss, loss) || !allowed.allows(Axis::kLoaderMask, mask)) {
+            continue;
+          }
+          MegatronPlan one;
+          one.distributed_optimizer = distributed;
+          one.overlap_grad_reduce = overlap;
+          one.overlap_param_gather = gather;
+          one.accumulation_fusion = fusion != 0;
+          one.cross_entropy = static_cast<ir::MegatronCrossEntropy>(loss);
+          one.mask_in_dataloader = mask != 0;
+          all.push_back(one);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Cell> cells_of(const SpaceQuestion& question) {
+  return CellWriter(question)();
+}
+
+Choices choices_of(const SpaceQuestion& question, const Cell& cell) {
+  Choices choices;
+  if (cell.plan.megatron) {
+    add_megatron_recomputations(question, cell.plan, choices.recomputations);
+    choices.switches = megatron_switches(question.constraints);
+    return choices;
+  }
+  const Constraints& allowed = question.constraints;
+  for (const auto& [choice, kind] : {std::pair{RecomputeChoice::kNone, ir::Recompute::kNone},
+                                     std::pair{RecomputeChoice::kFull, ir::Recompute::kFull}}) {
+    if (allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice)) &&
+        allowed.of(Axis::kRecomputeLayers).empty()) {
+      choices.recomputations.push_back(cell.plan);
+      choices.recomputations.back().recompute = kind;
+    }
+  }
+  choices.switches.emplace_back();
+  return choices;
+}
+
+ir::ParallelPlan plan_at(const Choices& choices, std::uint64_t index) {
+  ParallelPlan plan = choices.recomputations[index / choices.switches.size()];
+  if (plan.megatron) {
+    const MegatronPlan& with = choices.switches[index % choices.switches.size()];
+    MegatronPlan& megatron = *plan.megatron;
+    megatron.distributed_optimizer = with.distributed_optimizer;
+    megatron.overlap_grad_reduce = with.overlap_grad_reduce;
+    megatron.overlap_param_gather = with.overlap_param_gather;
+    megatron.accumulation_fusion = with.accumulation_fusion;
+    megatron.cross_entropy = with.cross_entropy;
+    megatron.mask_in_dataloader = with.mask_in_dataloader;
+  }
+  return plan;
+}
+
+std::uint64_t count_plans(const std::vector<Cell>& cells) {
+  return std::accumulate(cells.begin(), cells.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Cell& cell) { return sum + cell.choices; });
+}
+
+std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
+  std::vector<Axis> given;
+  for (const AxisName& name : axis_names()) {
+    if (!question.constraints.of(name.axis).empty()) {
+      given.push_back(name.axis);
+    }
+  }
+  const auto is_empty = [&](const std::vector<Axis>& kept) {
+    SpaceQuestion some = question;
+    some.constraints = {};
+    for (const Axis axis : kept) {
+      some.constraints.of(axis) = question.constraints.of(axis);
+    }
+    return cells_of(some).empty();
+  };
+  for (const Axis one : given) {
+    if (is_empty({one})) {
+      return Conflict{{one}};
+    }
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    for (std::size_t j = i + 1; j < given.size(); ++j) {
+      if (is_empty({given[i], given[j]})) {
+        return Conflict{{given[i], given[j]}};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+#include "planner/space/axis.h"
+
+namespace headroom::plan {
+
+/// The plans among which the best is sought.
+struct SpaceQuestion {
+  const ir::ModelSpec& model;
+  /// What no axis says: precision, optimizer, allocator, steps. Its `sequence` and `world` are the
+  /// only ones of their axes where these are free.
+  ir::ParallelPlan base;
+  std::int64_t global_batch = 1;  ///< Sequences of a step, all ranks together.
+  Constraints constraints;
+};
+
+/// Plans that differ only in `choices_of`: degrees, micro-batch and what else decides the sizes of
+/// tensors are the same.
+struct Cell {
+  ir::ParallelPlan plan;  ///< Its first choice.
+  std::uint64_t choices = 0;
+};
+
+/// All cells, in a fixed order.
+///
+/// Model:   degrees divide what they cut (heads, layers, experts, columns, GPUs), the micro-batch
+///          divides the batch of a data-parallel rank, and `ir::check_plan` accepts the plan: what
+///          the runtime refuses is not in the space.
+[[nodiscard]] std::vector<Cell> cells_of(const SpaceQuestion& question);
+
+/// The choices of a cell: what is recomputed, and switches that change no tensor's size.
+struct Choices {
+  std::vector<ir::ParallelPlan> recomputations;  ///< `Cell::plan` with each recomputation.
+  std::vector<ir::MegatronPlan> switches;        ///< With each setting; one of the other runtimes.
+};
+[[nodiscard]] Choices choices_of(const SpaceQuestion& question, const Cell& cell);
+/// Plan number `index` of a cell: `index = recomputation * switches + switch`.
+[[nodiscard]] ir::ParallelPlan plan_at(const Choices& choices, std::uint64_t index);
+
+/// Number of plans.
+[[nodiscard]] std::uint64_t count_plans(const std::vector<Cell>& cells);
+
+/// Two axes whose values alone leave no plan; one if it is alone to blame.
+struct Conflict {
+  std::vector<Axis> axes;
+};
+/// Why the space is empty, if it is; nothing where more than two axes are needed to say so.
+[[nodiscard]] std::optional<Conflict> conflict_of(const SpaceQuestion& question);
+
+}  // namespace headroom::plan

@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/binding_rank.h"
+#include "costmodel/estimate.h"
+#include "model_ir/plan/megatron_fields.h"
+#include "model_ir/plan/plan_check.h"
+#include "model_ir/plan/plan_json.h"
+#include "model_ir/spec/hf_config.h"
+#include "planner/evaluate/plan_memory.h"
+#include "tests/support/random_plan.h"
+
+namespace headroom::plan {
+namespace {
+
+ir::ModelSpec narrow(const char* type, std::int64_t layers) {
+  ir::ModelSpec model = ir::parse_hf_config(std::string(R"({"hidden_size": 256,
+    "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8,
+    "num_key_value_heads": 8, "vocab_size": 1000, "max_position_embeddings": 16384,
+    "num_local_experts": 8, "num_experts_per_tok": 2, "model_type": ")") +
+                                                type + "\"}",
+                                            "narrow")
+                            .value();
+  model.layers.resize(static_cast<std::size_t>(layers), model.layers.back());
+  return model;
+}
+
+cost::DeviceSpec a100() {
+  cost::DeviceSpec device;
+  device.name = "a100";
+  device.total = Bytes{80 * kGiB};
+  device.traits = {.compute_major = 8, .compute_minor = 0, .multiprocessors = 108};
+  return device;
+}
+
+/// More layers, stages and groups than any sample has.
+ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model) {
+  ir::ParallelPlan plan = test::random_megatron_plan(random);
+  ir::MegatronPlan& megatron = *plan.megatron;
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  megatron.pipeline = random.pick<std::int64_t>({1, 2, 4, 8});
+  megatron.layers_per_chunk = 0;
+  if (megatron.pipeline > 1 && random.chance(1, 3)) {
+    megatron.layers_per_chunk = random.pick<std::int64_t>({1, 2, layers / megatron.pipeline});
+  }
+  const std::int64_t chunk =
+      megatron.layers_per_chunk > 0 ? megatron.layers_per_chunk : layers / megatron.pipeline;
+  if (megatron.recompute == ir::MegatronRecompute::kFullBlock) {
+    megatron.recompute_layers = random.between(1, chunk);
+  } else if (megatron.recompute == ir::MegatronRecompute::kFullUniform) {
+    do {
+      megatron.recompute_layers = random.between(1, chunk);
+    } while (chunk % megatron.recompute_layers != 0);
+  }
+  if (model.moe) {
+    megatron.expert = random.pick<std::int64_t>({1, 2, 4});
+    megatron.expert_tensor = 1;
+    megatron.sequence_parallel = megatron.tensor > 1;
+  }
+  plan.world = megatron.tensor * megatron.pipeline * megatron.context *
+               (model.moe ? 4 * random.between(1, 2) : random.between(1, 4));
+  plan.accumulation = megatron.pipeline * random.between(1, 4);
+  plan.allocator.expandable_segments = true;
+  return plan;
+}
+
+/// The greatest replayed peak of the ranks that can bind.
+Bytes replayed_peak(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  Bytes peak;
+  for (const ir::Rank rank : cost::binding_ranks(model, plan)) {
+    const ir::RankProgram program = cost::lower_replayed(model, plan, a100(), rank).value();
+    const cost::MemoryTimeline timeline =
+        cost::replay(program, plan.allocator, Bytes{std::int64_t{1} << 60});
+    for (const cost::PhaseMemory& phase : timeline.phases) {
+      peak = std::max(peak, phase.peak_allocated);
+    }
+  }
+  return peak;
+}
+
+void compare(const ir::ModelSpec& model, std::uint64_t series, int rounds) {
+  test::Random random = test::seeded_random(series);
+  CAPTURE(random.seed());
+  PlanMemory memory(model, a100());
+  int compared = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const ir::ParallelPlan plan = long_plan(random, model);
+    if (!ir::check_plan(model, plan)) {
+      continue;
+    }
+    ++compared;
+    CAPTURE(ir::to_json(ir::plan_to_json(plan)));
+    CHECK(memory.peak(plan).value() == replayed_peak(model, plan));
+  }
+  CHECK(compared > rounds / 3);
+  CHECK(memory.counts().lowered == 0);
+}
+
+}  // namespace
+
+TEST_CASE("plan memory: the fast path is the replay of dense models, to the byte") {
+  compare(narrow("llama", 32), 301, 60);
+}
+
+TEST_CASE("plan memory: the fast path is the replay of mixtures of experts, to the byte") {
+  compare(narrow("mixtral", 16), 302, 40);
+}
+
+TEST_CASE("plan memory: other runtimes are lowered whole, and that is counted") {
+  const ir::ModelSpec model = narrow("llama", 4);
+  PlanMemory memory(model, a100());
+  ir::ParallelPlan plan;
+  plan.runtime = ir::RuntimeKind::kFsdp;
+  plan.precision = ir::Precision::kFp32;
+  plan.fsdp = ir::FsdpPlan{};
+  plan.world = 4;
+  plan.sequence = 512;
+  plan.allocator.expandable_segments = true;
+  CHECK(memory.peak(plan).value() == replayed_peak(model, plan));
+  CHECK(memory.counts().lowered == 1);
+}
+
+}  // namespace headroom::plan
