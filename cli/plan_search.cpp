@@ -7,7 +7,6 @@
 
 #include "cli/plan_options.h"
 #include "cli/question.h"
-#include "costmodel/hardware/catalogue.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
 
@@ -96,59 +95,6 @@ Result<ir::ParallelPlan> read_base(const Arguments& arguments, const ir::ModelSp
     base.allocator = *settings;
   }
   return base;
-}
-
-/// A node with this GPU: the one that is named, else the maker's own, else the first.
-Result<std::optional<cost::NodeSpec>> read_node(const Arguments& arguments,
-                                                const std::string& folder,
-                                                const cost::DeviceSpec& device) {
-  if (const auto name = arguments.value("node")) {
-    Result<cost::NodeSpec> node = cost::load_node(folder, *name);
-    if (!node) {
-      return std::move(node).error();
-    }
-    return std::optional(std::move(node).value());
-  }
-  Result<std::vector<cost::NodeSpec>> nodes = cost::list_nodes(folder);
-  if (!nodes) {
-    return std::move(nodes).error();
-  }
-  std::optional<cost::NodeSpec> found;
-  for (const cost::NodeSpec& node : *nodes) {
-    const bool own = node.name.rfind("dgx", 0) == 0;
-    if (node.device == device.name && (!found || (own && found->name.rfind("dgx", 0) != 0))) {
-      found = node;
-    }
-  }
-  return found;
-}
-
-Status read_machine(const Arguments& arguments, const std::string& folder, PlanSearch& search) {
-  Result<cost::DevicePerformance> performance = cost::performance_of(folder, search.device);
-  if (!performance) {
-    return std::move(performance).error();
-  }
-  search.machine.device = std::move(performance).value();
-  const Result<std::optional<cost::NodeSpec>> node = read_node(arguments, folder, search.device);
-  if (!node) {
-    return node.error();
-  }
-  if (*node) {
-    search.node = (*node)->name;
-    Result<cost::Topology> topology = cost::topology_of(folder, **node);
-    if (!topology) {
-      return std::move(topology).error();
-    }
-    search.machine.topology = std::move(topology).value();
-    return ok();
-  }
-  const Result<cost::LinkSpec> link = cost::load_link(folder, search.device.link);
-  if (!link) {
-    return link.error();
-  }
-  search.machine.topology.fabric = cost::derived_fabric(*link);
-  search.machine.topology.network.rate = link->bandwidth;
-  return ok();
 }
 
 Status read_search(const Arguments& arguments, PlanSearch& search) {
@@ -268,8 +214,13 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
   if (!folder) {
     return folder.error();
   }
-  for (const Status& status : {read_machine(arguments, folder->path, search),
-                               read_search(arguments, search), read_batch(arguments, search)}) {
+  Result<cost::Machine> machine =
+      cost::load_machine(folder->path, search.device, arguments.value("node"));
+  if (!machine) {
+    return std::move(machine).error();
+  }
+  search.machine = std::move(machine).value();
+  for (const Status& status : {read_search(arguments, search), read_batch(arguments, search)}) {
     if (!status) {
       return status.error();
     }

@@ -12,13 +12,12 @@ namespace headroom::cli {
 /// What `plan`, `explain` and `sweep` are asked.
 struct PlanSearch {
   LoadedModel model;
-  std::string node;  ///< The catalogue's node that the machine is made of; "" where none is known.
   plan::Constraints constraints;
   ir::ParallelPlan base;
   std::int64_t global_batch = 0;
   cost::DeviceSpec device;
   Bytes budget;
-  plan::Machine machine;
+  cost::Machine machine;
   plan::Objective objective = plan::Objective::kThroughput;
   int threads = 1;
   std::uint64_t work_limit = 0;

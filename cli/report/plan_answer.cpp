@@ -47,6 +47,7 @@ JsonFields estimate_fields(const PlanAnswer& answer) {
   fields.add("margin_bytes", estimate.margin);
   fields.add("moment", estimate.peak_moment);
   fields.add("rank", static_cast<std::int32_t>(estimate.rank));
+  fields.add("step_seconds", estimate.time ? JsonValue{estimate.time->total.value()} : JsonValue{});
   fields.add("time", time_fields(answer.search, *answer.result.best));
   return fields;
 }
@@ -129,7 +130,7 @@ std::string sharding_words(const ir::ParallelPlan& plan) {
 std::string head_line(const PlanAnswer& answer) {
   const PlanSearch& search = answer.search;
   return search.model.label + " on " + search.device.name +
-         (search.node.empty() ? "" : " (" + search.node + ")") + ", batch of " +
+         (search.machine.node.empty() ? "" : " (" + search.machine.node + ")") + ", batch of " +
          with_commas(search.global_batch) +
          " sequences: " + std::string(name_of(answer.result.status));
 }
@@ -228,6 +229,10 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
     text += "step " + duration_text(result.best->time.total().value()) + ", " +
             with_commas(std::llround(tokens_per_second(answer.search, *result.best))) +
             " tokens/s\n" + time_lines(answer);
+    if (estimate.time) {
+      text += "  as replayed, kernel by kernel" +
+              pad_left(duration_text(estimate.time->total.value()), 13) + "\n";
+    }
     text += "\npeak " + to_text(estimate.peak_allocated) + " allocated, " +
             to_text(estimate.peak_reserved) + " reserved of " + to_text(estimate.capacity) + " (" +
             std::string(name_of(estimate.verdict)) + "), " + estimate.peak_moment + "\n";

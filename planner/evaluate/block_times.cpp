@@ -52,7 +52,7 @@ struct Pass {
 
 class Pricer {
  public:
-  Pricer(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const Machine& machine)
+  Pricer(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const cost::Machine& machine)
       : model_(model), sizes_(sizes_of(plan)), machine_(machine) {}
 
   /// [m, k] by [k, n] and its two gradients.
@@ -119,13 +119,12 @@ class Pricer {
   }
 
   [[nodiscard]] Seconds transfer(std::int64_t stride) const {
-    return collective(ir::CollectiveKind::kSendReceive, hidden_bytes(),
-                      {.size = 2, .stride = stride});
+    return collective(ir::CollectiveKind::kReceive, hidden_bytes(), {.size = 2, .stride = stride});
   }
 
  private:
   [[nodiscard]] Seconds price(const ir::WorkShape& shape) const {
-    return cost::work_time(machine_.device, machine_.topology, shape);
+    return cost::work_time(machine_.performance, machine_.topology, shape);
   }
   [[nodiscard]] std::int64_t element() const { return ir::bits_of(sizes_.dtype) / 8; }
   /// Hidden states between blocks.
@@ -219,7 +218,7 @@ class Pricer {
     }
     const std::int64_t part =
         sizes_.tokens * shape.kv_heads * (shape.head_dim + shape.value_dim) * element();
-    const Seconds hop = collective(ir::CollectiveKind::kSendReceive, part,
+    const Seconds hop = collective(ir::CollectiveKind::kReceive, part,
                                    {.size = ranks, .stride = sizes_.degrees.tensor});
     const double hops = static_cast<double>(ranks - 1);
     return {std::max(pass.forward, hops * hop), std::max(pass.backward, 2 * hops * hop)};
@@ -265,7 +264,7 @@ class Pricer {
 
   const ir::ModelSpec& model_;
   Sizes sizes_;
-  const Machine& machine_;
+  const cost::Machine& machine_;
 };
 
 void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
@@ -289,7 +288,7 @@ void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& 
 }  // namespace
 
 BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                       const Machine& machine) {
+                       const cost::Machine& machine) {
   const Pricer pricer(model, plan, machine);
   BlockTimes times;
   times.dense = pricer.layer(false);

@@ -3,18 +3,11 @@
 #include <array>
 #include <cstdint>
 
-#include "costmodel/hardware/performance.h"
-#include "costmodel/hardware/topology.h"
+#include "costmodel/time/machine.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::plan {
-
-/// The machine that steps are timed on.
-struct Machine {
-  cost::DevicePerformance device;
-  cost::Topology topology;
-};
 
 /// One layer on one micro-batch, on one rank. Communication among the ranks of tensor, context and
 /// expert parallelism is part of each figure.
@@ -48,6 +41,6 @@ struct BlockTimes {
 /// Shapes:  T = B S / c tokens of a rank.
 /// Ignores: what the host takes to hand out kernels; imbalance among experts.
 [[nodiscard]] BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                                     const Machine& machine);
+                                     const cost::Machine& machine);
 
 }  // namespace headroom::plan

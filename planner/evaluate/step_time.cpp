@@ -123,13 +123,13 @@ HeldParameters held_parameters(const ir::ModelSpec& model, const ir::ParallelPla
   return held;
 }
 
-Seconds collective(const Machine& machine, ir::CollectiveKind kind, double bytes,
+Seconds collective(const cost::Machine& machine, ir::CollectiveKind kind, double bytes,
                    ir::RankGroup group) {
   if (group.size <= 1 || bytes < 1) {
     return Seconds{0};
   }
   return cost::work_time(
-      machine.device, machine.topology,
+      machine.performance, machine.topology,
       ir::CollectiveShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes), .group = group});
 }
 
@@ -137,13 +137,13 @@ Seconds beyond(Seconds time, Seconds hidden) {
   return std::max(Seconds{0}, Seconds{time.value() - hidden.value()});
 }
 
-Seconds moved(const Machine& machine, double bytes) {
-  return cost::work_time(machine.device, machine.topology,
+Seconds moved(const cost::Machine& machine, double bytes) {
+  return cost::work_time(machine.performance, machine.topology,
                          ir::TrafficShape{.bytes = static_cast<std::int64_t>(bytes)});
 }
 
-Seconds copied(const Machine& machine, ir::CopyKind kind, double bytes) {
-  return cost::work_time(machine.device, machine.topology,
+Seconds copied(const cost::Machine& machine, ir::CopyKind kind, double bytes) {
+  return cost::work_time(machine.performance, machine.topology,
                          ir::CopyShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes)});
 }
 
@@ -151,7 +151,7 @@ Seconds copied(const Machine& machine, ir::CopyKind kind, double bytes) {
 /// moments read, three of them and the 16-bit parameter written.
 constexpr double kAdamBytes = 4 + 3 * 4 + 3 * 4 + 2;
 
-Seconds adam_seconds(const Machine& machine, double parameters) {
+Seconds adam_seconds(const cost::Machine& machine, double parameters) {
   return moved(machine, parameters * kAdamBytes);
 }
 
@@ -218,7 +218,7 @@ PipelineParts pipeline_parts(const ir::ModelSpec& model, const ir::ParallelPlan&
 }
 
 ExchangeTimes::ExchangeTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                             const BlockTimes& blocks, const Machine& machine) {
+                             const BlockTimes& blocks, const cost::Machine& machine) {
   const HeldParameters held = held_parameters(model, plan, blocks);
   const double parameters = held.dense + held.experts;
   if (plan.megatron) {
@@ -318,7 +318,7 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
 }
 
 StepParts step_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                     const BlockTimes& blocks, const Machine& machine) {
+                     const BlockTimes& blocks, const cost::Machine& machine) {
   return ExchangeTimes(model, plan, blocks, machine)
       .parts(plan, pipeline_parts(model, plan, blocks));
 }

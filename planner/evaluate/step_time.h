@@ -39,7 +39,7 @@ struct PipelineParts {
 class ExchangeTimes {
  public:
   ExchangeTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const BlockTimes& blocks,
-                const Machine& machine);
+                const cost::Machine& machine);
 
   /// The parts of a step whose pipeline takes `pipeline`. `plan` may differ from the constructor's
   /// in switches of Megatron only.
@@ -64,7 +64,7 @@ class ExchangeTimes {
 
 /// Time of one optimizer step of `plan`, whose pieces take `blocks`.
 [[nodiscard]] StepParts step_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                                   const BlockTimes& blocks, const Machine& machine);
+                                   const BlockTimes& blocks, const cost::Machine& machine);
 
 /// A lower bound of `step_parts(...).total()` over all choices that the arguments leave open:
 /// nothing is run again, nothing of the data-parallel exchange shows, the optimizer takes nothing.

@@ -45,7 +45,7 @@ struct SearchProgress {
 
 struct SearchQuestion {
   SpaceQuestion space;
-  Machine machine;
+  cost::Machine machine;
   cost::DeviceSpec device;
   Bytes budget;  ///< As `cost::estimate` takes it; 0: the device's total.
   Objective objective = Objective::kThroughput;
