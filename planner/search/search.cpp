@@ -207,8 +207,9 @@ Result<PlanResult> search(const SearchQuestion& question) {
     }
     evaluated += result->evaluated;
     if (result->best) {
-      Result<cost::StepEstimate> replayed = cost::estimate(question.space.model, result->best->plan,
-                                                           question.device, question.budget);
+      Result<cost::StepEstimate> replayed =
+          cost::estimate(question.space.model, result->best->plan, question.device, question.budget,
+                         &question.machine);
       if (!replayed) {
         return std::move(replayed).error();
       }
