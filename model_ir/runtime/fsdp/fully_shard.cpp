@@ -5,6 +5,7 @@
 
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/work_recorder.h"
 
 namespace headroom::ir::fsdp {
 
@@ -35,6 +36,11 @@ class SiteScope {
 FullyShard::FullyShard(Eager& eager, const FsdpPlan& plan,
                        std::vector<std::unique_ptr<ShardedGroup>> groups)
     : eager_(eager), plan_(plan) {
+  torch::WorkRecorder& recorder = eager_.recorder();
+  recorder.name_stream(kGatherStream, "all_gather_copy_in");
+  recorder.name_stream(kCollectiveStream, "all_gather");
+  recorder.name_stream(kReduceStream, "reduce_scatter");
+  recorder.name_stream(kReplicaStream, "all_reduce");
   units_.reserve(groups.size());
   for (std::unique_ptr<ShardedGroup>& group : groups) {
     units_.push_back(Unit{.group = std::move(group), .order = {}});
@@ -45,6 +51,15 @@ FullyShard::Unit* FullyShard::find(std::int32_t module) {
   const auto found = std::find_if(units_.begin(), units_.end(),
                                   [&](const Unit& unit) { return unit.group->module() == module; });
   return found == units_.end() ? nullptr : &*found;
+}
+
+/// _wait_all_gather_streams_on_event
+void FullyShard::wait_gathers(std::optional<std::uint32_t>& mark) {
+  if (mark) {
+    eager_.wait_mark(kGatherStream, *mark);
+    eager_.wait_mark(kCollectiveStream, *mark);
+    mark.reset();
+  }
 }
 
 void FullyShard::gather(Unit& unit) {
@@ -59,9 +74,16 @@ void FullyShard::wait(Unit& unit) {
   }
   const bool forward = unit.parameters == State::kForward;
   const Tensor previous = forward ? std::move(gathered_) : Tensor{};  // Until the copy-out is over.
-  Tensor buffer = unit.group->finish_gather();
   if (forward) {
+    wait_gathers(copied_out_);
+  }
+  Tensor buffer = unit.group->finish_gather();
+  std::optional<std::uint32_t> mark = eager_.record_mark(eager_.stream());
+  if (forward && buffer.defined()) {
     gathered_ = std::move(buffer);
+    copied_out_ = mark;
+  } else {
+    wait_gathers(mark);
   }
 }
 
@@ -76,7 +98,11 @@ void FullyShard::before(std::int32_t module, std::vector<Tensor>& inputs) {
     wait(*unit);
     return;
   }
-  outermost_ = outermost_ != nullptr ? outermost_ : unit;
+  if (outermost_ == nullptr) {
+    outermost_ = unit;
+    eager_.wait_stream(kGatherStream, eager_.stream());  // For the optimizer.
+    eager_.wait_stream(kCollectiveStream, eager_.stream());
+  }
   unit->module = State::kForward;
   unit->parameters = State::kForward;
   gather(*unit);
@@ -104,6 +130,7 @@ void FullyShard::after(std::int32_t module, const std::vector<Tensor>& outputs) 
   unit->module = State::kIdle;
   if (outermost_ == unit) {
     gathered_.reset();
+    wait_gathers(copied_out_);
     outermost_ = nullptr;
   }
 }
@@ -172,9 +199,14 @@ void FullyShard::after_backward(Unit& unit) {
   if (indices.empty()) {
     return;
   }
+  if (scattered_) {
+    eager_.wait_mark(eager_.stream(), *scattered_);
+  }
   reducing_.reset();
   unit.group->finish_all_reduce();
+  unit.group->wait_for_reduction();
   reducing_ = unit.group->reduce(indices, gradients);
+  scattered_ = unit.group->scattered();
 }
 
 void FullyShard::finish_backward() {
@@ -186,10 +218,15 @@ void FullyShard::finish_backward() {
     unit.module = State::kIdle;
     unit.parameters = State::kIdle;
     unit.group->finish_all_reduce();
+    unit.group->wait_for_reduction();
     unit.group->drop_pending();
     unit.order.clear();
   }
   order_.clear();
+  if (scattered_) {
+    eager_.wait_mark(eager_.stream(), *scattered_);
+    scattered_.reset();
+  }
   reducing_.reset();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "model_ir/runtime/fsdp/sharded_group.h"
@@ -44,6 +45,7 @@ class FullyShard {
     std::vector<std::size_t> order;   ///< Where the unit stands in `order_`.
   };
   [[nodiscard]] Unit* find(std::int32_t module);
+  void wait_gathers(std::optional<std::uint32_t>& mark);
   void gather(Unit& unit);
   void wait(Unit& unit);
   void before_backward(Unit& unit);
@@ -59,6 +61,8 @@ class FullyShard {
   Unit* outermost_ = nullptr;  ///< Of the hooked modules under way: iter_forward_root.
   torch::Tensor gathered_;     ///< Buffer of the last gather in forward.
   torch::Tensor reducing_;     ///< Input of the last reduce-scatter.
+  std::optional<std::uint32_t> copied_out_;  ///< Mark behind the copies out of `gathered_`.
+  std::optional<std::uint32_t> scattered_;   ///< Mark behind the last reduce-scatter.
 };
 
 }  // namespace headroom::ir::fsdp

@@ -5,6 +5,7 @@
 #include "model_ir/runtime/fsdp/copy_tables.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::fsdp {
 
@@ -52,6 +53,29 @@ std::int64_t ShardedGroup::part_of(const ShardedParameter& parameter) const {
   return kept_ ? parameter.kept.elements() : parameter.shard_elements;
 }
 
+/// _foreach_copy_: of casts, and of everything into its place in the gather's buffer.
+void ShardedGroup::copy_in(std::span<const Tensor> inputs) {
+  std::vector<std::int64_t> all;
+  std::vector<std::int64_t> cast;
+  std::int64_t read = 0;
+  std::int64_t written = 0;
+  for (const ShardedParameter& each : parameters_) {
+    const std::int64_t part = part_of(each);
+    all.push_back(part);
+    written += bytes_of(part, each.whole.dtype()).value();
+    if (casts(each) && !(sharding_.plan.cpu_offload && !kept_)) {
+      cast.push_back(part);
+      read += bytes_of(part, each.shard.dtype()).value();
+    }
+  }
+  if (!cast.empty() && !inputs.empty()) {
+    torch::launch_kernels(sharding_.eager, read + torch::bytes_of(inputs.back()),
+                          torch::list_launches(cast, torch::ListKernel::kTwoLists));
+  }
+  torch::launch_kernels(sharding_.eager, 2 * written,
+                        torch::list_launches(all, torch::ListKernel::kTwoLists));
+}
+
 /// What is copied into the gather's buffer: casts in one tensor for all parameters that need one,
 /// or, from the host, each on its own.
 std::vector<Tensor> ShardedGroup::gather_inputs() {
@@ -62,9 +86,10 @@ std::vector<Tensor> ShardedGroup::gather_inputs() {
     const std::int64_t part = part_of(each);
     if (sharding_.plan.cpu_offload && !kept_) {
       Tensor copied = eager.empty({part}, each.shard.dtype(), TensorRole::kCommunication);
-      inputs.push_back(casts(each)
-                           ? eager.empty({part}, each.whole.dtype(), TensorRole::kCommunication)
-                           : copied);
+      eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(copied)});
+      inputs.push_back(casts(each) ? torch::computed(eager, {part}, each.whole.dtype(),
+                                                     TensorRole::kCommunication)
+                                   : copied);
     } else if (casts(each)) {
       cast += part;
     }
@@ -87,11 +112,20 @@ void ShardedGroup::start_gather() {
   for (const ShardedParameter& each : parameters_) {
     bytes += bytes_of(part_of(each), each.whole.dtype()).value();
   }
-  const StreamScope stream(eager, kGatherStream);
+  if (was_released_) {
+    eager.wait_mark(kGatherStream, *was_released_);
+    eager.wait_mark(kCollectiveStream, *was_released_);
+    was_released_.reset();
+  }
+  const StreamScope copies(eager, kGatherStream);
   const std::vector<Tensor> inputs = gather_inputs();
   buffer_ = eager.empty({bytes * ranks}, DType::kUInt8, TensorRole::kCommunication);
+  copy_in(inputs);
+  eager.wait_stream(kCollectiveStream, kGatherStream);
+  const StreamScope stream(eager, kCollectiveStream);
   eager.run(CollectiveShape{
       .kind = CollectiveKind::kAllGather, .bytes = bytes * ranks, .group = {.size = ranks}});
+  was_gathered_ = eager.record_mark(kCollectiveStream);
 }
 
 void ShardedGroup::copy_out_alone() {
@@ -103,11 +137,13 @@ void ShardedGroup::copy_out_alone() {
     const std::int64_t part = part_of(each);
     if (sharding_.plan.cpu_offload && !kept_) {
       const Tensor copied = eager.empty({part}, each.shard.dtype(), TensorRole::kTemporary);
-      input = casts(each) ? eager.empty({part}, dtype, TensorRole::kTemporary) : copied;
+      eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(copied)});
+      input = casts(each) ? torch::computed(eager, {part}, dtype, TensorRole::kTemporary) : copied;
     } else if (casts(each) && !kept_) {
-      input = eager.empty({part}, dtype, TensorRole::kTemporary);
+      input = torch::computed(eager, {part}, dtype, TensorRole::kTemporary);
     }
     eager.fill_storage(each.whole, bytes_of(part, dtype).value(), TensorRole::kParameter);
+    eager.run(CopyShape{.kind = CopyKind::kDeviceToDevice, .bytes = bytes_of(part, dtype).value()});
   }
 }
 
@@ -129,6 +165,10 @@ Tensor ShardedGroup::finish_gather() {
     drop_kept();
     return {};
   }
+  if (was_gathered_) {
+    eager.wait_mark(eager.stream(), *was_gathered_);
+    was_gathered_.reset();
+  }
   std::vector<std::int64_t> chunks;
   for (const ShardedParameter& each : parameters_) {
     const std::int64_t chunk = bytes_of(part_of(each), each.whole.dtype()).value();
@@ -136,11 +176,16 @@ Tensor ShardedGroup::finish_gather() {
     chunks.push_back(chunk);
   }
   pass_table(eager, split_copy_table_bytes(chunks, ranks, eager.device()));
+  torch::launch_kernels(eager, 2 * torch::bytes_of(buffer_));  // split_with_sizes_copy
   drop_kept();
   return std::move(buffer_);
 }
 
 void ShardedGroup::drop_pending() {
+  if (was_gathered_) {  // Nobody has asked for it: finalize_backward waits all the same.
+    sharding_.eager.wait_mark(sharding_.eager.stream(), *was_gathered_);
+    was_gathered_.reset();
+  }
   pending_ = false;
   buffer_.reset();
 }
@@ -167,8 +212,10 @@ void ShardedGroup::release_after_forward() {
   for (ShardedParameter& each : parameters_) {
     const std::int64_t whole = each.shard_elements * sharding_.ranks;
     each.kept = eager.empty({whole / ranks}, each.whole.dtype(), TensorRole::kParameter);
+    torch::launch_copy(eager, each.kept, each.kept, torch::CopyOrder::kSame);
     eager.drain_storage(each.whole);
   }
+  was_released_ = eager.record_mark(eager.stream());
   gathered_ = false;
   kept_ = true;
 }
@@ -189,29 +236,38 @@ std::vector<std::size_t> ShardedGroup::take_gradients(std::vector<Tensor>& gradi
 Tensor ShardedGroup::scatter(std::int64_t elements) {
   Eager& eager = sharding_.eager;
   const FsdpPlan& plan = sharding_.plan;
-  Tensor reduced;
-  {
-    const StreamScope stream(eager, kReduceStream);
-    reduced = eager.empty({elements}, plan.reduce_dtype, TensorRole::kGradient);
-  }
+  eager.wait_stream(kReduceStream, eager.stream());  // For the copies into its input.
+  const StreamScope scattering(eager, kReduceStream);
+  Tensor reduced = eager.empty({elements}, plan.reduce_dtype, TensorRole::kGradient);
   if (sharding_.ranks > 1) {
     eager.run(
         CollectiveShape{.kind = CollectiveKind::kReduceScatter,
                         .bytes = bytes_of(elements * sharding_.ranks, plan.reduce_dtype).value(),
                         .group = {.size = sharding_.ranks}});
+  } else {
+    torch::launch_copy(eager, reduced, reduced, torch::CopyOrder::kSame);
   }
+  scattered_ = eager.record_mark(kReduceStream);
   const bool replicated = plan.replicas > 1;
+  const StreamScope stream(eager, replicated ? kReplicaStream : kReduceStream);
   if (replicated) {
+    eager.wait_stream(kReplicaStream, kReduceStream);
     eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                               .bytes = bytes_of(elements, plan.reduce_dtype).value(),
-                              .group = {.size = plan.replicas}});
+                              .group = {.size = plan.replicas, .stride = sharding_.ranks}});
     all_reduce_input_ = reduced;
   }
   if (plan.reduce_dtype != sharding_.trained) {
-    const StreamScope stream(eager, replicated ? kReplicaStream : kReduceStream);
-    reduced = eager.empty({elements}, sharding_.trained, TensorRole::kGradient);
+    reduced = torch::computed(eager, {elements}, sharding_.trained, TensorRole::kGradient);
   }
   return reduced;
+}
+
+void ShardedGroup::wait_for_reduction() {
+  if (reduced_) {
+    sharding_.eager.wait_mark(sharding_.eager.stream(), *reduced_);
+    reduced_.reset();
+  }
 }
 
 /// The gradients of the shards are views of what was reduced, or it is added to them.
@@ -222,6 +278,8 @@ void ShardedGroup::accumulate(std::span<const std::size_t> indices, const Tensor
       const Tensor view = sharding_.eager.alias(reduced, shard.shape(), false);
       shard->grad = view.impl();
       ++shard->grad->uses;
+    } else {
+      torch::launch(sharding_.eager, {&shard, &shard, &shard});
     }
   }
 }
@@ -238,13 +296,22 @@ Tensor ShardedGroup::reduce(std::span<const std::size_t> indices, std::vector<Te
   }
   Tensor input = eager.empty({elements * sharding_.ranks}, dtype, TensorRole::kCommunication);
   pass_table(eager, chunk_cat_table_bytes(chunks));
+  torch::launch_kernels(eager, torch::bytes_of(input) +
+                                   bytes_of(input.elements(), gradients.front().dtype()).value());
   // A loop over the gradients has left its variable behind.
   Tensor last = sharding_.ranks > 1 ? gradients.back() : Tensor{};
   torch::release_list(gradients);
   const Tensor reduced = scatter(elements);
-  if (!sharding_.plan.cpu_offload) {  // Else copied to the host.
-    accumulate(indices, reduced);
+  const StreamId last_stream = sharding_.plan.replicas > 1 ? kReplicaStream : kReduceStream;
+  {
+    const StreamScope stream(eager, last_stream);
+    if (sharding_.plan.cpu_offload) {
+      eager.run(CopyShape{.kind = CopyKind::kDeviceToHost, .bytes = torch::bytes_of(reduced)});
+    } else {
+      accumulate(indices, reduced);
+    }
   }
+  reduced_ = eager.record_mark(last_stream);
   last.reset();
   return input;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace headroom::ir::fsdp {
 inline constexpr StreamId kGatherStream = 1;   ///< Copies into all-gathers.
 inline constexpr StreamId kReduceStream = 2;   ///< Reduce-scatters and what follows.
 inline constexpr StreamId kReplicaStream = 3;  ///< All-reduces among replicas.
+/// Carries the all-gathers themselves; nothing is allocated there.
+inline constexpr StreamId kCollectiveStream = 5;
 
 /// What all groups of a model share.
 struct Sharding {
@@ -66,6 +69,10 @@ class ShardedGroup {
                                      std::vector<torch::Tensor>& gradients);
   /// The replicas' all-reduce is over.
   void finish_all_reduce() { all_reduce_input_.reset(); }
+  /// The compute stream waits for what a reduction has left behind it.
+  void wait_for_reduction();
+  /// When the reduce-scatter is over: its input can be let go.
+  [[nodiscard]] std::optional<std::uint32_t> scattered() const { return scattered_; }
 
  private:
   [[nodiscard]] bool casts(const ShardedParameter& parameter) const;
@@ -75,6 +82,7 @@ class ShardedGroup {
   [[nodiscard]] std::vector<torch::Tensor> gather_inputs();
   void copy_out_alone();
   void drop_kept();
+  void copy_in(std::span<const torch::Tensor> inputs);
   [[nodiscard]] torch::Tensor scatter(std::int64_t elements);
   void accumulate(std::span<const std::size_t> indices, const torch::Tensor& reduced);
 
@@ -86,6 +94,10 @@ class ShardedGroup {
   bool kept_ = false;  ///< Parameters are between forward and backward.
   torch::Tensor buffer_;
   torch::Tensor all_reduce_input_;
+  std::optional<std::uint32_t> was_gathered_;  ///< Marks: behind the all-gather,
+  std::optional<std::uint32_t> was_released_;  ///< where a part stayed after forward,
+  std::optional<std::uint32_t> scattered_;     ///< behind the reduce-scatter,
+  std::optional<std::uint32_t> reduced_;       ///< and behind all of the reduction.
 };
 
 }  // namespace headroom::ir::fsdp
