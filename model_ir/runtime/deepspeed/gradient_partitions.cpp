@@ -5,7 +5,7 @@
 
 #include "model_ir/runtime/deepspeed/gradient_checks.h"
 #include "model_ir/runtime/deepspeed/stream_scope.h"
-#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -48,7 +48,13 @@ void GradientPartitions::arrived(std::size_t parameter) {
   if (filled_ + whole.elements() > state_.zero.reduce_bucket_size && filled_ > 0) {
     reduce();
   }
+  state_.eager.wait_stream(stream_, state_.eager.stream());
   if (bucket_.defined() && filled_ + whole.elements() <= state_.zero.reduce_bucket_size) {
+    const StreamScope stream(state_.eager, stream_);
+    const Tensor gradient(state_.eager, whole->grad);
+    torch::launch_copy(
+        state_.eager, gradient, gradient,
+        gradient.dtype() == bucket_.dtype() ? torch::CopyOrder::kSame : torch::CopyOrder::kOther);
     state_.eager.move_storage(Tensor(state_.eager, whole->grad), bucket_);
   }
   waiting_.push_back(parameter);
@@ -57,6 +63,7 @@ void GradientPartitions::arrived(std::size_t parameter) {
 
 void GradientPartitions::finish_backward() {
   reduce();
+  state_.eager.host_wait(state_.eager.record_mark(stream_));
 }
 
 void GradientPartitions::reduce() {

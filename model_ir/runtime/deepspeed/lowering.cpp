@@ -17,6 +17,7 @@
 #include "model_ir/runtime/deepspeed/zero_partitions.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/phase.h"
 #include "model_ir/runtime/transformers/adapter.h"
 #include "model_ir/runtime/transformers/forward.h"
@@ -101,7 +102,8 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary, Tens
   {
     const PhaseScope phase(eager, tag + ".forward");
     eager.set_site("input_ids", -1);
-    ids = eager.empty({run.plan.micro_batch, run.plan.sequence}, DType::kInt64, TensorRole::kInput);
+    ids = torch::computed(eager, {run.plan.micro_batch, run.plan.sequence}, DType::kInt64,
+                          TensorRole::kInput);
     output = transformers::forward(eager, run.model, ids);
     loss = std::move(output.loss);
     if (!run.plan.keep_logits) {
@@ -116,7 +118,7 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary, Tens
     const Tensor share = torch::scale(eager, loss);
     const Tensor scaled = run.wrapper.scales_loss() ? torch::scale(eager, share) : share;
     {
-      const Tensor seed = eager.empty({}, scaled.dtype(), TensorRole::kLogits);
+      const Tensor seed = torch::computed(eager, {}, scaled.dtype(), TensorRole::kLogits);
       eager.backward(scaled, seed);
     }
     run.wrapper.after_backward(boundary);
@@ -212,8 +214,8 @@ void evaluate(const Run& run, Tensor& ids) {
   const torch::GradMode grad(run.eager, false);
   run.model.training = false;
   run.eager.set_site("input_ids", -1);
-  ids =
-      run.eager.empty({run.plan.micro_batch, run.plan.sequence}, DType::kInt64, TensorRole::kInput);
+  ids = torch::computed(run.eager, {run.plan.micro_batch, run.plan.sequence}, DType::kInt64,
+                        TensorRole::kInput);
   const transformers::ModelOutput output = transformers::forward(run.eager, run.model, ids);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model_ir/runtime/deepspeed/stream_scope.h"
+#include "model_ir/runtime/torch/work_recorder.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -17,7 +18,10 @@ constexpr std::int64_t kNever = -10'000'000'000;
 ParameterCoordinator::ParameterCoordinator(EngineState state, PartitionedParameters& parameters)
     : state_(state),
       parameters_(parameters),
-      stream_(state.zero.overlap_comm.value_or(true) ? kGatherStream : StreamId{0}) {}
+      stream_(state.zero.overlap_comm.value_or(true) ? kGatherStream : StreamId{0}) {
+  state.eager.recorder().name_stream(kGatherStream, "all_gather");
+  state.eager.recorder().name_stream(kReduceStream, "reduce_and_partition");
+}
 
 std::size_t ParameterCoordinator::add_module(Module module) {
   modules_.push_back(std::move(module));
@@ -122,6 +126,7 @@ void ParameterCoordinator::fetch(std::size_t module, Pass pass) {
     }
     wait(index);
   }
+  state_.eager.wait_stream(state_.eager.stream(), stream_);
   if (trace_ == Trace::kComplete) {
     prefetch(wanted);
   }

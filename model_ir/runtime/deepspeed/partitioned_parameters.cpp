@@ -4,12 +4,19 @@
 #include <utility>
 
 #include "model_ir/base/check.h"
-#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/collective.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::deepspeed {
 
 using torch::Tensor;
 using Status = PartitionedParameter::Status;
+
+namespace {
+
+constexpr std::int64_t kTensorsPerConcat = 128;  ///< Inputs per kernel of torch.cat.
+
+}  // namespace
 
 PartitionedParameters::PartitionedParameters(EngineState state,
                                              std::vector<PartitionedParameter> parameters)
@@ -34,20 +41,23 @@ std::int64_t PartitionedParameters::padded_elements(std::size_t index) const {
   return parameters_[index].shard_elements * state_.plan.world;
 }
 
-Tensor PartitionedParameters::buffer(std::int64_t elements, DType dtype, TensorRole role) {
-  state_.eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
-                                   .bytes = bytes_of(elements, dtype).value(),
-                                   .group = {.size = state_.plan.world}});
-  return state_.eager.empty({elements}, dtype, role);
+/// The all-gather of all of `memory`; returns the mark behind it.
+std::uint32_t PartitionedParameters::start(const Tensor& memory) {
+  return torch::start_collective(state_.eager, {.kind = CollectiveKind::kAllGather,
+                                                .bytes = torch::bytes_of(memory),
+                                                .group = {.size = state_.plan.world}});
 }
 
 /// A part that the host holds comes to the device first.
 Tensor PartitionedParameters::shard_on_device(std::size_t index) {
   const PartitionedParameter& parameter = parameters_[index];
-  return parameter.shard.defined()
-             ? parameter.shard
-             : state_.eager.empty({parameter.shard_elements}, parameter.whole.dtype(),
-                                  TensorRole::kTemporary);
+  if (parameter.shard.defined()) {
+    return parameter.shard;
+  }
+  Tensor shard = state_.eager.empty({parameter.shard_elements}, parameter.whole.dtype(),
+                                    TensorRole::kTemporary);
+  state_.eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(shard)});
+  return shard;
 }
 
 /// One rank's part is the whole: NoGatherHandle.
@@ -69,8 +79,9 @@ std::shared_ptr<ParameterGather> PartitionedParameters::start_gather(
   } else if (indices.size() == 1) {
     const Tensor& whole = parameters_[indices[0]].whole;
     const Tensor memory =
-        buffer(padded_elements(indices[0]), whole.dtype(), TensorRole::kParameter);
+        state_.eager.empty({padded_elements(indices[0])}, whole.dtype(), TensorRole::kParameter);
     gather->input = shard_on_device(indices[0]);
+    gather->marks.push_back(start(memory));
     state_.eager.move_storage(whole, memory);
   } else {
     gather->parameters = indices;
@@ -90,13 +101,18 @@ void PartitionedParameters::gather_together(ParameterGather& gather) {
     if (elements == 0) {
       continue;
     }
-    gather.flats.push_back(buffer(elements, dtype, TensorRole::kCommunication));
+    gather.flats.push_back(state_.eager.empty({elements}, dtype, TensorRole::kCommunication));
     std::vector<Tensor> inputs;
     for (const std::size_t index : gather.parameters) {
       if (parameters_[index].whole.dtype() == dtype) {
         inputs.push_back(shard_on_device(index));
       }
     }
+    // Parts are joined in this rank's stretch of it.
+    torch::launch_kernels(state_.eager,
+                          2 * torch::bytes_of(gather.flats.back()) / state_.plan.world,
+                          ceil_div(static_cast<std::int64_t>(inputs.size()), kTensorsPerConcat));
+    gather.marks.push_back(start(gather.flats.back()));
   }
 }
 
@@ -105,6 +121,9 @@ void PartitionedParameters::wait(ParameterGather& gather) {
     return;
   }
   state_.eager.set_site("zero3.all_gather", -1);
+  for (const std::uint32_t mark : gather.marks) {
+    state_.eager.wait_mark(state_.eager.stream(), mark);
+  }
   gather.input.reset();
   std::vector<std::size_t> order = gather.parameters;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
@@ -114,7 +133,7 @@ void PartitionedParameters::wait(ParameterGather& gather) {
     const Tensor& whole = parameters_[index].whole;
     if (!gather.flats.empty()) {
       const Tensor memory =
-          state_.eager.empty({whole.elements()}, whole.dtype(), TensorRole::kParameter);
+          torch::computed(state_.eager, {whole.elements()}, whole.dtype(), TensorRole::kParameter);
       state_.eager.move_storage(whole, memory);
     }
     parameters_[index].status = Status::kAvailable;
@@ -136,12 +155,18 @@ void PartitionedParameters::gather(std::span<const std::size_t> indices) {
     inputs.push_back(shard_on_device(indices[i]));
   }
   std::vector<Tensor> memories;
+  std::vector<std::uint32_t> marks;
   for (const std::size_t index : indices) {
     const Tensor& whole = parameters_[index].whole;
-    memories.push_back(buffer(padded_elements(index), whole.dtype(), TensorRole::kParameter));
+    memories.push_back(
+        state_.eager.empty({padded_elements(index)}, whole.dtype(), TensorRole::kParameter));
     if (inputs.empty()) {
       inputs.push_back(shard_on_device(index));
     }
+    marks.push_back(start(memories.back()));
+  }
+  for (const std::uint32_t mark : marks) {
+    state_.eager.wait_mark(state_.eager.stream(), mark);
   }
   for (std::size_t i = 0; i < indices.size(); ++i) {
     state_.eager.move_storage(parameters_[indices[i]].whole, memories[i]);

@@ -31,7 +31,8 @@ struct ParameterGather {
   std::vector<std::size_t> parameters;
   /// The ranks' parts of several parameters, by type; none for one alone.
   std::vector<torch::Tensor> flats;
-  torch::Tensor input;  ///< What the collective reads, until it has been waited for.
+  torch::Tensor input;               ///< What the collective reads, until it has been waited for.
+  std::vector<std::uint32_t> marks;  ///< Behind its collectives.
   bool complete = false;
 };
 
@@ -63,7 +64,7 @@ class PartitionedParameters {
   void partition(std::size_t index);
 
  private:
-  [[nodiscard]] torch::Tensor buffer(std::int64_t elements, DType dtype, TensorRole role);
+  [[nodiscard]] std::uint32_t start(const torch::Tensor& memory);
   [[nodiscard]] std::int64_t padded_elements(std::size_t index) const;
   [[nodiscard]] torch::Tensor shard_on_device(std::size_t index);
   void share_shard(std::size_t index);

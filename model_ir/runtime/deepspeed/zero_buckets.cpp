@@ -9,6 +9,7 @@
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/work_recorder.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -25,6 +26,7 @@ ZeroBuckets::ZeroBuckets(EngineState state, BaseOptimizer& optimizer)
       dtype_(param_dtype(state.plan.precision)),
       accumulation_(state.zero.grad_accum_dtype.value_or(dtype_)),
       overlaps_(state.zero.overlap_comm.value_or(false)) {
+  state_.eager.recorder().name_stream(kReductionStream, "reduction");
   for (const std::vector<Tensor>& parameters : parameter_groups(state_.model, state_.zero)) {
     Group& group = groups_.emplace_back();
     for (const Tensor& parameter : parameters) {

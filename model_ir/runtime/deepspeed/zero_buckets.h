@@ -10,6 +10,9 @@
 
 namespace headroom::ir::deepspeed {
 
+/// Of gradients on their way, where they overlap backward.
+inline constexpr StreamId kReductionStream = 1;
+
 /// ZeRO stages 1 and 2, as rank 0: each parameter group flattened and cut into one partition per
 /// rank, fp32 masters of the own partition, gradients reduced through a bucket.
 ///

@@ -122,6 +122,9 @@ void ZeroBuckets::after_backward(bool /*boundary*/) {
     }
   }
   reduce_bucket();
+  if (overlaps_) {
+    eager.host_wait(eager.record_mark(kReductionStream));  // synchronize()
+  }
   clear_reduced();
   std::vector<Tensor> newest;  // `avg_new`: a name that lives to the end of the function.
   for (Group& group : groups_) {

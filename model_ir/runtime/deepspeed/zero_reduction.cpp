@@ -12,12 +12,6 @@ namespace headroom::ir::deepspeed {
 using torch::Eager;
 using torch::Tensor;
 
-namespace {
-
-constexpr StreamId kReductionStream = 1;
-
-}  // namespace
-
 void ZeroBuckets::before_backward(bool boundary) {
   boundary_ = boundary;
 }
@@ -153,6 +147,10 @@ void ZeroBuckets::reduce_bucket() {
   Eager& eager = state_.eager;
   if (waiting_.empty()) {
     return;
+  }
+  if (overlaps_) {
+    eager.wait_stream(kReductionStream, eager.stream());
+    eager.wait_stream(eager.stream(), kReductionStream);  // Of the reduction before this one.
   }
   const StreamScope scope(eager, overlaps_ ? kReductionStream : StreamId{0});
   eager.set_site("deepspeed.reduce", -1);

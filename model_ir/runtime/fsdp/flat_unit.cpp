@@ -5,6 +5,7 @@
 
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::fsdp {
@@ -99,14 +100,23 @@ void FlatUnit::gather() {
   Tensor cast;
   if (casts()) {
     const StreamScope stream(eager, kCastStream);
-    cast = eager.empty(shard_.shape(), flat_.dtype(), TensorRole::kCommunication);
+    cast = torch::computed(eager, shard_.shape(), flat_.dtype(), TensorRole::kCommunication);
+    eager.wait_stream(kGatherStream, kCastStream);
   }
   const StreamScope stream(eager, kGatherStream);
   const std::int64_t bytes = bytes_of(elements_, flat_.dtype()).value();
   eager.fill_storage(flat_, bytes, TensorRole::kParameter);
   eager.run(CollectiveShape{
       .kind = CollectiveKind::kAllGather, .bytes = bytes, .group = {.size = sharding_.ranks}});
+  was_gathered_ = eager.record_mark(kGatherStream);
   gathered_ = true;
+}
+
+void FlatUnit::wait() {
+  if (was_gathered_) {
+    sharding_.eager.wait_mark(sharding_.eager.stream(), *was_gathered_);
+    was_gathered_.reset();
+  }
 }
 
 void FlatUnit::release() {
@@ -136,14 +146,16 @@ void FlatUnit::make_views() {
   }
   record.finish(
       views, [shapes, whole = flat_.shape()](Eager& e, Gradients& grads, Node& node) -> Gradients {
+        e.wait_stream(kGatherStream, e.stream());
         const StreamScope stream(e, kGatherStream);  // Where the views were made.
         std::vector<Tensor> zeros;                   // For parameters without a gradient.
         for (std::size_t i = 0; i < grads.size(); ++i) {
           if (!grads[i].defined()) {
-            zeros.push_back(e.empty(shapes[i], node.input_dtypes[0]));
+            zeros.push_back(torch::filled(e, shapes[i], node.input_dtypes[0]));
           }
         }
-        Tensor joined = e.empty(whole, node.input_dtypes[0], TensorRole::kGradient);
+        Tensor joined = torch::computed(e, whole, node.input_dtypes[0], TensorRole::kGradient);
+        e.wait_stream(0, kGatherStream);
         grads.clear();
         return {joined};
       });
@@ -155,24 +167,32 @@ void FlatUnit::reduce() {
   eager.drop_grad(flat_);
   release();
   eager.set_site("fsdp.reduce_scatter", module_);
+  eager.wait_stream(kReduceStream, eager.stream());
   const StreamScope stream(eager, kReduceStream);
   const DType dtype = sharding_.plan.reduce_dtype;
-  const Tensor input = dtype == gradient.dtype()
-                           ? gradient
-                           : eager.empty(gradient.shape(), dtype, TensorRole::kCommunication);
+  const Tensor input = dtype == gradient.dtype() ? gradient
+                                                 : torch::computed(eager, gradient.shape(), dtype,
+                                                                   TensorRole::kCommunication);
   Tensor part = eager.empty(shard_.shape(), dtype, TensorRole::kGradient);
   eager.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
                             .bytes = bytes_of(elements_, dtype).value(),
                             .group = {.size = sharding_.ranks}});
   if (dtype != sharding_.stored) {
-    part = eager.empty(shard_.shape(), sharding_.stored, TensorRole::kGradient);
+    part = torch::computed(eager, shard_.shape(), sharding_.stored, TensorRole::kGradient);
   }
   if (!reduced_.defined()) {
-    reduced_ = std::move(part);  // Otherwise added to it.
+    reduced_ = std::move(part);
+  } else {
+    torch::launch(eager, {&reduced_, &part, &reduced_});
   }
+  was_reduced_ = eager.record_mark(kReduceStream);
 }
 
 void FlatUnit::show_gradients() {
+  if (was_reduced_) {
+    sharding_.eager.wait_mark(sharding_.eager.stream(), *was_reduced_);
+    was_reduced_.reset();
+  }
   for (const Tensor& piece : pieces_) {
     if (piece.defined() && piece->grad == nullptr && reduced_.defined()) {
       const Tensor view = sharding_.eager.alias(reduced_, piece.shape(), false);

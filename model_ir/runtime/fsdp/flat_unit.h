@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "model_ir/runtime/fsdp/sharded_group.h"
@@ -42,6 +43,8 @@ class FlatUnit {
   /// Before the first forward, buffers are made and their memory given back.
   void init_buffers();
   void gather();
+  /// The compute stream waits for the gather that has been started.
+  void wait();
   void release();
   /// Makes the module's parameters views of the flat one.
   void make_views();
@@ -65,12 +68,14 @@ class FlatUnit {
   Sharding sharding_;
   std::int32_t module_;
   std::vector<Member> members_;
-  std::int64_t elements_ = 0;  ///< Of the flat tensor, with all padding.
-  torch::Tensor flat_;         ///< Empty storage unless gathered.
+  std::int64_t elements_ = 0;                 ///< Of the flat tensor, with all padding.
+  std::optional<std::uint32_t> was_reduced_;  ///< Mark behind the last reduction.
+  torch::Tensor flat_;                        ///< Empty storage unless gathered.
   torch::Tensor shard_;
   std::vector<torch::Tensor> pieces_;
   torch::Tensor reduced_;  ///< Gradient of the shard.
   bool gathered_ = false;
+  std::optional<std::uint32_t> was_gathered_;  ///< Mark behind the all-gather.
 };
 
 }  // namespace headroom::ir::fsdp

@@ -14,6 +14,7 @@
 #include "model_ir/runtime/fsdp/wrapped_model.h"
 #include "model_ir/runtime/torch/clip.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer.h"
 #include "model_ir/runtime/torch/phase.h"
 #include "model_ir/runtime/transformers/forward.h"
@@ -126,7 +127,8 @@ void run_micro_batch(Run& run, const std::string& tag) {
   {
     const PhaseScope phase(eager, tag + ".forward");
     eager.set_site("input_ids", -1);
-    ids = eager.empty({run.plan.micro_batch, run.plan.sequence}, DType::kInt64, TensorRole::kInput);
+    ids = torch::computed(eager, {run.plan.micro_batch, run.plan.sequence}, DType::kInt64,
+                          TensorRole::kInput);
     const auto autocast = autocast_dtype(run.plan.precision);
     if (autocast) {
       eager.enter_autocast(*autocast);
@@ -146,7 +148,7 @@ void run_micro_batch(Run& run, const std::string& tag) {
   const PhaseScope phase(eager, tag + ".backward");
   eager.set_site("loss", -1);
   {
-    const Tensor seed = eager.empty({}, loss.dtype(), TensorRole::kLogits);
+    const Tensor seed = torch::computed(eager, {}, loss.dtype(), TensorRole::kLogits);
     eager.backward(loss, seed);
     run.finish_backward();
   }
@@ -160,8 +162,8 @@ void evaluate(Run& run) {
   const torch::GradMode grad(run.eager, false);
   run.model.training = false;
   run.eager.set_site("input_ids", -1);
-  const Tensor ids =
-      run.eager.empty({run.plan.micro_batch, run.plan.sequence}, DType::kInt64, TensorRole::kInput);
+  const Tensor ids = torch::computed(run.eager, {run.plan.micro_batch, run.plan.sequence},
+                                     DType::kInt64, TensorRole::kInput);
   transformers::ModelOutput output = call(run, ids);
   output = {};
 }

@@ -6,6 +6,7 @@
 
 #include "model_ir/runtime/fsdp/fully_shard.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/work_recorder.h"
 
 namespace headroom::ir::fsdp {
 
@@ -82,6 +83,10 @@ std::unique_ptr<WrappedModel> load_wrapped(const Sharding& sharding, const Model
 
 WrapperHooks::WrapperHooks(Eager& eager, const FsdpPlan& plan, WrappedModel& wrapped)
     : eager_(eager), plan_(plan), wrapped_(wrapped) {
+  torch::WorkRecorder& recorder = eager_.recorder();
+  recorder.name_stream(kGatherStream, "unshard");
+  recorder.name_stream(kReduceStream, "post_backward");
+  recorder.name_stream(kCastStream, "pre_unshard");
   units_.reserve(wrapped.units.size());
   for (const std::unique_ptr<FlatUnit>& flat : wrapped.units) {
     units_.push_back(Unit{.flat = flat.get(), .in_backward = false, .order = 0});
@@ -133,10 +138,13 @@ void WrapperHooks::before(std::int32_t module) {
   }
   if (module == kRootModule) {
     start(*unit);
+    eager_.wait_stream(kCastStream, eager_.stream());  // For the optimizer.
+    eager_.wait_stream(kGatherStream, eager_.stream());
   }
   if (!unit->flat->gathered()) {
     unit->flat->gather();
   }
+  unit->flat->wait();
   unit->flat->make_views();
 }
 
@@ -167,6 +175,7 @@ void WrapperHooks::before_backward(Unit& unit) {
   if (!unit.flat->gathered()) {
     unit.flat->gather();
   }
+  unit.flat->wait();
   if (unit.order > 0 && !order_[unit.order - 1]->flat->gathered()) {
     order_[unit.order - 1]->flat->gather();
   }

@@ -1,6 +1,8 @@
 #include "model_ir/runtime/megatron/gradient_sync.h"
 
-#include "model_ir/runtime/torch/ddp.h"
+#include <algorithm>
+
+#include "model_ir/runtime/torch/collective.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 
@@ -105,8 +107,10 @@ GradientSync::GradientSync(const Runner& run, std::span<const Chunk> chunks,
       for (std::size_t slot = bucket.first; slot < bucket.last; ++slot) {
         hook(*buffer.slots[slot].parameter, parts_.size());
       }
-      parts_.push_back(
-          {.buffer = &buffer, .bucket = &bucket, .missing = bucket.last - bucket.first});
+      parts_.push_back({.buffer = &buffer,
+                        .bucket = &bucket,
+                        .missing = bucket.last - bucket.first,
+                        .mark = {}});
     }
   }
 }
@@ -149,10 +153,15 @@ void GradientSync::reduce(Part& part) {
   if (scatters && ranks == 1) {
     return;  // NCCL's communicator of one rank launches nothing for it.
   }
-  run_.eager().run(CollectiveShape{
+  const CollectiveShape shape{
       .kind = scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
       .bytes = bytes_of(elements, run_.context.grad_dtype).value(),
-      .group = part.buffer->ranks.group()});
+      .group = part.buffer->ranks.group()};
+  if (run_.context.megatron.overlap_grad_reduce) {
+    part.mark = torch::start_collective(run_.eager(), shape, "data_parallel");
+  } else {
+    run_.eager().run(shape);
+  }
 }
 
 void GradientSync::start(const Chunk& chunk) {
@@ -167,6 +176,10 @@ void GradientSync::finish() {
   run_.eager().set_site("reduce_gradients", -1);
   for (Part& part : parts_) {
     reduce(part);
+    if (part.mark) {  // finish_grad_sync
+      run_.eager().wait_mark(run_.eager().stream(), *part.mark);
+      part.mark.reset();
+    }
     part.started = false;
     part.missing = part.bucket->last - part.bucket->first;
   }
@@ -176,16 +189,44 @@ void GradientSync::finish() {
   first_ = false;
 }
 
+namespace {
+
+/// Layers whose parameters lie in `bucket` wait for `mark` before they run. What lies outside the
+/// layers is waited for by the first of them.
+void note_gather(const Runner& run, const GradientBuffer& buffer, const Bucket& bucket,
+                 std::uint32_t mark) {
+  const std::vector<LayerWeights>& layers = buffer.chunk->layers;
+  const std::size_t slots = buffer.slots.size();
+  if (layers.empty() || slots == 0) {
+    return;
+  }
+  // The last parameters come first, a layer's next to one another.
+  const auto layer_of = [&](std::size_t slot) {
+    return layers.size() - 1 - std::min(layers.size() - 1, slot * layers.size() / slots);
+  };
+  for (std::size_t layer = layer_of(bucket.last - 1); layer <= layer_of(bucket.first); ++layer) {
+    run.process.note_gather(layers[layer].layer, mark);
+  }
+}
+
+}  // namespace
+
 void gather_parameters(const Runner& run, std::span<const GradientBuffer> buffers) {
   if (!run.context.megatron.distributed_optimizer) {
     return;
   }
   for (const GradientBuffer& buffer : buffers) {
     for (const Bucket& bucket : buffer.buckets) {
-      run.eager().run(
-          CollectiveShape{.kind = CollectiveKind::kAllGather,
-                          .bytes = bytes_of(bucket.end - bucket.begin, run.context.dtype).value(),
-                          .group = buffer.ranks.group()});
+      const CollectiveShape shape{
+          .kind = CollectiveKind::kAllGather,
+          .bytes = bytes_of(bucket.end - bucket.begin, run.context.dtype).value(),
+          .group = buffer.ranks.group()};
+      if (run.context.megatron.overlap_param_gather) {
+        note_gather(run, buffer, bucket,
+                    torch::start_collective(run.eager(), shape, "data_parallel"));
+      } else {
+        run.eager().run(shape);
+      }
     }
   }
 }

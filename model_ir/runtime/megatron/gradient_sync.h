@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,6 +34,7 @@ class GradientSync {
     const Bucket* bucket = nullptr;
     std::size_t missing = 0;  ///< Gradients that have not come in.
     bool started = false;
+    std::optional<std::uint32_t> mark;  ///< Behind a reduction that overlaps.
   };
   void hook(const Parameter& parameter, std::size_t part);
   void arrived(std::size_t part);
@@ -45,7 +48,8 @@ class GradientSync {
   bool first_ = true;  ///< The first step counts gradients and reduces at its end.
 };
 
-/// The all-gather of updated parameters under the distributed optimizer.
+/// The all-gather of updated parameters under the distributed optimizer. Where it overlaps, the
+/// process notes when the parameters of a layer are there.
 void gather_parameters(const Runner& run, std::span<const GradientBuffer> buffers);
 
 }  // namespace headroom::ir::megatron

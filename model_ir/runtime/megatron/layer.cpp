@@ -204,6 +204,9 @@ Tensor run_layers(const Runner& run, const Chunk& chunk, Tensor hidden, const La
     const bool uniform = plan.recompute == MegatronRecompute::kFullUniform;
     const bool block = plan.recompute == MegatronRecompute::kFullBlock && i < group;
     const std::size_t last = uniform ? std::min(i + group, count) : i + 1;
+    for (std::size_t layer = i; layer < last; ++layer) {
+      run.process.wait_for_parameters(chunk.layers[layer].layer);
+    }
     hidden = uniform || block ? checkpointed(run, chunk, i, last, hidden, input)
                               : run_layer(run, chunk.layers[i], hidden, input);
     i = last;

@@ -137,4 +137,12 @@ void Process::touch_sequence_lengths() {
   }
 }
 
+void Process::wait_for_parameters(std::int32_t layer) {
+  const auto found = gathers_.find(layer);
+  if (found != gathers_.end()) {
+    context_.eager.wait_mark(context_.eager.stream(), found->second);
+    gathers_.erase(found);
+  }
+}
+
 }  // namespace headroom::ir::megatron

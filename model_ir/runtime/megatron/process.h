@@ -53,6 +53,9 @@ class Process {
   /// and a copy of `restored` bytes that the kernel writes over.
   void tune(TunedKernel kernel, std::int64_t restored);
   [[nodiscard]] DispatcherState& dispatcher(std::int32_t layer) { return dispatchers_[layer]; }
+  /// The parameters of a layer are gathered again: its next forward waits for the mark.
+  void note_gather(std::int32_t layer, std::uint32_t mark) { gathers_[layer] = mark; }
+  void wait_for_parameters(std::int32_t layer);
   /// The mask that unfused softmax keeps for its sequence length.
   /// Source: attention/dot_product_attention/softmax.py, _get_default_causal_mask.
   void touch_causal_mask();
@@ -69,6 +72,7 @@ class Process {
   std::map<std::int32_t, torch::Tensor> latent_angles_;
   std::set<TunedKernel> tuned_;
   std::map<std::int32_t, DispatcherState> dispatchers_;
+  std::map<std::int32_t, std::uint32_t> gathers_;
   torch::Tensor causal_mask_;
   std::vector<torch::Tensor> sequence_lengths_;
 };

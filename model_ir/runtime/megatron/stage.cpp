@@ -4,7 +4,7 @@
 
 #include "model_ir/runtime/megatron/head.h"
 #include "model_ir/runtime/megatron/layer.h"
-#include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/collective.h"
 #include "model_ir/runtime/torch/range_scope.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
@@ -154,6 +154,7 @@ Tensor Stage::forward(std::size_t index, const Tensor& input) {
   const torch::RangeScope pass(run_.eager(), kForwardPass, static_cast<std::int32_t>(index));
   const Chunk& chunk = chunks_[index];
   inputs_[index] = input;
+  wait_for(input);
   Tensor loss_mask;
   Tensor output;
   {
@@ -170,6 +171,7 @@ Tensor Stage::backward(std::size_t index, const Tensor& input, Tensor output,
   Eager& eager = run_.eager();
   const torch::RangeScope pass(eager, kBackwardPass, static_cast<std::int32_t>(index));
   Tensor seed = gradient;
+  wait_for(gradient);
   Tensor scaled;
   if (!seed.defined()) {
     eager.set_site("loss", -1);
@@ -189,6 +191,34 @@ void Stage::deallocate(const Tensor& output) {
   }
 }
 
+/// Interleaved stages send and receive while they compute, and wait for what they have received
+/// when they need it; others wait at once, and so does the host.
+/// Source: megatron/core/pipeline_parallel/p2p_communication.py, batch_p2p_sync.
+void Stage::transfer(const Tensor& tensor, CollectiveKind kind) {
+  Eager& eager = run_.eager();
+  const bool receives = kind == CollectiveKind::kReceive;
+  const std::uint32_t mark =
+      torch::start_collective(eager,
+                              {.kind = kind,
+                               .bytes = bytes_of(tensor.elements(), run_.context.dtype).value(),
+                               .group = {.size = 2, .stride = run_.context.mesh.pipeline.stride}},
+                              receives ? "receive" : "send");
+  if (chunks_.size() == 1) {
+    eager.wait_mark(eager.stream(), mark);
+    eager.host_wait(mark);
+  } else if (receives) {
+    received_[tensor.impl()] = mark;
+  }
+}
+
+void Stage::wait_for(const Tensor& received) {
+  const auto found = received_.find(received.impl());
+  if (found != received_.end()) {
+    run_.eager().wait_mark(run_.eager().stream(), found->second);
+    received_.erase(found);
+  }
+}
+
 Tensor Stage::receive() {
   const Context& context = run_.context;
   run_.eager().set_site("receive", -1);
@@ -196,18 +226,13 @@ Tensor Stage::receive() {
                                      TensorRole::kActivation);
   tensor->requires_grad = true;
   run_.eager().record_stream(tensor);
-  run_.eager().run(CollectiveShape{.kind = CollectiveKind::kReceive,
-                                   .bytes = bytes_of(tensor.elements(), context.dtype).value(),
-                                   .group = {.size = 2, .stride = context.mesh.pipeline.stride}});
+  transfer(tensor, CollectiveKind::kReceive);
   return tensor;
 }
 
 void Stage::send(const Tensor& tensor) {
   run_.eager().record_stream(tensor);
-  run_.eager().run(
-      CollectiveShape{.kind = CollectiveKind::kSend,
-                      .bytes = bytes_of(tensor.elements(), run_.context.dtype).value(),
-                      .group = {.size = 2, .stride = run_.context.mesh.pipeline.stride}});
+  transfer(tensor, CollectiveKind::kSend);
 }
 
 }  // namespace headroom::ir::megatron

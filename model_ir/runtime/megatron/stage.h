@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "model_ir/runtime/megatron/transformer_engine.h"
@@ -55,10 +56,14 @@ class Stage {
   [[nodiscard]] torch::Tensor scaled_loss(const torch::Tensor& losses,
                                           const torch::Tensor& loss_mask);
 
+  void transfer(const torch::Tensor& tensor, CollectiveKind kind);
+  void wait_for(const torch::Tensor& received);
+
   Runner run_;
   std::span<Chunk> chunks_;
   std::vector<torch::Tensor> inputs_;  ///< TransformerBlock.input_tensor of each chunk.
   std::vector<torch::Tensor> reports_;
+  std::unordered_map<const torch::TensorImpl*, std::uint32_t> received_;  ///< Marks behind them.
   torch::Tensor token_count_;  ///< Of the last micro-batch whose loss is known.
 };
 

@@ -90,7 +90,9 @@ void accumulate_leaf(Eager& eager, Node& node, Gradients& gradients) {
     leaf->grad = own.impl();
     ++leaf->grad->uses;
   } else {
+    const StreamId before = eager.exchange_stream(node.stream);
     launch(eager, {&gradient, &gradient, &gradient});  // Added in place.
+    eager.exchange_stream(before);
   }
   gradients.clear();
   if (node.after_accumulate) {
@@ -200,6 +202,7 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
   ++backward_depth_;
   PendingMap pending = count_dependencies(first);
   ReadyQueue ready;
+  StreamId apart = 0;  ///< A stream of leaves beside the compute stream.
   pending[first].buffer = std::move(seeds);
   ready.push(first);
   while (!ready.empty()) {
@@ -224,6 +227,9 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
       Pending& target = pending[edge.node];
       if (i < outputs.size() && outputs[i].defined()) {
         target.buffer.resize(static_cast<std::size_t>(edge.node->inputs));
+        // What another stream has made is waited for by the one that goes on with it.
+        wait_stream(edge.node->stream, node->stream);
+        apart = edge.node->stream != 0 ? edge.node->stream : apart;
         const StreamId before = exchange_stream(edge.node->stream);
         accumulate(*this, target.buffer[static_cast<std::size_t>(edge.input_index)],
                    std::move(outputs[i]));
@@ -234,6 +240,7 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
       }
     }
   }
+  wait_stream(0, apart);  // The caller's stream waits for the leaves'.
   --backward_depth_;
   set_site(operation_before, layer_before);
 }

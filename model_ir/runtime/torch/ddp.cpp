@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "model_ir/runtime/torch/collective.h"
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/record.h"
 
@@ -139,12 +140,14 @@ void Ddp::before_forward() {
     for (Bucket& bucket : buckets_) {
       bucket.pending = bucket.parameters.size();
     }
+    next_bucket_ = 0;
   }
   broadcast_buffers();
 }
 
-void Ddp::count(CollectiveKind kind, std::int64_t bytes) {
-  eager_.run(CollectiveShape{.kind = kind, .bytes = bytes, .group = {.size = world_}});
+void Ddp::broadcast(std::int64_t bytes) {
+  finish_collective(
+      eager_, {.kind = CollectiveKind::kBroadcast, .bytes = bytes, .group = {.size = world_}});
 }
 
 void Ddp::rebuild_buckets() {
@@ -155,9 +158,9 @@ void Ddp::rebuild_buckets() {
   const auto sizes = static_cast<std::int64_t>(assignment.size());
   {
     const Tensor indices = eager_.empty(Shape{slots}, DType::kInt32, TensorRole::kCommunication);
-    count(CollectiveKind::kBroadcast, slots * kIndexBytes);
+    broadcast(slots * kIndexBytes);
     const Tensor counts = eager_.empty(Shape{sizes}, DType::kInt32, TensorRole::kCommunication);
-    count(CollectiveKind::kBroadcast, sizes * kIndexBytes);
+    broadcast(sizes * kIndexBytes);
   }
   make_buckets(assignment);
   rebuilt_ = true;
@@ -188,7 +191,7 @@ void Ddp::broadcast_buffers() {
     } else {
       in_flight.emplace_back();
     }
-    count(CollectiveKind::kBroadcast, total);
+    broadcast(total);
     if (in_flight.size() >= kMaxInFlight) {
       in_flight.pop_front();
     }
@@ -210,7 +213,22 @@ void Ddp::arrived(std::size_t index) {
     move_gradient(parameter, bucket);
   }
   if (bucket.pending > 0 && --bucket.pending == 0) {
-    count(CollectiveKind::kAllReduce, bytes_of(bucket.memory));
+    reduce_complete_buckets();
+  }
+}
+
+void Ddp::reduce_complete_buckets() {
+  while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].pending == 0) {
+    const Bucket& bucket = buckets_[next_bucket_++];
+    reduced_.push_back(start_collective(eager_, {.kind = CollectiveKind::kAllReduce,
+                                                 .bytes = bytes_of(bucket.memory),
+                                                 .group = {.size = world_}}));
+  }
+  if (next_bucket_ == buckets_.size()) {  // finalize_backward
+    for (const std::uint32_t mark : reduced_) {
+      eager_.wait_mark(0, mark);
+    }
+    reduced_.clear();
   }
 }
 

@@ -58,7 +58,9 @@ class Ddp {
   void make_buckets(const std::vector<std::vector<std::size_t>>& assignment);
   void rebuild_buckets();
   void broadcast_buffers();
-  void count(CollectiveKind kind, std::int64_t bytes);
+  void broadcast(std::int64_t bytes);
+  /// Buckets are reduced in their order, each when it and those before it are complete.
+  void reduce_complete_buckets();
   /// Runs when the gradient of parameter `index` is complete.
   void arrived(std::size_t index);
   /// Makes the gradient of `parameter` a view of its bucket.
@@ -75,6 +77,8 @@ class Ddp {
   std::vector<std::size_t> bucket_of_;  ///< By parameter.
   std::vector<std::size_t> arrivals_;   ///< Order of the first backward.
   bool rebuilt_ = false;
+  std::size_t next_bucket_ = 0;         ///< That is to be reduced.
+  std::vector<std::uint32_t> reduced_;  ///< Marks behind the reductions under way.
 };
 
 }  // namespace headroom::ir::torch
