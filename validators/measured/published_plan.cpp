@@ -6,6 +6,7 @@
 
 #include "validators/measured/case_plan.h"
 #include "validators/measured/case_reader.h"
+#include "validators/measured/published_foundry.h"
 #include "validators/measured/published_mcore.h"
 #include "validators/measured/published_reader.h"
 #include "validators/measured/published_words.h"
@@ -217,6 +218,9 @@ void ignore_remarks(CaseReader& row) {
 
 PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& tools) {
   const std::string runtime = labels_of(row).runtime;
+  if (row.framework.starts_with("llm-foundry")) {
+    return plan_of_foundry_row(row, tools);
+  }
   if (auto skip = refuse_early(row, runtime)) {
     return *skip;
   }

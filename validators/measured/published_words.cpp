@@ -35,7 +35,7 @@ std::optional<T> find_beginning(std::string_view words, std::span<const Entry<T>
   return std::nullopt;
 }
 
-constexpr std::array<Entry<std::string_view>, 15> kRuntimes = {
+constexpr std::array<Entry<std::string_view>, 16> kRuntimes = {
     {{"transformers Trainer", "transformers"},
      {"transformers", "transformers"},
      {"PEFT method comparison (transformers)", "transformers"},
@@ -45,6 +45,7 @@ constexpr std::array<Entry<std::string_view>, 15> kRuntimes = {
      {"TRL SFTTrainer + PEFT", "transformers"},
      {"PEFT examples", "transformers"},
      {"torchtitan", "fsdp"},
+     {"llm-foundry", "fsdp"},
      {"Megatron-LM", "megatron"},
      {"Megatron-Bridge", "megatron"},
      {"NeMo", "megatron"},
@@ -60,7 +61,7 @@ constexpr std::array<Entry<std::string_view>, 7> kModelTypes = {{{"llama", "llam
                                                                  {"gemma2", "gemma2"},
                                                                  {"phi3", "phi3"}}};
 
-constexpr std::array<Entry<std::string_view>, 23> kDevices = {
+constexpr std::array<Entry<std::string_view>, 24> kDevices = {
     {{"NVIDIA L40S", "l40s"},
      {"NVIDIA B200-SXM 180GB-class (8x NVLink)", "b200"},
      {"NVIDIA A100 80GB PCIe", "a100-80gb-pcie"},
@@ -69,6 +70,7 @@ constexpr std::array<Entry<std::string_view>, 23> kDevices = {
      {"NVIDIA A100-SXM4-40GB (DGX-A100)", "a100-40gb"},
      {"NVIDIA H100 80GB", "h100-80gb"},
      {"NVIDIA H100 80GB SXM", "h100-80gb"},
+     {"NVIDIA A100 40GB", "a100-40gb"},
      {"NVIDIA B200", "b200"},
      {"NVIDIA GB200 (192GB)", "gb200"},
      {"L40S-48GB", "l40s"},

@@ -1,0 +1,57 @@
+#include "validators/measured/published_foundry.h"
+
+#include <doctest/doctest.h>
+
+#include "validators/measured/row_reader.h"
+
+namespace headroom::check {
+namespace {
+
+std::string foundry_row(const std::string& precision) {
+  return R"j({"source": "s", "rows": [{"id": "p", "framework": "llm-foundry + Composer (FSDP1)",
+    "model": {"name": "MPT", "arch": "mpt (no bias, ALiBi or learned pos per yaml)", "layers": 2,
+              "hidden": 64, "heads": 4, "kv_heads": 4, "head_dim": 16, "ffn": 256, "vocab": 512,
+              "tied_embeddings": true, "moe": null, "mla": null},
+    "gpu": "NVIDIA A100 40GB", "num_gpus": 16, "mode": "train", "tp": 1, "pp": 1,
+    "fsdp": "FULL_SHARD, mixed_precision PURE", "optimizer": "DecoupledAdamW (or Lion per sweep)",
+    "micro_batch": 3, "global_batch": 112, "num_microbatches": 3, "seq_len": 1024,
+    "checkpointing": "full (every block)", "attention": "flash",
+    "measured": {"tokens_per_s_per_gpu": 100.0}, "precision": ")j" +
+         precision + "\"}]}";
+}
+
+PublishedPlanned planned_foundry(const std::string& precision) {
+  const auto rows = parse_rows(foundry_row(precision), "book.json");
+  REQUIRE(rows);
+  ScoreTools tools;
+  tools.find_device = [](const std::string& name) -> Result<cost::DeviceSpec> {
+    cost::DeviceSpec device;
+    device.name = name;
+    return device;
+  };
+  return plan_of_foundry_row(rows->front(), tools);
+}
+
+}  // namespace
+
+TEST_CASE("published MPT row: blocks without biases under FSDP1, gradients reduced as it says") {
+  const PublishedPlanned row = planned_foundry("bf16");
+  REQUIRE(std::holds_alternative<PublishedSetting>(row));
+  const auto& setting = std::get<PublishedSetting>(row);
+  CHECK(setting.device.name == "a100-40gb");
+  CHECK(setting.plan.fsdp->version == 1);
+  CHECK(setting.plan.fsdp->reduce_dtype == ir::DType::kBf16);
+  CHECK(setting.plan.fsdp->reshard_after_forward);
+  CHECK(setting.plan.recompute == ir::Recompute::kFull);
+  CHECK(setting.plan.accumulation == 3);
+  CHECK_FALSE(setting.model.qkv_bias);
+  CHECK(setting.model.position_rows == 1024);
+}
+
+TEST_CASE("published MPT row: fp8 skips it with the key") {
+  const PublishedPlanned row = planned_foundry("amp_fp8");
+  REQUIRE(std::holds_alternative<Skip>(row));
+  CHECK(std::get<Skip>(row).reason == "precision: 'amp_fp8'");
+}
+
+}  // namespace headroom::check
