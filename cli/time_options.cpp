@@ -66,7 +66,7 @@ Result<TimeRequest> read_time_options(const Arguments& arguments, const cost::De
   } else if (node) {
     return std::move(machine).error();
   } else {
-    request.missing = machine.error().key + ": " + machine.error().got;
+    request.missing = "got " + machine.error().got + ", expected " + machine.error().wanted;
   }
   return request;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -42,6 +43,30 @@ TEST_CASE("timeline: a Chrome trace is one JSON document, a pickle starts like o
       test::headroom("timeline gpt2 --gpu h100 --seq 64 --format pickle").out;
   CHECK(pickle.substr(0, 2) == "\x80\x02");  // Protocol 2.
   CHECK(pickle.back() == '.');
+}
+
+TEST_CASE("timeline: a Chrome trace has a row for every stream and every stage") {
+  const Document trace(
+      test::headroom("timeline llama-3.2-1b --gpu h100 --gpus 2 --megatron pp=2 --accumulation 3 "
+                     "--seq 64 --format chrome")
+          .out);
+  std::vector<std::string> rows;
+  std::size_t forwards = 0;
+  for (const ir::JsonValue& event : trace.array("traceEvents")) {
+    const std::string* name = event.find("name")->as_string();
+    const std::int64_t process = event.find("pid")->as_integer().value_or(0);
+    if (*name == "thread_name" && process > 1) {
+      rows.push_back(*event.find("args")->find("name")->as_string());
+    }
+    if (process == 3 && name->starts_with("forward ")) {
+      ++forwards;
+    }
+  }
+  for (const char* const row : {"compute", "stage 0", "stage 1"}) {
+    CAPTURE(row);
+    CHECK(std::count(rows.begin(), rows.end(), row) == 1);
+  }
+  CHECK(forwards == 2 * 3);  // Every micro-batch on both stages.
 }
 
 TEST_CASE("timeline: --output writes the whole file, and --json tells about it") {

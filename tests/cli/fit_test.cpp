@@ -291,4 +291,50 @@ TEST_CASE("fit: runs of one's own that say nothing are refused by place") {
   CHECK(foreign.err.find("no run of the runtime transformers") != std::string::npos);
 }
 
+TEST_CASE("fit: the parts of a step add up to it, and rates follow from its tokens") {
+  const Document answer = test::json_of(
+      "fit llama-3.2-1b --gpu h100 --gpus 8 --zero 3 --seq 512 --accumulation 6 --price 3 --tokens "
+      "1e12");
+  double parts = 0;
+  for (const ir::JsonMember& part : *answer.at("time/parts_seconds").as_object()) {
+    CHECK(*part.value.as_number() >= 0);
+    parts += *part.value.as_number();
+  }
+  const double step = *answer.at("time/step_seconds").as_number();
+  CHECK(step > 0);
+  CHECK(parts == doctest::Approx(step));
+  const double rate = *answer.at("time/tokens_per_second_per_gpu").as_number();
+  CHECK(*answer.at("time/tokens_per_step").as_number() == 512 * 6 * 8);
+  CHECK(rate == doctest::Approx(512 * 6 / step));
+  CHECK(*answer.at("time/tokens_per_dollar").as_number() == doctest::Approx(rate * 3600 / 3));
+  CHECK(*answer.at("time/days").as_number() == doctest::Approx(1e12 / (rate * 8) / 86400));
+  CHECK(answer.at("time/tokens_per_joule").is_null());
+}
+
+TEST_CASE("fit: a price or a number of tokens that is none is refused, and a node of other GPUs") {
+  CHECK(test::headroom("fit gpt2 --gpu h100 --price 0").code == ExitCode::kUsage);
+  CHECK(test::headroom("fit gpt2 --gpu h100 --tokens many").code == ExitCode::kUsage);
+  CHECK(test::headroom("fit gpt2 --gpu h100 --node dgx-a100").code == ExitCode::kUsage);
+}
+
+TEST_CASE("fit: a change against the bubble is faster when it is typed") {
+  const std::string base =
+      "fit llama-3.1-8b --gpu h100 --gpus 8 --accumulation 8 --seq 2048 --megatron ";
+  const std::string before = "pp=8,distributed-optimizer";
+  const Document asked = test::json_of(base + before + " --faster");
+  const ir::JsonValue::Array& faster = asked.array("faster");
+  REQUIRE_FALSE(faster.empty());
+  const ir::JsonValue& change = faster.front();
+  CHECK(change.find("bottleneck")->as_string()->find("bubble") != std::string::npos);
+  std::string command = "fit llama-3.1-8b --gpu h100 --gpus 8 --seq 2048 ";
+  const std::string options = *change.find("options")->as_string();
+  command += options.find("--accumulation") == std::string::npos ? "--accumulation 8 " : "";
+  command += options.find("--megatron") == std::string::npos ? "--megatron " + before + " " : "";
+  const Document typed = test::json_of(command + options);
+  const double gain = *typed.at("time/tokens_per_second_per_gpu").as_number() /
+                          *asked.at("time/tokens_per_second_per_gpu").as_number() -
+                      1;
+  CHECK(gain == doctest::Approx(*change.find("gain")->as_number()));
+}
+
 }  // namespace headroom::cli

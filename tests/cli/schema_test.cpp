@@ -50,7 +50,11 @@ TEST_CASE("schema: what fit answers is what the schema says") {
   const ir::JsonValue schema = test::read_schema("fit.schema.json");
   for (const char* line :
        {"fit gpt2 --gpu h100", "fit llama-3.1-8b --gpu a100-40gb", "fit llama-3.1-70b --gpu h100",
-        "fit llama-3.2-1b --gpu a100-80gb --gpus 4 --zero 3"}) {
+        "fit llama-3.2-1b --gpu a100-80gb --gpus 4 --zero 3",
+        "fit gpt2 --gpu mi300x",  // Nobody measured one: no time.
+        "fit llama-3.2-1b --gpu h100 --gpus 4 --megatron pp=4 --accumulation 4 --price 2 --power "
+        "900 "
+        "--tokens 1e12 --faster"}) {
     CAPTURE(line);
     for (const std::string& fault : test::SchemaCheck::faults(schema, test::json_of(line).at(""))) {
       FAIL_CHECK(fault);
