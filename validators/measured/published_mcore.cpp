@@ -112,7 +112,11 @@ ModelSpec read_model(CaseReader& row, ir::ParallelPlan& plan) {
   spec.head_dim =
       model.integer("head_dim", spec.heads > 0 ? spec.hidden / spec.heads : 0, {0, kSize.high});
   spec.ffn = stated(model, "ffn", kSize);
-  spec.vocabulary = stated(model, "vocab", kSize);
+  // GPT-2's tokens, padded for eight tensor-parallel ranks, where a GPT table says nothing.
+  // Source: Shoeybi et al. 2019, arXiv:1909.08053, section 5.
+  constexpr std::int64_t kGpt2Vocabulary = 51200;
+  spec.vocabulary = form == Form::kGpt2 ? model.integer("vocab", kGpt2Vocabulary, kSize)
+                                        : stated(model, "vocab", kSize);
   spec.layers.resize(static_cast<std::size_t>(stated(model, "layers", {1, 1 << 12})));
   spec.max_positions = plan.sequence;
   if (model.take("tied_embeddings") == nullptr) {
@@ -157,7 +161,16 @@ void read_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) 
   plan.accumulation = std::max<std::int64_t>(plan.accumulation, 1);
 }
 
-void read_recipe(CaseReader& row, ir::ParallelPlan& plan) {
+/// Megatron-LM wrote scores and probabilities out before FlashAttention (Dao et al. 2022,
+/// arXiv:2205.14135).
+std::string_view usual_attention(std::string_view framework) {
+  constexpr std::array<std::string_view, 3> kEarly = {"Megatron-LM (2020)", "Megatron-LM (2021)",
+                                                      "Megatron-LM PTD-P"};
+  const bool early = std::find(kEarly.begin(), kEarly.end(), framework) != kEarly.end();
+  return early ? "eager (scores and softmax materialised)" : "";
+}
+
+void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   constexpr std::array<Word<ir::Precision>, 6> kPrecisions = {
       {{"bf16 params, fp32 main grads", ir::Precision::kBf16Master},
@@ -185,7 +198,8 @@ void read_recipe(CaseReader& row, ir::ParallelPlan& plan) {
        {"flash (community head_dim!=v_dim build for MLA)", MegatronAttention::kFused},
        {"flash/cuDNN fused (TE)", MegatronAttention::kFused},
        {"eager (scores and softmax materialised)", MegatronAttention::kUnfused}}};
-  megatron.attention = row.word<MegatronAttention>("attention", "", kAttention);
+  megatron.attention =
+      row.word<MegatronAttention>("attention", usual_attention(framework), kAttention);
   megatron.sequence_parallel = row.flag("sequence_parallel", false) && megatron.tensor > 1;
   const std::string optimizer = row.text("optimizer", "");
   megatron.distributed_optimizer = optimizer.find("distributed") != std::string::npos;
@@ -237,7 +251,7 @@ PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& too
   plan.sequence = stated(reader, "seq_len", kSequenceRange);
   setting.model = read_model(reader, plan);
   read_degrees(reader, static_cast<std::int64_t>(setting.model.layers.size()), plan);
-  read_recipe(reader, plan);
+  read_recipe(reader, row.framework, plan);
   read_quoted(row.setting.find("other"), *plan.megatron);
   for (const std::string_view key : {"quant", "offload", "compile", "fsdp", "lora"}) {
     expect_none(reader, key);
