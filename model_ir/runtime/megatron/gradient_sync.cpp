@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model_ir/runtime/torch/collective.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
 
@@ -148,6 +149,10 @@ void GradientSync::reduce(Part& part) {
   part.started = true;
   const std::int64_t elements = part.bucket->end - part.bucket->begin;
   check_bucket(run_, elements);
+  const std::int64_t bytes = bytes_of(elements, run_.context.grad_dtype).value();
+  if (run_.context.mesh.data_context().size > 1) {
+    torch::launch_kernels(run_.eager(), 2 * bytes);  // gradient_scaling_factor
+  }
   const bool scatters = run_.context.megatron.distributed_optimizer;
   const std::int64_t ranks = part.buffer->ranks.size;
   if (scatters && ranks == 1) {
@@ -155,7 +160,7 @@ void GradientSync::reduce(Part& part) {
   }
   const CollectiveShape shape{
       .kind = scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
-      .bytes = bytes_of(elements, run_.context.grad_dtype).value(),
+      .bytes = bytes,
       .group = part.buffer->ranks.group()};
   if (run_.context.megatron.overlap_grad_reduce) {
     part.mark = torch::start_collective(run_.eager(), shape, "data_parallel");

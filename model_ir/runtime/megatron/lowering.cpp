@@ -16,6 +16,7 @@
 #include "model_ir/runtime/megatron/stage.h"
 #include "model_ir/runtime/megatron/weights.h"
 #include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/phase.h"
 
 namespace headroom::ir::megatron {
@@ -67,6 +68,10 @@ class Trainer {
 
  private:
   void forward_backward() {
+    context_.eager.set_site("zero_gradients", -1);
+    for (const GradientBuffer& buffer : buffers_) {
+      torch::launch_fill(context_.eager, buffer.gradients);
+    }
     for (Optimizer& optimizer : optimizers_) {
       optimizer.zero_grad();
     }

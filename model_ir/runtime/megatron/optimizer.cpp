@@ -1,8 +1,11 @@
 #include "model_ir/runtime/megatron/optimizer.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -14,6 +17,18 @@ std::int64_t local_elements(const GradientBuffer& buffer, const Bucket& bucket, 
   const std::int64_t share = (bucket.end - bucket.begin) / buffer.ranks.size;
   const std::int64_t begin = bucket.begin + share * buffer.ranks.rank;
   return std::min(slot.end, begin + share) - std::max(slot.begin, begin);
+}
+
+std::int64_t sum_of(std::span<const std::int64_t> elements) {
+  return std::accumulate(elements.begin(), elements.end(), std::int64_t{0});
+}
+
+/// multi_tensor_apply over `elements`, `bytes` for each of them.
+/// Source: transformer_engine/common/multi_tensor/multi_tensor_apply.cuh, which launches as
+///         PyTorch's list kernels do.
+void launch_list(torch::Eager& eager, std::span<const std::int64_t> elements, std::int64_t bytes,
+                 torch::ListKernel kind) {
+  torch::launch_kernels(eager, bytes * sum_of(elements), torch::list_launches(elements, kind));
 }
 
 }  // namespace
@@ -91,10 +106,12 @@ void Optimizer::prepare() {
   if (context_.grad_dtype != DType::kFp32) {
     for (const std::int64_t elements : shards_) {
       gradients_.push_back(eager.empty({elements}, DType::kFp32, TensorRole::kGradient));
+      torch::launch_kernels(eager, elements * (bits_of(context_.grad_dtype) / 8 + 4));
     }
   }
   if (context_.dtype == DType::kFp16) {
     eager.set_site("unscale", -1);
+    launch_list(eager, shards_, 8, torch::ListKernel::kOneList);
     const Tensor wide = eager.empty({1}, DType::kFp64);
     const Tensor inverse = eager.empty({1}, DType::kFp64);
     const Tensor narrow = eager.empty({1}, DType::kFp32);
@@ -116,9 +133,12 @@ void Optimizer::measure_norm() {
   } else {
     const Tensor partial = eager.empty({kBlocks}, DType::kFp32);
     norm = eager.empty({1}, DType::kFp32);
+    launch_list(eager, shards_, 4, torch::ListKernel::kOneList);
+    torch::launch_kernels(eager, 4 * kBlocks);  // The sum of the blocks.
   }
   const Tensor square = eager.empty({1}, DType::kFp32);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce, .bytes = 4, .group = norm_ranks()});
+  eager.host_wait(eager.record_mark(0));  // total_norm.item()
 }
 
 void Optimizer::update() {
@@ -130,6 +150,20 @@ void Optimizer::update() {
             context_.eager.empty({elements}, DType::kFp32, TensorRole::kOptimizerState));
       }
     }
+  }
+  // Reads gradient, parameter and two moments, and writes all but the first.
+  launch_list(context_.eager, shards_, 7 * 4, torch::ListKernel::kFourLists);
+  if (main_.empty()) {
+    return;
+  }
+  context_.eager.set_site("copy_parameters", -1);  // fp32 to the model's own type.
+  const std::int64_t bytes = 4 + bits_of(context_.dtype) / 8;
+  if (!context_.megatron.distributed_optimizer) {
+    launch_list(context_.eager, shards_, bytes, torch::ListKernel::kTwoLists);
+    return;
+  }
+  for (const std::int64_t elements : shards_) {
+    torch::launch_kernels(context_.eager, bytes * elements);
   }
 }
 
