@@ -5,6 +5,7 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/sdpa_mask.h"
 
 namespace headroom::ir::torch {
 namespace {
@@ -172,10 +173,10 @@ std::int64_t efficient_workspace(const Shape& q, const Shape& v, DType dtype) {
   return floats;
 }
 
-/// Backward of memory-efficient attention: the three gradients, the row sums of grad * output,
-/// which 16-bit kernels make themselves, and the workspace.
-/// Source: aten/src/ATen/native/transformers/cuda/attention_backward.cu,
-/// _efficient_attention_backward; kernel_backward.h, kKernelComputesDelta.
+/// Backward of memory-efficient attention: the three gradients, that of a learned mask, the row
+/// sums of grad * output, which 16-bit kernels make themselves, and the workspace. Source:
+/// aten/src/ATen/native/transformers/cuda/attention_backward.cu, _efficient_attention_backward;
+/// kernel_backward.h, kKernelComputesDelta.
 Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node, AttentionShape kernel) {
   const Unpacked saved(eager, node);
   const Shape q = node.input_shapes[0];
@@ -184,6 +185,12 @@ Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node, Attent
   Tensor dq = heads_like(eager, q, dtype);
   Tensor dk = heads_like(eager, k, dtype);
   Tensor dv = heads_like(eager, k.with(3, grads[0].shape()[3]), dtype);
+  Tensor mask_gradient;
+  if (node.wants(3)) {  // Rows of a multiple of 16, of which the first columns are seen.
+    const Shape& mask = node.input_shapes[3];
+    const Tensor wide = eager.empty(mask.with(-1, align_up(mask[-1], 16)), dtype);
+    mask_gradient = eager.alias(wide, mask, false);
+  }
   const Shape rows{q[0], q[2], q[1]};
   Tensor delta;
   if (dtype == DType::kFp32) {
@@ -205,14 +212,14 @@ Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node, Attent
   eager.run(kernel);
   delta.reset();
   workspace.reset();
-  return {dq, dk, dv};
+  return {dq, dk, dv, mask_gradient};
 }
 
 /// `mask` may be undefined.
 Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
                  const Tensor& mask, bool causal) {
   const AttentionShape kernel = kernel_of(q, k, v, causal && !mask.defined());
-  Record record(eager, {&q, &k, &v});
+  Record record(eager, {&q, &k, &v, &mask});
   record.save(mask);
   record.save(k);
   record.save(q);
@@ -238,40 +245,6 @@ Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v
     });
   }
   return output;
-}
-
-/// A boolean mask as an additive one of the batch.
-/// Source: aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask.
-Tensor additive(Eager& eager, const Tensor& mask, std::int64_t batch, DType dtype) {
-  if (mask.dtype() != DType::kBool) {
-    return mask;
-  }
-  const Tensor zero = filled(eager, {}, dtype);
-  const Tensor lowest = filled(eager, {}, dtype);
-  return computed(eager, mask.shape().with(0, batch), dtype, {&mask});
-}
-
-/// The mask with rows of a multiple of 8 elements, as the kernel loads them.
-/// Source: attention.cpp, pad_bias.
-Tensor aligned(Eager& eager, Tensor mask) {
-  constexpr std::int64_t kAlignment = 8;
-  const std::int64_t width = mask.shape()[-1];
-  if (width % kAlignment == 0) {
-    return mask;
-  }
-  launch_fill(eager, mask);
-  return computed(eager, mask.shape().with(-1, align_up(width, kAlignment)), mask.dtype(), {&mask});
-}
-
-/// ones(S, S).tril() as an additive mask of `dtype`.
-Tensor causal_bias(Eager& eager, std::int64_t queries, std::int64_t keys, DType dtype) {
-  const Shape square{queries, keys};
-  Tensor ones = filled(eager, square, DType::kBool);
-  Tensor lower = computed(eager, square, DType::kBool, {&ones});
-  ones.reset();
-  const Tensor zero = filled(eager, {}, dtype);
-  const Tensor lowest = filled(eager, {}, dtype);
-  return computed(eager, square, dtype, {&lower});
 }
 
 /// Softmax that turns rows without any key into zeros.
@@ -332,7 +305,9 @@ Tensor math(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
     Tensor scores =
         batched_matmul(eager, query, scaled, Shape{shape[0], shape[1], shape[2], k.shape()[2]});
     scaled.reset();
-    if (mask.defined()) {
+    if (mask.requires_grad()) {  // attn.add_: of a constant nothing is recorded.
+      scores = add_in_place(eager, scores, mask);
+    } else if (mask.defined()) {
       launch(eager, {&scores, &mask, &scores});
     }
     weights = safe_softmax(eager, scores);
@@ -355,12 +330,15 @@ Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tens
   if (half && ampere && flash_head && !options.mask && (same_heads || !options.broadcast)) {
     return flash(eager, query, key, value, options);
   }
-  if (!same_heads || (query.dtype() == DType::kBf16 && !ampere)) {
+  // Fused kernels want elements of a row side by side: check_last_dim_stride_equals_1_dense.
+  const bool strided = options.mask && (*options.mask)->layout == Layout::kSwapped;
+  if (!same_heads || strided || (query.dtype() == DType::kBf16 && !ampere)) {
     return math(eager, query, key, value, options);
   }
   Tensor mask;
   if (options.mask) {
     mask = aligned(eager, additive(eager, *options.mask, query.shape()[0], query.dtype()));
+    mask = expanded(eager, mask, query.shape()[0]);
   }
   return efficient(eager, query, key, value, mask, options.causal);
 }
@@ -369,11 +347,15 @@ Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tens
 
 Tensor sdpa(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
             const SdpaOptions& options) {
+  SdpaOptions cast = options;
+  if (options.mask && options.mask->dtype() != DType::kBool) {
+    cast.mask = autocast_argument(eager, *options.mask);
+  }
   const Tensor value = autocast_argument(eager, v);
   const Tensor key = autocast_argument(eager, k);
   const Tensor query = autocast_argument(eager, q);
   const std::optional<DType> autocast = eager.exchange_autocast(std::nullopt);
-  Tensor output = dispatch(eager, query, key, value, options);
+  Tensor output = dispatch(eager, query, key, value, cast);
   eager.exchange_autocast(autocast);
   return output;
 }

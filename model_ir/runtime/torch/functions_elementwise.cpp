@@ -32,8 +32,7 @@ const Tensor& wider(const Tensor& a, const Tensor& b) {
 
 Tensor like(Eager& eager, const Tensor& model, DType dtype) {
   Tensor result = eager.empty(model.shape(), dtype);
-  const bool kept = model->layout == Layout::kSwapped ||
-                    (model->layout == Layout::kColumns && model.shape().rank() == 3);
+  const bool kept = model->layout == Layout::kSwapped || model->layout == Layout::kColumns;
   result->layout = kept ? model->layout : Layout::kContiguous;
   return result;
 }

@@ -4,6 +4,7 @@
 
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/torch/sdpa_mask.h"
 #include "model_ir/runtime/transformers/modeling.h"
 #include "model_ir/runtime/transformers/sinks.h"
 
@@ -195,11 +196,30 @@ AttentionOutput eager_attention(Eager& eager, const ModelSpec& spec, const Atten
   return {std::move(merged), std::move(weights)};
 }
 
+/// The bias of relative positions as sdpa's mask; causality is made part of it.
+/// Source: integrations/sdpa_attention.py, create_position_bias_mask.
+Tensor position_bias_mask(Eager& eager, const AttentionInput& input) {
+  if (!input.causal) {
+    return input.bias;
+  }
+  const std::int64_t queries = input.q.shape()[2];
+  const std::int64_t keys = input.k.shape()[2];
+  Tensor allowed;
+  {
+    const Tensor rows = eager.empty({queries}, DType::kInt64);
+    const Tensor columns = eager.empty({keys}, DType::kInt64);
+    allowed = eager.empty({1, 1, queries, keys}, DType::kBool);
+  }
+  return torch::masked_bias(eager, allowed, input.bias);
+}
+
 Tensor sdpa_attention(Eager& eager, const ModelSpec& spec, const AttentionInput& input) {
   torch::SdpaOptions options;
   options.dropout = input.dropout;
-  options.causal = input.causal && !input.mask.defined();
-  if (input.mask.defined()) {
+  options.causal = input.causal && !input.mask.defined() && !input.bias.defined();
+  if (input.bias.defined()) {
+    options.mask = position_bias_mask(eager, input);
+  } else if (input.mask.defined()) {
     options.mask = input.mask;
   }
   // Falcon's own call repeats no heads; transformers' repeats them where there is a mask.

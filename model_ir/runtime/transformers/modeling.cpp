@@ -122,8 +122,7 @@ std::int64_t rotated_dims(const ModelSpec& spec) {
 }
 
 bool only_eager(const ModelSpec& spec) {
-  return spec.attention_sinks || spec.position == PositionKind::kRelativeBias ||
-         modeling_of(spec.family).scores == EagerScores::kBiased;
+  return spec.attention_sinks || modeling_of(spec.family).scores == EagerScores::kBiased;
 }
 
 }  // namespace headroom::ir::transformers

@@ -105,7 +105,7 @@ struct Modeling {
 /// Dims of a head that rotary embedding turns.
 [[nodiscard]] std::int64_t rotated_dims(const ModelSpec& spec);
 
-/// Whether the family's code has no other attention than softmax in Python (BLOOM, gpt-oss, T5).
+/// Whether the family's code has no other attention than softmax in Python (BLOOM, gpt-oss).
 [[nodiscard]] bool only_eager(const ModelSpec& spec);
 
 }  // namespace headroom::ir::transformers

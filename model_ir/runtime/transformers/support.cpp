@@ -13,9 +13,9 @@ std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& pl
   if (plan.attention != AttentionKind::kFlash) {
     return std::nullopt;
   }
-  if (only_eager(spec)) {
+  if (only_eager(spec) || spec.position == PositionKind::kRelativeBias) {
     return Error::invalid_argument("attention", "flash", "eager",
-                                   "this family's code has no other attention");
+                                   "this family's code has no flash attention");
   }
   if (plan.precision == Precision::kFp32) {
     return Error::invalid_argument("attention", "flash in fp32", "a 16-bit type",
