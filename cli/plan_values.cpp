@@ -68,6 +68,9 @@ Result<Adapters> parse_adapters(std::string_view option, const std::string& text
   if (const auto targets = values->take("targets")) {
     adapters.lora.targets = split(*targets, '+');
   }
+  if (const auto modules = values->take("save")) {
+    adapters.lora.modules_to_save = split(*modules, '+');
+  }
   if (const auto dropout = values->take("dropout")) {
     keep(parse_real(option, *dropout, 0, 1), adapters.lora.dropout);
   }
@@ -204,6 +207,9 @@ std::string adapter_text(const ir::ParallelPlan& plan) {
   std::string text = "r=" + std::to_string(lora.rank);
   for (std::size_t index = 0; index < lora.targets.size(); ++index) {
     text += (index == 0 ? ",targets=" : "+") + lora.targets[index];
+  }
+  for (std::size_t index = 0; index < lora.modules_to_save.size(); ++index) {
+    text += (index == 0 ? ",save=" : "+") + lora.modules_to_save[index];
   }
   text += lora.dropout > 0 ? ",dropout=" + real_text(lora.dropout) : "";
   text += lora.dora ? ",dora" : "";

@@ -74,6 +74,8 @@ struct LoraPlan {
   bool dora = false;
   bool rank_stabilised = false;
   std::vector<std::string> targets;  ///< Module names; empty: all linear layers but the head.
+  /// Ends of module names: copies of them are trained in full (embed_tokens, lm_head, norms).
+  std::vector<std::string> modules_to_save{};
   friend bool operator==(const LoraPlan&, const LoraPlan&) = default;
 };
 
@@ -111,6 +113,17 @@ struct ZeroPlan {
   std::optional<DType> grad_accum_dtype;
   /// A fused AdamW is torch's own; otherwise DeepSpeed's FusedAdam.
   bool torch_adam = false;
+  // ZeRO++, stage 3.
+  std::int64_t hpz_partition_size = 1;          ///< Ranks that share a secondary copy; 1: none.
+  bool quantized_weights = false;               ///< Gathers move 8-bit weights.
+  bool quantized_nontrainable_weights = false;  ///< Frozen weights are stored in 8 bits.
+  bool quantized_gradients = false;             ///< Gradients are reduced in 4 and 8 bits.
+  /// Ranks that share parameters and states, which the rest replicates (MiCS); 0: all ranks.
+  std::int64_t mics_shard_size = 0;
+  std::vector<std::string> leaf_modules{};  ///< Classes gathered as a whole (z3 leaf modules).
+  std::int64_t module_granularity_threshold = 0;   ///< Elements per module that make one a leaf.
+  std::int64_t offload_buffer_count = 5;           ///< offload_param.buffer_count, staging of NVMe.
+  std::int64_t offload_buffer_size = 100'000'000;  ///< offload_param.buffer_size, in elements.
   friend bool operator==(const ZeroPlan&, const ZeroPlan&) = default;
 };
 
@@ -119,6 +132,13 @@ struct DdpPlan {
   bool gradient_as_bucket_view = false;
   std::int64_t bucket_cap_bytes = 25 * kMiB;
   friend bool operator==(const DdpPlan&, const DdpPlan&) = default;
+};
+
+/// When FullyShardedDataParallel gathers the next unit in backward.
+enum class FsdpPrefetch : std::uint8_t {
+  kBackwardPre,   ///< Before the gradients of the unit under way.
+  kBackwardPost,  ///< After them, before their reduction.
+  kNone,
 };
 
 /// PyTorch's FSDP: a group of parameters for each layer, one for the rest.
@@ -135,6 +155,11 @@ struct FsdpPlan {
   /// After forward parameters go back to shards among so many ranks only; 0: among all of them.
   std::int64_t reshard_ranks = 0;
   bool cpu_offload = false;  ///< CPUOffloadPolicy: shards, gradients and states on the host.
+  // Version 1 alone.
+  bool shards = true;  ///< false: NO_SHARD, whole parameters whose gradients are all-reduced.
+  bool use_orig_params = true;  ///< false: the optimizer sees one flat tensor per unit.
+  FsdpPrefetch backward_prefetch = FsdpPrefetch::kBackwardPre;
+  bool forward_prefetch = false;  ///< The next unit is gathered before this one runs.
   friend bool operator==(const FsdpPlan&, const FsdpPlan&) = default;
 };
 

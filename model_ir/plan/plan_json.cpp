@@ -74,6 +74,7 @@ JsonFields lora_fields(const LoraPlan& lora) {
   fields.add("dora", lora.dora);
   fields.add("rank_stabilised", lora.rank_stabilised);
   fields.add("targets", json_texts(lora.targets));
+  fields.add("modules_to_save", json_texts(lora.modules_to_save));
   return fields;
 }
 
@@ -206,6 +207,9 @@ void read_lora(const JsonObject& object, LoraPlan& lora) {
   lora.rank_stabilised = object.boolean_or("rank_stabilised", lora.rank_stabilised);
   if (object.has("targets")) {
     lora.targets = object.texts_or_none("targets");
+  }
+  if (object.has("modules_to_save")) {
+    lora.modules_to_save = object.texts_or_none("modules_to_save");
   }
 }
 

@@ -116,8 +116,9 @@ void read_lora(CaseReader& reader, ir::ParallelPlan& plan) {
   plan.lora = ir::LoraPlan{.rank = lora.integer("r", 16, {1, 1 << 14}),
                            .dropout = lora.number("dropout", 0),
                            .dora = lora.flag("dora", false),
-                           .rank_stabilised = false,
-                           .targets = read_targets(lora, "targets")};
+                           .rank_stabilised = lora.flag("rslora", false),
+                           .targets = read_targets(lora, "targets"),
+                           .modules_to_save = read_targets(lora, "modules_to_save")};
   reader.absorb(lora.trouble());
 }
 

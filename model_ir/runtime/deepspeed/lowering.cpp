@@ -145,14 +145,14 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return refused("lora", "DoRA, or a model of experts, under ZeRO stage 3",
                    "stages 0 to 2, or LoRA on a dense model");
   }
+  if (plan.lora && !plan.lora->modules_to_save.empty() && partitions) {
+    return refused("lora", "modules_to_save under ZeRO stage 3", "stages 0 to 2");
+  }
   if (plan.generation) {
     return refused("generate", "tokens generated after the steps", "training under deepspeed");
   }
   if (plan.model_code != ModelCode::kTransformers) {
     return refused("model-code", "another library's", "transformers' under deepspeed");
-  }
-  if (plan.evaluation && partitions) {
-    return refused("evaluation", "an evaluation under ZeRO stage 3", "stages 0 to 2");
   }
   return transformers::unsupported(spec, plan);
 }

@@ -88,6 +88,9 @@ std::optional<Error> unsupported(const ParallelPlan& plan, const FsdpPlan& fsdp)
   if (plan.quant) {
     return refused("quant", "quantised weights", "weights as they are with fsdp");
   }
+  if (plan.lora && !plan.lora->modules_to_save.empty()) {
+    return refused("lora", "modules_to_save", "adapters alone with fsdp");
+  }
   if (plan.loss != LossKind::kHf && fsdp.shard_embeddings) {
     return refused("loss", "one that reads the head's weight itself",
                    "hf with the head in a group of its own");

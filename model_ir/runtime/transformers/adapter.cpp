@@ -12,6 +12,7 @@
 #include "model_ir/runtime/transformers/dora.h"
 #include "model_ir/runtime/transformers/expert_adapter.h"
 #include "model_ir/runtime/transformers/modeling.h"
+#include "model_ir/runtime/transformers/saved_modules.h"
 
 namespace headroom::ir::transformers {
 
@@ -42,7 +43,8 @@ std::vector<TensorId> targets_of(const ModelSpec& spec, const Graph& graph, cons
     const std::string_view name = module_name(graph.tensor(id).name);
     const bool named = lora.targets.empty() || std::find(lora.targets.begin(), lora.targets.end(),
                                                          name) != lora.targets.end();
-    if (named && linear.contains(id) && !names_expert_part(spec, name)) {
+    if (named && linear.contains(id) && !names_expert_part(spec, name) &&
+        !is_saved_module(lora, name)) {
       targets.push_back(id);
     }
   }
@@ -105,12 +107,38 @@ Tensor with_magnitude(torch::Eager& eager, const Model& model, const Op& op, con
   return sum;
 }
 
+/// What the optimizer is given: adapters and copies in the order of their modules, the head's last.
+void list_trainable(Model& model) {
+  const auto list = [&](const Tensor& parameter) {
+    if (parameter.defined()) {
+      model.trainable_count += parameter.elements();
+      model.trainable.push_back(parameter);
+    }
+  };
+  const auto copy_of = [&](std::uint32_t id, bool head) {
+    const auto copy = model.retrained.find({id, head});
+    return copy != model.retrained.end() ? copy->second : Tensor{};
+  };
+  for (const TensorId id : model.graph->parameters()) {
+    list(copy_of(static_cast<std::uint32_t>(id), false));
+    if (const auto adapter = model.adapters.find(static_cast<std::uint32_t>(id));
+        adapter != model.adapters.end()) {
+      list(adapter->second.a);
+      list(adapter->second.b);
+      list(adapter->second.magnitude);
+    }
+  }
+  for (const TensorId id : model.graph->parameters()) {
+    list(copy_of(static_cast<std::uint32_t>(id), true));
+  }
+}
+
 }  // namespace
 
 std::optional<Error> missing_targets(const ModelSpec& spec, const Graph& graph,
                                      const LoraPlan& lora) {
   if (!targets_of(spec, graph, lora).empty() || !expert_targets(spec, graph, lora).empty()) {
-    return std::nullopt;
+    return missing_saved_modules(spec, graph, lora);
   }
   std::set<std::string> names;
   for (std::size_t node = 0; node < graph.op_count(); ++node) {
@@ -141,24 +169,21 @@ void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora) {
   for (const TensorId id : expert_targets(*model.spec, *model.graph, lora)) {
     model.adapters[static_cast<std::uint32_t>(id)] = make_expert_adapter(eager, model, id, lora);
   }
+  add_saved_modules(eager, model, lora);
   for (auto& [id, adapter] : model.adapters) {  // In registration order.
     widen(eager, adapter);
     for (const Tensor& parameter : {adapter.a, adapter.b, adapter.magnitude}) {
-      if (parameter.defined()) {
-        model.trainable_count += parameter.elements();
-        model.parameter_count += parameter.elements();
-        model.trainable.push_back(parameter);
-      }
+      model.parameter_count += parameter.defined() ? parameter.elements() : 0;
     }
   }
+  list_trainable(model);
   eager.program().parameters = model.parameter_count;
   eager.program().trainable_parameters = model.trainable_count;
 }
 
 Tensor frozen_linear(torch::Eager& eager, const Model& model, const Op& op, const Tensor& input) {
-  const Tensor& weight = model.parameters[index_of(op.parameters[0])];
-  const Tensor bias =
-      op.parameters.size() > 1 ? model.parameters[index_of(op.parameters[1])] : Tensor{};
+  const Tensor weight = parameter_of(model, op, 0);
+  const Tensor bias = parameter_of(model, op, 1);
   const auto quantised = model.quantised.find(static_cast<std::uint32_t>(op.parameters[0]));
   if (quantised != model.quantised.end()) {
     return quantised_linear(eager, quantised->second, input, bias);

@@ -50,8 +50,7 @@ const Tensor& Interpreter::value(const Op& op, std::size_t index) const {
 }
 
 Tensor Interpreter::parameter(const Op& op, std::size_t index) const {
-  return index < op.parameters.size() ? model_.parameters[index_of(op.parameters[index])]
-                                      : Tensor{};
+  return parameter_of(model_, op, index);
 }
 
 void Interpreter::leave_module() {

@@ -158,16 +158,33 @@ void finish_tied(Eager& eager, Model& model, bool has_head,
 
 }  // namespace
 
+Tensor parameter_of(const Model& model, const Op& op, std::size_t index) {
+  if (index >= op.parameters.size()) {
+    return {};
+  }
+  const TensorId id = op.parameters[index];
+  const auto copy =
+      model.retrained.find({static_cast<std::uint32_t>(id), op.role == OpRole::kHead});
+  return copy != model.retrained.end() ? copy->second : model.parameters[index_of(id)];
+}
+
 std::vector<Tensor> all_parameters(const Model& model) {
   std::vector<Tensor> all;
   for (const TensorId id : model.graph->parameters()) {
     all.push_back(model.parameters[index_of(id)]);
+    if (const auto copy = model.retrained.find({static_cast<std::uint32_t>(id), false});
+        copy != model.retrained.end()) {
+      all.push_back(copy->second);
+    }
     const auto adapter = model.adapters.find(static_cast<std::uint32_t>(id));
     if (adapter != model.adapters.end()) {
       all.push_back(adapter->second.a);
       all.push_back(adapter->second.b);
       all.push_back(adapter->second.magnitude);
     }
+  }
+  for (const auto& [id, copy] : model.retrained) {  // The head's is the last module.
+    all.push_back(id.second ? copy : Tensor{});
   }
   std::erase_if(all, [](const Tensor& each) { return !each.defined(); });
   return all;

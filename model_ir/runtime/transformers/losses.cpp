@@ -120,9 +120,8 @@ HeadInput head_input(const Model& model, NodeId first, const Tensor& hidden) {
   for (std::size_t at = index_of(first); at + 1 < graph.op_count(); ++at) {
     const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(at)});
     if (op.kind == OpKind::kLinear && op.role == OpRole::kHead) {
-      head.weight = model.parameters[index_of(op.parameters[0])];
-      head.bias =
-          op.parameters.size() > 1 ? model.parameters[index_of(op.parameters[1])] : Tensor{};
+      head.weight = parameter_of(model, op, 0);
+      head.bias = parameter_of(model, op, 1);
     } else if (op.kind == OpKind::kSoftcap) {
       head.softcap = true;
     } else if (op.kind == OpKind::kScale) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model_ir/graph/graph.h"
@@ -95,7 +96,10 @@ struct Model {
   std::map<std::uint32_t, QuantisedWeight> quantised;  ///< By TensorId of the weight.
   torch::Tensor dynamic_codes;                         ///< Shared by all double quantisation.
   std::map<std::uint32_t, Adapter> adapters;           ///< By TensorId of the adapted weight.
-  std::vector<torch::Tensor> trainable;                ///< In the order of model.parameters().
+  /// Trained copies of what PEFT's modules_to_save names, by the parameter's TensorId and whether
+  /// the head reads it: a tied table has a copy for each of its two modules.
+  std::map<std::pair<std::uint32_t, bool>, torch::Tensor> retrained;
+  std::vector<torch::Tensor> trainable;  ///< In the order of model.parameters().
   std::int64_t parameter_count = 0;
   std::int64_t trainable_count = 0;
   bool training = true;
@@ -108,6 +112,9 @@ struct Model {
 [[nodiscard]] Model load_model(torch::Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
                                const Graph& graph,
                                const std::function<void(const torch::Tensor&)>& created = {});
+
+/// Parameter `index` of `op` as its module has it; undefined where it has none.
+[[nodiscard]] torch::Tensor parameter_of(const Model& model, const Op& op, std::size_t index);
 
 /// All parameters and adapters in the module's order.
 [[nodiscard]] std::vector<torch::Tensor> all_parameters(const Model& model);

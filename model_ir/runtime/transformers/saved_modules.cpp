@@ -1,0 +1,105 @@
+#include "model_ir/runtime/transformers/saved_modules.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "model_ir/plan/plan_words.h"
+#include "model_ir/runtime/transformers/modeling.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+using torch::Tensor;
+
+constexpr std::string_view kHead = "lm_head";
+
+/// "model.layers.0.self_attn.q_proj" of "model.layers.0.self_attn.q_proj.weight".
+std::string_view module_path(std::string_view parameter) {
+  return parameter.substr(0, parameter.rfind('.'));
+}
+
+std::string_view last_part(std::string_view path) {
+  return path.substr(path.rfind('.') + 1);
+}
+
+bool names(const LoraPlan& lora, std::string_view path) {
+  return std::any_of(lora.modules_to_save.begin(), lora.modules_to_save.end(),
+                     [&](const std::string& name) { return path.ends_with(name); });
+}
+
+bool has_tied_head(const ModelSpec& spec) {
+  return spec.tied_embeddings && spec.architecture == Architecture::kCausalLm;
+}
+
+/// The last parts of the names of all modules that hold parameters.
+std::set<std::string> known_modules(const ModelSpec& spec, const Graph& graph) {
+  std::set<std::string> known;
+  for (const TensorId id : graph.parameters()) {
+    known.emplace(last_part(module_path(graph.tensor(id).name)));
+  }
+  if (has_tied_head(spec)) {
+    known.emplace(kHead);
+  }
+  return known;
+}
+
+Tensor copy_of(torch::Eager& eager, const Tensor& original) {
+  return eager.parameter(original.shape(), original.dtype(), true);
+}
+
+}  // namespace
+
+bool is_saved_module(const LoraPlan& lora, std::string_view module) {
+  return std::find(lora.modules_to_save.begin(), lora.modules_to_save.end(), module) !=
+         lora.modules_to_save.end();
+}
+
+std::optional<Error> missing_saved_modules(const ModelSpec& spec, const Graph& graph,
+                                           const LoraPlan& lora) {
+  const std::set<std::string> known = known_modules(spec, graph);
+  for (const std::string& name : lora.modules_to_save) {
+    const bool found = std::any_of(known.begin(), known.end(), [&](const std::string& module) {
+      return module.ends_with(last_part(name));
+    });
+    if (!found) {
+      const std::vector<std::string> list(known.begin(), known.end());
+      return Error::invalid_argument("lora", "modules_to_save=" + name,
+                                     "names of modules that hold parameters: " + join(list),
+                                     suggestion(name, list));
+    }
+  }
+  return std::nullopt;
+}
+
+void add_saved_modules(torch::Eager& eager, Model& model, const LoraPlan& lora) {
+  if (lora.modules_to_save.empty()) {
+    return;
+  }
+  eager.set_site("lora.modules_to_save", -1);
+  const TensorId table = model.graph->parameters().front();  // The embedding comes first.
+  const auto save = [&](TensorId id, bool head) {
+    const bool scales =
+        !head && id == table && !model.buffers.empty() && model.buffers.front().elements() == 1;
+    const Tensor copy = copy_of(eager, model.parameters[index_of(id)]);
+    model.retrained[{static_cast<std::uint32_t>(id), head}] = copy;
+    model.parameter_count += copy.elements();
+    if (scales) {  // The factor of the embedding's rows is a buffer of its module.
+      model.buffers.insert(model.buffers.begin(),
+                           eager.empty({}, copy.dtype(), TensorRole::kBuffer));
+      const Tensor moved = eager.empty({}, copy.dtype(), TensorRole::kTemporary);
+    }
+  };
+  for (const TensorId id : model.graph->parameters()) {
+    const std::string_view path = module_path(model.graph->tensor(id).name);
+    if (names(lora, path) && !model.quantised.contains(static_cast<std::uint32_t>(id))) {
+      save(id, last_part(path) == kHead);
+    }
+  }
+  if (has_tied_head(*model.spec) && names(lora, kHead)) {
+    save(table, true);
+  }
+}
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "model_ir/base/error.h"
+#include "model_ir/graph/graph.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/transformers/model.h"
+
+namespace headroom::ir::transformers {
+
+/// Whether `module`, the last part of a module's name, is trained in full: no adapter stands on it.
+/// Source: huggingface/peft 0.21 src/peft/tuners/tuners_utils.py, check_target_module_exists.
+[[nodiscard]] bool is_saved_module(const LoraPlan& lora, std::string_view module);
+
+/// Why `lora.modules_to_save` cannot be followed: a name that no module with parameters ends with,
+/// or one of a whole block.
+[[nodiscard]] std::optional<Error> missing_saved_modules(const ModelSpec& spec, const Graph& graph,
+                                                         const LoraPlan& lora);
+
+/// Copies the modules that `lora.modules_to_save` names, in the order of the module tree; the
+/// originals stay, frozen. A tied table that both modules name is copied twice.
+/// Source: huggingface/peft 0.21 src/peft/utils/other.py, _set_trainable, ModulesToSaveWrapper.
+void add_saved_modules(torch::Eager& eager, Model& model, const LoraPlan& lora);
+
+}  // namespace headroom::ir::transformers
