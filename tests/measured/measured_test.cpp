@@ -146,6 +146,10 @@ TEST_CASE("measured: bitsandbytes") {
   check_source("qlora");
 }
 
+TEST_CASE("measured: T5 with sdpa, modules to save, evaluation under ZeRO 3 and other options") {
+  check_exact("issue4_options");
+}
+
 TEST_CASE("measured: DeepSpeed") {
   check_source("deepspeed");
 }

@@ -186,7 +186,12 @@ class MemoryGiver {
   bool buffers_given_ = false;
 };
 
-/// The head's turn comes: the one weight of a tied model is made again.
+/// Whether a stack of an encoder-decoder begins, whose module for the shared embedding comes first.
+bool begins_stack(const ModelSpec& spec, std::int32_t layer_before, std::int32_t layer) {
+  return spec.encoder && layer != layer_before && (layer == 0 || layer == spec.encoder->layers);
+}
+
+/// The turn of a module comes that shares the embedding's weight, which is made again.
 void give_tied_again(Eager& eager, std::span<const Named> named, const ShardedModel& result) {
   const auto embedding = static_cast<std::size_t>(
       std::find_if(named.begin(), named.end(),
@@ -221,8 +226,13 @@ ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const
   result.shards.resize(names.size());
   eager.set_site("fsdp.to_empty", -1);
   MemoryGiver give(sharding, spec, result);
+  std::int32_t layer = -1;
   for (const std::size_t index : children_first(names)) {
     const Named& parameter = named[index];
+    if (begins_stack(spec, layer, parameter.info->layer)) {
+      give_tied_again(eager, named, result);
+    }
+    layer = parameter.info->layer;
     if (parameter.info->name == "lm_head.weight") {  // Rotary modules end the inner model.
       give.buffers();
     }

@@ -130,6 +130,10 @@ TEST_CASE("plan options: adapters") {
                              .dora = true,
                              .rank_stabilised = false,
                              .targets = {"q_proj", "v_proj"}});
+  const ir::ParallelPlan saved = plan_of({{"lora", "r=8,save=embed_tokens+lm_head,rslora"}});
+  CHECK(saved.lora->modules_to_save == std::vector<std::string>{"embed_tokens", "lm_head"});
+  CHECK(saved.lora->rank_stabilised);
+  CHECK(adapter_text(saved) == "r=8,save=embed_tokens+lm_head,rslora");
   const ir::ParallelPlan quantised = plan_of({{"qlora", "r=4,bits=8,prepare=no"}});
   CHECK(quantised.lora->rank == 4);
   CHECK(*quantised.quant == ir::QuantPlan{.bits = 8, .double_quant = true, .prepare_kbit = false});

@@ -125,6 +125,36 @@ TEST_CASE("encoder-decoder: a gated T5 of unequal stacks under autocast, recompu
                                         {90658816, 98508800}});
 }
 
+TEST_CASE(
+    "encoder-decoder: a T5 with sdpa, whose learned bias lies too loosely for fused kernels") {
+  check_levels(levels(kT5, step(Precision::kBf16, AttentionKind::kSdpa)), {{4189184, 5725184},
+                                                                           {57188352, 57831424},
+                                                                           {75487232, 91463168},
+                                                                           {83865600, 88054784},
+                                                                           {79676416, 83865600}});
+}
+
+TEST_CASE("encoder-decoder: sdpa in reentrant checkpoints, with the gradient of a bias of zeros") {
+  ParallelPlan plan = step(Precision::kBf16, AttentionKind::kSdpa);
+  plan.recompute = Recompute::kFullReentrant;
+  check_levels(levels(kT5, plan), {{4189184, 5725184},
+                                   {40753152, 41813504},
+                                   {75487232, 80492544},
+                                   {83865600, 88054784},
+                                   {79676416, 83865600}});
+}
+
+TEST_CASE("encoder-decoder: sdpa under autocast pads the rows of a bias of 100 columns") {
+  ParallelPlan plan = step(Precision::kAutocastBf16, AttentionKind::kSdpa);
+  plan.recompute = Recompute::kFull;
+  plan.sequence = 100;
+  check_levels(levels(kT5, plan), {{8377344, 11449344},
+                                   {46202880, 50682880},
+                                   {83863552, 87587328},
+                                   {100618240, 108995584},
+                                   {92240896, 100618240}});
+}
+
 TEST_CASE("encoder-decoder: flash attention under the learned bias is refused by name") {
   const ModelSpec model = parse_hf_config(kT5, "test").value();
   const auto program =

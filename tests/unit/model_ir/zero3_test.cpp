@@ -72,6 +72,24 @@ TEST_CASE("zero 3: parameters are gathered by module first, along the trace afte
                       {"step2.step", 570'345'472, 821'115'392}});
 }
 
+TEST_CASE(
+    "zero 3: an evaluation follows the trace of training and keeps what backward would need") {
+  ParallelPlan plan = partitioned();
+  plan.world = 8;
+  plan.evaluation = true;
+  test::check_phases(
+      model(), plan,
+      {{"step2.step", 319'787'008, 444'727'808}, {"evaluation", 571'969'536, 1'124'634'624}});
+}
+
+TEST_CASE("zero 3: copies of modules to save are refused by name") {
+  ParallelPlan plan = partitioned();
+  plan.lora = LoraPlan{.modules_to_save = {"lm_head"}};
+  const auto program = lower(model(), plan, Rank{0}, DeviceTraits{});
+  REQUIRE_FALSE(program);
+  CHECK(program.error().key == "lora");
+}
+
 TEST_CASE("zero 3: collectives of a step without and with a trace") {
   const RankProgram program = lower(model(), partitioned(), Rank{0}, DeviceTraits{}).value();
   // 21 parameters, each sent to all ranks once and gathered for its hook.
