@@ -10,6 +10,8 @@
 
 #include <doctest/doctest.h>
 
+#include "model_ir/json/json_writer.h"
+#include "model_ir/plan/plan_json.h"
 #include "model_ir/runtime/registry.h"
 #include "tests/support/small_llama.h"
 
@@ -29,7 +31,7 @@ ModelSpec model(bool tied) {
 ParallelPlan saving(std::vector<std::string> modules) {
   ParallelPlan plan;
   plan.sequence = 1100;
-  plan.lora = LoraPlan{.rank = 16, .modules_to_save = std::move(modules)};
+  plan.lora = LoraPlan{.rank = 16, .targets = {}, .modules_to_save = std::move(modules)};
   return plan;
 }
 
@@ -67,6 +69,11 @@ TEST_CASE("modules to save: a saved module gets no adapter") {
   constexpr std::int64_t kAdapters = 2 * 16 * (1024 + 1024);
   constexpr std::int64_t kCopies = 2 * 1024 * 1024;
   CHECK(without.trainable_parameters == with.trainable_parameters - kAdapters + kCopies);
+}
+
+TEST_CASE("modules to save: the names survive the plan's JSON form") {
+  const ParallelPlan plan = saving({"embed_tokens", "norm"});
+  CHECK(parse_plan(to_pretty_json(plan_to_json(plan)), "plan").value() == plan);
 }
 
 TEST_CASE("modules to save: a name that no module has is refused with those there are") {

@@ -84,7 +84,7 @@ TEST_CASE(
 
 TEST_CASE("zero 3: copies of modules to save are refused by name") {
   ParallelPlan plan = partitioned();
-  plan.lora = LoraPlan{.modules_to_save = {"lm_head"}};
+  plan.lora = LoraPlan{.targets = {}, .modules_to_save = {"lm_head"}};
   const auto program = lower(model(), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
   CHECK(program.error().key == "lora");
