@@ -141,27 +141,32 @@ double exchange_seconds(const Topology& topology, const GroupPlacement& group, d
   const Fabric& fabric = topology.fabric;
   const double ranks = static_cast<double>(group.ranks);
   const double local = static_cast<double>(group.most);
-  const double rate = fabric_rate(fabric, group, fabric.exchange.rate);
-  const double inside = bytes * (local - 1 + fabric.own_exchange) / ranks / rate;
-  double latency = fabric.exchange.base.value() + (local - 1) * fabric.exchange.hop.value();
+  const double chunk = bytes / ranks;
+  const auto inside = [&](const Pace& pace) {
+    return pace.base.value() + (local - 1) * pace.hop.value() +
+           chunk * (local - 1 + fabric.own_exchange) / fabric_rate(fabric, group, pace.rate);
+  };
+  const double on_node = std::min(inside(fabric.exchange), inside(fabric.small_exchange));
   if (group.nodes == 1) {
-    return latency + inside;
+    return on_node;
   }
-  const double each = network_rate(topology, group) / static_cast<double>(group.fewest);
-  const double outside = bytes * (ranks - static_cast<double>(group.fewest)) / ranks / each;
-  latency += kRingNetworkHop[kProtocols - 1] * kMicro;
-  return latency + std::max(inside, outside);
+  const double each = topology.network.rate.value() * topology.network.adapters_per_device;
+  const double outside = chunk * (ranks - static_cast<double>(group.fewest)) / each;
+  const double latency = fabric.exchange.base.value() + kRingNetworkHop[kProtocols - 1] * kMicro;
+  return std::max(on_node, latency + outside);
 }
 
 /// To the neighbour `stride` away: over the network if any pair of neighbours lies on two nodes.
 double neighbour_seconds(const Topology& topology, const GroupPlacement& group, double bytes) {
   const Fabric& fabric = topology.fabric;
-  const double base = fabric.exchange.base.value() + fabric.exchange.hop.value();
+  const auto inside = [&](const Pace& pace) {
+    return pace.base.value() + pace.hop.value() + bytes / fabric_rate(fabric, group, pace.rate);
+  };
   if (group.nodes == 1) {
-    return base + bytes / fabric_rate(fabric, group, fabric.exchange.rate);
+    return std::min(inside(fabric.exchange), inside(fabric.small_exchange));
   }
   const double each = topology.network.rate.value() * topology.network.adapters_per_device;
-  return base + kRingNetworkHop[kProtocols - 1] * kMicro + bytes / each;
+  return fabric.exchange.base.value() + kRingNetworkHop[kProtocols - 1] * kMicro + bytes / each;
 }
 
 }  // namespace

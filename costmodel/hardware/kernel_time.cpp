@@ -103,8 +103,10 @@ double seen_by_causal(double queries, double keys) {
 
 FlopsPerSecond attention_rate(const AttentionPerformance& attention,
                               const ir::AttentionShape& shape) {
-  const double narrow = (shape.backward ? attention.backward_64 : attention.forward_64).value();
-  const double full = (shape.backward ? attention.backward_128 : attention.forward_128).value();
+  const bool native = shape.kernel == ir::AttentionKernel::kNative;
+  const AttentionRates& rates = native ? attention.native : attention.flash2;
+  const double narrow = (shape.backward ? rates.backward_64 : rates.forward_64).value();
+  const double full = (shape.backward ? rates.backward_128 : rates.forward_128).value();
   const double size = static_cast<double>(std::max(shape.head_dim, shape.value_dim));
   if (size > 128) {
     return FlopsPerSecond{full * attention.wide};

@@ -56,13 +56,19 @@ GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device)
   return gemm;
 }
 
+AttentionRates read_attention_rates(const ir::JsonObject& group, FlopsPerSecond peak) {
+  return {.forward_64 = share_of(group, "forward_64_share", peak),
+          .forward_128 = share_of(group, "forward_128_share", peak),
+          .backward_64 = share_of(group, "backward_64_share", peak),
+          .backward_128 = share_of(group, "backward_128_share", peak)};
+}
+
 AttentionPerformance read_attention(const ir::JsonObject& group, const DeviceSpec& device) {
   AttentionPerformance attention;
   const FlopsPerSecond half = device.half.value_or(device.fp32);
-  attention.forward_64 = share_of(group, "forward_64_share", half);
-  attention.forward_128 = share_of(group, "forward_128_share", half);
-  attention.backward_64 = share_of(group, "backward_64_share", half);
-  attention.backward_128 = share_of(group, "backward_128_share", half);
+  attention.native = read_attention_rates(group, half);
+  const std::optional<ir::JsonObject> flash2 = group.optional_object("flash2");
+  attention.flash2 = flash2 ? read_attention_rates(*flash2, half) : attention.native;
   attention.wide = group.number("wide_rate", kFactor);
   attention.key_overhead = group.number("key_overhead_elements", kElements);
   attention.floor = Seconds{group.number("floor_seconds", kShortTime)};
@@ -98,13 +104,14 @@ Result<std::string> family_entry(const std::string& folder, const DeviceSpec& de
   if (!reader) {
     return reader.error();
   }
-  // "ampere-8.6" before "ampere": one architecture can hold chips for servers and for desks.
+  // The nearest first: the device, then its chips' capability (one architecture can hold chips for
+  // servers and for desks), then the architecture.
   const std::string capability = std::to_string(device.traits.compute_major) + "." +
                                  std::to_string(device.traits.compute_minor);
-  std::optional<std::string> entry =
-      reader->root().optional_text(device.architecture + "-" + capability);
-  if (!entry) {
-    entry = reader->root().optional_text(device.architecture);
+  std::optional<std::string> entry;
+  for (const std::string& key :
+       {device.name, device.architecture + "-" + capability, device.architecture}) {
+    entry = entry ? entry : reader->root().optional_text(key);
   }
   if (!entry) {
     Error error = Error::invalid_argument("gpu", device.name, "a GPU whose family was measured",
@@ -135,7 +142,7 @@ Result<DevicePerformance> read_performance(const std::string& path, const Device
   const std::string measured = root.text("device");
   if (measured != device.name) {
     performance.note = "no measurements of " + device.name + ": shares of the peak as on " +
-                       measured + ", of the same family";
+                       measured + ", of its family";
   }
   performance.gemm = read_gemm(sourced(root, "gemm"), device);
   performance.attention = read_attention(sourced(root, "attention"), device);

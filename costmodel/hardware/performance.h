@@ -27,12 +27,19 @@ struct GemmPerformance {
   Seconds per_group;           ///< For each further group of a grouped product.
 };
 
-/// How fused attention runs, forward and backward.
-struct AttentionPerformance {
-  FlopsPerSecond forward_64;  ///< At head sizes up to 64; between 64 and 128 in between.
+/// Rates of fused attention by head size: up to 64, and 128; between them in between. Flops are
+/// counted as computed: half of them for a causal mask.
+struct AttentionRates {
+  FlopsPerSecond forward_64;
   FlopsPerSecond forward_128;
   FlopsPerSecond backward_64;
   FlopsPerSecond backward_128;
+};
+
+/// How fused attention runs.
+struct AttentionPerformance {
+  AttentionRates native;    ///< Kernels of the GPU's own generation.
+  AttentionRates flash2;    ///< FlashAttention-2; the same where that is the own generation's.
   double wide = 1;          ///< Rate at head sizes above 128 over that at 128.
   double key_overhead = 0;  ///< Keys that starting and ending one block of queries take.
   Seconds floor;
@@ -75,8 +82,8 @@ struct DevicePerformance {
 };
 
 /// The performance of `device`: its own file of `configs/performance`, or else the file of its
-/// family (`families.json` there), whose shares then apply to the device's datasheet rates and
-/// whose use `note` states.
+/// family (`families.json` there, by device, capability or architecture), whose shares then apply
+/// to the device's datasheet rates and whose use `note` states.
 ///
 /// Errors:  kInvalidInput with every fault of the file; kInvalidArgument for a device of a family
 ///          without measurements; those of `load_link` for its link to the host.

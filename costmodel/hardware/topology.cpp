@@ -60,6 +60,7 @@ Fabric derived_fabric(const LinkSpec& link) {
   fabric.ring[1] = {Seconds{14.0e-6}, Seconds{1.9e-6}, 0.92 * link.bandwidth};
   fabric.ring[2] = {Seconds{8.4e-6}, link.latency, link.bandwidth};
   fabric.exchange = fabric.ring[2];
+  fabric.small_exchange = fabric.ring[0];
   fabric.note =
       "no measurements over " + link.name + ": its rate, and the latencies of NCCL's tables";
   return fabric;
@@ -84,6 +85,7 @@ Result<Fabric> read_fabric(const std::string& path, const LinkSpec& link) {
   fabric.ring[1] = read_pace(root.object("ring_ll128"), link.peak);
   fabric.ring[2] = read_pace(root.object("ring_simple"), link.peak);
   fabric.exchange = read_pace(root.object("exchange"), link.peak);
+  fabric.small_exchange = read_pace(root.object("small_exchange"), link.peak);
   fabric.own_gather = root.number("own_gather_chunks", kChunks);
   fabric.own_reduce = root.number("own_reduce_chunks", kChunks);
   fabric.own_exchange = root.number("own_exchange_chunks", kChunks);

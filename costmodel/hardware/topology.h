@@ -30,7 +30,8 @@ struct Fabric {
   /// Chunks of 1/n that a rank moves besides those it exchanges (its own, from input to output).
   double own_gather = 0;
   double own_reduce = 0;
-  Pace exchange;  ///< All-to-all and send and receive.
+  Pace exchange;        ///< All-to-all and send and receive.
+  Pace small_exchange;  ///< The same for small messages (LL).
   double own_exchange = 0;
   Pace multicast;           ///< All-reduce in the switch (NVLS); rate 0: there is none.
   int multicast_least = 0;  ///< Fewest devices that NCCL uses it for.

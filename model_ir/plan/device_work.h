@@ -35,6 +35,11 @@ struct GemmShape {
   friend bool operator==(const GemmShape&, const GemmShape&) = default;
 };
 
+/// Who wrote the attention kernel: FlashAttention-2, which PyTorch and flash-attn run on every GPU,
+/// or kernels of the GPU's own generation (FlashAttention-3 or cuDNN, as Transformer Engine picks
+/// them).
+enum class AttentionKernel : std::uint8_t { kFlash2, kNative };
+
 /// A fused attention kernel over [batch, heads, queries, head_dim]: one launch. What prepares or
 /// finishes it stands beside it as traffic.
 struct AttentionShape {
@@ -49,6 +54,7 @@ struct AttentionShape {
   DType dtype = DType::kBf16;
   bool causal = true;
   bool backward = false;
+  AttentionKernel kernel = AttentionKernel::kFlash2;
   friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
 

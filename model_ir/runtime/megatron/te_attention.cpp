@@ -55,7 +55,8 @@ AttentionShape kernel_of(const Runner& run, const AttentionSizes& sizes, const E
           .head_dim = sizes.head_dim,
           .value_dim = sizes.value_dim,
           .dtype = run.context.dtype,
-          .causal = extent.causal};
+          .causal = extent.causal,
+          .kernel = AttentionKernel::kNative};
 }
 
 /// fused_attn_fwd

@@ -109,7 +109,7 @@ TEST_CASE("property: collective time: more bytes never take less time") {
     const Topology node = topology(name);
     for (int i = 0; i < 2'000; ++i) {
       const ir::RankGroup group{.size = random.between(2, 64), .stride = random.between(1, 32)};
-      const auto kind = static_cast<ir::CollectiveKind>(random.between(0, 5));
+      const auto kind = static_cast<ir::CollectiveKind>(random.between(0, 6));
       const std::int64_t bytes = std::int64_t{1} << random.between(0, 34);
       CAPTURE(name);
       CAPTURE(group.size);

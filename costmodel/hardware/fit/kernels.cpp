@@ -1,0 +1,151 @@
+#include "costmodel/hardware/fit/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "costmodel/hardware/fit/search.h"
+
+namespace headroom::cost::fit {
+namespace {
+
+constexpr double kStep = 0.3;  ///< First step of a search, in logarithms.
+
+/// A share between 0 and 1 from any number, and back.
+double share_of(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+double logit(double share) {
+  const double inside = std::clamp(share, 0.01, 0.99);
+  return std::log(inside / (1 - inside));
+}
+
+/// What all fits of products have in common.
+constexpr std::size_t kShared = 5;
+// Where searches begin, and what they stay near to: tiles that lose little by their size, a
+// prologue of a few steps of 32 to 64 elements, and waves and traffic that partly overlap.
+Point shared_point(const DevicePerformance& device) {
+  return {std::log(device.gemm.half.value()), std::log(20.0), std::log(150.0), logit(0.6),
+          logit(0.1)};
+}
+void set_shared(DevicePerformance& device, const Point& point) {
+  GemmPerformance& gemm = device.gemm;
+  gemm.half = FlopsPerSecond{std::exp(point[0])};
+  gemm.tile_loss = std::exp(std::min(point[1], std::log(500.0)));
+  gemm.k_overhead = std::exp(std::min(point[2], std::log(5000.0)));
+  gemm.wave_loss = share_of(point[3]);
+  gemm.overlap_loss = share_of(point[4]);
+}
+
+void set_training(DevicePerformance& device, const Point& point) {
+  set_shared(device, point);
+  device.gemm.input_gradient = std::exp(point[kShared]);
+  device.gemm.weight_gradient = std::exp(point[kShared + 1]);
+}
+
+void set_serving(DevicePerformance& device, const Point& point) {
+  set_shared(device, point);
+  device.gemm.floor = Seconds{std::exp(point[kShared])};
+  device.memory.rate = BytesPerSecond{std::exp(point[kShared + 1])};
+}
+
+void set_forward(DevicePerformance& device, const Point& point) {
+  device.attention.native.forward_64 = FlopsPerSecond{std::exp(point[0])};
+  device.attention.native.forward_128 = FlopsPerSecond{std::exp(point[1])};
+  device.attention.key_overhead = std::exp(point[2]);
+  device.attention.floor = Seconds{std::exp(point[3])};
+}
+
+template <typename Set>
+auto gemm_objective(const DevicePerformance& device, const Samples<ir::GemmShape>& samples,
+                    const Set& set) {
+  return [changed = device, &samples, set](const Point& point) mutable {
+    set(changed, point);
+    return misfit(samples,
+                  [&changed](const ir::GemmShape& shape) { return gemm_time(changed, shape); });
+  };
+}
+
+template <typename Set>
+auto attention_objective(const DevicePerformance& device,
+                         const Samples<ir::AttentionShape>& samples, const Set& set) {
+  return [changed = device, &samples, set](const Point& point) mutable {
+    set(changed, point);
+    return misfit(samples, [&changed](const ir::AttentionShape& shape) {
+      return attention_time(changed, shape);
+    });
+  };
+}
+
+}  // namespace
+
+void fit_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples) {
+  Point start = shared_point(device);
+  start.push_back(std::log(device.gemm.floor.value()));
+  start.push_back(std::log(device.memory.rate.value()));
+  set_serving(device, minimum_near(gemm_objective(device, samples, set_serving), start, kStep));
+}
+
+void fit_training_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples) {
+  Point start = shared_point(device);
+  start.push_back(std::log(device.gemm.input_gradient));
+  start.push_back(std::log(device.gemm.weight_gradient));
+  set_training(device, minimum_near(gemm_objective(device, samples, set_training), start, kStep));
+}
+
+void fit_grouped(DevicePerformance& device, const Samples<ir::GemmShape>& samples) {
+  const auto set = [](DevicePerformance& changed, const Point& point) {
+    changed.gemm.grouped = std::exp(point[0]);
+    changed.gemm.per_group = Seconds{std::exp(point[1])};
+  };
+  set(device, minimum_near(gemm_objective(device, samples, set), {0.0, std::log(1e-6)}, kStep));
+}
+
+void set_backward_in_step(DevicePerformance& device, FlopsPerSecond both) {
+  // Llama 3 8B: 32 heads of 128, 8 of keys, 8192 tokens.
+  ir::AttentionShape shape{.batch = 1,
+                           .heads = 32,
+                           .kv_heads = 8,
+                           .queries = 8192,
+                           .keys = 8192,
+                           .head_dim = 128,
+                           .value_dim = 128,
+                           .kernel = ir::AttentionKernel::kNative};
+  AttentionRates& rates = device.attention.native;
+  rates.backward_128 = rates.forward_128;
+  const double forward_flops = 4 * 128 * 32 * visible_pairs(shape);
+  const Seconds forward = attention_time(device, shape);
+  const Seconds backward = Flops{3.5 * forward_flops} / both - forward;
+  shape.backward = true;
+  const double slower = backward / attention_time(device, shape);
+  rates.backward_128 = (1 / slower) * rates.backward_128;
+  rates.backward_64 = (rates.backward_128 / rates.forward_128) * rates.forward_64;
+}
+
+void fit_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples) {
+  const AttentionPerformance& attention = device.attention;
+  const Point start = {std::log(attention.native.forward_64.value()),
+                       std::log(attention.native.forward_128.value()),
+                       std::log(attention.key_overhead), std::log(attention.floor.value())};
+  set_forward(device,
+              minimum_near(attention_objective(device, samples, set_forward), start, kStep));
+}
+
+void fit_training_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples) {
+  const AttentionPerformance before = device.attention;
+  const auto set = [before](DevicePerformance& changed, const Point& point) {
+    AttentionPerformance& attention = changed.attention;
+    attention.native.forward_128 = FlopsPerSecond{std::exp(point[0])};
+    attention.native.backward_128 = FlopsPerSecond{std::exp(point[1])};
+    const double narrow = before.native.forward_64 / before.native.forward_128;
+    attention.native.forward_64 = narrow * attention.native.forward_128;
+    attention.native.backward_64 = narrow * attention.native.backward_128;
+    attention.wide = std::exp(point[2]);
+    attention.key_overhead = std::exp(point[3]);
+  };
+  const Point start = {std::log(before.native.forward_128.value()),
+                       std::log(before.native.backward_128.value()), std::log(before.wide),
+                       std::log(before.key_overhead)};
+  set(device, minimum_near(attention_objective(device, samples, set), start, kStep));
+}
+
+}  // namespace headroom::cost::fit

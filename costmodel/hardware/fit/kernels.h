@@ -1,0 +1,28 @@
+#pragma once
+
+#include "costmodel/hardware/fit/samples.h"
+
+namespace headroom::cost::fit {
+
+/// Fits the rate of 16-bit products, what tiles, waves and k cost, and the memory's rate.
+void fit_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
+
+/// The same from the products of a training framework, whose layouts are fitted too; the memory's
+/// rate stays.
+void fit_training_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
+
+/// Fits what grouping costs, with all else as it is.
+void fit_grouped(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
+
+/// Fits forward rates by head size and the overhead of a block.
+void fit_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples);
+
+/// Sets backward rates such that attention forward and backward in a training step of an 8B model
+/// at 8k tokens runs at `both` together, with the forward rates as they are.
+void set_backward_in_step(DevicePerformance& device, FlopsPerSecond both);
+
+/// Fits forward and backward rates at head size 128 and above; those at 64 keep their ratio to
+/// them.
+void fit_training_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples);
+
+}  // namespace headroom::cost::fit

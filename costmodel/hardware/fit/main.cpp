@@ -1,0 +1,300 @@
+// Fits configs/performance to the measurements in `data` and prints residuals as Markdown tables:
+//     headroom_fit_performance DATA CONFIGS [--write]
+// Figures that no measurement here determines stay as the files have them.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "costmodel/hardware/catalogue.h"
+#include "costmodel/hardware/fit/kernels.h"
+#include "costmodel/hardware/fit/links.h"
+#include "model_ir/base/file.h"
+#include "model_ir/json/json_value.h"
+#include "model_ir/json/json_writer.h"
+
+namespace headroom::cost::fit {
+namespace {
+
+struct Data {
+  SamplesOf<ir::GemmShape> gemms;
+  SamplesOf<ir::GemmShape> training_gemms;
+  SamplesOf<ir::AttentionShape> attention;
+  SamplesOf<ir::AttentionShape> training_attention;
+  SamplesOf<ir::CollectiveShape> collectives;
+};
+
+template <typename T>
+T or_fail(Result<T> result) {
+  if (!result) {
+    throw InternalError(to_text(result.error()));
+  }
+  return std::move(result).value();
+}
+
+/// A number with four significant digits: no fit knows more.
+double rounded(double value) {
+  if (value == 0) {
+    return 0;
+  }
+  const double unit = std::pow(10.0, std::floor(std::log10(std::abs(value))) - 3);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", std::round(value / unit) * unit);
+  return number_in(text);
+}
+
+void set(ir::JsonValue& root, std::string_view group, std::string_view key, double value) {
+  for (ir::JsonMember& member : *root.as_object()) {
+    if (member.key != group) {
+      continue;
+    }
+    for (ir::JsonMember& figure : *member.value.as_object()) {
+      if (figure.key == key) {
+        figure.value = ir::JsonValue{rounded(value)};
+      }
+    }
+  }
+}
+
+Residuals gemm_residuals(const DevicePerformance& device, const Samples<ir::GemmShape>& samples) {
+  return residuals_of(samples,
+                      [&](const ir::GemmShape& shape) { return gemm_time(device, shape); });
+}
+Residuals attention_residuals(const DevicePerformance& device,
+                              const Samples<ir::AttentionShape>& samples) {
+  return residuals_of(
+      samples, [&](const ir::AttentionShape& shape) { return attention_time(device, shape); });
+}
+
+/// Those of `samples` with at least `rows` rows: what training multiplies.
+Samples<ir::GemmShape> with_rows(const Samples<ir::GemmShape>& samples, std::int64_t rows) {
+  Samples<ir::GemmShape> some;
+  for (const Sample<ir::GemmShape>& sample : samples) {
+    if (sample.shape.m >= rows) {
+      some.push_back(sample);
+    }
+  }
+  return some;
+}
+
+void write_device(const std::string& path, const DevicePerformance& fitted,
+                  const DeviceSpec& spec) {
+  ir::JsonValue root = or_fail(ir::parse_json(or_fail(read_file(path)), path));
+  const GemmPerformance& gemm = fitted.gemm;
+  const FlopsPerSecond half = spec.half.value_or(spec.fp32);
+  set(root, "gemm", "half_share", gemm.half / half);
+  if (spec.fp8) {
+    set(root, "gemm", "fp8_share", gemm.fp8 / *spec.fp8);
+  }
+  set(root, "gemm", "tile_loss_elements", gemm.tile_loss);
+  set(root, "gemm", "k_overhead_elements", gemm.k_overhead);
+  set(root, "gemm", "wave_loss_share", gemm.wave_loss);
+  set(root, "gemm", "overlap_loss_share", gemm.overlap_loss);
+  set(root, "gemm", "floor_seconds", gemm.floor.value());
+  set(root, "gemm", "input_gradient_time", gemm.input_gradient);
+  set(root, "gemm", "weight_gradient_time", gemm.weight_gradient);
+  set(root, "gemm", "grouped_time", gemm.grouped);
+  set(root, "gemm", "per_group_seconds", gemm.per_group.value());
+  set(root, "attention", "forward_64_share", fitted.attention.native.forward_64 / half);
+  set(root, "attention", "forward_128_share", fitted.attention.native.forward_128 / half);
+  set(root, "attention", "backward_64_share", fitted.attention.native.backward_64 / half);
+  set(root, "attention", "backward_128_share", fitted.attention.native.backward_128 / half);
+  set(root, "attention", "wide_rate", fitted.attention.wide);
+  set(root, "attention", "key_overhead_elements", fitted.attention.key_overhead);
+  set(root, "attention", "floor_seconds", fitted.attention.floor.value());
+  set(root, "memory", "share", fitted.memory.rate / spec.memory_bandwidth);
+  const Status written = write_file_atomically(path, to_pretty_json(root) + "\n");
+  if (!written) {
+    throw InternalError(to_text(written.error()));
+  }
+}
+
+/// The best large products that anyone measured, of the datasheet's rate: 16-bit and 8-bit.
+/// Source: stas00/ml-engineering, compute/accelerator (August 2026), maximum achievable matmul.
+struct BestShares {
+  double half;
+  double fp8;
+};
+std::optional<BestShares> best_shares(const std::string& device) {
+  static const std::map<std::string, BestShares> known = {
+      {"a100-80gb", {271.0 / 312, 0}},
+      {"a100-80gb-pcie", {253.0 / 312, 0}},
+      {"h100-80gb", {794.5 / 989, 1403.0 / 1979}},
+      {"h200", {794.5 / 989, 1453.0 / 1979}},
+      {"b200", {1745.0 / 2250, 3433.0 / 4500}},
+      {"b300", {1769.0 / 2250, 3353.0 / 4500}},
+      {"gb200", {1822.0 / 2500, 3616.0 / 5000}},
+  };
+  const auto found = known.find(device);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// What 8-bit products of training reach: as far below the best one as 16-bit products of the same
+/// series of measurements are. Serving's own 8-bit kernels scale by row and tell nothing of it.
+void set_fp8(DevicePerformance& device, FlopsPerSecond typical_half, const DeviceSpec& spec) {
+  const std::optional<BestShares> best = best_shares(device.device);
+  if (best && spec.fp8) {
+    const double below = std::min(1.0, typical_half / *spec.half / best->half);
+    device.gemm.fp8 = below * best->fp8 * *spec.fp8;
+  }
+}
+
+/// The device whose training kernels stand for those of `device`.
+const char* training_relative(const std::string& device) {
+  return device.starts_with("b") || device.starts_with("g") ? "b200" : "a100-80gb-pcie";
+}
+
+struct Fitter {
+  std::string configs;
+  bool write = false;
+  Data data;
+  std::map<std::string, DevicePerformance> fitted;
+
+  DeviceSpec spec(const std::string& name) const { return or_fail(load_device(configs, name)); }
+
+  /// Where fits begin: usual shares of the datasheet's rates, whatever the file says now.
+  DevicePerformance start(const std::string& name) const {
+    const DeviceSpec device = spec(name);
+    DevicePerformance performance = or_fail(performance_of(configs, device));
+    performance.gemm.half = 0.75 * *device.half;
+    performance.gemm.floor = Seconds{3e-6};
+    performance.attention.native = {0.45 * *device.half, 0.6 * *device.half, 0.35 * *device.half,
+                                    0.5 * *device.half};
+    performance.attention.wide = 0.9;
+    performance.attention.key_overhead = 200;
+    performance.attention.floor = Seconds{8e-6};
+    performance.gemm.input_gradient = performance.gemm.weight_gradient = 1;
+    performance.gemm.grouped = 1;
+    return performance;
+  }
+
+  void finish(const DevicePerformance& device) {
+    fitted[device.device] = device;
+    if (write) {
+      write_device(configs + "/performance/" + device.device + ".json", device,
+                   spec(device.device));
+    }
+  }
+
+  /// A device whose training kernels were measured; those of serving give what they leave open.
+  void fit_training(const std::string& name, const std::string& serving) {
+    DevicePerformance device = start(name);
+    DevicePerformance served = start(serving);
+    fit_gemm(served, data.gemms[serving]);
+    fit_attention(served, data.attention[serving]);
+    set_fp8(device, served.gemm.half, spec(name));
+    device.gemm.floor = served.gemm.floor;
+    fit_training_gemm(device, data.training_gemms[name]);
+    fit_grouped(device, data.training_gemms[name + " grouped"]);
+    device.attention.native.forward_64 =
+        (served.attention.native.forward_64 / served.attention.native.forward_128) *
+        device.attention.native.forward_128;
+    device.attention.floor = served.attention.floor;
+    fit_training_attention(device, data.training_attention[name]);
+    std::printf("%s", table_row(name + ", products of training, bf16",
+                                gemm_residuals(device, data.training_gemms[name]))
+                          .c_str());
+    std::printf("%s", table_row(name + ", grouped products, bf16",
+                                gemm_residuals(device, data.training_gemms[name + " grouped"]))
+                          .c_str());
+    std::printf("%s", table_row(name + ", attention forward and backward, bf16",
+                                attention_residuals(device, data.training_attention[name]))
+                          .c_str());
+    finish(device);
+  }
+
+  /// Operands of a serving benchmark need not be random, and those that are not draw less power: no
+  /// product of training beats the best one with random operands. On the A100, where they do by a
+  /// tenth, the products of training on the other board with its chip stand in, at the ratio of the
+  /// two boards' best products.
+  void hold_to_best(DevicePerformance& device) const {
+    const DeviceSpec own = spec(device.device);
+    const std::optional<BestShares> best = best_shares(device.device);
+    if (device.device == "a100-80gb") {
+      const GemmPerformance serving = device.gemm;
+      device.gemm = fitted.at("a100-80gb-pcie").gemm;
+      device.gemm.half = (best->half / best_shares("a100-80gb-pcie")->half) * device.gemm.half;
+      device.gemm.floor = serving.floor;
+    } else if (best) {
+      device.gemm.half = std::min(device.gemm.half, best->half * *own.half);
+    }
+  }
+
+  /// A device whose serving kernels were measured; a relative gives layouts, groups and backward.
+  void fit_serving(const std::string& name) {
+    DevicePerformance device = start(name);
+    fit_gemm(device, data.gemms[name]);
+    set_fp8(device, device.gemm.half, spec(name));
+    fit_attention(device, data.attention[name]);
+    hold_to_best(device);
+    const DevicePerformance& relative = fitted.at(training_relative(name));
+    device.gemm.input_gradient = relative.gemm.input_gradient;
+    device.gemm.weight_gradient = relative.gemm.weight_gradient;
+    device.gemm.grouped = relative.gemm.grouped;
+    device.gemm.per_group = relative.gemm.per_group;
+    device.attention.wide = relative.attention.wide;
+    const AttentionRates& theirs = relative.attention.native;
+    AttentionRates& rates = device.attention.native;
+    rates.backward_64 = (theirs.backward_64 / theirs.forward_64) * rates.forward_64;
+    rates.backward_128 = (theirs.backward_128 / theirs.forward_128) * rates.forward_128;
+    if (name.starts_with("h")) {
+      // stas00/ml-engineering (August 2026): FlashAttention-3 in steps of an 8B model, H200.
+      set_backward_in_step(device, FlopsPerSecond{447e12});
+    }
+    std::printf("%s", table_row(name + ", products of serving, bf16, 256 rows and more",
+                                gemm_residuals(device, with_rows(data.gemms[name], 256)))
+                          .c_str());
+    std::printf("%s", table_row(name + ", products of serving, bf16, all",
+                                gemm_residuals(device, data.gemms[name]))
+                          .c_str());
+    std::printf("%s", table_row(name + ", attention forward, bf16",
+                                attention_residuals(device, data.attention[name]))
+                          .c_str());
+    finish(device);
+  }
+};
+
+int run(const std::vector<std::string>& arguments) {
+  Fitter fitter;
+  const std::string& folder = arguments[0];
+  fitter.configs = arguments[1];
+  fitter.write = arguments.size() > 2 && arguments[2] == "--write";
+  fitter.data.gemms = or_fail(read_gemms(folder));
+  fitter.data.training_gemms = or_fail(read_training_gemms(folder));
+  fitter.data.attention = or_fail(read_attention(folder));
+  fitter.data.training_attention = or_fail(read_training_attention(folder));
+  fitter.data.collectives = or_fail(read_collectives(folder));
+  std::printf(
+      "| kind | fitted | median | p90 | held out | median | p90 |\n"
+      "|---|---|---|---|---|---|---|\n");
+  fitter.fit_training("a100-80gb-pcie", "a100-80gb");
+  fitter.fit_training("b200", "b200");
+  for (const char* const name : {"a100-80gb", "h100-80gb", "h200", "b300", "gb200", "gb300", "l40s",
+                                 "rtx-pro-6000-blackwell"}) {
+    fitter.fit_serving(name);
+  }
+  fit_links(fitter.data.collectives, fitter.configs, fitter.write);
+  return 0;
+}
+
+}  // namespace
+}  // namespace headroom::cost::fit
+
+int main(int count, char** values) {
+  const std::vector<std::string> arguments(values + 1, values + count);
+  if (arguments.size() < 2) {
+    std::fprintf(stderr, "usage: headroom_fit_performance DATA CONFIGS [--write]\n");
+    return 2;
+  }
+  try {
+    return headroom::cost::fit::run(arguments);
+  } catch (const headroom::InternalError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 3;
+  }
+}
