@@ -42,26 +42,30 @@ FlopsPerSecond rate_of(const GemmPerformance& gemm, ir::DType dtype) {
   }
 }
 
+/// What the tile shapes of one product have in common.
+struct TileWork {
+  double multiprocessors;
+  double element;  ///< Seconds for one element of k of one element of C, on one multiprocessor.
+  double loss;
+};
+
 /// Time on the multiprocessors with tiles of one shape.
-double compute_seconds(const DevicePerformance& device, const ir::GemmShape& shape, Tile tile) {
-  const GemmPerformance& gemm = device.gemm;
+double compute_seconds(const TileWork& work, const GemmPerformance& gemm,
+                       const ir::GemmShape& shape, Tile tile) {
   const std::int64_t tiles =
       blocks(shape.m, tile.m_bits) * blocks(shape.n, tile.n_bits) * shape.count;
   const double height = static_cast<double>(1 << tile.m_bits);
   const double width = static_cast<double>(1 << tile.n_bits);
-  const double slowdown = (1 + gemm.tile_loss * (1 / height + 1 / width)) /
-                          (1 + gemm.tile_loss * (1.0 / 256 + 1.0 / 128));
-  // Of one element of k in one tile, on one multiprocessor.
-  const double step =
-      2 * height * width * slowdown * device.multiprocessors / rate_of(gemm, shape.dtype).value();
+  // (1 + loss (1/height + 1/width)) elements, without the divisions.
+  const double step = (height * width + work.loss * (height + width)) * work.element;
   const double k = static_cast<double>(shape.k);
-  const double units = static_cast<double>(tiles) / device.multiprocessors;
+  const double units = static_cast<double>(tiles) / work.multiprocessors;
   const double whole = waves_of(units, gemm.wave_loss) * (k + gemm.k_overhead) * step;
-  if (tiles * 2 > device.multiprocessors || shape.k < 2 * kLeastSplit) {
+  if (units * 2 > 1 || shape.k < 2 * kLeastSplit) {
     return whole;
   }
-  const double parts =
-      static_cast<double>(std::min(device.multiprocessors / tiles, shape.k / kLeastSplit));
+  const std::int64_t idle = static_cast<std::int64_t>(work.multiprocessors) / tiles;
+  const double parts = static_cast<double>(std::min(idle, shape.k / kLeastSplit));
   return std::min(whole, (k / parts + 2 * gemm.k_overhead) * step);
 }
 
@@ -130,9 +134,14 @@ double attention_bytes(const ir::AttentionShape& shape) {
 Seconds gemm_time(const DevicePerformance& device, const ir::GemmShape& shape) {
   HEADROOM_ASSERT(shape.m > 0 && shape.n > 0 && shape.k > 0 && shape.count > 0);
   const GemmPerformance& gemm = device.gemm;
-  double compute = compute_seconds(device, shape, kTiles[0]);
+  const double largest = 1 + gemm.tile_loss * (1.0 / 256 + 1.0 / 128);
+  const TileWork work{
+      .multiprocessors = static_cast<double>(device.multiprocessors),
+      .element = 2.0 * device.multiprocessors / (rate_of(gemm, shape.dtype).value() * largest),
+      .loss = gemm.tile_loss};
+  double compute = compute_seconds(work, gemm, shape, kTiles[0]);
   for (std::size_t i = 1; i < kTiles.size(); ++i) {
-    compute = std::min(compute, compute_seconds(device, shape, kTiles[i]));
+    compute = std::min(compute, compute_seconds(work, gemm, shape, kTiles[i]));
   }
   compute *= layout_factor(gemm, shape.layout);
   const double moving = bytes_moved(shape) / device.memory.rate.value();
