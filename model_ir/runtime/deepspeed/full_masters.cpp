@@ -5,6 +5,7 @@
 #include "model_ir/runtime/deepspeed/gradient_checks.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -29,7 +30,7 @@ std::int64_t elements_of(const std::vector<Tensor>& tensors) {
 Tensor flatten(Eager& eager, std::vector<Tensor>& tensors, TensorRole role) {
   const torch::Shape shape{elements_of(tensors)};
   Tensor flat = tensors.size() == 1 ? eager.alias(tensors.front(), shape, false)
-                                    : eager.empty(shape, tensors.front().dtype(), role);
+                                    : torch::computed(eager, shape, tensors.front().dtype(), role);
   torch::release_list(tensors);
   return flat;
 }
@@ -49,9 +50,11 @@ void StageZero::after_backward(bool boundary) {
   const auto reduce = [&] {
     Tensor flat;
     if (count > 1) {
-      flat = eager.empty({filled}, dtype, TensorRole::kCommunication);
+      flat = torch::computed(eager, {filled}, dtype, TensorRole::kCommunication);
     }
     if (count > 0) {
+      torch::launch_kernels(eager, 2 * bytes_of(filled, dtype).value(),  // Over the ranks.
+                            torch::elementwise_launches(filled, bits_of(dtype) / 8));
       eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                                 .bytes = bytes_of(filled, dtype).value(),
                                 .group = {.size = state_.plan.world}});
@@ -100,7 +103,8 @@ void UnfusedMasters::initialize() {
     std::vector<Tensor>& masters = masters_.emplace_back();
     for (const Tensor& parameter : group) {  // parameter.clone().float()
       const Tensor copy = eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kTemporary);
-      masters.push_back(eager.empty(parameter.shape(), DType::kFp32, TensorRole::kMasterParameter));
+      masters.push_back(
+          torch::computed(eager, parameter.shape(), DType::kFp32, TensorRole::kMasterParameter));
     }
   }
   // States are made by a first step on zero gradients, of parameters and masters.
@@ -131,11 +135,13 @@ void UnfusedMasters::weigh(const std::vector<Tensor>& parameters) {
   for (const Tensor& parameter : parameters) {
     Tensor next;
     {
-      const Tensor wide = eager.empty(parameter.shape(), DType::kFp32, TensorRole::kTemporary);
+      const Tensor wide =
+          torch::computed(eager, parameter.shape(), DType::kFp32, TensorRole::kTemporary);
       next = reduce_all(eager, wide, DType::kFp32);
     }
     norm = std::move(next);
     const Tensor squared = scalar(eager);
+    torch::launch_kernels(eager, 0, 2);  // The square, and the sum.
     if (!total.defined()) {
       total = scalar(eager);
     }
@@ -151,14 +157,20 @@ void UnfusedMasters::step() {
     weigh(groups_[index]);
     eager.set_site("deepspeed.fp32_gradients", -1);
     for (const Tensor& master : masters_[index]) {
-      set_gradient(eager, master, eager.empty(master.shape(), DType::kFp32, TensorRole::kGradient));
+      const Tensor gradient =
+          torch::computed(eager, master.shape(), DType::kFp32, TensorRole::kGradient);
+      torch::launch(eager, {&gradient, &gradient});  // Times the clipping factor.
+      set_gradient(eager, master, gradient);
     }
   }
   for (std::size_t index = 0; index < masters_.size(); ++index) {
     optimizer_.step(index, masters_[index]);
   }
-  for (const std::vector<Tensor>& masters : masters_) {
-    drop_gradients(masters);
+  for (std::size_t index = 0; index < masters_.size(); ++index) {
+    for (std::size_t i = 0; i < masters_[index].size(); ++i) {
+      torch::launch(eager, {&masters_[index][i], &groups_[index][i]});
+    }
+    drop_gradients(masters_[index]);
   }
   for (const std::vector<Tensor>& group : groups_) {
     drop_gradients(group);
@@ -172,6 +184,7 @@ void FusedMasters::initialize() {
     std::vector<Tensor> copies;
     for (const Tensor& parameter : group) {
       copies.push_back(eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kParameter));
+      torch::launch_copy(eager, parameter, copies.back(), torch::CopyOrder::kSame);
     }
     const Tensor flat = flatten(eager, copies, TensorRole::kParameter);
     for (const Tensor& parameter : group) {  // Parameters become views of it.
@@ -179,7 +192,8 @@ void FusedMasters::initialize() {
     }
     flat_.push_back(flat);
     const Tensor copy = eager.empty(flat.shape(), flat.dtype(), TensorRole::kTemporary);
-    masters_.push_back(eager.empty(flat.shape(), DType::kFp32, TensorRole::kMasterParameter));
+    masters_.push_back(
+        torch::computed(eager, flat.shape(), DType::kFp32, TensorRole::kMasterParameter));
   }
   for (const Tensor& master : masters_) {  // States are made by a first step on zero gradients.
     set_gradient(eager, master,
@@ -199,7 +213,8 @@ void FusedMasters::step() {
     eager.set_site("deepspeed.fp32_gradients", -1);
     std::vector<Tensor> wide;
     for (const Tensor& parameter : groups_[index]) {
-      wide.push_back(eager.empty(parameter.shape(), DType::kFp32, TensorRole::kGradient));
+      wide.push_back(
+          torch::computed(eager, parameter.shape(), DType::kFp32, TensorRole::kGradient));
     }
     flat.push_back(flatten(eager, wide, TensorRole::kGradient));
     set_gradient(eager, masters_[index], flat.back());

@@ -111,6 +111,7 @@ void mask_invalid(Eager& eager, const Tensor& norm) {
   Tensor unknown = like(eager, norm, DType::kBool);
   Tensor either = like(eager, norm, DType::kBool);
   Tensor mark = eager.empty({}, DType::kFp32, TensorRole::kTemporary);
+  torch::count_kernels(eager, 1);  // masked_fill_
   infinite.reset();
   unknown.reset();
   either.reset();

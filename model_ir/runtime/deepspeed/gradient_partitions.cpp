@@ -5,6 +5,7 @@
 
 #include "model_ir/runtime/deepspeed/gradient_checks.h"
 #include "model_ir/runtime/deepspeed/stream_scope.h"
+#include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::deepspeed {
@@ -86,7 +87,8 @@ std::vector<Tensor> GradientPartitions::cast_gradients(const std::vector<std::si
     const Tensor& whole = parameters_[parameter].whole;
     const bool bucketed = bucket_.defined() && whole->grad->storage == bucket_->storage;
     if (!bucketed && whole.dtype() != dtype) {
-      casts.push_back(state_.eager.empty({whole.elements()}, dtype, TensorRole::kTemporary));
+      casts.push_back(
+          torch::computed(state_.eager, {whole.elements()}, dtype, TensorRole::kTemporary));
     }
   }
   return casts;
@@ -109,11 +111,16 @@ Tensor GradientPartitions::join(const std::vector<std::size_t>& parameters) {
       const std::int64_t whole = parameters_[parameter].whole.elements();
       const std::int64_t own = std::clamp<std::int64_t>(whole - rank * share, 0, share);
       if (own < share) {
-        padding.push_back(eager.empty({share - own}, dtype, TensorRole::kTemporary));
+        padding.push_back(torch::computed(eager, {share - own}, dtype, TensorRole::kTemporary));
       }
     }
   }
-  return eager.empty({elements}, dtype, TensorRole::kCommunication);
+  Tensor joined = eager.empty({elements}, dtype, TensorRole::kCommunication);
+  constexpr std::int64_t kTensorsPerConcat = 128;
+  torch::launch_kernels(
+      eager, 2 * torch::bytes_of(joined),
+      ceil_div(ranks * static_cast<std::int64_t>(parameters.size()), kTensorsPerConcat));
+  return joined;
 }
 
 std::int64_t GradientPartitions::padded_elements(const std::vector<std::size_t>& parameters) const {
@@ -130,16 +137,19 @@ void GradientPartitions::scatter(const std::vector<std::size_t>& parameters) {
   const std::int64_t ranks = state_.plan.world;
   const std::vector<Tensor> casts = cast_gradients(parameters);
   Tensor joined = join(parameters);
+  const std::int64_t all = padded_elements(parameters);
+  torch::launch_kernels(eager, 2 * bytes_of(all, dtype).value(),  // Over the number of ranks.
+                        torch::elementwise_launches(all, bits_of(dtype) / 8));
   if (ranks > 1) {
     eager.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
-                              .bytes = bytes_of(padded_elements(parameters), dtype).value(),
+                              .bytes = bytes_of(all, dtype).value(),
                               .group = {.size = ranks}});
   }
   std::vector<Tensor> parts;
   if (accumulated_ != dtype) {
     for (const std::size_t parameter : parameters) {
-      parts.push_back(eager.empty({parameters_[parameter].shard_elements}, accumulated_,
-                                  TensorRole::kTemporary));
+      parts.push_back(torch::computed(eager, {parameters_[parameter].shard_elements}, accumulated_,
+                                      TensorRole::kTemporary));
     }
     joined.reset();
   }
@@ -158,6 +168,7 @@ void GradientPartitions::keep_offloaded(std::size_t parameter) {
   torch::Eager& eager = state_.eager;
   const std::int64_t elements = parameters_[parameter].shard_elements;
   const Tensor part = eager.empty({elements}, accumulated_, TensorRole::kTemporary);
+  eager.run(CopyShape{.kind = CopyKind::kDeviceToHost, .bytes = torch::bytes_of(part)});
   if (!boundary_) {
     return;
   }

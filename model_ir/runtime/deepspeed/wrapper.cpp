@@ -42,6 +42,17 @@ void EngineState::count_all_gather(std::int64_t elements, DType dtype) const {
   }
 }
 
+void EngineState::step_on_host(std::int64_t elements, DType dtype) const {
+  // Gradient, master and moments are read in fp32; master, moments and a narrow copy written.
+  const auto moments = static_cast<std::int64_t>(moment_count(plan.optimizer));
+  const std::int64_t wide = (2 + moments) + (1 + moments);
+  eager.host_wait(eager.record_mark(eager.stream()));
+  eager.run(CopyShape{.kind = CopyKind::kHostWork,
+                      .bytes = bytes_of(wide * elements, DType::kFp32).value() +
+                               bytes_of(elements, dtype).value()});
+  eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = bytes_of(elements, dtype).value()});
+}
+
 std::int64_t partition_elements(std::int64_t elements, std::int64_t ranks) {
   return align_up(elements, 2 * ranks) / ranks;
 }

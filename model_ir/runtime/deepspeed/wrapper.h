@@ -25,6 +25,8 @@ struct EngineState {
   void empty_cache() const;
   /// Bytes of all blocks that are alive, each rounded to 512.
   [[nodiscard]] std::int64_t allocated() const;
+  /// The host steps `elements` that it holds, and the stepped ones come to the device in `dtype`.
+  void step_on_host(std::int64_t elements, DType dtype) const;
   /// A flat group of parameters is gathered from its partitions; one rank has it whole.
   void count_all_gather(std::int64_t elements, DType dtype) const;
 };

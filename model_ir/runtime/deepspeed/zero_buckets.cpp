@@ -8,6 +8,7 @@
 #include "model_ir/runtime/deepspeed/gradient_checks.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/work_recorder.h"
 
@@ -149,7 +150,7 @@ void ZeroBuckets::flatten(Group& group) {
     const Tensor zeros = on_device && padding > 0
                              ? eager.empty({padding}, dtype_, TensorRole::kTemporary)
                              : Tensor{};
-    group.flat = eager.empty({padded}, dtype_, TensorRole::kParameter);
+    group.flat = torch::computed(eager, {padded}, dtype_, TensorRole::kParameter);
   }
   for (const std::size_t member : group.layout) {  // Parameters become views of it.
     eager.move_storage(group.members[member].parameter, group.flat);
@@ -169,7 +170,8 @@ void ZeroBuckets::make_master(Group& group) {
     eager.relabel(copy, TensorRole::kMasterParameter);
     group.master = std::move(copy);
   } else {
-    group.master = eager.empty({group.partition}, DType::kFp32, TensorRole::kMasterParameter);
+    group.master =
+        torch::computed(eager, {group.partition}, DType::kFp32, TensorRole::kMasterParameter);
   }
 }
 
@@ -182,11 +184,12 @@ void ZeroBuckets::check_overflow() {
     for (const Group& group : groups_) {
       for (const Tensor& gradient : group.averaged) {
         const Tensor found = has_inf_or_nan(eager, gradient);
+        torch::launch(eager, {&found, &count});  // Added to the count.
       }
     }
-    flag = eager.empty({1}, DType::kBool, TensorRole::kTemporary);
+    flag = torch::computed(eager, {1}, DType::kBool, TensorRole::kTemporary);
   }
-  const Tensor byte = eager.empty({1}, DType::kUInt8, TensorRole::kTemporary);
+  const Tensor byte = torch::computed(eager, {1}, DType::kUInt8, TensorRole::kTemporary);
   eager.run(CollectiveShape{
       .kind = CollectiveKind::kAllReduce, .bytes = 1, .group = {.size = state_.plan.world}});
   flag.reset();
@@ -228,7 +231,9 @@ void ZeroBuckets::step() {
     norm_ = eager.empty({}, DType::kFp32, TensorRole::kOptimizerState);
   }
   for (std::size_t index = 0; index < groups_.size(); ++index) {
-    if (!state_.offloads_optimizer()) {
+    if (state_.offloads_optimizer()) {
+      state_.step_on_host(groups_[index].partition, dtype_);
+    } else {
       step_group(index, norm);
     }
     groups_[index].compact.reset();
@@ -253,11 +258,12 @@ void ZeroBuckets::step_group(std::size_t index, const Tensor& norm) {
   if (!flat.defined()) {
     flat = group.averaged.size() == 1
                ? eager.alias(group.averaged.front(), {group.partition}, false)
-               : eager.empty({group.partition}, accumulation_, TensorRole::kGradient);
+               : torch::computed(eager, {group.partition}, accumulation_, TensorRole::kGradient);
   }
-  Tensor gradient = flat.dtype() == DType::kFp32
-                        ? flat
-                        : eager.empty({group.partition}, DType::kFp32, TensorRole::kGradient);
+  Tensor gradient =
+      flat.dtype() == DType::kFp32
+          ? flat
+          : torch::computed(eager, {group.partition}, DType::kFp32, TensorRole::kGradient);
   flat.reset();
   set_gradient(eager, group.master, gradient);
   torch::release_list(group.averaged);
@@ -267,9 +273,14 @@ void ZeroBuckets::step_group(std::size_t index, const Tensor& norm) {
     eager.set_site("deepspeed.clip", -1);
     check_norm(eager, norm);
     make_clip_factor(eager, norm);
+    torch::launch(eager, {&gradient, &gradient});  // Times the factor.
   }
   optimizer_.step(index, std::span(&group.master, 1));
   set_gradient(eager, group.master, {});
+  // The stepped partition is copied to the parameters.
+  torch::launch_kernels(eager,
+                        torch::bytes_of(group.master) + bytes_of(group.partition, dtype_).value(),
+                        torch::elementwise_launches(group.master));
 }
 
 }  // namespace headroom::ir::deepspeed

@@ -81,6 +81,7 @@ class ZeroBuckets final : public OptimizerWrapper {
   void arrived(Position position);
   /// Brings one gradient to the bucket.
   void fill_bucket(Position position);
+  void average(std::int64_t elements);
   void reduce_bucket();
   void reduce_apart();
   void clear_reduced();

@@ -5,6 +5,7 @@
 #include "model_ir/runtime/deepspeed/gradient_checks.h"
 #include "model_ir/runtime/deepspeed/zero_buckets.h"
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -55,7 +56,7 @@ void ZeroBuckets::keep_offloaded(Position position) {
   Member& member = at(position);
   const std::int64_t elements = group.inside(member);
   {
-    const Tensor wide = eager.empty({elements}, DType::kFp64, TensorRole::kTemporary);
+    const Tensor wide = torch::computed(eager, {elements}, DType::kFp64, TensorRole::kTemporary);
     offloaded_norms_.push_back(reduce_all(eager, wide, DType::kFp64));
   }
   const Tensor tested =
@@ -63,8 +64,10 @@ void ZeroBuckets::keep_offloaded(Position position) {
   { const Tensor found = has_inf_or_nan(eager, tested); }
   Tensor source;
   if (tested.dtype() != DType::kFp32) {
-    source = eager.empty({elements}, DType::kFp32, TensorRole::kTemporary);
+    source = torch::computed(eager, {elements}, DType::kFp32, TensorRole::kTemporary);
   }
+  eager.run(CopyShape{.kind = CopyKind::kDeviceToHost,
+                      .bytes = bytes_of(elements, DType::kFp32).value()});
   clear_gradient(member);
 }
 

@@ -9,6 +9,7 @@
 #include "model_ir/runtime/deepspeed/zero_partitions.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -18,7 +19,7 @@ using torch::Tensor;
 namespace {
 
 Tensor scalar(Eager& eager, DType dtype) {
-  return eager.empty({}, dtype, TensorRole::kTemporary);
+  return torch::computed(eager, {}, dtype, TensorRole::kTemporary);
 }
 
 }  // namespace
@@ -33,7 +34,7 @@ void ZeroPartitions::check_overflow() {
   const StreamScope stream(eager, gradients_.stream());
   eager.set_site("zero3.overflow", -1);
   const auto whole = [&](DType dtype) {
-    return eager.empty(gradients.shape(), dtype, TensorRole::kTemporary);
+    return torch::computed(eager, gradients.shape(), dtype, TensorRole::kTemporary);
   };
   {
     Tensor magnitude = whole(gradients.dtype());
@@ -58,13 +59,13 @@ Tensor ZeroPartitions::group_norm(const SubGroup& group) {
   eager.set_site("zero3.norm", -1);
   std::vector<Tensor> norms;
   for (const std::size_t parameter : group.parameters) {
-    const Tensor wide =
-        eager.empty({parameters_[parameter].shard_elements}, DType::kFp64, TensorRole::kTemporary);
+    const Tensor wide = torch::computed(eager, {parameters_[parameter].shard_elements},
+                                        DType::kFp64, TensorRole::kTemporary);
     norms.push_back(reduce_all(eager, wide, DType::kFp64));
   }
   const torch::Shape count{static_cast<std::int64_t>(norms.size())};
-  Tensor stacked = eager.empty(count, DType::kFp64, TensorRole::kTemporary);
-  Tensor powers = eager.empty(count, DType::kFp64, TensorRole::kTemporary);
+  Tensor stacked = torch::computed(eager, count, DType::kFp64, TensorRole::kTemporary);
+  Tensor powers = torch::computed(eager, count, DType::kFp64, TensorRole::kTemporary);
   stacked.reset();
   const Tensor sum = reduce_all(eager, powers, DType::kFp64);
   powers.reset();
@@ -92,10 +93,10 @@ void ZeroPartitions::step_group(SubGroup& group, std::size_t index, const Tensor
     Tensor gradient;
     if (group.parameters.size() > 1 && gradients_.dtype() != DType::kFp32) {
       const Tensor joined =
-          eager.empty({group.elements}, gradients_.dtype(), TensorRole::kGradient);
-      gradient = eager.empty({group.elements}, DType::kFp32, TensorRole::kGradient);
+          torch::computed(eager, {group.elements}, gradients_.dtype(), TensorRole::kGradient);
+      gradient = torch::computed(eager, {group.elements}, DType::kFp32, TensorRole::kGradient);
     } else if (group.parameters.size() > 1 || gradients_.dtype() != DType::kFp32) {
-      gradient = eager.empty({group.elements}, DType::kFp32, TensorRole::kGradient);
+      gradient = torch::computed(eager, {group.elements}, DType::kFp32, TensorRole::kGradient);
     } else {
       gradient = eager.alias(gradients_.flat(), {group.elements}, false);
     }
@@ -103,9 +104,15 @@ void ZeroPartitions::step_group(SubGroup& group, std::size_t index, const Tensor
   }
   if (state_.plan.clip_norm) {
     make_clip_factor(eager, norm);
+    torch::launch(eager, {&group.master, &group.master});  // The gradient, times the factor.
   }
   optimizer_.step(index, {&group.master, 1});
   eager.drop_grad(group.master);
+  // The stepped partition is copied to those of the parameters.
+  torch::launch_kernels(eager,
+                        torch::bytes_of(group.master) +
+                            bytes_of(group.elements, param_dtype(state_.plan.precision)).value(),
+                        torch::elementwise_launches(group.master));
 }
 
 /// The norm of gradients that went to the host, from that of each, which backward has left on the
@@ -132,6 +139,7 @@ void ZeroPartitions::offloaded_norm(const SubGroup& group) {
 void ZeroPartitions::step_offloaded() {
   for (const SubGroup& group : groups_) {
     offloaded_norm(group);
+    state_.step_on_host(group.elements, param_dtype(state_.plan.precision));
   }
   gradients_.forget_norms();
 }

@@ -6,6 +6,7 @@
 #include "model_ir/runtime/deepspeed/zero_buckets.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -123,10 +124,10 @@ void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& mem
     }
     Tensor flat = memory;
     if (next - first > 1) {
-      flat = eager.empty({elements}, memory.dtype(), TensorRole::kCommunication);
+      flat = torch::computed(eager, {elements}, memory.dtype(), TensorRole::kCommunication);
     }
     if (memory.dtype() != dtype_) {  // Sent in the type of the parameters.
-      flat = eager.empty({elements}, dtype_, TensorRole::kCommunication);
+      flat = torch::computed(eager, {elements}, dtype_, TensorRole::kCommunication);
     }
     eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                               .bytes = bytes_of(elements, dtype_).value(),
@@ -141,6 +142,12 @@ void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& mem
       }
     }
   }
+}
+
+/// The bucket over the number of ranks.
+void ZeroBuckets::average(std::int64_t elements) {
+  torch::launch_kernels(state_.eager, 2 * bytes_of(elements, dtype_).value(),
+                        torch::elementwise_launches(elements, bits_of(dtype_) / 8));
 }
 
 void ZeroBuckets::reduce_bucket() {
@@ -160,6 +167,7 @@ void ZeroBuckets::reduce_bucket() {
     // One that is larger than the bucket waits alone, in its own memory.
     const Tensor memory = filled_ > state_.zero.reduce_bucket_size ? gradient_of(at(waiting_[0]))
                                                                    : buckets_[current_];
+    average(filled_);
     all_reduce(waiting_slices(), memory);
   }
   for (const Position& position : waiting_) {
@@ -183,8 +191,9 @@ void ZeroBuckets::reduce_apart() {
   clear_reduced();
   Tensor flat;
   if (held_.size() > 1) {
-    flat = eager.empty({filled_}, dtype_, TensorRole::kCommunication);
+    flat = torch::computed(eager, {filled_}, dtype_, TensorRole::kCommunication);
   }
+  average(filled_);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                             .bytes = bytes_of(filled_, dtype_).value(),
                             .group = {.size = state_.plan.world}});

@@ -57,11 +57,10 @@ void add_rotary_buffers(Eager& eager, Model& model) {
     }
     model.buffers.push_back(inverse_frequencies(eager, count, dtype));
     model.buffers.push_back(eager.empty({count}, dtype, TensorRole::kBuffer));  // clone()
-    if (partitioned) {
-      continue;  // Nor does it let weights be initialised again.
+    if (!model.plan->zero) {
+      const Tensor again =
+          inverse_frequencies(eager, count, dtype);  // By the weights' initialisation.
     }
-    const Tensor again =
-        inverse_frequencies(eager, count, dtype);  // By the weights' initialisation.
   }
 }
 
@@ -122,20 +121,31 @@ Tensor load_quantised(Eager& eager, Model& model, TensorId id) {
 
 /// A module fills its parameters when it is made, and transformers again. Weights of experts are
 /// plain parameters, which only the latter fills.
-void initialise(Eager& eager, const Tensor& parameter) {
+///
+/// Under DeepSpeed weights are read and not made: only norms that ask for ones fill them.
+void initialise(Eager& eager, const ParallelPlan& plan, const TensorInfo& info,
+                const Tensor& parameter) {
+  const bool norm = info.dims.size() == 1 && info.name.ends_with(".weight");
+  if (plan.zero && !norm) {
+    return;
+  }
   torch::launch_fill(eager, parameter);
-  if (parameter.shape().rank() < 3) {
+  if (parameter.shape().rank() < 3 && !plan.zero) {
     torch::launch_fill(eager, parameter);
   }
 }
 
 /// The head of a model with tied embeddings is built with a weight of its own, which tie_weights()
 /// then lets go.
-Tensor tied_head(Eager& eager, const ModelSpec& spec, DType dtype) {
+Tensor tied_head(Eager& eager, const Model& model, DType dtype) {
+  const ModelSpec& spec = *model.spec;
   Tensor head =
       eager.empty({spec.vocabulary, spec.embedding_dim > 0 ? spec.embedding_dim : spec.hidden},
                   dtype, TensorRole::kParameter);
-  initialise(eager, head);
+  if (!model.plan->zero) {
+    torch::launch_fill(eager, head);
+    torch::launch_fill(eager, head);
+  }
   return head;
 }
 
@@ -145,11 +155,11 @@ void finish_tied(Eager& eager, Model& model, bool has_head,
   const DType dtype = param_dtype(model.plan->precision);
   Tensor head;
   if (has_head && model.plan->quant) {
-    head = tied_head(eager, *model.spec, dtype);
+    head = tied_head(eager, model, dtype);
   }
   add_rotary_buffers(eager, model);
   if (has_head && !model.plan->quant) {
-    head = tied_head(eager, *model.spec, dtype);
+    head = tied_head(eager, model, dtype);
     if (created) {
       created(head);
     }
@@ -220,7 +230,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
     Tensor parameter = quantised.contains(id) ? load_quantised(eager, model, id)
                                               : eager.parameter(shape, dtype, trainable);
     if (!plan.quant) {
-      initialise(eager, parameter);
+      initialise(eager, plan, graph.tensor(id), parameter);
     }
     model.parameter_count += shape.elements();
     model.parameters[index_of(id)] = parameter;
