@@ -41,6 +41,7 @@ void GradientPartitions::allocate(const std::vector<std::size_t>& trainable) {
     state_.hold_offloaded(bytes_of(elements, accumulated_).value());
   } else {
     flat_ = state_.eager.empty({elements}, accumulated_, TensorRole::kGradient);
+    torch::launch_fill(state_.eager, flat_);
   }
 }
 
@@ -71,10 +72,16 @@ void GradientPartitions::reduce() {
   if (waiting_.empty()) {
     return;
   }
+  constexpr std::size_t kMostReductions = 2;  // stage3.py, max_param_reduce_events
+  if (reductions_.size() > kMostReductions) {
+    state_.eager.host_wait(reductions_.front());
+    reductions_.pop_front();
+  }
   const StreamScope stream(state_.eager, stream_);
   state_.eager.set_site("zero3.reduce_scatter", -1);
   std::sort(waiting_.begin(), waiting_.end());
   scatter(waiting_);
+  reductions_.push_back(state_.eager.record_mark(stream_));
   waiting_.clear();
   filled_ = 0;
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -47,6 +48,7 @@ class GradientPartitions {
   EngineState state_;
   PartitionedParameters& parameters_;
   StreamId stream_;
+  std::deque<std::uint32_t> reductions_;  ///< Marks behind the last ones.
   DType accumulated_;
   bool boundary_ = true;
   torch::Tensor bucket_;

@@ -12,6 +12,8 @@ using Status = PartitionedParameter::Status;
 namespace {
 
 constexpr std::int64_t kNever = -10'000'000'000;
+/// Source: partitioned_param_coordinator.py, __max_ongoing_fetch_events.
+constexpr std::size_t kMostFetches = 2;
 
 }  // namespace
 
@@ -97,7 +99,12 @@ void ParameterCoordinator::wait(std::size_t parameter) {
   const StreamScope stream(state_.eager, stream_);
   const std::shared_ptr<ParameterGather> gather = std::move(found->second);
   in_flight_.erase(found);
+  if (fetches_.size() > kMostFetches) {  // The host runs ahead no further.
+    state_.eager.host_wait(fetches_.front());
+    fetches_.pop_front();
+  }
   parameters_.wait(*gather);
+  fetches_.push_back(state_.eager.record_mark(stream_));
 }
 
 void ParameterCoordinator::fetch(std::size_t module, Pass pass) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -73,6 +74,7 @@ class ParameterCoordinator {
   EngineState state_;
   PartitionedParameters& parameters_;
   StreamId stream_;
+  std::deque<std::uint32_t> fetches_;  ///< Marks behind the fetches that were waited for last.
   std::vector<Module> modules_;
   Trace trace_ = Trace::kInvalid;
   std::vector<std::size_t> order_;  ///< Modules as they ran.

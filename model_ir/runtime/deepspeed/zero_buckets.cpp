@@ -132,6 +132,23 @@ void ZeroBuckets::move_to_host(const Group& group) {
   begin_group();
 }
 
+namespace {
+
+/// torch.cat: up to 128 inputs a kernel, or, where offsets need more than 32 bits, a copy of each.
+/// Source: pytorch/pytorch aten/src/ATen/native/cuda/Shape.cu, cat_out_cuda.
+void launch_concat(Eager& eager, const Tensor& output, std::size_t inputs) {
+  constexpr std::int64_t kTensorsPerConcat = 128;
+  const std::int64_t bytes = torch::bytes_of(output);
+  if (torch::elementwise_launches(output) > 1) {
+    eager.run(CopyShape{.kind = CopyKind::kDeviceToDevice, .bytes = bytes});
+  } else {
+    torch::launch_kernels(eager, 2 * bytes,
+                          ceil_div(static_cast<std::int64_t>(inputs), kTensorsPerConcat));
+  }
+}
+
+}  // namespace
+
 void ZeroBuckets::flatten(Group& group) {
   Eager& eager = state_.eager;
   const std::int64_t padded = group.partition * state_.plan.world;
@@ -150,7 +167,8 @@ void ZeroBuckets::flatten(Group& group) {
     const Tensor zeros = on_device && padding > 0
                              ? eager.empty({padding}, dtype_, TensorRole::kTemporary)
                              : Tensor{};
-    group.flat = torch::computed(eager, {padded}, dtype_, TensorRole::kParameter);
+    group.flat = eager.empty({padded}, dtype_, TensorRole::kParameter);
+    launch_concat(eager, group.flat, group.members.size());
   }
   for (const std::size_t member : group.layout) {  // Parameters become views of it.
     eager.move_storage(group.members[member].parameter, group.flat);

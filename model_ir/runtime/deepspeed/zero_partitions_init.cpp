@@ -10,6 +10,7 @@
 #include "model_ir/runtime/deepspeed/zero_init.h"
 #include "model_ir/runtime/deepspeed/zero_partitions.h"
 #include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::deepspeed {
@@ -91,7 +92,7 @@ void ZeroPartitions::barrier() {
   Eager& eager = state_.eager;
   eager.set_site("zero3.barrier", -1);
   barrier_ = eager.empty({1}, DType::kBool, TensorRole::kCommunication);
-  const Tensor sum = eager.empty({1}, DType::kFp32, TensorRole::kCommunication);
+  const Tensor sum = torch::computed(eager, {1}, DType::kFp32, TensorRole::kCommunication);
   eager.run(CollectiveShape{
       .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
 }
@@ -137,7 +138,7 @@ void ZeroPartitions::make_masters() {
       if (dtype != DType::kFp32) {
         converted = eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
       }
-      group.master = eager.empty(shape, DType::kFp32, TensorRole::kMasterParameter);
+      group.master = torch::computed(eager, shape, DType::kFp32, TensorRole::kMasterParameter);
     }
   }
 }
@@ -151,7 +152,7 @@ void ZeroPartitions::initialize() {
   hook_modules();
   eager.set_site("zero3.overflow", -1);
   if (!state_.offloads_optimizer()) {
-    tracker_ = eager.empty({1}, DType::kBool, TensorRole::kTemporary);
+    tracker_ = torch::computed(eager, {1}, DType::kBool, TensorRole::kTemporary);
   }
   barrier();
   defragment();
@@ -163,7 +164,7 @@ void ZeroPartitions::initialize() {
   }
   if (!state_.offloads_optimizer()) {  // initialize_optimizer_states: gradients of zeros
     eager.set_site("zero3.optimizer_states", -1);
-    const Tensor zeros = eager.empty({widest}, DType::kFp32, TensorRole::kTemporary);
+    const Tensor zeros = torch::computed(eager, {widest}, DType::kFp32, TensorRole::kTemporary);
   }
   barrier();
   hook_gradients();
