@@ -2,6 +2,7 @@
 
 #include "model_ir/runtime/megatron/head.h"
 #include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::megatron {
@@ -17,6 +18,16 @@ void reduce_over_ranks(const Runner& run, std::int64_t elements) {
   run.eager().run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                                   .bytes = bytes_of(elements, DType::kFp32).value(),
                                   .group = run.context.mesh.tensor.group()});
+}
+
+/// Kernels that read and write `bytes` for each of the logits.
+void launch_over(Eager& eager, const torch::Shape& logits, std::int64_t bytes) {
+  torch::launch_kernels(eager, logits.elements() * bytes);
+}
+
+/// Kernels over the tokens, too short to matter but for their launches.
+void launch_per_token(const Runner& run, std::int64_t launches) {
+  torch::launch_kernels(run.eager(), launches * run.context.tokens() * 8, launches);
 }
 
 /// What the forward keeps, and its result.
@@ -47,9 +58,15 @@ Losses unfused_losses(const Runner& run, const Tensor& logits) {
   result.probabilities = logits.dtype() == DType::kFp32
                              ? logits
                              : run.eager().empty(logits.shape(), DType::kFp32, TensorRole::kLogits);
+  if (logits.dtype() != DType::kFp32) {
+    torch::launch(run.eager(), {&logits, &result.probabilities});
+  }
   const Tensor maximum = per.make(DType::kFp32);
   { const Tensor indices = per.make(DType::kInt64); }
+  launch_over(run.eager(), logits.shape(), 4);  // Maximum.
   reduce_over_ranks(run, run.context.tokens());
+  launch_over(run.eager(), logits.shape(), 8);  // Less the maximum, in place.
+  launch_per_token(run, 9);
   {
     const Tensor below = per.make(DType::kBool);
     const Tensor above = per.make(DType::kBool);
@@ -69,8 +86,12 @@ Losses unfused_losses(const Runner& run, const Tensor& logits) {
     }
     sum = per.make(DType::kFp32);
   }
+  launch_over(run.eager(), logits.shape(), 8);  // exp, in place.
+  launch_over(run.eager(), logits.shape(), 4);  // Sum.
   reduce_over_ranks(run, run.context.tokens());
   reduce_over_ranks(run, run.context.tokens());
+  launch_per_token(run, 2);
+  launch_over(run.eager(), logits.shape(), 8);  // Division, in place.
   const Tensor logarithm = per.make(DType::kFp32);
   result.loss = per.make(DType::kFp32);
   return result;
@@ -86,6 +107,7 @@ Losses fused_losses(const Runner& run, const Tensor& logits) {
                              ? logits  // float() of fp32 logits is the same tensor.
                              : eager.empty(logits.shape(), DType::kFp32, TensorRole::kLogits);
   const Tensor maximum = per.make(DType::kFp32);
+  launch_over(eager, logits.shape(), bits_of(logits.dtype()) / 8 + 4);
   reduce_over_ranks(run, run.context.tokens());
   result.target_mask = per.make(DType::kBool);
   result.target = per.make(DType::kInt64);
@@ -96,8 +118,11 @@ Losses fused_losses(const Runner& run, const Tensor& logits) {
     both = eager.empty({2, run.context.tokens()}, DType::kFp32, TensorRole::kLogits);
   }
   { const Tensor exponentials = eager.empty(logits.shape(), DType::kFp32, TensorRole::kLogits); }
+  launch_over(eager, logits.shape(), 8);
+  launch_per_token(run, 3);
   reduce_over_ranks(run, 2 * run.context.tokens());
   result.loss = per.make(DType::kFp32);
+  launch_over(eager, logits.shape(), 8);
   return result;
 }
 
@@ -118,6 +143,9 @@ Losses te_losses(const Runner& run, const Tensor& logits) {
                               .bytes = bytes_of(gathered.elements(), DType::kFp32).value(),
                               .group = run.context.mesh.tensor.group()});
   }
+  const std::int64_t own_bytes = bits_of(logits.dtype()) / 8;
+  launch_over(eager, logits.shape(), own_bytes);      // online_softmax_kernel
+  launch_over(eager, logits.shape(), 2 * own_bytes);  // cross_entropy_kernel
   result.probabilities = logits;
   return result;
 }
@@ -125,6 +153,8 @@ Losses te_losses(const Runner& run, const Tensor& logits) {
 /// The compiled backward ends in bf16, whatever the logits are in.
 Tensor fused_gradient(Eager& eager, const torch::Shape& logits) {
   const Tensor wide = eager.empty(logits, DType::kFp32, TensorRole::kLogits);
+  launch_over(eager, logits, 8);
+  launch_over(eager, logits, 6);
   return eager.empty(logits, DType::kBf16, TensorRole::kLogits);
 }
 
@@ -142,6 +172,7 @@ Gradients loss_gradients(const Runner& run, Gradients&, Node& node) {
       if (run.context.plan.micro_batch > 1) {
         const Tensor contiguous = per.make(DType::kFp32);
       }
+      torch::launch(eager, {&saved[0], &saved[0]});  // element_mul_kernel
       return {saved[0]};
     }
     case MegatronCrossEntropy::kUnfused:
@@ -154,6 +185,8 @@ Gradients loss_gradients(const Runner& run, Gradients&, Node& node) {
     update = per.make(DType::kFp32);
   }
   { const Tensor picked = per.make(DType::kFp32); }
+  launch_per_token(run, 5);
+  launch_over(eager, node.input_shapes[0], 8);  // The incoming gradient, in place.
   return {saved[0]};
 }
 

@@ -3,6 +3,7 @@
 #include "model_ir/runtime/megatron/head.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::megatron {
@@ -29,6 +30,9 @@ Tensor sequence_first(const Runner& run, const Tensor& rows) {
   const bool copies = run.context.plan.micro_batch > 1;
   Record record(eager, {&rows});
   Tensor output = copies ? eager.empty(flat, rows.dtype()) : eager.alias(rows, flat, true);
+  if (copies) {
+    torch::launch(eager, {&rows, &output});
+  }
   record.finish(output, [copies](Eager& e, Gradients& grads, Node& node) -> Gradients {
     Tensor gradient = e.alias(grads[0], node.input_shapes[0], true);
     gradient->layout = copies ? Layout::kSwapped : Layout::kContiguous;
@@ -71,7 +75,9 @@ Tensor word_rows(const Runner& run, const Tensor& weight, const Tensor& ids) {
     const Tensor clone = eager.empty(ids.shape(), DType::kInt64);
     masked = eager.empty(ids.shape(), DType::kInt64);
   }
+  torch::launch_kernels(eager, 6 * 8 * ids.elements(), 6);  // Mask and masked ids.
   Tensor rows = torch::embedding(eager, weight, masked);
+  torch::launch(eager, {&rows});
   // rows[mask] = 0.0 keeps the mask and hands on a gradient with those rows cleared.
   Record record(eager, {&rows});
   record.save(mask);
@@ -79,6 +85,7 @@ Tensor word_rows(const Runner& run, const Tensor& weight, const Tensor& ids) {
   record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const torch::Unpacked saved(e, node);
     Tensor gradient = e.empty(grads[0].shape(), grads[0].dtype());
+    torch::launch(e, {&grads[0], &gradient, &gradient});
     gradient->layout = grads[0]->layout;
     return {gradient};
   });

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::megatron {
@@ -64,7 +65,9 @@ Tensor sum_rows(Eager& eager, const Tensor& gradient, std::int64_t width) {
   Tensor partial;
   if (parts > 1) {
     partial = eager.empty({parts, width}, DType::kFp32, TensorRole::kWorkspace);
+    torch::launch(eager, {&partial});
   }
+  torch::launch(eager, {&gradient, &partial});
   return eager.empty({width}, gradient.dtype());
 }
 
@@ -79,11 +82,12 @@ Tensor bias_dropout_add(const Runner& run, const Tensor& input, const Tensor& bi
   {
     Tensor seed;
     if (dropout > 0) {
-      seed = eager.empty({1}, DType::kInt64);
+      seed = torch::filled(eager, {1}, DType::kInt64);
       mask = eager.empty(input.shape(), DType::kBool);
     }
     output = eager.empty(residual.shape(), residual.dtype());
   }
+  torch::launch(eager, {&input, &bias, &residual, &mask, &output});
   record.save(mask);
   record.finish(output, [dropout](Eager& e, Gradients& grads, Node& node) -> Gradients {
     Gradients result(3);
@@ -91,6 +95,7 @@ Tensor bias_dropout_add(const Runner& run, const Tensor& input, const Tensor& bi
     if (dropout > 0) {
       Tensor kept = node.saved[0].unpack(e);
       result[0] = e.empty(grads[0].shape(), grads[0].dtype());
+      torch::launch(e, {&grads[0], &kept, &result[0]});
       kept.reset();
       node.saved[0].reset();
     }
@@ -112,9 +117,11 @@ Tensor gated(const Runner& run, const Tensor& input, const Tensor& bias) {
   record.save(input);
   record.save(bias);
   Tensor output = eager.empty(shape.with(-1, shape[-1] / 2), input.dtype());
+  torch::launch(eager, {&input, &bias, &output});
   record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const torch::Unpacked saved(e, node);
     const Tensor gradient = e.empty(node.input_shapes[0], grads[0].dtype());
+    torch::launch(e, {&grads[0], &saved[0], &gradient});
     return {gradient, node.wants(1) ? gradient : Tensor{}};
   });
   return output;
@@ -136,9 +143,11 @@ Tensor bias_gelu(const Runner& run, const Tensor& input, const Tensor& bias) {
   record.save(input);
   record.save(bias);
   Tensor output = eager.empty(input.shape(), input.dtype());
+  torch::launch(eager, {&input, &bias, &output});
   record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const torch::Unpacked saved(e, node);
     const Tensor gradient = e.empty(node.input_shapes[0], grads[0].dtype());
+    torch::launch(e, {&grads[0], &saved[0], &gradient});
     return {gradient, node.wants(1) ? gradient : Tensor{}};
   });
   return output;

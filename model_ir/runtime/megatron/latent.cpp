@@ -5,6 +5,7 @@
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::megatron {
@@ -31,7 +32,7 @@ Compressed split(const Runner& run, const Tensor& combined, std::int64_t latent)
                    .rotary = eager.alias(combined, {rows, combined.shape()[1] - latent}, true)};
   Tensor* const outputs[] = {&parts.latent, &parts.rotary};
   record.finish(outputs, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    return {e.empty(node.input_shapes[0], grads[0].dtype())};
+    return {torch::computed(e, node.input_shapes[0], grads[0].dtype(), {&grads[0], &grads[1]})};
   });
   return parts;
 }
@@ -45,7 +46,7 @@ Tensor gather_sequence(const Runner& run, const Tensor& part) {
   const auto shape = part.shape();
   Tensor whole = eager.empty(shape.with(0, shape[0] * ranks), part.dtype());
   const std::int64_t bytes = bytes_of(whole.elements(), whole.dtype()).value();
-  { const Tensor contiguous = eager.empty(shape, part.dtype()); }
+  { const Tensor contiguous = torch::computed(eager, shape, part.dtype(), {&part}); }
   const RankGroup group = run.context.mesh.tensor.group();
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather, .bytes = bytes, .group = group});
   record.finish(whole, [group, bytes](Eager& e, Gradients& grads, Node& node) -> Gradients {
@@ -60,10 +61,12 @@ Tensor rotate_queries(const Runner& run, const Tensor& query) {
   Eager& eager = run.eager();
   Record record(eager, {&query});
   const std::int64_t bytes = bytes_of(query.elements(), query.dtype()).value();
+  torch::launch(eager, {&query, &query});
   run.process.tune(TunedKernel::kLatentQuery, bytes);
   Tensor rotated = eager.alias(query, query.shape(), false);
-  record.finish(rotated, [run, bytes](Eager&, Gradients& grads, Node&) -> Gradients {
+  record.finish(rotated, [run, bytes](Eager& e, Gradients& grads, Node&) -> Gradients {
     run.process.tune(TunedKernel::kLatentQueryBackward, bytes);
+    torch::launch(e, {&grads[0], &grads[0]});
     return {grads[0]};
   });
   return rotated;
@@ -79,12 +82,14 @@ QueryKeyValue rotate_keys(const Runner& run, const Tensor& up, const Tensor& rot
   QueryKeyValue result;
   result.key = eager.empty({rows, sizes.heads * sizes.head_dim}, up.dtype());
   result.value = eager.empty({rows, sizes.heads * sizes.value_dim}, up.dtype());
+  torch::launch(eager, {&up, &rotary, &result.key, &result.value});
   run.process.tune(TunedKernel::kLatentKey, 0);
   Tensor* const outputs[] = {&result.key, &result.value};
   record.finish(outputs, [run](Eager& e, Gradients& grads, Node& node) -> Gradients {
     Gradients inputs(2);
     inputs[0] = e.empty(node.input_shapes[0], grads[0].dtype());
     inputs[1] = e.empty(node.input_shapes[1], grads[0].dtype());
+    torch::launch(e, {&grads[0], &grads[1], &inputs[0], &inputs[1]});
     run.process.tune(TunedKernel::kLatentKeyBackward, 0);
     return inputs;
   });

@@ -5,6 +5,7 @@
 #include "model_ir/runtime/megatron/transformer_engine.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::megatron {
@@ -178,6 +179,10 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
     }
   }
   result.output = eager.empty(steps[0].output.shape(), run.context.dtype);
+  // The steps' outputs are corrected by their statistics and added up.
+  for (const FusedOutput& step : steps) {
+    torch::launch(eager, {&step.output, &step.statistics, &result.output, &result.output});
+  }
   while (!steps.empty()) {
     steps.pop_back();
   }
@@ -208,6 +213,9 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& no
                                                                 : Section::kUpper;
     const std::vector<Tensor> gradients =
         fused_backward(run, sizes, extent_of(section, sizes.sequence));
+    for (const Tensor& gradient : gradients) {  // Added to what has come so far.
+      torch::launch(eager, {&gradient, &gradient, &gradient});
+    }
   }
   return {std::move(query), eager.alias(travelling, node.input_shapes[1], true),
           eager.alias(travelling, node.input_shapes[2], true)};
@@ -237,7 +245,7 @@ Tensor ring_attention(const Runner& run, const QueryKeyValue& qkv, const Attenti
 Tensor full_mask(const Runner& run, const AttentionSizes& sizes) {
   Eager& eager = run.eager();
   const std::int64_t length = sizes.sequence;
-  const auto grid = [&](DType dtype) { return eager.empty({length, length}, dtype); };
+  const auto grid = [&](DType dtype) { return torch::computed(eager, {length, length}, dtype); };
   Tensor rows = eager.empty({length}, DType::kInt32);
   Tensor columns = eager.empty({length}, DType::kInt32);
   Tensor distance = grid(DType::kInt32);
@@ -259,7 +267,7 @@ Tensor full_mask(const Runner& run, const AttentionSizes& sizes) {
   if (!run.context.megatron.mask_in_dataloader) {
     return window;
   }
-  return eager.empty({sizes.batch, 1, length, length}, DType::kBool);
+  return torch::computed(eager, {sizes.batch, 1, length, length}, DType::kBool);
 }
 
 /// The batched products of unfused attention.
@@ -308,7 +316,7 @@ Tensor scaled_product(const Runner& run, const Shape& shape, const AttentionSize
   eager.touch_cublas();
   eager.run(shape_of(run, sizes, Product::kQueryGradient));
   const Tensor raw = eager.empty(shape, run.context.dtype);
-  return eager.empty(shape, run.context.dtype);
+  return torch::computed(eager, shape, run.context.dtype);
 }
 
 /// What the unfused forward keeps, in the order in which backward lets go of it from the end.
@@ -326,16 +334,16 @@ enum UnfusedSaved : std::uint8_t {
 Tensor scores_gradient(const Runner& run, const Shape& scores, Tensor probabilities, Node& node) {
   Eager& eager = run.eager();
   const DType dtype = run.context.dtype;
-  Tensor softmax = eager.empty(scores, dtype);
-  { const Tensor product = eager.empty(scores, dtype); }
+  Tensor softmax = torch::computed(eager, scores, dtype, {&probabilities});
+  { const Tensor product = torch::computed(eager, scores, dtype, {&probabilities, &softmax}); }
   probabilities.reset();
   node.saved[kProbabilities].reset();
-  Tensor base = eager.empty(scores, dtype);
+  Tensor base = torch::computed(eager, scores, dtype, {&softmax});
   softmax.reset();
-  Tensor result = eager.empty(scores, dtype);
+  Tensor result = torch::computed(eager, scores, dtype, {&base});
   {
-    const Tensor slice = eager.empty(scores, dtype);
-    const Tensor filled = eager.empty(scores, dtype);
+    const Tensor slice = torch::computed(eager, scores, dtype);
+    const Tensor filled = torch::computed(eager, scores, dtype);
   }
   base.reset();
   node.saved[kMask].reset();
@@ -359,7 +367,7 @@ Gradients unfused_backward(const Runner& run, const AttentionSizes& sizes, Gradi
   node.saved[kValue].reset();
   if (sizes.dropout > 0) {
     node.saved[kDropped].reset();
-    probabilities = eager.empty(scores, dtype);
+    probabilities = torch::computed(eager, scores, dtype);
     node.saved[kDropoutMask].reset();
   }
   const Tensor gradient = scores_gradient(run, scores, std::move(probabilities), node);
@@ -377,9 +385,9 @@ Tensor repeat_heads(const Runner& run, const Tensor& input, std::int64_t factor)
   Eager& eager = run.eager();
   const Shape& shape = input.shape();
   Record record(eager, {&input});
-  Tensor output = eager.empty(shape.with(1, shape[1] * factor), input.dtype());
+  Tensor output = torch::computed(eager, shape.with(1, shape[1] * factor), input.dtype(), {&input});
   record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    return {e.empty(node.input_shapes[0], grads[0].dtype())};
+    return {torch::computed(e, node.input_shapes[0], grads[0].dtype(), {&grads[0]})};
   });
   return output;
 }
@@ -399,7 +407,8 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   }
   run.process.touch_causal_mask();
   Tensor kept_mask = eager.empty({sizes.batch, 1, sizes.sequence, sizes.sequence}, DType::kBool);
-  Tensor probabilities = eager.empty(scores, dtype);
+  torch::launch(eager, {&masked, &kept_mask, &masked});  // masked_fill_
+  Tensor probabilities = torch::computed(eager, scores, dtype, {&masked});
   if (!record.active()) {
     kept_mask.reset();
   }
@@ -407,14 +416,14 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   Tensor dropout_mask;
   if (sizes.dropout > 0) {
     dropout_mask = eager.empty(scores, DType::kBool);
-    dropped = eager.empty(scores, dtype);
+    dropped = torch::computed(eager, scores, dtype, {&probabilities, &dropout_mask});
   }
   Tensor output;
   {
     const Tensor batched =
         eager.empty({sizes.batch * sizes.sequence, sizes.heads * sizes.value_dim}, dtype);
     eager.run(shape_of(run, sizes, Product::kContext));
-    output = eager.empty(batched.shape(), dtype);
+    output = torch::computed(eager, batched.shape(), dtype, {&batched});
   }
   if (record.active()) {
     record.save(qkv.query);
@@ -464,7 +473,8 @@ QueryKeyValue split_heads(const Runner& run, const Tensor& fused, std::int64_t q
                       .value = eager.alias(fused, {rows, key}, true)};
   Tensor* const outputs[] = {&parts.query, &parts.key, &parts.value};
   record.finish(outputs, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    return {e.empty(node.input_shapes[0], grads[0].dtype())};
+    return {torch::computed(e, node.input_shapes[0], grads[0].dtype(),
+                            {&grads[0], &grads[1], &grads[2]})};
   });
   return parts;
 }
@@ -472,10 +482,10 @@ QueryKeyValue split_heads(const Runner& run, const Tensor& fused, std::int64_t q
 Tensor rotate(const Runner& run, const Tensor& input, const Tensor& table) {
   Eager& eager = run.eager();
   Record record(eager, {&input});
-  Tensor output = eager.empty(input.shape(), input.dtype());
+  Tensor output = torch::computed(eager, input.shape(), input.dtype(), {&input});
   record.save(table);
   record.finish(output, [](Eager& e, Gradients& grads, Node&) -> Gradients {
-    return {e.empty(grads[0].shape(), grads[0].dtype())};
+    return {torch::computed(e, grads[0].shape(), grads[0].dtype(), {&grads[0]})};
   });
   return output;
 }
@@ -483,10 +493,10 @@ Tensor rotate(const Runner& run, const Tensor& input, const Tensor& table) {
 Tensor reshaped_copy(const Runner& run, const Tensor& input) {
   Eager& eager = run.eager();
   Record record(eager, {&input});
-  Tensor output = eager.empty(input.shape(), input.dtype());
+  Tensor output = torch::computed(eager, input.shape(), input.dtype(), {&input});
   record.finish(output, [](Eager& e, Gradients& grads, Node&) -> Gradients {
     const bool fits = grads[0]->layout == torch::Layout::kContiguous;
-    return {fits ? grads[0] : e.empty(grads[0].shape(), grads[0].dtype())};
+    return {fits ? grads[0] : torch::computed(e, grads[0].shape(), grads[0].dtype(), {&grads[0]})};
   });
   return output;
 }
@@ -494,7 +504,7 @@ Tensor reshaped_copy(const Runner& run, const Tensor& input) {
 Tensor contiguous_copy(const Runner& run, const Tensor& input) {
   Eager& eager = run.eager();
   Record record(eager, {&input});
-  Tensor output = eager.empty(input.shape(), input.dtype());
+  Tensor output = torch::computed(eager, input.shape(), input.dtype(), {&input});
   record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
   return output;
 }

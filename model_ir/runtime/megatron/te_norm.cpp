@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::megatron {
@@ -110,6 +111,7 @@ NormOutput norm_forward(const Runner& run, const Tensor& input, const NormWeight
       eager.empty({workspace_bytes(eager.device(), rows, weights.weight.elements(),
                                    !weights.bias.defined(), Pass::kForward)},
                   DType::kUInt8, TensorRole::kWorkspace);
+  torch::launch(eager, {&input, &result.output, &result.mean, &result.deviation});
   return result;
 }
 
@@ -126,6 +128,8 @@ NormGradients norm_backward(const Runner& run, const Tensor& input, bool with_bi
   const Tensor workspace = eager.empty({workspace_bytes(eager.device(), input.elements() / width,
                                                         width, !with_bias, Pass::kBackward)},
                                        DType::kUInt8, TensorRole::kWorkspace);
+  torch::launch(eager, {&input, &result.input, &result.input});  // The gradient comes in, too.
+  torch::launch(eager, {&workspace, &result.weight, &result.bias});
   return result;
 }
 
