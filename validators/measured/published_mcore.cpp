@@ -134,8 +134,9 @@ ModelSpec read_model(CaseReader& row, ir::ParallelPlan& plan) {
 
 void read_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
-  megatron.tensor = stated(row, "tp", kDegree);
-  megatron.pipeline = stated(row, "pp", kDegree);
+  // A degree that is not stated is the reader's trouble, and must not divide anything meanwhile.
+  megatron.tensor = std::max<std::int64_t>(stated(row, "tp", kDegree), 1);
+  megatron.pipeline = std::max<std::int64_t>(stated(row, "pp", kDegree), 1);
   megatron.context = row.integer("cp", 1, kDegree);
   megatron.expert = row.integer("ep", 1, kDegree);
   megatron.expert_tensor = row.integer("etp", 0, {0, kDegree.high});

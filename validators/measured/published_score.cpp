@@ -84,7 +84,8 @@ void score_time(const MetricValue& value, const PublishedSetting& setting,
     const bool rate = value.metric == Metric::kTokensPerSecond;
     scorer.score("run", value.metric,
                  rate ? step.tokens_per_second_per_gpu() : step.total.value() * 1e3, value.value);
-  } else if (const auto count = published_flop_count(row.framework)) {
+  } else if (const auto count =
+                 published_flop_count(row.framework, text_of(row.setting, "other"))) {
     scorer.score("run", value.metric, predicted_tflops(*count, setting, step), value.value);
   } else {
     scorer.skip(name + ": how '" + row.framework + "' counts FLOPs is not known", "run",

@@ -176,7 +176,11 @@ std::optional<ir::Recompute> published_checkpointing(std::string_view words) {
 std::optional<ir::AttentionKind> published_attention(std::string_view words) {
   return find_words<ir::AttentionKind>(words, kAttention);
 }
-std::optional<FlopCount> published_flop_count(std::string_view framework) {
+std::optional<FlopCount> published_flop_count(std::string_view framework,
+                                              std::string_view remarks) {
+  if (remarks.find("simu_tools/megatron_scripts") != std::string_view::npos) {
+    return FlopCount{.attention = AttentionCount::kAllKeys, .recomputed = false};
+  }
   return find_beginning<FlopCount>(framework, kFlopCounts);
 }
 std::optional<Metric> published_metric(std::string_view words) {

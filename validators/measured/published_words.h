@@ -31,8 +31,11 @@ struct FlopCount {
 /// Source: NVIDIA/Megatron-LM megatron/training/training.py, num_floating_point_operations (half of
 ///         the scores since core 0.10); Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (2020
 ///         and 2021: with what is run again); mosaicml/llm-foundry
-///         scripts/train/benchmarking/README.md.
-[[nodiscard]] std::optional<FlopCount> published_flop_count(std::string_view framework);
+///         scripts/train/benchmarking/README.md;
+///         MooreThreads/SimuMax simumax/core/config.py, flops_per_token, for runs of its scripts,
+///         which `remarks` (the row's `other`) names.
+[[nodiscard]] std::optional<FlopCount> published_flop_count(std::string_view framework,
+                                                            std::string_view remarks);
 /// Which memory metric `mem_metric` means.
 [[nodiscard]] std::optional<Metric> published_metric(std::string_view words);
 /// Bytes in one `peak_mem_unit`.

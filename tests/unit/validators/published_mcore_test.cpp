@@ -104,6 +104,8 @@ TEST_CASE("published Megatron row: what a table leaves open skips it with the ke
   CHECK(skip_of_mcore("precision", R"("MXFP8")") == "precision: 'MXFP8'");
   CHECK(skip_of_mcore("micro_batch", "null") == "micro_batch: not stated");
   CHECK(skip_of_mcore("global_batch", "null") == "global_batch: not stated");
+  CHECK(skip_of_mcore("pp", "null") == "pp: not stated");
+  CHECK(skip_of_mcore("tp", "null") == "tp: not stated");
   CHECK(skip_of_mcore("global_batch", "65").starts_with("global_batch: 65"));
   CHECK(skip_of_mcore("vpp", "5") == "vpp: 5, which leaves stages uneven");
   CHECK(skip_of_mcore("checkpointing", "null") == "checkpointing: ''");
