@@ -163,6 +163,14 @@ std::string changed_options(const Question& question, const ir::ParallelPlan& pl
   return text;
 }
 
+std::string worded_changes(const Question& question, const ir::ParallelPlan& plan) {
+  std::string text = changed_options(question, plan);
+  for (const std::string& option : difference(question, plan).dropped) {
+    text += (text.empty() ? "without --" : ", without --") + option;
+  }
+  return text;
+}
+
 std::string command_line(std::string_view verb, const Arguments& arguments,
                          const Question& question, const ir::ParallelPlan& plan) {
   const Difference found = difference(question, plan);

@@ -53,5 +53,7 @@ void print_notes(std::ostream& err, const LoadedModel& model, const PlanRequest&
 
 /// The options in which `plan` differs from the question's, as one would type them.
 [[nodiscard]] std::string changed_options(const Question& question, const ir::ParallelPlan& plan);
+/// The same with the options that must go: "--micro-batch 2, without --offload".
+[[nodiscard]] std::string worded_changes(const Question& question, const ir::ParallelPlan& plan);
 
 }  // namespace headroom::cli

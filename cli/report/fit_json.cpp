@@ -240,7 +240,7 @@ JsonValue speedups_json(const FitAnswer& answer) {
     JsonFields fields;
     fields.add("bottleneck", describe(speedup.bottleneck));
     fields.add("share", speedup.share);
-    fields.add("options", changed_options(answer.question, speedup.plan));
+    fields.add("command", command_line("fit", answer.arguments, answer.question, speedup.plan));
     fields.add("gain", speedup.gain);
     fields.add("verdict", name_of(speedup.verdict));
     fields.add("margin_bytes", speedup.margin);

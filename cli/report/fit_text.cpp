@@ -409,7 +409,7 @@ std::string speedups(const FitAnswer& answer, const Terminal& terminal) {
   std::string text;
   for (const cost::Speedup& speedup : answer.speedups) {
     text += "  " +
-            wrap(changed_options(answer.question, speedup.plan) + ": " + percent(speedup.gain) +
+            wrap(worded_changes(answer.question, speedup.plan) + ": " + percent(speedup.gain) +
                      " more tokens per second, against " +
                      std::string(describe(speedup.bottleneck)) + " (" + percent(speedup.share) +
                      " of the step); " + size_text(speedup.margin) + " to spare",
