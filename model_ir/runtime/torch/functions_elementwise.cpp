@@ -44,13 +44,7 @@ Tensor like(Eager& eager, const Tensor& model) {
 Tensor computed_like(Eager& eager, const Tensor& model, DType dtype,
                      std::initializer_list<const Tensor*> read) {
   Tensor result = like(eager, model, dtype);
-  std::int64_t bytes = bytes_of(result);
-  const Tensor* largest = &result;
-  for (const Tensor* operand : read) {
-    bytes += bytes_of(*operand);
-    largest = bytes_of(*operand) > bytes_of(*largest) ? operand : largest;
-  }
-  launch_kernels(eager, bytes, elementwise_launches(*largest));
+  launch_into(eager, result, read);
   return result;
 }
 /// The same from `model` alone.

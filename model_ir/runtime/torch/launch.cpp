@@ -1,6 +1,7 @@
 #include "model_ir/runtime/torch/launch.h"
 
-#include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include "model_ir/runtime/torch/foreach.h"
 
@@ -16,19 +17,53 @@ void launch_kernels(Eager& eager, std::int64_t bytes, std::int64_t launches) {
   }
 }
 
-void launch(Eager& eager, std::initializer_list<const Tensor*> operands) {
+namespace {
+
+/// Kernels of an elementwise operator whose largest operand takes `bytes`: one, unless its offsets
+/// need more than 32 bits.
+std::int64_t launches_over(const Tensor& largest, std::int64_t bytes) {
+  constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
+  return bytes <= kLimit ? 1 : elementwise_launches(largest);
+}
+
+/// What is moved, and the operand that takes most.
+struct Operands {
   std::int64_t bytes = 0;
+  std::int64_t most = 0;
   const Tensor* largest = nullptr;
-  for (const Tensor* operand : operands) {
-    const std::int64_t own = bytes_of(*operand);
-    if (own > 0 && (largest == nullptr || own > bytes_of(*largest))) {
-      largest = operand;
-    }
+
+  void add(const Tensor& operand) {
+    const std::int64_t own = bytes_of(operand);
     bytes += own;
+    if (own > most) {
+      most = own;
+      largest = &operand;
+    }
   }
-  if (largest != nullptr) {
-    launch_kernels(eager, bytes, elementwise_launches(*largest));
+  void run(Eager& eager) const {
+    if (largest != nullptr) {
+      eager.run(TrafficShape{.bytes = bytes, .launches = launches_over(*largest, most)});
+    }
   }
+};
+
+}  // namespace
+
+void launch(Eager& eager, std::initializer_list<const Tensor*> operands) {
+  Operands all;
+  for (const Tensor* operand : operands) {
+    all.add(*operand);
+  }
+  all.run(eager);
+}
+
+void launch_into(Eager& eager, const Tensor& result, std::initializer_list<const Tensor*> read) {
+  Operands all;
+  all.add(result);
+  for (const Tensor* operand : read) {
+    all.add(*operand);
+  }
+  all.run(eager);
 }
 
 void launch_fill(Eager& eager, const Tensor& tensor) {
@@ -46,19 +81,13 @@ void launch_copy(Eager& eager, const Tensor& source, const Tensor& target, CopyO
 Tensor computed(Eager& eager, const Shape& shape, DType dtype,
                 std::initializer_list<const Tensor*> read) {
   Tensor result = eager.empty(shape, dtype);
-  const Tensor* largest = &result;
-  std::int64_t bytes = bytes_of(result);
-  for (const Tensor* operand : read) {
-    bytes += bytes_of(*operand);
-    largest = bytes_of(*operand) > bytes_of(*largest) ? operand : largest;
-  }
-  launch_kernels(eager, bytes, elementwise_launches(*largest));
+  launch_into(eager, result, read);
   return result;
 }
 
 Tensor computed(Eager& eager, const Shape& shape, DType dtype, TensorRole role) {
   Tensor result = eager.empty(shape, dtype, role);
-  launch_kernels(eager, 2 * bytes_of(result), elementwise_launches(result));
+  launch(eager, {&result, &result});
   return result;
 }
 

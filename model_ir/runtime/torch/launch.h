@@ -19,6 +19,9 @@ void launch_kernels(Eager& eager, std::int64_t bytes, std::int64_t launches = 1)
 /// out. One kernel, unless offsets into the largest operand need more than 32 bits.
 void launch(Eager& eager, std::initializer_list<const Tensor*> operands);
 
+/// The same, of an operator that computes `result` from `read`.
+void launch_into(Eager& eager, const Tensor& result, std::initializer_list<const Tensor*> read);
+
 /// Writes all of a tensor: zeros, ones, a range.
 void launch_fill(Eager& eager, const Tensor& tensor);
 

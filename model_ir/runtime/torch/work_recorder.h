@@ -22,6 +22,8 @@ struct WorkPlace {
 /// Writes a `DeviceWork`: every shape once, items in the order in which they are issued.
 class WorkRecorder {
  public:
+  WorkRecorder() { work_.items.reserve(std::size_t{1} << 14); }
+
   /// Adds an item that runs a shape. `Shape`: one of the alternatives of `WorkShape`.
   template <class Shape>
   void run(const Shape& shape, const WorkPlace& place) {
