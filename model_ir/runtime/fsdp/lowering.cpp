@@ -180,6 +180,23 @@ void run_optimizer(Run& run) {
   torch::step(run.eager, run.plan.optimizer, run.trained, run.optimizer);
 }
 
+/// The optimizer on the host: gradient, parameter and moments are read, all but the first written.
+void step_on_host(Run& run) {
+  const OptimizerPlan& optimizer = run.plan.optimizer;
+  std::int64_t moments = 1;
+  if (optimizer.kind == OptimizerKind::kAdamW) {
+    moments = 2;
+  } else if (optimizer.kind == OptimizerKind::kSgd) {
+    moments = optimizer.momentum > 0 ? 1 : 0;
+  }
+  std::int64_t bytes = 0;
+  for (const Tensor& parameter : run.trained) {
+    bytes += (2 * moments + 3) * torch::bytes_of(parameter);
+  }
+  run.eager.set_site("optimizer.host", -1);
+  run.eager.run(CopyShape{.kind = CopyKind::kHostWork, .bytes = bytes});
+}
+
 void run_step(Run& run, const std::string& tag) {
   for (std::int64_t micro = 1; micro <= run.plan.accumulation; ++micro) {
     run_micro_batch(run, run.plan.accumulation > 1 ? tag + "." + std::to_string(micro) : tag);
@@ -189,7 +206,9 @@ void run_step(Run& run, const std::string& tag) {
   }
   {
     const PhaseScope phase(run.eager, tag + ".optimizer");
-    if (!run.sharding.plan.cpu_offload) {  // Otherwise norms and states are the host's.
+    if (run.sharding.plan.cpu_offload) {  // Norms and states are the host's.
+      step_on_host(run);
+    } else {
       run_optimizer(run);
     }
   }

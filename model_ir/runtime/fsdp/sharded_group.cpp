@@ -265,6 +265,9 @@ Tensor ShardedGroup::scatter(std::int64_t elements) {
 
 void ShardedGroup::wait_for_reduction() {
   if (reduced_) {
+    if (sharding_.plan.cpu_offload) {  // grad_offload_event
+      sharding_.eager.host_wait(*reduced_);
+    }
     sharding_.eager.wait_mark(sharding_.eager.stream(), *reduced_);
     reduced_.reset();
   }
