@@ -1,6 +1,7 @@
 #include "model_ir/runtime/deepspeed/base_optimizer.h"
 
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -37,8 +38,14 @@ void BaseOptimizer::step(std::size_t group, std::span<const Tensor> parameters) 
                                      TensorRole::kOptimizerState));
     }
   }
-  torch::count_kernels(eager_, torch::list_launches(torch::elements_of(parameters, indices),
-                                                    torch::ListKernel::kFourLists));
+  std::int64_t bytes = 0;
+  for (const std::size_t index : indices) {
+    bytes += torch::bytes_of(parameters[index]);
+  }
+  // Parameter, gradient and two moments; all but the gradient are written, too.
+  torch::launch_kernels(
+      eager_, 7 * bytes,
+      torch::list_launches(torch::elements_of(parameters, indices), torch::ListKernel::kFourLists));
 }
 
 void set_gradient(torch::Eager& eager, const Tensor& parameter, const Tensor& gradient) {

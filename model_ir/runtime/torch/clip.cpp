@@ -30,8 +30,12 @@ void norms_of(Eager& eager, std::span<const Tensor> parameters,
   for (const std::size_t index : group) {
     norms.push_back(eager.empty(Shape{}, parameters[index].dtype(), TensorRole::kTemporary));
   }
-  count_kernels(eager,
-                list_launches(elements, ListKernel::kOneList) + ceil_div(count, kNormsPerCleanup));
+  std::int64_t bytes = 0;
+  for (const std::size_t index : group) {
+    bytes += bytes_of(parameters[index]);  // Gradients are of their parameters' type.
+  }
+  launch_kernels(eager, bytes,
+                 list_launches(elements, ListKernel::kOneList) + ceil_div(count, kNormsPerCleanup));
 }
 
 /// The norms in one tensor; of mixed types in fp32, copied one by one.

@@ -1,9 +1,11 @@
 // torch.optim.AdamW: torch/optim/adam.py with decoupled weight decay.
 
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer_steps.h"
 
 namespace headroom::ir::torch {
@@ -29,6 +31,32 @@ void create_moments(Eager& eager, bool on_device, std::span<const Tensor> parame
   }
 }
 
+/// Bytes of these parameters.
+std::int64_t bytes_of_all(std::span<const Tensor> parameters,
+                          std::span<const std::size_t> indices) {
+  std::int64_t bytes = 0;
+  for (const std::size_t index : indices) {
+    bytes += bytes_of(parameters[index]);
+  }
+  return bytes;
+}
+
+/// One of the list kernels of a step: how it launches, and how many tensors of the parameters' size
+/// it reads and writes.
+struct ListStep {
+  ListKernel kernel = ListKernel::kOneList;
+  std::int64_t moves = 0;
+};
+/// Weight decay, lerp, mul, addcmul, sqrt, div by a scalar each, add, addcdiv.
+constexpr std::array<ListStep, 8> kAdamSteps = {{{ListKernel::kOneList, 2},
+                                                 {ListKernel::kTwoLists, 3},
+                                                 {ListKernel::kOneList, 2},
+                                                 {ListKernel::kThreeLists, 3},
+                                                 {ListKernel::kTwoLists, 2},
+                                                 {ListKernel::kOneListOfScalars, 2},
+                                                 {ListKernel::kOneList, 2},
+                                                 {ListKernel::kThreeLists, 4}}};
+
 /// The square roots of all second moments exist at once; those of one type until the next type's
 /// have been made. Source: torch/optim/adam.py, _multi_tensor_adam.
 void foreach_update(Eager& eager, std::span<const Tensor> parameters) {
@@ -43,12 +71,9 @@ void foreach_update(Eager& eager, std::span<const Tensor> parameters) {
     release_list(roots);
     roots = std::move(made);
     const std::vector<std::int64_t> elements = elements_of(parameters, group);
-    // Weight decay, lerp, mul, addcmul, sqrt, div by a scalar each, add, addcdiv.
-    for (const ListKernel kernel :
-         {ListKernel::kOneList, ListKernel::kTwoLists, ListKernel::kOneList,
-          ListKernel::kThreeLists, ListKernel::kTwoLists, ListKernel::kOneListOfScalars,
-          ListKernel::kOneList, ListKernel::kThreeLists}) {
-      count_kernels(eager, list_launches(elements, kernel));
+    const std::int64_t bytes = bytes_of_all(parameters, group);
+    for (const ListStep& step : kAdamSteps) {
+      launch_kernels(eager, step.moves * bytes, list_launches(elements, step.kernel));
     }
   }
   release_list(roots);
@@ -59,7 +84,9 @@ void fused_update(Eager& eager, std::span<const Tensor> parameters) {
   for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
     const std::vector<std::int64_t> step_counts(group.size(), 1);
     count_kernels(eager, list_launches(step_counts, ListKernel::kOneList));
-    count_kernels(eager, list_launches(elements_of(parameters, group), ListKernel::kFourLists));
+    // Parameter, gradient and two moments; all but the gradient are written, too.
+    launch_kernels(eager, 7 * bytes_of_all(parameters, group),
+                   list_launches(elements_of(parameters, group), ListKernel::kFourLists));
   }
 }
 
@@ -67,6 +94,7 @@ void fused_update(Eager& eager, std::span<const Tensor> parameters) {
 /// Source: torch/optim/adam.py, _single_tensor_adam.
 void loop_update(Eager& eager, std::span<const Tensor> parameters) {
   constexpr std::int64_t kOperations = 8;  // mul, lerp, mul, addcmul, sqrt, div, add, addcdiv
+  constexpr std::int64_t kMoves = 20;      // As `kAdamSteps` together.
   Tensor denominator;
   for (const std::size_t index : with_gradient(parameters)) {
     const Tensor& parameter = parameters[index];
@@ -74,7 +102,8 @@ void loop_update(Eager& eager, std::span<const Tensor> parameters) {
     Tensor corrected = eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kTemporary);
     root.reset();
     denominator = std::move(corrected);
-    count_kernels(eager, kOperations * elementwise_launches(parameter));
+    launch_kernels(eager, kMoves * bytes_of(parameter),
+                   kOperations * elementwise_launches(parameter));
   }
 }
 

@@ -1,6 +1,7 @@
 // bitsandbytes' AdamW and Lion with fp32 or block-wise 8-bit states, on the device or paged.
 
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer_steps.h"
 
 namespace headroom::ir::torch {
@@ -62,7 +63,10 @@ void bitsandbytes_step(Eager& eager, const BitsAndBytes& form, std::span<const T
     if (tensors.empty()) {
       builder.create(parameters[index], tensors);
     }
-    count_kernels(eager, 1);
+    // Parameter and states are read and written, the gradient read.
+    const std::int64_t state_bytes =
+        form.moments * parameters[index].elements() * (form.eight_bit ? 1 : 4);
+    launch_kernels(eager, 3 * bytes_of(parameters[index]) + 2 * state_bytes);
   }
 }
 
