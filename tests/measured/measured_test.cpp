@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -7,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/hardware/catalogue.h"
+#include "costmodel/time/machine.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
 #include "validators/measured/measure.h"
@@ -198,6 +200,29 @@ TEST_CASE("measured: LitGPT's published runs, within 2 % and each verdict right"
     CHECK(line.worst < 0.02);
     CHECK(line.median < 0.002);
   }
+}
+
+TEST_CASE("measured: Megatron-LM's published step times, tables of 2020 to 2022") {
+  const std::string catalogue = std::string(HEADROOM_SOURCE_DIR) + "/configs";
+  const DeviceFinder find_device = [&catalogue](const std::string& name) {
+    return cost::load_device(catalogue, name);
+  };
+  const MachineFinder find_machine = [&catalogue](const cost::DeviceSpec& device) {
+    return cost::load_machine(catalogue, device);
+  };
+  const auto scoring =
+      score_files({kRows + "megatron_steps.json"}, runtime_tools(find_device, find_machine), {}, 1);
+  REQUIRE(scoring);
+  CHECK(scoring->skipped.empty());
+  std::vector<double> errors;
+  for (const Score& score : scoring->scores) {
+    CAPTURE(score.id);
+    CHECK(std::abs(score.error) < 0.2);
+    errors.push_back(std::abs(score.error));
+  }
+  REQUIRE(errors.size() == 27);  // 13 step times, 14 rates.
+  std::nth_element(errors.begin(), errors.begin() + 13, errors.end());
+  CHECK(errors[13] < 0.09);
 }
 
 TEST_CASE("measured: Muon and Liger's kernels") {
