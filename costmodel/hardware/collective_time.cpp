@@ -37,13 +37,29 @@ double protocol_rate(const Topology& topology, const GroupPlacement& group, std:
   return protocol == 0 ? std::min(rate, kNetworkLLRate) : rate;
 }
 
+/// Whether ranks of a group on one node lie in several PCIe domains.
+bool crosses(const Fabric& fabric, const GroupPlacement& group) {
+  return fabric.domain > 0 && group.most * group.crowd > fabric.domain;
+}
+
 /// Rate of a ring inside a node: where it leaves a PCIe domain it shares the way out.
 double fabric_rate(const Fabric& fabric, const GroupPlacement& group, BytesPerSecond rate) {
-  const bool crosses = fabric.domain > 0 && group.most * group.crowd > fabric.domain;
-  if (!crosses) {
+  if (!crosses(fabric, group)) {
     return rate.value();
   }
-  return std::min(rate.value(), fabric.between.value() / static_cast<double>(group.crowd));
+  const double shared = fabric.between.value() / static_cast<double>(group.crowd);
+  return std::min({rate.value(), fabric.across.value(), shared});
+}
+
+/// An all-to-all's way between PCIe domains: what all ranks of one domain send to the others.
+double crossing_seconds(const Fabric& fabric, const GroupPlacement& group, double bytes) {
+  if (!crosses(fabric, group)) {
+    return 0;
+  }
+  const double domain = static_cast<double>(fabric.domain);
+  const double inside = domain / static_cast<double>(group.crowd);  // Of one group.
+  const double leaving = 1 - inside / static_cast<double>(group.most);
+  return domain * bytes * leaving / fabric.exchanged.value();
 }
 
 /// Steps of a ring, the chunks of 1/n that each rank sends, and those it moves within itself.
@@ -144,9 +160,10 @@ double exchange_seconds(const Topology& topology, const GroupPlacement& group, d
   const double chunk = bytes / ranks;
   const auto inside = [&](const Pace& pace) {
     return pace.base.value() + (local - 1) * pace.hop.value() +
-           chunk * (local - 1 + fabric.own_exchange) / fabric_rate(fabric, group, pace.rate);
+           chunk * (local - 1 + fabric.own_exchange) / pace.rate.value();
   };
-  const double on_node = std::min(inside(fabric.exchange), inside(fabric.small_exchange));
+  const double on_node = std::max(std::min(inside(fabric.exchange), inside(fabric.small_exchange)),
+                                  crossing_seconds(fabric, group, local * chunk));
   if (group.nodes == 1) {
     return on_node;
   }

@@ -33,11 +33,13 @@ struct Fabric {
   Pace exchange;        ///< All-to-all and send and receive.
   Pace small_exchange;  ///< The same for small messages (LL).
   double own_exchange = 0;
-  Pace multicast;           ///< All-reduce in the switch (NVLS); rate 0: there is none.
-  int multicast_least = 0;  ///< Fewest devices that NCCL uses it for.
-  int domain = 0;           ///< Devices behind one PCIe switch or socket; 0: all are alike.
-  BytesPerSecond between;   ///< From one such domain to the next, shared by whoever crosses.
-  std::string note;         ///< Empty if measured; else what the figures are derived from.
+  Pace multicast;            ///< All-reduce in the switch (NVLS); rate 0: there is none.
+  int multicast_least = 0;   ///< Fewest devices that NCCL uses it for.
+  int domain = 0;            ///< Devices behind one PCIe switch or socket; 0: all are alike.
+  BytesPerSecond across;     ///< Of one ring from one such domain to the next.
+  BytesPerSecond between;    ///< Of several rings together.
+  BytesPerSecond exchanged;  ///< Of all-to-alls, all ranks of a domain together.
+  std::string note;          ///< Empty if measured; else what the figures are derived from.
 };
 
 /// What joins nodes, as each device of a node has it.

@@ -21,7 +21,7 @@ void add(SamplesOf<Shape>& all, const std::string& device, Sample<Shape> sample)
 /// A step of training lasts seconds and runs at the clocks that the power limit leaves; a short
 /// benchmark runs at higher ones. Long products tell more of it.
 double weight_of(Seconds measured) {
-  return 0.1 + std::min(measured / Seconds{500e-6}, 1.0);
+  return 0.05 + std::min(measured / Seconds{1e-3}, 1.0);
 }
 
 ir::GemmLayout layout_in(const std::string& text) {
@@ -149,6 +149,9 @@ Result<SamplesOf<ir::GemmShape>> read_training_gemms(const std::string& folder) 
                               .layout = layout_in(table->text(row, "layout")),
                               .grouped = table->integer(row, "grouped") != 0,
                               .accumulate = table->integer(row, "accumulate") != 0};
+    if (shape.accumulate && table->text(row, "result") == "bf16") {
+      continue;  // Frameworks accumulate weight gradients in fp32.
+    }
     const double flops = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                          static_cast<double>(shape.k) * static_cast<double>(shape.count);
     const Seconds measured{flops / (table->number(row, "share_of_peak") * assumed_peak(device))};

@@ -92,8 +92,13 @@ TEST_CASE("collective time: groups that cross between PCIe switches share the wa
   const auto gather = [&host](ir::RankGroup group) {
     return collective_time(host, shape(ir::CollectiveKind::kAllGather, kLarge, group)).value();
   };
-  // Four pairs across at once, against one pair side by side.
-  CHECK(gather({.size = 2, .stride = 4}) > 3 * gather({.size = 2, .stride = 1}));
+  // MooreThreads/SimuMax, configs/system/a100_pcie.json: four pairs across at once gather at 4 GB/s
+  // each, eight together at 13.5; all-to-all among eight at 8.3 GB/s of the bus.
+  CHECK(0.5 * kLarge / gather({.size = 2, .stride = 4}) == doctest::Approx(4e9).epsilon(0.05));
+  CHECK(0.875 * kLarge / gather({.size = 8}) == doctest::Approx(13.5e9).epsilon(0.12));
+  const double exchange =
+      collective_time(host, shape(ir::CollectiveKind::kAllToAll, kLarge, {.size = 8})).value();
+  CHECK(0.875 * kLarge / exchange == doctest::Approx(8.26e9).epsilon(0.05));
 }
 
 TEST_CASE("collective time: a group of one costs nothing, an empty buffer still its latency") {
