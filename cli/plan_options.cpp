@@ -26,7 +26,7 @@ constexpr std::array<OptionSpec, 32> kOptions = {
       "transformers; deepspeed with --zero; fsdp with --fsdp; megatron with --megatron",
       "framework: transformers (Trainer or Accelerate on PyTorch), deepspeed, megatron or fsdp "
       "(PyTorch's fully_shard)"},
-     {"runtime-version", "V", "newest", "version of the framework"},
+     {"runtime-version", "V", "newest", "version of transformers: 4.44 to 5.17"},
      {"zero", "STAGE", "", "ZeRO stage 0 to 3 of DeepSpeed"},
      {"decay-groups", "", "",
       "under ZeRO: norms and biases are a parameter group of their own, as Trainer makes them"},
@@ -59,6 +59,8 @@ constexpr std::array<OptionSpec, 32> kOptions = {
      {"fsdp", "SPEC", "reshard=yes,param=bf16,reduce=fp32",
       "fully_shard: reshard=yes|no|N (to N ranks),embeddings,decoder=yes|no (layers of a T5's "
       "decoder as groups),offload (to the host),replicas=N and the types param=T,reduce=T; "
+      "version=1 (FullyShardedDataParallel) with prefetch=pre|post|none,forward-prefetch,"
+      "orig-params=no; "
       "--precision says what the shards are stored in"},
      {"megatron", "SPEC", "tp=1",
       "Megatron-Core, keys with commas between: tp=N, pp=N, cp=N, ep=N, etp=N, "

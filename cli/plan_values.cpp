@@ -195,6 +195,13 @@ Result<ir::FsdpPlan> parse_fsdp(const std::string& text, ir::FsdpPlan fsdp) {
   read("reduce", fsdp.reduce_dtype, dtype);
   read("replicas", fsdp.replicas,
        [](const std::string& word) { return parse_whole("fsdp", word, 1, ir::kMostRanks); });
+  read("prefetch", fsdp.backward_prefetch, [](const std::string& word) {
+    return ir::parse_word(ir::fsdp_prefetch_words(), "fsdp", word);
+  });
+  read("forward-prefetch", fsdp.forward_prefetch,
+       [](const std::string& word) { return parse_switch("fsdp", "forward-prefetch", word); });
+  read("orig-params", fsdp.use_orig_params,
+       [](const std::string& word) { return parse_switch("fsdp", "orig-params", word); });
   const Status known = values->finish();
   if (!known) {
     return known.error();
@@ -369,6 +376,12 @@ std::string fsdp_text(const ir::FsdpPlan& fsdp) {
   text += fsdp.shard_embeddings ? ",embeddings=yes" : "";
   text += ",param=" + std::string(ir::word_of(ir::policy_dtype_words(), fsdp.param_dtype));
   text += ",reduce=" + std::string(ir::word_of(ir::policy_dtype_words(), fsdp.reduce_dtype));
+  if (fsdp.backward_prefetch != ir::FsdpPrefetch::kBackwardPre) {
+    text += ",prefetch=";
+    text += ir::word_of(ir::fsdp_prefetch_words(), fsdp.backward_prefetch);
+  }
+  text += fsdp.forward_prefetch ? ",forward-prefetch" : "";
+  text += fsdp.use_orig_params ? "" : ",orig-params=no";
   return fsdp.replicas > 1 ? text + ",replicas=" + std::to_string(fsdp.replicas) : text;
 }
 

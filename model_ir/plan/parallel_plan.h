@@ -113,17 +113,6 @@ struct ZeroPlan {
   std::optional<DType> grad_accum_dtype;
   /// A fused AdamW is torch's own; otherwise DeepSpeed's FusedAdam.
   bool torch_adam = false;
-  // ZeRO++, stage 3.
-  std::int64_t hpz_partition_size = 1;          ///< Ranks that share a secondary copy; 1: none.
-  bool quantized_weights = false;               ///< Gathers move 8-bit weights.
-  bool quantized_nontrainable_weights = false;  ///< Frozen weights are stored in 8 bits.
-  bool quantized_gradients = false;             ///< Gradients are reduced in 4 and 8 bits.
-  /// Ranks that share parameters and states, which the rest replicates (MiCS); 0: all ranks.
-  std::int64_t mics_shard_size = 0;
-  std::vector<std::string> leaf_modules{};  ///< Classes gathered as a whole (z3 leaf modules).
-  std::int64_t module_granularity_threshold = 0;   ///< Elements per module that make one a leaf.
-  std::int64_t offload_buffer_count = 5;           ///< offload_param.buffer_count, staging of NVMe.
-  std::int64_t offload_buffer_size = 100'000'000;  ///< offload_param.buffer_size, in elements.
   friend bool operator==(const ZeroPlan&, const ZeroPlan&) = default;
 };
 
@@ -156,7 +145,6 @@ struct FsdpPlan {
   std::int64_t reshard_ranks = 0;
   bool cpu_offload = false;  ///< CPUOffloadPolicy: shards, gradients and states on the host.
   // Version 1 alone.
-  bool shards = true;  ///< false: NO_SHARD, whole parameters whose gradients are all-reduced.
   bool use_orig_params = true;  ///< false: the optimizer sees one flat tensor per unit.
   FsdpPrefetch backward_prefetch = FsdpPrefetch::kBackwardPre;
   bool forward_prefetch = false;  ///< The next unit is gathered before this one runs.

@@ -55,9 +55,10 @@ Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
 }
 
 Status check_precision(const ParallelPlan& plan) {
-  if (!plan.runtime_version.empty()) {
+  if (!plan.runtime_version.empty() &&
+      (plan.runtime != RuntimeKind::kTransformers || plan.model_code != ModelCode::kTransformers)) {
     return Error::invalid_argument("runtime-version", plan.runtime_version,
-                                   "nothing: one version of each framework is modelled",
+                                   "nothing: one version of this framework is modelled",
                                    "see docs/model-assumptions.md, and leave it out");
   }
   const bool master =

@@ -115,6 +115,9 @@ JsonFields fsdp_fields(const FsdpPlan& fsdp) {
   fields.add("param_dtype", word_of(policy_dtype_words(), fsdp.param_dtype));
   fields.add("reduce_dtype", word_of(policy_dtype_words(), fsdp.reduce_dtype));
   fields.add("replicas", fsdp.replicas);
+  fields.add("use_orig_params", fsdp.use_orig_params);
+  fields.add("backward_prefetch", word_of(fsdp_prefetch_words(), fsdp.backward_prefetch));
+  fields.add("forward_prefetch", fsdp.forward_prefetch);
   return fields;
 }
 
@@ -259,6 +262,9 @@ void read_fsdp(const JsonObject& object, FsdpPlan& fsdp) {
   read_word(object, "param_dtype", policy_dtype_words(), fsdp.param_dtype);
   read_word(object, "reduce_dtype", policy_dtype_words(), fsdp.reduce_dtype);
   fsdp.replicas = object.integer_or("replicas", fsdp.replicas, {1, kMostRanks});
+  fsdp.use_orig_params = object.boolean_or("use_orig_params", fsdp.use_orig_params);
+  read_word(object, "backward_prefetch", fsdp_prefetch_words(), fsdp.backward_prefetch);
+  fsdp.forward_prefetch = object.boolean_or("forward_prefetch", fsdp.forward_prefetch);
 }
 
 void read_megatron(const JsonObject& object, MegatronPlan& megatron) {

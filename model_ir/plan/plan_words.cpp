@@ -91,6 +91,14 @@ std::span<const Word<DType>> policy_dtype_words() {
   return kPolicyDtypes;
 }
 
+std::span<const Word<FsdpPrefetch>> fsdp_prefetch_words() {
+  static constexpr std::array<Word<FsdpPrefetch>, 3> kPrefetches = {
+      {{"pre", FsdpPrefetch::kBackwardPre},
+       {"post", FsdpPrefetch::kBackwardPost},
+       {"none", FsdpPrefetch::kNone}}};
+  return kPrefetches;
+}
+
 std::string join(std::span<const std::string> known) {
   std::string text;
   for (const std::string& word : known) {

@@ -27,6 +27,7 @@ struct Word {
 [[nodiscard]] std::span<const Word<OffloadDevice>> offload_words();
 /// Types that FSDP's mixed-precision policy may name.
 [[nodiscard]] std::span<const Word<DType>> policy_dtype_words();
+[[nodiscard]] std::span<const Word<FsdpPrefetch>> fsdp_prefetch_words();
 
 /// The word for `value`; "?" if the list has none.
 template <typename Value>

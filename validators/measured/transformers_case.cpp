@@ -70,17 +70,22 @@ void read_fsdp(CaseReader& parallel, bool tied, ir::ParallelPlan& plan) {
 void read_wrapper(CaseReader& parallel, ir::FsdpPlan& fsdp) {
   fsdp.version = 1;
   const std::string strategy = parallel.text("strategy", "FULL_SHARD");
-  fsdp.reshard_after_forward = strategy == "FULL_SHARD";
-  if (strategy != "FULL_SHARD" && strategy != "SHARD_GRAD_OP") {
+  const bool hybrid = strategy == "HYBRID_SHARD" || strategy == "_HYBRID_SHARD_ZERO2";
+  fsdp.reshard_after_forward = strategy == "FULL_SHARD" || strategy == "HYBRID_SHARD";
+  if ((!hybrid && strategy != "FULL_SHARD" && strategy != "SHARD_GRAD_OP") ||
+      hybrid != (fsdp.replicas > 1)) {
     parallel.fail("strategy", "'" + strategy + "'");
   }
-  if (const std::string prefetch = parallel.text("prefetch", "BACKWARD_PRE");
-      prefetch != "BACKWARD_PRE" || parallel.is_null("prefetch")) {
-    parallel.fail("prefetch", "'" + prefetch + "'");
-  }
-  if (!parallel.flag("use_orig_params", true)) {
-    parallel.fail("use_orig_params", "false");
-  }
+  constexpr std::array<Word<ir::FsdpPrefetch>, 3> kPrefetches = {
+      {{"BACKWARD_PRE", ir::FsdpPrefetch::kBackwardPre},
+       {"BACKWARD_POST", ir::FsdpPrefetch::kBackwardPost},
+       {"none", ir::FsdpPrefetch::kNone}}};
+  fsdp.backward_prefetch =
+      parallel.is_null("prefetch")
+          ? ir::FsdpPrefetch::kNone
+          : parallel.word<ir::FsdpPrefetch>("prefetch", "BACKWARD_PRE", kPrefetches);
+  fsdp.forward_prefetch = parallel.flag("forward_prefetch", false);
+  fsdp.use_orig_params = parallel.flag("use_orig_params", true);
   constexpr std::array<std::string_view, 1> kAside = {"limit_all_gathers"};
   parallel.ignore(kAside);
 }
@@ -166,6 +171,7 @@ void read_parallel(CaseReader& reader, ir::ParallelPlan& plan) {
 void read_transformers_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
   plan.runtime = ir::RuntimeKind::kTransformers;
+  plan.runtime_version = reader.text("library", "");  // transformers', where it is not the newest.
   read_common_keys(reader, plan);
   plan.precision = read_precision(reader, {"param_dtype", "fp32"});
   plan.optimizer = reader.word<OptimizerPlan>("optimizer", "adamw", kOptimizers);

@@ -81,7 +81,7 @@ constexpr std::array<SizeKey, 8> kSizes = {
      {"stage3_max_live_parameters", "max_live_parameters", &ZeroPlan::max_live_parameters},
      {"stage3_max_reuse_distance", "max_reuse_distance", &ZeroPlan::max_reuse_distance}}};
 
-constexpr std::array<std::string_view, 16> kHarmlessZeroKeys = {
+constexpr std::array<std::string_view, 13> kHarmlessZeroKeys = {
     "load_from_fp32_weights",
     "elastic_checkpoint",
     "ignore_unused_parameters",
@@ -94,10 +94,7 @@ constexpr std::array<std::string_view, 16> kHarmlessZeroKeys = {
     "enable_sanity_checks",
     "pipeline_loading_checkpoint",
     "cpu_offload_use_pin_memory",
-    "save_muon_momentum_buffer_in_memory",
-    "leaf_module",
-    "module_granularity_threshold",
-    "stage3_module_granularity_threshold"};
+    "save_muon_momentum_buffer_in_memory"};
 
 constexpr std::array<std::string_view, 12> kUnmodelledZeroSwitches = {
     "zero_quantized_weights",
@@ -201,6 +198,11 @@ ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
   }
   zero.demand("zero_hpz_partition_size", JsonValue{std::int64_t{1}});
   zero.demand("mics_shard_size", JsonValue{std::int64_t{-1}});
+  for (const std::string_view key :
+       {"module_granularity_threshold", "stage3_module_granularity_threshold"}) {
+    zero.demand(key, JsonValue{std::int64_t{0}});
+  }
+  zero.demand("leaf_module", JsonValue{});
   zero.finish_section();
   return plan;
 }

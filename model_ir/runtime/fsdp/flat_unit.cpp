@@ -68,6 +68,13 @@ void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<
 
 /// Rank 0's part of the flat tensor covers some parameters, the last of them not wholly.
 void FlatUnit::cut_pieces() {
+  if (!sharding_.plan.use_orig_params) {  // The optimizer sees the flat part itself.
+    shard_->requires_grad = true;
+    shard_->leaf_parameter = true;
+    pieces_.assign(members_.size(), Tensor{});
+    pieces_.front() = shard_;
+    return;
+  }
   const std::int64_t end = shard_.elements();
   for (const Member& member : members_) {
     const std::int64_t whole = member.shape.elements();
@@ -161,11 +168,12 @@ void FlatUnit::make_views() {
       });
 }
 
-void FlatUnit::reduce() {
+void FlatUnit::reduce(const std::function<void()>& released) {
   Eager& eager = sharding_.eager;
   const Tensor gradient = torch::gradient_of(eager, flat_);  // A name until the reduction is over.
   eager.drop_grad(flat_);
   release();
+  released();
   eager.set_site("fsdp.reduce_scatter", module_);
   eager.wait_stream(kReduceStream, eager.stream());
   const StreamScope stream(eager, kReduceStream);
@@ -177,10 +185,18 @@ void FlatUnit::reduce() {
   eager.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
                             .bytes = bytes_of(elements_, dtype).value(),
                             .group = {.size = sharding_.ranks}});
+  if (sharding_.plan.replicas > 1) {  // In place, among the copies of this part.
+    eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                              .bytes = bytes_of(part.elements(), dtype).value(),
+                              .group = {.size = sharding_.plan.replicas}});
+  }
   if (dtype != sharding_.stored) {
     part = torch::computed(eager, shard_.shape(), sharding_.stored, TensorRole::kGradient);
   }
-  if (!reduced_.defined()) {
+  if (shard_->grad != nullptr) {  // Added to that of an earlier micro-batch.
+    const Tensor earlier = torch::gradient_of(eager, shard_);
+    torch::launch(eager, {&earlier, &part, &earlier});
+  } else if (!reduced_.defined()) {
     reduced_ = std::move(part);
   } else {
     torch::launch(eager, {&reduced_, &part, &reduced_});
@@ -199,6 +215,9 @@ void FlatUnit::show_gradients() {
       piece->grad = view.impl();
       ++piece->grad->uses;
     }
+  }
+  if (!sharding_.plan.use_orig_params) {
+    reduced_.reset();  // The parameter alone holds it.
   }
 }
 

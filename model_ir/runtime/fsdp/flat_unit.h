@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -19,8 +20,7 @@ inline constexpr StreamId kCastStream = 4;
 ///         the ranks. A gather casts the shard, then fills the flat tensor, whose views the
 ///         module's parameters are. Backward joins the views' gradients in one flat tensor, whose
 ///         reduced part, cast back, the optimizer sees through views of its own.
-/// Source: pytorch/pytorch 2.11 torch/distributed/fsdp/_flat_param.py, _runtime_utils.py;
-///         use_orig_params=True.
+/// Source: pytorch/pytorch 2.11 torch/distributed/fsdp/_flat_param.py, _runtime_utils.py.
 class FlatUnit {
  public:
   FlatUnit(Sharding sharding, std::int32_t module) : sharding_(sharding), module_(module) {}
@@ -49,8 +49,9 @@ class FlatUnit {
   /// Makes the module's parameters views of the flat one.
   void make_views();
   [[nodiscard]] bool has_recorded_views() const;
-  /// Takes the flat gradient, gives the parameters' memory back, reduces.
-  void reduce();
+  /// Takes the flat gradient, gives the parameters' memory back, reduces. `released` runs before
+  /// the reduction.
+  void reduce(const std::function<void()>& released);
   /// Backward is over: the optimizer gets its gradients.
   void show_gradients();
   /// If the optimizer has dropped its gradients, what they were views of goes.

@@ -69,12 +69,12 @@ Error refused(const char* key, const char* got, const char* wanted) {
   return Error::invalid_argument(key, got, wanted, "use --runtime transformers for the rest");
 }
 
-/// FullyShardedDataParallel as it is modelled: with use_orig_params and BACKWARD_PRE.
+/// What is not modelled of FullyShardedDataParallel.
 std::optional<Error> unsupported_wrapper(const ParallelPlan& plan, const FsdpPlan& fsdp) {
-  if (plan.lora || fsdp.cpu_offload || fsdp.replicas > 1 || fsdp.reshard_ranks != 0 ||
-      fsdp.shard_embeddings || plan.world == 1) {
+  if (plan.lora || fsdp.cpu_offload || fsdp.reshard_ranks != 0 || fsdp.shard_embeddings ||
+      plan.world == fsdp.replicas) {
     return Error::invalid_argument(
-        "fsdp", "version=1 with adapters, offload, replicas, embeddings apart or one rank",
+        "fsdp", "version=1 with adapters, offload, embeddings apart or whole parameters (NO_SHARD)",
         "layers and the rest as units, on several ranks", "use version=2 for the others");
   }
   return std::nullopt;
@@ -110,7 +110,16 @@ std::optional<Error> unsupported(const ParallelPlan& plan, const FsdpPlan& fsdp)
         "reshard", std::to_string(fsdp.reshard_ranks),
         "a divisor of the " + std::to_string(ranks) + " ranks that share the model");
   }
-  return fsdp.version == 1 ? unsupported_wrapper(plan, fsdp) : std::nullopt;
+  if (fsdp.version == 1) {
+    return unsupported_wrapper(plan, fsdp);
+  }
+  if (!fsdp.use_orig_params || fsdp.forward_prefetch ||
+      fsdp.backward_prefetch != FsdpPrefetch::kBackwardPre) {
+    return Error::invalid_argument("fsdp", "prefetch or orig-params under version=2",
+                                   "version=1, whose options they are",
+                                   "leave them out: fully_shard gathers ahead in backward");
+  }
+  return std::nullopt;
 }
 
 transformers::ModelOutput call(Run& run, const Tensor& ids) {

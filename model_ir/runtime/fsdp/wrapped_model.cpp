@@ -92,8 +92,13 @@ WrapperHooks::WrapperHooks(Eager& eager, const FsdpPlan& plan, WrappedModel& wra
     units_.push_back(Unit{.flat = flat.get(), .in_backward = false, .order = 0});
   }
   for (Unit& unit : units_) {
-    torch::accumulator_of(eager_, unit.flat->flat().impl())->after_accumulate = [&unit](Eager&) {
-      unit.flat->reduce();
+    torch::accumulator_of(eager_, unit.flat->flat().impl())->after_accumulate = [this,
+                                                                                 &unit](Eager&) {
+      unit.flat->reduce([this, &unit] {
+        if (plan_.backward_prefetch == FsdpPrefetch::kBackwardPost) {
+          gather_before(unit);
+        }
+      });
     };
   }
 }
@@ -145,6 +150,12 @@ void WrapperHooks::before(std::int32_t module) {
     unit->flat->gather();
   }
   unit->flat->wait();
+  if (plan_.forward_prefetch) {
+    if (!ordered_) {
+      first_order_.push_back(unit);
+    }
+    gather_after(*unit);
+  }
   unit->flat->make_views();
 }
 
@@ -176,10 +187,30 @@ void WrapperHooks::before_backward(Unit& unit) {
     unit.flat->gather();
   }
   unit.flat->wait();
-  if (unit.order > 0 && !order_[unit.order - 1]->flat->gathered()) {
-    order_[unit.order - 1]->flat->gather();
+  if (plan_.backward_prefetch == FsdpPrefetch::kBackwardPre) {
+    gather_before(unit);
   }
   eager_.set_site(operation, layer);
+}
+
+/// The unit that ran before `unit`, whose backward comes next.
+void WrapperHooks::gather_before(const Unit& unit) {
+  if (unit.order == 0) {
+    return;
+  }
+  const Unit& earlier = *order_[unit.order - 1];
+  if (!earlier.in_backward && !earlier.flat->gathered()) {
+    earlier.flat->gather();
+  }
+}
+
+/// The unit that ran after `unit` in the first forward.
+void WrapperHooks::gather_after(const Unit& unit) {
+  const auto place = std::find(first_order_.begin(), first_order_.end(), &unit);
+  if (place != first_order_.end() && place + 1 != first_order_.end() &&
+      !(*(place + 1))->flat->gathered()) {
+    (*(place + 1))->flat->gather();
+  }
 }
 
 void WrapperHooks::finish_backward() {
@@ -189,6 +220,7 @@ void WrapperHooks::finish_backward() {
     unit.flat->show_gradients();
   }
   order_.clear();
+  ordered_ = true;
 }
 
 }  // namespace headroom::ir::fsdp

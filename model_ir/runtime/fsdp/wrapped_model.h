@@ -28,7 +28,7 @@ struct WrappedModel {
 ///
 ///   before a module  gather, make its parameters views; the root first casts its buffers
 ///   after it         release (not the root), note the order
-///   its output's     gather, start the gather of the module before it (BACKWARD_PRE)
+///   its output's     gather, start the gather of the module before it (or later, or not)
 ///    gradient is there
 ///   all gradients    reduce, release; a second micro-batch's are added to the first's
 ///
@@ -50,12 +50,16 @@ class WrapperHooks {
   [[nodiscard]] Unit* find(std::int32_t module);
   void start(Unit& root);
   void before_backward(Unit& unit);
+  void gather_before(const Unit& unit);
+  void gather_after(const Unit& unit);
 
   torch::Eager& eager_;
   const FsdpPlan& plan_;
   WrappedModel& wrapped_;
   std::vector<Unit> units_;
-  std::vector<Unit*> order_;  ///< Of the forward calls.
+  std::vector<Unit*> order_;        ///< Of the ends of the forward calls.
+  std::vector<Unit*> first_order_;  ///< Of their beginnings, in the first one.
+  bool ordered_ = false;
   bool started_ = false;
 };
 

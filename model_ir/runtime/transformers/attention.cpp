@@ -5,6 +5,7 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/sdpa_mask.h"
+#include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/modeling.h"
 #include "model_ir/runtime/transformers/sinks.h"
 
@@ -213,7 +214,8 @@ Tensor position_bias_mask(Eager& eager, const AttentionInput& input) {
   return torch::masked_bias(eager, allowed, input.bias);
 }
 
-Tensor sdpa_attention(Eager& eager, const ModelSpec& spec, const AttentionInput& input) {
+Tensor sdpa_attention(Eager& eager, const Model& model, const AttentionInput& input) {
+  const LibraryTraits library = library_traits(*model.plan);
   torch::SdpaOptions options;
   options.dropout = input.dropout;
   options.causal = input.causal && !input.mask.defined() && !input.bias.defined();
@@ -223,16 +225,21 @@ Tensor sdpa_attention(Eager& eager, const ModelSpec& spec, const AttentionInput&
     options.mask = input.mask;
   }
   // Falcon's own call repeats no heads; transformers' repeats them where there is a mask.
-  options.broadcast = modeling_of(spec.family).scores == EagerScores::kInPlace;
+  options.broadcast = modeling_of(model.spec->family).scores == EagerScores::kInPlace;
   const std::int64_t groups = input.q.shape()[1] / input.k.shape()[1];
-  Tensor output;
-  if (options.mask && !options.broadcast) {
-    const Tensor keys = torch::repeat_heads(eager, input.k, groups);
-    const Tensor values = torch::repeat_heads(eager, input.v, groups);
-    output = torch::sdpa(eager, input.q, keys, values, options);
-  } else {
-    output = torch::sdpa(eager, input.q, input.k, input.v, options);
+  Tensor query = input.q;
+  Tensor keys = input.k;
+  Tensor values = input.v;
+  if ((options.mask && !options.broadcast) || library.repeats_heads) {
+    keys = torch::repeat_heads(eager, keys, groups);
+    values = torch::repeat_heads(eager, values, groups);
   }
+  if (library.contiguous_heads) {
+    query = torch::contiguous(eager, query);
+    keys = torch::contiguous(eager, keys);
+    values = torch::contiguous(eager, values);
+  }
+  const Tensor output = torch::sdpa(eager, query, keys, values, options);
   return torch::merge_heads(eager, output);
 }
 
@@ -287,7 +294,7 @@ AttentionOutput attention(Eager& eager, const Model& model, const AttentionInput
   if (model.plan->attention == AttentionKind::kEager || only_eager(spec)) {
     return eager_attention(eager, spec, input, frame);
   }
-  return {sdpa_attention(eager, spec, input), {}};
+  return {sdpa_attention(eager, model, input), {}};
 }
 
 }  // namespace headroom::ir::transformers

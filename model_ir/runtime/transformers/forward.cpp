@@ -11,6 +11,7 @@
 #include "model_ir/runtime/transformers/attention.h"
 #include "model_ir/runtime/transformers/encoder.h"
 #include "model_ir/runtime/transformers/encoder_decoder.h"
+#include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/losses.h"
 #include "model_ir/runtime/transformers/masks.h"
 #include "model_ir/runtime/transformers/modeling.h"
@@ -23,15 +24,25 @@ using torch::Shape;
 using torch::Tensor;
 
 /// arange(S) + past: [1, S] ids.
-Tensor make_position_ids(Eager& eager, std::int64_t sequence) {
+Tensor make_position_ids(Eager& eager, std::int64_t sequence, bool alone) {
   const Tensor range = torch::computed(eager, {sequence}, DType::kInt64, TensorRole::kInput);
+  if (alone) {
+    return range;
+  }
   return torch::computed(eager, {1, sequence}, DType::kInt64, TensorRole::kInput);
 }
 
-/// `sizes`: [S, D]. `copies`: the frequencies are cast, or brought to the device, first.
+struct RopeRequest {
+  RopeForm form;
+  Shape sizes;  ///< [S, D]
+  bool copies;  ///< The frequencies are cast, or brought to the device, first.
+  bool late;    ///< Both tables are scaled when they have been made.
+  DType dtype;
+};
+
 /// Source: modeling_llama.py, LlamaRotaryEmbedding.forward.
-RopeTable make_rope_table(Eager& eager, RopeForm form, const Shape& sizes, bool copies,
-                          DType dtype) {
+RopeTable make_rope_table(Eager& eager, const RopeRequest& request) {
+  const auto& [form, sizes, copies, late, dtype] = request;
   const std::int64_t sequence = sizes[0];
   const std::int64_t dim = sizes[1];
   const auto temporary = [&](const Shape& shape) {
@@ -53,14 +64,12 @@ RopeTable make_rope_table(Eager& eager, RopeForm form, const Shape& sizes, bool 
   const bool halves = form == RopeForm::kHalfTables;
   const std::int64_t width = halves ? dim / 2 : dim;
   Tensor angles = halves ? Tensor{} : made({1, sequence, width});
-  const auto factor = [&] {
-    Tensor plain = made({1, sequence, width});
-    Tensor scaled = made({1, sequence, width});
-    plain.reset();
-    return scaled;
-  };
+  const auto factor = [&] { return made({1, sequence, width}); };
   Tensor cos = factor();
-  Tensor sin = factor();
+  Tensor late_sin = late ? factor() : Tensor{};
+  cos = factor();  // Scaled.
+  Tensor sin = late ? std::move(late_sin) : factor();
+  sin = factor();
   RopeTable table;
   table.cos = torch::to(eager, cos, dtype);
   table.sin = torch::to(eager, sin, dtype);
@@ -150,9 +159,10 @@ void make_positions(Eager& eager, const Model& model, Shared& shared) {
   }
   eager.set_site("positions", -1);
   make_padding(eager, model, shared);
-  shared.position_ids = makes_padding_mask(model.spec->family)
-                            ? count_positions(eager, shared.padding)
-                            : make_position_ids(eager, model.plan->sequence);
+  shared.position_ids =
+      makes_padding_mask(model.spec->family)
+          ? count_positions(eager, shared.padding)
+          : make_position_ids(eager, model.plan->sequence, library_traits(*model.plan).fourth);
 }
 
 /// Whether an operator of the stem reads the positions or follows the masks.
@@ -225,11 +235,16 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
   const bool on_host = model.plan->fsdp && model.plan->fsdp->cpu_offload;
   const bool copies =
       on_host || (!model.buffers.empty() && model.buffers.back().dtype() != DType::kFp32);
-  const RopeTable table = make_rope_table(eager, form, sizes, copies, dtype);
+  const RopeRequest request{.form = form,
+                            .sizes = sizes,
+                            .copies = copies,
+                            .late = library_traits(*model.plan).scales_tables_late,
+                            .dtype = dtype};
+  const RopeTable table = make_rope_table(eager, request);
   shared.cos = table.cos;
   shared.sin = table.sin;
   if (spec.local_rope) {
-    const RopeTable local = make_rope_table(eager, form, sizes, copies, dtype);
+    const RopeTable local = make_rope_table(eager, request);
     shared.local_cos = local.cos;
     shared.local_sin = local.sin;
   }
@@ -449,7 +464,12 @@ ModelOutput forward(Eager& eager, Model& model, const Tensor& ids) {
     return output;
   }
   eager.set_site("cross_entropy", -1);
-  output.loss = causal_lm_loss(eager, output.logits, ids);
+  const LibraryTraits library = library_traits(*model.plan);
+  if (library.widens_logits) {
+    output.logits = torch::to(eager, output.logits, DType::kFp32);
+  }
+  output.loss = library.shifts_logits ? shifted_logits_loss(eager, output.logits, ids)
+                                      : causal_lm_loss(eager, output.logits, ids);
   leave_part(model, ModuleCall::Part::kModel, output.loss);
   eager.set_role(TensorRole::kTemporary);
   return output;

@@ -10,6 +10,7 @@
 #include "model_ir/runtime/transformers/attention.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/kv_cache.h"
+#include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/liger.h"
 #include "model_ir/runtime/transformers/modeling.h"
 #include "model_ir/runtime/transformers/norm.h"
@@ -41,7 +42,11 @@ Interpreter::Interpreter(torch::Eager& eager, Model& model)
       modeling_(modeling_of(model.spec->family)),
       values_(model.graph->tensor_count()),
       producers_(model.graph->tensor_count()),
-      entered_(model.graph->tensor_count(), false) {}
+      entered_(model.graph->tensor_count(), false) {
+  if (library_traits(*model.plan).attention_classes) {
+    modeling_.views = HeadViews::kLast;  // When all three projections have been made.
+  }
+}
 
 const Tensor& Interpreter::value(const Op& op, std::size_t index) const {
   const Tensor& tensor = values_[index_of(op.inputs.at(index))];
@@ -519,6 +524,11 @@ void Interpreter::run_attention(const Op& op) {
   input.q = split(eager_, value(op, 0), dim);
   input.k = split(eager_, value(op, 1), dim);
   input.v = split(eager_, value(op, 2), dim);
+  if (library_traits(*model_.plan).attention_classes) {
+    const std::int64_t groups = input.q.shape()[1] / input.k.shape()[1];
+    values_[index_of(op.inputs[1])] = input.k = torch::repeat_heads(eager_, input.k, groups);
+    values_[index_of(op.inputs[2])] = input.v = torch::repeat_heads(eager_, input.v, groups);
+  }
   input.dropout = model_.training ? op.probability : 0;
   input.causal = op.causal;
   if (op.causal) {

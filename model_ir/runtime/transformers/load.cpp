@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/load_bidirectional.h"
 #include "model_ir/runtime/transformers/model.h"
 #include "model_ir/runtime/transformers/modeling.h"
@@ -35,6 +36,22 @@ Tensor inverse_frequencies(Eager& eager, std::int64_t count, DType dtype) {
   return result;
 }
 
+/// The one buffer of transformers 4: the range is made of 64-bit integers.
+Tensor frequencies_of_four(Eager& eager, std::int64_t count) {
+  Tensor range = torch::computed(eager, {count}, DType::kInt64, TensorRole::kTemporary);
+  Tensor integers = torch::computed(eager, {count}, DType::kFp32, TensorRole::kTemporary);
+  range.reset();
+  Tensor fractions = torch::computed(eager, {count}, DType::kFp32, TensorRole::kTemporary);
+  integers.reset();
+  Tensor powers = torch::computed(eager, {count}, DType::kFp32, TensorRole::kTemporary);
+  { const Tensor base = torch::computed(eager, {}, DType::kInt64, TensorRole::kTemporary); }
+  fractions.reset();
+  Tensor reciprocal = torch::computed(eager, {count}, DType::kFp32, TensorRole::kTemporary);
+  Tensor result = torch::computed(eager, {count}, DType::kFp32, TensorRole::kBuffer);
+  reciprocal.reset();
+  return result;
+}
+
 bool is_gemma(Family family) {
   return family == Family::kGemma || family == Family::kGemma2 || family == Family::kGemma3Text;
 }
@@ -45,6 +62,10 @@ void add_rotary_buffers(Eager& eager, Model& model) {
     return;
   }
   const std::int64_t count = rotated_dims(spec) / 2;
+  if (library_traits(*model.plan).fourth) {
+    model.buffers.push_back(frequencies_of_four(eager, count));
+    return;
+  }
   const int tables = spec.local_rope ? 2 : 1;
   // zero.Init gives new floating-point tensors the type of the parameters.
   const bool partitioned = model.plan->zero && model.plan->zero->stage == 3;
@@ -78,6 +99,14 @@ torch::Shape shape_of(const TensorInfo& info) {
 /// "model.layers.0.mlp.experts" of "model.layers.0.mlp.experts.down_proj".
 std::string_view module_of(std::string_view parameter) {
   return parameter.substr(0, parameter.rfind('.'));
+}
+
+/// Whether the parameter at `at` is the first of an MLP.
+bool begins_mlp(const Graph& graph, const std::vector<TensorId>& order, std::size_t at) {
+  const auto in_mlp = [&](std::size_t index) {
+    return graph.tensor(order[index]).name.find(".mlp.") != std::string::npos;
+  };
+  return at > 0 && in_mlp(at) && !in_mlp(at - 1);
 }
 
 /// Weights that bitsandbytes quantises: linear layers but the head.
@@ -223,6 +252,9 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   for (std::size_t at = 0; at < order.size(); ++at) {
     const TensorId id = order[at];
     extras.before(id);
+    if (library_traits(plan).attention_classes && begins_mlp(graph, order, at)) {
+      add_rotary_buffers(eager, model);  // Of the layer's attention.
+    }
     if (is_head(id) && !plan.quant) {
       add_rotary_buffers(eager, model);
     }

@@ -104,6 +104,22 @@ Tensor sum_of_pieces(Eager& eager, const std::vector<Tensor>& logits,
   return total;
 }
 
+/// logits[..., :-1, :].contiguous(): a copy where there are several sequences. Backward fills a
+/// zero tensor of the whole.
+Tensor without_last_token(Eager& eager, const Tensor& logits) {
+  const Shape shape = logits.shape().with(1, logits.shape()[1] - 1);
+  torch::Record record(eager, {&logits});
+  Tensor rows = shape[0] > 1 ? torch::computed(eager, shape, logits.dtype(), {&logits})
+                             : eager.alias(logits, shape, true);
+  if (record.active()) {
+    record.finish(
+        rows, [](Eager& e, torch::Gradients& grads, torch::Node& node) -> torch::Gradients {
+          return {torch::computed(e, node.input_shapes[0], grads[0].dtype(), {&grads[0]})};
+        });
+  }
+  return rows;
+}
+
 }  // namespace
 
 Tensor causal_lm_loss(Eager& eager, const Tensor& logits, const Tensor& ids) {
@@ -112,6 +128,16 @@ Tensor causal_lm_loss(Eager& eager, const Tensor& logits, const Tensor& ids) {
   shifted = shift_labels(eager, ids);
   const Tensor log_probabilities = torch::log_softmax(eager, wide, DType::kFp32);
   return torch::nll_loss(eager, log_probabilities, shifted.labels);
+}
+
+Tensor shifted_logits_loss(Eager& eager, const Tensor& logits, const Tensor& ids) {
+  const Tensor wide = torch::to(eager, logits, DType::kFp32);
+  const Tensor rows = without_last_token(eager, wide);
+  const Shape shape{ids.shape()[0], ids.shape()[1] - 1};
+  const Tensor labels =
+      shape[0] > 1 ? torch::computed(eager, shape, DType::kInt64) : eager.alias(ids, shape, false);
+  const Tensor log_probabilities = torch::log_softmax(eager, rows, DType::kFp32);
+  return torch::nll_loss(eager, log_probabilities, labels);
 }
 
 HeadInput head_input(const Model& model, NodeId first, const Tensor& hidden) {

@@ -12,6 +12,10 @@ namespace headroom::ir::transformers {
 /// Source: huggingface/transformers 5.17 loss/loss_utils.py.
 [[nodiscard]] torch::Tensor causal_lm_loss(torch::Eager& eager, const torch::Tensor& logits,
                                            const torch::Tensor& ids);
+/// The same as transformers computed it until 4.48: the logits of all tokens but the last are
+/// copied in fp32, where there are several sequences.
+[[nodiscard]] torch::Tensor shifted_logits_loss(torch::Eager& eager, const torch::Tensor& logits,
+                                                const torch::Tensor& ids);
 
 /// What a loss that makes the logits itself reads: the last hidden states and the output layer.
 struct HeadInput {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/modeling.h"
 
 namespace headroom::ir::transformers {
@@ -24,10 +25,14 @@ class MaskMaker {
         padded_(model.plan->padded_batch),
         flash_(model.plan->attention == AttentionKind::kFlash),
         eager_attention_(model.plan->attention == AttentionKind::kEager || only_eager(*model.spec)),
-        source_(modeling_of(model.spec->family).mask) {}
+        source_(modeling_of(model.spec->family).mask),
+        library_(library_traits(*model.plan)) {}
 
   /// `window`: tokens that a layer sees; none: all earlier ones.
   Tensor make(const std::optional<std::int64_t>& window) {
+    if (library_.fourth) {
+      return make_of_four();
+    }
     Tensor padding;
     if (input_.padding.defined()) {
       padding = temporary({batch_, sequence_}, DType::kBool);
@@ -55,6 +60,69 @@ class MaskMaker {
  private:
   Tensor temporary(const Shape& shape, DType dtype) {
     return torch::computed(eager_, shape, dtype, TensorRole::kTemporary);
+  }
+
+  /// 4.x, where no mask is passed and no layer has a window.
+  Tensor make_of_four() {
+    if (library_.masks_packed) {
+      const Tensor numbers = number_packed();
+      Tensor allowed = packed();
+      return eager_attention_ ? additive(std::move(allowed)) : allowed;
+    }
+    return eager_attention_ ? filled_mask() : Tensor{};
+  }
+
+  /// _prepare_4d_causal_attention_mask_with_cache_position: [S, S + 1], seen by every sequence.
+  Tensor filled_mask() {
+    const Shape shape{1, 1, sequence_, sequence_ + 1};
+    Tensor full = temporary(shape, input_.dtype);
+    Tensor mask = temporary(shape, input_.dtype);  // triu
+    full.reset();
+    const Tensor range = temporary({sequence_ + 1}, DType::kInt64);
+    const Tensor hidden = temporary(shape, DType::kBool);
+    return mask;
+  }
+
+  /// The number of the packed sequence of each token, gathered for rows or columns.
+  Tensor gathered() {
+    const Shape shape{batch_, sequence_};
+    const Tensor rows = temporary(shape, DType::kInt64);
+    const Tensor columns = batch_ > 1 ? temporary(shape, DType::kInt64) : Tensor{};
+    return temporary(shape, DType::kInt64);
+  }
+
+  /// sdpa_mask with packed_sequence_mask_function: [B, 1, S, S].
+  Tensor packed() {
+    const Shape square{1, 1, sequence_, sequence_};
+    const Tensor keys = temporary({sequence_}, DType::kInt64);
+    const Tensor batches = temporary({batch_}, DType::kInt64);
+    const Tensor heads = temporary({1}, DType::kInt64);
+    Tensor all = temporary({sequence_}, DType::kBool);
+    Tensor causal = temporary(square, DType::kBool);
+    Tensor joined = temporary(square, DType::kBool);
+    causal.reset();
+    all.reset();
+    Tensor rows = gathered();
+    Tensor columns = gathered();
+    const Tensor same = temporary(square.with(0, batch_), DType::kBool);
+    rows.reset();
+    columns.reset();
+    Tensor mask = temporary(square.with(0, batch_), DType::kBool);
+    joined.reset();
+    return mask;
+  }
+
+  /// find_packed_sequence_indices until 4.57: the numbers, whatever they are.
+  Tensor number_packed() {
+    const Tensor first = temporary({batch_, 1}, DType::kInt64);
+    Tensor joined = temporary({batch_, sequence_ + 1}, DType::kInt64);
+    const Tensor differences = temporary({batch_, sequence_}, DType::kInt64);
+    joined.reset();
+    const Tensor breaks = temporary({batch_, sequence_}, DType::kBool);
+    const Tensor wide = temporary({batch_, sequence_}, DType::kInt64);
+    Tensor numbers = temporary({batch_, sequence_}, DType::kInt64);
+    scan_scratch(eager_, batch_, DType::kInt64);
+    return numbers;
   }
 
   /// find_packed_sequence_indices
@@ -162,6 +230,7 @@ class MaskMaker {
   bool flash_;
   bool eager_attention_;
   MaskSource source_;
+  LibraryTraits library_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "model_ir/runtime/transformers/expert_adapter.h"
 #include "model_ir/runtime/transformers/generation.h"
+#include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/liger.h"
 #include "model_ir/runtime/transformers/modeling.h"
 
@@ -36,6 +37,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
       adapts_experts(spec, *plan.lora)) {
     return Error::invalid_argument("lora", "dropout or DoRA on experts or their router",
                                    "plain LoRA", "PEFT refuses both; name other targets");
+  }
+  if (const std::optional<Error> trouble = version_trouble(spec, plan)) {
+    return trouble;
   }
   if (const std::optional<Error> trouble = flash_trouble(spec, plan)) {
     return trouble;

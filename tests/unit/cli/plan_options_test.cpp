@@ -123,6 +123,19 @@ TEST_CASE("plan options: every value is checked and named") {
   }
 }
 
+TEST_CASE("plan options: FullyShardedDataParallel's own") {
+  const ir::FsdpPlan fsdp =
+      *plan_of({{"runtime", "fsdp"},
+                {"gpus", "8"},
+                {"fsdp", "version=1,prefetch=post,forward-prefetch,orig-params=no,replicas=2"}})
+           .fsdp;
+  CHECK(fsdp.backward_prefetch == ir::FsdpPrefetch::kBackwardPost);
+  CHECK(fsdp.forward_prefetch);
+  CHECK_FALSE(fsdp.use_orig_params);
+  CHECK(fsdp_text(fsdp).find(",prefetch=post,forward-prefetch,orig-params=no") !=
+        std::string::npos);
+}
+
 TEST_CASE("plan options: adapters") {
   const ir::LoraPlan lora =
       *plan_of({{"lora", "r=8,targets=q_proj+v_proj,dropout=0.05,dora"}}).lora;

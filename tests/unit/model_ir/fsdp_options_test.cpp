@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "model_ir/runtime/registry.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
@@ -113,6 +114,47 @@ TEST_CASE("fsdp 1: layers are run again inside their wrapper, which gathers them
                      {{"step1.forward", 169'134'592, 221'934'592},
                       {"step1.backward", 167'917'568, 299'737'088},
                       {"step2.backward", 268'333'056, 400'265'216}});
+}
+
+TEST_CASE("fsdp 1: a unit gathered after the gradients, or only when it is needed") {
+  ParallelPlan plan = wrapped();
+  for (const FsdpPrefetch prefetch : {FsdpPrefetch::kBackwardPost, FsdpPrefetch::kNone}) {
+    plan.fsdp->backward_prefetch = prefetch;
+    test::check_phases(three_layers(), plan,
+                       {{"step1.backward", 167'917'568, 380'655'104},
+                        {"step2.backward", 268'333'056, 514'383'360}});
+  }
+}
+
+TEST_CASE("fsdp 1: one flat parameter per unit, whose gradient zero_grad drops at once") {
+  ParallelPlan plan = wrapped();
+  plan.fsdp->use_orig_params = false;
+  test::check_phases(three_layers(), plan,
+                     {{"step1.backward", 167'917'568, 403'723'776},
+                      {"step2.forward", 443'603'456, 496'855'040},
+                      {"step2.backward", 268'981'248, 537'966'080},
+                      {"step2.optimizer", 268'981'248, 319'188'992}});
+}
+
+TEST_CASE("fsdp 1: hybrid sharding among two ranks, resharded after forward or not") {
+  ParallelPlan plan = wrapped();
+  plan.fsdp->replicas = 2;
+  test::check_phases(three_layers(), plan,
+                     {{"load", 102'241'280, 234'107'904},
+                      {"step1.forward", 361'120'256, 414'371'840},
+                      {"step2.backward", 475'038'720, 693'042'688}});
+  plan.fsdp->reshard_after_forward = false;
+  test::check_phases(
+      three_layers(), plan,
+      {{"step1.forward", 430'326'272, 483'577'856}, {"step2.backward", 475'038'720, 739'180'032}});
+}
+
+TEST_CASE("fsdp 2: options of FullyShardedDataParallel are refused by name") {
+  FsdpPlan fsdp;
+  fsdp.use_orig_params = false;
+  const auto program = lower(three_layers(), on_four_ranks(fsdp), Rank{0}, DeviceTraits{});
+  REQUIRE_FALSE(program);
+  CHECK(program.error().key == "fsdp");
 }
 
 }  // namespace headroom::ir

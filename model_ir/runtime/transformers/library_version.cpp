@@ -1,0 +1,85 @@
+#include "model_ir/runtime/transformers/library_version.h"
+
+#include <charconv>
+#include <string>
+
+namespace headroom::ir::transformers {
+namespace {
+
+constexpr int kOldest = 444;  ///< 4.44
+constexpr int kNewest = 517;  ///< 5.17
+constexpr int kMajorOf5 = 500;
+
+/// 444 of "4.44" and "4.44.2".
+std::optional<int> number_of(std::string_view version) {
+  int major = 0;
+  int minor = 0;
+  const char* const end = version.data() + version.size();
+  const auto first = std::from_chars(version.data(), end, major);
+  if (first.ec != std::errc{} || first.ptr == end || *first.ptr != '.') {
+    return std::nullopt;
+  }
+  const auto second = std::from_chars(first.ptr + 1, end, minor);
+  const bool ends = second.ptr == end || *second.ptr == '.';
+  if (second.ec != std::errc{} || !ends || major < 0 || major > 9 || minor < 0 || minor > 99) {
+    return std::nullopt;
+  }
+  return 100 * major + minor;
+}
+
+/// Families whose code is Llama's, module by module, through all these versions.
+bool is_llama_like(const ModelSpec& spec) {
+  const bool family = spec.family == Family::kLlama || spec.family == Family::kMistral ||
+                      spec.family == Family::kQwen2;
+  bool windows = false;
+  for (const LayerSpec& layer : spec.layers) {
+    windows = windows || layer.window.has_value();
+  }
+  return family && !windows;
+}
+
+}  // namespace
+
+LibraryTraits library_traits(const ParallelPlan& plan) {
+  LibraryTraits traits;
+  const std::optional<int> version = number_of(plan.runtime_version);
+  if (plan.runtime != RuntimeKind::kTransformers || !version) {
+    return traits;
+  }
+  traits.widens_logits = *version <= 445;
+  traits.shifts_logits = *version <= 448;
+  traits.attention_classes = *version <= 447;
+  traits.repeats_heads = *version <= 453;
+  traits.contiguous_heads = *version >= 448 && *version <= 455;
+  traits.masks_packed = *version >= 453 && *version < kMajorOf5;
+  traits.scales_tables_late = *version <= 450;
+  traits.fills_masks = *version <= 452;
+  traits.fourth = *version < kMajorOf5;
+  return traits;
+}
+
+std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (plan.runtime_version.empty()) {
+    return std::nullopt;
+  }
+  const std::optional<int> version = number_of(plan.runtime_version);
+  if (!version || *version < kOldest || *version > kNewest) {
+    return Error::invalid_argument("runtime-version", plan.runtime_version,
+                                   "a version of transformers from 4.44 to 5.17",
+                                   "leave it out for the newest one modelled");
+  }
+  if (*version >= kMajorOf5) {
+    return std::nullopt;
+  }
+  if (!is_llama_like(spec) || plan.liger || plan.generation || plan.padded_batch ||
+      plan.attention == AttentionKind::kFlash || plan.loss != LossKind::kHf || plan.quant) {
+    return Error::invalid_argument(
+        "runtime-version", plan.runtime_version + " for this model or plan",
+        "Llama's, Mistral's or Qwen2's modules without windows, and sdpa or eager attention, "
+        "transformers' own loss and weights that are not quantised, before version 5",
+        "leave it out for the newest one modelled");
+  }
+  return std::nullopt;
+}
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "model_ir/base/error.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir::transformers {
+
+/// What the library did otherwise in earlier versions; by default, what 5.x does.
+/// Source: huggingface/transformers, the files of each release: models/llama/modeling_llama.py,
+///         loss/loss_utils.py, integrations/sdpa_attention.py, masking_utils.py.
+struct LibraryTraits {
+  /// Until 4.45 forward widened the logits itself and let the narrow ones go; after that the loss
+  /// function does, and both are alive.
+  bool widens_logits = false;
+  /// Until 4.48 a copy of all logits but the last token's was made; then labels are shifted.
+  bool shifts_logits = false;
+  /// Until 4.47 each family's attention classes repeated the heads of keys and values under the
+  /// same names, and each layer had rotary tables of its own.
+  bool attention_classes = false;
+  /// Until 4.53 heads were repeated for sdpa; then enable_gqa, where there is no mask.
+  bool repeats_heads = false;
+  /// From 4.48 to 4.55 queries, keys and values were made contiguous for sdpa.
+  bool contiguous_heads = false;
+  /// From 4.53 to 4.57 positions were searched for packed sequences and the outcome was not read
+  /// back: a model that is passed no mask made one. Before, they were not searched.
+  bool masks_packed = false;
+  /// Until 4.50 the rotary tables were scaled when both had been made.
+  bool scales_tables_late = false;
+  /// Until 4.52 an eager mask was filled with the lowest number and multiplied by what is hidden.
+  bool fills_masks = false;
+  /// 4.x: one rotary buffer, made once, from 64-bit integers; and one tensor of positions.
+  bool fourth = false;
+};
+
+/// Traits of `plan.runtime_version`, "4.44" to "5.17"; the newest for an empty one.
+[[nodiscard]] LibraryTraits library_traits(const ParallelPlan& plan);
+
+/// Why the plan's version is not followed: not a version, older than 4.44, newer than what is
+/// modelled, or a family or an option whose code of that time is not.
+[[nodiscard]] std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& plan);
+
+}  // namespace headroom::ir::transformers
