@@ -6,7 +6,12 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/hardware/catalogue.h"
+#include "model_ir/base/file.h"
+#include "model_ir/json/entry_folder.h"
+#include "model_ir/json/json_value.h"
 #include "tests/support/random.h"
+#include "tests/support/schema.h"
+#include "tests/support/temporary_folder.h"
 
 namespace headroom::cost {
 namespace {
@@ -26,6 +31,14 @@ DevicePerformance performance(const std::string& name) {
 double tera_flops(const DevicePerformance& device, const ir::GemmShape& shape) {
   return 2e-12 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
          static_cast<double>(shape.k) / gemm_time(device, shape).value();
+}
+
+ir::JsonValue json_in(const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  REQUIRE(text);
+  Result<ir::JsonValue> value = ir::parse_json(*text, path);
+  REQUIRE(value);
+  return std::move(value).value();
 }
 
 }  // namespace
@@ -55,6 +68,45 @@ TEST_CASE("kernel time: a family without measurements is refused by name") {
   REQUIRE_FALSE(found);
   CHECK(found.error().got == "gaudi-2");
   CHECK_FALSE(found.error().fix.empty());
+}
+
+TEST_CASE("kernel time: files keep to their schemas, and each group names a source of its file") {
+  for (const char* const kind : {"performance", "link-performance"}) {
+    const std::string folder =
+        kConfigs + "/performance" + (std::string(kind) == "performance" ? "" : "/links");
+    const ir::JsonValue schema = json_in(kConfigs + "/schema/" + kind + ".schema.json");
+    const ir::EntryFolder entries{.path = folder, .kind = kind, .list_command = {}};
+    const Result<std::vector<std::string>> names = ir::entry_names(entries);
+    REQUIRE(names);
+    for (const std::string& name : *names) {
+      if (name != "families") {
+        CAPTURE(name);
+        CHECK(test::SchemaCheck::faults(schema, json_in(ir::entry_path(entries, name))).empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("kernel time: a file of one's own is read for the device it was measured on") {
+  const DeviceSpec device = load_device(kConfigs, "h100-80gb").value();
+  const LinkSpec host = load_link(kConfigs, device.host_link).value();
+  const std::string text = read_file(kConfigs + "/performance/h100-80gb.json").value();
+  const test::TemporaryFolder folder;
+  const auto with = [&](const std::string& key, const std::string& value) {
+    std::string changed = text;
+    const std::size_t at = changed.find("\"" + key + "\": ");
+    REQUIRE(at != std::string::npos);
+    const std::size_t end = changed.find_first_of(",}\n", at);
+    changed.replace(at, end - at, "\"" + key + "\": " + value);
+    return read_performance(folder.write("own.json", changed), device, host);
+  };
+  CHECK(with("half_share", "0.5")->gemm.half == 0.5 * *device.half);
+  const auto zero = with("half_share", "0");
+  REQUIRE_FALSE(zero);
+  CHECK(zero.error().pointer == "/gemm/half_share");
+  CHECK(zero.error().got == "0");
+  CHECK_FALSE(with("floor_seconds", "-1e-6"));
+  CHECK_FALSE(with("half_share", "0.5, \"half_shares\": 1"));
 }
 
 TEST_CASE("kernel time: large products come near what was measured on the device") {
