@@ -148,7 +148,10 @@ Tensor linear(Eager& eager, const Tensor& input, const Tensor& weight, const Ten
 }
 
 Tensor matmul_transposed(Eager& eager, const Tensor& input, const Tensor& weight) {
-  const Tensor weight_cast = autocast_argument(eager, weight);
+  // The transposed view is no leaf: autocast casts it, but does not keep the copy in its cache.
+  const std::optional<DType> target = eager.autocast();
+  const bool casts = target && weight.dtype() == DType::kFp32;
+  const Tensor weight_cast = casts ? to(eager, weight, *target) : weight;
   const Tensor input_cast = autocast_argument(eager, input);
   const Tensor turned = eager.alias(weight_cast, weight_cast.shape(), true);
   return matrix_product(eager, input_cast, weight_cast, {}, weight.shape()[0], turned);

@@ -402,6 +402,11 @@ void Interpreter::run_experts(const Op& op) {
     output = torch::view(eager_, output, value(op, 0).shape());
   }
   values_[index_of(op.outputs[0])] = std::move(output);
+  if (model_.spec->attention_sinks && attention_weights_.defined()) {
+    // gpt-oss's layer: `hidden_states, _ = ...` of attention and of experts; the scores take over
+    // the name. Source: modeling_gpt_oss.py, GptOssDecoderLayer.
+    attention_weights_ = std::move(weights);
+  }
 }
 
 /// sigmoid(gate(x)) * shared(x)
