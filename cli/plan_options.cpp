@@ -52,7 +52,7 @@ constexpr std::array<OptionSpec, 32> kOptions = {
      {"liger", "", "", "Liger's kernels for norms, gated MLPs and rotary embedding"},
      {"generate", "N", "", "tokens generated after the steps, from prompts of --seq tokens"},
      {"lora", "SPEC", "",
-      "adapters: r=16,targets=q_proj+v_proj,save=lm_head,dropout=0.05,dora,rslora"},
+      "adapters: r=16,targets=q_proj+v_proj,dropout=0.05,dora,rslora and save=lm_head"},
      {"qlora", "SPEC", "",
       "adapters on quantised weights: as --lora, and bits=4|8,double-quant=yes|no,prepare=yes|no"},
      {"ddp", "SPEC", "bucket=25MiB", "DistributedDataParallel: bucket=SIZE,bucket-view"},

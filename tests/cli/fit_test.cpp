@@ -227,8 +227,6 @@ TEST_CASE("fit: adapters that no layer is named after are refused with the names
 TEST_CASE("fit: options of one runtime are not dropped silently under another") {
   CHECK(test::headroom("fit gpt2 --gpu h100 --gpus 8 --zero 2 --ddp bucket=1GiB").code ==
         ExitCode::kUsage);
-  CHECK(test::headroom("fit gpt2 --gpu h100 --gpus 8 --zero 3 --evaluation").code ==
-        ExitCode::kUsage);
   CHECK(test::headroom("fit gpt2 --gpu h100 --runtime-version 3").code == ExitCode::kUsage);
 }
 
