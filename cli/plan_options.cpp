@@ -20,10 +20,10 @@ using ir::ParallelPlan;
 
 constexpr std::int64_t kUsualSequence = 2048;
 
-constexpr std::array<OptionSpec, 32> kOptions = {
+constexpr std::array<OptionSpec, 33> kOptions = {
     {{"gpus", "N", "1", "ranks, one per GPU; without ZeRO they are data parallel (DDP)"},
      {"runtime", "NAME",
-      "transformers; deepspeed with --zero; fsdp with --fsdp; megatron with --megatron",
+      "transformers; deepspeed with --zero; fsdp with --fsdp or --titan; megatron with --megatron",
       "framework: transformers (Trainer or Accelerate on PyTorch), deepspeed, megatron or fsdp "
       "(PyTorch's fully_shard)"},
      {"runtime-version", "V", "newest", "version of transformers: 4.44 to 5.17"},
@@ -48,7 +48,8 @@ constexpr std::array<OptionSpec, 32> kOptions = {
       "paged-lion-8bit, muon (AdamW for what is no matrix of a layer), none"},
      {"attention", "KIND", "sdpa", "sdpa, eager or flash (FlashAttention 2)"},
      {"loss", "KIND", "hf", "hf (fp32 logits), chunked, fused-linear (Liger)"},
-     {"model-code", "NAME", "transformers", "modelling code: transformers or litgpt"},
+     {"model-code", "NAME", "transformers",
+      "modelling code: transformers, litgpt, or torchtitan (with --fsdp)"},
      {"liger", "", "", "Liger's kernels for norms, gated MLPs and rotary embedding"},
      {"generate", "N", "", "tokens generated after the steps, from prompts of --seq tokens"},
      {"lora", "SPEC", "",
@@ -62,6 +63,10 @@ constexpr std::array<OptionSpec, 32> kOptions = {
       "version=1 (FullyShardedDataParallel) with prefetch=pre|post|none,forward-prefetch,"
       "orig-params=no; "
       "--precision says what the shards are stored in"},
+     {"titan", "SPEC", "tp=1,reshard=default",
+      "torchtitan's code on fsdp: tp=N (tensor and sequence parallel), cp=N (ring attention), "
+      "compiled, "
+      "reshard=default|always|never, loss-parallel=no, selective (checkpointing by operators)"},
      {"megatron", "SPEC", "tp=1",
       "Megatron-Core, keys with commas between: tp=N, pp=N, cp=N, ep=N, etp=N, "
       "layers-per-virtual-stage=N, sequence-parallel, distributed-optimizer, "
@@ -155,6 +160,17 @@ void read_fsdp(OptionReader& reader, ParallelPlan& plan) {
   reader.with("fsdp", plan.fsdp, [&](const std::string& text) { return parse_fsdp(text, usual); });
 }
 
+/// `--titan` alone says enough.
+void read_titan(OptionReader& reader, ParallelPlan& plan) {
+  if (!reader.has("titan")) {
+    return;
+  }
+  plan.model_code = ir::ModelCode::kTorchtitan;
+  const ir::TitanPlan usual = plan.titan.value_or(ir::TitanPlan{});
+  reader.with("titan", plan.titan,
+              [&](const std::string& text) { return parse_titan(text, usual); });
+}
+
 /// `--megatron` alone says enough.
 void read_megatron(OptionReader& reader, ParallelPlan& plan) {
   if (plan.runtime != ir::RuntimeKind::kMegatron && !reader.has("megatron")) {
@@ -171,7 +187,7 @@ void read_megatron(OptionReader& reader, ParallelPlan& plan) {
 void read_parallel(OptionReader& reader, ParallelPlan& plan) {
   if (reader.has("zero") || reader.has("offload")) {
     plan.runtime = ir::RuntimeKind::kDeepspeed;
-  } else if (reader.has("fsdp")) {
+  } else if (reader.has("fsdp") || reader.has("titan")) {
     plan.runtime = ir::RuntimeKind::kFsdp;
   } else if (reader.has("megatron")) {
     plan.runtime = ir::RuntimeKind::kMegatron;
@@ -213,6 +229,7 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
     plan.zero.reset();
   }
   read_fsdp(reader, plan);
+  read_titan(reader, plan);
   read_megatron(reader, plan);
 }
 
@@ -484,6 +501,7 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   add_if(plan.lora.has_value(), plan.quant ? "qlora" : "lora", plan.lora ? adapter_text(plan) : "");
   add_if(plan.ddp.has_value() && !(*plan.ddp == ir::DdpPlan{}), "ddp",
          plan.ddp ? ddp_text(*plan.ddp) : "");
+  add_if(plan.titan.has_value(), "titan", plan.titan ? titan_text(*plan.titan) : "");
   add_if(plan.megatron.has_value(), "megatron", plan.megatron ? megatron_text(*plan.megatron) : "");
   add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));
   add_if(plan.clip_norm.has_value(), "clip-norm", plan.clip_norm ? real_text(*plan.clip_norm) : "");

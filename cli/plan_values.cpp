@@ -385,4 +385,33 @@ std::string fsdp_text(const ir::FsdpPlan& fsdp) {
   return fsdp.replicas > 1 ? text + ",replicas=" + std::to_string(fsdp.replicas) : text;
 }
 
+Result<ir::TitanPlan> parse_titan(const std::string& text, ir::TitanPlan titan) {
+  constexpr std::string_view kOption = "titan";
+  Result<KeyValues> parsed = KeyValues::parse(kOption, text, '=');
+  if (!parsed) {
+    return std::move(parsed).error();
+  }
+  KeyValues values = std::move(parsed).value();
+  ValueTaker taker(kOption, values);
+  taker.whole("tp", 1, ir::kMostRanks, titan.tensor);
+  taker.whole("cp", 1, ir::kMostRanks, titan.context);
+  taker.word("reshard", ir::titan_reshard_words(), titan.reshard);
+  taker.flag("loss-parallel", titan.loss_parallel);
+  taker.flag("selective", titan.selective_operators);
+  taker.flag("compiled", titan.compiled);
+  if (const Status known = values.finish(); !known) {
+    return known.error();
+  }
+  return taker.fault() ? Result<ir::TitanPlan>(*taker.fault()) : Result<ir::TitanPlan>(titan);
+}
+
+std::string titan_text(const ir::TitanPlan& titan) {
+  std::string text = "tp=" + std::to_string(titan.tensor);
+  text += titan.context > 1 ? ",cp=" + std::to_string(titan.context) : "";
+  text += ",reshard=" + std::string(ir::word_of(ir::titan_reshard_words(), titan.reshard));
+  text += titan.loss_parallel ? "" : ",loss-parallel=no";
+  text += titan.selective_operators ? ",selective" : "";
+  return text + (titan.compiled ? ",compiled" : "");
+}
+
 }  // namespace headroom::cli

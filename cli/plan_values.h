@@ -40,4 +40,7 @@ struct Adapters {
                                                       ir::MegatronPlan megatron);
 [[nodiscard]] std::string megatron_text(const ir::MegatronPlan& megatron);
 
+[[nodiscard]] Result<ir::TitanPlan> parse_titan(const std::string& text, ir::TitanPlan titan);
+[[nodiscard]] std::string titan_text(const ir::TitanPlan& titan);
+
 }  // namespace headroom::cli

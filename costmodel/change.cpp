@@ -334,6 +334,9 @@ std::optional<ParallelPlan> with_change(const ParallelPlan& plan, Change change,
       changed.recompute =
           plan.recompute == ir::Recompute::kNone ? ir::Recompute::kFull : plan.recompute;
       changed.recompute_every = 1;
+      if (changed.titan) {
+        changed.titan->selective_operators = false;
+      }
       break;
     case Change::kZero3:
       return with_zero(plan, 3);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "cli/plan_values.h"
 #include "cli/report/time_report.h"
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_words.h"
@@ -110,6 +111,8 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
     text += " DDP";
   } else if (plan.megatron) {
     text += mesh_text(plan);
+  } else if (plan.model_code == ir::ModelCode::kTorchtitan) {
+    text += " torchtitan " + titan_text(plan.titan.value_or(ir::TitanPlan{}));
   }
   const auto add = [&](const std::string& part) { text += ", " + part; };
   add(std::string(ir::word_of(ir::precision_words(), plan.precision)));

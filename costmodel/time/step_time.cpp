@@ -16,7 +16,7 @@ constexpr double kJoulesPerMegawattHour = 3.6e9;
 /// How many ranks a sequence is spread over: they make one step's tokens together.
 std::int64_t ranks_per_replica(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
-    return 1;
+    return plan.titan ? plan.titan->tensor * plan.titan->context : 1;
   }
   return plan.megatron->tensor * plan.megatron->pipeline * plan.megatron->context;
 }

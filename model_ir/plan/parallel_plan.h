@@ -11,8 +11,9 @@ namespace headroom::ir {
 
 enum class RuntimeKind : std::uint8_t { kTransformers, kDeepspeed, kFsdp, kMegatron };
 
-/// Whose modelling and training code runs in the runtime transformers.
-enum class ModelCode : std::uint8_t { kTransformers, kLitgpt };
+/// Whose modelling and training code runs: LitGPT's in the runtime transformers, torchtitan's in
+/// the runtime fsdp.
+enum class ModelCode : std::uint8_t { kTransformers, kLitgpt, kTorchtitan };
 
 /// How parameters, arithmetic and optimizer states are stored.
 enum class Precision : std::uint8_t {
@@ -216,6 +217,27 @@ struct MegatronPlan {
   friend bool operator==(const MegatronPlan&, const MegatronPlan&) = default;
 };
 
+/// parallelism.fsdp_reshard_after_forward of torchtitan.
+enum class TitanReshard : std::uint8_t {
+  kDefault,  ///< All but the last group, whose gather would come at once again.
+  kAlways,
+  kNever,
+};
+
+/// torchtitan's own choices; the rest is in `FsdpPlan` and in the plan itself. The data-parallel
+/// degree is what `ParallelPlan::world` leaves over.
+struct TitanPlan {
+  std::int64_t tensor = 1;    ///< tensor_parallel_degree; sequence parallel comes with it.
+  std::int64_t context = 1;   ///< context_parallel_degree: ring attention, keys gathered at once.
+  bool loss_parallel = true;  ///< Logits stay sharded by vocabulary.
+  TitanReshard reshard = TitanReshard::kDefault;
+  /// Selective checkpointing "op": layers are run again but for every second product, attention and
+  /// reduce-scatters. Otherwise `ParallelPlan::recompute` says what is run again.
+  bool selective_operators = false;
+  bool compiled = false;  ///< torch.compile of each block.
+  friend bool operator==(const TitanPlan&, const TitanPlan&) = default;
+};
+
 /// PYTORCH_ALLOC_CONF. Source: c10/core/AllocatorConfig.h.
 struct AllocatorSettings {
   bool expandable_segments = false;
@@ -258,6 +280,7 @@ struct ParallelPlan {
   std::optional<ZeroPlan> zero;
   std::optional<FsdpPlan> fsdp;
   std::optional<MegatronPlan> megatron;
+  std::optional<TitanPlan> titan;
   std::optional<LoraPlan> lora;
   std::optional<QuantPlan> quant;
   std::optional<GenerationPlan> generation;

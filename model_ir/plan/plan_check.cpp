@@ -153,14 +153,29 @@ Status check_fsdp(const ParallelPlan& plan) {
   return ok();
 }
 
+/// torchtitan's code runs on fully_shard, and its choices are nobody else's.
+Status check_titan(const ParallelPlan& plan) {
+  const bool code = plan.model_code == ModelCode::kTorchtitan;
+  if (code && plan.runtime != RuntimeKind::kFsdp) {
+    return Error::invalid_argument("model_code", "torchtitan under another runtime",
+                                   "the runtime fsdp", "add --runtime fsdp");
+  }
+  if (plan.titan && !code) {
+    return Error::invalid_argument("titan", word_of(model_code_words(), plan.model_code),
+                                   "the modelling code of torchtitan",
+                                   "add --model-code torchtitan");
+  }
+  return ok();
+}
+
 }  // namespace
 
 Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
   // Megatron's own findings come before those that speak of other runtimes.
-  const std::array<Status, 7> findings = {check_sizes(model, plan), check_megatron(model, plan),
+  const std::array<Status, 8> findings = {check_sizes(model, plan), check_megatron(model, plan),
                                           check_precision(plan),    check_optimizer(plan),
                                           check_zero(plan),         check_adapters(plan),
-                                          check_fsdp(plan)};
+                                          check_fsdp(plan),         check_titan(plan)};
   for (const Status& finding : findings) {
     if (!finding) {
       return finding;

@@ -139,6 +139,17 @@ JsonFields megatron_fields(const MegatronPlan& megatron) {
   return fields;
 }
 
+JsonFields titan_fields(const TitanPlan& titan) {
+  JsonFields fields;
+  fields.add("tp", titan.tensor);
+  fields.add("cp", titan.context);
+  fields.add("loss_parallel", titan.loss_parallel);
+  fields.add("reshard", word_of(titan_reshard_words(), titan.reshard));
+  fields.add("selective_operators", titan.selective_operators);
+  fields.add("compiled", titan.compiled);
+  return fields;
+}
+
 JsonFields generation_fields(const GenerationPlan& generation) {
   JsonFields fields;
   fields.add("new_tokens", generation.new_tokens);
@@ -294,6 +305,15 @@ void read_megatron(const JsonObject& object, MegatronPlan& megatron) {
   }
 }
 
+void read_titan(const JsonObject& object, TitanPlan& titan) {
+  titan.tensor = object.integer_or("tp", titan.tensor, {1, kMostRanks});
+  titan.context = object.integer_or("cp", titan.context, {1, kMostRanks});
+  titan.loss_parallel = object.boolean_or("loss_parallel", titan.loss_parallel);
+  read_word(object, "reshard", titan_reshard_words(), titan.reshard);
+  titan.selective_operators = object.boolean_or("selective_operators", titan.selective_operators);
+  titan.compiled = object.boolean_or("compiled", titan.compiled);
+}
+
 void read_generation(const JsonObject& object, GenerationPlan& generation) {
   generation.new_tokens =
       object.integer_or("new_tokens", generation.new_tokens, {1, kMostSequence});
@@ -360,6 +380,7 @@ ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   read_part(root, "zero", plan.zero, read_zero);
   read_part(root, "fsdp", plan.fsdp, read_fsdp);
   read_part(root, "megatron", plan.megatron, read_megatron);
+  read_part(root, "titan", plan.titan, read_titan);
   read_part(root, "lora", plan.lora, read_lora);
   read_part(root, "quant", plan.quant, read_quant);
   read_part(root, "generation", plan.generation, read_generation);
@@ -403,6 +424,7 @@ JsonValue plan_to_json(const ParallelPlan& plan) {
   fields.add("zero", part_json(plan.zero, zero_fields));
   fields.add("fsdp", part_json(plan.fsdp, fsdp_fields));
   fields.add("megatron", part_json(plan.megatron, megatron_fields));
+  fields.add("titan", part_json(plan.titan, titan_fields));
   fields.add("lora", part_json(plan.lora, lora_fields));
   fields.add("quant", part_json(plan.quant, quant_fields));
   fields.add("generation", part_json(plan.generation, generation_fields));

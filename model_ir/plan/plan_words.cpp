@@ -52,8 +52,13 @@ constexpr std::array<Word<LossKind>, 3> kLosses = {{{"hf", LossKind::kHf},
                                                     {"chunked", LossKind::kChunked},
                                                     {"fused-linear", LossKind::kFusedLinear}}};
 
-constexpr std::array<Word<ModelCode>, 2> kModelCodes = {
-    {{"transformers", ModelCode::kTransformers}, {"litgpt", ModelCode::kLitgpt}}};
+constexpr std::array<Word<ModelCode>, 3> kModelCodes = {{{"transformers", ModelCode::kTransformers},
+                                                         {"litgpt", ModelCode::kLitgpt},
+                                                         {"torchtitan", ModelCode::kTorchtitan}}};
+
+constexpr std::array<Word<TitanReshard>, 3> kTitanReshards = {{{"default", TitanReshard::kDefault},
+                                                               {"always", TitanReshard::kAlways},
+                                                               {"never", TitanReshard::kNever}}};
 
 constexpr std::array<Word<OffloadDevice>, 3> kOffloads = {
     {{"none", OffloadDevice::kNone}, {"cpu", OffloadDevice::kCpu}, {"nvme", OffloadDevice::kNvme}}};
@@ -82,6 +87,9 @@ std::span<const Word<LossKind>> loss_words() {
 }
 std::span<const Word<ModelCode>> model_code_words() {
   return kModelCodes;
+}
+std::span<const Word<TitanReshard>> titan_reshard_words() {
+  return kTitanReshards;
 }
 std::span<const Word<OffloadDevice>> offload_words() {
   return kOffloads;

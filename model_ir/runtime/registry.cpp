@@ -4,6 +4,7 @@
 #include "model_ir/runtime/fsdp/lowering.h"
 #include "model_ir/runtime/litgpt/lowering.h"
 #include "model_ir/runtime/megatron/lowering.h"
+#include "model_ir/runtime/torchtitan/lowering.h"
 #include "model_ir/runtime/transformers/lowering.h"
 
 namespace headroom::ir {
@@ -18,7 +19,8 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
     case RuntimeKind::kDeepspeed:
       return deepspeed::lower(model, plan, device);
     case RuntimeKind::kFsdp:
-      return fsdp::lower(model, plan, device);
+      return plan.model_code == ModelCode::kTorchtitan ? torchtitan::lower(model, plan, device)
+                                                       : fsdp::lower(model, plan, device);
     case RuntimeKind::kMegatron:
       return megatron::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }

@@ -49,7 +49,7 @@ TEST_CASE("validate measured: errors of any size are exit code 0, the table name
   CHECK(ran.err.empty());
   CHECK(ran.out.find("peak_allocated") != std::string::npos);
   CHECK(ran.out.find("tiny  load") != std::string::npos);
-  CHECK(ran.out.find("runtime fsdp: not modelled yet") != std::string::npos);
+  CHECK(ran.out.find("case.config: absent") != std::string::npos);
 }
 
 TEST_CASE("validate measured: --json is one document, filters cut it") {

@@ -199,6 +199,19 @@ TEST_CASE("measured: Megatron-Core on B200 GPUs, SimuMax's published runs, peaks
   }
 }
 
+TEST_CASE("measured: torchtitan, all of it exact but segments of 2 MiB") {
+  for (const char* source : {"torchtitan", "torchtitan_options", "unseen_torchtitan"}) {
+    const std::vector<SummaryLine> lines = summary_of(source);
+    CHECK_FALSE(lines.empty());
+    for (const SummaryLine& line : lines) {
+      CAPTURE(key_of(line));
+      const bool reserved =
+          line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+      CHECK((line.exact_share == 1 || (reserved && line.worst < 1e-4)));
+    }
+  }
+}
+
 TEST_CASE("measured: LitGPT's published runs, within 2 % and each verdict right") {
   const std::string catalogue = std::string(HEADROOM_SOURCE_DIR) + "/configs";
   const DeviceFinder find_device = [&catalogue](const std::string& name) {

@@ -170,13 +170,37 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   return plan;
 }
 
+/// A plan of torchtitan's code that `ir::check_plan` accepts.
+inline ir::ParallelPlan random_titan_plan(Random& random) {
+  ir::ParallelPlan plan;
+  plan.runtime = ir::RuntimeKind::kFsdp;
+  plan.model_code = ir::ModelCode::kTorchtitan;
+  plan.precision = ir::Precision::kFp32;
+  plan.titan = ir::TitanPlan{.tensor = random.pick<std::int64_t>({1, 2, 4, 8}),
+                             .context = random.pick<std::int64_t>({1, 2}),
+                             .loss_parallel = random.chance(1, 2),
+                             .reshard = random_word(random, ir::titan_reshard_words()),
+                             .selective_operators = random.chance(1, 2),
+                             .compiled = random.chance(1, 2)};
+  plan.fsdp = ir::FsdpPlan{};
+  plan.fsdp->replicas = random.pick<std::int64_t>({1, 2});
+  plan.world =
+      plan.titan->tensor * plan.titan->context * plan.fsdp->replicas * random.between(2, 8);
+  plan.sequence = 64 * random.between(1, 32);
+  plan.micro_batch = random.between(1, 4);
+  plan.accumulation = random.between(1, 3);
+  return plan;
+}
+
 /// A plan of any runtime.
 inline ir::ParallelPlan random_plan(Random& random) {
-  switch (random.between(0, 2)) {
+  switch (random.between(0, 3)) {
     case 0:
       return random_deepspeed_plan(random);
     case 1:
       return random_megatron_plan(random);
+    case 2:
+      return random_titan_plan(random);
     default:
       return random_transformers_plan(random);
   }

@@ -139,15 +139,16 @@ ir::Precision read_precision(CaseReader& reader, const DtypeKey& dtype) {
   return ir::Precision::kBf16AutocastBf16;
 }
 
-void read_allocator(CaseReader& reader, ir::AllocatorSettings& settings) {
-  const std::string text = reader.text("allocator", "");
+void read_allocator(CaseReader& reader, std::string_view key, std::string_view absent,
+                    ir::AllocatorSettings& settings) {
+  const std::string text = reader.text(key, absent);
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view part = std::string_view(text).substr(begin, end - begin);
     const std::size_t colon = std::min(part.find(':'), part.size());
     const std::string_view value = colon < part.size() ? part.substr(colon + 1) : "";
     if (!set_allocator({part.substr(0, colon), value}, settings)) {
-      reader.fail("allocator", "'" + std::string(part) + "'");
+      reader.fail(key, "'" + std::string(part) + "'");
     }
     begin = end + 1;
   }

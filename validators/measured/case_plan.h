@@ -25,6 +25,9 @@ void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPl
 /// Megatron-Core: model, degrees and switches; fills `setting.model` too.
 void read_megatron_case(CaseReader& reader, RunSetting& setting);
 
+/// torchtitan: FSDP2 with its own model code; the model comes from `config`.
+void read_torchtitan_case(CaseReader& reader, RunSetting& setting);
+
 /// Batch, sequence, accumulation, steps, attention, checkpointing: the keys all programs share.
 void read_common_keys(CaseReader& reader, ir::ParallelPlan& plan);
 /// {r, alpha, dropout, targets, dora}.
@@ -40,7 +43,8 @@ struct DtypeKey {
 [[nodiscard]] ir::Precision read_precision(CaseReader& reader, const DtypeKey& dtype);
 /// Module names of a LoRA; empty for "all-linear" and for nothing.
 [[nodiscard]] std::vector<std::string> read_targets(CaseReader& reader, std::string_view key);
-/// PYTORCH_ALLOC_CONF, "name:value,...".
-void read_allocator(CaseReader& reader, ir::AllocatorSettings& settings);
+/// PYTORCH_ALLOC_CONF, "name:value,...", under `key`; `absent` if it is not there.
+void read_allocator(CaseReader& reader, std::string_view key, std::string_view absent,
+                    ir::AllocatorSettings& settings);
 
 }  // namespace headroom::check

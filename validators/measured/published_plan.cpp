@@ -18,38 +18,6 @@ using ir::JsonValue;
 
 constexpr CaseReader::Range kDimension{1, 1 << 24};
 
-/// The configuration that Hugging Face would hold for a model with Llama's keys.
-std::string config_of(CaseReader& row) {
-  CaseReader model(row.take("model"), "model");
-  const auto type = lookup<std::string_view>(model, "arch", published_model_type);
-  struct Key {
-    std::string_view row;
-    const char* config;
-  };
-  constexpr std::array<Key, 7> kKeys = {{{"layers", "num_hidden_layers"},
-                                         {"hidden", "hidden_size"},
-                                         {"heads", "num_attention_heads"},
-                                         {"kv_heads", "num_key_value_heads"},
-                                         {"head_dim", "head_dim"},
-                                         {"ffn", "intermediate_size"},
-                                         {"vocab", "vocab_size"}}};
-  JsonValue::Object config{{"model_type", JsonValue{std::string(type)}}};
-  for (const Key& key : kKeys) {
-    config.push_back({key.config, JsonValue{stated(model, key.row, kDimension)}});
-  }
-  if (model.take("tied_embeddings") == nullptr) {
-    model.fail("tied_embeddings", "not stated");
-  }
-  config.push_back({"tie_word_embeddings", JsonValue{model.flag("tied_embeddings", false)}});
-  expect_none(model, "moe");
-  expect_none(model, "mla");
-  constexpr std::array<std::string_view, 4> kAside = {"name", "params_b", "qk_norm",
-                                                      "padded_vocab"};
-  model.ignore(kAside);
-  row.absorb(model.trouble());
-  return ir::to_json(JsonValue{std::move(config)});
-}
-
 void read_published_lora(CaseReader& row, ir::ParallelPlan& plan) {
   const JsonValue* value = row.take("lora");
   if (value == nullptr ||
@@ -153,9 +121,6 @@ std::optional<Skip> refuse_early(const MeasuredRow& row, std::string_view runtim
   if (runtime.empty()) {
     return unknown_framework(row);
   }
-  if (runtime == "fsdp") {
-    return not_modelled(runtime);
-  }
   if (row.measured_raw.is_null()) {
     return Skip{"measured: nothing"};
   }
@@ -173,6 +138,37 @@ std::optional<Skip> refuse_early(const MeasuredRow& row, std::string_view runtim
 }
 
 }  // namespace
+
+std::string published_config(CaseReader& row) {
+  CaseReader model(row.take("model"), "model");
+  const auto type = lookup<std::string_view>(model, "arch", published_model_type);
+  struct Key {
+    std::string_view row;
+    const char* config;
+  };
+  constexpr std::array<Key, 7> kKeys = {{{"layers", "num_hidden_layers"},
+                                         {"hidden", "hidden_size"},
+                                         {"heads", "num_attention_heads"},
+                                         {"kv_heads", "num_key_value_heads"},
+                                         {"head_dim", "head_dim"},
+                                         {"ffn", "intermediate_size"},
+                                         {"vocab", "vocab_size"}}};
+  JsonValue::Object config{{"model_type", JsonValue{std::string(type)}}};
+  for (const Key& key : kKeys) {
+    config.push_back({key.config, JsonValue{stated(model, key.row, kDimension)}});
+  }
+  if (model.take("tied_embeddings") == nullptr) {
+    model.fail("tied_embeddings", "not stated");
+  }
+  config.push_back({"tie_word_embeddings", JsonValue{model.flag("tied_embeddings", false)}});
+  expect_none(model, "moe");
+  expect_none(model, "mla");
+  constexpr std::array<std::string_view, 4> kAside = {"name", "params_b", "qk_norm",
+                                                      "padded_vocab"};
+  model.ignore(kAside);
+  row.absorb(model.trouble());
+  return ir::to_json(JsonValue{std::move(config)});
+}
 
 void expect_none(CaseReader& row, std::string_view key) {
   const JsonValue* value = row.take(key);
@@ -233,10 +229,12 @@ PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& too
   std::string config;
   if (litgpt) {
     config = read_litgpt_row(reader, setting.plan);
+  } else if (runtime == "fsdp") {
+    config = read_torchtitan_row(reader, setting.plan);
   } else {
     read_published_training(reader, setting.plan);
     read_published_spread(reader, runtime, setting.plan);
-    config = config_of(reader);
+    config = published_config(reader);
   }
   const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);
   ignore_remarks(reader);

@@ -32,6 +32,16 @@ void expect_none(CaseReader& row, std::string_view key);
 /// Keys of every row that change nothing about memory, or that others derive from.
 void ignore_remarks(CaseReader& row);
 
+/// The configuration that Hugging Face would hold for a row's `model` with Llama's keys.
+[[nodiscard]] std::string published_config(CaseReader& row);
+
+/// torchtitan's training on several GPUs: plan and configuration of the model.
+///
+/// Model:  the launcher, and with it PYTORCH_ALLOC_CONF, is not stated: taken to be run_train.sh for
+///         experiments on branches, which sets expandable segments, and none for the rest.
+/// Source: pytorch/torchtitan benchmarks/*.md and docs/performance.md.
+[[nodiscard]] std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan);
+
 /// LitGPT's `finetune` on one GPU: plan and configuration of the model, and what the configuration
 /// cannot say.
 ///

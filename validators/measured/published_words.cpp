@@ -61,7 +61,7 @@ constexpr std::array<Entry<std::string_view>, 7> kModelTypes = {{{"llama", "llam
                                                                  {"gemma2", "gemma2"},
                                                                  {"phi3", "phi3"}}};
 
-constexpr std::array<Entry<std::string_view>, 24> kDevices = {
+constexpr std::array<Entry<std::string_view>, 26> kDevices = {
     {{"NVIDIA L40S", "l40s"},
      {"NVIDIA B200-SXM 180GB-class (8x NVLink)", "b200"},
      {"NVIDIA A100 80GB PCIe", "a100-80gb-pcie"},
@@ -83,6 +83,8 @@ constexpr std::array<Entry<std::string_view>, 24> kDevices = {
      {"A100-80GB", "a100-80gb"},
      {"NVIDIA H100-SXM5-80GB", "h100-80gb"},
      {"H100-80GB", "h100-80gb"},
+     {"NVIDIA H100 96GB HBM2e 500W (Grand Teton, 2.4 TB/s)", "h100-96gb"},
+     {"NVIDIA B200 (178.35 GiB)", "b200"},
      {"NVIDIA H200", "h200"},
      {"V100-SXM2-16GB", "v100-16gb"},
      {"NVIDIA V100-SXM2-32GB", "v100-32gb"}}};

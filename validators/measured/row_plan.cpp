@@ -126,6 +126,43 @@ Planned plan_megatron(const MeasuredRow& row) {
   return setting;
 }
 
+/// torchtitan's names of model families, where they are not Hugging Face's.
+constexpr std::array<Word<std::string_view>, 2> kTitanFamilies = {
+    {{"llama3", "llama"}, {"qwen3", "qwen3"}}};
+
+/// The configuration with its `model_type` in Hugging Face's words.
+JsonValue titan_config(const JsonValue& config) {
+  JsonValue::Object members = *config.as_object();
+  for (ir::JsonMember& member : members) {
+    const std::string* text = member.key == "model_type" ? member.value.as_string() : nullptr;
+    for (const Word<std::string_view>& known : kTitanFamilies) {
+      if (text != nullptr && *text == known.word) {
+        member.value = JsonValue(std::string(known.value));
+        break;
+      }
+    }
+  }
+  return JsonValue(std::move(members));
+}
+
+Planned plan_torchtitan(const MeasuredRow& row, const ModelReader& read_model) {
+  const JsonValue* config = row.setting.find("config");
+  if (config == nullptr || config->as_object() == nullptr) {
+    return Skip{"case.config: absent"};
+  }
+  Result<ir::ModelSpec> model = read_model(ir::to_json(titan_config(*config)), "case.config");
+  if (!model) {
+    return skip_of(model.error());
+  }
+  RunSetting setting{.model = std::move(model).value(), .plan = {}, .traits = {}, .capacity = {}};
+  CaseReader reader(&row.setting, "case");
+  read_torchtitan_case(reader, setting);
+  if (const auto trouble = reader.trouble()) {
+    return Skip{*trouble};
+  }
+  return setting;
+}
+
 Planned plan_modelled(const MeasuredRow& row, std::string_view runtime,
                       const ModelReader& read_model) {
   const JsonValue* config = row.setting.find("config");
@@ -139,7 +176,7 @@ Planned plan_modelled(const MeasuredRow& row, std::string_view runtime,
   RunSetting setting{.model = std::move(model).value(), .plan = {}, .traits = {}, .capacity = {}};
   CaseReader reader(&row.setting, "case");
   read_gpu(reader, setting);
-  read_allocator(reader, setting.plan.allocator);
+  read_allocator(reader, "allocator", "", setting.plan.allocator);
   if (runtime == "deepspeed") {
     read_deepspeed_case(reader, setting.model.hidden, setting.plan);
   } else if (row.framework == "transformers+bitsandbytes") {
@@ -195,7 +232,7 @@ Planned plan_of_case(const MeasuredRow& row, const ModelReader& read_model) {
     return Skip{"error: the measured run broke off"};
   }
   if (row.framework == "torchtitan") {
-    return not_modelled(runtime);
+    return plan_torchtitan(row, read_model);
   }
   if (runtime == "megatron") {
     return plan_megatron(row);

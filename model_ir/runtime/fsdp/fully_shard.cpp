@@ -33,9 +33,8 @@ class SiteScope {
 
 }  // namespace
 
-FullyShard::FullyShard(Eager& eager, const FsdpPlan& plan,
-                       std::vector<std::unique_ptr<ShardedGroup>> groups)
-    : eager_(eager), plan_(plan) {
+FullyShard::FullyShard(Eager& eager, std::vector<std::unique_ptr<ShardedGroup>> groups)
+    : eager_(eager) {
   torch::WorkRecorder& recorder = eager_.recorder();
   recorder.name_stream(kGatherStream, "all_gather_copy_in");
   recorder.name_stream(kCollectiveStream, "all_gather");
@@ -63,7 +62,7 @@ void FullyShard::wait_gathers(std::optional<std::uint32_t>& mark) {
 }
 
 void FullyShard::gather(Unit& unit) {
-  if (!unit.group->pending() && !unit.group->gathered()) {
+  if (!unit.group->pending() && !unit.group->gathered() && !unit.group->parameters().empty()) {
     unit.group->start_gather();
   }
 }
@@ -107,7 +106,9 @@ void FullyShard::before(std::int32_t module, std::vector<Tensor>& inputs) {
   unit->parameters = State::kForward;
   gather(*unit);
   wait(*unit);
-  watch_inputs(*unit, inputs);
+  if (!unit->group->parameters().empty()) {
+    watch_inputs(*unit, inputs);
+  }
 }
 
 void FullyShard::after(std::int32_t module, const std::vector<Tensor>& outputs) {
@@ -116,15 +117,16 @@ void FullyShard::after(std::int32_t module, const std::vector<Tensor>& outputs) 
     return;
   }
   const SiteScope site(eager_);
-  if (!eager_.in_backward()) {
-    if (plan_.reshard_after_forward) {
+  const bool empty = unit->group->parameters().empty();  // It only begins and ends forward.
+  if (!eager_.in_backward() && !empty) {
+    if (unit->group->reshards()) {
       unit->group->release_after_forward();
     }
     unit->order.push_back(order_.size());
     order_.push_back(unit);
   }
   unit->parameters = State::kIdle;
-  for (const Tensor& output : outputs) {
+  for (const Tensor& output : empty ? std::vector<Tensor>{} : outputs) {
     watch_output(*unit, output);
   }
   unit->module = State::kIdle;
@@ -193,9 +195,15 @@ void FullyShard::prefetch(Unit& unit) {
 void FullyShard::after_backward(Unit& unit) {
   const SiteScope site(eager_);
   unit.parameters = State::kAfterBackward;
+  unit.group->add_to_sums(!unit.reduces);
+  if (!unit.reduces) {
+    return;
+  }
   std::vector<Tensor> gradients;
   const std::vector<std::size_t> indices = unit.group->take_gradients(gradients);
-  unit.group->release();
+  if (unit.reshards_after_backward) {
+    unit.group->release();
+  }
   if (indices.empty()) {
     return;
   }
@@ -207,6 +215,20 @@ void FullyShard::after_backward(Unit& unit) {
   unit.group->wait_for_reduction();
   reducing_ = unit.group->reduce(indices, gradients);
   scattered_ = unit.group->scattered();
+}
+
+void FullyShard::set_module(std::int32_t module, bool reduces, bool reshards) {
+  if (Unit* const unit = find(module)) {
+    unit->reduces = reduces;
+    unit->reshards_after_backward = reshards;
+    unit->group->set_reshards(reshards);
+  }
+}
+
+void FullyShard::release(std::int32_t module) {
+  if (Unit* const unit = find(module)) {
+    unit->group->release();
+  }
 }
 
 void FullyShard::finish_backward() {

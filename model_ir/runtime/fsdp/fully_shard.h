@@ -26,15 +26,21 @@ inline constexpr std::int32_t kRootModule = -1;
 ///         _fsdp_param_group.py.
 class FullyShard {
  public:
-  /// `groups`: the root first, then in the order of the modules.
-  FullyShard(torch::Eager& eager, const FsdpPlan& plan,
-             std::vector<std::unique_ptr<ShardedGroup>> groups);
+  /// `groups`: the root first, then in the order of the modules. A root whose parameters are all in
+  /// groups of their own is a group without any.
+  FullyShard(torch::Eager& eager, std::vector<std::unique_ptr<ShardedGroup>> groups);
 
   /// Hooks of a module; others than those of `groups` are left alone.
   void before(std::int32_t module, std::vector<torch::Tensor>& inputs);
   void after(std::int32_t module, const std::vector<torch::Tensor>& outputs);
   /// Called when backward has come to its end.
   void finish_backward();
+
+  /// What a module does until it is told otherwise: `reduces`, its gradients go to shards after
+  /// backward (set_requires_gradient_sync); `reshards`, its parameters after forward and backward.
+  void set_module(std::int32_t module, bool reduces, bool reshards);
+  /// `module.reshard()`
+  void release(std::int32_t module);
 
  private:
   enum class State : std::uint8_t { kIdle, kForward, kBeforeBackward, kAfterBackward };
@@ -43,6 +49,8 @@ class FullyShard {
     State module = State::kIdle;      ///< FSDPState
     State parameters = State::kIdle;  ///< FSDPParamGroup
     std::vector<std::size_t> order;   ///< Where the unit stands in `order_`.
+    bool reduces = true;
+    bool reshards_after_backward = true;
   };
   [[nodiscard]] Unit* find(std::int32_t module);
   void wait_gathers(std::optional<std::uint32_t>& mark);
@@ -55,7 +63,6 @@ class FullyShard {
   void watch_output(Unit& unit, const torch::Tensor& output);
 
   torch::Eager& eager_;
-  const FsdpPlan& plan_;
   std::vector<Unit> units_;
   std::vector<Unit*> order_;   ///< Of the forward calls.
   Unit* outermost_ = nullptr;  ///< Of the hooked modules under way: iter_forward_root.

@@ -184,7 +184,7 @@ void run_optimizer(Run& run) {
   if (run.plan.clip_norm) {
     // DTensors reduce norms among ranks; FullyShardedDataParallel's parameters are plain tensors.
     const std::int64_t ranks = run.sharding.plan.version == 1 ? 1 : run.sharding.ranks;
-    torch::clip_grad_norm(run.eager, run.trained, ranks);
+    torch::clip_grad_norm(run.eager, run.trained, {.ranks = ranks});
   }
   torch::step(run.eager, run.plan.optimizer, run.trained, run.optimizer);
 }
@@ -253,7 +253,7 @@ void run_fully_shard(const Setting& setting) {
     const PhaseScope phase(sharding.eager, "load");
     sharded = load_sharded(sharding, setting.model, setting.arithmetic, setting.graph);
   }
-  FullyShard hooks(sharding.eager, sharding.plan, std::move(sharded.groups));
+  FullyShard hooks(sharding.eager, std::move(sharded.groups));
   transformers::ModuleHooks& calls = sharded.model.hooks;
   calls.before = [&hooks](std::int32_t module, std::vector<Tensor>& inputs) {
     hooks.before(module, inputs);

@@ -35,10 +35,15 @@ void pass_table(Eager& eager, std::int64_t bytes) {
 
 }  // namespace
 
-void ShardedGroup::add(const Tensor& whole, const Tensor& shard) {
+void ShardedGroup::add(const Tensor& whole, const Tensor& shard, bool partial) {
   const std::int64_t rows = whole.shape()[0];
   const std::int64_t own = ceil_div(rows, sharding_.ranks) * (whole.elements() / rows);
-  parameters_.push_back({.whole = whole, .shard = shard, .shard_elements = own, .kept = {}});
+  parameters_.push_back({.whole = whole,
+                         .shard = shard,
+                         .shard_elements = own,
+                         .kept = {},
+                         .sum = {},
+                         .partial = partial});
 }
 
 bool ShardedGroup::casts(const ShardedParameter& parameter) const {
@@ -123,8 +128,9 @@ void ShardedGroup::start_gather() {
   copy_in(inputs);
   eager.wait_stream(kCollectiveStream, kGatherStream);
   const StreamScope stream(eager, kCollectiveStream);
-  eager.run(CollectiveShape{
-      .kind = CollectiveKind::kAllGather, .bytes = bytes * ranks, .group = {.size = ranks}});
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
+                            .bytes = bytes * ranks,
+                            .group = {.size = ranks, .stride = sharding_.stride}});
   was_gathered_ = eager.record_mark(kCollectiveStream);
 }
 
@@ -220,14 +226,35 @@ void ShardedGroup::release_after_forward() {
   kept_ = true;
 }
 
+void ShardedGroup::add_to_sums(bool begins) {
+  Eager& eager = sharding_.eager;
+  for (ShardedParameter& each : parameters_) {
+    if (each.whole->grad == nullptr || (!begins && !each.sum.defined())) {
+      continue;
+    }
+    if (!each.sum.defined()) {
+      each.sum =
+          eager.empty(each.whole.shape(), sharding_.plan.reduce_dtype, TensorRole::kGradient);
+    }
+    eager.drop_grad(each.whole);
+  }
+}
+
 std::vector<std::size_t> ShardedGroup::take_gradients(std::vector<Tensor>& gradients) {
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& whole = parameters_[i].whole;
-    if (whole->grad != nullptr) {
+    if (parameters_[i].sum.defined()) {
       indices.push_back(i);
-      gradients.push_back(torch::gradient_of(sharding_.eager, whole));
+      gradients.push_back(std::exchange(parameters_[i].sum, Tensor{}));
+    } else if (whole->grad != nullptr) {
+      indices.push_back(i);
+      Tensor gradient = torch::gradient_of(sharding_.eager, whole);
       sharding_.eager.drop_grad(whole);
+      if (parameters_[i].partial) {  // A DTensor's sum among the ranks takes another tensor.
+        gradient = sharding_.eager.empty(gradient.shape(), gradient.dtype());
+      }
+      gradients.push_back(std::move(gradient));
     }
   }
   return indices;
@@ -243,7 +270,7 @@ Tensor ShardedGroup::scatter(std::int64_t elements) {
     eager.run(
         CollectiveShape{.kind = CollectiveKind::kReduceScatter,
                         .bytes = bytes_of(elements * sharding_.ranks, plan.reduce_dtype).value(),
-                        .group = {.size = sharding_.ranks}});
+                        .group = {.size = sharding_.ranks, .stride = sharding_.stride}});
   } else {
     torch::launch_copy(eager, reduced, reduced, torch::CopyOrder::kSame);
   }
@@ -252,9 +279,10 @@ Tensor ShardedGroup::scatter(std::int64_t elements) {
   const StreamScope stream(eager, replicated ? kReplicaStream : kReduceStream);
   if (replicated) {
     eager.wait_stream(kReplicaStream, kReduceStream);
-    eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
-                              .bytes = bytes_of(elements, plan.reduce_dtype).value(),
-                              .group = {.size = plan.replicas, .stride = sharding_.ranks}});
+    eager.run(CollectiveShape{
+        .kind = CollectiveKind::kAllReduce,
+        .bytes = bytes_of(elements, plan.reduce_dtype).value(),
+        .group = {.size = plan.replicas, .stride = sharding_.ranks * sharding_.stride}});
     all_reduce_input_ = reduced;
   }
   if (plan.reduce_dtype != sharding_.trained) {

@@ -25,6 +25,7 @@ struct Sharding {
   DType stored = DType::kFp32;   ///< Of the model's shards.
   DType trained = DType::kFp32;  ///< Of the shards that the optimizer sees: adapters are fp32.
   std::int64_t ranks = 1;        ///< That share the model; `plan.replicas` such sets exist.
+  std::int64_t stride = 1;       ///< Between them: tensor-parallel ranks lie in between.
 };
 
 /// One parameter: whole while its group is gathered, and this rank's rows of it.
@@ -33,6 +34,8 @@ struct ShardedParameter {
   torch::Tensor shard;              ///< A leaf of its own, which the optimizer steps.
   std::int64_t shard_elements = 0;  ///< With the padding of the last rank.
   torch::Tensor kept;               ///< Between forward and backward, where it goes to fewer ranks.
+  torch::Tensor sum;                ///< Of whole gradients that are not reduced yet.
+  bool partial = false;  ///< Its gradient is a part of a sum among tensor-parallel ranks.
 };
 
 /// Parameters that are gathered, released and reduced together, and their buffers.
@@ -44,9 +47,13 @@ struct ShardedParameter {
 ///         _fsdp_collectives.py.
 class ShardedGroup {
  public:
-  ShardedGroup(Sharding sharding, std::int32_t module) : sharding_(sharding), module_(module) {}
+  ShardedGroup(Sharding sharding, std::int32_t module)
+      : sharding_(sharding), module_(module), reshards_(sharding.plan.reshard_after_forward) {}
 
-  void add(const torch::Tensor& whole, const torch::Tensor& shard);
+  void add(const torch::Tensor& whole, const torch::Tensor& shard, bool partial = false);
+  /// Says otherwise than the plan whether parameters go back to shards after forward.
+  void set_reshards(bool reshards) { reshards_ = reshards; }
+  [[nodiscard]] bool reshards() const { return reshards_; }
   [[nodiscard]] std::span<const ShardedParameter> parameters() const { return parameters_; }
   [[nodiscard]] std::int32_t module() const { return module_; }
 
@@ -61,7 +68,10 @@ class ShardedGroup {
   /// The same after forward: a larger part may stay (`FsdpPlan::reshard_ranks`).
   void release_after_forward();
 
-  /// Takes the gradients of the whole parameters away from them.
+  /// Gradients of the whole parameters are added to sums of the reduction's type, which stand for
+  /// them from then on. `begins`: sums are begun where there are none yet.
+  void add_to_sums(bool begins);
+  /// Takes the gradients of the whole parameters, or their sums, away from them.
   [[nodiscard]] std::vector<std::size_t> take_gradients(std::vector<torch::Tensor>& gradients);
   /// Reduces `gradients` of parameters `indices` and adds them to those of the shards. Returns the
   /// input of the reduce-scatter, which must outlive it.
@@ -88,6 +98,7 @@ class ShardedGroup {
 
   Sharding sharding_;
   std::int32_t module_;
+  bool reshards_;
   std::vector<ShardedParameter> parameters_;
   bool gathered_ = false;
   bool pending_ = false;

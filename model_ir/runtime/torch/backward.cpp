@@ -49,13 +49,14 @@ PendingMap count_dependencies(Node* root) {
 }
 
 /// Adds `gradient` to what has arrived. In place only when nobody else can see the old sum.
+/// Tensor subclasses are never added up in place.
 /// Source: torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace and accumulate.
-void accumulate(Eager& eager, Tensor& slot, Tensor gradient) {
+void accumulate(Eager& eager, const Node& target, Tensor& slot, Tensor gradient) {
   if (!slot.defined()) {
     slot = std::move(gradient);
     return;
   }
-  const bool in_place = !slot->tracked_view && slot->uses == 1 &&
+  const bool in_place = !target.distributed && !slot->tracked_view && slot->uses == 1 &&
                         (slot->storage == nullptr || slot->storage->uses == 1);
   if (!in_place) {
     const Layout layout = slot->layout;  // The sum lies in memory as its first operand does.
@@ -231,7 +232,7 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
         wait_stream(edge.node->stream, node->stream);
         apart = edge.node->stream != 0 ? edge.node->stream : apart;
         const StreamId before = exchange_stream(edge.node->stream);
-        accumulate(*this, target.buffer[static_cast<std::size_t>(edge.input_index)],
+        accumulate(*this, *edge.node, target.buffer[static_cast<std::size_t>(edge.input_index)],
                    std::move(outputs[i]));
         exchange_stream(before);
       }

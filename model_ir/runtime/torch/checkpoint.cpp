@@ -50,8 +50,9 @@ class AutocastScope {
 }  // namespace
 
 CheckpointFrame::CheckpointFrame(std::vector<Tensor> inputs,
-                                 std::function<void(Eager&, const std::vector<Tensor>&)> region)
-    : inputs_(std::move(inputs)), region_(std::move(region)) {}
+                                 std::function<void(Eager&, const std::vector<Tensor>&)> region,
+                                 bool whole)
+    : inputs_(std::move(inputs)), region_(std::move(region)), whole_(whole) {}
 
 std::size_t CheckpointFrame::pack(Eager& eager, const Tensor& tensor, Tensor& kept) {
   if (!recomputing_) {
@@ -72,7 +73,7 @@ std::size_t CheckpointFrame::pack(Eager& eager, const Tensor& tensor, Tensor& ke
   if (slots_[slot].wanted) {
     slots_[slot].tensor = kept;
   }
-  if (next_ == slots_.size()) {
+  if (next_ == slots_.size() && !whole_) {
     throw StopRecomputation{};
   }
   return slot;
@@ -132,15 +133,17 @@ Tensor checkpoint_reentrant(Eager& eager, const Tensor& input,
 namespace {
 
 std::vector<Tensor> run_recomputed(Eager& eager, const std::vector<Tensor>& inputs,
-                                   const Region& region) {
+                                   const Region& region, bool whole) {
   const std::optional<DType> autocast = eager.autocast();
   const std::int32_t layer = eager.layer();
   const auto frame = std::make_shared<CheckpointFrame>(
-      inputs, [region, autocast, layer](Eager& again, const std::vector<Tensor>& arguments) {
+      inputs,
+      [region, autocast, layer](Eager& again, const std::vector<Tensor>& arguments) {
         again.set_layer(layer);
         const AutocastScope scope(again, autocast);
         const std::vector<Tensor> outputs = region(again, arguments);
-      });
+      },
+      whole);
   const CheckpointScope hooks(eager, frame.get());
   return region(eager, inputs);
 }
@@ -257,8 +260,10 @@ std::vector<Tensor> run_region(Eager& eager, const std::vector<Tensor>& inputs,
   if (form == RegionForm::kKept || !eager.grad_enabled()) {
     return region(eager, inputs);
   }
-  return form == RegionForm::kRecomputed ? run_recomputed(eager, inputs, region)
-                                         : run_reentrant(eager, inputs, region);
+  if (form == RegionForm::kReentrant) {
+    return run_reentrant(eager, inputs, region);
+  }
+  return run_recomputed(eager, inputs, region, form == RegionForm::kRecomputedWhole);
 }
 
 }  // namespace headroom::ir::torch

@@ -20,8 +20,10 @@ struct StopRecomputation {};
 class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
  public:
   /// `inputs`: the region's arguments, kept alive until every saved slot has been let go.
+  /// `whole`: the second run does not end with the last saved tensor (early_stop=False).
   CheckpointFrame(std::vector<Tensor> inputs,
-                  std::function<void(Eager&, const std::vector<Tensor>&)> region);
+                  std::function<void(Eager&, const std::vector<Tensor>&)> region,
+                  bool whole = false);
 
   /// An operator saves `tensor`: counts it in the first run, keeps it in the second, and hands it
   /// back as `kept`: what runs again has a graph of its own, which holds what it saves.
@@ -39,6 +41,7 @@ class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
   std::vector<Tensor> inputs_;
   std::function<void(Eager&, const std::vector<Tensor>&)> region_;
   std::vector<Slot> slots_;
+  bool whole_;
   bool recomputing_ = false;
   bool recomputed_ = false;
   std::size_t next_ = 0;
@@ -56,9 +59,10 @@ class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
 
 /// How a region of several arguments and results runs.
 enum class RegionForm : std::uint8_t {
-  kKept,        ///< As it is.
-  kRecomputed,  ///< As `checkpoint` does.
-  kReentrant,   ///< As `checkpoint_reentrant` does.
+  kKept,             ///< As it is.
+  kRecomputed,       ///< As `checkpoint` does.
+  kRecomputedWhole,  ///< As `checkpoint` does with early_stop=False.
+  kReentrant,        ///< As `checkpoint_reentrant` does.
 };
 
 using Region = std::function<std::vector<Tensor>(Eager&, const std::vector<Tensor>&)>;

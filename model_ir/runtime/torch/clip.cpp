@@ -76,14 +76,31 @@ Tensor all_reduced(Eager& eager, const Tensor& stacked, std::int64_t ranks) {
   return norms;
 }
 
+/// The stacked norms; those that are alike on all ranks of a dimension are brought to parts of a
+/// sum first, in tensors of their own.
+Tensor stack_shards(Eager& eager, const std::vector<Tensor>& norms, const NormMesh& mesh) {
+  std::vector<Tensor> parts;
+  for (std::size_t i = 0; i < norms.size() && mesh.tensor_ranks > 1; ++i) {
+    if (mesh.replicated[i]) {
+      parts.push_back(eager.empty(Shape{}, norms[i].dtype(), TensorRole::kTemporary));
+    }
+  }
+  Tensor stacked = stack(eager, norms);
+  release_list(parts);
+  return stacked;
+}
+
 Tensor total_norm(Eager& eager, std::span<const Tensor> parameters, const Groups& groups,
-                  std::int64_t sharded_ranks) {
+                  const NormMesh& mesh) {
   std::vector<Tensor> norms;
   for (const auto& group : groups) {
     norms_of(eager, parameters, group, norms);
   }
-  Tensor stacked = stack(eager, norms);
-  Tensor reduced = sharded_ranks > 1 ? all_reduced(eager, stacked, sharded_ranks) : Tensor{};
+  Tensor stacked = stack_shards(eager, norms, mesh);
+  Tensor reduced = mesh.ranks > 1 ? all_reduced(eager, stacked, mesh.ranks) : Tensor{};
+  if (mesh.tensor_ranks > 1) {
+    reduced = all_reduced(eager, stacked, mesh.tensor_ranks);
+  }
   const DType dtype = stacked.dtype();
   Tensor total = reduce(eager, Shape{}, dtype,
                         {.outputs = 1,
@@ -98,15 +115,15 @@ Tensor total_norm(Eager& eager, std::span<const Tensor> parameters, const Groups
 
 }  // namespace
 
-void clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, std::int64_t sharded_ranks) {
+Tensor clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, const NormMesh& mesh) {
   const std::vector<std::size_t> indices = with_gradient(parameters);
   if (indices.empty()) {
-    return;
+    return {};
   }
   const GradMode no_grad(eager, false);
   eager.set_site("clip_grad_norm", -1);
   const Groups groups = groups_by_dtype(parameters, indices);
-  const Tensor total = total_norm(eager, parameters, groups, sharded_ranks);
+  Tensor total = total_norm(eager, parameters, groups, mesh);
   const auto scalar = [&] {
     count_kernels(eager, 1);
     return eager.empty(Shape{}, total.dtype(), TensorRole::kTemporary);
@@ -129,6 +146,7 @@ void clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, std::int64
   }
   factor.reset();
   clamped.reset();
+  return total;
 }
 
 }  // namespace headroom::ir::torch

@@ -2,22 +2,29 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "model_ir/runtime/torch/eager.h"
 #include "model_ir/runtime/torch/tensor.h"
 
 namespace headroom::ir::torch {
 
-/// `torch.nn.utils.clip_grad_norm_(parameters, max_norm)`, its result dropped: what it allocates
-/// and frees. Gradients are scaled in place, whatever their norm.
+/// How parameters that are DTensors lie among ranks.
+struct NormMesh {
+  std::int64_t ranks = 1;          ///< That share them as FSDP does; 1: they are whole.
+  std::int64_t tensor_ranks = 1;   ///< Of a second, tensor-parallel dimension of the mesh.
+  std::vector<bool> replicated{};  ///< By parameter: the same on all tensor-parallel ranks.
+};
+
+/// `torch.nn.utils.clip_grad_norm_(parameters, max_norm)`: what it allocates and frees. Gradients
+/// are scaled in place, whatever their norm. Returns the norm; undefined without gradients.
 ///
 /// Model:  per type a norm per gradient (list kernels), stacked; one norm of those; the factor.
-///         `sharded_ranks`: the parameters are shards (DTensor) on as many ranks; the norms of
-///         shards are added up among them. 1: they are whole.
+///         Norms of shards are added up among the ranks of each dimension; those that all ranks of
+///         a dimension have alike are divided by their number before they are stacked.
 /// Source: pytorch/pytorch 2.11 torch/nn/utils/clip_grad.py;
 ///         aten/src/ATen/native/cuda/ForeachReduceOp.cu, foreach_tensor_norm_cuda;
 ///         torch/distributed/tensor/_ops/_math_ops.py, _NormPartial.
-void clip_grad_norm(Eager& eager, std::span<const Tensor> parameters,
-                    std::int64_t sharded_ranks = 1);
+Tensor clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, const NormMesh& mesh = {});
 
 }  // namespace headroom::ir::torch

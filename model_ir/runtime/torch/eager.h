@@ -122,6 +122,10 @@ class Eager {
   [[nodiscard]] CheckpointFrame* checkpoint() const { return checkpoint_; }
   void set_checkpoint(CheckpointFrame* frame) { checkpoint_ = frame; }
 
+  /// Tensors are DTensors for a while: what operators record gets gradients that are, too.
+  [[nodiscard]] bool distributed() const { return distributed_; }
+  void set_distributed(bool distributed) { distributed_ = distributed; }
+
   // --- autocast -------------------------------------------------------------------------------
   [[nodiscard]] std::optional<DType> autocast() const { return autocast_; }
   void enter_autocast(DType dtype);
@@ -175,6 +179,7 @@ class Eager {
   bool site_fresh_ = false;
   bool grad_enabled_ = true;
   bool meta_ = false;
+  bool distributed_ = false;
   StreamId stream_ = 0;
   int backward_depth_ = 0;
   std::uint64_t sequence_ = 0;

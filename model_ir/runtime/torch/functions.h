@@ -84,6 +84,9 @@ enum class FusedHeads : std::uint8_t { kSelected, kChunked };
 [[nodiscard]] Tensor mean_last(Eager& eager, const Tensor& input);
 [[nodiscard]] Tensor layer_norm(Eager& eager, const Tensor& input, const Tensor& weight,
                                 const Tensor& bias);
+/// torch.nn.functional.rms_norm: one kernel, which keeps its input, the weight and 1/rms.
+/// Source: derivatives.yaml, _fused_rms_norm.
+[[nodiscard]] Tensor rms_norm(Eager& eager, const Tensor& input, const Tensor& weight);
 /// Softmax over the last dim, computed and returned in `dtype`.
 [[nodiscard]] Tensor softmax_last(Eager& eager, const Tensor& input, DType dtype);
 
@@ -92,6 +95,9 @@ enum class FusedHeads : std::uint8_t { kSelected, kChunked };
 /// F.linear. `weight` is [out, in]; `bias` may be undefined. Under autocast both are cast.
 [[nodiscard]] Tensor linear(Eager& eager, const Tensor& input, const Tensor& weight,
                             const Tensor& bias);
+/// F.linear without bias whose product is `product` already: its graph is made, nothing runs.
+[[nodiscard]] Tensor linear_of(Eager& eager, const Tensor& input, const Tensor& weight,
+                               const Tensor& product);
 /// `input @ weight.T`: keeps the transposed view, and with it the memory that the weight has now.
 [[nodiscard]] Tensor matmul_transposed(Eager& eager, const Tensor& input, const Tensor& weight);
 /// GPT-2's Conv1D: addmm with a weight [in, out].
@@ -121,6 +127,18 @@ struct SdpaOptions {
 /// scaled_dot_product_attention of q [B, A, S, D], k and v [B, K, S', D].
 [[nodiscard]] Tensor sdpa(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
                           const SdpaOptions& options);
+
+/// What a call of flash attention hands out.
+struct FlashOutputs {
+  Tensor output;
+  Tensor log_sum;
+  Tensor seed;
+  Tensor offset;
+};
+/// Causal flash attention of 16-bit inputs. With `outputs` defined already its graph is made and
+/// nothing runs; otherwise they are left there.
+[[nodiscard]] Tensor flash_attention(Eager& eager, const Tensor& q, const Tensor& k,
+                                     const Tensor& v, FlashOutputs& outputs);
 
 // --- tables (functions_embedding.cpp) -----------------------------------------------------------
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "model_ir/runtime/torch/flash_backward.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
@@ -22,42 +23,16 @@ bool rows_first(const Tensor& heads) {
   return heads->layout == Layout::kSwapped || shape[1] == 1 || shape[2] == 1;
 }
 
-/// Backward of flash attention 2.
-/// Source: pytorch/pytorch aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp,
-/// mha_bwd: sequence rounded to 128, head size to 32 (to 64 above 128).
-Gradients flash_gradients(Eager& eager, Gradients& grads, Node& node, AttentionShape kernel) {
-  const Unpacked saved(eager, node);
-  const Shape q = node.input_shapes[0];
-  const Shape k = node.input_shapes[1];
-  const DType dtype = grads[0].dtype();
-  const std::int64_t rows = align_up(q[2], 128);
-  const std::int64_t width = align_up(q[3], q[3] <= 128 ? 32 : 64);
-  // Saved: key, query, value, log-sum-exp, output. The kernel wants grad and output contiguous as
-  // [B, S, A, D].
-  Tensor grad_rows = rows_first(grads[0]) ? Tensor{} : eager.empty(q, dtype);
-  Tensor output_rows = rows_first(saved[4]) ? Tensor{} : eager.empty(q, dtype);
-  Tensor dq = heads_like(eager, q, dtype, saved[1]->layout);
-  Tensor dk = heads_like(eager, k, dtype, saved[0]->layout);
-  Tensor dv = heads_like(eager, k, dtype, saved[2]->layout);
-  Tensor softmax_sum = eager.empty({q[0], q[1], rows}, DType::kFp32, TensorRole::kWorkspace);
-  Tensor dq_sum = eager.empty({q[0], rows, q[1], width}, DType::kFp32, TensorRole::kWorkspace);
-  launch(eager, {&grad_rows, &grad_rows});
-  launch(eager, {&output_rows, &output_rows});
-  launch(eager, {&grads[0], &saved[4], &softmax_sum});  // Row sums of both, multiplied.
-  kernel.backward = true;
-  eager.run(kernel);
-  launch(eager, {&dq_sum, &dq});  // To the type of the queries.
-  if (q[1] != k[1]) {
-    Tensor dk_wide = heads_like(eager, k.with(1, q[1]), dtype);
-    Tensor dv_wide = heads_like(eager, k.with(1, q[1]), dtype);
-    launch(eager, {&dk_wide, &dk});  // Summed over the heads of each group.
-    launch(eager, {&dv_wide, &dv});
-    dv_wide.reset();
-    dk_wide.reset();
-  }
-  dq_sum.reset();
-  softmax_sum.reset();
-  return {dq, dk, dv};
+Gradients flash_gradients(Eager& eager, Gradients& grads, Node& node,
+                          const AttentionShape& kernel) {
+  const Unpacked saved(eager, node);  // Key, query, value, log-sum-exp, output.
+  const FlashInputs inputs{.gradient = grads[0],
+                           .query = saved[1],
+                           .key = saved[0],
+                           .value = saved[2],
+                           .output = saved[4]};
+  FlashGradients made = flash_backward(eager, inputs, kernel);
+  return {std::move(made.query), std::move(made.key), std::move(made.value)};
 }
 
 /// In how many parts the keys are split where batch, heads and rows are too few for the device.
@@ -91,32 +66,16 @@ std::int64_t flash_splits(const Eager& eager, const Shape& q, std::int64_t keys)
   return 1;
 }
 
-AttentionShape kernel_of(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
-  return {.batch = q.shape()[0],
-          .heads = q.shape()[1],
-          .kv_heads = k.shape()[1],
-          .queries = q.shape()[2],
-          .keys = k.shape()[2],
-          .head_dim = q.shape()[3],
-          .value_dim = v.shape()[3],
-          .dtype = q.dtype(),
-          .causal = causal};
-}
-
-Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
-             const SdpaOptions& options) {
-  const double dropout = options.dropout;
-  const AttentionShape kernel = kernel_of(q, k, v, options.causal);
-  Record record(eager, {&q, &k, &v});
-  record.save(k);
-  record.save(q);
-  record.save(v);
+/// The kernel itself.
+FlashOutputs run_flash(Eager& eager, const Tensor& q, const AttentionShape& kernel,
+                       double dropout) {
   const Shape& shape = q.shape();
-  Tensor output = heads_like(eager, shape, q.dtype(), q->layout);
-  Tensor log_sum = eager.empty({shape[0], shape[1], shape[2]}, DType::kFp32);
+  FlashOutputs outputs;
+  outputs.output = heads_like(eager, shape, q.dtype(), q->layout);
+  outputs.log_sum = eager.empty({shape[0], shape[1], shape[2]}, DType::kFp32);
   Tensor split_sum;
   Tensor split_output;
-  const std::int64_t splits = dropout > 0 ? 1 : flash_splits(eager, shape, k.shape()[2]);
+  const std::int64_t splits = dropout > 0 ? 1 : flash_splits(eager, shape, kernel.keys);
   if (splits > 1) {
     const std::int64_t width = align_up(shape[3], shape[3] <= 128 ? 32 : 64);
     const Shape rows{splits, shape[0], shape[1], shape[2]};
@@ -124,29 +83,40 @@ Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
     split_output = eager.empty({splits, shape[0], shape[1], shape[2], width}, DType::kFp32,
                                TensorRole::kWorkspace);
   }
-  Tensor seed = eager.empty({2}, DType::kInt64);
-  Tensor offset = eager.empty({1}, DType::kInt64);
+  outputs.seed = eager.empty({2}, DType::kInt64);
+  outputs.offset = eager.empty({1}, DType::kInt64);
   eager.run(kernel);
   if (splits > 1) {
-    launch(eager, {&split_output, &split_sum, &output});  // Joined.
+    launch(eager, {&split_output, &split_sum, &outputs.output});  // Joined.
   }
   split_sum.reset();
   split_output.reset();
   if (dropout > 0) {
     const Tensor state = eager.empty({2}, DType::kInt64);
   }
+  return outputs;
+}
+
+Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
+             const SdpaOptions& options, FlashOutputs& outputs) {
+  const AttentionShape kernel = flash_shape(q, k, v, options.causal);
+  Record record(eager, {&q, &k, &v});
+  record.save(k);
+  record.save(q);
+  record.save(v);
+  if (!outputs.output.defined()) {
+    outputs = run_flash(eager, q, kernel, options.dropout);
+  }
+  Tensor output = outputs.output;
   if (record.active()) {
-    record.save(log_sum);
+    record.save(outputs.log_sum);
     record.save(output);
-    record.save(seed);
-    record.save(offset);
+    record.save(outputs.seed);
+    record.save(outputs.offset);
     record.finish(output, [kernel](Eager& e, Gradients& grads, Node& node) -> Gradients {
       return flash_gradients(e, grads, node, kernel);
     });
   }
-  log_sum.reset();
-  seed.reset();
-  offset.reset();
   return output;
 }
 
@@ -218,7 +188,7 @@ Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node, Attent
 /// `mask` may be undefined.
 Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
                  const Tensor& mask, bool causal) {
-  const AttentionShape kernel = kernel_of(q, k, v, causal && !mask.defined());
+  const AttentionShape kernel = flash_shape(q, k, v, causal && !mask.defined());
   Record record(eager, {&q, &k, &v, &mask});
   record.save(mask);
   record.save(k);
@@ -328,7 +298,12 @@ Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tens
   const bool flash_head = query.shape()[3] <= 256 && query.shape()[3] == value.shape()[3];
   const bool same_heads = query.shape()[1] == key.shape()[1];
   if (half && ampere && flash_head && !options.mask && (same_heads || !options.broadcast)) {
-    return flash(eager, query, key, value, options);
+    FlashOutputs outputs;
+    Tensor output = flash(eager, query, key, value, options, outputs);
+    outputs.log_sum.reset();
+    outputs.seed.reset();
+    outputs.offset.reset();
+    return output;
   }
   // Fused kernels want elements of a row side by side: check_last_dim_stride_equals_1_dense.
   const bool strided = options.mask && (*options.mask)->layout == Layout::kSwapped;
@@ -344,6 +319,56 @@ Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tens
 }
 
 }  // namespace
+
+FlashGradients flash_backward(Eager& eager, const FlashInputs& inputs, AttentionShape kernel) {
+  const Shape& q = inputs.query.shape();
+  const Shape& k = inputs.key.shape();
+  const DType dtype = inputs.gradient.dtype();
+  const std::int64_t rows = align_up(q[2], 128);
+  const std::int64_t width = align_up(q[3], q[3] <= 128 ? 32 : 64);
+  Tensor grad_rows = rows_first(inputs.gradient) ? Tensor{} : eager.empty(q, dtype);
+  Tensor output_rows = rows_first(inputs.output) ? Tensor{} : eager.empty(q, dtype);
+  FlashGradients made;
+  made.query = heads_like(eager, q, dtype, inputs.query->layout);
+  made.key = heads_like(eager, k, dtype, inputs.key->layout);
+  made.value = heads_like(eager, k, dtype, inputs.value->layout);
+  Tensor softmax_sum = eager.empty({q[0], q[1], rows}, DType::kFp32, TensorRole::kWorkspace);
+  Tensor dq_sum = eager.empty({q[0], rows, q[1], width}, DType::kFp32, TensorRole::kWorkspace);
+  launch(eager, {&grad_rows, &grad_rows});
+  launch(eager, {&output_rows, &output_rows});
+  launch(eager, {&inputs.gradient, &inputs.output, &softmax_sum});  // Row sums of both, multiplied.
+  kernel.backward = true;
+  eager.run(kernel);
+  launch(eager, {&dq_sum, &made.query});  // To the type of the queries.
+  if (q[1] != k[1]) {
+    Tensor dk_wide = heads_like(eager, k.with(1, q[1]), dtype);
+    Tensor dv_wide = heads_like(eager, k.with(1, q[1]), dtype);
+    launch(eager, {&dk_wide, &made.key});  // Summed over the heads of each group.
+    launch(eager, {&dv_wide, &made.value});
+    dv_wide.reset();
+    dk_wide.reset();
+  }
+  dq_sum.reset();
+  softmax_sum.reset();
+  return made;
+}
+
+AttentionShape flash_shape(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+  return {.batch = q.shape()[0],
+          .heads = q.shape()[1],
+          .kv_heads = k.shape()[1],
+          .queries = q.shape()[2],
+          .keys = k.shape()[2],
+          .head_dim = q.shape()[3],
+          .value_dim = v.shape()[3],
+          .dtype = q.dtype(),
+          .causal = causal};
+}
+
+Tensor flash_attention(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
+                       FlashOutputs& outputs) {
+  return flash(eager, q, k, v, {}, outputs);
+}
 
 Tensor sdpa(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
             const SdpaOptions& options) {

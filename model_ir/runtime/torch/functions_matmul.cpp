@@ -58,9 +58,14 @@ Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const Gem
   return result;
 }
 
-/// `kept`: the weight, or a view of it, as backward will want it.
+/// What backward wants of a product that need not be computed.
+struct Kept {
+  Tensor weight;   ///< The weight, or a view of it.
+  Tensor product;  ///< Defined: the product is there already.
+};
+
 Tensor matrix_product(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                      std::int64_t out, const Tensor& kept) {
+                      std::int64_t out, const Kept& kept) {
   const GemmDims dims{
       .rows = input.elements() / input.shape()[-1], .in = input.shape()[-1], .out = out};
   HEADROOM_ASSERT(dims.in * dims.out == weight.elements());
@@ -82,18 +87,22 @@ Tensor matrix_product(Eager& eager, const Tensor& input, const Tensor& weight, c
       save_input();
     }
     if (record.wants(at_input)) {
-      record.save(kept);
+      record.save(kept.weight);
     }
     if (!bias.defined()) {
       save_input();
     }
-    Tensor output = eager.empty(input.shape().with(-1, out), input.dtype());
-    if (bias.defined()) {
-      eager.touch_cublaslt();
-    } else {
-      eager.touch_cublas();
+    const Shape shape = input.shape().with(-1, out);
+    Tensor output = kept.product.defined() ? eager.alias(kept.product, shape, false)
+                                           : eager.empty(shape, input.dtype());
+    if (!kept.product.defined()) {
+      if (bias.defined()) {
+        eager.touch_cublaslt();
+      } else {
+        eager.touch_cublas();
+      }
+      eager.run(GemmShape{.m = dims.rows, .n = dims.out, .k = dims.in, .dtype = input.dtype()});
     }
-    eager.run(GemmShape{.m = dims.rows, .n = dims.out, .k = dims.in, .dtype = input.dtype()});
     if (record.active()) {
       record.finish(output, [dims](Eager& e, Gradients& grads, Node& node) -> Gradients {
         return linear_gradients(e, grads, node, dims);
@@ -138,13 +147,17 @@ Tensor linear(Eager& eager, const Tensor& input, const Tensor& weight, const Ten
   }
   const std::int64_t out = weight.shape()[0];
   if (!eager.autocast()) {
-    return matrix_product(eager, input, weight, bias, out, weight);
+    return matrix_product(eager, input, weight, bias, out, {weight, {}});
   }
   // The wrapper's arguments are cast from the last to the first.
   const Tensor bias_cast = autocast_argument(eager, bias);
   const Tensor weight_cast = autocast_argument(eager, weight);
   const Tensor input_cast = autocast_argument(eager, input);
-  return matrix_product(eager, input_cast, weight_cast, bias_cast, out, weight_cast);
+  return matrix_product(eager, input_cast, weight_cast, bias_cast, out, {weight_cast, {}});
+}
+
+Tensor linear_of(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& product) {
+  return matrix_product(eager, input, weight, {}, weight.shape()[0], {weight, product});
 }
 
 Tensor matmul_transposed(Eager& eager, const Tensor& input, const Tensor& weight) {
@@ -154,7 +167,7 @@ Tensor matmul_transposed(Eager& eager, const Tensor& input, const Tensor& weight
   const Tensor weight_cast = casts ? to(eager, weight, *target) : weight;
   const Tensor input_cast = autocast_argument(eager, input);
   const Tensor turned = eager.alias(weight_cast, weight_cast.shape(), true);
-  return matrix_product(eager, input_cast, weight_cast, {}, weight.shape()[0], turned);
+  return matrix_product(eager, input_cast, weight_cast, {}, weight.shape()[0], {turned, {}});
 }
 
 Tensor conv1d(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& bias) {
@@ -162,7 +175,7 @@ Tensor conv1d(Eager& eager, const Tensor& input, const Tensor& weight, const Ten
   const Tensor weight_cast = autocast_argument(eager, weight);
   const Tensor input_cast = autocast_argument(eager, input);
   const Tensor bias_cast = autocast_argument(eager, bias);
-  return matrix_product(eager, input_cast, weight_cast, bias_cast, out, weight_cast);
+  return matrix_product(eager, input_cast, weight_cast, bias_cast, out, {weight_cast, {}});
 }
 
 namespace {

@@ -67,6 +67,30 @@ Tensor layer_norm(Eager& eager, const Tensor& input, const Tensor& weight, const
   return output;
 }
 
+Tensor rms_norm(Eager& eager, const Tensor& input, const Tensor& weight) {
+  Record record(eager, {&input, &weight});
+  record.save(input);
+  record.save(weight);
+  Tensor output = eager.empty(input.shape(), input.dtype());
+  const Tensor inverse = eager.empty(input.shape().with(-1, 1), DType::kFp32);
+  launch_kernels(eager, bytes_of(input) + bytes_of(output));
+  if (record.active()) {
+    record.save(inverse);
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Unpacked saved(e, node);
+      Gradients result(2);
+      for (std::size_t i = 0; i < result.size(); ++i) {
+        if (node.wants(i)) {
+          result[i] = e.empty(node.input_shapes[i], grads[0].dtype());
+          launch_kernels(e, bytes_of(grads[0]) + bytes_of(saved[0]) + bytes_of(result[i]));
+        }
+      }
+      return result;
+    });
+  }
+  return output;
+}
+
 Tensor softmax_last(Eager& eager, const Tensor& input, DType dtype) {
   // Only fp16 is widened inside the kernel; bf16 is cast first.
   // Source: aten/src/ATen/native/SoftMax.cpp, softmax(input, dim, dtype).

@@ -80,6 +80,7 @@ class NodePool {
     node->leaf = nullptr;
     node->leaf_owner.reset();
     node->stream = 0;
+    node->distributed = false;
     node->before_apply = nullptr;
     node->after_accumulate = nullptr;
     idle_.emplace_back(node);

@@ -51,6 +51,7 @@ bool Record::begin(bool wanted) {
   node_->sequence = eager_.next_sequence();
   node_->layer = eager_.layer();
   node_->site_operation = eager_.operation();
+  node_->distributed = eager_.distributed();
   return true;
 }
 

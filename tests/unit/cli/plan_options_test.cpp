@@ -60,6 +60,21 @@ TEST_CASE("property: the options of a plan ask for that plan") {
   }
 }
 
+TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 shards") {
+  const ir::ParallelPlan plan =
+      plan_of({{"titan", "tp=4,reshard=never,loss-parallel=no,selective"}, {"gpus", "16"}});
+  CHECK(plan.runtime == ir::RuntimeKind::kFsdp);
+  CHECK(plan.model_code == ir::ModelCode::kTorchtitan);
+  CHECK(plan.precision == ir::Precision::kFp32);
+  CHECK(plan.fsdp == ir::FsdpPlan{});
+  CHECK(plan.titan == ir::TitanPlan{.tensor = 4,
+                                    .loss_parallel = false,
+                                    .reshard = ir::TitanReshard::kNever,
+                                    .selective_operators = true});
+  CHECK(refusal_of({{"titan", "tp=0"}}).key == "titan");
+  CHECK(refusal_of({{"titan", "reshard=sometimes"}}).key == "titan");
+}
+
 TEST_CASE("plan options: without any, the plan is the usual one") {
   CHECK(plan_of({}) == ir::ParallelPlan{});
   CHECK(options_of(ir::ParallelPlan{}, model()).empty());

@@ -109,8 +109,6 @@ TEST_CASE("published row: what is prose or missing skips it with the key") {
   CHECK(published_skip("tp", "8") == "tp: more than 1");
   CHECK(published_skip("mode", R"("infer")") == "mode: 'infer'");
   CHECK(published_skip("framework", R"("nanotron")") == "framework: 'nanotron'");
-  CHECK(published_skip("framework", R"j("torchtitan (FSDP2)")j") ==
-        "runtime fsdp: not modelled yet");
   CHECK(published_skip("num_gpus", "8").starts_with("num_gpus: 8"));
   CHECK(published_skip("sparsity", "1") == "(planned)");  // No such key in the row.
   CHECK(published_skip("model", R"j({"arch": "bert (encoder, classification head)"})j") ==

@@ -114,7 +114,6 @@ TEST_CASE("row plan: what is not modelled skips the row with the key") {
 }
 
 TEST_CASE("row plan: frameworks without a runtime are skipped by name") {
-  CHECK(skip_of_row("torchtitan", "") == "runtime fsdp: not modelled yet");
   CHECK(skip_of_row("megatron", "") == "case.config.model_type: not modelled");
   CHECK(skip_of_row("colossalai", "") == "framework: 'colossalai'");
   CHECK(skip_of_row("", "") == "framework: not stated");

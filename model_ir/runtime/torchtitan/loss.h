@@ -1,0 +1,19 @@
+#pragma once
+
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torchtitan/tensor_mesh.h"
+
+namespace headroom::ir::torchtitan {
+
+/// cross_entropy_loss: the logits [B, S, V] in fp32, summed cross entropy.
+/// Source: pytorch/torchtitan 0.2.2 torchtitan/components/loss.py.
+[[nodiscard]] torch::Tensor cross_entropy(torch::Eager& eager, const torch::Tensor& logits,
+                                          const torch::Tensor& labels);
+
+/// The same under loss_parallel: logits [B, S, V/T] stay sharded by vocabulary; maxima, sums and
+/// the chosen log-probabilities are reduced among the ranks. One node stands for both operators.
+/// Source: pytorch/pytorch 2.11 torch/distributed/tensor/parallel/loss.py.
+[[nodiscard]] torch::Tensor sharded_cross_entropy(torch::Eager& eager, const torch::Tensor& logits,
+                                                  const torch::Tensor& labels);
+
+}  // namespace headroom::ir::torchtitan

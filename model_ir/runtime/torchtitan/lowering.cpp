@@ -1,0 +1,239 @@
+#include "model_ir/runtime/torchtitan/lowering.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/torch/clip.h"
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/optimizer.h"
+#include "model_ir/runtime/torch/phase.h"
+#include "model_ir/runtime/torchtitan/forward.h"
+#include "model_ir/runtime/torchtitan/loss.h"
+
+namespace headroom::ir::torchtitan {
+namespace {
+
+using torch::Eager;
+using torch::PhaseScope;
+using torch::Shape;
+using torch::Tensor;
+
+/// Trainer, and what its names hold between steps.
+class Trainer {
+ public:
+  Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan)
+      : eager_(sharding.eager),
+        plan_(plan),
+        titan_(plan.titan.value_or(TitanPlan{})),
+        mesh_(eager_, titan_.tensor),
+        sharded_(load(sharding, spec, plan)),
+        hooks_(eager_, std::move(sharded_.groups)),
+        shards_(sharding.ranks) {}
+
+  void step(int number);
+
+ private:
+  static ShardedModel load(const fsdp::Sharding& sharding, const ModelSpec& spec,
+                           const ParallelPlan& plan) {
+    const PhaseScope phase(sharding.eager, "load");
+    return load_model(sharding, spec, plan);
+  }
+  Tensor scalar(DType dtype) { return eager_.empty({}, dtype); }
+  /// dist_sum: reduced among ranks out of place, then read by the host.
+  void sum_among_ranks(DType dtype) { const Tensor reduced = scalar(dtype); }
+  /// prepare_context_parallel_input: this rank's part of ids and labels. Returns its positions.
+  [[nodiscard]] Tensor share_sequence(Tensor& ids, Tensor& labels);
+  Tensor forward_backward(Tensor ids, Tensor labels);
+  Tensor chunked_forward_backward(Tensor ids, Tensor labels);
+  Tensor loss_of(const Tensor& logits, const Tensor& labels);
+  void run_piece(Context& context, const Tensor& piece);
+  Tensor clip();
+  void log(const Tensor& loss);
+
+  Eager& eager_;
+  const ParallelPlan& plan_;
+  TitanPlan titan_;
+  TensorMesh mesh_;
+  ShardedModel sharded_;
+  fsdp::FullyShard hooks_;
+  std::int64_t shards_;
+  torch::OptimizerState optimizer_;
+  Tensor batch_;    ///< Ids of the last batch, which the generator's frame holds.
+  Tensor barrier_;  ///< Of the barrier after the first step.
+};
+
+/// The summed cross entropy of logits.
+Tensor Trainer::loss_of(const Tensor& logits, const Tensor& labels) {
+  eager_.set_site("cross_entropy", -1);
+  eager_.set_role(TensorRole::kLogits);
+  const bool sharded = titan_.tensor > 1 && titan_.loss_parallel;
+  Tensor sum = sharded ? sharded_cross_entropy(eager_, logits, labels)
+                       : cross_entropy(eager_, logits, labels);
+  eager_.set_role(TensorRole::kTemporary);
+  return sum;
+}
+
+Tensor Trainer::share_sequence(Tensor& ids, Tensor& labels) {
+  if (titan_.context == 1) {
+    return {};
+  }
+  eager_.set_site("torchtitan.context_parallel", -1);
+  const Shape whole = ids.shape();
+  const Shape own = whole.with(1, whole[1] / titan_.context);
+  const Tensor positions = eager_.empty({whole[1]}, DType::kInt32);
+  const Tensor order = eager_.empty({whole[1]}, DType::kInt32);  // Heads and tails.
+  const auto part = [&](DType dtype) {
+    const Tensor ordered = eager_.empty(whole, dtype);
+    return eager_.empty(own, dtype, TensorRole::kInput);
+  };
+  ids = part(DType::kInt64);
+  labels = part(DType::kInt64);
+  return part(DType::kInt32);
+}
+
+Tensor Trainer::forward_backward(Tensor ids, Tensor labels) {
+  const Tensor own_positions = share_sequence(ids, labels);
+  Context context{eager_, sharded_.model, mesh_, hooks_};
+  Tensor sum;  // loss_sum, which nobody deletes.
+  Tensor loss;
+  {
+    const Tensor logits = forward(context, ids);
+    sum = loss_of(logits, labels);
+    loss = torch::scale(eager_, sum);
+  }
+  eager_.set_site("loss", -1);
+  const Tensor seed = eager_.empty({}, DType::kFp32, TensorRole::kLogits);
+  eager_.backward(loss, seed);
+  hooks_.finish_backward();
+  return torch::detach(eager_, loss);
+}
+
+/// One piece forward and backward; its logits keep their name until the next piece.
+void Trainer::run_piece(Context& context, const Tensor& piece) {
+  const Tensor labels =
+      eager_.empty({piece.shape()[0] * piece.shape()[1]}, DType::kInt64, TensorRole::kInput);
+  const Tensor logits = apply_head(context, piece);
+  const Tensor sum = loss_of(logits, labels);
+  const Tensor loss = torch::scale(eager_, sum);
+  const Tensor seed = eager_.empty({}, DType::kFp32, TensorRole::kLogits);
+  eager_.backward(loss, seed);
+  hooks_.finish_backward();
+  eager_.drop_grad(piece);
+}
+
+/// ChunkedCELoss: the head reads the sequence in eight pieces, each of which runs backward at once;
+/// the head stays gathered and its gradients are summed up whole until the last. The pieces'
+/// gradients are joined in fp32, then backward goes on through the blocks.
+/// Source: pytorch/torchtitan torchtitan/components/loss.py (2026), ChunkedCELoss.
+Tensor Trainer::chunked_forward_backward(Tensor ids, Tensor labels) {
+  constexpr std::int64_t kPieces = 8;
+  const Tensor own_positions = share_sequence(ids, labels);
+  Context context{eager_, sharded_.model, mesh_, hooks_};
+  const Tensor hidden = forward_hidden(context, ids);
+  const std::int64_t length = ceil_div(hidden.shape()[1], kPieces);
+  std::vector<Tensor> pieces;
+  for (std::int64_t start = 0; start < hidden.shape()[1]; start += length) {
+    const std::int64_t size = std::min(length, hidden.shape()[1] - start);
+    pieces.push_back(eager_.empty(hidden.shape().with(1, size), hidden.dtype()));
+    pieces.back()->requires_grad = true;
+  }
+  Tensor joined = eager_.empty(hidden.shape(), DType::kFp32, TensorRole::kGradient);
+  const Tensor total = scalar(DType::kFp32);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    hooks_.set_module(transformers::kHeadModule, i + 1 == pieces.size(), false);
+    run_piece(context, pieces[i]);
+  }
+  hooks_.set_module(transformers::kHeadModule, true, titan_.reshard == TitanReshard::kAlways);
+  hooks_.release(transformers::kHeadModule);
+  pieces.clear();
+  const Tensor seed = eager_.empty(hidden.shape(), hidden.dtype(), TensorRole::kGradient);
+  joined.reset();
+  eager_.set_site("loss", -1);
+  eager_.backward(hidden, seed);
+  hooks_.finish_backward();
+  return torch::detach(eager_, total);
+}
+
+Tensor Trainer::clip() {
+  return torch::clip_grad_norm(
+      eager_, sharded_.shards,
+      {.ranks = shards_, .tensor_ranks = titan_.tensor, .replicated = sharded_.replicated});
+}
+
+/// What the log of a step reduces among ranks.
+void Trainer::log(const Tensor& loss) {
+  eager_.set_site("torchtitan.log", -1);
+  Tensor average;
+  {
+    const Tensor product = scalar(DType::kFp32);
+    average = scalar(DType::kFp32);
+  }
+  sum_among_ranks(DType::kFp32);
+  sum_among_ranks(DType::kFp32);
+  const Tensor seen = scalar(DType::kInt64);
+  sum_among_ranks(DType::kInt64);
+  static_cast<void>(loss);
+}
+
+void Trainer::step(int number) {
+  const PhaseScope phase(eager_, "step" + std::to_string(number));
+  if (number == 2) {  // set_pg_timeouts: a barrier's tensor stays, its result goes.
+    eager_.set_site("barrier", -1);
+    barrier_ = eager_.empty({1}, DType::kUInt8, TensorRole::kCommunication);
+    sum_among_ranks(DType::kFp32);
+  }
+  torch::zero_grad(eager_, sharded_.shards);
+  batch_.reset();
+  eager_.set_site("torchtitan.train_step", -1);
+  const Tensor valid_tokens = scalar(DType::kInt64);
+  sum_among_ranks(DType::kInt64);
+  std::vector<Tensor> batches;
+  std::vector<Tensor> losses;
+  Tensor labels;
+  for (std::int64_t micro = 0; micro < plan_.accumulation; ++micro) {
+    labels.reset();  // The loop takes the next ones from the host.
+    const Shape shape{plan_.micro_batch, plan_.sequence};
+    eager_.set_site("input_ids", -1);
+    batch_ = eager_.empty(shape, DType::kInt64, TensorRole::kInput);
+    batches.push_back(batch_);
+    labels = eager_.empty(shape, DType::kInt64, TensorRole::kInput);
+    losses.push_back(has_chunked_loss(plan_) ? chunked_forward_backward(batch_, labels)
+                                             : forward_backward(batch_, labels));
+  }
+  const Tensor norm = clip();
+  torch::step(eager_, plan_.optimizer, sharded_.shards, optimizer_);
+  eager_.set_site("torchtitan.train_step", -1);
+  Tensor loss;
+  {
+    const Tensor stacked = eager_.empty({plan_.accumulation}, DType::kFp32);
+    loss = scalar(DType::kFp32);
+  }
+  log(loss);
+}
+
+}  // namespace
+
+Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
+                          const DeviceTraits& device) {
+  if (const std::optional<Error> error = unsupported(spec, plan)) {
+    return *error;
+  }
+  const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
+  const std::int64_t tensor = plan.titan ? plan.titan->tensor : 1;
+  Eager eager(device);
+  const fsdp::Sharding sharding{.eager = eager,
+                                .plan = fsdp,
+                                .stored = DType::kFp32,
+                                .trained = DType::kFp32,
+                                .ranks = plan.world / fsdp.replicas / tensor,
+                                .stride = tensor};
+  Trainer trainer(sharding, spec, plan);
+  for (int number = 1; number <= plan.steps; ++number) {
+    trainer.step(number);
+  }
+  return eager.finish();
+}
+
+}  // namespace headroom::ir::torchtitan

@@ -1,0 +1,222 @@
+#include "model_ir/runtime/torchtitan/model.h"
+
+#include <string>
+#include <utility>
+
+#include "model_ir/runtime/fsdp/fully_shard.h"
+
+namespace headroom::ir::torchtitan {
+namespace {
+
+using torch::Eager;
+using torch::Shape;
+using torch::Tensor;
+
+Error refused(const char* key, const std::string& got, const char* wanted) {
+  return Error::invalid_argument(key, got, std::string(wanted) + " under torchtitan",
+                                 "use --model-code transformers instead");
+}
+
+/// What the model's code is made for: Llama 3 and dense Qwen3.
+bool is_known(const ModelSpec& spec) {
+  const bool plain = spec.architecture == Architecture::kCausalLm && !spec.moe && !spec.latent &&
+                     spec.position == PositionKind::kRope && spec.norm == NormKind::kRms &&
+                     spec.norm_placement == NormPlacement::kPre && spec.gated_mlp &&
+                     spec.residual == ResidualForm::kSequential &&
+                     spec.activation == Activation::kSilu && !spec.qkv_bias && !spec.output_bias &&
+                     !spec.mlp_bias && !spec.head_bias && spec.attention_softcap == 0;
+  const bool norms = spec.qk_norm == QkNorm::kNone || spec.qk_norm == QkNorm::kPerHead;
+  bool windows = false;
+  for (const LayerSpec& layer : spec.layers) {
+    windows = windows || layer.window.has_value();
+  }
+  return plain && norms && !windows && !spec.tied_embeddings;
+}
+
+std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPlan& plan) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
+  const std::int64_t ranks = titan.tensor * replicas;
+  if (titan.compiled) {
+    return refused("titan", "compiled", "eager blocks");
+  }
+  if (titan.context > 1 &&
+      (titan.tensor > 1 || has_cosine_table(spec) || plan.sequence % (2 * titan.context) != 0)) {
+    return refused("titan", "cp=" + std::to_string(titan.context),
+                   "context parallelism of Llama without tensor parallelism, of sequences that are "
+                   "a multiple of twice its ranks");
+  }
+  if (plan.world % ranks != 0 || plan.world / ranks < 2) {
+    return refused("gpus", std::to_string(plan.world),
+                   "two or more ranks that share what a tensor-parallel rank holds");
+  }
+  if (spec.kv_heads % titan.tensor != 0 || spec.vocabulary % titan.tensor != 0 ||
+      spec.ffn % titan.tensor != 0 || plan.sequence % titan.tensor != 0) {
+    return refused("titan", "tp=" + std::to_string(titan.tensor),
+                   "a divisor of heads, feed-forward width, vocabulary and sequence");
+  }
+  return std::nullopt;
+}
+
+/// Makes parameters on the meta device and their shards in memory, group by group.
+class Loader {
+ public:
+  Loader(const fsdp::Sharding& sharding, ShardedModel& result)
+      : sharding_(sharding), result_(result) {}
+
+  void begin_group(std::int32_t module, bool reshards) {
+    result_.groups.push_back(std::make_unique<fsdp::ShardedGroup>(sharding_, module));
+    result_.groups.back()->set_reshards(reshards);
+  }
+
+  /// `replicated`: the same on every tensor-parallel rank, which has a part of its gradient.
+  Tensor parameter(const Shape& shape, bool replicated = false) {
+    Eager& eager = sharding_.eager;
+    eager.set_meta(true);
+    Tensor whole = eager.parameter(shape, sharding_.plan.param_dtype, true);
+    eager.set_meta(false);
+    const Shape own = shape.with(0, ceil_div(shape[0], sharding_.ranks));
+    const Tensor shard = eager.parameter(own, sharding_.stored, true);
+    result_.groups.back()->add(whole, shard, replicated && tensor_ > 1);
+    result_.shards.push_back(shard);
+    result_.replicated.push_back(replicated);
+    count_ += own.elements();
+    return whole;
+  }
+  Tensor norm(std::int64_t width) { return parameter({width}, true); }
+  /// A linear layer whose outputs, or whose inputs, are shared among tensor-parallel ranks.
+  Tensor columns(std::int64_t out, std::int64_t in) { return parameter({out / tensor_, in}); }
+  Tensor rows(std::int64_t out, std::int64_t in) { return parameter({out, in / tensor_}); }
+
+  void set_tensor(std::int64_t ranks) { tensor_ = ranks; }
+  [[nodiscard]] std::int64_t count() const { return count_; }
+
+ private:
+  const fsdp::Sharding& sharding_;
+  ShardedModel& result_;
+  std::int64_t tensor_ = 1;
+  std::int64_t count_ = 0;
+};
+
+Block load_block(Loader& load, const ModelSpec& spec) {
+  Block block;
+  if (spec.qk_norm == QkNorm::kPerHead) {
+    block.q_norm = load.norm(spec.head_dim);
+    block.k_norm = load.norm(spec.head_dim);
+  }
+  block.wq = load.columns(spec.heads * spec.head_dim, spec.hidden);
+  block.wk = load.columns(spec.kv_heads * spec.head_dim, spec.hidden);
+  block.wv = load.columns(spec.kv_heads * spec.head_dim, spec.hidden);
+  block.wo = load.rows(spec.hidden, spec.heads * spec.head_dim);
+  block.w1 = load.columns(spec.ffn, spec.hidden);
+  block.w2 = load.rows(spec.hidden, spec.ffn);
+  block.w3 = load.columns(spec.ffn, spec.hidden);
+  block.attention_norm = load.norm(spec.hidden);
+  block.ffn_norm = load.norm(spec.hidden);
+  return block;
+}
+
+/// precompute_freqs_cis: angles of every position, a tensor of ones, and the two as complex
+/// numbers.
+Tensor complex_table(Eager& eager, std::int64_t positions, std::int64_t pairs) {
+  const Tensor range = eager.empty({positions}, DType::kInt64);
+  const Tensor angles = eager.empty({positions, pairs}, DType::kFp32);
+  const Tensor ones = eager.empty({positions, pairs}, DType::kFp32);
+  return eager.empty({positions, pairs, 2}, DType::kFp32, TensorRole::kBuffer);
+}
+
+/// precompute_rope_cache: angles twice, their cosines and sines, and both side by side.
+Tensor cosine_table(Eager& eager, std::int64_t positions, std::int64_t width) {
+  const Tensor range = eager.empty({positions}, DType::kFp32);
+  const Tensor half = eager.empty({positions, width / 2}, DType::kFp32);
+  const Tensor angles = eager.empty({positions, width}, DType::kFp32);
+  const Tensor cosines = eager.empty({positions, width}, DType::kFp32);
+  const Tensor sines = eager.empty({positions, width}, DType::kFp32);
+  return eager.empty({positions, 2 * width}, DType::kFp32, TensorRole::kBuffer);
+}
+
+/// The table gets memory as a buffer, and is then made anew.
+void load_rotary(Eager& eager, Model& model) {
+  const std::int64_t positions = model.plan->sequence;
+  const std::int64_t width = model.spec->head_dim;
+  const bool cosines = has_cosine_table(*model.spec);
+  const Shape shape = cosines ? Shape{positions, 2 * width} : Shape{positions, width / 2, 2};
+  model.rotary = eager.empty(shape, DType::kFp32, TensorRole::kBuffer);
+  eager.set_site("torchtitan.init_weights", -1);
+  model.rotary =
+      cosines ? cosine_table(eager, positions, width) : complex_table(eager, positions, width / 2);
+}
+
+}  // namespace
+
+bool has_chunked_loss(const ParallelPlan& plan) {
+  return plan.loss == LossKind::kChunked;
+}
+
+bool has_cosine_table(const ModelSpec& spec) {
+  return spec.qk_norm == QkNorm::kPerHead;
+}
+
+std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (!is_known(spec)) {
+    return refused("model", spec.name, "Llama 3 or a dense Qwen3 with a head of its own");
+  }
+  if (plan.precision != Precision::kFp32 || (plan.fsdp && plan.fsdp->param_dtype != DType::kBf16)) {
+    return refused("precision", "another type", "fp32 shards gathered in bf16");
+  }
+  if (plan.lora || plan.quant || plan.liger || plan.ddp || plan.zero || plan.generation ||
+      plan.evaluation || plan.loss == LossKind::kFusedLinear ||
+      plan.attention != AttentionKind::kSdpa) {
+    return refused("plan", "adapters, other kernels or losses, evaluation",
+                   "its own attention and loss");
+  }
+  if (plan.fsdp &&
+      (plan.fsdp->version != 2 || plan.fsdp->cpu_offload || plan.fsdp->reshard_ranks != 0)) {
+    return refused("fsdp", "version 1, offload or resharding to fewer ranks", "fully_shard");
+  }
+  if (plan.recompute == Recompute::kFullReentrant) {
+    return refused("checkpointing", "full-reentrant", "none, full or every-K");
+  }
+  const bool adamw = plan.optimizer.kind == OptimizerKind::kAdamW;
+  if (!adamw || (plan.optimizer.form != OptimizerForm::kFused &&
+                 plan.optimizer.form != OptimizerForm::kForeach &&
+                 plan.optimizer.form != OptimizerForm::kLoop)) {
+    return refused("optimizer", "another one", "adamw, adamw-fused or adamw-loop");
+  }
+  return unsupported_degrees(spec, plan);
+}
+
+ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
+                        const ParallelPlan& plan) {
+  ShardedModel result;
+  Model& model = result.model;
+  model.spec = &spec;
+  model.plan = &plan;
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const bool reshards = titan.reshard != TitanReshard::kNever;
+  Eager& eager = sharding.eager;
+  eager.set_site("fsdp.to_empty", -1);
+  Loader load(sharding, result);
+  load.set_tensor(titan.tensor);
+  load.begin_group(fsdp::kRootModule, false);
+  load.begin_group(transformers::kEmbeddingModule, reshards);
+  model.embedding = load.columns(spec.vocabulary, spec.hidden);
+  for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
+    load.begin_group(static_cast<std::int32_t>(layer), reshards);
+    model.blocks.push_back(load_block(load, spec));
+  }
+  // The last group would be gathered again at once.
+  const bool last = titan.reshard == TitanReshard::kAlways;
+  load.begin_group(has_chunked_loss(plan) ? kNormModule : transformers::kHeadModule, last);
+  model.norm = load.norm(spec.hidden);
+  if (has_chunked_loss(plan)) {
+    load.begin_group(transformers::kHeadModule, last);
+  }
+  model.output = load.columns(spec.vocabulary, spec.hidden);
+  load_rotary(eager, model);
+  eager.program().parameters = load.count();
+  eager.program().trainable_parameters = load.count();
+  return result;
+}
+
+}  // namespace headroom::ir::torchtitan

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+
+#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torchtitan/operator_cache.h"
+
+namespace headroom::ir::torchtitan {
+
+/// What DTensor allocates on one rank of the tensor-parallel mesh, where torchtitan's plan moves
+/// activations between its layouts. With one rank nothing moves.
+/// Source: pytorch/pytorch 2.11 torch/distributed/tensor/_redistribute.py, placement_types.py;
+///         torch/distributed/_functional_collectives.py.
+class TensorMesh {
+ public:
+  TensorMesh(torch::Eager& eager, std::int64_t ranks) : eager_(eager), ranks_(ranks) {}
+
+  [[nodiscard]] std::int64_t ranks() const { return ranks_; }
+
+  /// Shard(1) to Replicate: [B, S/T, H] to [B, S, H]; backward reduces and scatters.
+  [[nodiscard]] torch::Tensor gather_sequence(const torch::Tensor& local);
+  /// Partial to Shard(1): [B, S, H] to [B, S/T, H]; backward gathers. `cache` may be null.
+  [[nodiscard]] torch::Tensor scatter_sequence(const torch::Tensor& partial, OperatorCache* cache);
+  /// Shard(-1) to Replicate: [B, S, V/T] to [B, S, V]; backward cuts this rank's columns out.
+  [[nodiscard]] torch::Tensor gather_columns(const torch::Tensor& local);
+  /// A table sharded by rows, `weight` [V/T, H], looked up with ids [B, S]: [B, S, H], a part of a
+  /// sum. Backward makes the whole table's gradient and keeps this rank's rows.
+  [[nodiscard]] torch::Tensor embedding(const torch::Tensor& weight, const torch::Tensor& ids);
+
+  /// Somebody reads the output of the last collective, whose input may go.
+  void wait() { input_.reset(); }
+
+ private:
+  /// All-gather of a tensor of `whole` elements along `dim`.
+  [[nodiscard]] torch::Tensor gathered(const torch::Shape& whole, DType dtype, int dim);
+  torch::Tensor scatter(const torch::Tensor& partial, OperatorCache* cache);
+  void run(CollectiveKind kind, const torch::Shape& whole, DType dtype);
+
+  torch::Eager& eager_;
+  std::int64_t ranks_;
+  torch::Tensor input_;  ///< Of the last collective, until somebody waits for its output.
+};
+
+/// Which ids [N] this rank's rows of a table answer, and the ids within them. Gives their mask.
+/// Source: placement_types.py, _MaskPartial and _mask_tensor.
+[[nodiscard]] torch::Tensor mask_ids(torch::Eager& eager, std::int64_t count,
+                                     torch::Tensor& masked);
+
+}  // namespace headroom::ir::torchtitan

@@ -1,0 +1,107 @@
+// Cases of torchtitan: the keys of its job configuration by short names.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+
+#include "validators/measured/case_plan.h"
+
+namespace headroom::check {
+namespace {
+
+using ir::TitanPlan;
+
+constexpr CaseReader::Range kDegree{1, 1 << 12};
+
+constexpr std::array<Word<ir::TitanReshard>, 3> kReshards = {
+    {{"default", ir::TitanReshard::kDefault},
+     {"always", ir::TitanReshard::kAlways},
+     {"never", ir::TitanReshard::kNever}}};
+
+constexpr std::array<Word<ir::OptimizerForm>, 3> kForms = {
+    {{"fused", ir::OptimizerForm::kFused},
+     {"foreach", ir::OptimizerForm::kForeach},
+     {"for-loop", ir::OptimizerForm::kLoop}}};
+
+enum class Mode : std::uint8_t { kNone, kFull, kSelective };
+constexpr std::array<Word<Mode>, 3> kModes = {
+    {{"none", Mode::kNone}, {"full", Mode::kFull}, {"selective", Mode::kSelective}}};
+
+/// `ac` and `ac_option`: "op", or each k-th layer; 0 is each.
+void read_checkpointing(CaseReader& reader, ir::ParallelPlan& plan) {
+  const Mode mode = reader.word<Mode>("ac", "none", kModes);
+  const std::string option = reader.text("ac_option", "op");
+  plan.titan->selective_operators = mode == Mode::kSelective && option == "op";
+  if (mode == Mode::kFull) {
+    plan.recompute = ir::Recompute::kFull;
+  }
+  if (mode != Mode::kSelective || option == "op") {
+    return;
+  }
+  std::int64_t every = 0;
+  const auto [end, fault] = std::from_chars(option.data(), option.data() + option.size(), every);
+  if (fault != std::errc{} || end != option.data() + option.size() || every < 0 || every > 4096) {
+    reader.fail("ac_option", "'" + option + "'");
+  }
+  plan.recompute = ir::Recompute::kFull;
+  plan.recompute_every = every > 0 ? every : 1;
+}
+
+/// Degrees, and keys that have to say what is modelled.
+void read_spread(CaseReader& reader, ir::ParallelPlan& plan) {
+  plan.world = reader.integer("world", 8, kWorldRange);
+  plan.titan->tensor = reader.integer("tp", 1, kDegree);
+  plan.fsdp->replicas = reader.integer("dp_replicate", 1, kWorldRange);
+  if (reader.integer("dp_shard", -1, {-1, kWorldRange.high}) != -1) {
+    reader.fail("dp_shard", "another degree than what is left over");
+  }
+  plan.titan->context = reader.integer("cp", 1, kDegree);
+  for (const char* axis : {"pp", "ep", "etp"}) {
+    if (reader.integer(axis, 1, kDegree) != 1) {
+      reader.fail(axis, "a degree above 1");
+    }
+  }
+}
+
+/// `global_batch`: -1 for what all ranks take at once.
+void read_global_batch(CaseReader& reader, ir::ParallelPlan& plan) {
+  const std::int64_t global = reader.integer("global_batch", -1, {-1, 1 << 24});
+  const std::int64_t once =
+      plan.micro_batch * plan.world / (plan.titan->tensor * plan.titan->context);
+  if (global == 0 || global < -1 || (global > 0 && global % std::max<std::int64_t>(1, once) != 0)) {
+    reader.fail("global_batch", "no multiple of what all ranks take at once");
+    return;
+  }
+  plan.accumulation = global > 0 ? global / once : 1;
+}
+
+}  // namespace
+
+void read_torchtitan_case(CaseReader& reader, RunSetting& setting) {
+  ir::ParallelPlan& plan = setting.plan;
+  plan.runtime = ir::RuntimeKind::kFsdp;
+  plan.model_code = ir::ModelCode::kTorchtitan;
+  plan.precision = ir::Precision::kFp32;
+  plan.fsdp.emplace();
+  plan.titan.emplace();
+  // What `config` says in full, and what changes no tensor.
+  constexpr std::array<std::string_view, 7> kAside = {"titan",  "model",    "flavor", "model_args",
+                                                      "config", "log_freq", "events"};
+  reader.ignore(kAside);
+  read_spread(reader, plan);
+  read_checkpointing(reader, plan);
+  plan.titan->reshard = reader.word<ir::TitanReshard>("reshard", "default", kReshards);
+  plan.titan->loss_parallel = reader.flag("loss_parallel", true);
+  plan.optimizer = {.kind = ir::OptimizerKind::kAdamW,
+                    .form = reader.word<ir::OptimizerForm>("opt_impl", "fused", kForms)};
+  plan.clip_norm = 1.0;
+  plan.micro_batch = reader.integer("batch", 1, kBatchRange);
+  read_global_batch(reader, plan);
+  plan.sequence = reader.integer("seq", 2048, kSequenceRange);
+  plan.steps = static_cast<int>(reader.integer("steps", 3, {1, 64}));
+  setting.capacity = Bytes{reader.integer("gpu_bytes", 85'024'112'640, {1, std::int64_t{1} << 50})};
+  setting.traits.memory_bytes = setting.capacity.value();
+  read_allocator(reader, "alloc_conf", "expandable_segments:True", plan.allocator);
+}
+
+}  // namespace headroom::check
