@@ -1,25 +1,37 @@
 #include "costmodel/binding_rank.h"
 
-#include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <set>
+
+#include "model_ir/plan/megatron_stages.h"
 
 namespace headroom::cost {
 
 namespace {
 
-/// Sparse layers of each stage; chunks of an interleaved schedule are dealt out in turn.
-std::vector<std::int64_t> sparse_layers(const ir::ModelSpec& model, const ir::MegatronPlan& plan) {
+struct StageLayers {
+  std::int64_t all = 0;
+  std::int64_t sparse = 0;
+  friend auto operator<=>(const StageLayers&, const StageLayers&) = default;
+};
+
+/// Layers of each stage; chunks of an interleaved schedule are dealt out in turn.
+std::vector<StageLayers> layers_of_stages(const ir::ModelSpec& model,
+                                          const ir::MegatronPlan& plan) {
   const auto layers = static_cast<std::int64_t>(model.layers.size());
-  const std::int64_t chunk =
-      plan.layers_per_chunk > 0 ? plan.layers_per_chunk : layers / plan.pipeline;
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(plan.pipeline), 0);
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    if (model.layers[static_cast<std::size_t>(layer)].moe) {
-      ++counts[static_cast<std::size_t>(layer / std::max(chunk, std::int64_t{1}) % plan.pipeline)];
+  std::vector<StageLayers> stages(static_cast<std::size_t>(plan.pipeline));
+  for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
+    StageLayers& own = stages[static_cast<std::size_t>(stage)];
+    for (std::int64_t chunk = 0; chunk < ir::chunks_per_stage(plan, layers); ++chunk) {
+      const ir::LayerSpan span = ir::chunk_layers(plan, layers, {.stage = stage, .chunk = chunk});
+      own.all += span.count;
+      for (std::int64_t layer = span.first; layer < span.first + span.count; ++layer) {
+        own.sparse += model.layers[static_cast<std::size_t>(layer)].moe ? 1 : 0;
+      }
     }
   }
-  return counts;
+  return stages;
 }
 
 }  // namespace
@@ -31,10 +43,10 @@ std::vector<ir::Rank> binding_ranks(const ir::ModelSpec& model, const ir::Parall
   const ir::MegatronPlan& megatron = *plan.megatron;
   std::set<std::int64_t> stages = {0, megatron.pipeline > 1 ? std::int64_t{1} : 0,
                                    megatron.pipeline - 1};
-  std::set<std::int64_t> seen;
-  const std::vector<std::int64_t> sparse = sparse_layers(model, megatron);
-  for (std::size_t stage = 0; stage < sparse.size(); ++stage) {
-    if (seen.insert(sparse[stage]).second) {
+  std::set<StageLayers> seen;
+  const std::vector<StageLayers> layers = layers_of_stages(model, megatron);
+  for (std::size_t stage = 0; stage < layers.size(); ++stage) {
+    if (seen.insert(layers[stage]).second) {
       stages.insert(static_cast<std::int64_t>(stage));
     }
   }

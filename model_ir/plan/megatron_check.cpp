@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "model_ir/plan/megatron_fields.h"
+#include "model_ir/plan/megatron_stages.h"
 
 namespace headroom::ir {
 namespace {
@@ -33,6 +34,39 @@ Status first_fault(const std::array<Status, kCount>& findings) {
   return fault == findings.end() ? ok() : *fault;
 }
 
+/// Every stage has layers, and those between the first and the last as many as each other.
+Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
+  const bool uneven = megatron.first_stage_layers > 0 || megatron.last_stage_layers > 0;
+  const bool accounts = megatron.account_for_embedding || megatron.account_for_loss;
+  if (!uneven && !accounts) {
+    return check_division({"pp", megatron.pipeline, "layers", layers});
+  }
+  if (uneven && (accounts || megatron.layers_per_chunk > 0)) {
+    return Error::invalid_argument(
+        "megatron", "first-stage-layers or last-stage-layers",
+        "neither account-for-embedding nor account-for-loss nor layers-per-virtual-stage beside it",
+        "leave one of them out");
+  }
+  if (megatron.pipeline == 1) {
+    return Error::invalid_argument("megatron", "layers dealt out to stages",
+                                   "pp of 2 or more beside it");
+  }
+  if (even_stage_layers(megatron, layers) == 0) {
+    return Error::invalid_argument("megatron", "pp=" + std::to_string(megatron.pipeline),
+                                   "stages of equal layers between the first and the last, of " +
+                                       std::to_string(layers) + " layers");
+  }
+  for (const std::int64_t stage : {std::int64_t{0}, megatron.pipeline - 1}) {
+    for (std::int64_t chunk = 0; chunk < chunks_per_stage(megatron, layers); ++chunk) {
+      if (chunk_layers(megatron, layers, {.stage = stage, .chunk = chunk}).count < 0) {
+        return Error::invalid_argument("megatron", "account-for-embedding or account-for-loss",
+                                       "a layer to give in the first chunk and in the last");
+      }
+    }
+  }
+  return ok();
+}
+
 Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   const std::int64_t tensor = megatron.tensor;
@@ -41,10 +75,10 @@ Status check_degrees(const ModelSpec& model, const ParallelPlan& plan) {
     return whole;
   }
   const auto layers = static_cast<std::int64_t>(model.layers.size());
-  const std::int64_t stage = layers / megatron.pipeline;
+  const std::int64_t stage = even_stage_layers(megatron, layers);
   const std::int64_t pieces = megatron.context > 1 ? 2 * megatron.context : 1;
   return first_fault(std::array<Status, 5>{
-      check_division({"pp", megatron.pipeline, "layers", layers}),
+      check_stages(megatron, layers),
       check_division({"tp", tensor, "attention heads", model.heads}),
       check_division({"tp", tensor, "key and value heads", model.kv_heads}),
       megatron.layers_per_chunk > 0
@@ -167,17 +201,46 @@ Status check_model(const ModelSpec& model) {
   return ok();
 }
 
+/// Switches that the runtime has no model of.
+Status check_left_out(const MegatronPlan& megatron) {
+  struct LeftOut {
+    bool given;
+    std::string_view key;
+    std::string_view fix;
+  };
+  const std::array<LeftOut, 6> all = {
+      {{!megatron.transformer_engine, "transformer-engine=false", "leave it out"},
+       {!megatron.rope_fusion, "rope-fusion=false", "leave it out"},
+       {megatron.precision_aware || megatron.bf16_moments, "precision-aware or bf16-moments",
+        "leave it out: states are then fp32"},
+       {megatron.defer_head_gradient, "defer-head-gradient", "leave it out"},
+       {!megatron.grouped_gemm, "grouped-gemm=false", "leave it out"},
+       {megatron.gather_dispatcher, "gather-dispatcher", "leave it out"}}};
+  for (const LeftOut& each : all) {
+    if (each.given) {
+      return unsupported(std::string(each.key), "a switch that is modelled", std::string(each.fix));
+    }
+  }
+  return ok();
+}
+
 /// What the model of the runtime leaves out.
-Status check_forms(const ParallelPlan& plan) {
+Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   const MegatronModules& modules = megatron.recompute_modules;
-  if (megatron.attention == MegatronAttention::kFlash) {
-    return unsupported("attention=flash", "fused or unfused",
-                       "use attention=fused, which keeps the same tensors");
+  const bool flash = megatron.attention == MegatronAttention::kFlash;
+  if (megatron.attention != MegatronAttention::kFused && megatron.context > 1) {
+    return unsupported(std::string(flash ? "attention=flash" : "attention=unfused") +
+                           " with cp=" + std::to_string(megatron.context),
+                       "fused attention, which alone goes round the ring", "use attention=fused");
   }
-  if (megatron.attention == MegatronAttention::kUnfused && megatron.context > 1) {
-    return unsupported("attention=unfused with cp=" + std::to_string(megatron.context),
-                       "fused attention, which alone goes round the ring");
+  if (flash && model.latent &&
+      model.latent->nope_dim + model.latent->rope_dim != model.latent->v_dim) {
+    return unsupported("attention=flash for heads whose values have another size",
+                       "fused or unfused", "use attention=fused");
+  }
+  if (const Status left_out = check_left_out(megatron); !left_out) {
+    return left_out;
   }
   if (modules.moe || modules.moe_activation || modules.latent_up || modules.shared_experts) {
     return unsupported("recompute-modules of experts or latents", "core_attn, layernorm or mlp");
@@ -246,9 +309,9 @@ Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
   if (!plan.megatron) {
     return Error::invalid_argument("megatron", "null", "the degrees and switches of Megatron-Core");
   }
-  return first_fault(std::array<Status, 6>{check_model(model), check_others(plan),
-                                           check_degrees(model, plan), check_widths(model, plan),
-                                           check_needs(model, *plan.megatron), check_forms(plan)});
+  return first_fault(std::array<Status, 6>{
+      check_model(model), check_others(plan), check_degrees(model, plan), check_widths(model, plan),
+      check_needs(model, *plan.megatron), check_forms(model, plan)});
 }
 
 }  // namespace headroom::ir

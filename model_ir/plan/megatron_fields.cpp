@@ -6,26 +6,40 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::array<MegatronWhole, 8> kWholes = {
+constexpr std::array<MegatronWhole, 12> kWholes = {
     {{"tp", &MegatronPlan::tensor},
      {"pp", &MegatronPlan::pipeline},
      {"cp", &MegatronPlan::context},
      {"ep", &MegatronPlan::expert},
      {"etp", &MegatronPlan::expert_tensor, 0},
      {"layers_per_virtual_stage", &MegatronPlan::layers_per_chunk, 0},
+     {"first_stage_layers", &MegatronPlan::first_stage_layers, 0},
+     {"last_stage_layers", &MegatronPlan::last_stage_layers, 0},
+     {"micro_batch_group", &MegatronPlan::micro_batch_group, 0},
+     {"optimizer_instances", &MegatronPlan::optimizer_instances},
      {"recompute_layers", &MegatronPlan::recompute_layers},
      {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};
 
-constexpr std::array<MegatronSwitch, 9> kSwitches = {
+constexpr std::array<MegatronSwitch, 20> kSwitches = {
     {{"sequence_parallel", &MegatronPlan::sequence_parallel},
+     {"account_for_embedding", &MegatronPlan::account_for_embedding},
+     {"account_for_loss", &MegatronPlan::account_for_loss},
      {"distributed_optimizer", &MegatronPlan::distributed_optimizer},
      {"overlap_grad_reduce", &MegatronPlan::overlap_grad_reduce},
      {"overlap_param_gather", &MegatronPlan::overlap_param_gather},
      {"gradient_accumulation_fusion", &MegatronPlan::accumulation_fusion},
      {"fp32_gradients", &MegatronPlan::fp32_gradients},
+     {"precision_aware", &MegatronPlan::precision_aware},
+     {"bf16_moments", &MegatronPlan::bf16_moments},
+     {"defer_head_gradient", &MegatronPlan::defer_head_gradient},
+     {"deterministic", &MegatronPlan::deterministic},
+     {"transformer_engine", &MegatronPlan::transformer_engine},
+     {"rope_fusion", &MegatronPlan::rope_fusion},
      {"mask_in_dataloader", &MegatronPlan::mask_in_dataloader},
      {"permute_fusion", &MegatronPlan::permute_fusion},
-     {"aux_loss", &MegatronPlan::aux_loss}}};
+     {"aux_loss", &MegatronPlan::aux_loss},
+     {"grouped_gemm", &MegatronPlan::grouped_gemm},
+     {"gather_dispatcher", &MegatronPlan::gather_dispatcher}}};
 
 constexpr std::array<MegatronModule, 7> kModules = {
     {{"core_attn", &MegatronModules::core_attention},

@@ -192,18 +192,32 @@ enum class MegatronCrossEntropy : std::uint8_t {
 /// Megatron-Core with Transformer Engine modules; named as its training script's arguments.
 /// Degrees multiply up to `ParallelPlan::world` with the data-parallel degree left over.
 struct MegatronPlan {
-  std::int64_t tensor = 1;            ///< TP
-  std::int64_t pipeline = 1;          ///< PP
-  std::int64_t context = 1;           ///< CP
-  std::int64_t expert = 1;            ///< EP
-  std::int64_t expert_tensor = 0;     ///< ETP; 0: as `tensor`.
-  std::int64_t layers_per_chunk = 0;  ///< --num-layers-per-virtual-pipeline-stage; 0: one chunk.
+  std::int64_t tensor = 1;               ///< TP
+  std::int64_t pipeline = 1;             ///< PP
+  std::int64_t context = 1;              ///< CP
+  std::int64_t expert = 1;               ///< EP
+  std::int64_t expert_tensor = 0;        ///< ETP; 0: as `tensor`.
+  std::int64_t layers_per_chunk = 0;     ///< --num-layers-per-virtual-pipeline-stage; 0: one chunk.
+  std::int64_t first_stage_layers = 0;   ///< --decoder-first-pipeline-num-layers; 0: as the others.
+  std::int64_t last_stage_layers = 0;    ///< --decoder-last-pipeline-num-layers; 0: as the others.
+  std::int64_t micro_batch_group = 0;    ///< Micro-batches in a row on one chunk; 0: PP.
+  std::int64_t optimizer_instances = 1;  ///< --num-distributed-optimizer-instances
   bool sequence_parallel = false;
+  bool account_for_embedding = false;  ///< --account-for-embedding-in-pipeline-split
+  bool account_for_loss = false;       ///< --account-for-loss-in-pipeline-split
   bool distributed_optimizer = false;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   bool accumulation_fusion = true;  ///< Weight gradients are added up inside their GEMM.
   bool fp32_gradients = true;       ///< --accumulate-allreduce-grads-in-fp32; bf16 only.
+  /// --use-precision-aware-optimizer with fp32 master parameters and these types of the rest.
+  bool precision_aware = false;
+  bool bf16_moments = false;         ///< exp_avg and exp_avg_sq in bf16.
+  bool defer_head_gradient = false;  ///< --defer-embedding-wgrad-compute, of every micro-batch.
+  /// --deterministic-mode: PyTorch's deterministic algorithms, CUBLAS_WORKSPACE_CONFIG=:4096:8.
+  bool deterministic = false;
+  bool transformer_engine = true;  ///< Else Megatron's own modules (--transformer-impl local).
+  bool rope_fusion = true;         ///< Not --no-rope-fusion.
   MegatronCrossEntropy cross_entropy = MegatronCrossEntropy::kUnfused;
   bool mask_in_dataloader = true;  ///< --create-attention-mask-in-dataloader
   MegatronAttention attention = MegatronAttention::kFused;
@@ -214,6 +228,8 @@ struct MegatronPlan {
   bool permute_fusion = false;              ///< --moe-permute-fusion
   std::optional<double> capacity_factor{};  ///< --moe-expert-capacity-factor; none: dropless.
   bool aux_loss = true;                     ///< --moe-router-load-balancing-type aux_loss
+  bool grouped_gemm = true;                 ///< --moe-grouped-gemm
+  bool gather_dispatcher = false;           ///< --moe-token-dispatcher-type allgather
   friend bool operator==(const MegatronPlan&, const MegatronPlan&) = default;
 };
 

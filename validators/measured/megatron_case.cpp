@@ -87,7 +87,8 @@ void read_form(CaseReader& model, ModelSpec& spec) {
                   .attention = model.number("attention_dropout", 0.1),
                   .residual = hidden,
                   .activation = 0};
-  constexpr std::array<std::string_view, 2> kAside = {"rotary_percent", "rotary_base"};
+  spec.rope_fraction = model.number("rotary_percent", 1.0);
+  constexpr std::array<std::string_view, 1> kAside = {"rotary_base"};
   model.ignore(kAside);
 }
 
@@ -101,7 +102,9 @@ void read_model(CaseReader& model, ir::ParallelPlan& plan, ModelSpec& spec) {
   spec.vocabulary = model.integer("vocab", 1, kSize);
   spec.layers.resize(static_cast<std::size_t>(model.integer("layers", 1, {1, 1 << 12})));
   read_form(model, spec);
-  spec.ffn = model.integer("ffn", 4 * spec.hidden, kSize);
+  // Two thirds of four times H in multiples of 64 where a gate has a third of the weights.
+  const std::int64_t usual = spec.gated_mlp ? spec.hidden * 8 / 3 / 64 * 64 : 4 * spec.hidden;
+  spec.ffn = model.integer("ffn", usual, kSize);
   plan.sequence = model.integer("seq", 2048, kSequenceRange);
   spec.max_positions = model.integer("max_pos", plan.sequence, kSize);
   plan.megatron->vocabulary_divisor = model.integer("vocab_divisor", 128, kSize);
@@ -164,6 +167,9 @@ void read_degrees(CaseReader& reader, ir::ParallelPlan& plan) {
 void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   megatron.distributed_optimizer = reader.flag("dist_opt", false);
+  megatron.optimizer_instances = reader.integer("dist_opt_instances", 1, kDegree);
+  megatron.deterministic = reader.flag("deterministic", false);
+  megatron.rope_fusion = reader.flag("rope_fusion", true);
   megatron.overlap_grad_reduce = reader.flag("overlap_grad_reduce", false);
   megatron.overlap_param_gather = reader.flag("overlap_param_gather", false);
   megatron.accumulation_fusion = reader.flag("grad_accum_fusion", false);
@@ -175,6 +181,18 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   if (megatron.cross_entropy == ir::MegatronCrossEntropy::kNative && implementation == "te") {
     megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
   }
+  megatron.first_stage_layers =
+      config.integer("num_layers_in_first_pipeline_stage", 0, {0, kDegree.high});
+  megatron.last_stage_layers =
+      config.integer("num_layers_in_last_pipeline_stage", 0, {0, kDegree.high});
+  megatron.account_for_embedding = config.flag("account_for_embedding_in_pipeline_split", false);
+  megatron.account_for_loss = config.flag("account_for_loss_in_pipeline_split", false);
+  megatron.micro_batch_group =
+      config.integer("microbatch_group_size_per_vp_stage", 0, {0, kDegree.high});
+  megatron.defer_head_gradient = config.flag("defer_embedding_wgrad_compute", false);
+  constexpr std::array<std::string_view, 2> kAside = {"overlap_p2p_comm_warmup_flush",
+                                                      "wgrad_deferral_limit"};
+  config.ignore(kAside);
   reader.absorb(config.trouble());
   megatron.mask_in_dataloader = reader.flag("mask_in_dataloader", true);
   constexpr std::array<Word<ir::MegatronAttention>, 3> kAttention = {
@@ -191,15 +209,47 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   }
 }
 
+/// Switches that only their usual setting is modelled of, with the modules that it matters to.
+void read_usual(CaseReader& reader) {
+  struct Usual {
+    std::string_view key;
+    bool value;
+  };
+  constexpr std::array<Usual, 5> kUsual = {{{"bias_gelu_fusion", true},
+                                            {"bias_dropout_fusion", true},
+                                            {"qk_layer_scaling", false},
+                                            {"retain_batches", false},
+                                            {"expandable", false}}};
+  for (const Usual& usual : kUsual) {
+    if (reader.flag(usual.key, usual.value) != usual.value) {
+      reader.fail(usual.key, usual.value ? "false" : "true");
+    }
+  }
+  // Transformer Engine's softmax is fp32 inside either way.
+  constexpr std::array<std::string_view, 2> kLocal = {"attention_softmax_in_fp32",
+                                                      "masked_softmax_fusion"};
+  reader.ignore(kLocal);
+}
+
 }  // namespace
 
 void read_megatron_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
   plan.runtime = ir::RuntimeKind::kMegatron;
   plan.megatron.emplace();
-  // Communicators made at once or when needed: no memory of PyTorch's.
-  constexpr std::array<std::string_view, 2> kAside = {"eager_nccl", "events"};
+  // Communicators made at once or when needed: no memory of PyTorch's. The environment says which
+  // attention may run, and `attention` what did.
+  constexpr std::array<std::string_view, 9> kAside = {"eager_nccl",
+                                                      "events",
+                                                      "env",
+                                                      "tag",
+                                                      "flash_attn2",
+                                                      "average_in_collective",
+                                                      "per_token_loss",
+                                                      "log_params_norm",
+                                                      "log_zeros"};
   reader.ignore(kAside);
+  read_usual(reader);
   CaseReader model(reader.take("model"), "case.model");
   read_model(model, plan, setting.model);
   reader.absorb(model.trouble());

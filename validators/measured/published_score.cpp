@@ -3,6 +3,7 @@
 #include "costmodel/memory_floor.h"
 #include "costmodel/time/model_flops.h"
 #include "validators/measured/case_reader.h"
+#include "validators/measured/published_megatron.h"
 #include "validators/measured/published_plan.h"
 #include "validators/measured/published_words.h"
 #include "validators/measured/row_scorer.h"
@@ -120,6 +121,50 @@ bool fits_alone(const PublishedSetting& setting, const ScoreTools& tools) {
   return estimate && estimate->verdict != cost::Verdict::kDoesNotFit;
 }
 
+/// A run of Megatron-LM with its arguments, which say more than the row's own keys.
+bool states_megatron_arguments(const MeasuredRow& row) {
+  const JsonValue* other = row.setting.find("other");
+  return row.framework.starts_with("Megatron-LM") && other != nullptr &&
+         other->find("model_args") != nullptr;
+}
+
+/// One rank's run: its highest phase.
+double highest_peak(const Prediction& prediction) {
+  double highest = 0;
+  for (const PredictedPhase& phase : prediction.phases) {
+    highest = std::max(highest, phase.find(Metric::kPeakAllocated).value_or(0));
+  }
+  return highest;
+}
+
+Scoring score_megatron(const MeasuredRow& row, const RowLabels& labels, const ScoreTools& tools) {
+  RowScorer scorer(row, labels);
+  const PublishedMeasures measures = published_measures(row.measured_raw);
+  if (measures.values.empty()) {
+    scorer.skip("measured: no memory");
+    return scorer.take();
+  }
+  const Planned planned = plan_of_megatron_arguments(row, tools);
+  if (const Skip* skip = std::get_if<Skip>(&planned)) {
+    scorer.skip(skip->reason);
+    return scorer.take();
+  }
+  const Result<Prediction> prediction = tools.predict(std::get<RunSetting>(planned));
+  if (!prediction) {
+    scorer.skip(skip_of(prediction.error()).reason);
+    return scorer.take();
+  }
+  for (const MetricValue& value : measures.values) {
+    if (value.metric == Metric::kPeakAllocated) {
+      scorer.score("run", value.metric, highest_peak(*prediction), value.value);
+    }
+  }
+  for (const auto& [metric, reason] : measures.skips) {
+    scorer.skip(reason, "run", metric);
+  }
+  return scorer.take();
+}
+
 }  // namespace
 
 std::optional<Skip> unknown_measure(const JsonValue& measured) {
@@ -149,6 +194,9 @@ PublishedMeasures published_measures(const JsonValue& measured) {
 }
 
 Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const ScoreTools& tools) {
+  if (states_megatron_arguments(row)) {
+    return score_megatron(row, labels, tools);
+  }
   RowScorer scorer(row, labels);
   const PublishedPlanned planned = plan_of_published(row, tools);
   if (const Skip* skip = std::get_if<Skip>(&planned)) {

@@ -61,7 +61,7 @@ constexpr std::array<Entry<std::string_view>, 7> kModelTypes = {{{"llama", "llam
                                                                  {"gemma2", "gemma2"},
                                                                  {"phi3", "phi3"}}};
 
-constexpr std::array<Entry<std::string_view>, 26> kDevices = {
+constexpr std::array<Entry<std::string_view>, 29> kDevices = {
     {{"NVIDIA L40S", "l40s"},
      {"NVIDIA B200-SXM 180GB-class (8x NVLink)", "b200"},
      {"NVIDIA A100 80GB PCIe", "a100-80gb-pcie"},
@@ -73,6 +73,9 @@ constexpr std::array<Entry<std::string_view>, 26> kDevices = {
      {"NVIDIA A100 40GB", "a100-40gb"},
      {"NVIDIA B200", "b200"},
      {"NVIDIA GB200 (192GB)", "gb200"},
+     {"NVIDIA A100 (dgx_a100; A100-80GB assumed)", "a100-80gb"},
+     {"NVIDIA H100 (dgx_h100; H100-80GB assumed)", "h100-80gb"},
+     {"NVIDIA GB200 (dgx_gb200)", "gb200"},
      {"L40S-48GB", "l40s"},
      {"NVIDIA RTX 4090 24GB", "rtx-4090"},
      {"NVIDIA RTX A6000 48GB", "rtx-a6000"},

@@ -23,7 +23,7 @@ std::int64_t bucket_elements(const Context& context, bool first_chunk) {
   }
   constexpr std::int64_t kLeast = 40'000'000;
   constexpr std::int64_t kPerRank = 1'000'000;
-  return std::max(kLeast, kPerRank * context.mesh.data_context().size);
+  return std::max(kLeast, kPerRank * context.mesh.data.size * context.mesh.context.size);
 }
 
 /// Lays parameters out from the last to the first.
@@ -85,7 +85,7 @@ GradientBuffer make_buffer(const Context& context, const Chunk& chunk, bool expe
   GradientBuffer buffer;
   buffer.chunk = &chunk;
   buffer.expert = expert;
-  buffer.ranks = expert ? context.mesh.expert_data : context.mesh.data_context();
+  buffer.ranks = expert ? context.mesh.expert_data_instance() : context.mesh.data_context();
   LayoutBuilder layout(buffer, context.megatron.distributed_optimizer, limit);
   for (auto parameter = chunk.parameters.rbegin(); parameter != chunk.parameters.rend();
        ++parameter) {

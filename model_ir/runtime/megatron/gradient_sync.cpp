@@ -167,6 +167,11 @@ void GradientSync::reduce(Part& part) {
   } else {
     run_.eager().run(shape);
   }
+  if (const Axis copies = run_.context.mesh.copies_of(part.buffer->ranks);
+      scatters && copies.size > 1) {
+    run_.eager().run(CollectiveShape{
+        .kind = CollectiveKind::kAllReduce, .bytes = bytes / ranks, .group = copies.group()});
+  }
 }
 
 void GradientSync::start(const Chunk& chunk) {

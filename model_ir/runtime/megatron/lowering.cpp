@@ -43,6 +43,9 @@ DType gradient_dtype(const ParallelPlan& plan, const MegatronPlan& megatron) {
   return dtype == DType::kBf16 && megatron.fp32_gradients ? DType::kFp32 : dtype;
 }
 
+/// ":4096:8", which PyTorch's deterministic algorithms ask for.
+constexpr std::int64_t kDeterministicWorkspace = 4096 * 8 * kKiB;
+
 /// A process that trains, after its objects have been made.
 class Trainer {
  public:
@@ -149,6 +152,9 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
     return modules.error();
   }
   Eager eager(device);
+  if (megatron.deterministic) {
+    eager.set_cublas_workspace(kDeterministicWorkspace);
+  }
   const Context context{.eager = eager,
                         .spec = model,
                         .plan = plan,

@@ -27,6 +27,7 @@ Error misfit(const char* what, std::int64_t product, std::int64_t world) {
 Result<Mesh> mesh_of(const MegatronPlan& plan, std::int64_t world, std::int64_t rank) {
   Mesh mesh;
   mesh.world = world;
+  mesh.instances = plan.optimizer_instances;
   mesh.tensor.size = plan.tensor;
   mesh.context.size = plan.context;
   mesh.pipeline.size = plan.pipeline;

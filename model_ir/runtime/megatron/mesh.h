@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -33,13 +34,28 @@ struct Mesh {
   Axis expert;
   Axis expert_data;
   std::int64_t world = 1;
+  std::int64_t instances = 1;  ///< Of the distributed optimizer: copies of the spread states.
 
-  /// Gradients and optimizer states of dense parameters are spread over data and context.
+  /// Gradients and optimizer states of dense parameters are spread over data and context, within
+  /// one instance of the distributed optimizer.
   [[nodiscard]] Axis data_context() const {
-    return {data.size * context.size, context.rank + context.size * data.rank, context.stride};
+    return instance_of(
+        {data.size * context.size, context.rank + context.size * data.rank, context.stride});
+  }
+  /// The ranks among which one instance of the distributed optimizer spreads states of experts.
+  [[nodiscard]] Axis expert_data_instance() const { return instance_of(expert_data); }
+  /// The ranks that hold the same stretch in the other instances.
+  [[nodiscard]] Axis copies_of(const Axis& instance) const {
+    return {instances, 0, instance.stride * instance.size};
   }
   [[nodiscard]] bool first_stage() const { return pipeline.rank == 0; }
   [[nodiscard]] bool last_stage() const { return pipeline.rank == pipeline.size - 1; }
+
+ private:
+  [[nodiscard]] Axis instance_of(const Axis& whole) const {
+    const std::int64_t size = std::max<std::int64_t>(whole.size / instances, 1);
+    return {size, whole.rank % size, whole.stride};
+  }
 };
 
 /// Errors: kInvalidArgument naming the degree that does not divide the number of ranks.

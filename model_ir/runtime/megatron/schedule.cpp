@@ -16,7 +16,8 @@ PipelineShape pipeline_of(const Runner& run, std::int64_t chunks) {
   return {.kind = chunks > 1 ? PipelineKind::kInterleaved : PipelineKind::kOneForwardOneBackward,
           .stages = run.context.mesh.pipeline.size,
           .micro_batches = run.context.plan.accumulation,
-          .chunks = chunks};
+          .chunks = chunks,
+          .group = run.context.megatron.micro_batch_group};
 }
 
 void run_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
@@ -128,6 +129,12 @@ class OneForwardOneBackward {
   Tensor input_gradient_;
 };
 
+/// microbatch_group_size_per_vp_stage
+std::int64_t group_of(const Runner& run) {
+  const std::int64_t group = run.context.megatron.micro_batch_group;
+  return group > 0 ? group : run.context.mesh.pipeline.size;
+}
+
 /// forward_backward_pipelining_with_interleaving.
 class Interleaved {
  public:
@@ -137,7 +144,7 @@ class Interleaved {
         sync_(sync),
         overlapped_(run.context.megatron.overlap_grad_reduce),
         chunks_(static_cast<std::int64_t>(stage.chunk_count())),
-        order_(chunk_order(run.context.plan.accumulation, chunks_, mesh_.pipeline.size)),
+        order_(chunk_order(run.context.plan.accumulation, chunks_, group_of(run))),
         total_(run.context.plan.accumulation * chunks_),
         warmup_(warmup_of_stage(pipeline_of(run, chunks_), mesh_.pipeline.rank)),
         inputs_(stage.chunk_count()),

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "model_ir/runtime/megatron/te_attention.h"
 #include "model_ir/runtime/megatron/transformer_engine.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
@@ -350,6 +351,16 @@ Tensor scores_gradient(const Runner& run, const Shape& scores, Tensor probabilit
   return result;
 }
 
+/// FusedScaleMaskSoftmax.is_kernel_available: one kernel scales, masks and normalises, and its
+/// backward writes over the gradient that it reads.
+bool softmax_is_fused(const Runner& run, const AttentionSizes& sizes) {
+  constexpr std::int64_t kShortest = 16;
+  constexpr std::int64_t kLongest = 16384;
+  const std::int64_t length = sizes.sequence;
+  return run.context.dtype != DType::kFp32 && length > kShortest && length < kLongest &&
+         length % 8 == 0 && sizes.batch * sizes.heads % 4 == 0;
+}
+
 /// Backward of UnfusedDotProductAttention down to queries, keys and values; what was saved goes
 /// piece by piece, as the operators that it is made of run.
 Gradients unfused_backward(const Runner& run, const AttentionSizes& sizes, Gradients& grads,
@@ -365,12 +376,20 @@ Gradients unfused_backward(const Runner& run, const AttentionSizes& sizes, Gradi
   eager.run(shape_of(run, sizes, Product::kProbabilityGradient));
   grads[0].reset();
   node.saved[kValue].reset();
+  const bool fused = softmax_is_fused(run, sizes);
   if (sizes.dropout > 0) {
-    node.saved[kDropped].reset();
+    const std::size_t absent = fused ? 1 : 0;  // The mask of the scores is kept by its own filling.
+    node.saved[kDropped - absent].reset();
     probabilities = torch::computed(eager, scores, dtype);
-    node.saved[kDropoutMask].reset();
+    node.saved[kDropoutMask - absent].reset();
   }
-  const Tensor gradient = scores_gradient(run, scores, std::move(probabilities), node);
+  Tensor gradient;
+  if (fused) {
+    gradient = std::move(probabilities);
+    node.saved[kProbabilities].reset();
+  } else {
+    gradient = scores_gradient(run, scores, std::move(probabilities), node);
+  }
   result[kQuery] = scaled_product(run, node.input_shapes[kQuery], sizes);
   result[kKey] = scaled_product(run, node.input_shapes[kKey], sizes);
   // Products of [heads, tokens, dim]: none lies in memory as [tokens, heads, dim].
@@ -405,9 +424,12 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
     eager.touch_cublas();
     eager.run(shape_of(run, sizes, Product::kScores));
   }
-  run.process.touch_causal_mask();
-  Tensor kept_mask = eager.empty({sizes.batch, 1, sizes.sequence, sizes.sequence}, DType::kBool);
-  torch::launch(eager, {&masked, &kept_mask, &masked});  // masked_fill_
+  Tensor kept_mask;
+  if (!softmax_is_fused(run, sizes)) {
+    run.process.touch_causal_mask();
+    kept_mask = eager.empty({sizes.batch, 1, sizes.sequence, sizes.sequence}, DType::kBool);
+    torch::launch(eager, {&masked, &kept_mask, &masked});  // masked_fill_
+  }
   Tensor probabilities = torch::computed(eager, scores, dtype, {&masked});
   if (!record.active()) {
     kept_mask.reset();
@@ -458,6 +480,9 @@ Tensor dot_product_attention(const Runner& run, const QueryKeyValue& qkv,
                              const AttentionSizes& sizes) {
   if (run.context.megatron.attention == MegatronAttention::kUnfused) {
     return unfused_attention(run, qkv, sizes);
+  }
+  if (run.context.megatron.attention == MegatronAttention::kFlash) {
+    return flash_attention(run, qkv, sizes);
   }
   return run.context.mesh.context.size > 1 ? ring_attention(run, qkv, sizes)
                                            : fused_attention(run, qkv, sizes);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "model_ir/plan/megatron_stages.h"
+
 namespace headroom::ir::megatron {
 namespace {
 
@@ -283,10 +285,7 @@ std::int64_t padded_vocabulary(const ModelSpec& spec, const MegatronPlan& plan) 
 std::vector<Chunk> build_chunks(const Context& context, const std::vector<LayerModules>& modules) {
   const Axis& stage = context.mesh.pipeline;
   const auto layers = static_cast<std::int64_t>(modules.size());
-  const std::int64_t per_chunk = context.megatron.layers_per_chunk > 0
-                                     ? context.megatron.layers_per_chunk
-                                     : layers / stage.size;
-  const std::int64_t count = layers / stage.size / per_chunk;
+  const std::int64_t count = chunks_per_stage(context.megatron, layers);
   std::vector<Chunk> chunks(static_cast<std::size_t>(count));
   for (std::int64_t index = 0; index < count; ++index) {
     Chunk& chunk = chunks[static_cast<std::size_t>(index)];
@@ -295,8 +294,9 @@ std::vector<Chunk> build_chunks(const Context& context, const std::vector<LayerM
     Constructor make(context, chunk);
     build_stem(context, make, chunk);
     build_frequencies(context, chunk);
-    const std::int64_t offset = (index * stage.size + stage.rank) * per_chunk;
-    for (std::int64_t layer = offset; layer < offset + per_chunk; ++layer) {
+    const LayerSpan span =
+        chunk_layers(context.megatron, layers, {.stage = stage.rank, .chunk = index});
+    for (std::int64_t layer = span.first; layer < span.first + span.count; ++layer) {
       LayerWeights& weights = chunk.layers.emplace_back();
       weights.layer = static_cast<std::int32_t>(layer);
       weights.modules = modules[static_cast<std::size_t>(layer)];

@@ -19,7 +19,10 @@ std::int64_t cublas_workspace_bytes(const DeviceTraits& device) {
 
 }  // namespace
 
-Eager::Eager(DeviceTraits device) : device_(device), recorder_(std::make_unique<WorkRecorder>()) {
+Eager::Eager(DeviceTraits device)
+    : device_(device),
+      cublas_bytes_(cublas_workspace_bytes(device)),
+      recorder_(std::make_unique<WorkRecorder>()) {
   recorder_->name_stream(0, "compute");
   program_.events.reserve(std::size_t{1} << 14);
   set_site("", -1);
@@ -162,7 +165,7 @@ void Eager::touch_cublas() {
   bool& present = in_backward() ? cublas_backward_ : cublas_forward_;
   if (!present) {
     present = true;
-    static_cast<void>(allocate(cublas_workspace_bytes(device_), TensorRole::kWorkspace));
+    static_cast<void>(allocate(cublas_bytes_, TensorRole::kWorkspace));
   }
 }
 

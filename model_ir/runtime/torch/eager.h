@@ -71,6 +71,8 @@ class Eager {
   /// and keeps. Forward and backward run on different threads, so on different handles.
   /// Source: aten/src/ATen/cuda/CublasHandlePool.cpp.
   void touch_cublas();
+  /// CUBLAS_WORKSPACE_CONFIG: bytes of that workspace in place of PyTorch's own choice.
+  void set_cublas_workspace(std::int64_t bytes) { cublas_bytes_ = bytes; }
   /// The same for addmm with a bias, which goes through cuBLASLt: a workspace of its own on top.
   void touch_cublaslt();
   // --- device work ----------------------------------------------------------------------------
@@ -163,6 +165,7 @@ class Eager {
   void run_shape(const Shape& shape);
 
   DeviceTraits device_;
+  std::int64_t cublas_bytes_;
   RankProgram program_;
   std::unique_ptr<WorkRecorder> recorder_;
   std::deque<TensorImpl> impls_;

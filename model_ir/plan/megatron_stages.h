@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "model_ir/plan/parallel_plan.h"
+
+/// How Megatron deals the layers of a model out to pipeline stages and their chunks.
+/// Source: megatron/core/transformer/transformer_block.py, get_num_layers_to_build;
+///         megatron/core/transformer/transformer_layer.py, get_transformer_layer_offset.
+namespace headroom::ir {
+
+/// A stage of the pipeline and one of its chunks.
+struct ChunkPlace {
+  std::int64_t stage = 0;
+  std::int64_t chunk = 0;
+};
+
+/// Consecutive layers.
+struct LayerSpan {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// Layers of a stage that is neither first nor last, of a model of `layers`; the embedding and the
+/// loss count as layers where the plan says so. 0: they cannot be dealt out evenly.
+[[nodiscard]] std::int64_t even_stage_layers(const MegatronPlan& plan, std::int64_t layers);
+/// Chunks of every stage.
+[[nodiscard]] std::int64_t chunks_per_stage(const MegatronPlan& plan, std::int64_t layers);
+/// The layers of one chunk.
+[[nodiscard]] LayerSpan chunk_layers(const MegatronPlan& plan, std::int64_t layers,
+                                     const ChunkPlace& place);
+
+}  // namespace headroom::ir

@@ -1,0 +1,293 @@
+// Runs of Megatron-LM whose training script's arguments are published: the golden values of its
+// functional tests.
+#include "validators/measured/published_megatron.h"
+
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "model_ir/plan/megatron_stages.h"
+#include "validators/measured/case_plan.h"
+#include "validators/measured/published_reader.h"
+#include "validators/measured/published_words.h"
+
+namespace headroom::check {
+namespace {
+
+using ir::JsonValue;
+using ir::MegatronAttention;
+using ir::MegatronPlan;
+using ir::ModelSpec;
+
+constexpr CaseReader::Range kSize{1, std::int64_t{1} << 32};
+constexpr CaseReader::Range kDegree{1, 1 << 16};
+
+/// Arguments that move no bytes of PyTorch's allocator on the device.
+constexpr std::array<std::string_view, 22> kAside = {"train-iters",
+                                                     "train-samples",
+                                                     "use-mcore-models",
+                                                     "mock-data",
+                                                     "tokenizer-type",
+                                                     "decoupled-lr",
+                                                     "decoupled-min-lr",
+                                                     "disable-gloo-process-groups",
+                                                     "calculate-per-token-loss",
+                                                     "ddp-average-in-collective",
+                                                     "use-tp-pp-dp-mapping",
+                                                     "overlap-p2p-communication-warmup-flush",
+                                                     "overlap-param-gather-with-optimizer-step",
+                                                     "norm-epsilon",
+                                                     "rotary-base",
+                                                     "rotary-interleaved",
+                                                     "attention-softmax-in-fp32",
+                                                     "moe-aux-loss-coeff",
+                                                     "enable-experimental",
+                                                     "group-query-attention",
+                                                     "rampup-batch-size",
+                                                     "apply-layernorm-1p"};
+
+/// The script's arguments are text: "true", "512", "1e-2".
+JsonValue typed(const std::string& text) {
+  if (text == "true" || text == "false") {
+    return JsonValue{text == "true"};
+  }
+  const char* const end = text.data() + text.size();
+  std::int64_t whole = 0;
+  if (const auto read = std::from_chars(text.data(), end, whole); read.ptr == end) {
+    return JsonValue{whole};
+  }
+  double number = 0;
+  if (const auto read = std::from_chars(text.data(), end, number); read.ptr == end) {
+    return JsonValue{number};
+  }
+  return JsonValue{text};
+}
+
+JsonValue typed_arguments(const JsonValue* arguments) {
+  JsonValue::Object object;
+  if (arguments != nullptr && arguments->as_object() != nullptr) {
+    for (const ir::JsonMember& member : *arguments->as_object()) {
+      const std::string* text = member.value.as_string();
+      object.push_back({member.key, text != nullptr ? typed(*text) : member.value});
+    }
+  }
+  return JsonValue{std::move(object)};
+}
+
+/// What the environment switches on or off; absent counts as on.
+bool environment_allows(const JsonValue* environment, std::string_view key) {
+  const JsonValue* value = environment != nullptr ? environment->find(key) : nullptr;
+  return value == nullptr || value->as_string() == nullptr || *value->as_string() != "0";
+}
+
+/// Norms, biases, activation, positions and dropout.
+void read_form(CaseReader& args, ModelSpec& spec) {
+  constexpr std::array<Word<ir::NormKind>, 2> kNorms = {
+      {{"LayerNorm", ir::NormKind::kLayer}, {"RMSNorm", ir::NormKind::kRms}}};
+  constexpr std::array<Word<ir::PositionKind>, 3> kPositions = {
+      {{"learned_absolute", ir::PositionKind::kLearned},
+       {"rope", ir::PositionKind::kRope},
+       {"none", ir::PositionKind::kNone}}};
+  spec.norm = args.word<ir::NormKind>("normalization", "LayerNorm", kNorms);
+  spec.position =
+      args.word<ir::PositionKind>("position-embedding-type", "learned_absolute", kPositions);
+  spec.rope_fraction = args.number("rotary-percent", 1.0);
+  spec.gated_mlp = args.flag("swiglu", false);
+  spec.activation = spec.gated_mlp ? ir::Activation::kSilu : ir::Activation::kGelu;
+  const bool bias = !args.flag("disable-bias-linear", false);
+  spec.qkv_bias = bias;
+  spec.output_bias = bias;
+  spec.mlp_bias = bias;
+  spec.qk_norm = args.flag("qk-layernorm", false) ? ir::QkNorm::kPerHead : ir::QkNorm::kNone;
+  spec.tied_embeddings = !args.flag("untie-embeddings-and-output-weights", false);
+  const double hidden = args.number("hidden-dropout", 0.1);
+  spec.dropout = {.embedding = hidden,
+                  .attention = args.number("attention-dropout", 0.1),
+                  .residual = hidden,
+                  .activation = 0};
+}
+
+/// `vocabulary`: what the row says the tokenizer holds.
+void read_model(CaseReader& args, std::int64_t vocabulary, RunSetting& setting) {
+  ModelSpec& spec = setting.model;
+  spec.name = "arguments";
+  spec.hidden = args.integer("hidden-size", 0, kSize);
+  spec.embedding_dim = spec.hidden;
+  spec.heads = args.integer("num-attention-heads", 1, kSize);
+  spec.kv_heads = args.integer("num-query-groups", spec.heads, kSize);
+  spec.head_dim = args.integer("kv-channels", spec.hidden / spec.heads, kSize);
+  spec.layers.resize(static_cast<std::size_t>(args.integer("num-layers", 1, {1, 1 << 12})));
+  read_form(args, spec);
+  // Source: arguments.py, validate_args: two thirds of four times H in multiples of 64.
+  constexpr std::int64_t kMultiple = 64;
+  const std::int64_t usual =
+      spec.gated_mlp ? spec.hidden * 8 / 3 / kMultiple * kMultiple : 4 * spec.hidden;
+  spec.ffn = args.integer("ffn-hidden-size", usual, kSize);
+  setting.plan.sequence = args.integer("seq-length", 0, kSequenceRange);
+  spec.max_positions = args.integer("max-position-embeddings", 0, kSize);
+  // NullTokenizer adds a token that ends a document.
+  spec.vocabulary = args.integer("vocab-size", vocabulary - 1, kSize) + 1;
+  setting.plan.megatron->vocabulary_divisor =
+      args.integer("make-vocab-size-divisible-by", 128, kSize);
+}
+
+/// --num-virtual-stages-per-pipeline-rank says the same as the layers of a chunk.
+void read_virtual_stages(CaseReader& args, std::int64_t layers, MegatronPlan& megatron) {
+  const std::int64_t chunks = args.integer("num-virtual-stages-per-pipeline-rank", 0, kDegree);
+  if (chunks > 0) {
+    megatron.layers_per_chunk = ir::even_stage_layers(megatron, layers) / chunks;
+  }
+}
+
+void read_degrees(CaseReader& args, ir::ParallelPlan& plan) {
+  MegatronPlan& megatron = *plan.megatron;
+  megatron.tensor = args.integer("tensor-model-parallel-size", 1, kDegree);
+  megatron.pipeline = args.integer("pipeline-model-parallel-size", 1, kDegree);
+  megatron.context = args.integer("context-parallel-size", 1, kDegree);
+  megatron.expert = args.integer("expert-model-parallel-size", 1, kDegree);
+  megatron.expert_tensor = args.integer("expert-tensor-parallel-size", 0, kDegree);
+  megatron.layers_per_chunk =
+      args.integer("num-layers-per-virtual-pipeline-stage", 0, {0, kDegree.high});
+  megatron.first_stage_layers =
+      args.integer("decoder-first-pipeline-num-layers", 0, {0, kDegree.high});
+  megatron.last_stage_layers =
+      args.integer("decoder-last-pipeline-num-layers", 0, {0, kDegree.high});
+  megatron.account_for_embedding = args.flag("account-for-embedding-in-pipeline-split", false);
+  megatron.account_for_loss = args.flag("account-for-loss-in-pipeline-split", false);
+  megatron.micro_batch_group =
+      args.integer("microbatch-group-size-per-virtual-pipeline-stage", 0, {0, kDegree.high});
+  megatron.sequence_parallel = args.flag("sequence-parallel", false) && megatron.tensor > 1;
+  plan.micro_batch = args.integer("micro-batch-size", 0, kBatchRange);
+  const std::int64_t ranks =
+      plan.world / (megatron.tensor * megatron.pipeline * megatron.context) * plan.micro_batch;
+  const std::int64_t batch = args.integer("global-batch-size", ranks, {1, 1 << 24});
+  plan.accumulation = ranks > 0 ? std::max<std::int64_t>(1, batch / ranks) : 1;
+}
+
+void read_switches(CaseReader& args, ir::ParallelPlan& plan) {
+  MegatronPlan& megatron = *plan.megatron;
+  megatron.distributed_optimizer = args.flag("use-distributed-optimizer", false);
+  megatron.optimizer_instances = args.integer("num-distributed-optimizer-instances", 1, kDegree);
+  megatron.deterministic = args.flag("deterministic-mode", false);
+  megatron.rope_fusion = !args.flag("no-rope-fusion", false);
+  megatron.overlap_grad_reduce = args.flag("overlap-grad-reduce", false);
+  megatron.overlap_param_gather = args.flag("overlap-param-gather", false);
+  megatron.accumulation_fusion = !args.flag("no-gradient-accumulation-fusion", false);
+  megatron.mask_in_dataloader = !args.flag("no-create-attention-mask-in-dataloader", false);
+  if (args.flag("cross-entropy-loss-fusion", false)) {
+    constexpr std::array<Word<ir::MegatronCrossEntropy>, 2> kForms = {
+        {{"native", ir::MegatronCrossEntropy::kNative},
+         {"te", ir::MegatronCrossEntropy::kTransformerEngine}}};
+    megatron.cross_entropy =
+        args.word<ir::MegatronCrossEntropy>("cross-entropy-fusion-impl", "native", kForms);
+  }
+  const bool half = args.flag("fp16", false);
+  plan.precision = half                       ? ir::Precision::kFp16Master
+                   : args.flag("bf16", false) ? ir::Precision::kBf16Master
+                                              : ir::Precision::kFp32;
+}
+
+void read_recompute(CaseReader& args, MegatronPlan& plan) {
+  const std::string granularity = args.text("recompute-granularity", "");
+  if (granularity.empty()) {
+    return;
+  }
+  constexpr std::array<Word<ir::MegatronRecompute>, 2> kMethods = {
+      {{"uniform", ir::MegatronRecompute::kFullUniform},
+       {"block", ir::MegatronRecompute::kFullBlock}}};
+  if (granularity == "full") {
+    plan.recompute = args.word<ir::MegatronRecompute>("recompute-method", "uniform", kMethods);
+    plan.recompute_layers = args.integer("recompute-num-layers", 1, kDegree);
+    return;
+  }
+  args.fail("recompute-granularity", "'" + granularity + "'");
+}
+
+/// Which of Transformer Engine's backends runs where none is asked for: cuDNN's from compute
+/// capability 9.0 on, FlashAttention before, and on 10.0 too where only deterministic kernels may.
+/// Source: transformer_engine/pytorch/attention/dot_product_attention/utils.py,
+///         get_attention_backend.
+MegatronAttention chosen_attention(const DeviceTraits& device, bool deterministic) {
+  const bool fused = device.compute_major == 9 || (device.compute_major > 9 && !deterministic);
+  return fused ? MegatronAttention::kFused : MegatronAttention::kFlash;
+}
+
+void read_attention(CaseReader& args, const JsonValue* environment, RunSetting& setting) {
+  constexpr std::array<Word<MegatronAttention>, 3> kBackends = {
+      {{"fused", MegatronAttention::kFused},
+       {"flash", MegatronAttention::kFlash},
+       {"unfused", MegatronAttention::kUnfused}}};
+  const bool deterministic = !environment_allows(environment, "NVTE_ALLOW_NONDETERMINISTIC_ALGO");
+  std::string_view absent = "unfused";
+  const MegatronAttention chosen = chosen_attention(setting.traits, deterministic);
+  for (const Word<MegatronAttention>& each : kBackends) {
+    absent = each.value == chosen ? each.word : absent;
+  }
+  setting.plan.megatron->attention =
+      args.word<MegatronAttention>("attention-backend", absent, kBackends);
+  if (args.text("transformer-impl", "transformer_engine") != "transformer_engine") {
+    args.fail("transformer-impl", "'local'");
+  }
+}
+
+std::optional<Skip> read_arguments(const JsonValue& other, std::int64_t vocabulary,
+                                   RunSetting& setting) {
+  const JsonValue arguments = typed_arguments(other.find("model_args"));
+  CaseReader args(&arguments, "other.model_args");
+  args.ignore(kAside);
+  read_model(args, vocabulary, setting);
+  read_degrees(args, setting.plan);
+  read_virtual_stages(args, static_cast<std::int64_t>(setting.model.layers.size()),
+                      *setting.plan.megatron);
+  read_switches(args, setting.plan);
+  read_recompute(args, *setting.plan.megatron);
+  read_attention(args, other.find("env"), setting);
+  if (const auto trouble = args.trouble()) {
+    return Skip{*trouble};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Planned plan_of_megatron_arguments(const MeasuredRow& row, const ScoreTools& tools) {
+  CaseReader reader(&row.setting, "row");
+  const std::int64_t world = reader.integer("num_gpus", 0, kWorldRange);
+  if (world == 0) {
+    return Skip{"num_gpus: not stated"};
+  }
+  CaseReader model(reader.take("model"), "model");
+  const std::string architecture = model.text("arch", "");
+  if (architecture != "gpt") {
+    return Skip{"model.arch: '" + architecture + "'"};
+  }
+  const std::int64_t vocabulary = model.integer("vocab", 0, kSize);
+  if (vocabulary == 0) {
+    return Skip{"model.vocab: not stated"};
+  }
+  const auto gpu = published_device(reader.text("gpu", ""));
+  if (!gpu) {
+    return Skip{"gpu: '" + reader.text("gpu", "") + "'"};
+  }
+  const Result<cost::DeviceSpec> device = tools.find_device(std::string(*gpu));
+  if (!device) {
+    return skip_of(device.error());
+  }
+  RunSetting setting{.model = {},
+                     .plan = {},
+                     .traits = device->traits,
+                     .capacity = device->total,
+                     .rank = ir::Rank{static_cast<std::int32_t>(world - 1)}};
+  setting.plan.runtime = ir::RuntimeKind::kMegatron;
+  setting.plan.megatron.emplace();
+  setting.plan.world = world;
+  setting.plan.steps = 3;
+  if (const auto skip = read_arguments(*row.setting.find("other"), vocabulary, setting)) {
+    return *skip;
+  }
+  return setting;
+}
+
+}  // namespace headroom::check
