@@ -7,6 +7,8 @@
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
 #include "model_ir/plan/plan_check.h"
+#include "model_ir/spec/param_count.h"
+#include "planner/evaluate/kept_bytes.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/evaluate/program_sample.h"
 
@@ -223,6 +225,83 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
   return statics_.try_emplace(text, std::move(made)).first->second;
 }
 
+std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, const ir::LayerSpec& layer) {
+  KeyText key;
+  ir::ParallelPlan alone = plan;
+  // What changes nothing of what a layer keeps.
+  alone.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  alone.megatron->mask_in_dataloader = false;
+  alone.steps = 1;
+  if (alone.megatron->recompute == ir::MegatronRecompute::kFullBlock) {
+    alone.megatron->recompute = ir::MegatronRecompute::kFullUniform;
+  }
+  add_shapes(key, alone);
+  key.add(layer.moe, layer.window.value_or(0));
+  const std::string text = key.text();
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = kept_.find(text); found != kept_.end()) {
+      return found->second;
+    }
+  }
+  const Result<std::int64_t> kept = kept_bytes(model_, alone, layer, device_.traits);
+  const std::lock_guard lock(mutex_);
+  return kept_.try_emplace(text, kept ? std::max<std::int64_t>(*kept, 0) : 0).first->second;
+}
+
+namespace {
+
+/// Bytes of parameters, gradients and states of one layer on one rank, at least.
+std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                            const ir::LayerSpec& layer) {
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  const std::int64_t whole = ir::layer_parameters(model, layer).total();
+  std::int64_t experts = 0;
+  if (layer.moe) {
+    experts = model.moe->experts * model.moe->expert_ffn * model.hidden * (model.gated_mlp ? 3 : 2);
+  }
+  const std::int64_t cut = megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
+  const std::int64_t dense = (whole - experts) / megatron.tensor;
+  const std::int64_t local = experts / (megatron.expert * cut);
+  const bool full = plan.precision == ir::Precision::kFp32;
+  const bool wide = plan.precision == ir::Precision::kBf16Master && megatron.fp32_gradients;
+  const std::int64_t held = full ? 8 : (wide ? 6 : 4);  // Parameter and gradient.
+  const std::int64_t states = full ? 8 : 12;            // Two moments; a master copy.
+  const std::int64_t data = plan.world / megatron.tensor / megatron.pipeline;
+  const std::int64_t expert_data = plan.world / (cut * megatron.expert * megatron.pipeline);
+  const bool spread = megatron.distributed_optimizer;
+  return held * (dense + local) + states * dense / (spread ? data : 1) +
+         states * local / (spread ? expert_data : 1);
+}
+
+}  // namespace
+
+Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
+  if (!plan.megatron) {
+    return Bytes{0};
+  }
+  const std::optional<SampleForm> form = form_of(model_, plan, 0);
+  if (!form) {
+    return Bytes{0};
+  }
+  const std::int64_t passes = kept_passes(model_, plan);
+  ir::ParallelPlan none = plan;
+  none.megatron->recompute = plan.megatron->recompute == ir::MegatronRecompute::kSelective
+                                 ? ir::MegatronRecompute::kSelective
+                                 : ir::MegatronRecompute::kNone;
+  ir::ParallelPlan again = plan;
+  again.megatron->recompute = ir::MegatronRecompute::kFullUniform;
+  again.megatron->recompute_layers = 1;
+  std::int64_t kept = 0;
+  std::int64_t resident = 0;
+  for (const LayerRun& run : form->runs) {
+    kept += run.units * kept_of(run.recomputed ? again : none, run.layer);
+    resident += run.units * run.group * resident_bytes(model_, plan, run.layer);
+  }
+  // Before the second step there are no moments yet, and a plan may have but one.
+  return Bytes{passes * kept + (plan.steps > 1 ? resident * form->chunks : 0)};
+}
+
 MemoryCounts PlanMemory::counts() const {
   return {.plans = plans_.load(),
           .families = families_.size(),
@@ -253,12 +332,30 @@ Result<Bytes> CellMemory::rank_peak(RankParts& rank, std::uint64_t index) {
   if (!moving->family) {
     return memory_.whole_peak(plan_at(choices_, index), rank.place.rank);
   }
+  const Result<StaticMemory>& fixed = fixed_of(rank, index);
+  return fixed ? Result<Bytes>(composed_peak(*fixed, **moving->family, moving->counts))
+               : Result<Bytes>(fixed.error());
+}
+
+const Result<StaticMemory>& CellMemory::fixed_of(RankParts& rank, std::uint64_t index) {
   auto& fixed = rank.fixed[index % choices_.switches.size()];
   if (!fixed) {
     fixed = memory_.static_of(plan_at(choices_, index), rank.place);
   }
-  return *fixed ? Result<Bytes>(composed_peak(**fixed, **moving->family, moving->counts))
-                : Result<Bytes>(fixed->error());
+  return *fixed;
+}
+
+Bytes CellMemory::static_peak(std::uint64_t index) {
+  std::int64_t peak = 0;
+  for (RankParts& rank : ranks_) {
+    if (const Result<StaticMemory>& fixed = fixed_of(rank, index)) {
+      peak = std::max(peak, fixed->construction_peak);
+      for (const StaticMemory::Step& step : fixed->steps) {
+        peak = std::max({peak, step.base, step.optimizer_peak, step.optimizer_end});
+      }
+    }
+  }
+  return Bytes{peak};
 }
 
 Result<Bytes> CellMemory::peak(std::uint64_t index) {

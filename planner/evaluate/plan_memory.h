@@ -45,6 +45,13 @@ class PlanMemory {
   /// Errors:  those of `ir::check_plan` and of the lowering.
   [[nodiscard]] Result<Bytes> peak(const ir::ParallelPlan& plan);
 
+  /// What the peak of a Megatron plan is at least: what its first stage's layers keep, and their
+  /// parameters, gradients and states. 0 for the other runtimes.
+  ///
+  /// Model:   every pass of the warm-up keeps its layers' bytes until the first backward; a layer
+  ///          keeps the same on any stage. Tables, norms and everything transient count as nothing.
+  [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
+
   [[nodiscard]] MemoryCounts counts() const;
 
  private:
@@ -71,11 +78,14 @@ class PlanMemory {
   [[nodiscard]] std::shared_ptr<const Result<StaticMemory>> static_of(const ir::ParallelPlan& plan,
                                                                       const RankPlace& place);
 
+  [[nodiscard]] std::int64_t kept_of(const ir::ParallelPlan& plan, const ir::LayerSpec& layer);
+
   ir::ModelSpec model_;
   cost::DeviceSpec device_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<const Result<ActivationFamily>>> families_;
   std::unordered_map<std::string, std::shared_ptr<const Result<StaticMemory>>> statics_;
+  std::unordered_map<std::string, std::int64_t> kept_;
   std::atomic<std::uint64_t> plans_{0};
   std::atomic<std::uint64_t> samples_{0};
   std::atomic<std::uint64_t> lowered_{0};
@@ -92,6 +102,9 @@ class CellMemory {
   /// Errors:  those of `PlanMemory::peak`.
   [[nodiscard]] Result<Bytes> peak(std::uint64_t index);
 
+  /// What `peak` is at least: without activations. 0 where nothing is known.
+  [[nodiscard]] Bytes static_peak(std::uint64_t index);
+
  private:
   struct RankParts {
     PlanMemory::RankPlace place;
@@ -99,6 +112,7 @@ class CellMemory {
     std::vector<std::optional<PlanMemory::Parts>> moving;            ///< By plan.
   };
   [[nodiscard]] Result<Bytes> rank_peak(RankParts& rank, std::uint64_t index);
+  [[nodiscard]] const Result<StaticMemory>& fixed_of(RankParts& rank, std::uint64_t index);
 
   PlanMemory& memory_;
   const Choices& choices_;

@@ -59,32 +59,38 @@ class CellTimes {
   ir::ParallelPlan plan_;
 };
 
-/// Remembers plans that are too large, to leave out those that only add to them.
-class Dominance {
- public:
-  explicit Dominance(const Choices& choices) : choices_(choices) {}
+/// Switches that another allowed setting beats: no slower and no larger, whatever the rest of the
+/// plan is. The mask of the data loader is one more tensor that takes no time; Transformer Engine's
+/// cross entropy writes its gradient over the logits.
+bool is_dominated(const Constraints& allowed, const ir::MegatronPlan& with) {
+  constexpr auto kFused = static_cast<std::int64_t>(ir::MegatronCrossEntropy::kTransformerEngine);
+  const bool mask = with.mask_in_dataloader && allowed.allows(Axis::kLoaderMask, 0);
+  const bool loss = with.cross_entropy != ir::MegatronCrossEntropy::kTransformerEngine &&
+                    allowed.allows(Axis::kLoss, kFused);
+  return mask || loss;
+}
 
-  /// A mask from the data loader, and logits kept in more copies, only add memory.
-  [[nodiscard]] bool rules_out(std::uint64_t index) const {
+/// `PlanMemory::floor` of a cell's plans: they differ by recomputation and by whether optimizer
+/// states are spread.
+class CellFloors {
+ public:
+  CellFloors(PlanMemory& memory, const Choices& choices)
+      : memory_(memory), choices_(choices), floors_(2 * choices.recomputations.size()) {}
+
+  [[nodiscard]] Bytes of(std::uint64_t index) {
     const std::uint64_t count = choices_.switches.size();
-    const ir::MegatronPlan& mine = choices_.switches[index % count];
-    return std::ranges::any_of(too_large_, [&](std::uint64_t other) {
-      if (other / count != index / count) {
-        return false;
-      }
-      const ir::MegatronPlan& its = choices_.switches[other % count];
-      return its.distributed_optimizer == mine.distributed_optimizer &&
-             its.overlap_grad_reduce == mine.overlap_grad_reduce &&
-             its.overlap_param_gather == mine.overlap_param_gather &&
-             its.accumulation_fusion == mine.accumulation_fusion &&
-             its.cross_entropy == mine.cross_entropy && !its.mask_in_dataloader;
-    });
+    const bool spread = choices_.switches[index % count].distributed_optimizer;
+    std::optional<Bytes>& floor = floors_[2 * (index / count) + (spread ? 1 : 0)];
+    if (!floor) {
+      floor = memory_.floor(plan_at(choices_, index));
+    }
+    return *floor;
   }
-  void add(std::uint64_t index) { too_large_.push_back(index); }
 
  private:
+  PlanMemory& memory_;
   const Choices& choices_;
-  std::vector<std::uint64_t> too_large_;
+  std::vector<std::optional<Bytes>> floors_;
 };
 
 bool by_time_alone(Objective objective) {
@@ -145,7 +151,13 @@ Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell
   }
   CellTimes times(question, cell, choices);
   std::vector<Timed> order;
+  const bool megatron = cell.cell.plan.megatron.has_value();
   for (std::uint64_t index = 0; index < cell.cell.choices; ++index) {
+    if (question.pruning.dominance && megatron &&
+        is_dominated(question.space.constraints,
+                     choices.switches[index % choices.switches.size()])) {
+      continue;
+    }
     const double seconds = times.parts(index).total().value();
     Worth worth = worth_of(question.objective, cell.cell.plan, seconds, Bytes{0});
     worth.number = cell.first_number + index;
@@ -156,9 +168,10 @@ Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell
   }
   std::ranges::sort(order);
   CellMemory memory(state.memory, choices);
-  Dominance dominance(choices);
+  CellFloors floors(state.memory, choices);
   for (const Timed& timed : order) {
-    if (question.pruning.dominance && dominance.rules_out(timed.index)) {
+    if (question.pruning.memory_floor &&
+        (floors.of(timed.index) > capacity || memory.static_peak(timed.index) > capacity)) {
       continue;
     }
     const Result<Bytes> peak = memory.peak(timed.index);
@@ -174,7 +187,6 @@ Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell
                        .number = cell.first_number + timed.index};
     };
     if (*peak > capacity) {
-      dominance.add(timed.index);
       if (!answer.leanest || *peak < answer.leanest->peak) {
         answer.leanest = rated();
       }
