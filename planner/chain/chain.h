@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace headroom::plan {
+
+/// One stage of a chain: a layer, or the loss at its end. Sizes in slots of memory.
+struct ChainStage {
+  double forward = 0;   ///< Time.
+  double backward = 0;  ///< Time.
+  std::int64_t output = 0;             ///< a: what the next stage reads.
+  std::int64_t saved = 0;              ///< abar: all that backward needs, the output included.
+  std::int64_t gradient = 0;           ///< delta: of the output.
+  std::int64_t forward_transient = 0;  ///< Besides input and output.
+  std::int64_t backward_transient = 0;
+};
+/// From the first stage to the last. The input of the first is not counted.
+using Chain = std::vector<ChainStage>;
+
+/// What is done to a stage. Everything that is stored stays until the backward that needs it.
+struct ChainStep {
+  enum class Kind : std::uint8_t {
+    kForwardKeep,  ///< Forward; its input stays stored, its output is handed on.
+    kForwardDrop,  ///< Forward; its input goes.
+    kForwardAll,   ///< Forward; all that backward needs is stored.
+    kBackward,
+  };
+  Kind kind = Kind::kBackward;
+  std::size_t stage = 0;
+  friend bool operator==(const ChainStep&, const ChainStep&) = default;
+};
+
+/// A schedule and what it comes to.
+struct ChainSchedule {
+  std::vector<ChainStep> steps;
+  double time = 0;
+  std::int64_t peak = 0;  ///< Slots.
+};
+
+/// Runs `steps` and measures them: the certificate of a schedule, which shares nothing with the
+/// search for it. Nothing if a step lacks what it needs or backward does not reach the first stage.
+[[nodiscard]] std::optional<ChainSchedule> run_chain(const Chain& chain,
+                                                     std::vector<ChainStep> steps);
+
+/// The quickest schedule that keeps what it stores and whose peak is at most `slots`; nothing if
+/// there is none.
+///
+/// Model:   C(s, t, m), the least time from forward of s to backward of s with m slots while the
+///          gradient of t waits, is the least of
+///            forward of s .. s'-1 keeping only the input of s' , then C(s', t, m - a(s'-1)) and
+///            C(s, s'-1, m), for any s' in (s, t];
+///            forward of s keeping all, C(s+1, t, m - abar(s)), backward of s.
+///          It is infinite below what a segment needs and constant above what storing all of it
+///          takes, so only slots between the two are worked out.
+/// Cost:    at most L^3 M / 6 additions and L^2 M / 2 numbers of four bytes; times are held in
+///          single precision while comparing.
+/// Source:  Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova 2019, "Optimal checkpointing for
+///          heterogeneous chains", arXiv:1911.13214, section 4, theorem 1.
+[[nodiscard]] std::optional<ChainSchedule> optimal_chain(const Chain& chain, std::int64_t slots,
+                                                         int threads = 1);
+
+/// Stages in groups of `group`, of each of which only the input is kept and which runs again as a
+/// whole before its backward: 1 is every layer, the square root of their number is Chen et al.
+/// 2016, arXiv:1604.06174; nothing is run again of the last group.
+[[nodiscard]] ChainSchedule grouped_chain(const Chain& chain, std::size_t group);
+/// The first `recomputed` stages each run again, the others keep all.
+[[nodiscard]] ChainSchedule block_chain(const Chain& chain, std::size_t recomputed);
+
+}  // namespace headroom::plan
