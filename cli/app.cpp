@@ -9,9 +9,11 @@
 #include "cli/command.h"
 #include "cli/commands/catalog.h"
 #include "cli/commands/emit.h"
+#include "cli/commands/explain.h"
 #include "cli/commands/fit.h"
 #include "cli/commands/graph.h"
 #include "cli/commands/plan.h"
+#include "cli/commands/sweep.h"
 #include "cli/commands/timeline.h"
 #include "cli/commands/validate.h"
 #include "cli/error_json.h"
@@ -22,8 +24,8 @@ namespace headroom::cli {
 namespace {
 
 std::vector<Command> commands() {
-  return {fit_command(),  plan_command(),    timeline_command(), graph_command(),
-          emit_command(), catalog_command(), validate_command()};
+  return {fit_command(),   plan_command(), explain_command(), sweep_command(),   timeline_command(),
+          graph_command(), emit_command(), catalog_command(), validate_command()};
 }
 
 Result<ColorChoice> read_color(const Arguments& arguments) {

@@ -8,6 +8,8 @@
 
 #include "cli/plan_search.h"
 #include "cli/report/plan_answer.h"
+#include "cli/report/why_text.h"
+#include "planner/explain/explain.h"
 
 namespace headroom::cli {
 namespace {
@@ -74,29 +76,81 @@ ExitCode code_of(const plan::PlanResult& result) {
   return result.best ? ExitCode::kYes : ExitCode::kNo;
 }
 
-Result<ExitCode> run_plan(const Arguments& arguments, const Context& context) {
+/// Lines that answer `--why`, every alternative under `explain`, and an infeasible request.
+Result<std::string> explanation(const plan::SearchQuestion& question,
+                                const plan::PlanResult& result,
+                                const std::vector<plan::Alternative>& asked,
+                                plan::PlanMemory& memory) {
+  std::string text;
+  for (const plan::Alternative& alternative : asked) {
+    const Result<plan::WhyNot> why =
+        plan::why_not(question, result, alternative.axis, alternative.value, memory);
+    if (!why) {
+      return why.error();
+    }
+    text += why_line(result, *why) + "\n";
+  }
+  if (result.status == plan::PlanStatus::kInfeasible) {
+    const Result<plan::Infeasibility> why = plan::explain_infeasible(question, memory);
+    if (!why) {
+      return why.error();
+    }
+    text += mend_lines(*why);
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& context,
+                                 Explaining explaining) {
   Result<PlanSearch> search = read_plan_search(arguments);
   if (!search) {
     return std::move(search).error();
   }
-  const StopOnInterrupt guard;
-  ProgressLine line(context.err, context.terminal.color && !context.json);
-  plan::SearchQuestion question = search->question();
-  question.stop = &stop_asked;
-  question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
-  const Clock::time_point begin = Clock::now();
-  Result<plan::PlanResult> result = plan::search(question);
-  if (!result) {
-    return std::move(result).error();
+  std::vector<plan::Alternative> asked;
+  if (const auto text = arguments.value("why")) {
+    const Result<plan::Alternative> one = parse_alternative(*text);
+    if (!one) {
+      return one.error();
+    }
+    asked.push_back(*one);
   }
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  const PlanAnswer answer{.search = std::move(search).value(),
-                          .result = std::move(result).value(),
-                          .seconds = seconds,
-                          .why = {}};
+  const StopOnInterrupt guard;
+  PlanAnswer answer{.search = std::move(search).value(), .result = {}, .seconds = 0, .why = {}};
+  {
+    ProgressLine line(context.err, context.terminal.color && !context.json);
+    plan::SearchQuestion question = answer.search.question();
+    question.stop = &stop_asked;
+    question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
+    plan::PlanMemory memory(question.space.model, question.device);
+    const Clock::time_point begin = Clock::now();
+    Result<plan::PlanResult> result = plan::search(question, memory);
+    if (!result) {
+      return std::move(result).error();
+    }
+    answer.result = std::move(result).value();
+    answer.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (explaining == Explaining::kAll && answer.result.best) {
+      for (const plan::Alternative& one : plan::alternatives_of(answer.result.best->plan)) {
+        asked.push_back(one);
+      }
+    }
+    Result<std::string> why = explanation(question, answer.result, asked, memory);
+    if (!why) {
+      return std::move(why).error();
+    }
+    answer.why = std::move(why).value();
+  }
   context.out << (context.json ? plan_answer_json(answer)
                                : plan_answer_text(answer, context.terminal));
   return code_of(answer.result);
+}
+
+namespace {
+
+Result<ExitCode> run_plan(const Arguments& arguments, const Context& context) {
+  return run_plan_search(arguments, context, Explaining::kAsked);
 }
 
 }  // namespace

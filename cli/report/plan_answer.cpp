@@ -217,6 +217,13 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("least_peak_bytes",
              result.leanest ? JsonValue{result.leanest->peak.value()} : JsonValue{});
   fields.add("front", front_json(answer));
+  std::vector<std::string> why;
+  for (std::size_t begin = 0; begin < answer.why.size();) {
+    const std::size_t end = answer.why.find('\n', begin);
+    why.push_back(answer.why.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  fields.add("why", ir::json_texts(why));
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 

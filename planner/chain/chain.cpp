@@ -174,8 +174,8 @@ class ChainSolver {
   [[nodiscard]] std::int64_t least_run(std::size_t s, std::size_t t) const {
     std::int64_t least = chain_[s].output + chain_[s].forward_transient;
     for (std::size_t i = s + 1; i < t; ++i) {
-      least = std::max(least,
-                       chain_[i - 1].output + chain_[i].output + chain_[i].forward_transient);
+      least =
+          std::max(least, chain_[i - 1].output + chain_[i].output + chain_[i].forward_transient);
     }
     return least + chain_[t].gradient;
   }
@@ -189,8 +189,7 @@ class ChainSolver {
   [[nodiscard]] Choice best(std::size_t s, std::size_t t, std::int64_t slots) const {
     Choice choice{.cost = kImpossible, .split = s};
     if (slots >= least_all(s, t)) {
-      choice.cost =
-          all_cost(s) + (t > s ? segment(s + 1, t).at(slots - chain_[s].saved) : 0.0F);
+      choice.cost = all_cost(s) + (t > s ? segment(s + 1, t).at(slots - chain_[s].saved) : 0.0F);
     }
     if (t > s && slots >= least_run(s, t)) {
       for (std::size_t split = s + 1; split <= t; ++split) {
@@ -241,9 +240,8 @@ class ChainSolver {
       to = y_varies ? std::min(to, plain_end) : to;
       const auto length = static_cast<std::size_t>(to - from + 1);
       float* const dest = into.cost.data() + (from - into.least);
-      const float* const x = sum.shifted->cost.data() + (x_varies ? from - sum.shift -
-                                                                        sum.shifted->least
-                                                                  : 0);
+      const float* const x =
+          sum.shifted->cost.data() + (x_varies ? from - sum.shift - sum.shifted->least : 0);
       const float* const y = sum.plain->cost.data() + (y_varies ? from - sum.plain->least : 0);
       const float x_end = sum.shifted->cost.back() + sum.constant;
       const float y_end = sum.plain->cost.back() + sum.constant;
@@ -312,10 +310,12 @@ class ChainSolver {
 
   /// Drops impossible slots in front and what repeats at the end.
   static void trim(Segment& segment) {
-    const auto possible = std::ranges::find_if(segment.cost, [](float c) { return c < kImpossible; });
+    const auto possible =
+        std::ranges::find_if(segment.cost, [](float c) { return c < kImpossible; });
     segment.least += possible - segment.cost.begin();
     segment.cost.erase(segment.cost.begin(), possible);
-    while (segment.cost.size() > 1 && segment.cost[segment.cost.size() - 2] == segment.cost.back()) {
+    while (segment.cost.size() > 1 &&
+           segment.cost[segment.cost.size() - 2] == segment.cost.back()) {
       segment.cost.pop_back();
     }
     segment.cost.shrink_to_fit();
@@ -325,7 +325,7 @@ class ChainSolver {
   std::int64_t slots_;
   std::size_t count_;
   std::vector<Segment> segments_;
-  std::vector<double> forward_;       ///< Sums up to each stage.
+  std::vector<double> forward_;  ///< Sums up to each stage.
   std::vector<std::int64_t> saved_;
 };
 

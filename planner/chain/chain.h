@@ -9,8 +9,8 @@ namespace headroom::plan {
 
 /// One stage of a chain: a layer, or the loss at its end. Sizes in slots of memory.
 struct ChainStage {
-  double forward = 0;   ///< Time.
-  double backward = 0;  ///< Time.
+  double forward = 0;                  ///< Time.
+  double backward = 0;                 ///< Time.
   std::int64_t output = 0;             ///< a: what the next stage reads.
   std::int64_t saved = 0;              ///< abar: all that backward needs, the output included.
   std::int64_t gradient = 0;           ///< delta: of the output.

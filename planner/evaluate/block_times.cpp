@@ -32,7 +32,10 @@ Sizes sizes_of(const ir::ParallelPlan& plan) {
   sizes.stretch = sizes.degrees.sequence_parallel
                       ? std::max<std::int64_t>(sizes.tokens / sizes.degrees.tensor, 1)
                       : sizes.tokens;
-  sizes.dtype = plan.precision == ir::Precision::kFp32 ? ir::DType::kFp32 : ir::DType::kBf16;
+  // FSDP gathers parameters in the type that it computes in.
+  const bool full = plan.precision == ir::Precision::kFp32 &&
+                    (!plan.fsdp || plan.fsdp->param_dtype == ir::DType::kFp32);
+  sizes.dtype = full ? ir::DType::kFp32 : ir::DType::kBf16;
   sizes.fused = plan.megatron.has_value() || plan.liger;
   sizes.flash = plan.megatron ? plan.megatron->attention != ir::MegatronAttention::kUnfused
                               : plan.attention != ir::AttentionKind::kEager;

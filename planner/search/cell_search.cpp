@@ -123,7 +123,14 @@ BoundedCell bound_cell(const SearchQuestion& question, Cell cell) {
   const ir::ParallelPlan& plan = bounded.cell.plan;
   bounded.blocks = block_times(question.space.model, plan, question.machine);
   const double seconds = least_step(question.space.model, plan, bounded.blocks).value();
-  bounded.bound = worth_of(question.objective, plan, seconds, Bytes{0});
+  ir::ParallelPlan sharded = plan;
+  if (sharded.megatron) {
+    sharded.megatron->distributed_optimizer = true;
+  }
+  const Bytes floor = question.objective == Objective::kMemory
+                          ? cost::memory_floor(question.space.model, sharded)
+                          : Bytes{0};
+  bounded.bound = worth_of(question.objective, plan, seconds, floor);
   return bounded;
 }
 
@@ -172,6 +179,10 @@ Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell
   for (const Timed& timed : order) {
     if (question.pruning.memory_floor &&
         (floors.of(timed.index) > capacity || memory.static_peak(timed.index) > capacity)) {
+      continue;
+    }
+    if (question.pruning.memory_floor && question.objective == Objective::kMemory && incumbent &&
+        static_cast<double>(floors.of(timed.index).value()) > incumbent->first) {
       continue;
     }
     const Result<Bytes> peak = memory.peak(timed.index);

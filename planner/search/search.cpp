@@ -191,13 +191,17 @@ std::string_view name_of(PlanStatus status) {
 }
 
 Result<PlanResult> search(const SearchQuestion& question) {
+  PlanMemory memory(question.space.model, question.device);
+  return search(question, memory);
+}
+
+Result<PlanResult> search(const SearchQuestion& question, PlanMemory& memory) {
   std::vector<Cell> cells = cells_of(question.space);
   const std::uint64_t space = count_plans(cells);
   if (cells.empty()) {
     return empty_space(question.space);
   }
   const std::vector<BoundedCell> bounded = bounded_cells(question, std::move(cells));
-  PlanMemory memory(question.space.model, question.device);
   SearchState state{.question = question, .memory = memory, .refused = {}};
   std::uint64_t evaluated = 0;
   while (true) {

@@ -95,5 +95,7 @@ struct PlanResult {
 /// Errors:  kInvalidArgument for an empty space, naming the axes that contradict each other; those
 ///          of the runtimes' lowering.
 [[nodiscard]] Result<PlanResult> search(const SearchQuestion& question);
+/// The same with peaks that an earlier search of the same model and device has worked out.
+[[nodiscard]] Result<PlanResult> search(const SearchQuestion& question, PlanMemory& memory);
 
 }  // namespace headroom::plan

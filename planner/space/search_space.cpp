@@ -424,6 +424,7 @@ std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
   const auto is_empty = [&](const std::vector<Axis>& kept) {
     SpaceQuestion some = question;
     some.constraints = {};
+    some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
     for (const Axis axis : kept) {
       some.constraints.of(axis) = question.constraints.of(axis);
     }

@@ -112,10 +112,11 @@ TEST_CASE("headroom: every verb's help has its options, and its example runs") {
 }
 
 TEST_CASE("headroom: help, errors and answers keep to 80 columns") {
-  for (const char* line : {"--help", "fit --help", "timeline --help", "emit --help",
-                           "catalog --help", "graph --help", "catalog models", "catalog gpus",
-                           "fit llama-3.1-8b --gpu rtx-4090 --micro-batch 4 --gpus 8",
-                           "fit llama-3.1-70b --gpu h100"}) {
+  for (const char* line :
+       {"--help", "fit --help", "timeline --help", "emit --help", "catalog --help", "graph --help",
+        "plan --help", "catalog models", "catalog gpus",
+        "fit llama-3.1-8b --gpu rtx-4090 --micro-batch 4 --gpus 8",
+        "fit llama-3.1-70b --gpu h100"}) {
     CAPTURE(line);
     std::istringstream lines(test::headroom(line).out);
     for (std::string text; std::getline(lines, text);) {

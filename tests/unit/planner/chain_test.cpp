@@ -82,8 +82,7 @@ double brute_force(const Chain& chain, std::int64_t slots) {
         if (keep && !mine) {
           continue;
         }
-        const unsigned kept =
-            keep ? outputs | 1U << static_cast<unsigned>(loose) : outputs;
+        const unsigned kept = keep ? outputs | 1U << static_cast<unsigned>(loose) : outputs;
         // An output that nobody reads next is dropped before.
         const State before{kept, saved, mine && !keep ? loose : -1, pending};
         if (live(before) + stage.output + stage.forward_transient <= slots) {

@@ -1,0 +1,26 @@
+#include "cli/commands/explain.h"
+
+#include "cli/commands/plan.h"
+#include "cli/plan_search.h"
+
+namespace headroom::cli {
+namespace {
+
+Result<ExitCode> run_explain(const Arguments& arguments, const Context& context) {
+  return run_plan_search(arguments, context, Explaining::kAll);
+}
+
+}  // namespace
+
+Command explain_command() {
+  return {.verb = {.name = "explain",
+                   .summary = "Why this plan and not another",
+                   .positionals = "MODEL",
+                   .detail = "Finds the plan as headroom plan does, then asks the same with each "
+                             "degree halved and doubled, and of the other frameworks.",
+                   .options = plan_search_options(),
+                   .example = "explain gpt2 --gpu a100-80gb --gpus 2 --runtime megatron"},
+          .run = run_explain};
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,105 @@
+#include "cli/report/why_text.h"
+
+#include "cli/report/plan_answer.h"
+#include "model_ir/plan/plan_words.h"
+
+namespace headroom::cli {
+namespace {
+
+std::string too_large(const plan::WhyNot& why) {
+  if (!why.plan || !why.replay) {
+    return "no plan with it fits: parameters, gradients and states alone are too many";
+  }
+  const cost::StepEstimate& replay = *why.replay;
+  const Bytes missing = -replay.margin;
+  std::string text = "no plan with it fits; ";
+  text += missing > Bytes{0} ? to_text(missing) + " are missing" : "too little is left";
+  return text + " in " + replay.peak_moment + " of rank " +
+         std::to_string(static_cast<std::int32_t>(replay.rank)) + " under the leanest (" +
+         plan_words(why.plan->plan) + ")";
+}
+
+std::string slower(const plan::PlanResult& found, const plan::WhyNot& why) {
+  const double best = found.best ? found.best->time.total().value() : 0;
+  if (!found.best) {
+    return "fits: " + plan_words(why.plan->plan);
+  }
+  const double share = 100 * why.seconds_lost / best;
+  std::string percent = std::to_string(share);
+  percent.resize(percent.find('.') + 2);
+  const std::string how =
+      why.seconds_lost >= 0 ? duration_text(why.seconds_lost) + " a step (" + percent + " %) slower"
+                            : duration_text(-why.seconds_lost) + " a step quicker";
+  return how + ": " + plan_words(why.plan->plan);
+}
+
+std::string mend_text(const plan::Mend& mend) {
+  switch (mend.kind) {
+    case plan::Mend::Kind::kBudget:
+      return to_text(Bytes{mend.value}) + " of device memory";
+    case plan::Mend::Kind::kGpus:
+      return std::to_string(mend.value) + " GPUs";
+    case plan::Mend::Kind::kSequence:
+      return "--seq " + std::to_string(mend.value);
+    case plan::Mend::Kind::kFreedAxis:
+      return "--" + std::string(plan::option_of(mend.axis)) + " any";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why) {
+  std::string text =
+      std::string(plan::option_of(why.axis)) + " " + plan::value_text(why.axis, why.value) + ": ";
+  switch (why.kind) {
+    case plan::WhyNot::Kind::kChosen:
+      return text + "the plan has it";
+    case plan::WhyNot::Kind::kNotInSpace:
+      return text + "no plan of the space has it" +
+             (why.refusal.empty() ? "" : " (" + why.refusal + ")");
+    case plan::WhyNot::Kind::kTooLarge:
+      return text + too_large(why);
+    case plan::WhyNot::Kind::kSlower:
+      return text + slower(found, why);
+    case plan::WhyNot::Kind::kUnknown:
+      return text + "the search with it stopped before it found a plan";
+  }
+  return text;
+}
+
+std::string mend_lines(const plan::Infeasibility& why) {
+  std::string text;
+  if (why.leanest) {
+    text += std::string(why.proven ? "smallest possible peak " : "smallest peak found ") +
+            to_text(why.leanest->peak) + " allocated: " + plan_words(why.leanest->plan) + "\n";
+  }
+  for (const plan::Mend& mend : why.mends) {
+    text += "would fit with " + mend_text(mend) +
+            " (replayed: " + std::string(name_of(mend.verdict)) +
+            "): " + plan_words(mend.plan.plan) + "\n";
+  }
+  return text;
+}
+
+Result<plan::Alternative> parse_alternative(const std::string& text) {
+  std::vector<std::string> known;
+  const std::size_t middle = text.find('=');
+  for (const plan::AxisName& name : plan::axis_names()) {
+    known.emplace_back(name.option);
+    if (middle == std::string::npos || text.substr(0, middle) != name.option) {
+      continue;
+    }
+    const Result<plan::AxisValues> values = plan::parse_axis(name.axis, text.substr(middle + 1));
+    if (!values) {
+      return values.error();
+    }
+    if (values->size() == 1) {
+      return plan::Alternative{name.axis, values->front()};
+    }
+  }
+  return Error::invalid_argument("why", text, "AXIS=VALUE with one of " + ir::join(known),
+                                 "as tp=8");
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "cli/plan_search.h"
+#include "model_ir/base/result.h"
+#include "planner/explain/explain.h"
+
+namespace headroom::cli {
+
+/// One line: "tp 8: 12.3 ms (4.1 %) slower: megatron tp 8 ...".
+[[nodiscard]] std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why);
+/// What makes a request feasible, a line each.
+[[nodiscard]] std::string mend_lines(const plan::Infeasibility& why);
+
+/// Reads "tp=8" and the like.
+///
+/// Errors:  kInvalidArgument naming the axes.
+[[nodiscard]] Result<plan::Alternative> parse_alternative(const std::string& text);
+
+}  // namespace headroom::cli
