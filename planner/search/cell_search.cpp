@@ -168,7 +168,8 @@ Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell
     const double seconds = times.parts(index).total().value();
     Worth worth = worth_of(question.objective, cell.cell.plan, seconds, Bytes{0});
     worth.number = cell.first_number + index;
-    const bool hopeless = incumbent && question.pruning.time_bound && worth > *incumbent;
+    const bool hopeless =
+        incumbent && question.pruning.time_bound && !question.front && worth > *incumbent;
     if (!hopeless && !state.refused.contains(worth.number)) {
       order.push_back({.seconds = seconds, .index = index});
     }
@@ -182,7 +183,7 @@ Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell
       continue;
     }
     if (question.pruning.memory_floor && question.objective == Objective::kMemory && incumbent &&
-        static_cast<double>(floors.of(timed.index).value()) > incumbent->first) {
+        !question.front && static_cast<double>(floors.of(timed.index).value()) > incumbent->first) {
       continue;
     }
     const Result<Bytes> peak = memory.peak(timed.index);
@@ -209,7 +210,10 @@ Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell
       answer.best = rated();
       answer.worth = worth;
     }
-    if (by_time_alone(question.objective)) {
+    if (question.front && (answer.front.empty() || *peak < answer.front.back().peak)) {
+      answer.front.push_back(rated());  // Plans come by time: later ones must take less memory.
+    }
+    if (by_time_alone(question.objective) && !question.front) {
       break;
     }
   }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "planner/search/cell_search.h"
@@ -82,8 +84,8 @@ class Pass {
  private:
   /// No cell from `index` on is worth less than the best.
   [[nodiscard]] bool hopeless(std::size_t index) const {
-    return index < cells_.size() && state_.question.pruning.time_bound && result_.best &&
-           cells_[index].bound > worth_;
+    return index < cells_.size() && state_.question.pruning.time_bound && !state_.question.front &&
+           result_.best && cells_[index].bound > worth_;
   }
 
   Status wave(std::size_t begin, std::size_t end) {
@@ -108,6 +110,7 @@ class Pass {
       worth_ = answer.worth;
       result_.best = std::move(answer.best);
     }
+    std::ranges::move(answer.front, std::back_inserter(result_.front));
     const auto& leanest = answer.leanest;
     if (leanest && (!result_.leanest || leanest->peak < result_.leanest->peak)) {
       result_.leanest = leanest;
@@ -145,6 +148,25 @@ class Pass {
   PlanResult result_;
   Worth worth_;
 };
+
+/// Drops what another plan beats or equals in time, peak and GPUs (and so in GPU seconds); of
+/// equals the first of the space stays.
+void keep_front(std::vector<RatedPlan>& plans) {
+  std::ranges::sort(plans, [](const RatedPlan& a, const RatedPlan& b) {
+    return std::tuple(a.time.total(), a.peak, a.plan.world, a.number) <
+           std::tuple(b.time.total(), b.peak, b.plan.world, b.number);
+  });
+  std::vector<RatedPlan> front;
+  for (RatedPlan& plan : plans) {
+    const bool beaten = std::ranges::any_of(front, [&](const RatedPlan& other) {
+      return other.peak <= plan.peak && other.plan.world <= plan.plan.world;
+    });
+    if (!beaten) {
+      front.push_back(std::move(plan));
+    }
+  }
+  plans = std::move(front);
+}
 
 Error empty_space(const SpaceQuestion& question) {
   const std::optional<Conflict> conflict = conflict_of(question);
@@ -223,6 +245,7 @@ Result<PlanResult> search(const SearchQuestion& question, PlanMemory& memory) {
       }
       result->estimate = std::move(replayed).value();
     }
+    keep_front(result->front);
     result->space = space;
     result->evaluated = evaluated;
     result->rejected = state.refused.size();

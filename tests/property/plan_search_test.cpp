@@ -1,6 +1,9 @@
 #include "planner/search/search.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -116,6 +119,47 @@ TEST_CASE("search: the optimum is that of brute force, whatever is pruned") {
     }
   }
   CHECK(fitting > 0);
+}
+
+TEST_CASE("search: the Pareto front is that of brute force") {
+  test::Random random = test::seeded_random(507);
+  CAPTURE(random.seed());
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = random_question(random, model);
+  question.space.constraints.of(Axis::kGpus) = {2, 4};
+  question.space.constraints.of(Axis::kMicroBatch) = {1, 4};
+  question.front = true;
+  std::vector<std::tuple<double, std::int64_t, std::int64_t>> all;
+  PlanMemory memory(model, question.device);
+  for (const Cell& cell : cells_of(question.space)) {
+    const Choices choices = choices_of(question.space, cell);
+    for (std::uint64_t index = 0; index < cell.choices; ++index) {
+      const ir::ParallelPlan plan = plan_at(choices, index);
+      const BlockTimes blocks = block_times(model, plan, question.machine);
+      const Bytes peak = memory.peak(plan).value();
+      if (peak <= capacity_of(question, plan)) {
+        all.emplace_back(step_parts(model, plan, blocks, question.machine).total().value(),
+                         peak.value(), plan.world);
+      }
+    }
+  }
+  std::set<std::tuple<double, std::int64_t, std::int64_t>> expected;
+  for (const auto& one : all) {
+    const bool beaten = std::ranges::any_of(all, [&](const auto& other) {
+      return other != one && std::get<0>(other) <= std::get<0>(one) &&
+             std::get<1>(other) <= std::get<1>(one) && std::get<2>(other) <= std::get<2>(one);
+    });
+    if (!beaten) {
+      expected.insert(one);
+    }
+  }
+  std::set<std::tuple<double, std::int64_t, std::int64_t>> found;
+  const PlanResult answer = search(question).value();
+  for (const RatedPlan& one : answer.front) {
+    found.emplace(one.time.total().value(), one.peak.value(), one.plan.world);
+  }
+  CHECK(found == expected);
+  CHECK(found.size() > 1);
 }
 
 TEST_CASE("search: threads change neither the answer nor the counts") {
