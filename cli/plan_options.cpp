@@ -74,7 +74,7 @@ constexpr std::array<OptionSpec, 33> kOptions = {
       "fp32-gradients=no, cross-entropy-fusion=native|te, mask-in-dataloader=no, "
       "attention=fused|unfused, recompute=selective|uniform|block, "
       "recompute-modules=core_attn+mlp+layernorm, recompute-layers=N, capacity-factor=X, "
-      "permute-fusion, aux-loss=no, vocabulary-divisor=N"},
+      "permute-fusion, aux-loss=no, expert-load=X, vocabulary-divisor=N"},
      {"alloc-conf", "CONF", "", "PYTORCH_ALLOC_CONF: expandable_segments:True,..."},
      {"clip-norm", "X", "", "clip the gradients' norm at X"},
      {"padded", "", "", "batches hold padding: an attention mask is passed"},

@@ -318,6 +318,8 @@ Result<ir::MegatronPlan> parse_megatron(const std::string& text, ir::MegatronPla
   });
   taker.take("capacity-factor", megatron.capacity_factor,
              [](const std::string& factor) { return parse_real(kOption, factor, 1e-3, 1e6); });
+  taker.take("expert-load", megatron.expert_load,
+             [](const std::string& load) { return parse_real(kOption, load, 1e-3, 1e4); });
   if (const Status known = values.finish(); !known) {
     return known.error();
   }
@@ -357,6 +359,9 @@ std::string megatron_text(const ir::MegatronPlan& megatron) {
   text += modules.empty() ? "" : ",recompute-modules=" + modules;
   if (megatron.capacity_factor) {
     text += ",capacity-factor=" + real_text(*megatron.capacity_factor);
+  }
+  if (megatron.expert_load != usual.expert_load) {
+    text += ",expert-load=" + real_text(megatron.expert_load);
   }
   return text;
 }

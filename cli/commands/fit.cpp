@@ -33,6 +33,10 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
   if (!time) {
     return std::move(time).error();
   }
+  const Result<std::optional<RoutingAnswer>> routing = ask_routing(arguments, question);
+  if (!routing) {
+    return routing.error();
+  }
   Result<cost::StepEstimate> estimate =
       cost::estimate(question.model.spec, question.request.plan, question.device, question.budget,
                      time->machine ? &*time->machine : nullptr);
@@ -46,6 +50,7 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                    .live = {},
                    .remedies = {},
                    .time = std::move(time).value(),
+                   .routing = *routing,
                    .speedups = {}};
   if (Status known = judge_confidence(answer); !known) {
     return std::move(known).error();
@@ -95,6 +100,7 @@ Command fit_command() {
   for (const std::vector<OptionSpec>& more : {time_options(), calibration_options()}) {
     options.insert(options.end(), more.begin(), more.end());
   }
+  options.push_back(routing_option());
   options.push_back({"faster", "", "", "look for the changes that make a step faster"});
   return {
       .verb = {.name = "fit",

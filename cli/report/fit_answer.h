@@ -5,6 +5,7 @@
 
 #include "cli/arguments.h"
 #include "cli/question.h"
+#include "cli/routing.h"
 #include "cli/time_options.h"
 #include "costmodel/confidence.h"
 #include "costmodel/estimate.h"
@@ -23,7 +24,8 @@ struct FitAnswer {
   std::vector<cost::LiveGroup> live;       ///< At the peak, largest sum first.
   std::optional<cost::Remedies> remedies;  ///< Unless it fits.
   TimeRequest time;
-  std::vector<cost::Speedup> speedups;  ///< If asked for.
+  std::optional<RoutingAnswer> routing;  ///< If --routing-imbalance was given.
+  std::vector<cost::Speedup> speedups;   ///< If asked for.
 };
 
 /// (reserved - allocated) / reserved at the peak: what the allocator holds without using it.

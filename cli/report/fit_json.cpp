@@ -135,6 +135,20 @@ JsonFields confidence_fields(const cost::Confidence& confidence) {
   return fields;
 }
 
+JsonValue routing_json(const FitAnswer& answer) {
+  if (!answer.routing) {
+    return JsonValue{};
+  }
+  JsonFields fields;
+  fields.add("imbalance", answer.routing->imbalance);
+  fields.add("expected_load", answer.routing->load.expected);
+  fields.add("p95_load", answer.routing->load.p95);
+  fields.add("balanced_reserved_bytes", answer.routing->balanced);
+  fields.add("expected_reserved_bytes", answer.routing->expected);
+  fields.add("p95_reserved_bytes", answer.estimate.peak_reserved);
+  return std::move(fields).finish();
+}
+
 JsonValue failure_json(const cost::StepEstimate& estimate) {
   if (!estimate.failure) {
     return JsonValue{};
@@ -262,6 +276,7 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("capacity_bytes", estimate.capacity);
   fields.add("peak", peak_fields(estimate));
   fields.add("confidence", confidence_fields(answer.confidence));
+  fields.add("routing", routing_json(answer));
   fields.add("out_of_memory", failure_json(estimate));
   fields.add("retries", estimate.retries);
   fields.add("host_bytes", estimate.program.host_bytes);

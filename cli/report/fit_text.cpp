@@ -231,6 +231,26 @@ std::string confidence_lines(const cost::Confidence& confidence) {
          pad_left(percent(confidence.fits_probability), kSizeColumns) + "  from " + known + "\n";
 }
 
+/// What the busiest rank of experts reserves, by how unevenly tokens are routed.
+std::string routing_lines(const FitAnswer& answer) {
+  if (!answer.routing) {
+    return {};
+  }
+  const RoutingAnswer& routing = *answer.routing;
+  const auto line = [](const std::string& name, Bytes reserved, const std::string& remark) {
+    return "  " + pad_right(name, kTermColumns) + figure(reserved) + remark + "\n";
+  };
+  const auto times = [](double load) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), ", %.2f x", load);
+    return std::string(text.data());
+  };
+  return line("tokens routed evenly", routing.balanced, "  reserved") +
+         line("busiest rank" + times(routing.load.expected), routing.expected, "  expected") +
+         line("busiest rank" + times(routing.load.p95), answer.estimate.peak_reserved,
+              "  one step in twenty: the verdict's");
+}
+
 std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   const cost::StepEstimate& estimate = answer.estimate;
   const double fragmentation = fragmentation_of(estimate);
@@ -255,7 +275,7 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
                          (estimate.retries == 1 ? std::string("once")
                                                 : std::to_string(estimate.retries) + " times")
                    : "");
-  text += confidence_lines(answer.confidence);
+  text += routing_lines(answer) + confidence_lines(answer.confidence);
   if (fragmentation > kFragmentationFlag) {
     text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";
   }

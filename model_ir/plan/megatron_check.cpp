@@ -139,7 +139,8 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
     std::string_view key;
     std::string_view needs;
   };
-  const std::array<Need, 5> needs = {
+  const bool spreads = megatron.expert > 1 && !megatron.capacity_factor;
+  const std::array<Need, 6> needs = {
       {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
         "distributed-optimizer and overlap-grad-reduce beside it"},
        {megatron.recompute_layers != usual.recompute_layers && !full, "recompute-layers",
@@ -151,7 +152,9 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
         "pp of 2 or more beside it"},
        {!model.moe && (megatron.expert_tensor > 0 || megatron.capacity_factor ||
                        megatron.permute_fusion || !megatron.aux_loss),
-        "etp, capacity-factor, permute-fusion or aux-loss", "a model with experts"}}};
+        "etp, capacity-factor, permute-fusion or aux-loss", "a model with experts"},
+       {megatron.expert_load != usual.expert_load && !spreads, "expert-load",
+        "ep of 2 or more beside it and no capacity-factor"}}};
   for (const Need& need : needs) {
     if (need.missing) {
       return Error::invalid_argument("megatron", need.key, need.needs);

@@ -230,6 +230,8 @@ struct MegatronPlan {
   bool aux_loss = true;                     ///< --moe-router-load-balancing-type aux_loss
   bool grouped_gemm = true;                 ///< --moe-grouped-gemm
   bool gather_dispatcher = false;           ///< --moe-token-dispatcher-type allgather
+  /// Tokens that reach the experts of the rank shown, over an even share; 1: balanced routing.
+  double expert_load = 1;
   friend bool operator==(const MegatronPlan&, const MegatronPlan&) = default;
 };
 

@@ -136,6 +136,7 @@ JsonFields megatron_fields(const MegatronPlan& megatron) {
   fields.add("recompute_modules", json_texts(names_of(megatron.recompute_modules)));
   fields.add("capacity_factor",
              megatron.capacity_factor ? JsonValue{*megatron.capacity_factor} : JsonValue{});
+  fields.add("expert_load", megatron.expert_load);
   return fields;
 }
 
@@ -303,6 +304,7 @@ void read_megatron(const JsonObject& object, MegatronPlan& megatron) {
   } else if (object.has("capacity_factor")) {
     megatron.capacity_factor = object.number_or("capacity_factor", 1, {1e-3, 1e6});
   }
+  megatron.expert_load = object.number_or("expert_load", megatron.expert_load, {1e-3, 1e4});
 }
 
 void read_titan(const JsonObject& object, TitanPlan& titan) {

@@ -1,4 +1,5 @@
 // Mixture of experts: all-to-all dispatcher, grouped experts.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -161,10 +162,12 @@ Tensor exchange(const Runner& run, const Tensor& input, std::int64_t rows,
   return output;
 }
 
-Tensor all_to_all(const Runner& run, const Tensor& input) {
-  return exchange(run, input, input.shape()[0],
+/// `rows` come for those that go; the longer of the two takes the time.
+Tensor all_to_all(const Runner& run, const Tensor& input, std::int64_t rows) {
+  const Shape longer = input.shape().with(0, std::max(rows, input.shape()[0]));
+  return exchange(run, input, rows,
                   {.kind = CollectiveKind::kAllToAll,
-                   .bytes = bytes_of(input.elements(), input.dtype()).value(),
+                   .bytes = bytes_of(longer.elements(), input.dtype()).value(),
                    .group = run.context.mesh.expert.group()},
                   CollectiveKind::kAllToAll);
 }
@@ -343,14 +346,14 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
   Tensor tokens = permuted.tokens;
   Tensor probabilities = std::move(permuted.probabilities);
   if (remote) {
-    tokens = all_to_all(run, tokens);
-    probabilities = all_to_all(run, probabilities);
+    tokens = all_to_all(run, tokens, sizes.received);
+    probabilities = all_to_all(run, probabilities, sizes.received);
   }
   run.eager().set_site("experts", layer.layer);
   Tensor output = run_experts(run, *layer.experts, tokens, probabilities, sizes);
   run.eager().set_site("combine", layer.layer);
   if (remote) {
-    output = all_to_all(run, output);
+    output = all_to_all(run, output, sizes.sent);
   }
   Tensor result = unpermute(run, output, permuted.mapping, sizes);
   if (shared.defined()) {

@@ -1,6 +1,7 @@
 // The router of a mixture of experts.
 #include "model_ir/runtime/megatron/router.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -218,6 +219,7 @@ ExpertSizes expert_sizes(const Runner& run, std::int64_t tokens) {
                     .local = moe.experts / context.mesh.expert.size,
                     .top_k = moe.top_k,
                     .ffn = moe.expert_ffn / context.mesh.expert_tensor.size,
+                    .received = 0,
                     .sent = tokens * moe.top_k,
                     .capacity = {}};
   if (context.megatron.capacity_factor) {
@@ -226,6 +228,11 @@ ExpertSizes expert_sizes(const Runner& run, std::int64_t tokens) {
         static_cast<std::int64_t>(std::ceil(share * *context.megatron.capacity_factor));
     sizes.sent = *sizes.capacity * moe.experts;
   }
+  // One rank alone keeps what it has; padded experts take their capacity.
+  const bool even = context.mesh.expert.size == 1 || sizes.capacity;
+  sizes.received = even ? sizes.sent
+                        : std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.sent) *
+                                                                 context.megatron.expert_load));
   return sizes;
 }
 

@@ -15,7 +15,8 @@ struct ExpertSizes {
   std::int64_t experts = 0;  ///< E
   std::int64_t local = 0;    ///< Experts of this rank.
   std::int64_t top_k = 0;
-  std::int64_t ffn = 0;   ///< F of one expert on this rank.
+  std::int64_t ffn = 0;       ///< F of one expert on this rank.
+  std::int64_t received = 0;  ///< Rows that reach this rank's experts.
   std::int64_t sent = 0;  ///< Rows that leave this rank: E*capacity, or T*top_k without dropping.
   std::optional<std::int64_t> capacity;  ///< Tokens that an expert takes from one rank.
 };
