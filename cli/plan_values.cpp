@@ -297,7 +297,7 @@ class ValueTaker {
 }  // namespace
 
 Result<ir::MegatronPlan> parse_megatron(const std::string& text, ir::MegatronPlan megatron) {
-  constexpr std::string_view kOption = "megatron";
+  static constexpr std::string_view kOption = "megatron";
   Result<KeyValues> parsed = KeyValues::parse(kOption, text, '=');
   if (!parsed) {
     return std::move(parsed).error();
