@@ -224,6 +224,32 @@ Status check_left_out(const MegatronPlan& megatron) {
   return ok();
 }
 
+/// Interleaved stages take micro-batches in groups, of which the last may be shorter.
+/// Source: megatron/core/pipeline_parallel/schedules.py,
+/// forward_backward_pipelining_with_interleaving.
+Status check_groups(const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  const bool interleaved = megatron.pipeline > 1 && megatron.layers_per_chunk > 0;
+  if (!interleaved && megatron.micro_batch_group > 0) {
+    return Error::invalid_argument("megatron", "micro-batch-group",
+                                   "layers-per-virtual-stage beside it", "leave it out");
+  }
+  const std::int64_t group =
+      megatron.micro_batch_group > 0 ? megatron.micro_batch_group : megatron.pipeline;
+  if (group < megatron.pipeline) {
+    return unsupported("micro-batch-group=" + std::to_string(group),
+                       "pp=" + std::to_string(megatron.pipeline) + " or more");
+  }
+  const std::int64_t rest = plan.accumulation % group;
+  if (interleaved && rest != 0 && (rest < megatron.pipeline || plan.accumulation < group)) {
+    return Error::invalid_argument("accumulation", std::to_string(plan.accumulation),
+                                   "a multiple of " + std::to_string(group) +
+                                       " for interleaved stages, or " +
+                                       std::to_string(megatron.pipeline) + " or more beyond one");
+  }
+  return ok();
+}
+
 /// What the model of the runtime leaves out.
 Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
@@ -245,13 +271,7 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (modules.moe || modules.moe_activation || modules.latent_up || modules.shared_experts) {
     return unsupported("recompute-modules of experts or latents", "core_attn, layernorm or mlp");
   }
-  if (megatron.pipeline > 1 && megatron.layers_per_chunk > 0 &&
-      plan.accumulation % megatron.pipeline != 0) {
-    return Error::invalid_argument(
-        "accumulation", std::to_string(plan.accumulation),
-        "a multiple of pp=" + std::to_string(megatron.pipeline) + " for interleaved stages");
-  }
-  return ok();
+  return check_groups(plan);
 }
 
 /// Options of other runtimes that would be silently without effect.
@@ -271,7 +291,8 @@ Status check_others(const ParallelPlan& plan) {
        {plan.recompute != Recompute::kNone, "checkpointing",
         "use --megatron recompute=uniform, block or selective"},
        {plan.loss != usual.loss, "loss", "use --megatron cross-entropy-fusion=native or te"},
-       {plan.attention != usual.attention, "attention", "use --megatron attention=unfused"},
+       {plan.attention != usual.attention, "attention",
+        "leave it out, and choose with --megatron attention=fused, flash or unfused"},
        {plan.liger || plan.model_code != usual.model_code, "liger or model-code",
         "leave it out, or --megatron"},
        {plan.padded_batch || plan.keep_logits || plan.keep_batch,

@@ -1,8 +1,9 @@
 // Attention of Transformer Engine: fused, unfused, and with keys and values going round a ring.
+#include "model_ir/runtime/megatron/te_attention.h"
+
 #include <utility>
 #include <vector>
 
-#include "model_ir/runtime/megatron/te_attention.h"
 #include "model_ir/runtime/megatron/transformer_engine.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"

@@ -76,6 +76,7 @@ Tensor flash_kernel(const Runner& run, const QueryKeyValue& qkv, const Attention
 
 /// `transpose(0, 1).contiguous()` in and out: a copy of views, and of everything but one sequence.
 Tensor flash_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
+  run.process.touch_sequence_lengths();
   QueryKeyValue batched = qkv;
   if (sizes.batch > 1 || sizes.layout == QkvLayout::kPacked) {
     batched.query = contiguous_copy(run, qkv.query);
