@@ -255,10 +255,9 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   const MegatronModules& modules = megatron.recompute_modules;
   const bool flash = megatron.attention == MegatronAttention::kFlash;
-  if (megatron.attention != MegatronAttention::kFused && megatron.context > 1) {
-    return unsupported(std::string(flash ? "attention=flash" : "attention=unfused") +
-                           " with cp=" + std::to_string(megatron.context),
-                       "fused attention, which alone goes round the ring", "use attention=fused");
+  if (megatron.attention == MegatronAttention::kUnfused && megatron.context > 1) {
+    return unsupported("attention=unfused with cp=" + std::to_string(megatron.context),
+                       "fused or flash attention, which go round the ring", "use attention=fused");
   }
   if (flash && model.latent &&
       model.latent->nope_dim + model.latent->rope_dim != model.latent->v_dim) {
@@ -268,8 +267,17 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (const Status left_out = check_left_out(megatron); !left_out) {
     return left_out;
   }
-  if (modules.moe || modules.moe_activation || modules.latent_up || modules.shared_experts) {
-    return unsupported("recompute-modules of experts or latents", "core_attn, layernorm or mlp");
+  if (!model.moe && (modules.moe || modules.moe_activation || modules.shared_experts)) {
+    return unsupported("recompute-modules of experts", "a model with experts",
+                       "use core_attn, layernorm or mlp");
+  }
+  if (!model.latent && modules.latent_up) {
+    return unsupported("recompute-modules=mla_up_proj", "a model with latent attention",
+                       "use core_attn, layernorm or mlp");
+  }
+  if (modules.moe && (modules.moe_activation || modules.shared_experts || modules.norms)) {
+    return unsupported("recompute-modules of parts of the experts beside moe",
+                       "either moe or moe_act, shared_experts and layernorm", "leave out moe");
   }
   return check_groups(plan);
 }

@@ -162,7 +162,10 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   megatron.overlap_param_gather = megatron.overlap_param_gather && megatron.distributed_optimizer &&
                                   megatron.overlap_grad_reduce;
   megatron.vocabulary_divisor = random.between(1, 256);
-  if (megatron.context == 1) {
+  if (megatron.context > 1) {
+    megatron.attention =
+        random.chance(1, 2) ? ir::MegatronAttention::kFlash : ir::MegatronAttention::kFused;
+  } else {
     megatron.attention = random_word(random, ir::megatron_attention_words());
   }
   megatron.cross_entropy = random_word(random, ir::megatron_cross_entropy_words());

@@ -141,14 +141,16 @@ void read_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) 
   megatron.expert = row.integer("ep", 1, kDegree);
   megatron.expert_tensor = row.integer("etp", 0, {0, kDegree.high});
   const std::int64_t chunks = row.integer("vpp", 1, kDegree);
-  if (chunks > 1 && layers % (chunks * megatron.pipeline) != 0) {
+  const std::int64_t stages = std::max<std::int64_t>(1, megatron.pipeline);  // 0: not stated.
+  if (chunks > 1 && layers % (chunks * stages) != 0) {
     row.fail("vpp", std::to_string(chunks) + ", which leaves stages uneven");
   } else if (chunks > 1) {
-    megatron.layers_per_chunk = layers / (chunks * megatron.pipeline);
+    megatron.layers_per_chunk = layers / (chunks * stages);
   }
   plan.world = stated(row, "num_gpus", kWorldRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
-  const std::int64_t model_ranks = megatron.tensor * megatron.pipeline * megatron.context;
+  const std::int64_t model_ranks =
+      std::max<std::int64_t>(1, megatron.tensor * megatron.pipeline * megatron.context);
   const std::int64_t step = std::max<std::int64_t>(1, plan.micro_batch * plan.world / model_ranks);
   const std::int64_t batch = row.integer("global_batch", 0, {1, 1 << 24});
   const JsonValue* said = row.take("num_microbatches");

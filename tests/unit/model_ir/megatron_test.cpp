@@ -100,8 +100,10 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
         "layers-per-virtual-stage=3");
   CHECK(refused(model, plan_with({.expert = 2}, 2)) == "ep=2");
   CHECK(refused(model, plan_with({.attention = MegatronAttention::kFlash}, 1)).empty());
-  CHECK(refused(model, plan_with({.context = 2, .attention = MegatronAttention::kFlash}, 2)) ==
-        "attention=flash with cp=2");
+  CHECK(
+      refused(model, plan_with({.context = 2, .attention = MegatronAttention::kFlash}, 2)).empty());
+  CHECK(refused(model, plan_with({.context = 2, .attention = MegatronAttention::kUnfused}, 2)) ==
+        "attention=unfused with cp=2");
   CHECK(refused(model, plan_with({.pipeline = 4, .first_stage_layers = 7}, 4)) == "pp=4");
   CHECK(refused(model, plan_with({.pipeline = 4, .first_stage_layers = 8}, 4)).empty());
   CHECK(refused(model, plan_with({.pipeline = 2, .account_for_loss = true}, 2)) == "pp=2");
