@@ -139,7 +139,7 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
     std::string_view key;
     std::string_view needs;
   };
-  const std::array<Need, 5> needs = {
+  const std::array<Need, 7> needs = {
       {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
         "distributed-optimizer and overlap-grad-reduce beside it"},
        {megatron.recompute_layers != usual.recompute_layers && !full, "recompute-layers",
@@ -147,6 +147,10 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
        {!(megatron.recompute_modules == MegatronModules{}) &&
             megatron.recompute != MegatronRecompute::kSelective,
         "recompute-modules", "recompute=selective beside it"},
+       {megatron.precision_aware && !megatron.distributed_optimizer, "precision-aware",
+        "distributed-optimizer beside it"},
+       {megatron.bf16_moments && !megatron.precision_aware, "bf16-moments",
+        "precision-aware beside it"},
        {megatron.layers_per_chunk > 0 && megatron.pipeline == 1, "layers-per-virtual-stage",
         "pp of 2 or more beside it"},
        {!model.moe && (megatron.expert_tensor > 0 || megatron.capacity_factor ||
@@ -208,11 +212,9 @@ Status check_left_out(const MegatronPlan& megatron) {
     std::string_view key;
     std::string_view fix;
   };
-  const std::array<LeftOut, 6> all = {
+  const std::array<LeftOut, 5> all = {
       {{!megatron.transformer_engine, "transformer-engine=false", "leave it out"},
        {!megatron.rope_fusion, "rope-fusion=false", "leave it out"},
-       {megatron.precision_aware || megatron.bf16_moments, "precision-aware or bf16-moments",
-        "leave it out: states are then fp32"},
        {megatron.defer_head_gradient, "defer-head-gradient", "leave it out"},
        {!megatron.grouped_gemm, "grouped-gemm=false", "leave it out"},
        {megatron.gather_dispatcher, "gather-dispatcher", "leave it out"}}};
@@ -263,6 +265,11 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
       model.latent->nope_dim + model.latent->rope_dim != model.latent->v_dim) {
     return unsupported("attention=flash for heads whose values have another size",
                        "fused or unfused", "use attention=fused");
+  }
+  if (megatron.precision_aware && plan.precision != Precision::kBf16Master) {
+    return unsupported(
+        "precision-aware with precision=" + std::string(word_of(precision_words(), plan.precision)),
+        "bf16-master", "use --precision bf16-master");
   }
   if (const Status left_out = check_left_out(megatron); !left_out) {
     return left_out;

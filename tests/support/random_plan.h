@@ -149,12 +149,14 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   megatron.account_for_embedding = false;
   megatron.account_for_loss = false;
   for (bool ir::MegatronPlan::*const refused :
-       {&ir::MegatronPlan::precision_aware, &ir::MegatronPlan::bf16_moments,
-        &ir::MegatronPlan::defer_head_gradient, &ir::MegatronPlan::transformer_engine,
+       {&ir::MegatronPlan::defer_head_gradient, &ir::MegatronPlan::transformer_engine,
         &ir::MegatronPlan::rope_fusion, &ir::MegatronPlan::grouped_gemm,
         &ir::MegatronPlan::gather_dispatcher}) {
     megatron.*refused = usual.*refused;
   }
+  megatron.precision_aware = megatron.precision_aware && megatron.distributed_optimizer &&
+                             plan.precision == ir::Precision::kBf16Master;
+  megatron.bf16_moments = megatron.bf16_moments && megatron.precision_aware;
   if (megatron.pipeline > 2 && megatron.layers_per_chunk == 0 && random.chance(1, 2)) {
     megatron.first_stage_layers = 6;  // Of 32: the stages between share 18 or 20.
     megatron.last_stage_layers = random.pick<std::int64_t>({6, 8});
