@@ -75,7 +75,8 @@ constexpr std::array<OptionSpec, 33> kOptions = {
       "overlap-grad-reduce, overlap-param-gather, gradient-accumulation-fusion=no, "
       "fp32-gradients=no, cross-entropy-fusion=native|te, mask-in-dataloader=no, "
       "attention=fused|flash|unfused, recompute=selective|uniform|block, "
-      "recompute-modules=core_attn+mlp+layernorm+moe+moe_act+shared_experts+mla_up_proj, "
+      "recompute-modules=A+B (core_attn, layernorm, mlp, moe, moe_act, shared_experts, "
+      "mla_up_proj), "
       "recompute-layers=N, capacity-factor=X, "
       "permute-fusion, aux-loss=no, vocabulary-divisor=N"},
      {"alloc-conf", "CONF", "", "PYTORCH_ALLOC_CONF: expandable_segments:True,..."},

@@ -197,6 +197,45 @@ TEST_CASE("megatron: FlashAttention keeps copies of what several sequences inter
   CHECK(kept(MegatronAttention::kFlash, 2) - kept(MegatronAttention::kFused, 2) == layers * output);
 }
 
+TEST_CASE("megatron: the precision-aware optimizer keeps half of what the usual one does") {
+  const ModelSpec model = test::small_llama();
+  const auto kept = [&](MegatronPlan megatron) {
+    megatron.distributed_optimizer = true;
+    const RankProgram program =
+        lower(model, plan_with(megatron, 1), Rank{0}, DeviceTraits{}).value();
+    const cost::MemoryTimeline timeline = cost::replay(program, {}, Bytes{600'000'000'000});
+    return timeline.phases[4].requested_after.value();  // After the first step.
+  };
+  std::int64_t parameters = 0;
+  const RankProgram program = lower(model, plan_with({}, 1), Rank{0}, DeviceTraits{}).value();
+  for (const Event& event : program.events) {
+    const bool parameter =
+        event.kind == EventKind::kAllocate && event.role == TensorRole::kParameter;
+    parameters += parameter ? event.bytes / 2 : 0;
+  }
+  const std::int64_t usual = kept({});
+  // 4 bytes of master copy become 2.
+  CHECK(usual - kept({.precision_aware = true}) == 2 * parameters);
+  // 8 bytes of moments become 4, with two scales for each parameter.
+  const std::int64_t saved = usual - kept({.precision_aware = true, .bf16_moments = true});
+  CHECK(saved < 6 * parameters);
+  CHECK(saved > 6 * parameters - 1024);
+}
+
+TEST_CASE("megatron: modules are recomputed where the model has them") {
+  const auto with = [](const MegatronModules& modules) {
+    return refused(
+        narrow_llama(),
+        plan_with({.recompute = MegatronRecompute::kSelective, .recompute_modules = modules}, 1));
+  };
+  CHECK(with({.mlp = true}).empty());
+  CHECK(with({.moe = true}) == "recompute-modules of experts");
+  CHECK(with({.latent_up = true}) == "recompute-modules=mla_up_proj");
+  CHECK(refused(narrow_llama(), plan_with({.precision_aware = true}, 1)) == "precision-aware");
+  CHECK(refused(narrow_llama(), plan_with({.distributed_optimizer = true, .bf16_moments = true},
+                                          1)) == "bf16-moments");
+}
+
 TEST_CASE("megatron: models that its layers have no words for are refused by what they have") {
   const ModelSpec model = narrow_llama();
   const auto with = [&](auto change) {
