@@ -489,7 +489,7 @@ AttentionShape kernel_of(const Runner& run, const AttentionSizes& sizes, const E
           .value_dim = sizes.value_dim,
           .dtype = run.context.dtype,
           .causal = extent.causal,
-          .kernel = AttentionKernel::kNative};
+          .kernel = is_flash(run) ? AttentionKernel::kFlash2 : AttentionKernel::kNative};
 }
 
 Tensor dot_product_attention(const Runner& run, const QueryKeyValue& qkv,
