@@ -69,11 +69,15 @@ constexpr std::array<OptionSpec, 33> kOptions = {
       "reshard=default|always|never, loss-parallel=no, selective (checkpointing by operators)"},
      {"megatron", "SPEC", "tp=1",
       "Megatron-Core, keys with commas between: tp=N, pp=N, cp=N, ep=N, etp=N, "
-      "layers-per-virtual-stage=N, sequence-parallel, distributed-optimizer, "
+      "layers-per-virtual-stage=N, first-stage-layers=N, last-stage-layers=N, "
+      "account-for-embedding, account-for-loss, micro-batch-group=N, sequence-parallel, "
+      "distributed-optimizer, optimizer-instances=N, precision-aware, bf16-moments, deterministic, "
       "overlap-grad-reduce, overlap-param-gather, gradient-accumulation-fusion=no, "
       "fp32-gradients=no, cross-entropy-fusion=native|te, mask-in-dataloader=no, "
-      "attention=fused|unfused, recompute=selective|uniform|block, "
-      "recompute-modules=core_attn+mlp+layernorm, recompute-layers=N, capacity-factor=X, "
+      "attention=fused|flash|unfused, recompute=selective|uniform|block, "
+      "recompute-modules=A+B (core_attn, layernorm, mlp, moe, moe_act, shared_experts, "
+      "mla_up_proj), "
+      "recompute-layers=N, capacity-factor=X, "
       "permute-fusion, aux-loss=no, expert-load=X, vocabulary-divisor=N"},
      {"alloc-conf", "CONF", "", "PYTORCH_ALLOC_CONF: expandable_segments:True,..."},
      {"clip-norm", "X", "", "clip the gradients' norm at X"},

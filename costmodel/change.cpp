@@ -8,7 +8,7 @@ namespace {
 
 using ir::ParallelPlan;
 
-constexpr std::array<Change, 18> kChanges = {Change::kExpandableSegments,
+constexpr std::array<Change, 20> kChanges = {Change::kExpandableSegments,
                                              Change::kFusedOptimizer,
                                              Change::kSdpaAttention,
                                              Change::kDropLogits,
@@ -20,7 +20,9 @@ constexpr std::array<Change, 18> kChanges = {Change::kExpandableSegments,
                                              Change::kFusedLoss,
                                              Change::kSmallerMicroBatch,
                                              Change::kEightBitOptimizer,
+                                             Change::kSelectiveRecompute,
                                              Change::kCheckpointing,
+                                             Change::kMoreTensorParallel,
                                              Change::kZero3,
                                              Change::kOffloadOptimizer,
                                              Change::kLora,
@@ -176,6 +178,26 @@ bool fsdp_has(Change change) {
   }
 }
 
+/// Twice the tensor-parallel ranks in place of half the data-parallel ones.
+ParallelPlan with_more_tensor_parallel(ParallelPlan plan) {
+  ir::MegatronPlan& megatron = *plan.megatron;
+  const std::int64_t model = megatron.tensor * megatron.pipeline * megatron.context;
+  if (plan.world % (2 * model) == 0) {
+    megatron.tensor *= 2;
+    megatron.sequence_parallel = true;
+    plan.accumulation *= 2;
+  }
+  return plan;
+}
+
+/// Scores and MLPs again in backward; a norm costs next to nothing to repeat.
+void recompute_selectively(ir::MegatronPlan& megatron) {
+  if (megatron.recompute == ir::MegatronRecompute::kNone) {
+    megatron.recompute = ir::MegatronRecompute::kSelective;
+    megatron.recompute_modules = {.core_attention = true, .norms = true, .mlp = true};
+  }
+}
+
 /// The same changes as Megatron-Core has them: its distributed optimizer is ZeRO-1.
 std::optional<ParallelPlan> with_megatron_change(ParallelPlan plan, Change change) {
   const ParallelPlan before = plan;
@@ -186,6 +208,17 @@ std::optional<ParallelPlan> with_megatron_change(ParallelPlan plan, Change chang
       break;
     case Change::kSequenceParallel:
       megatron.sequence_parallel = megatron.tensor > 1;
+      break;
+    case Change::kSdpaAttention:
+      if (megatron.attention == ir::MegatronAttention::kUnfused) {
+        megatron.attention = ir::MegatronAttention::kFused;
+      }
+      break;
+    case Change::kSelectiveRecompute:
+      recompute_selectively(megatron);
+      break;
+    case Change::kMoreTensorParallel:
+      plan = with_more_tensor_parallel(std::move(plan));
       break;
     case Change::kZero1:
       megatron.distributed_optimizer = true;
@@ -247,6 +280,14 @@ Wording wording_of(Change change) {
     case Change::kEightBitOptimizer:
       return {"optimizer states in 8 bits", "little: states are quantised every step",
               "Dettmers et al. 2022, 8-bit Optimizers, arXiv:2110.02861"};
+    case Change::kSelectiveRecompute:
+      return {"recompute attention, norms and MLPs in backward",
+              "most of one more forward, without the projections of attention",
+              "Korthikanti et al. 2022, arXiv:2205.05198, section 5"};
+    case Change::kMoreTensorParallel:
+      return {"twice the tensor-parallel ranks",
+              "more communication in every layer, smaller matrices",
+              "Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053, section 3"};
     case Change::kCheckpointing:
       return {"recompute every layer in backward", "one more forward, up to +33 % FLOPs",
               "Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174"};
@@ -299,7 +340,9 @@ std::optional<ParallelPlan> with_change(const ParallelPlan& plan, Change change,
   ParallelPlan changed = plan;
   switch (change) {
     case Change::kSequenceParallel:
-      return std::nullopt;  // Nothing else is tensor-parallel.
+    case Change::kMoreTensorParallel:
+    case Change::kSelectiveRecompute:
+      return std::nullopt;  // Nothing but Megatron has them.
     case Change::kExpandableSegments:
       changed.allocator.expandable_segments = true;
       break;

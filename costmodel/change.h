@@ -25,7 +25,9 @@ enum class Change : std::uint8_t {
   kFusedLoss,
   kSmallerMicroBatch,
   kEightBitOptimizer,
+  kSelectiveRecompute,
   kCheckpointing,
+  kMoreTensorParallel,
   kZero3,
   kOffloadOptimizer,
   kLora,
@@ -43,8 +45,8 @@ enum class Change : std::uint8_t {
 [[nodiscard]] std::string_view source_of(Change change);
 
 /// `plan` with the change made; nothing where it is made already, does not apply to the plan, or
-/// the device cannot do it. `kSmallerMicroBatch` halves; accumulation grows by as much, so that the
-/// batch of a step stays the same.
+/// the device cannot do it. `kSmallerMicroBatch` halves and `kMoreTensorParallel` doubles;
+/// accumulation grows by as much, so that the batch of a step stays the same.
 [[nodiscard]] std::optional<ir::ParallelPlan> with_change(const ir::ParallelPlan& plan,
                                                           Change change, const DeviceSpec& device);
 

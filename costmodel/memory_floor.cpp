@@ -85,7 +85,11 @@ Bytes memory_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
     return weights;
   }
   const std::int64_t gradient_bits = ir::bits_of(ir::param_dtype(plan.precision));
-  const std::int64_t optimizer_bits = state_bits(plan) + (keeps_master(plan.precision) ? 32 : 0);
+  std::int64_t optimizer_bits = state_bits(plan) + (keeps_master(plan.precision) ? 32 : 0);
+  if (plan.megatron && plan.megatron->precision_aware) {
+    // Half of the master copy is the parameter itself.
+    optimizer_bits = 16 + 2 * (plan.megatron->bf16_moments ? 16 : 32);
+  }
   return weights + part(parameters, gradient_bits, shards(plan, plan.megatron ? 2 : 1)) +
          part(parameters, optimizer_bits, shards(plan, 1));
 }

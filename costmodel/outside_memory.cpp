@@ -72,11 +72,15 @@ OutsideTerm nvls_term(const ir::ParallelPlan& plan, const DeviceSpec& device) {
 }
 
 /// Whether PyTorch picks cuDNN for scaled_dot_product_attention: on Hopper and Blackwell, for
-/// 16-bit inputs. Source: pytorch/pytorch aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
+/// 16-bit inputs. Transformer Engine calls cuDNN itself, in memory of PyTorch's allocator, which
+/// the runtime megatron counts. Source: pytorch/pytorch
+/// aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
 bool uses_cudnn(const ir::ParallelPlan& plan, const DeviceSpec& device) {
   const bool half = plan.precision != ir::Precision::kFp32;
   const int major = device.traits.compute_major;
-  return plan.attention == ir::AttentionKind::kSdpa && half && (major == 9 || major == 10);
+  const bool called_by_torch = plan.runtime != ir::RuntimeKind::kMegatron;
+  return called_by_torch && plan.attention == ir::AttentionKind::kSdpa && half &&
+         (major == 9 || major == 10);
 }
 
 OutsideTerm cudnn_term(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {

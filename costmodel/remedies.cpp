@@ -188,7 +188,8 @@ std::vector<Change> tree_order(const ParallelPlan& plan) {
   std::vector<Change> order = {Change::kMixedPrecision, Change::kCheckpointing,
                                Change::kSmallerMicroBatch};
   if (plan.megatron) {
-    order.insert(order.end(), {Change::kSequenceParallel, Change::kZero1});
+    order.insert(order.end(),
+                 {Change::kSequenceParallel, Change::kZero1, Change::kMoreTensorParallel});
     return order;
   }
   if (plan.world > 1) {

@@ -140,7 +140,7 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
     std::string_view needs;
   };
   const bool spreads = megatron.expert > 1 && !megatron.capacity_factor;
-  const std::array<Need, 6> needs = {
+  const std::array<Need, 8> needs = {
       {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
         "distributed-optimizer and overlap-grad-reduce beside it"},
        {megatron.recompute_layers != usual.recompute_layers && !full, "recompute-layers",
@@ -148,6 +148,10 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
        {!(megatron.recompute_modules == MegatronModules{}) &&
             megatron.recompute != MegatronRecompute::kSelective,
         "recompute-modules", "recompute=selective beside it"},
+       {megatron.precision_aware && !megatron.distributed_optimizer, "precision-aware",
+        "distributed-optimizer beside it"},
+       {megatron.bf16_moments && !megatron.precision_aware, "bf16-moments",
+        "precision-aware beside it"},
        {megatron.layers_per_chunk > 0 && megatron.pipeline == 1, "layers-per-virtual-stage",
         "pp of 2 or more beside it"},
        {!model.moe && (megatron.expert_tensor > 0 || megatron.capacity_factor ||
@@ -211,11 +215,9 @@ Status check_left_out(const MegatronPlan& megatron) {
     std::string_view key;
     std::string_view fix;
   };
-  const std::array<LeftOut, 6> all = {
+  const std::array<LeftOut, 5> all = {
       {{!megatron.transformer_engine, "transformer-engine=false", "leave it out"},
        {!megatron.rope_fusion, "rope-fusion=false", "leave it out"},
-       {megatron.precision_aware || megatron.bf16_moments, "precision-aware or bf16-moments",
-        "leave it out: states are then fp32"},
        {megatron.defer_head_gradient, "defer-head-gradient", "leave it out"},
        {!megatron.grouped_gemm, "grouped-gemm=false", "leave it out"},
        {megatron.gather_dispatcher, "gather-dispatcher", "leave it out"}}};
@@ -227,34 +229,67 @@ Status check_left_out(const MegatronPlan& megatron) {
   return ok();
 }
 
+/// Interleaved stages take micro-batches in groups, of which the last may be shorter.
+/// Source: megatron/core/pipeline_parallel/schedules.py,
+/// forward_backward_pipelining_with_interleaving.
+Status check_groups(const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  const bool interleaved = megatron.pipeline > 1 && megatron.layers_per_chunk > 0;
+  if (!interleaved && megatron.micro_batch_group > 0) {
+    return Error::invalid_argument("megatron", "micro-batch-group",
+                                   "layers-per-virtual-stage beside it", "leave it out");
+  }
+  const std::int64_t group =
+      megatron.micro_batch_group > 0 ? megatron.micro_batch_group : megatron.pipeline;
+  if (group < megatron.pipeline) {
+    return unsupported("micro-batch-group=" + std::to_string(group),
+                       "pp=" + std::to_string(megatron.pipeline) + " or more");
+  }
+  const std::int64_t rest = plan.accumulation % group;
+  if (interleaved && rest != 0 && (rest < megatron.pipeline || plan.accumulation < group)) {
+    return Error::invalid_argument("accumulation", std::to_string(plan.accumulation),
+                                   "a multiple of " + std::to_string(group) +
+                                       " for interleaved stages, or " +
+                                       std::to_string(megatron.pipeline) + " or more beyond one");
+  }
+  return ok();
+}
+
 /// What the model of the runtime leaves out.
 Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   const MegatronModules& modules = megatron.recompute_modules;
   const bool flash = megatron.attention == MegatronAttention::kFlash;
-  if (megatron.attention != MegatronAttention::kFused && megatron.context > 1) {
-    return unsupported(std::string(flash ? "attention=flash" : "attention=unfused") +
-                           " with cp=" + std::to_string(megatron.context),
-                       "fused attention, which alone goes round the ring", "use attention=fused");
+  if (megatron.attention == MegatronAttention::kUnfused && megatron.context > 1) {
+    return unsupported("attention=unfused with cp=" + std::to_string(megatron.context),
+                       "fused or flash attention, which go round the ring", "use attention=fused");
   }
   if (flash && model.latent &&
       model.latent->nope_dim + model.latent->rope_dim != model.latent->v_dim) {
     return unsupported("attention=flash for heads whose values have another size",
                        "fused or unfused", "use attention=fused");
   }
+  if (megatron.precision_aware && plan.precision != Precision::kBf16Master) {
+    return unsupported(
+        "precision-aware with precision=" + std::string(word_of(precision_words(), plan.precision)),
+        "bf16-master", "use --precision bf16-master");
+  }
   if (const Status left_out = check_left_out(megatron); !left_out) {
     return left_out;
   }
-  if (modules.moe || modules.moe_activation || modules.latent_up || modules.shared_experts) {
-    return unsupported("recompute-modules of experts or latents", "core_attn, layernorm or mlp");
+  if (!model.moe && (modules.moe || modules.moe_activation || modules.shared_experts)) {
+    return unsupported("recompute-modules of experts", "a model with experts",
+                       "use core_attn, layernorm or mlp");
   }
-  if (megatron.pipeline > 1 && megatron.layers_per_chunk > 0 &&
-      plan.accumulation % megatron.pipeline != 0) {
-    return Error::invalid_argument(
-        "accumulation", std::to_string(plan.accumulation),
-        "a multiple of pp=" + std::to_string(megatron.pipeline) + " for interleaved stages");
+  if (!model.latent && modules.latent_up) {
+    return unsupported("recompute-modules=mla_up_proj", "a model with latent attention",
+                       "use core_attn, layernorm or mlp");
   }
-  return ok();
+  if (modules.moe && (modules.moe_activation || modules.shared_experts || modules.norms)) {
+    return unsupported("recompute-modules of parts of the experts beside moe",
+                       "either moe or moe_act, shared_experts and layernorm", "leave out moe");
+  }
+  return check_groups(plan);
 }
 
 /// Options of other runtimes that would be silently without effect.
@@ -274,7 +309,8 @@ Status check_others(const ParallelPlan& plan) {
        {plan.recompute != Recompute::kNone, "checkpointing",
         "use --megatron recompute=uniform, block or selective"},
        {plan.loss != usual.loss, "loss", "use --megatron cross-entropy-fusion=native or te"},
-       {plan.attention != usual.attention, "attention", "use --megatron attention=unfused"},
+       {plan.attention != usual.attention, "attention",
+        "leave it out, and choose with --megatron attention=fused, flash or unfused"},
        {plan.liger || plan.model_code != usual.model_code, "liger or model-code",
         "leave it out, or --megatron"},
        {plan.padded_batch || plan.keep_logits || plan.keep_batch,

@@ -20,7 +20,7 @@ constexpr std::array<MegatronWhole, 12> kWholes = {
      {"recompute_layers", &MegatronPlan::recompute_layers},
      {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};
 
-constexpr std::array<MegatronSwitch, 20> kSwitches = {
+constexpr std::array<MegatronSwitch, 19> kSwitches = {
     {{"sequence_parallel", &MegatronPlan::sequence_parallel},
      {"account_for_embedding", &MegatronPlan::account_for_embedding},
      {"account_for_loss", &MegatronPlan::account_for_loss},

@@ -143,14 +143,32 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
     megatron.*each.value = random.chance(1, 2);
   }
   // Of a dense model; what needs something else comes with it.
+  const ir::MegatronPlan usual;
   megatron.permute_fusion = false;
   megatron.aux_loss = true;
+  megatron.account_for_embedding = false;
+  megatron.account_for_loss = false;
+  for (bool ir::MegatronPlan::*const refused :
+       {&ir::MegatronPlan::defer_head_gradient, &ir::MegatronPlan::transformer_engine,
+        &ir::MegatronPlan::rope_fusion, &ir::MegatronPlan::grouped_gemm,
+        &ir::MegatronPlan::gather_dispatcher}) {
+    megatron.*refused = usual.*refused;
+  }
+  megatron.precision_aware = megatron.precision_aware && megatron.distributed_optimizer &&
+                             plan.precision == ir::Precision::kBf16Master;
+  megatron.bf16_moments = megatron.bf16_moments && megatron.precision_aware;
+  if (megatron.pipeline > 2 && megatron.layers_per_chunk == 0 && random.chance(1, 2)) {
+    megatron.first_stage_layers = 6;  // Of 32: the stages between share 18 or 20.
+    megatron.last_stage_layers = random.pick<std::int64_t>({6, 8});
+  }
   megatron.overlap_param_gather = megatron.overlap_param_gather && megatron.distributed_optimizer &&
                                   megatron.overlap_grad_reduce;
   megatron.vocabulary_divisor = random.between(1, 256);
-  if (megatron.context == 1) {
+  if (megatron.context > 1) {
     megatron.attention =
-        random.chance(1, 2) ? ir::MegatronAttention::kUnfused : ir::MegatronAttention::kFused;
+        random.chance(1, 2) ? ir::MegatronAttention::kFlash : ir::MegatronAttention::kFused;
+  } else {
+    megatron.attention = random_word(random, ir::megatron_attention_words());
   }
   megatron.cross_entropy = random_word(random, ir::megatron_cross_entropy_words());
   megatron.recompute = random_word(random, ir::megatron_recompute_words());

@@ -164,6 +164,23 @@ void read_degrees(CaseReader& reader, ir::ParallelPlan& plan) {
   plan.world = reader.integer("world", 1, kWorldRange);
 }
 
+/// Fields of OptimizerConfig: only all moments in one type, and gradients as they are reduced.
+void read_optimizer(CaseReader& reader, MegatronPlan& megatron) {
+  CaseReader optimizer(reader.take("opt"), "case.opt");
+  megatron.precision_aware = optimizer.flag("use_precision_aware_optimizer", false);
+  const std::string average = optimizer.text("exp_avg_dtype", "fp32");
+  const std::string square = optimizer.text("exp_avg_sq_dtype", "fp32");
+  megatron.bf16_moments = average == "bf16" && square == "bf16";
+  if (average != square || (average != "fp32" && average != "bf16")) {
+    optimizer.fail("exp_avg_dtype", "'" + average + "' beside '" + square + "'");
+  }
+  const std::string reduced = megatron.fp32_gradients ? "fp32" : "bf16";
+  if (const std::string main = optimizer.text("main_grads_dtype", reduced); main != reduced) {
+    optimizer.fail("main_grads_dtype", "'" + main + "' of gradients in " + reduced);
+  }
+  reader.absorb(optimizer.trouble());
+}
+
 void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   megatron.distributed_optimizer = reader.flag("dist_opt", false);
@@ -194,6 +211,7 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
                                                       "wgrad_deferral_limit"};
   config.ignore(kAside);
   reader.absorb(config.trouble());
+  read_optimizer(reader, megatron);
   megatron.mask_in_dataloader = reader.flag("mask_in_dataloader", true);
   constexpr std::array<Word<ir::MegatronAttention>, 3> kAttention = {
       {{"fused", ir::MegatronAttention::kFused},
@@ -239,15 +257,17 @@ void read_megatron_case(CaseReader& reader, RunSetting& setting) {
   plan.megatron.emplace();
   // Communicators made at once or when needed: no memory of PyTorch's. The environment says which
   // attention may run, and `attention` what did.
-  constexpr std::array<std::string_view, 9> kAside = {"eager_nccl",
-                                                      "events",
-                                                      "env",
-                                                      "tag",
-                                                      "flash_attn2",
-                                                      "average_in_collective",
-                                                      "per_token_loss",
-                                                      "log_params_norm",
-                                                      "log_zeros"};
+  constexpr std::array<std::string_view, 10> kAside = {"eager_nccl",
+                                                       "events",
+                                                       "env",
+                                                       "tag",
+                                                       "flash_attn2",
+
+                                                       "pre",
+                                                       "average_in_collective",
+                                                       "per_token_loss",
+                                                       "log_params_norm",
+                                                       "log_zeros"};
   reader.ignore(kAside);
   read_usual(reader);
   CaseReader model(reader.take("model"), "case.model");

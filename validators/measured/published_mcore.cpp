@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model_ir/plan/megatron_fields.h"
 #include "validators/measured/case_plan.h"
 #include "validators/measured/case_reader.h"
 #include "validators/measured/published_reader.h"
@@ -26,7 +27,8 @@ constexpr CaseReader::Range kDegree{1, 1 << 16};
 enum class Form : std::uint8_t { kLlama, kGpt2, kDeepseek, kQwen3Moe, kMixtral };
 
 Form read_architecture(CaseReader& model) {
-  constexpr std::array<Word<Form>, 8> kForms = {{{"llama", Form::kLlama},
+  constexpr std::array<Word<Form>, 9> kForms = {{{"llama", Form::kLlama},
+                                                 {"deepseek_v3 (MLA MoE)", Form::kDeepseek},
                                                  {"gpt", Form::kGpt2},
                                                  {"gpt2-style", Form::kGpt2},
                                                  {"deepseek_v2_mla_moe", Form::kDeepseek},
@@ -141,14 +143,16 @@ void read_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) 
   megatron.expert = row.integer("ep", 1, kDegree);
   megatron.expert_tensor = row.integer("etp", 0, {0, kDegree.high});
   const std::int64_t chunks = row.integer("vpp", 1, kDegree);
-  if (chunks > 1 && layers % (chunks * megatron.pipeline) != 0) {
+  const std::int64_t stages = std::max<std::int64_t>(1, megatron.pipeline);  // 0: not stated.
+  if (chunks > 1 && layers % (chunks * stages) != 0) {
     row.fail("vpp", std::to_string(chunks) + ", which leaves stages uneven");
   } else if (chunks > 1) {
-    megatron.layers_per_chunk = layers / (chunks * megatron.pipeline);
+    megatron.layers_per_chunk = layers / (chunks * stages);
   }
   plan.world = stated(row, "num_gpus", kWorldRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
-  const std::int64_t model_ranks = megatron.tensor * megatron.pipeline * megatron.context;
+  const std::int64_t model_ranks =
+      std::max<std::int64_t>(1, megatron.tensor * megatron.pipeline * megatron.context);
   const std::int64_t step = std::max<std::int64_t>(1, plan.micro_batch * plan.world / model_ranks);
   const std::int64_t batch = row.integer("global_batch", 0, {1, 1 << 24});
   const JsonValue* said = row.take("num_microbatches");
@@ -171,6 +175,21 @@ std::string_view usual_attention(std::string_view framework) {
   return early ? "eager (scores and softmax materialised)" : "";
 }
 
+/// "selective modules ['layernorm', 'moe_act']"; false for other words.
+bool read_modules(CaseReader& row, MegatronPlan& plan) {
+  constexpr std::string_view kBefore = "selective modules [";
+  const std::string words = row.text("checkpointing", "");
+  if (!words.starts_with(kBefore)) {
+    return false;
+  }
+  plan.recompute = ir::MegatronRecompute::kSelective;
+  for (const ir::MegatronModule& module : ir::megatron_modules()) {
+    const std::string quoted = "'" + std::string(module.name) + "'";
+    plan.recompute_modules.*module.value = words.find(quoted) != std::string::npos;
+  }
+  return true;
+}
+
 void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   constexpr std::array<Word<ir::Precision>, 6> kPrecisions = {
@@ -189,11 +208,14 @@ void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& 
        {"full (activation recomputation)", MegatronRecompute::kFullUniform},
        {"selective (attention core) + sequence parallel", MegatronRecompute::kSelective},
        {"selective + SP", MegatronRecompute::kSelective}}};
-  megatron.recompute = row.word<MegatronRecompute>("checkpointing", "", kRecompute);
-  megatron.recompute_modules.core_attention = megatron.recompute == MegatronRecompute::kSelective;
+  if (!read_modules(row, megatron)) {
+    megatron.recompute = row.word<MegatronRecompute>("checkpointing", "", kRecompute);
+    megatron.recompute_modules.core_attention = megatron.recompute == MegatronRecompute::kSelective;
+  }
   using ir::MegatronAttention;
-  constexpr std::array<Word<MegatronAttention>, 6> kAttention = {
+  constexpr std::array<Word<MegatronAttention>, 7> kAttention = {
       {{"flash", MegatronAttention::kFused},
+       {"fused (TE auto)", MegatronAttention::kFused},
        {"flash (TransformerEngine)", MegatronAttention::kFused},
        {"flash (TransformerEngine; MLA via TE)", MegatronAttention::kFused},
        {"flash (community head_dim!=v_dim build for MLA)", MegatronAttention::kFused},
@@ -204,6 +226,12 @@ void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& 
   megatron.sequence_parallel = row.flag("sequence_parallel", false) && megatron.tensor > 1;
   const std::string optimizer = row.text("optimizer", "");
   megatron.distributed_optimizer = optimizer.find("distributed") != std::string::npos;
+  megatron.precision_aware = optimizer.find("precision aware") != std::string::npos;
+  if (megatron.precision_aware) {
+    const std::string types = row.text("optimizer_state_dtypes", "");
+    megatron.fp32_gradients = types.find("bf16 main grads") == std::string::npos;
+    megatron.bf16_moments = types.find("bf16 exp_avg") != std::string::npos;
+  }
 }
 
 /// Switches that Megatron's table rows quote: "--cross-entropy-fusion-impl te".
@@ -212,7 +240,7 @@ void read_quoted(const JsonValue* other, MegatronPlan& megatron) {
   const auto quotes = [&words](std::string_view flag) {
     return words.find(flag) != std::string::npos;
   };
-  if (quotes("--cross-entropy-fusion-impl te")) {
+  if (quotes("--cross-entropy-fusion-impl te") || quotes("fused te")) {
     megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
   } else if (quotes("--cross-entropy-loss-fusion")) {
     megatron.cross_entropy = ir::MegatronCrossEntropy::kNative;

@@ -76,6 +76,13 @@ JsonValue typed_arguments(const JsonValue* arguments) {
   return JsonValue{std::move(object)};
 }
 
+/// What a row says beside the arguments.
+struct Surroundings {
+  const JsonValue* environment = nullptr;
+  std::string version;
+  std::int64_t vocabulary = 0;
+};
+
 /// What the environment switches on or off; absent counts as on.
 bool environment_allows(const JsonValue* environment, std::string_view key) {
   const JsonValue* value = environment != nullptr ? environment->find(key) : nullptr;
@@ -214,14 +221,24 @@ MegatronAttention chosen_attention(const DeviceTraits& device, bool deterministi
   return fused ? MegatronAttention::kFused : MegatronAttention::kFlash;
 }
 
-void read_attention(CaseReader& args, const JsonValue* environment, RunSetting& setting) {
+/// The containers of long-term support had no FlashAttention before November 2025, which leaves
+/// A100 GPUs no fused and deterministic backend: their rows equal, to the byte, those that ask for
+/// --attention-backend unfused.
+bool lacks_flash_attention(std::string_view version) {
+  return version.starts_with("lts container") && version.find("2025-10") != std::string_view::npos;
+}
+
+void read_attention(CaseReader& args, const Surroundings& around, RunSetting& setting) {
   constexpr std::array<Word<MegatronAttention>, 3> kBackends = {
       {{"fused", MegatronAttention::kFused},
        {"flash", MegatronAttention::kFlash},
        {"unfused", MegatronAttention::kUnfused}}};
-  const bool deterministic = !environment_allows(environment, "NVTE_ALLOW_NONDETERMINISTIC_ALGO");
+  const bool deterministic =
+      !environment_allows(around.environment, "NVTE_ALLOW_NONDETERMINISTIC_ALGO");
+  const bool without_flash = deterministic && lacks_flash_attention(around.version);
   std::string_view absent = "unfused";
-  const MegatronAttention chosen = chosen_attention(setting.traits, deterministic);
+  const MegatronAttention chosen =
+      without_flash ? MegatronAttention::kUnfused : chosen_attention(setting.traits, deterministic);
   for (const Word<MegatronAttention>& each : kBackends) {
     absent = each.value == chosen ? each.word : absent;
   }
@@ -232,18 +249,18 @@ void read_attention(CaseReader& args, const JsonValue* environment, RunSetting& 
   }
 }
 
-std::optional<Skip> read_arguments(const JsonValue& other, std::int64_t vocabulary,
+std::optional<Skip> read_arguments(const JsonValue* script, const Surroundings& around,
                                    RunSetting& setting) {
-  const JsonValue arguments = typed_arguments(other.find("model_args"));
+  const JsonValue arguments = typed_arguments(script);
   CaseReader args(&arguments, "other.model_args");
   args.ignore(kAside);
-  read_model(args, vocabulary, setting);
+  read_model(args, around.vocabulary, setting);
   read_degrees(args, setting.plan);
   read_virtual_stages(args, static_cast<std::int64_t>(setting.model.layers.size()),
                       *setting.plan.megatron);
   read_switches(args, setting.plan);
   read_recompute(args, *setting.plan.megatron);
-  read_attention(args, other.find("env"), setting);
+  read_attention(args, around, setting);
   if (const auto trouble = args.trouble()) {
     return Skip{*trouble};
   }
@@ -284,7 +301,11 @@ Planned plan_of_megatron_arguments(const MeasuredRow& row, const ScoreTools& too
   setting.plan.megatron.emplace();
   setting.plan.world = world;
   setting.plan.steps = 3;
-  if (const auto skip = read_arguments(*row.setting.find("other"), vocabulary, setting)) {
+  const JsonValue* other = row.setting.find("other");
+  const Surroundings around{.environment = other->find("env"),
+                            .version = reader.text("framework_version", ""),
+                            .vocabulary = vocabulary};
+  if (const auto skip = read_arguments(other->find("model_args"), around, setting)) {
     return *skip;
   }
   return setting;

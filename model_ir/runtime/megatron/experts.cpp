@@ -4,9 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "model_ir/runtime/megatron/discarded_region.h"
 #include "model_ir/runtime/megatron/fused.h"
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/megatron/router.h"
+#include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
@@ -290,6 +292,12 @@ Tensor reorder(const Runner& run, const Tensor& input) {
   return output;
 }
 
+torch::Region activation_region(const Runner& run) {
+  return [run](Eager&, const std::vector<Tensor>& inputs) {
+    return std::vector<Tensor>{weighted_swiglu(run, inputs[0], inputs[1])};
+  };
+}
+
 /// The experts of this rank on the tokens sent to it; returns them in the senders' order.
 Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor tokens,
                    Tensor probabilities, const ExpertSizes& sizes) {
@@ -305,9 +313,15 @@ Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor token
   }
   Tensor output;
   {
-    Tensor inner = grouped_linear(run, tokens, weights.up);
-    inner = weighted_swiglu(run, inner, probabilities);
-    output = grouped_linear(run, inner, weights.down);
+    const Tensor inner = grouped_linear(run, tokens, weights.up);
+    if (recomputes(run, &MegatronModules::moe_activation)) {
+      DiscardedRegion again(run, {inner, probabilities}, activation_region(run));
+      output = grouped_linear(run, again.take_outputs()[0], weights.down);
+      again.discard_until(output);
+    } else {
+      const Tensor activated = weighted_swiglu(run, inner, probabilities);
+      output = grouped_linear(run, activated, weights.down);
+    }
   }
   if (reorders) {
     output = reorder(run, output);
@@ -362,15 +376,34 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
   return result;
 }
 
-}  // namespace
-
-Tensor expert_layer(const Runner& run, const LayerWeights& layer, const Tensor& normed) {
+/// Shared experts, by themselves again in backward where the plan says so, and routed ones.
+Tensor whole_layer(const Runner& run, const LayerWeights& layer, const Tensor& normed) {
   Tensor shared;
   if (layer.experts->shared) {
     run.eager().set_site("shared_experts", layer.layer);
-    shared = shared_experts(run, *layer.experts->shared, normed);
+    const MlpWeights& weights = *layer.experts->shared;
+    const torch::Region region = [run, &weights](Eager&, const std::vector<Tensor>& inputs) {
+      return std::vector<Tensor>{shared_experts(run, weights, inputs[0])};
+    };
+    const bool again = recomputes(run, &MegatronModules::shared_experts);
+    shared = std::move(
+        torch::run_region(run.eager(), {normed}, region,
+                          again ? torch::RegionForm::kReentrant : torch::RegionForm::kKept)[0]);
   }
   return dispatch(run, layer, normed, shared);
+}
+
+}  // namespace
+
+Tensor expert_layer(const Runner& run, const LayerWeights& layer, const Tensor& normed) {
+  if (!recomputes(run, &MegatronModules::moe)) {
+    return whole_layer(run, layer, normed);
+  }
+  const torch::Region region = [run, &layer](Eager&, const std::vector<Tensor>& inputs) {
+    return std::vector<Tensor>{whole_layer(run, layer, inputs[0])};
+  };
+  return std::move(
+      torch::run_region(run.eager(), {normed}, region, torch::RegionForm::kReentrant)[0]);
 }
 
 }  // namespace headroom::ir::megatron

@@ -1,7 +1,9 @@
 // Attention through latents (DeepSeek's MLA), with fused rotary kernels.
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "model_ir/runtime/megatron/discarded_region.h"
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
@@ -110,6 +112,39 @@ AttentionSizes sizes_of(const Runner& run, const LayerModules& modules) {
           .layout = QkvLayout::kSeparate};
 }
 
+/// What the up projections read.
+struct Latents {
+  const Tensor& query;  ///< The queries' latent, or the hidden state where there is none.
+  const Tensor& latent;
+  const Tensor& rotary;
+};
+
+/// qkv_up_proj_and_rope_apply
+QueryKeyValue project_up(const Runner& run, const LayerWeights& layer, const Latents& latents,
+                         const AttentionSizes& sizes) {
+  const LatentWeights& weights = *layer.attention.latent;
+  Eager& eager = run.eager();
+  eager.set_site("qkv", layer.layer);
+  const Tensor query =
+      weights.query_down.weight.defined()
+          ? norm_linear(run, latents.query, weights.query_norm, weights.query_up, false)
+          : linear(run, latents.query, weights.query.weight, Cut::kColumn);
+  const Tensor up =
+      norm_linear(run, contiguous_copy(run, latents.latent), weights.kv_norm, weights.kv_up, false);
+  eager.set_site("rope", layer.layer);
+  const Tensor rotated = rotate_queries(run, query);
+  QueryKeyValue qkv = rotate_keys(run, up, latents.rotary, sizes);
+  qkv.query = rotated;
+  return qkv;
+}
+
+torch::Region up_region(const Runner& run, const LayerWeights& layer, const AttentionSizes& sizes) {
+  return [run, &layer, sizes](Eager&, const std::vector<Tensor>& inputs) {
+    const QueryKeyValue qkv = project_up(run, layer, {inputs[0], inputs[1], inputs[2]}, sizes);
+    return std::vector<Tensor>{qkv.query, qkv.key, qkv.value};
+  };
+}
+
 }  // namespace
 
 Tensor latent_attention(const Runner& run, const LayerWeights& layer, const Tensor& normed,
@@ -126,25 +161,28 @@ Tensor latent_attention(const Runner& run, const LayerWeights& layer, const Tens
   }
   const Tensor combined = linear(run, normed, weights.kv_down.weight, Cut::kNone);
   QueryKeyValue qkv;
+  std::optional<DiscardedRegion> again;
   {
     Compressed parts = split(run, combined, run.context.spec.latent->kv_rank);
     if (run.context.sequence_parallel()) {
       parts.rotary = gather_sequence(run, parts.rotary);
     }
-    eager.set_site("qkv", layer.layer);
-    const Tensor query =
-        query_latent.defined()
-            ? norm_linear(run, query_latent, weights.query_norm, weights.query_up, false)
-            : linear(run, normed, weights.query.weight, Cut::kColumn);
-    const Tensor up =
-        norm_linear(run, contiguous_copy(run, parts.latent), weights.kv_norm, weights.kv_up, false);
-    eager.set_site("rope", layer.layer);
-    const Tensor rotated = rotate_queries(run, query);
-    qkv = rotate_keys(run, up, parts.rotary, sizes);
-    qkv.query = rotated;
+    const Tensor& source = query_latent.defined() ? query_latent : normed;
+    if (recomputes(run, &MegatronModules::latent_up)) {
+      again.emplace(run, std::vector<Tensor>{source, parts.latent, parts.rotary},
+                    up_region(run, layer, sizes));
+      const std::vector<Tensor> outputs = again->take_outputs();
+      qkv = {.query = outputs[0], .key = outputs[1], .value = outputs[2]};
+    } else {
+      qkv = project_up(run, layer, {source, parts.latent, parts.rotary}, sizes);
+    }
   }
   eager.set_site("attention", layer.layer);
   const Tensor context = core_attention(run, qkv, input.mask, sizes);
+  if (again) {
+    qkv = {};
+    again->discard_until(context);
+  }
   eager.set_site("attention_out", layer.layer);
   return linear(run, context, layer.attention.output.weight, Cut::kRow);
 }

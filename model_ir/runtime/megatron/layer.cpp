@@ -16,10 +16,6 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-bool recomputes(const Runner& run, bool MegatronModules::*module) {
-  return recomputed_modules(run.context.megatron).*module;
-}
-
 AttentionSizes sizes_of(const Runner& run, const LayerModules& modules) {
   const Context& context = run.context;
   const std::int64_t cut = context.mesh.tensor.size;
@@ -162,6 +158,10 @@ Tensor checkpointed(const Runner& run, const Chunk& chunk, std::size_t first, st
 }
 
 }  // namespace
+
+bool recomputes(const Runner& run, bool MegatronModules::*module) {
+  return run.eager().grad_enabled() && recomputed_modules(run.context.megatron).*module;
+}
 
 Tensor core_attention(const Runner& run, const QueryKeyValue& qkv, const Tensor& mask,
                       const AttentionSizes& sizes) {

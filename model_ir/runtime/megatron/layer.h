@@ -29,6 +29,9 @@ struct LayerInput {
 [[nodiscard]] torch::Tensor activate(const Runner& run, const LayerModules& modules,
                                      const torch::Tensor& input, const torch::Tensor& bias);
 
+/// Whether a module runs again in backward; nothing does without gradients.
+[[nodiscard]] bool recomputes(const Runner& run, bool MegatronModules::*module);
+
 /// Core attention, run again in backward where the plan says so.
 [[nodiscard]] torch::Tensor core_attention(const Runner& run, const QueryKeyValue& qkv,
                                            const torch::Tensor& mask, const AttentionSizes& sizes);

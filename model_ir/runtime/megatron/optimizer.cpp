@@ -46,6 +46,7 @@ Optimizer::Optimizer(const Context& context, std::span<const GradientBuffer> buf
     add_scalar();
   }
   add_group(buffers, true);
+  first_group_ = shards_.size();
   add_group(buffers, false);
 }
 
@@ -84,7 +85,7 @@ void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   const bool counted = parameter.held != Held::kWhole || context_.mesh.tensor.rank == 0;
   const bool second = parameter.shared_embedding && !context_.mesh.first_stage();
   in_norm_ = in_norm_ || (counted && !second);
-  if (context_.dtype != DType::kFp32) {
+  if (context_.dtype != DType::kFp32 && !context_.megatron.precision_aware) {
     const Tensor clone = context_.eager.empty({elements}, context_.dtype, TensorRole::kTemporary);
     main_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kMasterParameter));
   }
@@ -103,7 +104,7 @@ RankGroup Optimizer::norm_ranks() const {
 void Optimizer::prepare() {
   torch::Eager& eager = context_.eager;
   eager.set_site("copy_gradients", -1);
-  if (context_.grad_dtype != DType::kFp32) {
+  if (context_.grad_dtype != DType::kFp32 && !context_.megatron.precision_aware) {
     for (const std::int64_t elements : shards_) {
       gradients_.push_back(eager.empty({elements}, DType::kFp32, TensorRole::kGradient));
       torch::launch_kernels(eager, elements * (bits_of(context_.grad_dtype) / 8 + 4));
@@ -141,20 +142,51 @@ void Optimizer::measure_norm() {
   eager.host_wait(eager.record_mark(0));  // total_norm.item()
 }
 
-void Optimizer::update() {
-  context_.eager.set_site("adam", -1);
-  if (states_.empty()) {
-    for (const std::int64_t elements : shards_) {
-      for (int moment = 0; moment < 2; ++moment) {
-        states_.push_back(
-            context_.eager.empty({elements}, DType::kFp32, TensorRole::kOptimizerState));
-      }
+void Optimizer::make_states(std::int64_t elements) {
+  torch::Eager& eager = context_.eager;
+  const bool narrow = context_.megatron.bf16_moments;
+  for (int moment = 0; moment < 2; ++moment) {
+    states_.push_back(
+        eager.empty({elements}, narrow ? DType::kBf16 : DType::kFp32, TensorRole::kOptimizerState));
+    if (narrow) {
+      add_scalar();  // A scale, which bf16 has no use for.
     }
   }
+  if (context_.megatron.precision_aware) {
+    // What the parameter lacks of its fp32 original: 16 bits.
+    main_.push_back(eager.empty({elements}, context_.dtype, TensorRole::kMasterParameter));
+  }
+}
+
+void Optimizer::step_group(std::size_t begin, std::size_t end) {
+  torch::Eager& eager = context_.eager;
+  const bool first = states_.size() < 2 * end;
+  const bool narrow = context_.megatron.bf16_moments;
+  std::vector<Tensor> wide;  // Moments in fp32, of the whole group.
+  for (std::size_t i = begin; i < end; ++i) {
+    if (first) {
+      make_states(shards_[i]);
+    }
+    for (int moment = 0; narrow && moment < 2; ++moment) {
+      wide.push_back(eager.empty({shards_[i]}, DType::kFp32, TensorRole::kTemporary));
+    }
+  }
+  wide_ = std::move(wide);  // The lists of the group before are let go here.
+  for (std::size_t i = begin; narrow && i < 2 * end - begin; ++i) {
+    const std::int64_t elements = wide_[i - begin].elements();
+    const Tensor rounded = eager.empty({elements}, DType::kBf16, TensorRole::kTemporary);
+  }
+}
+
+void Optimizer::update() {
+  context_.eager.set_site("adam", -1);
+  step_group(0, first_group_);
+  step_group(first_group_, shards_.size());
+  wide_.clear();
   // Reads gradient, parameter and two moments, and writes all but the first.
   launch_list(context_.eager, shards_, 7 * 4, torch::ListKernel::kFourLists);
-  if (main_.empty()) {
-    return;
+  if (main_.empty() || context_.megatron.precision_aware) {
+    return;  // The step has written the parameters.
   }
   context_.eager.set_site("copy_parameters", -1);  // fp32 to the model's own type.
   const std::int64_t bytes = 4 + bits_of(context_.dtype) / 8;

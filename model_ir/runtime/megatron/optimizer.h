@@ -16,7 +16,9 @@ namespace headroom::ir::megatron {
 /// Model:  fp16 and bf16 parameters get fp32 copies, of this rank's stretch of every bucket under
 ///         the distributed optimizer and of whole parameters without it; states are made by the
 ///         first step. Gradients that are no fp32 are copied to fp32 by every step and live until
-///         the next zero_grad.
+///         the next zero_grad. The precision-aware optimizer reads gradients as they are, keeps 16
+///         bits beside each parameter instead of an fp32 copy, and, with bf16 moments, has these of
+///         a whole parameter group in fp32 during its step.
 /// Source: megatron/core/optimizer/{__init__,optimizer,distrib_optimizer}.py;
 ///         transformer_engine/pytorch/optimizers/fused_adam.py.
 class Optimizer {
@@ -32,6 +34,10 @@ class Optimizer {
   void zero_grad() { gradients_.clear(); }
 
  private:
+  /// The states of one parameter, at its first step.
+  void make_states(std::int64_t elements);
+  /// FusedAdam.step on the parameters [begin, end), a parameter group.
+  void step_group(std::size_t begin, std::size_t end);
   void add_scalar();
   void add_group(std::span<const GradientBuffer> buffers, bool decays);
   void add_shard(const Parameter& parameter, std::int64_t elements);
@@ -45,6 +51,8 @@ class Optimizer {
   std::vector<torch::Tensor> main_;   ///< fp32 copies of fp16 and bf16 parameters.
   std::vector<torch::Tensor> gradients_;
   std::vector<torch::Tensor> states_;
+  std::vector<torch::Tensor> wide_;  ///< fp32 copies of bf16 moments, during a step.
+  std::size_t first_group_ = 0;      ///< Parameters that decay; the others follow.
   std::vector<torch::Tensor> scalars_;
 };
 

@@ -1,8 +1,9 @@
 // Attention of Transformer Engine: fused, unfused, and with keys and values going round a ring.
+#include "model_ir/runtime/megatron/te_attention.h"
+
 #include <utility>
 #include <vector>
 
-#include "model_ir/runtime/megatron/te_attention.h"
 #include "model_ir/runtime/megatron/transformer_engine.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
@@ -35,37 +36,11 @@ class OnStream {
   StreamId before_;
 };
 
-struct FusedOutput {
-  Tensor output;
-  Tensor statistics;  ///< Log-sum-exp, fp32 [B, A, S, 1].
-  Tensor random;      ///< Seed and offset.
-};
-
-/// Tokens per sequence of the two sides of an attention call.
-struct Extent {
-  std::int64_t queries = 0;
-  std::int64_t keys = 0;
-  bool causal = true;
-};
-
-AttentionShape kernel_of(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
-  return {.batch = sizes.batch,
-          .heads = sizes.heads,
-          .kv_heads = sizes.kv_heads,
-          .queries = extent.queries,
-          .keys = extent.keys,
-          .head_dim = sizes.head_dim,
-          .value_dim = sizes.value_dim,
-          .dtype = run.context.dtype,
-          .causal = extent.causal,
-          .kernel = AttentionKernel::kNative};
-}
-
 /// fused_attn_fwd
-FusedOutput fused_forward(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
+KernelOutput fused_forward(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
   Eager& eager = run.eager();
   const std::int64_t queries = extent.queries;
-  FusedOutput result;
+  KernelOutput result;
   result.output =
       eager.empty({sizes.batch * queries, sizes.heads * sizes.value_dim}, run.context.dtype);
   result.random = eager.empty({2}, DType::kInt64);
@@ -108,7 +83,7 @@ std::vector<Tensor> fused_backward(const Runner& run, const AttentionSizes& size
 Tensor fused_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
   run.process.touch_sequence_lengths();
   Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value});
-  FusedOutput forward = fused_forward(run, sizes, {sizes.sequence, sizes.sequence});
+  KernelOutput forward = fused_forward(run, sizes, {sizes.sequence, sizes.sequence});
   if (record.active()) {
     record.save(qkv.query);
     record.save(qkv.key);
@@ -150,6 +125,19 @@ void count_ring(const Runner& run, std::int64_t bytes) {
   run.eager().run(CollectiveShape{.kind = CollectiveKind::kReceive, .bytes = bytes, .group = pair});
 }
 
+bool is_flash(const Runner& run) {
+  return run.context.megatron.attention == MegatronAttention::kFlash;
+}
+
+KernelOutput kernel_forward(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
+  return is_flash(run) ? flash_forward(run, sizes, extent) : fused_forward(run, sizes, extent);
+}
+
+std::vector<Tensor> kernel_backward(const Runner& run, const AttentionSizes& sizes,
+                                    const Extent& extent) {
+  return is_flash(run) ? flash_backward(run, sizes, extent) : fused_backward(run, sizes, extent);
+}
+
 struct RingOutput {
   Tensor output;
   Tensor statistics;
@@ -157,12 +145,22 @@ struct RingOutput {
   std::vector<Tensor> random;
 };
 
+/// The pieces of the steps, as the lists of the two implementations' forward hold them.
+void let_go(const Runner& run, std::vector<KernelOutput>& steps) {
+  for (auto step = steps.rbegin(); is_flash(run) && step != steps.rend(); ++step) {
+    step->output.reset();
+  }
+  while (!steps.empty()) {
+    steps.pop_back();
+  }
+}
+
 RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
   Eager& eager = run.eager();
   const Axis& ring = run.context.mesh.context;
   const std::int64_t elements = qkv.key.elements() + qkv.value.elements();
   RingOutput result;
-  std::vector<FusedOutput> steps;
+  std::vector<KernelOutput> steps;
   std::vector<Tensor> buffers{eager.empty({elements}, run.context.dtype)};
   for (std::int64_t step = 0; step < ring.size; ++step) {
     {
@@ -172,7 +170,7 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
         count_ring(run, bytes_of(elements, run.context.dtype).value());
       }
       const Extent extent = extent_of(forward_section(step, ring.rank), sizes.sequence);
-      steps.push_back(fused_forward(run, sizes, extent));
+      steps.push_back(kernel_forward(run, sizes, extent));
       result.random.push_back(steps.back().random);
     }
     if (step == 1) {
@@ -181,12 +179,10 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
   }
   result.output = eager.empty(steps[0].output.shape(), run.context.dtype);
   // The steps' outputs are corrected by their statistics and added up.
-  for (const FusedOutput& step : steps) {
+  for (const KernelOutput& step : steps) {
     torch::launch(eager, {&step.output, &step.statistics, &result.output, &result.output});
   }
-  while (!steps.empty()) {
-    steps.pop_back();
-  }
+  let_go(run, steps);
   result.last = buffers.back();
   return result;
 }
@@ -213,7 +209,7 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& no
                             : step >= ring.size - ring.rank - 1 ? Section::kLower
                                                                 : Section::kUpper;
     const std::vector<Tensor> gradients =
-        fused_backward(run, sizes, extent_of(section, sizes.sequence));
+        kernel_backward(run, sizes, extent_of(section, sizes.sequence));
     for (const Tensor& gradient : gradients) {  // Added to what has come so far.
       torch::launch(eager, {&gradient, &gradient, &gradient});
     }
@@ -223,8 +219,9 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& no
 }
 
 /// AttnFuncWithCPAndKVP2P
-Tensor ring_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
+Tensor ring_attention(const Runner& run, const QueryKeyValue& parts, const AttentionSizes& sizes) {
   run.process.touch_sequence_lengths();
+  const QueryKeyValue qkv = is_flash(run) ? by_sequence(run, parts, sizes) : parts;
   Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value});
   RingOutput forward = ring_forward(run, qkv, sizes);
   if (record.active()) {
@@ -235,11 +232,17 @@ Tensor ring_attention(const Runner& run, const QueryKeyValue& qkv, const Attenti
     for (const Tensor& random : forward.random) {
       record.save(random);
     }
-    record.finish(forward.output, [run, sizes](Eager&, Gradients&, Node& node) -> Gradients {
+    record.finish(forward.output, [run, sizes](Eager& eager, Gradients& grads, Node& node) {
+      Tensor by_sequence;
+      if (is_flash(run) && sizes.batch > 1) {
+        by_sequence = eager.empty(grads[0].shape(), grads[0].dtype());
+        grads[0].reset();
+      }
       return ring_backward(run, sizes, node);
     });
   }
-  return std::move(forward.output);
+  return is_flash(run) && sizes.batch > 1 ? contiguous_copy(run, forward.output)
+                                          : std::move(forward.output);
 }
 
 /// get_full_mask: positions, their differences, the window's bounds, and the mask that is left.
@@ -476,16 +479,28 @@ Tensor unfused_attention(const Runner& run, const QueryKeyValue& qkv, const Atte
 
 }  // namespace
 
+AttentionShape kernel_of(const Runner& run, const AttentionSizes& sizes, const Extent& extent) {
+  return {.batch = sizes.batch,
+          .heads = sizes.heads,
+          .kv_heads = sizes.kv_heads,
+          .queries = extent.queries,
+          .keys = extent.keys,
+          .head_dim = sizes.head_dim,
+          .value_dim = sizes.value_dim,
+          .dtype = run.context.dtype,
+          .causal = extent.causal,
+          .kernel = is_flash(run) ? AttentionKernel::kFlash2 : AttentionKernel::kNative};
+}
+
 Tensor dot_product_attention(const Runner& run, const QueryKeyValue& qkv,
                              const AttentionSizes& sizes) {
   if (run.context.megatron.attention == MegatronAttention::kUnfused) {
     return unfused_attention(run, qkv, sizes);
   }
-  if (run.context.megatron.attention == MegatronAttention::kFlash) {
-    return flash_attention(run, qkv, sizes);
+  if (run.context.mesh.context.size > 1) {
+    return ring_attention(run, qkv, sizes);
   }
-  return run.context.mesh.context.size > 1 ? ring_attention(run, qkv, sizes)
-                                           : fused_attention(run, qkv, sizes);
+  return is_flash(run) ? flash_attention(run, qkv, sizes) : fused_attention(run, qkv, sizes);
 }
 
 QueryKeyValue split_heads(const Runner& run, const Tensor& fused, std::int64_t query,

@@ -1,10 +1,42 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
+#include "model_ir/plan/device_work.h"
 #include "model_ir/runtime/megatron/transformer_engine.h"
 
 /// The attention backends of Transformer Engine that have a file of their own.
 namespace headroom::ir::megatron {
 
+/// Tokens per sequence of the two sides of an attention call.
+struct Extent {
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  bool causal = true;
+};
+/// The forward kernel of such a call, as work.
+[[nodiscard]] AttentionShape kernel_of(const Runner& run, const AttentionSizes& sizes,
+                                       const Extent& extent);
+
+/// What a forward kernel gives.
+struct KernelOutput {
+  torch::Tensor output;
+  torch::Tensor statistics;  ///< Log-sum-exp, fp32 [B, A, S, 1].
+  torch::Tensor random;      ///< Seed and offset.
+};
+
+/// flash-attn 2 on `extent` of one sequence: its forward, and the gradients of queries, keys and
+/// values.
+[[nodiscard]] KernelOutput flash_forward(const Runner& run, const AttentionSizes& sizes,
+                                         const Extent& extent);
+[[nodiscard]] std::vector<torch::Tensor> flash_backward(const Runner& run,
+                                                        const AttentionSizes& sizes,
+                                                        const Extent& extent);
+/// Queries, keys and values with each sequence in one piece, as flash-attn takes them: copies of
+/// views, and of everything but a single sequence.
+[[nodiscard]] QueryKeyValue by_sequence(const Runner& run, const QueryKeyValue& qkv,
+                                        const AttentionSizes& sizes);
 /// FlashAttention 2, causal: [T, heads*D].
 [[nodiscard]] torch::Tensor flash_attention(const Runner& run, const QueryKeyValue& qkv,
                                             const AttentionSizes& sizes);

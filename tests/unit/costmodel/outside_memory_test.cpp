@@ -53,6 +53,15 @@ TEST_CASE("outside_terms: every term names its source and a bound not below its 
   }
 }
 
+TEST_CASE("outside_terms: Transformer Engine's cuDNN workspace is PyTorch's, not outside it") {
+  ir::ParallelPlan plan;
+  const DeviceSpec device = device_of(9, 0, "nvlink4");
+  CHECK(find(outside_terms(model_of(32, 128), plan, device), "cuDNN") != nullptr);
+  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.megatron = ir::MegatronPlan{};
+  CHECK(find(outside_terms(model_of(32, 128), plan, device), "cuDNN") == nullptr);
+}
+
 TEST_CASE("outside_terms: two ranks hold a smaller communicator than eight") {
   ir::ParallelPlan plan;
   const DeviceSpec device = device_of(8, 0, "nvlink3");

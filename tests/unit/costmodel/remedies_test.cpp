@@ -62,6 +62,19 @@ TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks"
   plan.world = 8;
   plan.megatron = ir::MegatronPlan{.tensor = 4};
   CHECK(with_change(plan, Change::kSequenceParallel, device)->megatron->sequence_parallel);
+  CHECK_FALSE(with_change(plan, Change::kSdpaAttention, device));
+  CHECK(with_change(plan, Change::kSelectiveRecompute, device)->megatron->recompute_modules.mlp);
+  plan.megatron->attention = ir::MegatronAttention::kUnfused;
+  CHECK(with_change(plan, Change::kSdpaAttention, device)->megatron->attention ==
+        ir::MegatronAttention::kFused);
+  ir::ParallelPlan wide = plan;
+  wide.world = 8;
+  wide.accumulation = 3;
+  const ir::ParallelPlan wider = *with_change(wide, Change::kMoreTensorParallel, device);
+  CHECK(wider.megatron->tensor == 8);
+  CHECK(wider.megatron->sequence_parallel);
+  CHECK(wider.accumulation == 6);  // Half as many ranks share the batch.
+  CHECK_FALSE(with_change(wider, Change::kMoreTensorParallel, device));
   CHECK(with_change(plan, Change::kZero1, device)->megatron->distributed_optimizer);
   CHECK(with_change(plan, Change::kCheckpointing, device)->megatron->recompute ==
         ir::MegatronRecompute::kFullUniform);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/memory/timeline.h"
+#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/runtime/megatron/mesh.h"
@@ -98,14 +99,141 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   CHECK(refused(model, plan_with({.pipeline = 2, .layers_per_chunk = 3}, 2)) ==
         "layers-per-virtual-stage=3");
   CHECK(refused(model, plan_with({.expert = 2}, 2)) == "ep=2");
-  CHECK(refused(model, plan_with({.attention = MegatronAttention::kFlash}, 1)) ==
-        "attention=flash");
+  CHECK(refused(model, plan_with({.attention = MegatronAttention::kFlash}, 1)).empty());
+  CHECK(
+      refused(model, plan_with({.context = 2, .attention = MegatronAttention::kFlash}, 2)).empty());
+  CHECK(refused(model, plan_with({.context = 2, .attention = MegatronAttention::kUnfused}, 2)) ==
+        "attention=unfused with cp=2");
+  CHECK(refused(model, plan_with({.pipeline = 4, .first_stage_layers = 7}, 4)) == "pp=4");
+  CHECK(refused(model, plan_with({.pipeline = 4, .first_stage_layers = 8}, 4)).empty());
+  CHECK(refused(model, plan_with({.pipeline = 2, .account_for_loss = true}, 2)) == "pp=2");
+  CHECK(refused(model, plan_with({.rope_fusion = false}, 1)) == "rope-fusion=false");
   CHECK(refused(model, plan_with({.layers_per_chunk = 4}, 1)) == "layers-per-virtual-stage");
   CHECK(refused(model, plan_with({.overlap_param_gather = true}, 1)) == "overlap-param-gather");
   CHECK(refused(model, plan_with({.recompute_layers = 2}, 1)) == "recompute-layers");
   ParallelPlan odd = plan_with({.context = 2}, 2);
   odd.sequence = 1022;
   CHECK(refused(model, odd) == "1022");
+}
+
+TEST_CASE("megatron stages: layers are dealt out to chunks in turn, uneven stages counted") {
+  const auto spans = [](const MegatronPlan& plan, std::int64_t layers) {
+    std::vector<std::int64_t> counts;
+    std::int64_t next = 0;
+    for (std::int64_t chunk = 0; chunk < chunks_per_stage(plan, layers); ++chunk) {
+      for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
+        const LayerSpan span = chunk_layers(plan, layers, {.stage = stage, .chunk = chunk});
+        CHECK(span.first == next);  // Every layer is on one chunk.
+        next += span.count;
+        counts.push_back(span.count);
+      }
+    }
+    CHECK(next == layers);
+    return counts;
+  };
+  using Counts = std::vector<std::int64_t>;
+  CHECK(spans({.pipeline = 2, .layers_per_chunk = 2}, 8) == Counts{2, 2, 2, 2});
+  CHECK(spans({.pipeline = 4, .first_stage_layers = 2, .last_stage_layers = 2}, 12) ==
+        Counts{2, 4, 4, 2});
+  // Six layers, the embedding and the loss on four stages of two chunks: the first and the last
+  // chunk have no layer.
+  CHECK(spans({.pipeline = 4,
+               .layers_per_chunk = 1,
+               .account_for_embedding = true,
+               .account_for_loss = true},
+              6) == Counts{0, 1, 1, 1, 1, 1, 1, 0});
+}
+
+TEST_CASE("megatron mesh: instances of the optimizer spread states over fewer ranks") {
+  const Mesh mesh = mesh_of({.tensor = 2, .optimizer_instances = 2}, 16, 11).value();
+  CHECK(mesh.data.size == 8);
+  CHECK(mesh.data_context().size == 4);
+  CHECK(mesh.data_context().rank == 1);  // The sixth of eight: the second of its instance.
+}
+
+TEST_CASE("megatron: deterministic algorithms come with cuBLAS workspaces of 32 MiB") {
+  const auto workspaces = [](bool deterministic) {
+    const RankProgram program =
+        lower(test::small_llama(), plan_with({.deterministic = deterministic}, 1), Rank{0},
+              DeviceTraits{.compute_major = 8})
+            .value();
+    std::int64_t bytes = 0;
+    for (const Event& event : program.events) {
+      const bool handle = event.kind == EventKind::kAllocate &&
+                          event.role == TensorRole::kWorkspace &&
+                          (event.bytes == 4096 * 8 * kKiB || event.bytes == 8320 * kKiB);
+      bytes += handle ? event.bytes : 0;
+    }
+    return bytes;
+  };
+  CHECK(workspaces(true) == 2 * 4096 * 8 * kKiB);  // Forward and backward.
+  CHECK(workspaces(false) == 2 * 8320 * kKiB);
+}
+
+TEST_CASE("megatron: FlashAttention keeps copies of what several sequences interleave") {
+  const auto kept = [](MegatronAttention attention, std::int64_t batch) {
+    ParallelPlan plan = plan_with({.attention = attention}, 1);
+    plan.micro_batch = batch;
+    const RankProgram program = lower(test::small_llama(), plan, Rank{0}, DeviceTraits{}).value();
+    std::int64_t bytes = 0;  // Alive when the loss begins.
+    std::vector<std::int64_t> sizes(program.blocks, 0);
+    for (const Event& event : program.events) {
+      if (event.kind == EventKind::kAllocate && event.role == TensorRole::kLogits) {
+        break;
+      }
+      if (event.kind == EventKind::kAllocate) {
+        sizes[event.block] = event.bytes;
+        bytes += event.bytes;
+      } else if (event.kind == EventKind::kFree) {
+        bytes -= sizes[event.block];
+      }
+    }
+    return bytes;
+  };
+  CHECK(kept(MegatronAttention::kFlash, 1) == kept(MegatronAttention::kFused, 1));
+  const ModelSpec model = test::small_llama();
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  const std::int64_t output = 2 * 1024 * model.heads * model.head_dim * 2;
+  CHECK(kept(MegatronAttention::kFlash, 2) - kept(MegatronAttention::kFused, 2) == layers * output);
+}
+
+TEST_CASE("megatron: the precision-aware optimizer keeps half of what the usual one does") {
+  const ModelSpec model = test::small_llama();
+  const auto kept = [&](MegatronPlan megatron) {
+    megatron.distributed_optimizer = true;
+    const RankProgram program =
+        lower(model, plan_with(megatron, 1), Rank{0}, DeviceTraits{}).value();
+    const cost::MemoryTimeline timeline = cost::replay(program, {}, Bytes{600'000'000'000});
+    return timeline.phases[4].requested_after.value();  // After the first step.
+  };
+  std::int64_t parameters = 0;
+  const RankProgram program = lower(model, plan_with({}, 1), Rank{0}, DeviceTraits{}).value();
+  for (const Event& event : program.events) {
+    const bool parameter =
+        event.kind == EventKind::kAllocate && event.role == TensorRole::kParameter;
+    parameters += parameter ? event.bytes / 2 : 0;
+  }
+  const std::int64_t usual = kept({});
+  // 4 bytes of master copy become 2.
+  CHECK(usual - kept({.precision_aware = true}) == 2 * parameters);
+  // 8 bytes of moments become 4, with two scales for each parameter.
+  const std::int64_t saved = usual - kept({.precision_aware = true, .bf16_moments = true});
+  CHECK(saved < 6 * parameters);
+  CHECK(saved > 6 * parameters - 1024);
+}
+
+TEST_CASE("megatron: modules are recomputed where the model has them") {
+  const auto with = [](const MegatronModules& modules) {
+    return refused(
+        narrow_llama(),
+        plan_with({.recompute = MegatronRecompute::kSelective, .recompute_modules = modules}, 1));
+  };
+  CHECK(with({.mlp = true}).empty());
+  CHECK(with({.moe = true}) == "recompute-modules of experts");
+  CHECK(with({.latent_up = true}) == "recompute-modules=mla_up_proj");
+  CHECK(refused(narrow_llama(), plan_with({.precision_aware = true}, 1)) == "precision-aware");
+  CHECK(refused(narrow_llama(), plan_with({.distributed_optimizer = true, .bf16_moments = true},
+                                          1)) == "bf16-moments");
 }
 
 TEST_CASE("megatron: models that its layers have no words for are refused by what they have") {

@@ -112,6 +112,29 @@ TEST_CASE("published Megatron row: what a table leaves open skips it with the ke
   CHECK(skip_of_mcore("mode", R"("finetune")") == "mode: 'finetune'");
 }
 
+TEST_CASE("published Megatron row: degrees that are not stated are a reason, not a division by 0") {
+  CHECK(skip_of_mcore("tp", "null") == "tp: not stated");
+  CHECK(skip_of_mcore("pp", "null") == "pp: not stated");
+}
+
+TEST_CASE("published Megatron row: recomputed modules and the precision-aware optimizer") {
+  const PublishedPlanned modules =
+      planned("checkpointing", R"j("selective modules ['layernorm', 'mlp']")j");
+  REQUIRE(std::holds_alternative<PublishedSetting>(modules));
+  const ir::MegatronPlan plan = *std::get<PublishedSetting>(modules).plan.megatron;
+  CHECK(plan.recompute == ir::MegatronRecompute::kSelective);
+  CHECK(plan.recompute_modules == ir::MegatronModules{.norms = true, .mlp = true});
+  const PublishedPlanned aware =
+      planned("optimizer", R"("adam, precision aware, distributed", "optimizer_state_dtypes": )"
+                           R"("fp32 main params, bf16 main grads, bf16 exp_avg, bf16 exp_avg_sq")");
+  REQUIRE(std::holds_alternative<PublishedSetting>(aware));
+  const ir::MegatronPlan states = *std::get<PublishedSetting>(aware).plan.megatron;
+  CHECK(states.distributed_optimizer);
+  CHECK(states.precision_aware);
+  CHECK(states.bf16_moments);
+  CHECK_FALSE(states.fp32_gradients);
+}
+
 TEST_CASE("published Megatron row: times and rates compare as their authors count") {
   const Scoring scoring = score_row(parse_mcore(mcore_row()), mcore_tools());
   REQUIRE(scoring.scores.size() == 1);

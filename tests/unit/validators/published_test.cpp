@@ -229,6 +229,72 @@ TEST_CASE("published row: a wrong or a negative verdict is its only score") {
   CHECK(failed.scores[0].error == 0);
 }
 
+namespace {
+
+/// A run of Megatron-LM; `with` is added to its arguments.
+Scoring score_arguments(const std::string& gpu, const std::string& with) {
+  const std::string arguments =
+      R"("num-layers": "2", "hidden-size": "256", "num-attention-heads": "4", "seq-length": "128",)"
+      R"( "max-position-embeddings": "128", "micro-batch-size": "2", "global-batch-size": "8",)"
+      R"( "bf16": "true", "transformer-impl": "transformer_engine")";
+  const std::string text =
+      R"({"source": "s", "rows": [{"id": "g", "framework": "Megatron-LM",
+                    "gpu"
+      : ")" +
+      gpu + R"(", "num_gpus": 2, "framework_version": "dev container", "model": {"arch": "gpt",)" +
+      R"( "vocab": 1000}, "other": {"model_args": {)" + arguments + with +
+      R"(}, "env": {"NVTE_ALLOW_NONDETERMINISTIC_ALGO": "0"}}, "measured": {"peak_mem_value": 1000,)" +
+      R"( "peak_mem_unit": "bytes", "mem_metric": "max_allocated"}}]})";
+  ScoreTools tools = published_tools();
+  tools.find_device = [](const std::string& name) -> Result<cost::DeviceSpec> {
+    cost::DeviceSpec device;
+    device.name = name;
+    device.traits.compute_major = name.starts_with("a100") ? 8 : (name == "gb200" ? 10 : 9);
+    return device;
+  };
+  tools.predict = [](const RunSetting& setting) -> Result<Prediction> {
+    // What the setting says, as a peak that can be read off the score.
+    const auto attention = static_cast<double>(setting.plan.megatron->attention);
+    const double peak = static_cast<double>(setting.plan.accumulation) * 100 + attention * 10 +
+                        static_cast<double>(setting.rank);
+    return Prediction{.fits = true,
+                      .phases = {{.name = "step1", .values = {{Metric::kPeakAllocated, peak}}}}};
+  };
+  return score_row(parse_published(text), tools);
+}
+
+const char* const kA100 = "NVIDIA A100 (dgx_a100; A100-80GB assumed)";
+const char* const kH100 = "NVIDIA H100 (dgx_h100; H100-80GB assumed)";
+const char* const kGb200 = "NVIDIA GB200 (dgx_gb200)";
+
+}  // namespace
+
+TEST_CASE("published Megatron arguments: micro-batches, the last rank, the device's attention") {
+  const auto predicted = [](const std::string& gpu, const std::string& with) {
+    const Scoring scoring = score_arguments(gpu, with);
+    REQUIRE(scoring.scores.size() == 1);
+    CHECK(scoring.scores[0].phase == "run");
+    return scoring.scores[0].predicted;
+  };
+  // Two ranks of two: 8 samples are two micro-batches. Fused 0, flash 1, unfused 2. Rank 1.
+  CHECK(predicted(kH100, "") == 201);
+  CHECK(predicted(kA100, "") == 211);
+  CHECK(predicted(kGb200, "") == 211);
+  CHECK(predicted(kH100, R"(, "attention-backend": "unfused")") == 221);
+  CHECK(predicted(kH100, R"(, "tensor-model-parallel-size": "2")") == 401);
+}
+
+TEST_CASE("published Megatron arguments: what cannot be followed skips the row by its argument") {
+  const auto reason = [](const std::string& with) {
+    const Scoring scoring = score_arguments(kH100, with);
+    REQUIRE(scoring.skipped.size() == 1);
+    return scoring.skipped[0].reason;
+  };
+  CHECK(reason(R"(, "fp8-format": "hybrid")") == "other.model_args.fp8-format: not modelled");
+  CHECK(reason(R"(, "recompute-granularity": "selective")") ==
+        "other.model_args.recompute-granularity: 'selective'");
+}
+
 TEST_CASE("published words: frameworks by their beginning, everything else whole") {
   CHECK(published_runtime("Megatron-Bridge (NeMo container 25.11)") == "megatron");
   CHECK(published_runtime("torchtitan (FSDP2)") == "fsdp");
