@@ -136,7 +136,9 @@ void Optimizer::measure_norm() {
     launch_list(eager, shards_, 4, torch::ListKernel::kOneList);
     torch::launch_kernels(eager, 4 * kBlocks);  // The sum of the blocks.
   }
-  const Tensor square = eager.empty({1}, DType::kFp32);
+  const Tensor square = torch::computed(eager, {1}, DType::kFp32);
+  torch::launch_fill(eager, overflow);
+  torch::launch_fill(eager, norm);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce, .bytes = 4, .group = norm_ranks()});
   eager.host_wait(eager.record_mark(0));  // total_norm.item()
 }
@@ -148,6 +150,7 @@ void Optimizer::update() {
       for (int moment = 0; moment < 2; ++moment) {
         states_.push_back(
             context_.eager.empty({elements}, DType::kFp32, TensorRole::kOptimizerState));
+        torch::launch_fill(context_.eager, states_.back());
       }
     }
   }
@@ -158,12 +161,14 @@ void Optimizer::update() {
   }
   context_.eager.set_site("copy_parameters", -1);  // fp32 to the model's own type.
   const std::int64_t bytes = 4 + bits_of(context_.dtype) / 8;
-  if (!context_.megatron.distributed_optimizer) {
+  // Only fp16 keeps the flag that the list kernel wants.
+  if (!context_.megatron.distributed_optimizer && context_.dtype == DType::kFp16) {
     launch_list(context_.eager, shards_, bytes, torch::ListKernel::kTwoLists);
     return;
   }
   for (const std::int64_t elements : shards_) {
-    torch::launch_kernels(context_.eager, bytes * elements);
+    torch::launch_kernels(context_.eager, bytes * elements,
+                          torch::elementwise_launches(elements, 4));
   }
 }
 
