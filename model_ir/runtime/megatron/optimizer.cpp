@@ -83,7 +83,9 @@ void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   // Of what several ranks hold, one counts it in the norm.
   const bool counted = parameter.held != Held::kWhole || context_.mesh.tensor.rank == 0;
   const bool second = parameter.shared_embedding && !context_.mesh.first_stage();
-  in_norm_ = in_norm_ || (counted && !second);
+  if (counted && !second) {
+    in_norm_.push_back(elements);
+  }
   if (context_.dtype != DType::kFp32) {
     const Tensor clone = context_.eager.empty({elements}, context_.dtype, TensorRole::kTemporary);
     main_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kMasterParameter));
@@ -112,9 +114,10 @@ void Optimizer::prepare() {
   if (context_.dtype == DType::kFp16) {
     eager.set_site("unscale", -1);
     launch_list(eager, shards_, 8, torch::ListKernel::kOneList);
-    const Tensor wide = eager.empty({1}, DType::kFp64);
-    const Tensor inverse = eager.empty({1}, DType::kFp64);
-    const Tensor narrow = eager.empty({1}, DType::kFp32);
+    const Tensor wide = torch::computed(eager, {1}, DType::kFp64);
+    const Tensor inverse = torch::computed(eager, {1}, DType::kFp64);
+    const Tensor narrow = torch::computed(eager, {1}, DType::kFp32);
+    torch::launch_fill(eager, narrow);  // found_inf
     eager.run(
         CollectiveShape{.kind = CollectiveKind::kAllReduce, .bytes = 4, .group = norm_ranks()});
   }
@@ -128,12 +131,12 @@ void Optimizer::measure_norm() {
   eager.set_site("grad_norm", -1);
   const Tensor overflow = eager.empty({1}, DType::kInt32);
   Tensor norm;
-  if (!in_norm_) {
+  if (in_norm_.empty()) {
     norm = eager.empty({1}, DType::kFp32);
   } else {
     const Tensor partial = eager.empty({kBlocks}, DType::kFp32);
     norm = eager.empty({1}, DType::kFp32);
-    launch_list(eager, shards_, 4, torch::ListKernel::kOneList);
+    launch_list(eager, in_norm_, 4, torch::ListKernel::kOneList);
     torch::launch_kernels(eager, 4 * kBlocks);  // The sum of the blocks.
   }
   const Tensor square = torch::computed(eager, {1}, DType::kFp32);
