@@ -1,8 +1,11 @@
 #include "validators/measured/predict.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 
 namespace headroom::check {
 namespace {
@@ -38,13 +41,30 @@ Counted counted(const ir::RankProgram& program) {
           })};
 }
 
-void add_work(const ir::Work& work, const Counted& counts, PredictedPhase& phase) {
+/// Megatron's rows are recorded where Transformer Engine's attention is a stand-in that launches
+/// nothing; its phases are told by their name.
+std::int64_t absent_kernels(const ir::RankProgram& program, const ir::Phase& phase) {
+  if (!phase.name.ends_with(".forward_backward")) {
+    return 0;
+  }
+  const auto first = program.work.items.begin() + static_cast<std::ptrdiff_t>(phase.first_item);
+  const auto last = program.work.items.begin() + static_cast<std::ptrdiff_t>(phase.end_item);
+  return std::count_if(first, last, [&program](const ir::WorkItem& item) {
+    return item.kind == ir::WorkItem::Kind::kRun &&
+           std::holds_alternative<ir::AttentionShape>(program.work.shapes[item.index]);
+  });
+}
+
+void add_work(const ir::RankProgram& program, const ir::Phase& from, const Counted& counts,
+              PredictedPhase& phase) {
+  const ir::Work& work = from.work;
   if (counts.flops) {
     // Rows are recorded where apex's extension is a stand-in that launches nothing.
     phase.values.push_back({Metric::kGemmFlops, work.gemm_flops - work.apex_gemm_flops});
   }
   if (counts.kernels) {
-    phase.values.push_back({Metric::kKernels, static_cast<double>(work.kernels)});
+    const std::int64_t kernels = work.kernels - absent_kernels(program, from);
+    phase.values.push_back({Metric::kKernels, static_cast<double>(kernels)});
   }
   double calls = 0;
   double bytes = 0;
@@ -73,7 +93,7 @@ Prediction prediction_of(const ir::RankProgram& program, const cost::MemoryTimel
   for (std::size_t i = 0; i < timeline.phases.size(); ++i) {
     PredictedPhase phase{.name = timeline.phases[i].name, .values = {}};
     add_memory(timeline.phases[i], phase);
-    add_work(program.phases[i].work, counts, phase);
+    add_work(program, program.phases[i], counts, phase);
     prediction.phases.push_back(std::move(phase));
   }
   return prediction;

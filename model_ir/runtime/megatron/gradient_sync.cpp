@@ -22,9 +22,9 @@ void check_bucket(const Runner& run, std::int64_t elements) {
                                      .innermost = true,
                                      .accumulator_bytes = 4,
                                      .element_bytes = bits_of(run.context.grad_dtype) / 8});
-  { const Tensor nan = eager.empty({1}, DType::kBool); }
-  const Tensor magnitude = eager.empty({1}, DType::kFp32);
-  const Tensor infinite = eager.empty({1}, DType::kBool);
+  { const Tensor nan = torch::computed(eager, {1}, DType::kBool); }
+  const Tensor magnitude = torch::computed(eager, {1}, DType::kFp32);
+  const Tensor infinite = torch::computed(eager, {1}, DType::kBool);
 }
 
 /// Elements of the gradients that every tensor-parallel rank has a part of: norms (and biases that
@@ -124,10 +124,24 @@ void GradientSync::hook(const Parameter& parameter, std::size_t part) {
   accumulator->after_accumulate = [this, leaf, part](Eager& eager) {
     // The engine holds the gradient until its hooks have run. The accumulation belongs to the
     // stream on which the model was wrapped.
+    add_to_buffer(Tensor(eager, leaf->grad));
     arrived(part);
     eager.record_stream(Tensor(eager, leaf->grad));
     eager.drop_grad(Tensor(eager, leaf));
   };
+}
+
+/// `param.main_grad.add_(param.grad)`, unless the product has done so.
+void GradientSync::add_to_buffer(const Tensor& gradient) {
+  if (run_.process.is_dummy(gradient)) {
+    return;
+  }
+  Eager& eager = run_.eager();
+  const StreamId before = eager.exchange_stream(kWrappingStream);
+  const std::int64_t held =
+      bytes_of(gradient.elements(), run_.context.grad_dtype).value();  // Read and written.
+  torch::launch_kernels(eager, torch::bytes_of(gradient) + 2 * held);
+  eager.exchange_stream(before);
 }
 
 void GradientSync::arrived(std::size_t part) {

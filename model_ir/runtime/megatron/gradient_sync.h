@@ -37,6 +37,7 @@ class GradientSync {
     std::optional<std::uint32_t> mark;  ///< Behind a reduction that overlaps.
   };
   void hook(const Parameter& parameter, std::size_t part);
+  void add_to_buffer(const torch::Tensor& gradient);
   void arrived(std::size_t part);
   void reduce(Part& part);
 

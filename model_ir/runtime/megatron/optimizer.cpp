@@ -84,7 +84,9 @@ void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   // Of what several ranks hold, one counts it in the norm.
   const bool counted = parameter.held != Held::kWhole || context_.mesh.tensor.rank == 0;
   const bool second = parameter.shared_embedding && !context_.mesh.first_stage();
-  in_norm_ = in_norm_ || (counted && !second);
+  if (counted && !second) {
+    in_norm_.push_back(elements);
+  }
   if (context_.dtype != DType::kFp32 && !context_.megatron.precision_aware) {
     const Tensor clone = context_.eager.empty({elements}, context_.dtype, TensorRole::kTemporary);
     main_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kMasterParameter));
@@ -113,9 +115,10 @@ void Optimizer::prepare() {
   if (context_.dtype == DType::kFp16) {
     eager.set_site("unscale", -1);
     launch_list(eager, shards_, 8, torch::ListKernel::kOneList);
-    const Tensor wide = eager.empty({1}, DType::kFp64);
-    const Tensor inverse = eager.empty({1}, DType::kFp64);
-    const Tensor narrow = eager.empty({1}, DType::kFp32);
+    const Tensor wide = torch::computed(eager, {1}, DType::kFp64);
+    const Tensor inverse = torch::computed(eager, {1}, DType::kFp64);
+    const Tensor narrow = torch::computed(eager, {1}, DType::kFp32);
+    torch::launch_fill(eager, narrow);  // found_inf
     eager.run(
         CollectiveShape{.kind = CollectiveKind::kAllReduce, .bytes = 4, .group = norm_ranks()});
   }
@@ -129,15 +132,17 @@ void Optimizer::measure_norm() {
   eager.set_site("grad_norm", -1);
   const Tensor overflow = eager.empty({1}, DType::kInt32);
   Tensor norm;
-  if (!in_norm_) {
+  if (in_norm_.empty()) {
     norm = eager.empty({1}, DType::kFp32);
   } else {
     const Tensor partial = eager.empty({kBlocks}, DType::kFp32);
     norm = eager.empty({1}, DType::kFp32);
-    launch_list(eager, shards_, 4, torch::ListKernel::kOneList);
+    launch_list(eager, in_norm_, 4, torch::ListKernel::kOneList);
     torch::launch_kernels(eager, 4 * kBlocks);  // The sum of the blocks.
   }
-  const Tensor square = eager.empty({1}, DType::kFp32);
+  const Tensor square = torch::computed(eager, {1}, DType::kFp32);
+  torch::launch_fill(eager, overflow);
+  torch::launch_fill(eager, norm);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce, .bytes = 4, .group = norm_ranks()});
   eager.host_wait(eager.record_mark(0));  // total_norm.item()
 }
@@ -148,6 +153,7 @@ void Optimizer::make_states(std::int64_t elements) {
   for (int moment = 0; moment < 2; ++moment) {
     states_.push_back(
         eager.empty({elements}, narrow ? DType::kBf16 : DType::kFp32, TensorRole::kOptimizerState));
+    torch::launch_fill(eager, states_.back());
     if (narrow) {
       add_scalar();  // A scale, which bf16 has no use for.
     }
@@ -190,12 +196,14 @@ void Optimizer::update() {
   }
   context_.eager.set_site("copy_parameters", -1);  // fp32 to the model's own type.
   const std::int64_t bytes = 4 + bits_of(context_.dtype) / 8;
-  if (!context_.megatron.distributed_optimizer) {
+  // Only fp16 keeps the flag that the list kernel wants.
+  if (!context_.megatron.distributed_optimizer && context_.dtype == DType::kFp16) {
     launch_list(context_.eager, shards_, bytes, torch::ListKernel::kTwoLists);
     return;
   }
   for (const std::int64_t elements : shards_) {
-    torch::launch_kernels(context_.eager, bytes * elements);
+    torch::launch_kernels(context_.eager, bytes * elements,
+                          torch::elementwise_launches(elements, 4));
   }
 }
 

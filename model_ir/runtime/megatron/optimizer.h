@@ -46,9 +46,9 @@ class Optimizer {
 
   const Context& context_;
   bool experts_;
-  bool in_norm_ = false;              ///< Whether any gradient of this rank counts in the norm.
-  std::vector<std::int64_t> shards_;  ///< Elements, in the order of the parameter groups.
-  std::vector<torch::Tensor> main_;   ///< fp32 copies of fp16 and bf16 parameters.
+  std::vector<std::int64_t> in_norm_;  ///< Of `shards_`: those that this rank counts in the norm.
+  std::vector<std::int64_t> shards_;   ///< Elements, in the order of the parameter groups.
+  std::vector<torch::Tensor> main_;    ///< fp32 copies of fp16 and bf16 parameters.
   std::vector<torch::Tensor> gradients_;
   std::vector<torch::Tensor> states_;
   std::vector<torch::Tensor> wide_;  ///< fp32 copies of bf16 moments, during a step.

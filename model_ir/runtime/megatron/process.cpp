@@ -1,5 +1,7 @@
 #include "model_ir/runtime/megatron/process.h"
 
+#include <algorithm>
+
 #include "model_ir/runtime/torch/ddp.h"
 
 namespace headroom::ir::megatron {
@@ -40,6 +42,12 @@ Tensor Process::dummy_gradient(const torch::Shape& shape) {
     dummy = context_.eager.empty(shape, context_.dtype, TensorRole::kWorkspace);
   }
   return context_.eager.alias(dummy, shape, false);
+}
+
+bool Process::is_dummy(const Tensor& gradient) const {
+  return std::any_of(dummies_.begin(), dummies_.end(), [&gradient](const auto& entry) {
+    return entry.second->storage == gradient->storage;
+  });
 }
 
 void Process::touch_memory_buffer(std::int64_t elements) {

@@ -43,6 +43,7 @@ class Process {
   /// What a fused weight gradient hands to autograd in place of a gradient: one tensor for all
   /// weights of one shape. Source: transformer_engine/pytorch/module/base.py, get_dummy_wgrad.
   [[nodiscard]] torch::Tensor dummy_gradient(const torch::Shape& shape);
+  [[nodiscard]] bool is_dummy(const torch::Tensor& gradient) const;
   /// GlobalMemoryBuffer: grows to the largest request. Source: megatron/core/utils.py.
   void touch_memory_buffer(std::int64_t elements);
   /// Rotary angles of the whole sequence, made by the first forward that wants them.

@@ -5,6 +5,7 @@
 #include "model_ir/runtime/megatron/head.h"
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/torch/collective.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/range_scope.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
@@ -21,7 +22,7 @@ using torch::Tensor;
 
 /// An operator on one element; its result goes at once.
 void scalar(Eager& eager) {
-  const Tensor result = eager.empty({1}, DType::kFp32, TensorRole::kLogits);
+  const Tensor result = torch::computed(eager, {1}, DType::kFp32, TensorRole::kLogits);
 }
 
 Tensor sum_all(Eager& eager, std::int64_t elements) {
@@ -83,9 +84,10 @@ void Stage::cut_for_context(Batch& batch) {
   for (Tensor* const each :
        {&batch.tokens, &batch.labels, &batch.loss_mask, &batch.mask, &batch.positions}) {
     if (each->defined()) {
-      index = eager.empty({2}, DType::kInt64, TensorRole::kInput);
-      *each = eager.empty(each->shape().with(each->shape().rank() == 4 ? 2 : 1, part),
-                          each->dtype(), TensorRole::kInput);
+      index = torch::computed(eager, {2}, DType::kInt64, TensorRole::kInput);
+      torch::launch_kernels(eager, 2 * torch::bytes_of(index), 2);  // Its two numbers.
+      *each = torch::computed(eager, each->shape().with(each->shape().rank() == 4 ? 2 : 1, part),
+                              each->dtype(), TensorRole::kInput);
     }
   }
 }
@@ -116,34 +118,36 @@ Tensor Stage::scaled_loss(const Tensor& losses, const Tensor& loss_mask) {
   record.save(loss_mask);
   Tensor loss;
   {
-    const Tensor product = eager.empty(losses.shape(), DType::kFp32, TensorRole::kLogits);
+    const Tensor product =
+        torch::computed(eager, losses.shape(), DType::kFp32, TensorRole::kLogits);
     loss = sum_all(eager, losses.elements());
   }
   {
     const Tensor clone = sum_all(eager, losses.elements());
     scalar(eager);
-    token_count_ = eager.empty({1}, DType::kInt32, TensorRole::kLogits);
+    token_count_ = torch::computed(eager, {1}, DType::kInt32, TensorRole::kLogits);
   }
   {
     const Tensor clone = eager.empty({1}, DType::kFp32, TensorRole::kLogits);
-    reports_.push_back(eager.empty({2}, DType::kFp32, TensorRole::kLogits));
+    reports_.push_back(torch::computed(eager, {2}, DType::kFp32, TensorRole::kLogits));
   }
   scalar(eager);  // isnan
   {
-    const Tensor magnitude = eager.empty({1}, DType::kFp32, TensorRole::kLogits);  // isinf
+    const Tensor magnitude =
+        torch::computed(eager, {1}, DType::kFp32, TensorRole::kLogits);  // isinf
     scalar(eager);
   }
-  const Tensor clamped = eager.empty({1}, DType::kInt32, TensorRole::kLogits);
+  const Tensor clamped = torch::computed(eager, {1}, DType::kInt32, TensorRole::kLogits);
   record.save(clamped);
   record.finish(loss, [](Eager& e, Gradients&, Node& node) -> Gradients {
     // The loss scale, the micro-batches, the context-parallel ranks and the tokens.
     Tensor scaled;
     for (int factor = 0; factor < 4; ++factor) {
-      scaled = e.empty({1}, DType::kFp32, TensorRole::kLogits);
+      scaled = torch::computed(e, {1}, DType::kFp32, TensorRole::kLogits);
     }
     node.saved[1].reset();
     const torch::Unpacked saved(e, node);
-    Gradients result{e.empty(node.input_shapes[0], DType::kFp32, TensorRole::kLogits)};
+    Gradients result{torch::computed(e, node.input_shapes[0], DType::kFp32, TensorRole::kLogits)};
     scaled.reset();
     return result;
   });
@@ -175,8 +179,8 @@ Tensor Stage::backward(std::size_t index, const Tensor& input, Tensor output,
   Tensor scaled;
   if (!seed.defined()) {
     eager.set_site("loss", -1);
-    scaled = eager.empty({1}, DType::kFp32, TensorRole::kLogits);
-    seed = eager.empty({1}, DType::kFp32, TensorRole::kLogits);
+    scaled = torch::computed(eager, {1}, DType::kFp32, TensorRole::kLogits);
+    seed = torch::computed(eager, {1}, DType::kFp32, TensorRole::kLogits);
   }
   if (output.requires_grad()) {
     eager.backward(output, seed);

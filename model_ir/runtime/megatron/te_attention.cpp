@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model_ir/runtime/megatron/transformer_engine.h"
+#include "model_ir/runtime/torch/collective.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
@@ -119,10 +120,23 @@ Extent extent_of(Section section, std::int64_t sequence) {
           .causal = section == Section::kDiagonal};
 }
 
-void count_ring(const Runner& run, std::int64_t bytes) {
-  const RankGroup pair{.size = 2, .stride = run.context.mesh.context.stride};
-  run.eager().run(CollectiveShape{.kind = CollectiveKind::kSend, .bytes = bytes, .group = pair});
-  run.eager().run(CollectiveShape{.kind = CollectiveKind::kReceive, .bytes = bytes, .group = pair});
+/// Starts to hand keys and values on and to take the next ones; both run beside the step's kernels.
+std::vector<std::uint32_t> start_ring(const Runner& run, std::int64_t bytes) {
+  CollectiveShape shape{.kind = CollectiveKind::kSend,
+                        .bytes = bytes,
+                        .group = {.size = 2, .stride = run.context.mesh.context.stride}};
+  std::vector<std::uint32_t> marks{torch::start_collective(run.eager(), shape, "ring_send")};
+  shape.kind = CollectiveKind::kReceive;
+  marks.push_back(torch::start_collective(run.eager(), shape, "ring_receive"));
+  return marks;
+}
+
+/// The current stream waits for what the step before has started.
+void wait_ring(Eager& eager, std::vector<std::uint32_t>& marks) {
+  for (const std::uint32_t mark : marks) {
+    eager.wait_mark(eager.stream(), mark);
+  }
+  marks.clear();
 }
 
 bool is_flash(const Runner& run) {
@@ -161,13 +175,16 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
   const std::int64_t elements = qkv.key.elements() + qkv.value.elements();
   RingOutput result;
   std::vector<KernelOutput> steps;
-  std::vector<Tensor> buffers{eager.empty({elements}, run.context.dtype)};
+  std::vector<Tensor> buffers{torch::computed(eager, {elements}, run.context.dtype)};  // cat
+  std::vector<std::uint32_t> marks;
+  eager.wait_stream(kRingStream, eager.stream());
   for (std::int64_t step = 0; step < ring.size; ++step) {
     {
       const OnStream stream(eager, step % 2 == 0 ? StreamId{0} : kRingStream);
+      wait_ring(eager, marks);
       if (step + 1 < ring.size) {
         buffers.push_back(eager.empty({elements}, run.context.dtype, TensorRole::kCommunication));
-        count_ring(run, bytes_of(elements, run.context.dtype).value());
+        marks = start_ring(run, bytes_of(elements, run.context.dtype).value());
       }
       const Extent extent = extent_of(forward_section(step, ring.rank), sizes.sequence);
       steps.push_back(kernel_forward(run, sizes, extent));
@@ -176,7 +193,11 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
     if (step == 1) {
       result.statistics = eager.empty(steps[0].statistics.shape(), DType::kFp32);
     }
+    if (step > 0) {  // The statistics of all steps so far.
+      torch::launch(eager, {&steps.back().statistics, &result.statistics, &result.statistics});
+    }
   }
+  eager.wait_stream(eager.stream(), kRingStream);
   result.output = eager.empty(steps[0].output.shape(), run.context.dtype);
   // The steps' outputs are corrected by their statistics and added up.
   for (const KernelOutput& step : steps) {
@@ -201,10 +222,12 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& no
   Tensor query = eager.empty(saved[0].shape(), dtype);
   const Tensor travelling = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
   Tensor other = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
+  std::vector<std::uint32_t> marks;
   for (std::int64_t step = 0; step < ring.size; ++step) {
     // The first step sends keys and values, the last gradients, those between both.
     const bool ends = step == 0 || step == ring.size - 1;
-    count_ring(run, ends ? bytes : 2 * bytes);
+    wait_ring(eager, marks);
+    marks = start_ring(run, ends ? bytes : 2 * bytes);
     const Section section = step == ring.size - 1               ? Section::kDiagonal
                             : step >= ring.size - ring.rank - 1 ? Section::kLower
                                                                 : Section::kUpper;
@@ -214,6 +237,7 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& no
       torch::launch(eager, {&gradient, &gradient, &gradient});
     }
   }
+  wait_ring(eager, marks);
   return {std::move(query), eager.alias(travelling, node.input_shapes[1], true),
           eager.alias(travelling, node.input_shapes[2], true)};
 }
