@@ -78,6 +78,14 @@ Bytes composed_peak(const StaticMemory& fixed, const ActivationFamily& family,
   return Bytes{peak};
 }
 
+/// Whether each stage holds as many layers as the next, in the usual order of micro-batches: what
+/// the samples are made of.
+bool has_even_stages(const ir::MegatronPlan& megatron) {
+  return megatron.first_stage_layers == 0 && megatron.last_stage_layers == 0 &&
+         !megatron.account_for_embedding && !megatron.account_for_loss &&
+         megatron.micro_batch_group == 0;
+}
+
 }  // namespace
 
 PlanMemory::PlanMemory(const ir::ModelSpec& model, const cost::DeviceSpec& device)
@@ -85,7 +93,7 @@ PlanMemory::PlanMemory(const ir::ModelSpec& model, const cost::DeviceSpec& devic
 
 Result<Bytes> PlanMemory::peak(const ir::ParallelPlan& plan) {
   plans_.fetch_add(1, std::memory_order_relaxed);
-  if (plan.runtime != ir::RuntimeKind::kMegatron) {
+  if (plan.runtime != ir::RuntimeKind::kMegatron || !has_even_stages(*plan.megatron)) {
     return lowered_peak(plan);
   }
   if (Status status = ir::check_plan(model_, plan); !status) {

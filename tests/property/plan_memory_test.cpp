@@ -42,6 +42,8 @@ ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model) {
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   megatron.pipeline = random.pick<std::int64_t>({1, 2, 4, 8});
   megatron.layers_per_chunk = 0;
+  megatron.first_stage_layers = megatron.last_stage_layers = megatron.micro_batch_group = 0;
+  megatron.account_for_embedding = megatron.account_for_loss = false;
   if (megatron.pipeline > 1 && random.chance(1, 3)) {
     megatron.layers_per_chunk = random.pick<std::int64_t>({1, 2, layers / megatron.pipeline});
   }
@@ -108,6 +110,22 @@ TEST_CASE("plan memory: the fast path is the replay of dense models, to the byte
 
 TEST_CASE("plan memory: the fast path is the replay of mixtures of experts, to the byte") {
   compare(narrow("mixtral", 16), 302, 40);
+}
+
+TEST_CASE("plan memory: uneven stages are lowered whole, and that is counted") {
+  const ir::ModelSpec model = narrow("llama", 10);
+  PlanMemory memory(model, a100());
+  ir::ParallelPlan plan;
+  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.megatron = ir::MegatronPlan{};
+  plan.megatron->pipeline = 2;
+  plan.megatron->last_stage_layers = 4;
+  plan.precision = ir::Precision::kBf16Master;
+  plan.world = 2;
+  plan.accumulation = 4;
+  plan.sequence = 512;
+  CHECK(memory.peak(plan).value() == replayed_peak(model, plan));
+  CHECK(memory.counts().lowered > 0);
 }
 
 TEST_CASE("plan memory: other runtimes are lowered whole, and that is counted") {
