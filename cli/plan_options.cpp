@@ -60,7 +60,7 @@ constexpr std::array<OptionSpec, 33> kOptions = {
      {"fsdp", "SPEC", "reshard=yes,param=bf16,reduce=fp32",
       "fully_shard: reshard=yes|no|N (to N ranks),embeddings,decoder=yes|no (layers of a T5's "
       "decoder as groups),offload (to the host),replicas=N and the types param=T,reduce=T; "
-      "version=1 (FullyShardedDataParallel) with prefetch=pre|post|none,forward-prefetch,"
+      "version=1 (FullyShardedDataParallel) with prefetch=pre|post|none, forward-prefetch, "
       "orig-params=no; "
       "--precision says what the shards are stored in"},
      {"titan", "SPEC", "tp=1,reshard=default",
