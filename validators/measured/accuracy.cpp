@@ -87,8 +87,19 @@ std::string metrics_table(const Scoring& scoring) {
   return text;
 }
 
+/// Bytes and times; counts of work are summed up below.
 bool is_prediction(Metric metric) {
-  return metric != Metric::kFits && metric != Metric::kRetries;
+  switch (metric) {
+    case Metric::kFits:
+    case Metric::kRetries:
+    case Metric::kGemmFlops:
+    case Metric::kKernels:
+    case Metric::kCollectiveBytes:
+    case Metric::kCollectiveCalls:
+      return false;
+    default:
+      return true;
+  }
 }
 
 /// The worst score of each row that is missed by more than `kWorthARow`, the worst rows first, at
