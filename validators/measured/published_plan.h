@@ -10,6 +10,8 @@ struct PublishedSetting {
   ir::ModelSpec model;
   ir::ParallelPlan plan;
   cost::DeviceSpec device;
+  /// Another modelling code stands in for the row's own: FLOPs are the same, bytes are not.
+  bool stands_in = false;
 };
 using PublishedPlanned = std::variant<PublishedSetting, Skip>;
 

@@ -224,7 +224,10 @@ Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const S
     scorer.skip("seq_len: two full batches in a row do not fit, one does");
     return scorer.take();
   }
-  if (measures.fits) {
+  if (setting.stands_in) {
+    scorer.skip("framework: the modelling code of '" + row.framework + "' is not modelled", "run",
+                Metric::kFits);
+  } else if (measures.fits) {
     scorer.score("run", Metric::kFits, fits ? 1 : 0, *measures.fits ? 1 : 0);
     if (!fits || !*measures.fits) {
       return scorer.take();
@@ -233,7 +236,7 @@ Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const S
   for (const MetricValue& value : measures.values) {
     if (is_time(value.metric)) {
       score_time(value, setting, estimate.value(), row, scorer);
-    } else {
+    } else if (!setting.stands_in) {
       scorer.score("run", value.metric, predicted_bytes(value.metric, estimate.value()),
                    value.value);
     }

@@ -38,6 +38,7 @@ TEST_CASE("published MPT row: blocks without biases under FSDP1, gradients reduc
   const PublishedPlanned row = planned_foundry("bf16");
   REQUIRE(std::holds_alternative<PublishedSetting>(row));
   const auto& setting = std::get<PublishedSetting>(row);
+  CHECK(setting.stands_in);  // MPT's own code is not modelled: no verdict, no bytes.
   CHECK(setting.device.name == "a100-40gb");
   CHECK(setting.plan.fsdp->version == 1);
   CHECK(setting.plan.fsdp->reduce_dtype == ir::DType::kBf16);
