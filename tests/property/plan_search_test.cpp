@@ -95,7 +95,12 @@ TEST_CASE("search: the optimum is that of brute force, whatever is pruned") {
   CAPTURE(random.seed());
   const ir::ModelSpec model = small_model();
   int fitting = 0;
-  for (int round = 0; round < 3; ++round) {
+#ifdef __SANITIZE_ADDRESS__
+  constexpr int kRounds = 2;  // Each takes minutes there.
+#else
+  constexpr int kRounds = 3;
+#endif
+  for (int round = 0; round < kRounds; ++round) {
     SearchQuestion question = random_question(random, model);
     question.objective = round == 0 ? Objective::kMemory : Objective::kThroughput;
     const std::optional<Worth> expected = brute_force(question);
