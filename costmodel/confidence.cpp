@@ -147,11 +147,12 @@ double fits_probability(const StepEstimate& estimate, const ErrorModel& model,
   const auto total = static_cast<double>(estimate.device_total.value());
   const auto chance = [&](double needed) {
     double sum = 0;
+    double weights = 0;  // Their sum as it is rounded: what always fits has a chance of exactly 1.
     for (const ErrorModel::Sample& sample : model.samples) {
       sum += sample.weight * share_within(total - needed * (1 + sample.error), least, most);
+      weights += sample.weight;
     }
-    // Weights are rounded: their sum may pass 1.
-    return model.samples.empty() ? share_within(total - needed, least, most) : std::min(sum, 1.0);
+    return model.samples.empty() ? share_within(total - needed, least, most) : sum / weights;
   };
   // Emptying the cache helps only where what is allocated would fit.
   const double at_least = chance(
