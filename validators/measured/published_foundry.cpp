@@ -103,16 +103,7 @@ PublishedPlanned plan_of_foundry_row(const MeasuredRow& row, const ScoreTools& t
   constexpr std::array<std::string_view, 1> kBatch = {"global_batch"};
   reader.ignore(kBatch);
   ignore_remarks(reader);
-  if (const auto trouble = reader.trouble()) {
-    constexpr std::string_view kPrefix = "row.";
-    return Skip{trouble->starts_with(kPrefix) ? trouble->substr(kPrefix.size()) : *trouble};
-  }
-  Result<cost::DeviceSpec> device = tools.find_device(std::string(gpu));
-  if (!device) {
-    return skip_of(device.error());
-  }
-  setting.device = std::move(device).value();
-  return setting;
+  return on_device(reader, gpu, tools, std::move(setting));
 }
 
 }  // namespace headroom::check

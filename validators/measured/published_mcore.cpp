@@ -287,16 +287,7 @@ PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& too
   }
   const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);
   ignore_descriptions(reader);
-  if (const auto trouble = reader.trouble()) {
-    constexpr std::string_view kPrefix = "row.";
-    return Skip{trouble->starts_with(kPrefix) ? trouble->substr(kPrefix.size()) : *trouble};
-  }
-  Result<cost::DeviceSpec> device = tools.find_device(std::string(gpu));
-  if (!device) {
-    return skip_of(device.error());
-  }
-  setting.device = std::move(device).value();
-  return setting;
+  return on_device(reader, gpu, tools, std::move(setting));
 }
 
 }  // namespace headroom::check

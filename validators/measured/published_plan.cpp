@@ -139,6 +139,19 @@ std::optional<Skip> refuse_early(const MeasuredRow& row, std::string_view runtim
 
 }  // namespace
 
+PublishedPlanned on_device(const CaseReader& reader, std::string_view gpu, const ScoreTools& tools,
+                           PublishedSetting setting) {
+  if (const auto trouble = reader.trouble()) {
+    return skip_from(*trouble);
+  }
+  Result<cost::DeviceSpec> device = tools.find_device(std::string(gpu));
+  if (!device) {
+    return skip_of(device.error());
+  }
+  setting.device = std::move(device).value();
+  return setting;
+}
+
 std::string published_config(CaseReader& row) {
   CaseReader model(row.take("model"), "model");
   const auto type = lookup<std::string_view>(model, "arch", published_model_type);
@@ -245,16 +258,11 @@ PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& too
   if (!model) {
     return skip_of(model.error());
   }
-  Result<cost::DeviceSpec> device = tools.find_device(std::string(gpu));
-  if (!device) {
-    return skip_of(device.error());
-  }
   setting.model = std::move(model).value();
   if (litgpt) {
     complete_litgpt_model(architecture_of(row), setting.model);
   }
-  setting.device = std::move(device).value();
-  return setting;
+  return on_device(reader, gpu, tools, std::move(setting));
 }
 
 }  // namespace headroom::check

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "validators/measured/case_reader.h"
 #include "validators/measured/row_plan.h"
 #include "validators/measured/score.h"
 
@@ -14,6 +15,11 @@ struct PublishedSetting {
   bool stands_in = false;
 };
 using PublishedPlanned = std::variant<PublishedSetting, Skip>;
+
+/// `setting` on the device that `tools` find as `gpu`, once a row is read; a skip if the reader met
+/// something that it cannot take ("key: 'words'") or the device is not known.
+[[nodiscard]] PublishedPlanned on_device(const CaseReader& reader, std::string_view gpu,
+                                         const ScoreTools& tools, PublishedSetting setting);
 
 /// Turns a row of `RowForm::kPublished` into a setting.
 ///
