@@ -16,6 +16,7 @@ struct ChainStage {
   std::int64_t gradient = 0;           ///< delta: of the output.
   std::int64_t forward_transient = 0;  ///< Besides input and output.
   std::int64_t backward_transient = 0;
+  friend bool operator==(const ChainStage&, const ChainStage&) = default;
 };
 /// From the first stage to the last. The input of the first is not counted.
 using Chain = std::vector<ChainStage>;
@@ -53,10 +54,9 @@ struct ChainSchedule {
 ///            forward of s .. s'-1 keeping only the input of s' , then C(s', t, m - a(s'-1)) and
 ///            C(s, s'-1, m), for any s' in (s, t];
 ///            forward of s keeping all, C(s+1, t, m - abar(s)), backward of s.
-///          It is infinite below what a segment needs and constant above what storing all of it
-///          takes, so only slots between the two are worked out.
-/// Cost:    at most L^3 M / 6 additions and L^2 M / 2 numbers of four bytes; times are held in
-///          single precision while comparing.
+///          What of it must be worked out, `ChainTables` says.
+/// Cost:    less than L^3 M / 6 additions and L^2 M / 2 numbers of four bytes, mostly by far; times
+///          are held in single precision while comparing.
 /// Source:  Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova 2019, "Optimal checkpointing for
 ///          heterogeneous chains", arXiv:1911.13214, section 4, theorem 1.
 [[nodiscard]] std::optional<ChainSchedule> optimal_chain(const Chain& chain, std::int64_t slots,

@@ -16,13 +16,18 @@ namespace headroom::bench {
 struct Options {
   int runs = 9;  ///< 0: everything once and unmeasured, to see that it works.
   bool json = false;
+  std::string
+      only;  ///< What the name of a figure must hold: one alone, under an instruction count.
 };
 
-/// `--json` and `--smoke`; nothing for anything else.
+/// `--json`, `--smoke` and `--only TEXT`; nothing for anything else.
 inline std::optional<Options> parse_options(const std::vector<std::string_view>& arguments) {
   Options options;
-  for (const std::string_view argument : arguments) {
-    if (argument == "--json") {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
+    if (argument == "--only" && i + 1 < arguments.size()) {
+      options.only = arguments[++i];
+    } else if (argument == "--json") {
       options.json = true;
     } else if (argument == "--smoke") {
       options.runs = 0;
