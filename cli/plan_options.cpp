@@ -26,7 +26,7 @@ constexpr std::array<OptionSpec, 33> kOptions = {
       "transformers; deepspeed with --zero; fsdp with --fsdp or --titan; megatron with --megatron",
       "framework: transformers (Trainer or Accelerate on PyTorch), deepspeed, megatron or fsdp "
       "(PyTorch's fully_shard)"},
-     {"runtime-version", "V", "newest", "version of transformers: 4.44 to 5.17"},
+     {"runtime-version", "V", "newest", "version of transformers: 4.44 to 5.17; under --titan of PyTorch: 2.6 to 2.11"},
      {"zero", "STAGE", "", "ZeRO stage 0 to 3 of DeepSpeed"},
      {"decay-groups", "", "",
       "under ZeRO: norms and biases are a parameter group of their own, as Trainer makes them"},

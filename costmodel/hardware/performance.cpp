@@ -1,5 +1,7 @@
 #include "costmodel/hardware/performance.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -97,6 +99,30 @@ HostPerformance read_host(const ir::JsonObject& group, const LinkSpec& link) {
           .work = BytesPerSecond{group.number("adam_bytes_per_second", kRate)}};
 }
 
+/// What a device with less power for each flop of its datasheet reaches of the measured one's
+/// shares. One chip at two limits tells: the A100's best products run at 271 TFLOP/s with 400 W and
+/// at 253 with 300 W (stas00/ml-engineering, compute/accelerator, August 2026).
+double share_at_power(const DeviceSpec& device, const DeviceSpec& measured) {
+  const double power = device.power_watts / device.half.value_or(device.fp32).value();
+  const double theirs = measured.power_watts / measured.half.value_or(measured.fp32).value();
+  const double exponent = std::log(271.0 / 253.0) / std::log(400.0 / 300.0);
+  return std::pow(std::min(1.0, power / theirs), exponent);
+}
+
+void limit_power(DevicePerformance& performance, double share) {
+  GemmPerformance& gemm = performance.gemm;
+  for (FlopsPerSecond* const rate : {&gemm.fp32, &gemm.half, &gemm.fp8}) {
+    *rate = share * *rate;
+  }
+  for (AttentionRates* const rates :
+       {&performance.attention.native, &performance.attention.flash2}) {
+    for (FlopsPerSecond* const rate : {&rates->forward_64, &rates->forward_128,
+                                       &rates->backward_64, &rates->backward_128}) {
+      *rate = share * *rate;
+    }
+  }
+}
+
 /// The entry that stands for the devices of one architecture.
 Result<std::string> family_entry(const std::string& folder, const DeviceSpec& device) {
   const std::string path = folder + "/families.json";
@@ -170,7 +196,16 @@ Result<DevicePerformance> performance_of(const std::string& config_dir, const De
     }
     entry = std::move(family).value();
   }
-  return read_performance(folder + "/" + entry + ".json", device, *host_link);
+  Result<DevicePerformance> performance =
+      read_performance(folder + "/" + entry + ".json", device, *host_link);
+  if (performance && entry != device.name) {
+    const Result<DeviceSpec> measured = load_device(config_dir, entry);
+    if (!measured) {
+      return measured.error();
+    }
+    limit_power(performance.value(), share_at_power(device, *measured));
+  }
+  return performance;
 }
 
 }  // namespace headroom::cost

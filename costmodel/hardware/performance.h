@@ -83,7 +83,7 @@ struct DevicePerformance {
 
 /// The performance of `device`: its own file of `configs/performance`, or else the file of its
 /// family (`families.json` there, by device, capability or architecture), whose shares then apply
-/// to the device's datasheet rates and whose use `note` states.
+/// to the device's datasheet rates, less where it has less power for them; `note` states its use.
 ///
 /// Errors:  kInvalidInput with every fault of the file; kInvalidArgument for a device of a family
 ///          without measurements; those of `load_link` for its link to the host.

@@ -56,7 +56,8 @@ Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
 
 Status check_precision(const ParallelPlan& plan) {
   if (!plan.runtime_version.empty() &&
-      (plan.runtime != RuntimeKind::kTransformers || plan.model_code != ModelCode::kTransformers)) {
+      (plan.runtime != RuntimeKind::kTransformers || plan.model_code != ModelCode::kTransformers) &&
+      plan.model_code != ModelCode::kTorchtitan) {
     return Error::invalid_argument("runtime-version", plan.runtime_version,
                                    "nothing: one version of this framework is modelled",
                                    "see docs/model-assumptions.md, and leave it out");

@@ -81,6 +81,9 @@ std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan) {
   // Branches run run_train.sh on one machine; the benchmarks' clusters have launchers of their own.
   plan.allocator.expandable_segments =
       row.text("framework", "") == "torchtitan (agent experiment branch)";
+  if (row.text("framework_version", "").find("(2024-12)") != std::string::npos) {
+    plan.runtime_version = "2.6";  // A nightly of that month.
+  }
   plan.world = stated(row, "num_gpus", kWorldRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   plan.sequence = stated(row, "seq_len", kSequenceRange);

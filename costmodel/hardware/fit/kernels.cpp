@@ -1,6 +1,7 @@
 #include "costmodel/hardware/fit/kernels.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "costmodel/hardware/fit/search.h"
@@ -119,6 +120,29 @@ void set_backward_in_step(DevicePerformance& device, FlopsPerSecond both) {
   const double slower = backward / attention_time(device, shape);
   rates.backward_128 = (1 / slower) * rates.backward_128;
   rates.backward_64 = (rates.backward_128 / rates.forward_128) * rates.forward_64;
+}
+
+void set_products_in_step(DevicePerformance& device, FlopsPerSecond rate) {
+  // Llama 3 8B: queries and output; keys and values; gate and up, and down; 32 layers and the head.
+  struct Products {
+    std::int64_t n;
+    std::int64_t k;
+    std::int64_t number;
+  };
+  constexpr std::array<Products, 5> kProducts = {
+      {{4096, 4096, 64}, {1024, 4096, 64}, {14336, 4096, 64}, {4096, 14336, 32}, {128256, 4096, 1}}};
+  Seconds taken;
+  Flops done;
+  for (const Products& product : kProducts) {
+    for (const ir::GemmLayout layout :
+         {ir::GemmLayout::kTN, ir::GemmLayout::kNN, ir::GemmLayout::kNT}) {
+      const ir::GemmShape shape{.m = 8192, .n = product.n, .k = product.k, .layout = layout};
+      const double number = static_cast<double>(product.number);
+      taken = taken + number * gemm_time(device, shape);
+      done = done + Flops{number * shape.flops()};
+    }
+  }
+  device.gemm.half = (taken / (done / rate)) * device.gemm.half;
 }
 
 void fit_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples) {

@@ -21,6 +21,10 @@ void fit_attention(DevicePerformance& device, const Samples<ir::AttentionShape>&
 /// at 8k tokens runs at `both` together, with the forward rates as they are.
 void set_backward_in_step(DevicePerformance& device, FlopsPerSecond both);
 
+/// Sets the rate of 16-bit products such that those of a training step of an 8B model at 8k tokens
+/// run at `rate` together: a step keeps the power limit, a lone product does not.
+void set_products_in_step(DevicePerformance& device, FlopsPerSecond rate);
+
 /// Fits forward and backward rates at head size 128 and above; those at 64 keep their ratio to
 /// them.
 void fit_training_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples);

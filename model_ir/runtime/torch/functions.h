@@ -87,6 +87,9 @@ enum class FusedHeads : std::uint8_t { kSelected, kChunked };
 /// torch.nn.functional.rms_norm: one kernel, which keeps its input, the weight and 1/rms.
 /// Source: derivatives.yaml, _fused_rms_norm.
 [[nodiscard]] Tensor rms_norm(Eager& eager, const Tensor& input, const Tensor& weight);
+/// The same before PyTorch 2.9: operators one by one, on an fp32 copy.
+/// Source: pytorch 2.6, aten/src/ATen/native/layer_norm.cpp, rms_norm_symint.
+[[nodiscard]] Tensor rms_norm_composed(Eager& eager, const Tensor& input, const Tensor& weight);
 /// Softmax over the last dim, computed and returned in `dtype`.
 [[nodiscard]] Tensor softmax_last(Eager& eager, const Tensor& input, DType dtype);
 

@@ -91,6 +91,21 @@ Tensor rms_norm(Eager& eager, const Tensor& input, const Tensor& weight) {
   return output;
 }
 
+Tensor rms_norm_composed(Eager& eager, const Tensor& input, const Tensor& weight) {
+  const Tensor wide = to(eager, input, DType::kFp32);
+  Tensor squares = square(eager, wide);
+  Tensor mean = mean_last(eager, squares);
+  squares.reset();
+  Tensor shifted = shift(eager, mean);
+  mean.reset();
+  const Tensor factor = rsqrt(eager, shifted);
+  shifted.reset();
+  Tensor value = mul(eager, wide, factor);
+  const Tensor narrow = to(eager, value, input.dtype());
+  value.reset();
+  return mul(eager, narrow, weight);
+}
+
 Tensor softmax_last(Eager& eager, const Tensor& input, DType dtype) {
   // Only fp16 is widened inside the kernel; bf16 is cast first.
   // Source: aten/src/ATen/native/SoftMax.cpp, softmax(input, dim, dtype).

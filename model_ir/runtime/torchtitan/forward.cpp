@@ -20,6 +20,13 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
+/// nn.RMSNorm
+Tensor norm(Context& context, const Tensor& x, const Tensor& weight) {
+  return composes_norms(*context.model.plan)
+             ? torch::rms_norm_composed(context.eager, x, weight)
+             : torch::rms_norm(context.eager, x, weight);
+}
+
 /// One layer's run, the first or again.
 struct LayerRun {
   Context& context;
@@ -175,8 +182,8 @@ Tensor attention(const LayerRun& run, const Tensor& x) {
   k = by_head(k);
   v = by_head(v);
   if (run.block.q_norm.defined()) {
-    q = torch::rms_norm(eager, q, run.block.q_norm);
-    k = torch::rms_norm(eager, k, run.block.k_norm);
+    q = norm(run.context, q, run.block.q_norm);
+    k = norm(run.context, k, run.block.k_norm);
   }
   if (has_cosine_table(spec)) {
     rotate_halves(eager, q, k, run.rotary);
@@ -218,7 +225,7 @@ Tensor residual(const LayerRun& run, const Tensor& x, const Tensor& weight,
   run.context.mesh.wait();
   Tensor output;
   {
-    const Tensor normed = torch::rms_norm(eager, x, weight);
+    const Tensor normed = norm(run.context, x, weight);
     output = part(run, normed);
   }
   run.context.mesh.wait();
@@ -292,7 +299,7 @@ Tensor head(Context& context, Tensor h) {
   context.hooks.before(transformers::kHeadModule, inputs);
   context.eager.set_site("torchtitan.output", -1);
   context.mesh.wait();
-  h = torch::rms_norm(context.eager, inputs[0], context.model.norm);
+  h = norm(context, inputs[0], context.model.norm);
   inputs.clear();
   context.eager.set_role(TensorRole::kLogits);
   Tensor logits = project(context, context.mesh.gather_sequence(h));
@@ -338,7 +345,7 @@ Tensor forward_hidden(Context& context, const Tensor& ids) {
     context.hooks.before(kNormModule, inputs);
     context.eager.set_site("torchtitan.norm", -1);
     context.mesh.wait();
-    normed = torch::rms_norm(context.eager, inputs[0], context.model.norm);
+    normed = norm(context, inputs[0], context.model.norm);
   }
   context.hooks.after(kNormModule, {normed});
   context.hooks.after(fsdp::kRootModule, {normed});

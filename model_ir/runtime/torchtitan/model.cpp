@@ -1,6 +1,9 @@
 #include "model_ir/runtime/torchtitan/model.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "model_ir/runtime/fsdp/fully_shard.h"
@@ -15,6 +18,24 @@ using torch::Tensor;
 Error refused(const char* key, const std::string& got, const char* wanted) {
   return Error::invalid_argument(key, got, std::string(wanted) + " under torchtitan",
                                  "use --model-code transformers instead");
+}
+
+/// What this code runs on, by whether rms_norm is put together from operators there.
+struct TorchVersion {
+  std::string_view name;
+  bool composes_norms;
+};
+constexpr std::array<TorchVersion, 7> kVersions = {{{"", false},
+                                                    {"2.6", true},
+                                                    {"2.7", true},
+                                                    {"2.8", true},
+                                                    {"2.9", false},
+                                                    {"2.10", false},
+                                                    {"2.11", false}}};
+
+const TorchVersion* find_version(const ParallelPlan& plan) {
+  const auto found = std::ranges::find(kVersions, plan.runtime_version, &TorchVersion::name);
+  return found == kVersions.end() ? nullptr : &*found;
 }
 
 /// What the model's code is made for: Llama 3 and dense Qwen3.
@@ -153,6 +174,11 @@ bool has_chunked_loss(const ParallelPlan& plan) {
   return plan.loss == LossKind::kChunked;
 }
 
+bool composes_norms(const ParallelPlan& plan) {
+  const TorchVersion* const version = find_version(plan);
+  return version != nullptr && version->composes_norms;
+}
+
 bool has_cosine_table(const ModelSpec& spec) {
   return spec.qk_norm == QkNorm::kPerHead;
 }
@@ -160,6 +186,9 @@ bool has_cosine_table(const ModelSpec& spec) {
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
   if (!is_known(spec)) {
     return refused("model", spec.name, "Llama 3 or a dense Qwen3 with a head of its own");
+  }
+  if (find_version(plan) == nullptr) {
+    return refused("runtime-version", plan.runtime_version, "PyTorch 2.6 to 2.11");
   }
   if (plan.precision != Precision::kFp32 || (plan.fsdp && plan.fsdp->param_dtype != DType::kBf16)) {
     return refused("precision", "another type", "fp32 shards gathered in bf16");
