@@ -114,13 +114,7 @@ void limit_power(DevicePerformance& performance, double share) {
   for (FlopsPerSecond* const rate : {&gemm.fp32, &gemm.half, &gemm.fp8}) {
     *rate = share * *rate;
   }
-  for (AttentionRates* const rates :
-       {&performance.attention.native, &performance.attention.flash2}) {
-    for (FlopsPerSecond* const rate : {&rates->forward_64, &rates->forward_128,
-                                       &rates->backward_64, &rates->backward_128}) {
-      *rate = share * *rate;
-    }
-  }
+  scale_attention(performance.attention, share);
 }
 
 /// The entry that stands for the devices of one architecture.
@@ -149,6 +143,15 @@ Result<std::string> family_entry(const std::string& folder, const DeviceSpec& de
 }
 
 }  // namespace
+
+void scale_attention(AttentionPerformance& attention, double factor) {
+  for (AttentionRates* const rates : {&attention.native, &attention.flash2}) {
+    for (FlopsPerSecond* const rate :
+         {&rates->forward_64, &rates->forward_128, &rates->backward_64, &rates->backward_128}) {
+      *rate = factor * *rate;
+    }
+  }
+}
 
 Result<DevicePerformance> read_performance(const std::string& path, const DeviceSpec& device,
                                            const LinkSpec& host_link) {

@@ -45,6 +45,9 @@ struct AttentionPerformance {
   Seconds floor;
 };
 
+/// Every rate of `attention` times `factor`.
+void scale_attention(AttentionPerformance& attention, double factor);
+
 /// Kernels that only move memory.
 struct MemoryPerformance {
   BytesPerSecond rate;    ///< Read and written together.

@@ -37,7 +37,8 @@ void ignore_remarks(CaseReader& row);
 
 /// torchtitan's training on several GPUs: plan and configuration of the model.
 ///
-/// Model:  the launcher, and with it PYTORCH_ALLOC_CONF, is not stated: taken to be run_train.sh for
+/// Model:  the launcher, and with it PYTORCH_ALLOC_CONF, is not stated: taken to be run_train.sh
+/// for
 ///         experiments on branches, which sets expandable segments, and none for the rest.
 /// Source: pytorch/torchtitan benchmarks/*.md and docs/performance.md.
 [[nodiscard]] std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan);

@@ -117,7 +117,8 @@ bool fits_alone(const PublishedSetting& setting, const ScoreTools& tools) {
   ir::ParallelPlan alone = setting.plan;
   alone.accumulation = 1;
   alone.steps = 1;
-  const auto estimate = tools.estimate(setting.model, alone, setting.device);
+  const auto estimate =
+      tools.estimate(setting.model, alone, setting.device, setting.attention_time);
   return estimate && estimate->verdict != cost::Verdict::kDoesNotFit;
 }
 
@@ -214,7 +215,7 @@ Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const S
     return scorer.take();
   }
   const Result<cost::StepEstimate> estimate =
-      tools.estimate(setting.model, setting.plan, setting.device);
+      tools.estimate(setting.model, setting.plan, setting.device, setting.attention_time);
   if (!estimate) {
     scorer.skip(skip_of(estimate.error()).reason);
     return scorer.take();

@@ -17,12 +17,17 @@ ScoreTools runtime_tools(DeviceFinder find_device, MachineFinder find_machine) {
           .find_device = std::move(find_device),
           .estimate = [find_machine = std::move(find_machine)](
                           const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                          const cost::DeviceSpec& device) -> Result<cost::StepEstimate> {
+                          const cost::DeviceSpec& device,
+                          double attention_time) -> Result<cost::StepEstimate> {
             if (!find_machine) {
               return cost::estimate(model, plan, device);
             }
-            const Result<cost::Machine> machine = find_machine(device);
-            return cost::estimate(model, plan, device, Bytes{0}, machine ? &*machine : nullptr);
+            Result<cost::Machine> machine = find_machine(device);
+            if (!machine) {
+              return cost::estimate(model, plan, device);
+            }
+            cost::scale_attention(machine.value().performance.attention, 1 / attention_time);
+            return cost::estimate(model, plan, device, Bytes{0}, &machine.value());
           }};
 }
 

@@ -25,7 +25,7 @@ struct Score {
   Metric metric = Metric::kAllocatedAfter;
   double predicted = 0;
   double measured = 0;
-  double error = 0;     ///< Signed; see `error_of`.
+  double error = 0;       ///< Signed; see `error_of`.
   std::string subject{};  ///< Model and machine of a published row; else empty.
 };
 
@@ -65,9 +65,10 @@ struct ScoreFilter {
 
 /// Finds a GPU of the catalogue by name.
 using DeviceFinder = std::function<Result<cost::DeviceSpec>(const std::string& name)>;
-/// Judges a plan on a real device: `cost::estimate`.
+/// Judges a plan on a real device: `cost::estimate`. `attention_time`: of the kernels that ran,
+/// over that of the kernels that the model knows.
 using Estimator = std::function<Result<cost::StepEstimate>(
-    const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&)>;
+    const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&, double attention_time)>;
 
 /// Finds the machine that a GPU stands in: `cost::load_machine`.
 using MachineFinder = std::function<Result<cost::Machine>(const cost::DeviceSpec& device)>;

@@ -129,8 +129,11 @@ void set_products_in_step(DevicePerformance& device, FlopsPerSecond rate) {
     std::int64_t k;
     std::int64_t number;
   };
-  constexpr std::array<Products, 5> kProducts = {
-      {{4096, 4096, 64}, {1024, 4096, 64}, {14336, 4096, 64}, {4096, 14336, 32}, {128256, 4096, 1}}};
+  constexpr std::array<Products, 5> kProducts = {{{4096, 4096, 64},
+                                                  {1024, 4096, 64},
+                                                  {14336, 4096, 64},
+                                                  {4096, 14336, 32},
+                                                  {128256, 4096, 1}}};
   Seconds taken;
   Flops done;
   for (const Products& product : kProducts) {

@@ -144,11 +144,11 @@ void set_fp8(DevicePerformance& device, FlopsPerSecond typical_half, const Devic
   }
 }
 
-/// What 16-bit products reach in training steps. Derived: in a step of Llama 3.1 8B (DeepSpeed ZeRO-2
-/// on eight GPUs, one sequence of 8192 tokens, Liger's kernels) everything but attention ran at 463
-/// TFLOP/s on H200 and at 771 on B200 (stas00/ml-engineering, insights, August 2026), which takes
-/// 852 and 512 ms; kernels bound by memory, exposed communication and the optimizer take 163 and
-/// 110 ms of it in this model. The H100 has the chip and the power limit of the H200.
+/// What 16-bit products reach in training steps. Derived: in a step of Llama 3.1 8B (DeepSpeed
+/// ZeRO-2 on eight GPUs, one sequence of 8192 tokens, Liger's kernels) everything but attention ran
+/// at 463 TFLOP/s on H200 and at 771 on B200 (stas00/ml-engineering, insights, August 2026), which
+/// takes 852 and 512 ms; kernels bound by memory, exposed communication and the optimizer take 163
+/// and 110 ms of it in this model. The H100 has the chip and the power limit of the H200.
 constexpr FlopsPerSecond kHopperProductsInStep{573e12};
 constexpr FlopsPerSecond kBlackwellProductsInStep{982e12};
 

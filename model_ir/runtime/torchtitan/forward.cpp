@@ -22,9 +22,8 @@ using torch::Tensor;
 
 /// nn.RMSNorm
 Tensor norm(Context& context, const Tensor& x, const Tensor& weight) {
-  return composes_norms(*context.model.plan)
-             ? torch::rms_norm_composed(context.eager, x, weight)
-             : torch::rms_norm(context.eager, x, weight);
+  return composes_norms(*context.model.plan) ? torch::rms_norm_composed(context.eager, x, weight)
+                                             : torch::rms_norm(context.eager, x, weight);
 }
 
 /// One layer's run, the first or again.

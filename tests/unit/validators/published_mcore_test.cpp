@@ -49,8 +49,8 @@ ScoreTools mcore_tools() {
     device.name = name;
     return device;
   };
-  tools.estimate = [](const ir::ModelSpec&, const ir::ParallelPlan&,
-                      const cost::DeviceSpec&) -> Result<cost::StepEstimate> {
+  tools.estimate = [](const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&,
+                      double) -> Result<cost::StepEstimate> {
     cost::StepEstimate estimate;
     estimate.time = cost::StepTime{};
     estimate.time->total = Seconds{1};

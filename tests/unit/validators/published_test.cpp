@@ -57,8 +57,8 @@ ScoreTools published_tools(cost::Verdict verdict = cost::Verdict::kFits) {
     device.name = name;
     return device;
   };
-  tools.estimate = [verdict](const ir::ModelSpec&, const ir::ParallelPlan&,
-                             const cost::DeviceSpec&) -> Result<cost::StepEstimate> {
+  tools.estimate = [verdict](const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&,
+                             double) -> Result<cost::StepEstimate> {
     cost::StepEstimate estimate;
     estimate.verdict = verdict;
     estimate.peak_allocated = Bytes{1000 * kMiB};
