@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/plan_check.h"
+#include "tests/support/event_text.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/small_llama.h"
 
@@ -54,6 +55,32 @@ TitanPlan selective(std::int64_t tensor) {
 }
 
 }  // namespace
+
+TEST_CASE("torchtitan: before PyTorch 2.9 a norm is eight kernels on an fp32 copy") {
+  ParallelPlan plan = on_ranks(2);
+  const auto step = [&plan] {
+    const RankProgram program = lower(three_layers("llama"), plan, Rank{0}, DeviceTraits{}).value();
+    return test::find_phase(program, "step2")->work;
+  };
+  const Work fused = step();
+  plan.runtime_version = "2.8";
+  const Work composed = step();
+  plan.runtime_version = "2.9";
+  CHECK(step().kernels == fused.kernels);
+  // Two norms in each of three layers, and the last one: eight kernels forward in place of one.
+  constexpr std::int64_t kNorms = 7;
+  const std::int64_t more = composed.kernels - fused.kernels;
+  CHECK(more % kNorms == 0);
+  CHECK(more / kNorms > 2 * 7);
+  // The fp32 copy is written, and read by the square and the product; its square written and read.
+  constexpr std::int64_t kElements = 1024 * 1024;
+  CHECK(composed.traffic_bytes - fused.traffic_bytes > kNorms * 5 * 4 * kElements);
+  CHECK(composed.gemm_flops == fused.gemm_flops);
+  plan.runtime_version = "2.5";
+  const auto refused = lower(three_layers("llama"), plan, Rank{0}, DeviceTraits{});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().key == "runtime-version");
+}
 
 TEST_CASE("torchtitan: embedding, blocks and the head are groups, the head stays gathered") {
   test::check_phases(three_layers("llama"), on_ranks(2),
