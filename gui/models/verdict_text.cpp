@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include <QCoreApplication>
 #include <QLocale>
@@ -116,6 +117,25 @@ Fact outside_fact(const StepEstimate& estimate) {
           .tip = tip};
 }
 
+/// How fast it runs, with the parts that take a hundredth of the step or more.
+Fact time_fact(const cost::StepTime& step) {
+  QString detail =
+      words("%1 tokens/s/GPU").arg(QLocale().toString(step.tokens_per_second_per_gpu(), 'f', 0));
+  if (const std::optional<double> mfu = step.mfu()) {
+    detail += words(", MFU %1\u00a0%").arg(QLocale().toString(100 * *mfu, 'f', 1));
+  }
+  QString tip = words("A predicted optimizer step. It goes to:");
+  for (std::size_t i = 0; i < cost::kStepParts; ++i) {
+    const auto part = static_cast<cost::StepPart>(i);
+    const Seconds time = step.parts.of(part);
+    if (time / step.total >= 0.01) {
+      tip += QLatin1Char('\n') +
+             words("%1: %2").arg(QString::fromUtf8(cost::describe(part)), time_text(time));
+    }
+  }
+  return {.caption = words("Step"), .value = time_text(step.total), .detail = detail, .tip = tip};
+}
+
 Fact where_fact(const StepEstimate& estimate) {
   return {.caption = words("Where"),
           .value = QString::fromStdString(estimate.peak_moment),
@@ -156,6 +176,9 @@ VerdictText verdict_text(const StepEstimate& estimate) {
                           .value = bytes_text(host),
                           .detail = words("per rank"),
                           .tip = exact_text(host)});
+  }
+  if (estimate.time && estimate.verdict != cost::Verdict::kDoesNotFit) {
+    text.facts.push_back(time_fact(*estimate.time));
   }
   text.facts.push_back(where_fact(estimate));
   text.sentence = words("%1: %2. Peak of %3 reserved, in %4.")

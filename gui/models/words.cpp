@@ -71,6 +71,15 @@ QString share_text(Bytes part, Bytes whole, const QLocale& locale) {
   return locale.toString(100 * share, 'f', 1) + QChar(QChar::Nbsp) + locale.percent();
 }
 
+QString time_text(Seconds time, const QLocale& locale) {
+  const double milliseconds = time.value() * 1e3;
+  const bool seconds = milliseconds >= 1e4;
+  const double number = seconds ? time.value() : milliseconds;
+  const int decimals = number < 100 ? 1 : 0;
+  return locale.toString(number, 'f', decimals) + QChar(0x00A0) +
+         (seconds ? QStringLiteral("s") : QStringLiteral("ms"));
+}
+
 ByteScale scale_for(Bytes largest) {
   ByteScale scale{.unit = QLatin1String(kUnits.front()), .factor = 1};
   for (std::size_t step = 1; step < kUnits.size() && largest.value() / 1024 >= scale.factor;

@@ -18,6 +18,9 @@ namespace headroom::gui {
 /// "15.3 %"; nothing for a whole of 0.
 [[nodiscard]] QString share_text(Bytes part, Bytes whole, const QLocale& locale = QLocale());
 
+/// A length of time: "994 ms", "12.3 s".
+[[nodiscard]] QString time_text(Seconds time, const QLocale& locale = QLocale());
+
 /// One unit for a whole table or axis, so that its numbers compare at a glance.
 struct ByteScale {
   QString unit;

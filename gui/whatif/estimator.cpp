@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "costmodel/hardware/catalogue.h"
+#include "costmodel/time/machine.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_catalogue.h"
 #include "model_ir/spec/weights/gguf.h"
@@ -32,7 +33,10 @@ Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario&
   if (stop.stop_requested()) {
     return Error::invalid_argument("scenario", "a newer one", "the newest");
   }
-  return cost::estimate(*model, scenario.plan, *device, scenario.budget);
+  // A device whose speed nobody measured gets a verdict without a time.
+  const Result<cost::Machine> machine = cost::load_machine(config_dir, *device);
+  return cost::estimate(*model, scenario.plan, *device, scenario.budget,
+                        machine ? &*machine : nullptr);
 }
 
 }  // namespace

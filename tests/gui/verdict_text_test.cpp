@@ -58,6 +58,27 @@ TEST_CASE("verdict_text: names the largest category and every term outside the a
       QStringLiteral("CUDA context: 1.00\u00a0GiB, at most 2.00\u00a0GiB (measured, a ruler)")));
 }
 
+TEST_CASE("verdict_text: a step's time is a fact with its parts, unless memory runs out") {
+  cost::StepEstimate estimate = test::fake_estimate(1);
+  cost::StepTime step;
+  step.total = Seconds{0.5};
+  step.tokens = 8192;
+  step.gpus = 2;
+  step.model_flops = 2e14;
+  step.peak = FlopsPerSecond{1e15};
+  step.parts.add(cost::StepPart::kMatrix, Seconds{0.496});
+  step.parts.add(cost::StepPart::kOptimizer, Seconds{0.004});
+  estimate.time = step;
+  const VerdictText text = verdict_text(estimate);
+  const Fact& time = fact(text, QStringLiteral("Step"));
+  CHECK(time.value == QStringLiteral("500\u00a0ms"));
+  CHECK(time.detail == QStringLiteral("8,192 tokens/s/GPU, MFU 20.0\u00a0%"));
+  CHECK(time.tip.endsWith(QStringLiteral("\nmatrix products: 496\u00a0ms")));
+  const std::size_t with = text.facts.size();
+  estimate.verdict = cost::Verdict::kDoesNotFit;
+  CHECK(verdict_text(estimate).facts.size() == with - 1);
+}
+
 TEST_CASE("verdict_text: host memory is named where a plan needs any") {
   cost::StepEstimate estimate = test::fake_estimate(1);
   const std::size_t without = verdict_text(estimate).facts.size();
