@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/model_argument.h"
+#include "cli/time_options.h"
 #include "costmodel/estimate.h"
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/time/machine.h"
@@ -112,8 +113,7 @@ Status add_run(const OwnRun& run, const Arguments& arguments, cost::Calibration&
   }
   std::optional<cost::Machine> machine;
   if (run.step_time_ms) {
-    Result<cost::Machine> known =
-        cost::load_machine(folder->path, *device, arguments.value("node"));
+    Result<cost::Machine> known = load_asked_machine(arguments, folder->path, *device);
     if (!known) {
       return std::move(known).error();
     }

@@ -7,15 +7,18 @@
 
 #include "cli/plan_options.h"
 #include "cli/question.h"
+#include "cli/time_options.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
 
 namespace headroom::cli {
 namespace {
 
-constexpr std::array<OptionSpec, 2> kMachineOptions = {
+constexpr std::array<OptionSpec, 3> kMachineOptions = {
     {{"node", "NAME", "a node of the catalogue with this GPU",
       "machine that the GPUs stand in, as headroom catalog nodes lists it"},
+     {"performance", "FILE", "configs/performance",
+      "what this GPU achieves, as headroom fit takes it"},
      {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
 
 constexpr std::array<OptionSpec, 9> kSearchOptions = {
@@ -214,8 +217,7 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
   if (!folder) {
     return folder.error();
   }
-  Result<cost::Machine> machine =
-      cost::load_machine(folder->path, search.device, arguments.value("node"));
+  Result<cost::Machine> machine = load_asked_machine(arguments, folder->path, search.device);
   if (!machine) {
     return std::move(machine).error();
   }

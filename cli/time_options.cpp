@@ -4,6 +4,7 @@
 
 #include "cli/model_argument.h"
 #include "cli/plan_options.h"
+#include "costmodel/hardware/catalogue.h"
 
 namespace headroom::cli {
 namespace {
@@ -28,15 +29,43 @@ Result<std::optional<double>> positive(const Arguments& arguments, const char* o
 
 }  // namespace
 
-OptionSpec node_option() {
-  return {"node", "NAME", "the GPU's own", "the node type, as headroom catalog nodes lists it"};
+std::vector<OptionSpec> machine_options() {
+  return {{"node", "NAME", "the GPU's own", "the node type, as headroom catalog nodes lists it"},
+          {"performance", "FILE", "configs/performance",
+           "what this GPU achieves, measured on your own: JSON in the form of "
+           "configs/schema/performance.schema.json"}};
+}
+
+Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::string& config_dir,
+                                         const cost::DeviceSpec& device) {
+  const std::optional<std::string> file = arguments.value("performance");
+  if (!file) {
+    return cost::load_machine(config_dir, device, arguments.value("node"));
+  }
+  const Result<cost::LinkSpec> host_link = cost::load_link(config_dir, device.host_link);
+  if (!host_link) {
+    return host_link.error();
+  }
+  Result<cost::DevicePerformance> own = cost::read_performance(*file, device, *host_link);
+  if (!own) {
+    return std::move(own).error();
+  }
+  if (!own->note.empty()) {
+    return Error::invalid_argument("performance", *file + ": " + own->note,
+                                   "figures measured on " + device.name,
+                                   "name that GPU in the file's \"device\"");
+  }
+  return cost::load_machine(config_dir, device, arguments.value("node"), std::move(own).value());
 }
 
 std::vector<OptionSpec> time_options() {
-  return {node_option(),
-          {"price", "DOLLARS", "", "what one GPU costs in an hour: adds tokens per dollar"},
-          {"power", "WATTS", "", "what one GPU draws, with its share of the node"},
-          {"tokens", "NUMBER", "", "tokens of the whole run, as 15e12: adds days and costs"}};
+  std::vector<OptionSpec> options = machine_options();
+  options.push_back(
+      {"price", "DOLLARS", "", "what one GPU costs in an hour: adds tokens per dollar"});
+  options.push_back({"power", "WATTS", "", "what one GPU draws, with its share of the node"});
+  options.push_back(
+      {"tokens", "NUMBER", "", "tokens of the whole run, as 15e12: adds days and costs"});
+  return options;
 }
 
 Result<TimeRequest> read_time_options(const Arguments& arguments, const cost::DeviceSpec& device) {
@@ -59,11 +88,10 @@ Result<TimeRequest> read_time_options(const Arguments& arguments, const cost::De
   if (!folder) {
     return folder.error();
   }
-  const std::optional<std::string> node = arguments.value("node");
-  Result<cost::Machine> machine = cost::load_machine(folder->path, device, node);
+  Result<cost::Machine> machine = load_asked_machine(arguments, folder->path, device);
   if (machine) {
     request.machine = std::move(machine).value();
-  } else if (node) {
+  } else if (arguments.has("node") || arguments.has("performance")) {
     return std::move(machine).error();
   } else {
     request.missing = "got " + machine.error().got + ", expected " + machine.error().wanted;

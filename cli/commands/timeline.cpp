@@ -96,8 +96,9 @@ Command timeline_command() {
       {"format", "FORMAT", "csv",
        "csv, chrome (ui.perfetto.dev) or pickle (pytorch.org/memory_viz)"},
       output_option(),
-      {"no-limit", "", "", "go on where the device would be out of memory"},
-      node_option()};
+      {"no-limit", "", "", "go on where the device would be out of memory"}};
+  const std::vector<OptionSpec> machine = machine_options();
+  options.insert(options.end(), machine.begin(), machine.end());
   const std::vector<OptionSpec> rest = question_options();
   options.insert(options.end(), rest.begin(), rest.end());
   return {.verb = {.name = "timeline",

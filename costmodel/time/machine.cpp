@@ -52,12 +52,14 @@ Result<NodeSpec> node_of(const std::string& config_dir, const DeviceSpec& device
 }  // namespace
 
 Result<Machine> load_machine(const std::string& config_dir, const DeviceSpec& device,
-                             const std::optional<std::string>& node) {
+                             const std::optional<std::string>& node,
+                             std::optional<DevicePerformance> own) {
   const Result<NodeSpec> found = node_of(config_dir, device, node);
   if (!found) {
     return found.error();
   }
-  Result<DevicePerformance> performance = performance_of(config_dir, device);
+  Result<DevicePerformance> performance =
+      own ? std::move(*own) : performance_of(config_dir, device);
   if (!performance) {
     return std::move(performance).error();
   }

@@ -24,11 +24,12 @@ struct Machine {
 /// Model:   the node type called `node`, or else the first of the catalogue with such devices, a
 ///          vendor's own system before a cloud's. For a device of no node type: eight of them on
 ///          the device's own link, with the slowest network of the catalogue's nodes, which `note`
-///          says.
+///          says. `own`: what the device achieves, in place of the catalogue's figures.
 /// Errors:  those of `load_node`, `performance_of` and `topology_of`; kInvalidArgument for a node
 ///          with other devices.
 [[nodiscard]] Result<Machine> load_machine(const std::string& config_dir, const DeviceSpec& device,
-                                           const std::optional<std::string>& node = std::nullopt);
+                                           const std::optional<std::string>& node = std::nullopt,
+                                           std::optional<DevicePerformance> own = std::nullopt);
 
 /// What work costs on `machine`, each kernel launched by eager PyTorch.
 [[nodiscard]] PriceList prices_on(const Machine& machine);

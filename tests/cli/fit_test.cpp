@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "model_ir/base/file.h"
 #include "model_ir/base/units.h"
 #include "tests/support/cli.h"
 #include "tests/support/temporary_folder.h"
@@ -313,6 +314,27 @@ TEST_CASE("fit: a price or a number of tokens that is none is refused, and a nod
   CHECK(test::headroom("fit gpt2 --gpu h100 --price 0").code == ExitCode::kUsage);
   CHECK(test::headroom("fit gpt2 --gpu h100 --tokens many").code == ExitCode::kUsage);
   CHECK(test::headroom("fit gpt2 --gpu h100 --node dgx-a100").code == ExitCode::kUsage);
+}
+
+TEST_CASE("fit: a performance file of one's own sets the pace, one of another GPU is refused") {
+  const std::string shipped =
+      std::string(HEADROOM_SOURCE_DIR) + "/configs/performance/h100-80gb.json";
+  std::string slow = read_file(shipped).value();
+  const std::size_t begin = slow.find("\"half_share\": ") + 14;
+  slow.replace(begin, slow.find(',', begin) - begin, "0.05");
+  const test::TemporaryFolder folder;
+  const std::string own = folder.write("mine.json", slow);
+  const std::string question = "fit gpt2 --gpu h100 --json";
+  const auto seconds = [&](const std::string& option) {
+    return *Document(test::headroom(question + option).out).at("time/step_seconds").as_number();
+  };
+  CHECK(seconds(" --performance " + shipped) == seconds(""));
+  CHECK(seconds(" --performance " + own) > 2 * seconds(""));
+  const Answer other = test::headroom("fit gpt2 --gpu a100-80gb --performance " + own);
+  CHECK(other.code == ExitCode::kUsage);
+  CHECK(other.err.find("mine.json") != std::string::npos);
+  CHECK(test::headroom("fit gpt2 --gpu h100 --performance no-such.json").code ==
+        ExitCode::kEnvironment);
 }
 
 TEST_CASE("fit: a change that takes an option away says so") {
