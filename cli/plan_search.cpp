@@ -14,9 +14,11 @@
 namespace headroom::cli {
 namespace {
 
-constexpr std::array<OptionSpec, 3> kMachineOptions = {
+constexpr std::array<OptionSpec, 4> kMachineOptions = {
     {{"node", "NAME", "a node of the catalogue with this GPU",
       "machine that the GPUs stand in, as headroom catalog nodes lists it"},
+     {"network", "RATE", "the node type's",
+      "what each GPU has towards other nodes, one direction: 400Gbit/s, 50GB/s"},
      {"performance", "FILE", "configs/performance",
       "what this GPU achieves, as headroom fit takes it"},
      {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};

@@ -4,7 +4,9 @@
 
 #include "cli/model_argument.h"
 #include "cli/plan_options.h"
+#include "costmodel/hardware/bandwidth.h"
 #include "costmodel/hardware/catalogue.h"
+#include "costmodel/hardware/topology.h"
 
 namespace headroom::cli {
 namespace {
@@ -31,13 +33,18 @@ Result<std::optional<double>> positive(const Arguments& arguments, const char* o
 
 std::vector<OptionSpec> machine_options() {
   return {{"node", "NAME", "the GPU's own", "the node type, as headroom catalog nodes lists it"},
+          {"network", "RATE", "the node type's",
+           "what each GPU has towards other nodes, one direction: 400Gbit/s, 50GB/s"},
           {"performance", "FILE", "configs/performance",
            "what this GPU achieves, measured on your own: JSON in the form of "
            "configs/schema/performance.schema.json"}};
 }
 
-Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::string& config_dir,
-                                         const cost::DeviceSpec& device) {
+namespace {
+
+Result<cost::Machine> load_with_performance(const Arguments& arguments,
+                                            const std::string& config_dir,
+                                            const cost::DeviceSpec& device) {
   const std::optional<std::string> file = arguments.value("performance");
   if (!file) {
     return cost::load_machine(config_dir, device, arguments.value("node"));
@@ -56,6 +63,25 @@ Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::
                                    "name that GPU in the file's \"device\"");
   }
   return cost::load_machine(config_dir, device, arguments.value("node"), std::move(own).value());
+}
+
+}  // namespace
+
+Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::string& config_dir,
+                                         const cost::DeviceSpec& device) {
+  Result<cost::Machine> machine = load_with_performance(arguments, config_dir, device);
+  const std::optional<std::string> network = arguments.value("network");
+  if (!machine || !network) {
+    return machine;
+  }
+  const std::optional<BytesPerSecond> rate = cost::parse_bandwidth(*network);
+  if (!rate) {
+    return Error::invalid_argument("network", *network,
+                                   "a rate above zero in one direction, as 400Gbit/s or 50GB/s",
+                                   "spell the unit so; Gb/s and GBps could be either");
+  }
+  machine.value().topology.network = cost::network_at(*rate);
+  return machine;
 }
 
 std::vector<OptionSpec> time_options() {
@@ -91,7 +117,7 @@ Result<TimeRequest> read_time_options(const Arguments& arguments, const cost::De
   Result<cost::Machine> machine = load_asked_machine(arguments, folder->path, device);
   if (machine) {
     request.machine = std::move(machine).value();
-  } else if (arguments.has("node") || arguments.has("performance")) {
+  } else if (arguments.has("node") || arguments.has("network") || arguments.has("performance")) {
     return std::move(machine).error();
   } else {
     request.missing = "got " + machine.error().got + ", expected " + machine.error().wanted;

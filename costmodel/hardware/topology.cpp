@@ -106,6 +106,10 @@ Result<Fabric> read_fabric(const std::string& path, const LinkSpec& link) {
   return fabric;
 }
 
+Network network_at(BytesPerSecond signalling) {
+  return {.rate = 0.85 * signalling, .adapters_per_device = 1};
+}
+
 Result<Topology> topology_of(const std::string& config_dir, const NodeSpec& node) {
   const Result<LinkSpec> intra = load_link(config_dir, node.intra_link);
   if (!intra) {

@@ -48,6 +48,11 @@ struct Network {
   double adapters_per_device = 1;
 };
 
+/// The network of nodes in which each device has `signalling` of its own, one direction: large
+/// messages reach 0.85 of it.
+/// Source: stas00/ml-engineering, network/README.md (August 2026): 80 to 92 %.
+[[nodiscard]] Network network_at(BytesPerSecond signalling);
+
 /// Where ranks sit: rank r on node r / devices_per_node.
 struct Topology {
   int devices_per_node = 8;

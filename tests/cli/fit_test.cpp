@@ -316,6 +316,20 @@ TEST_CASE("fit: a price or a number of tokens that is none is refused, and a nod
   CHECK(test::headroom("fit gpt2 --gpu h100 --node dgx-a100").code == ExitCode::kUsage);
 }
 
+TEST_CASE("fit: a network is a rate in one direction, with bits and bytes apart") {
+  const std::string question = "fit gpt2 --gpu a100-80gb --gpus 16 --fsdp reshard=yes --json";
+  const auto seconds = [&](const std::string& rate) {
+    const std::string option = rate.empty() ? "" : " --network " + rate;
+    return *Document(test::headroom(question + option).out).at("time/step_seconds").as_number();
+  };
+  CHECK(seconds("400Gbit/s") == seconds("50GB/s"));
+  CHECK(seconds("1Gbit/s") > 10 * seconds("400Gbit/s"));
+  CHECK(seconds("200Gbit/s") == seconds(""));  // A DGX A100 has an adapter of that for each GPU.
+  const Answer vague = test::headroom("fit gpt2 --gpu h100 --network 400Gb/s");
+  CHECK(vague.code == ExitCode::kUsage);
+  CHECK(vague.err.find("400Gbit/s") != std::string::npos);
+}
+
 TEST_CASE("fit: a performance file of one's own sets the pace, one of another GPU is refused") {
   const std::string shipped =
       std::string(HEADROOM_SOURCE_DIR) + "/configs/performance/h100-80gb.json";
