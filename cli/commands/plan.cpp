@@ -117,7 +117,8 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     asked.push_back(*one);
   }
   const StopOnInterrupt guard;
-  PlanAnswer answer{.search = std::move(search).value(), .result = {}, .seconds = 0, .why = {}};
+  PlanAnswer answer{
+      .search = std::move(search).value(), .result = {}, .seconds = 0, .why = {}, .placements = {}};
   {
     ProgressLine line(context.err, context.terminal.color && !context.json);
     plan::SearchQuestion question = answer.search.question();
@@ -135,6 +136,13 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
       for (const plan::Alternative& one : plan::alternatives_of(answer.result.best->plan)) {
         asked.push_back(one);
       }
+      Result<std::vector<plan::StagePlacement>> placements =
+          plan::stage_placements(question.space.model, answer.result.best->plan, question.device,
+                                 question.machine, answer.result.best->capacity);
+      if (!placements) {
+        return std::move(placements).error();
+      }
+      answer.placements = std::move(placements).value();
     }
     Result<std::string> why = explanation(question, answer.result, asked, memory);
     if (!why) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "cli/report/placement_text.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_json.h"
@@ -224,6 +225,7 @@ std::string plan_answer_json(const PlanAnswer& answer) {
     begin = end + 1;
   }
   fields.add("why", ir::json_texts(why));
+  fields.add("placements", placement_json(answer.placements));
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 
@@ -262,6 +264,9 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   text += "\n";
   if (!answer.why.empty()) {
     text += "\n" + answer.why;
+  }
+  if (!answer.placements.empty()) {
+    text += "\n" + placement_lines(answer.placements);
   }
   return text;
 }

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/plan_search.h"
 #include "cli/terminal.h"
+#include "planner/placement/stage_placement.h"
 #include "planner/search/search.h"
 
 namespace headroom::cli {
@@ -12,8 +14,9 @@ namespace headroom::cli {
 struct PlanAnswer {
   PlanSearch search;
   plan::PlanResult result;
-  double seconds = 0;  ///< The search took, by the clock.
-  std::string why;     ///< Answers to `--why`, a line each.
+  double seconds = 0;                              ///< The search took, by the clock.
+  std::string why;                                 ///< Answers to `--why`, a line each.
+  std::vector<plan::StagePlacement> placements{};  ///< Under `explain`.
 };
 
 /// Tokens of a step divided by its time.

@@ -61,7 +61,8 @@ Result<std::int64_t> kept_bytes(const ir::ModelSpec& model, const ir::ParallelPl
   return kept;
 }
 
-std::int64_t kept_passes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+std::int64_t kept_passes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                         std::int64_t stage) {
   const ir::MegatronPlan& megatron = *plan.megatron;
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   const std::int64_t chunks =
@@ -71,7 +72,7 @@ std::int64_t kept_passes(const ir::ModelSpec& model, const ir::ParallelPlan& pla
                                 .stages = megatron.pipeline,
                                 .micro_batches = plan.accumulation,
                                 .chunks = chunks};
-  const std::int64_t warmup = megatron.pipeline > 1 ? ir::warmup_of_stage(shape, 0) : 0;
+  const std::int64_t warmup = megatron.pipeline > 1 ? ir::warmup_of_stage(shape, stage) : 0;
   return std::min(warmup + 1, plan.accumulation * chunks);
 }
 

@@ -22,8 +22,8 @@ namespace headroom::plan {
                                               const ir::LayerSpec& layer,
                                               const DeviceTraits& device);
 
-/// Passes forward through chunks of the first stage that are kept at once when its first backward
-/// begins.
-[[nodiscard]] std::int64_t kept_passes(const ir::ModelSpec& model, const ir::ParallelPlan& plan);
+/// Passes forward through chunks of a stage that are kept at once when its first backward begins.
+[[nodiscard]] std::int64_t kept_passes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                       std::int64_t stage = 0);
 
 }  // namespace headroom::plan

@@ -1,4 +1,4 @@
-#include "planner/placement/placement.h"
+#include "planner/placement/stage_placement.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/hardware/catalogue.h"
+#include "model_ir/spec/hf_config.h"
 #include "tests/support/random.h"
 
 namespace headroom::plan {
@@ -121,6 +123,64 @@ TEST_CASE("placement: what is copied beside the computation costs nothing until 
   REQUIRE(found);
   CHECK(found->counts[0] == std::vector<std::int64_t>{5, 5, 0});
   CHECK(found->seconds == 15 + 20);
+}
+
+TEST_CASE("placement: counts of a stage never take less than its whole program") {
+  const ir::ModelSpec model = ir::parse_hf_config(R"({"hidden_size": 256, "intermediate_size": 512,
+    "num_hidden_layers": 12, "num_attention_heads": 4, "num_key_value_heads": 4,
+    "vocab_size": 512, "max_position_embeddings": 4096, "model_type": "llama"})",
+                                                  "small")
+                                  .value();
+  const std::string configs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
+  const cost::DeviceSpec device = cost::load_device(configs, "a100-80gb").value();
+  const cost::Machine machine = cost::load_machine(configs, device).value();
+  test::Random random = test::seeded_random(422);
+  CAPTURE(random.seed());
+  for (int round = 0; round < 6; ++round) {
+    CAPTURE(round);
+    ir::ParallelPlan plan;
+    plan.runtime = ir::RuntimeKind::kMegatron;
+    plan.precision = ir::Precision::kBf16Master;
+    plan.sequence = 256 * random.between(2, 8);
+    plan.micro_batch = random.between(1, 3);
+    plan.allocator.expandable_segments = true;
+    plan.megatron = ir::MegatronPlan{};
+    plan.megatron->pipeline = random.pick<std::int64_t>({1, 2, 3});
+    plan.megatron->layers_per_chunk = plan.megatron->pipeline > 1 && random.chance(1, 2) ? 2 : 0;
+    plan.world = plan.megatron->pipeline;
+    plan.accumulation = 4 * plan.megatron->pipeline;
+    plan.loss = ir::LossKind::kHf;
+    const std::vector<StagePlacement> roomy =
+        stage_placements(model, plan, device, machine, Bytes{80 * kGiB}).value();
+    REQUIRE(roomy.size() == 1);
+    REQUIRE(roomy[0].best);
+    CHECK(roomy[0].best->seconds == roomy[0].question.forward + roomy[0].question.backward);
+    const Bytes budget{roomy[0].everything.value() - random.between(1, 4) * kMiB};
+    const std::vector<StagePlacement> tight =
+        stage_placements(model, plan, device, machine, budget).value();
+    for (const StagePlacement& stage : tight) {
+      CAPTURE(stage.stage);
+      const std::size_t full = static_cast<std::size_t>(
+          std::ranges::find(stage.actions, LayerAction::Kind::kFull, &LayerAction::kind) -
+          stage.actions.begin());
+      REQUIRE(full < stage.actions.size());
+      for (const PlacementRule& rule : stage.rules) {
+        const bool block = rule.kind == PlacementRule::Kind::kBlock;
+        if (!block && rule.kind != PlacementRule::Kind::kUniform) {
+          continue;
+        }
+        std::vector<std::vector<std::int64_t>> counts = {
+            std::vector<std::int64_t>(stage.actions.size(), 0)};
+        counts[0][full] = block ? rule.number : stage.question.kinds[0].layers;
+        counts[0][0] = stage.question.kinds[0].layers - counts[0][full];
+        const Placement placement = placement_of(stage.question, counts);
+        CHECK(placement.bytes >= rule.peak.value());
+        CHECK((block || placement.bytes == rule.peak.value()));
+        CHECK(placement.seconds - stage.question.forward - stage.question.backward ==
+              doctest::Approx(rule.seconds));
+      }
+    }
+  }
 }
 
 }  // namespace headroom::plan
