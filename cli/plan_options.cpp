@@ -61,7 +61,7 @@ constexpr std::array<OptionSpec, 33> kOptions = {
       "fully_shard: reshard=yes|no|N (to N ranks),embeddings,decoder=yes|no (layers of a T5's "
       "decoder as groups),offload (to the host),replicas=N and the types param=T,reduce=T; "
       "version=1 (FullyShardedDataParallel) with prefetch=pre|post|none, forward-prefetch, "
-      "orig-params=no; "
+      "orig-params=no; replicas=WORLD is NO_SHARD there; "
       "--precision says what the shards are stored in"},
      {"titan", "SPEC", "tp=1,reshard=default",
       "torchtitan's code on fsdp: tp=N (tensor and sequence parallel), cp=N (ring attention), "

@@ -67,15 +67,17 @@ void read_fsdp(CaseReader& parallel, bool tied, ir::ParallelPlan& plan) {
 }
 
 /// FullyShardedDataParallel: what is not asked for is what `accelerate config` proposes.
-void read_wrapper(CaseReader& parallel, ir::FsdpPlan& fsdp) {
+void read_wrapper(CaseReader& parallel, std::int64_t world, ir::FsdpPlan& fsdp) {
   fsdp.version = 1;
   const std::string strategy = parallel.text("strategy", "FULL_SHARD");
   const bool hybrid = strategy == "HYBRID_SHARD" || strategy == "_HYBRID_SHARD_ZERO2";
+  const bool whole = strategy == "NO_SHARD";
   fsdp.reshard_after_forward = strategy == "FULL_SHARD" || strategy == "HYBRID_SHARD";
-  if ((!hybrid && strategy != "FULL_SHARD" && strategy != "SHARD_GRAD_OP") ||
+  if ((!hybrid && !whole && strategy != "FULL_SHARD" && strategy != "SHARD_GRAD_OP") ||
       hybrid != (fsdp.replicas > 1)) {
     parallel.fail("strategy", "'" + strategy + "'");
   }
+  fsdp.replicas = whole ? world : fsdp.replicas;
   constexpr std::array<Word<ir::FsdpPrefetch>, 3> kPrefetches = {
       {{"BACKWARD_PRE", ir::FsdpPrefetch::kBackwardPre},
        {"BACKWARD_POST", ir::FsdpPrefetch::kBackwardPost},
@@ -154,7 +156,7 @@ void read_parallel(CaseReader& reader, ir::ParallelPlan& plan) {
   } else if (kind == "fsdp2" || kind == "fsdp1") {
     read_fsdp(parallel, says_tied(config), plan);
     if (kind == "fsdp1") {
-      read_wrapper(parallel, *plan.fsdp);
+      read_wrapper(parallel, plan.world, *plan.fsdp);
     }
     const bool wrapped = says(reader.take("checkpointing"), "full_wrapper");
     if (wrapped && says(reader.take("task"), "seq2seq")) {

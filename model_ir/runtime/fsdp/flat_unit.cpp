@@ -34,40 +34,72 @@ class StreamScope {
 
 }  // namespace
 
-void FlatUnit::add(Tensor* slot, const Shape& shape) {
+void FlatUnit::add(Tensor* slot) {
   const std::int64_t aligned =
-      kAlignedBytes * 8 / static_cast<std::int64_t>(bits_of(sharding_.plan.param_dtype));
+      sharding_.plan.use_orig_params
+          ? kAlignedBytes * 8 / static_cast<std::int64_t>(bits_of(types_.gathered))
+          : 1;
   const std::int64_t offset = align_up(elements_, aligned);
-  members_.push_back({.slot = slot, .shape = shape, .offset = offset});
-  elements_ = offset + shape.elements();
+  members_.push_back({.slot = slot, .shape = (*slot)->shape, .offset = offset, .view = {}});
+  elements_ = offset + members_.back().shape.elements();
 }
 
 void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<Tensor>& buffers) {
   Eager& eager = sharding_.eager;
   eager.set_site("fsdp.flatten", module_);
-  elements_ = align_up(elements_, sharding_.ranks);
+  elements_ = align_up(elements_, whole() ? sharding_.plan.replicas : sharding_.ranks);
   std::vector<Tensor> moved(members_.size());
   for (const std::size_t index : order) {
-    moved[index] = eager.empty(members_[index].shape, sharding_.stored, TensorRole::kTemporary);
+    moved[index] = eager.empty(members_[index].shape, types_.moved, TensorRole::kTemporary);
   }
   for (const Tensor& buffer : buffers) {
     eager.fill_storage(buffer, bytes_of(buffer.elements(), buffer.dtype()).value(),
                        TensorRole::kBuffer);
   }
-  Tensor joined = eager.empty({elements_}, sharding_.stored, TensorRole::kTemporary);
-  shard_ = eager.empty({elements_ / sharding_.ranks}, sharding_.stored, TensorRole::kParameter);
+  Tensor joined = eager.empty({elements_}, types_.moved,
+                              whole() ? TensorRole::kParameter : TensorRole::kTemporary);
+  shard_ = whole()
+               ? joined
+               : eager.empty({elements_ / sharding_.ranks}, types_.moved, TensorRole::kParameter);
   joined.reset();
+  if (offloads()) {
+    const Shape part = shard_.shape();
+    shard_.reset();
+    eager.set_meta(true);
+    shard_ = eager.empty(part, types_.stored, TensorRole::kParameter);
+    eager.set_meta(false);
+  }
   for (Tensor& each : moved) {
     each.reset();
   }
+}
+
+void FlatUnit::widen() {
+  Eager& eager = sharding_.eager;
+  eager.set_site("fsdp.flatten", module_);
+  const Shape part = shard_.shape();
+  if (types_.stored != types_.moved && !offloads()) {
+    if (sharding_.plan.use_orig_params) {
+      brought_ = shard_;  // The parameters are still views of it.
+    }
+    shard_ = eager.empty(part, types_.stored, TensorRole::kParameter);
+  }
   eager.set_meta(true);
-  flat_ = eager.parameter({elements_}, sharding_.plan.param_dtype, true);
+  flat_ = eager.parameter({elements_}, types_.gathered, types_.trained);
   eager.set_meta(false);
+  if (whole() && !casts() && !offloads()) {
+    eager.move_storage(flat_, shard_);
+  }
   cut_pieces();
+  show_shards();
 }
 
 /// Rank 0's part of the flat tensor covers some parameters, the last of them not wholly.
 void FlatUnit::cut_pieces() {
+  if (!types_.trained) {
+    pieces_.assign(members_.size(), Tensor{});
+    return;
+  }
   if (!sharding_.plan.use_orig_params) {  // The optimizer sees the flat part itself.
     shard_->requires_grad = true;
     shard_->leaf_parameter = true;
@@ -77,11 +109,11 @@ void FlatUnit::cut_pieces() {
   }
   const std::int64_t end = shard_.elements();
   for (const Member& member : members_) {
-    const std::int64_t whole = member.shape.elements();
-    const std::int64_t own = std::clamp<std::int64_t>(end - member.offset, 0, whole);
+    const std::int64_t elements = member.shape.elements();
+    const std::int64_t own = std::clamp<std::int64_t>(end - member.offset, 0, elements);
     Tensor piece;
     if (own > 0) {
-      piece = sharding_.eager.alias(shard_, own == whole ? member.shape : Shape{own}, false);
+      piece = sharding_.eager.alias(shard_, own == elements ? member.shape : Shape{own}, false);
       piece->requires_grad = true;
       piece->leaf_parameter = true;
     }
@@ -89,32 +121,89 @@ void FlatUnit::cut_pieces() {
   }
 }
 
+void FlatUnit::list_pieces(std::map<const Tensor*, Tensor>& pieces) const {
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (pieces_[i].defined()) {
+      pieces[members_[i].slot] = pieces_[i];
+    }
+  }
+}
+
+/// The module finds parameters of the shard's type again, or, without `use_orig_params`, is left
+/// with the views of the flat tensor, whose memory is gone.
+void FlatUnit::show_shards() {
+  if (!sharding_.plan.use_orig_params && (*members_.front().slot)->grad_fn != nullptr) {
+    return;
+  }
+  sharding_.eager.set_meta(true);
+  for (const Member& member : members_) {
+    *member.slot = sharding_.eager.parameter(member.shape, types_.stored, types_.trained);
+  }
+  sharding_.eager.set_meta(false);
+}
+
 void FlatUnit::init_buffers() {
   Eager& eager = sharding_.eager;
   eager.set_site("fsdp.init", module_);
   if (casts()) {
-    const Tensor cast = eager.empty(shard_.shape(), flat_.dtype(), TensorRole::kCommunication);
+    const Tensor cast = eager.empty(shard_.shape(), types_.gathered, TensorRole::kCommunication);
   }
-  { const Tensor whole = eager.empty({elements_}, flat_.dtype(), TensorRole::kParameter); }
+  if (whole()) {
+    return;
+  }
+  { const Tensor full = eager.empty({elements_}, types_.gathered, TensorRole::kParameter); }
   if (casts()) {
-    const Tensor wide = eager.empty({elements_}, sharding_.stored, TensorRole::kParameter);
+    const Tensor wide = eager.empty({elements_}, types_.stored, TensorRole::kParameter);
   }
+}
+
+/// What the all-gather reads: the shard, cast and brought to the device where it has to be.
+Tensor FlatUnit::bring_shard() {
+  Eager& eager = sharding_.eager;
+  if (!offloads()) {
+    return torch::computed(eager, shard_.shape(), types_.gathered, TensorRole::kCommunication);
+  }
+  Tensor ready;
+  if (casts()) {
+    ready = eager.empty(shard_.shape(), types_.gathered, TensorRole::kCommunication);
+  }
+  Tensor copied = eager.empty(shard_.shape(), types_.stored, TensorRole::kCommunication);
+  eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(copied)});
+  if (!casts()) {
+    return copied;
+  }
+  torch::launch_copy(eager, copied, ready, torch::CopyOrder::kSame);
+  return ready;
 }
 
 void FlatUnit::gather() {
   Eager& eager = sharding_.eager;
   eager.set_site("fsdp.all_gather", module_);
-  Tensor cast;
-  if (casts()) {
+  const std::int64_t bytes = bytes_of(elements_, types_.gathered).value();
+  Tensor ready;
+  if (whole() && casts()) {
     const StreamScope stream(eager, kCastStream);
-    cast = torch::computed(eager, shard_.shape(), flat_.dtype(), TensorRole::kCommunication);
+    eager.fill_storage(flat_, bytes, TensorRole::kParameter);
+    if (offloads()) {
+      const Tensor copied = eager.empty(shard_.shape(), types_.stored, TensorRole::kCommunication);
+      eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(copied)});
+    }
+    torch::launch_copy(eager, shard_, flat_, torch::CopyOrder::kSame);
+    eager.wait_stream(kGatherStream, kCastStream);
+  } else if ((casts() || offloads()) && (offloads() || !gathered_)) {
+    const StreamScope stream(eager, kCastStream);
+    ready = bring_shard();
+    if (!casts() && sharding_.plan.use_orig_params) {
+      brought_ = ready;
+    }
     eager.wait_stream(kGatherStream, kCastStream);
   }
   const StreamScope stream(eager, kGatherStream);
-  const std::int64_t bytes = bytes_of(elements_, flat_.dtype()).value();
-  eager.fill_storage(flat_, bytes, TensorRole::kParameter);
-  eager.run(CollectiveShape{
-      .kind = CollectiveKind::kAllGather, .bytes = bytes, .group = {.size = sharding_.ranks}});
+  if (!whole() && !gathered_) {
+    eager.fill_storage(flat_, bytes, TensorRole::kParameter);
+    eager.run(CollectiveShape{
+        .kind = CollectiveKind::kAllGather, .bytes = bytes, .group = {.size = sharding_.ranks}});
+  }
   was_gathered_ = eager.record_mark(kGatherStream);
   gathered_ = true;
 }
@@ -129,13 +218,29 @@ void FlatUnit::wait() {
 void FlatUnit::release() {
   if (gathered_) {
     sharding_.eager.set_site("fsdp.reshard", module_);
-    sharding_.eager.drain_storage(flat_);
+    if (!whole() || casts()) {
+      sharding_.eager.drain_storage(flat_);
+    }
+    show_shards();
   }
+  brought_.reset();
   gathered_ = false;
 }
 
-bool FlatUnit::has_recorded_views() const {
-  return (*members_.front().slot)->grad_fn != nullptr;
+void FlatUnit::release_after_forward(bool root) {
+  if (whole() || (sharding_.plan.reshard_after_forward && !root)) {
+    release();
+  } else if (sharding_.plan.reshard_after_forward) {
+    brought_.reset();
+  }
+}
+
+void FlatUnit::restore_views() {
+  for (const Member& member : members_) {
+    if (member.view.defined()) {
+      *member.slot = member.view;
+    }
+  }
 }
 
 void FlatUnit::make_views() {
@@ -149,6 +254,7 @@ void FlatUnit::make_views() {
     shapes.push_back(member.shape);
   }
   if (!record.active()) {
+    keep_views();
     return;
   }
   record.finish(
@@ -166,21 +272,77 @@ void FlatUnit::make_views() {
         grads.clear();
         return {joined};
       });
+  keep_views();
+}
+
+void FlatUnit::keep_views() {
+  for (Member& member : members_) {
+    member.view = *member.slot;
+  }
+}
+
+void FlatUnit::prepare_backward() {
+  if (!whole() || !types_.trained) {
+    return;
+  }
+  const Tensor earlier = shard_->grad != nullptr ? torch::gradient_of(sharding_.eager, shard_)
+                                                 : std::exchange(reduced_, Tensor{});
+  if (earlier.defined()) {
+    set_grad(flat_, earlier);
+  }
+}
+
+void FlatUnit::set_grad(const Tensor& parameter, const Tensor& gradient) {
+  sharding_.eager.drop_grad(parameter);
+  parameter->grad = gradient.impl();
+  ++parameter->grad->uses;
 }
 
 void FlatUnit::reduce(const std::function<void()>& released) {
   Eager& eager = sharding_.eager;
   const Tensor gradient = torch::gradient_of(eager, flat_);  // A name until the reduction is over.
-  eager.drop_grad(flat_);
+  if (!whole()) {
+    eager.drop_grad(flat_);
+  }
   release();
   released();
   eager.set_site("fsdp.reduce_scatter", module_);
   eager.wait_stream(kReduceStream, eager.stream());
   const StreamScope stream(eager, kReduceStream);
-  const DType dtype = sharding_.plan.reduce_dtype;
-  const Tensor input = dtype == gradient.dtype() ? gradient
-                                                 : torch::computed(eager, gradient.shape(), dtype,
-                                                                   TensorRole::kCommunication);
+  if (whole()) {
+    reduce_whole();
+  } else {
+    reduce_part(gradient);
+  }
+  was_reduced_ = eager.record_mark(kReduceStream);
+}
+
+/// All-reduced in place, in the type of reductions, then in the shard's.
+void FlatUnit::reduce_whole() {
+  Eager& eager = sharding_.eager;
+  const auto cast = [&](DType dtype) {
+    const Tensor gradient = torch::gradient_of(eager, flat_);
+    if (gradient.dtype() != dtype) {
+      set_grad(flat_, torch::computed(eager, gradient.shape(), dtype, TensorRole::kGradient));
+    }
+  };
+  cast(types_.reduced);
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                            .bytes = bytes_of(elements_, types_.reduced).value(),
+                            .group = {.size = sharding_.plan.replicas}});
+  cast(types_.stored);
+  if (offloads()) {
+    eager.run(CopyShape{.kind = CopyKind::kDeviceToHost,
+                        .bytes = bytes_of(elements_, types_.stored).value()});
+  }
+}
+
+void FlatUnit::reduce_part(const Tensor& gradient) {
+  Eager& eager = sharding_.eager;
+  const DType dtype = types_.reduced;
+  Tensor input = dtype == gradient.dtype()
+                     ? gradient
+                     : torch::computed(eager, gradient.shape(), dtype, TensorRole::kCommunication);
   Tensor part = eager.empty(shard_.shape(), dtype, TensorRole::kGradient);
   eager.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
                             .bytes = bytes_of(elements_, dtype).value(),
@@ -190,8 +352,8 @@ void FlatUnit::reduce(const std::function<void()>& released) {
                               .bytes = bytes_of(part.elements(), dtype).value(),
                               .group = {.size = sharding_.plan.replicas}});
   }
-  if (dtype != sharding_.stored) {
-    part = torch::computed(eager, shard_.shape(), sharding_.stored, TensorRole::kGradient);
+  if (dtype != types_.stored) {
+    part = torch::computed(eager, shard_.shape(), types_.stored, TensorRole::kGradient);
   }
   if (shard_->grad != nullptr) {  // Added to that of an earlier micro-batch.
     const Tensor earlier = torch::gradient_of(eager, shard_);
@@ -201,19 +363,28 @@ void FlatUnit::reduce(const std::function<void()>& released) {
   } else {
     torch::launch(eager, {&reduced_, &part, &reduced_});
   }
-  was_reduced_ = eager.record_mark(kReduceStream);
+  if (offloads()) {
+    eager.run(CopyShape{.kind = CopyKind::kDeviceToHost, .bytes = torch::bytes_of(reduced_)});
+  }
 }
 
 void FlatUnit::show_gradients() {
+  Eager& eager = sharding_.eager;
   if (was_reduced_) {
-    sharding_.eager.wait_mark(sharding_.eager.stream(), *was_reduced_);
+    eager.wait_mark(eager.stream(), *was_reduced_);
     was_reduced_.reset();
   }
+  const bool fresh = whole() && flat_->grad != nullptr;
+  if (fresh) {
+    reduced_ = torch::gradient_of(eager, flat_);
+    eager.drop_grad(flat_);
+  }
+  if (offloads()) {
+    reduced_.reset();  // The host's copy is what the optimizer reads.
+  }
   for (const Tensor& piece : pieces_) {
-    if (piece.defined() && piece->grad == nullptr && reduced_.defined()) {
-      const Tensor view = sharding_.eager.alias(reduced_, piece.shape(), false);
-      piece->grad = view.impl();
-      ++piece->grad->uses;
+    if (piece.defined() && (piece->grad == nullptr || fresh) && reduced_.defined()) {
+      set_grad(piece, eager.alias(reduced_, piece.shape(), false));
     }
   }
   if (!sharding_.plan.use_orig_params) {

@@ -17,6 +17,7 @@
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer.h"
 #include "model_ir/runtime/torch/phase.h"
+#include "model_ir/runtime/transformers/expert_adapter.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/support.h"
 
@@ -70,17 +71,31 @@ Error refused(const char* key, const char* got, const char* wanted) {
 }
 
 /// What is not modelled of FullyShardedDataParallel.
-std::optional<Error> unsupported_wrapper(const ParallelPlan& plan, const FsdpPlan& fsdp) {
-  if (plan.lora || fsdp.cpu_offload || fsdp.reshard_ranks != 0 || fsdp.shard_embeddings ||
-      plan.world == fsdp.replicas) {
-    return Error::invalid_argument(
-        "fsdp", "version=1 with adapters, offload, embeddings apart or whole parameters (NO_SHARD)",
-        "layers and the rest as units, on several ranks", "use version=2 for the others");
+std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelPlan& plan,
+                                         const FsdpPlan& fsdp) {
+  if (fsdp.reshard_ranks != 0 || fsdp.shard_embeddings) {
+    return Error::invalid_argument("fsdp", "version=1 with embeddings apart or reshard=N",
+                                   "layers and the rest as units", "use version=2 for the others");
+  }
+  if (fsdp.cpu_offload && plan.world == fsdp.replicas) {
+    return Error::invalid_argument("fsdp", "version=1 with offload and whole parameters (NO_SHARD)",
+                                   "offload of shards", "use fewer replicas than ranks");
+  }
+  if (plan.lora && (plan.lora->dora || transformers::adapts_experts(model, *plan.lora))) {
+    return refused("lora",
+                   "DoRA or adapters on experts with version=1: they read weights that are not "
+                   "gathered",
+                   "LoRA on linear layers, or version=2");
+  }
+  if (plan.lora && plan.evaluation && autocast_dtype(plan.precision)) {
+    return refused("evaluation", "adapters with version=1 outside autocast, where types differ",
+                   "training alone");
   }
   return std::nullopt;
 }
 
-std::optional<Error> unsupported(const ParallelPlan& plan, const FsdpPlan& fsdp) {
+std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan,
+                                 const FsdpPlan& fsdp) {
   if (plan.world % fsdp.replicas != 0) {
     return Error::invalid_argument("replicas", std::to_string(fsdp.replicas),
                                    "a divisor of the " + std::to_string(plan.world) + " ranks");
@@ -88,7 +103,7 @@ std::optional<Error> unsupported(const ParallelPlan& plan, const FsdpPlan& fsdp)
   if (plan.quant) {
     return refused("quant", "quantised weights", "weights as they are with fsdp");
   }
-  if (plan.lora && !plan.lora->modules_to_save.empty()) {
+  if (plan.lora && !plan.lora->modules_to_save.empty() && fsdp.version == 2) {
     return refused("lora", "modules_to_save", "adapters alone with fsdp");
   }
   if (plan.loss != LossKind::kHf && fsdp.shard_embeddings) {
@@ -111,7 +126,7 @@ std::optional<Error> unsupported(const ParallelPlan& plan, const FsdpPlan& fsdp)
         "a divisor of the " + std::to_string(ranks) + " ranks that share the model");
   }
   if (fsdp.version == 1) {
-    return unsupported_wrapper(plan, fsdp);
+    return unsupported_wrapper(model, plan, fsdp);
   }
   if (!fsdp.use_orig_params || fsdp.forward_prefetch ||
       fsdp.backward_prefetch != FsdpPrefetch::kBackwardPre) {
@@ -283,10 +298,20 @@ void run_wrapped(const Setting& setting) {
   }
   WrapperHooks hooks(sharding.eager, sharding.plan, *wrapped);
   transformers::ModuleHooks& calls = wrapped->model.hooks;
-  calls.before = [&hooks](std::int32_t module, std::vector<Tensor>&) { hooks.before(module); };
+  calls.before = [&hooks](std::int32_t module, std::vector<Tensor>& inputs) {
+    hooks.before(module, inputs);
+  };
   calls.after = [&hooks](std::int32_t module, const std::vector<Tensor>& outputs) {
     hooks.after(module, outputs);
   };
+  calls.around_checkpoint = true;
+  if (setting.plan.lora) {
+    calls.enter = [&hooks](const transformers::ModuleCall& call,
+                           std::initializer_list<Tensor*> inputs) { hooks.enter(call, inputs); };
+    calls.leave = [&hooks](const transformers::ModuleCall& call, Tensor* output) {
+      hooks.leave(call, output);
+    };
+  }
   Run run{.eager = sharding.eager,
           .plan = setting.plan,
           .sharding = sharding,
@@ -302,7 +327,7 @@ void run_wrapped(const Setting& setting) {
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                           const DeviceTraits& device) {
   const FsdpPlan fsdp = resharding(plan);
-  if (const std::optional<Error> error = unsupported(plan, fsdp)) {
+  if (const std::optional<Error> error = unsupported(model, plan, fsdp)) {
     return *error;
   }
   const ParallelPlan arithmetic = arithmetic_plan(plan, fsdp);

@@ -124,10 +124,11 @@ class Stack {
  private:
   void run_layer(const LayerRange& range, const Tensor& mask, LayerState& state) {
     eager_.set_layer(range.layer);
-    const auto region = [interpreter = interpreter_, &model = model_, memory = memory_, range](
-                            Eager&, const std::vector<Tensor>& arguments) {
+    const bool around = model_.hooks.around_checkpoint;
+    const auto region = [interpreter = interpreter_, &model = model_, memory = memory_, range,
+                         around](Eager&, const std::vector<Tensor>& arguments) {
       std::vector<Tensor> inputs = arguments;
-      if (model.hooks.before) {
+      if (model.hooks.before && !around) {
         model.hooks.before(range.layer, inputs);
       }
       const LayerNames names(
@@ -137,13 +138,19 @@ class Stack {
       outputs[0] = interpreter->run_layer(range, inputs[0], inputs[4]);
       outputs[1] = interpreter->shared().position_bias;
       outputs[2] = interpreter->shared().cross_bias;
-      if (model.hooks.after) {
+      if (model.hooks.after && !around) {
         model.hooks.after(range.layer, outputs);
       }
       return outputs;
     };
     std::vector<Tensor> inputs{state.hidden, state.bias, state.memory, state.cross_bias, mask};
+    if (around) {
+      model_.hooks.before(range.layer, inputs);
+    }
     std::vector<Tensor> outputs = torch::run_region(eager_, inputs, region, recompute_of(range));
+    if (around) {
+      model_.hooks.after(range.layer, outputs);
+    }
     inputs.clear();
     state.hidden = std::move(outputs[0]);
     state.bias = std::move(outputs[1]);

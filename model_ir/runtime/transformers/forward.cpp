@@ -232,7 +232,8 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
     dtype = DType::kFp32;
   }
   const Shape sizes{model.plan->sequence, rotated_dims(spec)};
-  const bool on_host = model.plan->fsdp && model.plan->fsdp->cpu_offload;
+  const bool on_host =  // FullyShardedDataParallel leaves buffers on the device.
+      model.plan->fsdp && model.plan->fsdp->cpu_offload && model.plan->fsdp->version == 2;
   const bool copies =
       on_host || (!model.buffers.empty() && model.buffers.back().dtype() != DType::kFp32);
   const RopeRequest request{.form = form,
@@ -308,7 +309,8 @@ Tensor run_hooked_layer(Model& model, Interpreter& interpreter, const LayerArgum
   std::vector<Tensor> given{input};
   const ModuleCall call{
       .part = ModuleCall::Part::kLayer, .layer = arguments.range.layer, .op = nullptr};
-  if (model.hooks.before) {
+  const bool hooked = model.hooks.before && !model.hooks.around_checkpoint;
+  if (hooked) {
     model.hooks.before(arguments.range.layer, given);
   }
   if (model.hooks.enter) {
@@ -318,7 +320,7 @@ Tensor run_hooked_layer(Model& model, Interpreter& interpreter, const LayerArgum
   if (model.hooks.leave) {
     model.hooks.leave(call, &output);
   }
-  if (model.hooks.after) {
+  if (hooked) {
     model.hooks.after(arguments.range.layer, {output});
   }
   return output;
@@ -384,6 +386,11 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
                  ? run_hooked_layer(model, *interpreter, arguments, input)
                  : interpreter->run_layer(arguments.range, input, arguments.mask);
     };
+    if (model.hooks.around_checkpoint) {
+      std::vector<Tensor> inputs{std::exchange(hidden, Tensor{})};
+      model.hooks.before(range.layer, inputs);
+      hidden = std::move(inputs[0]);
+    }
     const bool recompute = model.training && plan.recompute != Recompute::kNone &&
                            range.layer % plan.recompute_every == 0;
     if (!recompute) {
@@ -392,6 +399,9 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
       hidden = torch::checkpoint(eager, hidden, region);
     } else {
       hidden = torch::checkpoint_reentrant(eager, hidden, region);
+    }
+    if (model.hooks.around_checkpoint) {
+      model.hooks.after(range.layer, {hidden});
     }
   }
   eager.set_layer(-1);

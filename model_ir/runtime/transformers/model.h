@@ -58,6 +58,9 @@ struct ModuleHooks {
   /// Sees what a module is called with, and may replace it; undefined tensors are no arguments.
   std::function<void(std::int32_t module, std::vector<torch::Tensor>& inputs)> before;
   std::function<void(std::int32_t module, const std::vector<torch::Tensor>& outputs)> after;
+  /// Both stand around a layer's checkpoint: the wrapper is a module of its own. Otherwise they are
+  /// run again with the layer.
+  bool around_checkpoint = false;
   /// The same around every module. `inputs` are those passed by position, `output` may be null; all
   /// of them may be replaced.
   std::function<void(const ModuleCall& call, std::initializer_list<torch::Tensor*> inputs)> enter;

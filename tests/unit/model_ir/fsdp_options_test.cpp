@@ -136,6 +136,61 @@ TEST_CASE("fsdp 1: one flat parameter per unit, whose gradient zero_grad drops a
                       {"step2.optimizer", 268'981'248, 319'188'992}});
 }
 
+TEST_CASE("fsdp 1: whole parameters on every rank are cast for each use and reduced in place") {
+  ParallelPlan plan = wrapped();
+  plan.fsdp->replicas = 4;
+  test::check_phases(three_layers(), plan,
+                     {{"load", 203'953'152, 271'066'112},
+                      {"step1.forward", 429'312'512, 516'118'528},
+                      {"step1.backward", 475'014'144, 557'229'568},
+                      {"step2.backward", 891'618'304, 1'009'352'192}});
+}
+
+TEST_CASE("fsdp 1: offloaded shards come to the device before each gather") {
+  ParallelPlan plan = wrapped();
+  plan.fsdp->cpu_offload = true;
+  test::check_phases(three_layers(), plan,
+                     {{"load", 1024, 148'252'672},
+                      {"step1.forward", 257'819'136, 311'070'720},
+                      {"step1.backward", 67'109'888, 352'181'760},
+                      {"step2.backward", 67'109'888, 386'017'792}});
+}
+
+TEST_CASE("fsdp 1: what is gathered ahead in forward is reduced later in backward") {
+  ParallelPlan plan = wrapped();
+  plan.fsdp->forward_prefetch = true;
+  plan.recompute = Recompute::kFull;
+  test::check_phases(three_layers(), plan, {{"step2.backward", 268'333'056, 436'217'856}});
+}
+
+TEST_CASE("fsdp 1: a reentrant checkpoint reduces its layer before the next one runs again") {
+  ParallelPlan plan = wrapped();
+  plan.recompute = Recompute::kFullReentrant;
+  test::check_phases(
+      three_layers(), plan,
+      {{"step1.backward", 167'917'568, 301'199'360}, {"step2.backward", 268'333'056, 402'518'016}});
+}
+
+TEST_CASE("fsdp 1: each trained module of PEFT is a unit of its own, frozen layers others") {
+  ParallelPlan plan = wrapped();
+  plan.precision = Precision::kAutocastBf16;
+  plan.lora = LoraPlan{.rank = 8,
+                       .dropout = 0,
+                       .dora = false,
+                       .rank_stabilised = false,
+                       .targets = {"q_proj", "v_proj"}};
+  test::check_phases(three_layers(), plan,
+                     {{"load", 50'288'640, 182'155'264},
+                      {"step1.forward", 269'364'224, 324'868'608},
+                      {"step1.backward", 117'477'376, 363'275'264},
+                      {"step2.backward", 117'637'120, 397'722'624}});
+  plan.precision = Precision::kBf16AutocastBf16;  // Copies become fp32, as Accelerate has it.
+  plan.lora->modules_to_save = {"embed_tokens", "lm_head"};
+  test::check_phases(
+      three_layers(), plan,
+      {{"load", 50'153'984, 100'094'464}, {"step2.backward", 158'953'984, 424'458'752}});
+}
+
 TEST_CASE("fsdp 1: hybrid sharding among two ranks, resharded after forward or not") {
   ParallelPlan plan = wrapped();
   plan.fsdp->replicas = 2;

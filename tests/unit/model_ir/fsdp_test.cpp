@@ -205,7 +205,13 @@ TEST_CASE("fsdp: what it cannot follow is refused by name") {
   plan = sharded();
   plan.fsdp->version = 1;
   plan.fsdp->cpu_offload = true;
+  plan.fsdp->replicas = plan.world;
   CHECK(refused(plan) == "fsdp");
+  plan.fsdp = FsdpPlan{};
+  plan.fsdp->version = 1;
+  plan.lora = LoraPlan{};
+  plan.lora->dora = true;
+  CHECK(refused(plan) == "lora");
 }
 
 }  // namespace headroom::ir
