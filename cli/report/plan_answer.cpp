@@ -97,10 +97,18 @@ std::string degrees_words(const ir::ParallelPlan& plan) {
   add("tp", megatron.tensor, true);
   add("pp", megatron.pipeline, true);
   add("vpp-layers", megatron.layers_per_chunk, megatron.layers_per_chunk > 0);
+  add("first-stage-layers", megatron.first_stage_layers, megatron.first_stage_layers > 0);
+  add("last-stage-layers", megatron.last_stage_layers, megatron.last_stage_layers > 0);
   add("cp", megatron.context, megatron.context > 1);
   add("ep", megatron.expert, megatron.expert > 1);
   add("etp", megatron.expert_tensor, megatron.expert_tensor > 0);
   add("dp", plan.world / megatron.tensor / megatron.pipeline / megatron.context, true);
+  if (megatron.account_for_embedding) {
+    text += " account-for-embedding";
+  }
+  if (megatron.account_for_loss) {
+    text += " account-for-loss";
+  }
   if (megatron.sequence_parallel) {
     text += " sequence-parallel";
   }

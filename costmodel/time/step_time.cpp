@@ -34,7 +34,8 @@ ir::PipelineShape shape_of(const ir::ParallelPlan& plan, const std::vector<Stage
                              : ir::PipelineKind::kOneForwardOneBackward,
           .stages = plan.megatron->pipeline,
           .micro_batches = plan.accumulation,
-          .chunks = std::max<std::int64_t>(chunks, 1)};
+          .chunks = std::max<std::int64_t>(chunks, 1),
+          .group = plan.megatron->micro_batch_group};
 }
 
 /// The priced program that stands for `stage`.

@@ -26,6 +26,9 @@ struct LayerSpan {
 [[nodiscard]] std::int64_t even_stage_layers(const MegatronPlan& plan, std::int64_t layers);
 /// Chunks of every stage.
 [[nodiscard]] std::int64_t chunks_per_stage(const MegatronPlan& plan, std::int64_t layers);
+/// How many layers one chunk has.
+[[nodiscard]] std::int64_t chunk_layer_count(const MegatronPlan& plan, std::int64_t layers,
+                                             const ChunkPlace& place);
 /// The layers of one chunk.
 [[nodiscard]] LayerSpan chunk_layers(const MegatronPlan& plan, std::int64_t layers,
                                      const ChunkPlace& place);

@@ -9,8 +9,8 @@ namespace {
 /// Units of a run, layers of a group: two from each end with one between that is both second and
 /// last but one.
 constexpr std::int64_t kBaseUnits = 3;
-/// Stages: so that the second has warm-up micro-batches as well.
-constexpr std::int64_t kBaseStages = 3;
+/// Stages behind the one whose program it is: so that it has warm-up micro-batches as well.
+constexpr std::int64_t kStagesBehind = 2;
 
 /// The counts of a form that may vary: units and group of each run, then stages.
 std::vector<std::int64_t*> counts_of(SampleForm& form) {
@@ -71,30 +71,22 @@ void drop_bounded(std::vector<ActivationFamily::Coefficients>& all) {
   all = std::move(kept);
 }
 
-std::int64_t stage_of(StageKind stage, std::int64_t stages) {
-  switch (stage) {
-    case StageKind::kFirst:
-      return 0;
-    case StageKind::kSecond:
-      return 1;
-    case StageKind::kLast:
-      return stages - 1;
-  }
-  return 0;
-}
-
 Error irregular(const char* what) {
   return Error::invalid_argument("plan", what, "programs that repeat themselves");
 }
 
 }  // namespace
 
-std::optional<FamilyPlace> place_of(const SampleForm& form, bool steady) {
+std::optional<FamilyPlace> place_of(const SampleForm& form, StagePlace stage, bool steady) {
   FamilyPlace place{.base = form, .varying = {}, .counts = {}};
   const std::vector<std::int64_t*> counts = counts_of(place.base);
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const bool is_stages = i + 1 == counts.size();
-    const std::int64_t least = is_stages ? kBaseStages : kBaseUnits;
+    // Of the last run a chunk may have one unit less.
+    const bool is_last_run = i + 3 == counts.size();
+    const bool has_less = is_last_run && (form.first_short || form.last_short);
+    const std::int64_t behind = stage.last ? kStagesBehind + 1 : stage.number + 1 + kStagesBehind;
+    const std::int64_t least = is_stages ? behind : kBaseUnits + (has_less ? 1 : 0);
     const bool fixed = is_stages && (!steady || form.chunks > 1);
     if (fixed || *counts[i] <= least) {
       continue;
@@ -114,11 +106,11 @@ std::optional<FamilyPlace> place_of(const SampleForm& form, bool steady) {
 
 Result<ActivationFamily> ActivationFamily::make(const ir::ModelSpec& model,
                                                 const ir::ParallelPlan& plan,
-                                                const SampleForm& form, StageKind stage,
+                                                const SampleForm& form, StagePlace stage,
                                                 std::int64_t context_rank,
                                                 const DeviceTraits& device) {
   const bool steady = form.stages > 1 && form.micro_batches == steady_micro_batches(form);
-  const std::optional<FamilyPlace> place = place_of(form, steady);
+  const std::optional<FamilyPlace> place = place_of(form, stage, steady);
   if (!place) {
     return irregular("too many kinds of layers");
   }
@@ -136,8 +128,9 @@ Result<ActivationFamily> ActivationFamily::make(const ir::ModelSpec& model,
       one.micro_batches = steady_micro_batches(one);
     }
     const ShortQuestion question = short_question(model, plan, one);
-    const std::int64_t rank = stage_of(stage, one.stages) * (question.plan.world / one.stages) +
-                              context_rank * plan.megatron->tensor;
+    const std::int64_t number = stage.last ? one.stages - 1 : stage.number;
+    const std::int64_t rank =
+        number * (question.plan.world / one.stages) + context_rank * plan.megatron->tensor;
     const Result<ProgramSample> sample =
         sample_program(question, one, ir::Rank{static_cast<std::int32_t>(rank)}, device);
     if (!sample) {

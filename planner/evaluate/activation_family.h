@@ -13,8 +13,13 @@
 
 namespace headroom::plan {
 
-/// Which pipeline stage a rank belongs to, as far as its program differs.
-enum class StageKind : std::uint8_t { kFirst, kSecond, kLast };
+/// Which pipeline stage a rank belongs to, counted so that it is the same in a pipeline with more
+/// stages behind it.
+struct StagePlace {
+  std::int64_t number = 0;  ///< From the first; not for the last.
+  bool last = false;        ///< Of two or more.
+  friend bool operator==(const StagePlace&, const StagePlace&) = default;
+};
 
 /// The peaks of all Megatron programs that differ only in how often they repeat themselves.
 ///
@@ -48,7 +53,7 @@ class ActivationFamily {
   ///          than `kMostCounts` counts vary.
   [[nodiscard]] static Result<ActivationFamily> make(const ir::ModelSpec& model,
                                                      const ir::ParallelPlan& plan,
-                                                     const SampleForm& form, StageKind stage,
+                                                     const SampleForm& form, StagePlace stage,
                                                      std::int64_t context_rank,
                                                      const DeviceTraits& device);
 
@@ -76,6 +81,7 @@ struct FamilyPlace {
   std::vector<std::size_t> varying;
   ActivationFamily::Counts counts{};
 };
-[[nodiscard]] std::optional<FamilyPlace> place_of(const SampleForm& form, bool steady);
+[[nodiscard]] std::optional<FamilyPlace> place_of(const SampleForm& form, StagePlace stage,
+                                                  bool steady);
 
 }  // namespace headroom::plan

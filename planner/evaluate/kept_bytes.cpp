@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/work_range.h"
 #include "model_ir/runtime/registry.h"
@@ -65,13 +66,13 @@ std::int64_t kept_passes(const ir::ModelSpec& model, const ir::ParallelPlan& pla
                          std::int64_t stage) {
   const ir::MegatronPlan& megatron = *plan.megatron;
   const auto layers = static_cast<std::int64_t>(model.layers.size());
-  const std::int64_t chunks =
-      megatron.layers_per_chunk > 0 ? layers / megatron.pipeline / megatron.layers_per_chunk : 1;
+  const std::int64_t chunks = ir::chunks_per_stage(megatron, layers);
   const ir::PipelineShape shape{.kind = chunks > 1 ? ir::PipelineKind::kInterleaved
                                                    : ir::PipelineKind::kOneForwardOneBackward,
                                 .stages = megatron.pipeline,
                                 .micro_batches = plan.accumulation,
-                                .chunks = chunks};
+                                .chunks = chunks,
+                                .group = megatron.micro_batch_group};
   const std::int64_t warmup = megatron.pipeline > 1 ? ir::warmup_of_stage(shape, stage) : 0;
   return std::min(warmup + 1, plan.accumulation * chunks);
 }

@@ -53,11 +53,9 @@ void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
       plan.allocator.roundup_power2_divisions);
 }
 
-StageKind kind_of(std::int64_t stage, std::int64_t stages) {
-  if (stage == 0) {
-    return StageKind::kFirst;
-  }
-  return stage == stages - 1 ? StageKind::kLast : StageKind::kSecond;
+StagePlace stage_place(std::int64_t stage, std::int64_t stages) {
+  const bool last = stages > 1 && stage == stages - 1;
+  return {.number = last ? 0 : stage, .last = last};
 }
 
 bool is_steady(const SampleForm& form) {
@@ -78,12 +76,9 @@ Bytes composed_peak(const StaticMemory& fixed, const ActivationFamily& family,
   return Bytes{peak};
 }
 
-/// Whether each stage holds as many layers as the next, in the usual order of micro-batches: what
-/// the samples are made of.
-bool has_even_stages(const ir::MegatronPlan& megatron) {
-  return megatron.first_stage_layers == 0 && megatron.last_stage_layers == 0 &&
-         !megatron.account_for_embedding && !megatron.account_for_loss &&
-         megatron.micro_batch_group == 0;
+/// Whether micro-batches come in the usual order: what the samples are made of.
+bool has_usual_order(const ir::MegatronPlan& megatron) {
+  return megatron.micro_batch_group == 0;
 }
 
 }  // namespace
@@ -93,7 +88,7 @@ PlanMemory::PlanMemory(const ir::ModelSpec& model, const cost::DeviceSpec& devic
 
 Result<Bytes> PlanMemory::peak(const ir::ParallelPlan& plan) {
   plans_.fetch_add(1, std::memory_order_relaxed);
-  if (plan.runtime != ir::RuntimeKind::kMegatron || !has_even_stages(*plan.megatron)) {
+  if (plan.runtime != ir::RuntimeKind::kMegatron || !has_usual_order(*plan.megatron)) {
     return lowered_peak(plan);
   }
   if (Status status = ir::check_plan(model_, plan); !status) {
@@ -153,11 +148,12 @@ PlanMemory::Parts PlanMemory::parts_of(const ir::ParallelPlan& plan, const RankP
   if (!form) {
     return parts;
   }
-  const std::optional<FamilyPlace> where = place_of(*form, is_steady(*form));
+  const StagePlace stage = stage_place(place.stage, form->stages);
+  const std::optional<FamilyPlace> where = place_of(*form, stage, is_steady(*form));
   if (!where) {
     return parts;
   }
-  auto family = family_of(plan, *form, kind_of(place.stage, form->stages), *where, place.context);
+  auto family = family_of(plan, *form, stage, *where, place.context);
   if (*family) {
     parts.family = std::move(family);
     parts.counts = where->counts;
@@ -177,13 +173,14 @@ Result<Bytes> PlanMemory::rank_peak(const ir::ParallelPlan& plan, const RankPlac
 
 std::shared_ptr<const Result<ActivationFamily>> PlanMemory::family_of(const ir::ParallelPlan& plan,
                                                                       const SampleForm& form,
-                                                                      StageKind stage,
+                                                                      StagePlace stage,
                                                                       const FamilyPlace& place,
                                                                       std::int64_t context) {
   KeyText key;
   add_shapes(key, plan);
-  key.add(stage, context == 0 ? 0 : 1, place.base.stages, place.base.chunks,
-          place.base.micro_batches, plan.megatron->layers_per_chunk > 0);
+  key.add(stage.number, stage.last, form.first_short, form.last_short, context == 0 ? 0 : 1,
+          place.base.stages, place.base.chunks, place.base.micro_batches,
+          plan.megatron->layers_per_chunk > 0);
   for (const LayerRun& run : place.base.runs) {
     key.add(run.layer.moe, run.layer.window.value_or(0), run.units, run.group, run.recomputed);
   }
@@ -215,8 +212,9 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
   key.add(plan.precision, std::min(plan.steps, 2), plan.world,
           static_cast<std::int64_t>(place.rank), megatron.tensor, megatron.pipeline,
           megatron.context, megatron.expert, megatron.expert_tensor, megatron.layers_per_chunk,
-          megatron.distributed_optimizer, megatron.overlap_grad_reduce, megatron.fp32_gradients,
-          megatron.vocabulary_divisor, megatron.permute_fusion,
+          megatron.first_stage_layers, megatron.last_stage_layers, megatron.account_for_embedding,
+          megatron.account_for_loss, megatron.distributed_optimizer, megatron.overlap_grad_reduce,
+          megatron.fp32_gradients, megatron.vocabulary_divisor, megatron.permute_fusion,
           plan.allocator.roundup_power2_divisions);
   const std::string text = key.text();
   {
@@ -303,8 +301,11 @@ Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
   std::int64_t kept = 0;
   std::int64_t resident = 0;
   for (const LayerRun& run : form->runs) {
-    kept += run.units * kept_of(run.recomputed ? again : none, run.layer);
-    resident += run.units * run.group * resident_bytes(model_, plan, run.layer);
+    // Passes through a chunk that has a unit less are not told from the others.
+    const bool has_less = &run == &form->runs.back() && (form->first_short || form->last_short);
+    const std::int64_t units = run.units - (has_less ? 1 : 0);
+    kept += units * kept_of(run.recomputed ? again : none, run.layer);
+    resident += units * run.group * resident_bytes(model_, plan, run.layer);
   }
   // Before the second step there are no moments yet, and a plan may have but one.
   return Bytes{passes * kept + (plan.steps > 1 ? resident * form->chunks : 0)};

@@ -73,7 +73,7 @@ class PlanMemory {
   [[nodiscard]] Result<Bytes> rank_peak(const ir::ParallelPlan& plan, const RankPlace& place);
   [[nodiscard]] Result<Bytes> whole_peak(const ir::ParallelPlan& plan, ir::Rank rank);
   [[nodiscard]] std::shared_ptr<const Result<ActivationFamily>> family_of(
-      const ir::ParallelPlan& plan, const SampleForm& form, StageKind stage,
+      const ir::ParallelPlan& plan, const SampleForm& form, StagePlace stage,
       const FamilyPlace& place, std::int64_t context);
   [[nodiscard]] std::shared_ptr<const Result<StaticMemory>> static_of(const ir::ParallelPlan& plan,
                                                                       const RankPlace& place);

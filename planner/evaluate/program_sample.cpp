@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/runtime/registry.h"
 #include "planner/evaluate/live_bytes.h"
 
@@ -48,18 +49,20 @@ std::vector<char> anchors(std::int64_t position, std::int64_t count) {
   return found;
 }
 
-/// Keys of a layer at `position` of its chunk.
-std::vector<std::string> layer_keys(const SampleForm& form, std::int64_t position) {
+/// Keys of a layer at `position` of its chunk. Those of a chunk with a unit less are its own.
+std::vector<std::string> layer_keys(const SampleForm& form, bool is_short, std::int64_t position) {
   std::vector<std::string> keys;
   std::int64_t begin = 0;
   for (std::size_t index = 0; index < form.runs.size(); ++index) {
     const LayerRun& run = form.runs[index];
-    const std::int64_t length = run.units * run.group;
+    const std::int64_t units = run.units - (is_short && index + 1 == form.runs.size() ? 1 : 0);
+    const std::int64_t length = units * run.group;
     if (position < begin + length) {
       const std::int64_t inside = position - begin;
-      for (const char unit : anchors(inside / run.group, run.units)) {
+      for (const char unit : anchors(inside / run.group, units)) {
         for (const char layer : anchors(inside % run.group, run.group)) {
-          keys.push_back(std::string(1, static_cast<char>('a' + index)) + unit + layer);
+          keys.push_back(std::string(1, static_cast<char>((is_short ? 'A' : 'a') + index)) + unit +
+                         layer);
         }
       }
       return keys;
@@ -72,9 +75,17 @@ std::vector<std::string> layer_keys(const SampleForm& form, std::int64_t positio
 /// Walks the events of a step into the greatest value of each region.
 class RegionReader {
  public:
-  RegionReader(const ir::RankProgram& program, const SampleForm& form) : program_(program) {
-    for (std::int64_t position = 0; position < form.layers_per_chunk(); ++position) {
-      layer_keys_.push_back(layer_keys(form, position));
+  RegionReader(const ir::RankProgram& program, const ShortQuestion& question,
+               const SampleForm& form, std::int64_t stage)
+      : program_(program), layer_keys_(question.model.layers.size()) {
+    const auto layers = static_cast<std::int64_t>(question.model.layers.size());
+    for (std::int64_t chunk = 0; chunk < form.chunks; ++chunk) {
+      const ir::LayerSpan span =
+          ir::chunk_layers(*question.plan.megatron, layers, {.stage = stage, .chunk = chunk});
+      for (std::int64_t position = 0; position < span.count; ++position) {
+        layer_keys_[static_cast<std::size_t>(span.first + position)] =
+            layer_keys(form, form.is_short(chunk), position);
+      }
     }
     keys_of_site_.resize(program.sites.size());
   }
@@ -98,8 +109,8 @@ class RegionReader {
                                         ? program_.operations[at.operation]
                                         : std::string();
       std::vector<std::string> layers = {"-"};
-      if (at.layer >= 0 && !layer_keys_.empty()) {
-        layers = layer_keys_[static_cast<std::size_t>(at.layer) % layer_keys_.size()];
+      if (at.layer >= 0) {
+        layers = layer_keys_[static_cast<std::size_t>(at.layer)];
       }
       for (const std::string& layer : layers) {
         const RegionKey key = step + (at.backward ? "b" : "f") + layer + operation;
@@ -113,7 +124,7 @@ class RegionReader {
   }
 
   const ir::RankProgram& program_;
-  std::vector<std::vector<std::string>> layer_keys_;  ///< By position in the chunk.
+  std::vector<std::vector<std::string>> layer_keys_;  ///< By layer of the model.
   std::vector<std::vector<std::int64_t*>> keys_of_site_;
   std::map<RegionKey, std::int64_t> regions_;
   std::int64_t ignored_ = 0;
@@ -174,7 +185,8 @@ Result<ProgramSample> sample_program(const ShortQuestion& question, const Sample
   const ir::RankProgram& program = *lowered;
   const std::vector<std::int64_t> curve = live_curve(program, question.plan.allocator);
   ProgramSample sample;
-  RegionReader reader(program, form);
+  const std::int64_t stage = static_cast<std::int64_t>(rank) / (question.plan.world / form.stages);
+  RegionReader reader(program, question, form, stage);
   int step = -1;
   for (const ir::Phase& phase : program.phases) {
     if (is_step(phase)) {

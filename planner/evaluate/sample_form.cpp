@@ -4,14 +4,10 @@
 #include <numeric>
 
 #include "costmodel/estimate.h"
+#include "model_ir/plan/megatron_stages.h"
 
 namespace headroom::plan {
 namespace {
-
-std::int64_t chunk_layers(const ir::ModelSpec& model, const ir::MegatronPlan& megatron) {
-  const auto layers = static_cast<std::int64_t>(model.layers.size());
-  return megatron.layers_per_chunk > 0 ? megatron.layers_per_chunk : layers / megatron.pipeline;
-}
 
 /// Whether layer `position` of a chunk is run again as a whole.
 bool is_recomputed(const ir::MegatronPlan& megatron, std::int64_t position) {
@@ -29,11 +25,10 @@ bool is_recomputed(const ir::MegatronPlan& megatron, std::int64_t position) {
 
 std::optional<std::vector<LayerRun>> runs_of(const ir::ModelSpec& model,
                                              const ir::MegatronPlan& megatron,
-                                             std::int64_t offset) {
-  const std::int64_t count = chunk_layers(model, megatron);
+                                             const ir::LayerSpan& span) {
   std::vector<LayerRun> runs;
-  for (std::int64_t position = 0; position < count; ++position) {
-    const ir::LayerSpec& layer = model.layers[static_cast<std::size_t>(offset + position)];
+  for (std::int64_t position = 0; position < span.count; ++position) {
+    const ir::LayerSpec& layer = model.layers[static_cast<std::size_t>(span.first + position)];
     const bool again = is_recomputed(megatron, position);
     if (runs.empty() || !(runs.back().layer == layer) || runs.back().recomputed != again) {
       runs.push_back({.layer = layer, .units = 0, .group = 1, .recomputed = again});
@@ -42,13 +37,21 @@ std::optional<std::vector<LayerRun>> runs_of(const ir::ModelSpec& model,
   }
   const std::int64_t group = std::min(
       megatron.recompute == ir::MegatronRecompute::kFullUniform ? megatron.recompute_layers : 1,
-      count);
+      span.count);
   if (group > 1) {
-    if (runs.size() > 1 || count % group != 0) {
+    if (runs.size() > 1 || span.count % group != 0) {
       return std::nullopt;
     }
-    runs[0].units = count / group;
+    runs[0].units = span.count / group;
     runs[0].group = group;
+  }
+  return runs;
+}
+
+/// `runs` with a unit less of the last.
+std::vector<LayerRun> shortened(std::vector<LayerRun> runs) {
+  if (--runs.back().units == 0) {
+    runs.pop_back();
   }
   return runs;
 }
@@ -61,22 +64,38 @@ std::int64_t SampleForm::layers_per_chunk() const {
       [](std::int64_t sum, const LayerRun& run) { return sum + run.units * run.group; });
 }
 
+bool SampleForm::is_short(std::int64_t chunk) const {
+  return (first_short && chunk == 0) || (last_short && chunk == chunks - 1);
+}
+
 std::optional<SampleForm> form_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                   std::int64_t stage) {
   const ir::MegatronPlan& megatron = *plan.megatron;
-  const std::int64_t per_chunk = chunk_layers(model, megatron);
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   SampleForm form;
   form.stages = megatron.pipeline;
-  form.chunks = layers / megatron.pipeline / per_chunk;
+  form.chunks = ir::chunks_per_stage(megatron, layers);
   form.micro_batches = cost::replayed_micro_batches(plan);
+  const bool interleaved = form.chunks > 1;
+  form.first_short = interleaved && megatron.account_for_embedding && stage == 0;
+  form.last_short = interleaved && megatron.account_for_loss && stage == megatron.pipeline - 1;
+  std::vector<std::vector<LayerRun>> chunks;
   for (std::int64_t chunk = 0; chunk < form.chunks; ++chunk) {
-    const std::int64_t offset = (chunk * megatron.pipeline + stage) * per_chunk;
-    std::optional<std::vector<LayerRun>> runs = runs_of(model, megatron, offset);
-    if (!runs || (chunk > 0 && *runs != form.runs)) {
+    const ir::LayerSpan span = ir::chunk_layers(megatron, layers, {stage, chunk});
+    std::optional<std::vector<LayerRun>> runs = runs_of(model, megatron, span);
+    if (!runs || runs->empty()) {
       return std::nullopt;
     }
-    form.runs = std::move(*runs);
+    if (!form.is_short(chunk)) {
+      form.runs = *runs;
+    }
+    chunks.push_back(std::move(*runs));
+  }
+  for (std::int64_t chunk = 0; chunk < form.chunks; ++chunk) {
+    const auto& runs = chunks[static_cast<std::size_t>(chunk)];
+    if (form.runs.empty() || runs != (form.is_short(chunk) ? shortened(form.runs) : form.runs)) {
+      return std::nullopt;
+    }
   }
   return form;
 }
@@ -92,9 +111,15 @@ ShortQuestion short_question(const ir::ModelSpec& model, const ir::ParallelPlan&
   }
   question.model.layers.clear();
   for (std::int64_t i = 0; i < form.stages * form.chunks; ++i) {
-    question.model.layers.insert(question.model.layers.end(), chunk.begin(), chunk.end());
+    const bool one_less =
+        (form.first_short && i == 0) || (form.last_short && i == form.stages * form.chunks - 1);
+    question.model.layers.insert(question.model.layers.end(), chunk.begin(),
+                                 chunk.end() - (one_less ? 1 : 0));
   }
   ir::MegatronPlan& megatron = *question.plan.megatron;
+  megatron.first_stage_layers = megatron.last_stage_layers = 0;
+  megatron.account_for_embedding = form.first_short;
+  megatron.account_for_loss = form.last_short;
   megatron.pipeline = form.stages;
   megatron.layers_per_chunk = megatron.layers_per_chunk > 0 ? form.layers_per_chunk() : 0;
   if (megatron.recompute == ir::MegatronRecompute::kFullBlock) {

@@ -25,18 +25,24 @@ struct SampleForm {
   std::int64_t stages = 1;
   std::int64_t chunks = 1;         ///< Of a stage.
   std::int64_t micro_batches = 1;  ///< Of a step that is replayed.
+  /// The first chunk of the first stage, or the last of the last, has one unit less of its last
+  /// run: the embedding or the loss counts for it.
+  bool first_short = false;
+  bool last_short = false;
   friend bool operator==(const SampleForm&, const SampleForm&) = default;
 
   [[nodiscard]] std::int64_t layers_per_chunk() const;
+  /// Whether chunk `chunk` of the stage has a unit less.
+  [[nodiscard]] bool is_short(std::int64_t chunk) const;
 };
 
-/// The form of `plan` at pipeline stage `stage`; nothing where chunks of the stage differ or groups
-/// of recomputed layers do not come out even.
+/// The form of `plan` at pipeline stage `stage`; nothing where chunks of the stage differ by more
+/// than that, or groups of recomputed layers do not come out even.
 [[nodiscard]] std::optional<SampleForm> form_of(const ir::ModelSpec& model,
                                                 const ir::ParallelPlan& plan, std::int64_t stage);
 
-/// `model` and `plan` cut down to `form`, for the same tensor sizes. As few data-parallel ranks as
-/// the degrees allow.
+/// `model` and `plan` cut down to `form`, for the same tensor sizes. All stages have the layers of
+/// the one whose form it is. As few data-parallel ranks as the degrees allow.
 struct ShortQuestion {
   ir::ModelSpec model;
   ir::ParallelPlan plan;

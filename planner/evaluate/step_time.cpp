@@ -1,9 +1,11 @@
 #include "planner/evaluate/step_time.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "costmodel/hardware/work_time.h"
 #include "model_ir/plan/megatron_fields.h"
+#include "model_ir/plan/megatron_stages.h"
 
 namespace headroom::plan {
 namespace {
@@ -18,20 +20,35 @@ struct StageLayers {
   std::int64_t again_sparse = 0;
 };
 
-bool runs_again(const ir::ParallelPlan& plan, std::int64_t layer, std::int64_t in_chunk) {
-  if (!plan.megatron) {
-    return plan.recompute != ir::Recompute::kNone && layer % plan.recompute_every == 0;
+/// Of the first `count` layers of a chunk that begins at `first`, how many are sparse.
+class SparseLayers {
+ public:
+  explicit SparseLayers(const ir::ModelSpec& model) : before_(model.layers.size() + 1) {
+    for (std::size_t i = 0; i < model.layers.size(); ++i) {
+      before_[i + 1] = before_[i] + (model.layers[i].moe ? 1 : 0);
+    }
   }
-  switch (plan.megatron->recompute) {
+  [[nodiscard]] std::int64_t of(std::int64_t first, std::int64_t count) const {
+    return before_[static_cast<std::size_t>(first + count)] -
+           before_[static_cast<std::size_t>(first)];
+  }
+
+ private:
+  std::vector<std::int64_t> before_;
+};
+
+/// Of `count` layers of a chunk, those that are run again, which come first.
+std::int64_t layers_again(const ir::MegatronPlan& megatron, std::int64_t count) {
+  switch (megatron.recompute) {
     case ir::MegatronRecompute::kNone:
     case ir::MegatronRecompute::kSelective:
-      return false;
+      return 0;
     case ir::MegatronRecompute::kFullUniform:
-      return true;
+      return count;
     case ir::MegatronRecompute::kFullBlock:
-      return in_chunk < plan.megatron->recompute_layers;
+      return std::min(count, megatron.recompute_layers);
   }
-  return false;
+  return 0;
 }
 
 /// Forward and backward without, and with what is run again.
@@ -41,25 +58,46 @@ struct StageTimes {
   [[nodiscard]] double whole() const { return plain + again; }
 };
 
-/// Walks the layers of stage `stage` of `stages`.
-StageLayers layers_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                      std::int64_t stage) {
-  const auto layers = static_cast<std::int64_t>(model.layers.size());
-  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
-  const std::int64_t chunk = plan.megatron && plan.megatron->layers_per_chunk > 0
-                                 ? plan.megatron->layers_per_chunk
-                                 : layers / stages;
+StageLayers all_layers(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   StageLayers found;
-  for (std::int64_t begin = stage * chunk; begin < layers; begin += stages * chunk) {
-    for (std::int64_t i = 0; i < chunk && begin + i < layers; ++i) {
-      const bool sparse = model.layers[static_cast<std::size_t>(begin + i)].moe;
-      const bool again = runs_again(plan, begin + i, i);
-      ++(sparse ? found.sparse : found.dense);
-      found.again_dense += !sparse && again ? 1 : 0;
-      found.again_sparse += sparse && again ? 1 : 0;
-    }
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const bool again = plan.recompute != ir::Recompute::kNone &&
+                       static_cast<std::int64_t>(i) % plan.recompute_every == 0;
+    const bool sparse = model.layers[i].moe;
+    ++(sparse ? found.sparse : found.dense);
+    found.again_sparse += again && sparse ? 1 : 0;
+    found.again_dense += again && !sparse ? 1 : 0;
   }
   return found;
+}
+
+/// The layers of every stage.
+std::vector<StageLayers> layers_of_stages(const ir::ModelSpec& model,
+                                          const ir::ParallelPlan& plan) {
+  if (!plan.megatron) {
+    return {all_layers(model, plan)};
+  }
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  const SparseLayers sparse(model);
+  std::vector<StageLayers> stages(static_cast<std::size_t>(megatron.pipeline));
+  std::int64_t first = 0;
+  for (std::int64_t chunk = 0; chunk < ir::chunks_per_stage(megatron, layers); ++chunk) {
+    for (std::int64_t stage = 0; stage < megatron.pipeline; ++stage) {
+      const std::int64_t count =
+          ir::chunk_layer_count(megatron, layers, {.stage = stage, .chunk = chunk});
+      const std::int64_t again = layers_again(megatron, count);
+      const std::int64_t experts = sparse.of(first, count);
+      const std::int64_t experts_again = sparse.of(first, again);
+      StageLayers& own = stages[static_cast<std::size_t>(stage)];
+      own.dense += count - experts;
+      own.sparse += experts;
+      own.again_dense += again - experts_again;
+      own.again_sparse += experts_again;
+      first += count;
+    }
+  }
+  return stages;
 }
 
 /// What a layer's backward runs again of its forward.
@@ -73,9 +111,9 @@ double selective_seconds(const ir::ParallelPlan& plan, const LayerTimes& layer) 
          (modules.mlp ? layer.mlp.value() : kNever);
 }
 
-StageTimes stage_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                       const BlockTimes& blocks, std::int64_t stage) {
-  const StageLayers layers = layers_of(model, plan, stage);
+/// What the layers of a stage take.
+StageTimes stage_times(const ir::ParallelPlan& plan, const BlockTimes& blocks,
+                       const StageLayers& layers) {
   const auto times = [](std::int64_t count, double seconds) {
     return static_cast<double>(count) * seconds;
   };
@@ -89,15 +127,7 @@ StageTimes stage_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                  times(layers.again_sparse, blocks.sparse.forward.value()) +
                  times(layers.dense, selective_seconds(plan, blocks.dense)) +
                  times(layers.sparse, selective_seconds(plan, blocks.sparse));
-  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
-  if (stage == 0) {
-    result.plain += blocks.embedding.value();
-  }
-  if (stage == stages - 1) {
-    const auto form = plan.megatron ? static_cast<std::size_t>(plan.megatron->cross_entropy) : 0;
-    result.plain += blocks.head[form].value();
-  }
-  if (stages > 1 && plan.megatron->layers_per_chunk == 0) {
+  if (plan.megatron && plan.megatron->pipeline > 1 && plan.megatron->layers_per_chunk == 0) {
     result.plain += 2 * blocks.transfer.value();  // Interleaved stages send beside their work.
   }
   return result;
@@ -111,16 +141,22 @@ struct HeldParameters {
 
 HeldParameters held_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                const BlockTimes& blocks) {
-  const StageLayers first = layers_of(model, plan, 0);
-  HeldParameters held;
-  held.dense =
-      static_cast<double>(first.dense * blocks.dense_parameters +
-                          first.sparse * blocks.sparse_parameters + blocks.table_parameters);
-  if (!model.tied_embeddings && (!plan.megatron || plan.megatron->pipeline == 1)) {
-    held.dense += static_cast<double>(blocks.table_parameters);
+  const std::vector<StageLayers> stages = layers_of_stages(model, plan);
+  const bool both = !model.tied_embeddings && stages.size() == 1;
+  HeldParameters most;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const StageLayers& own = stages[stage];
+    const std::int64_t tables = stage == 0 || stage + 1 == stages.size() ? (both ? 2 : 1) : 0;
+    const HeldParameters held{
+        .dense = static_cast<double>(own.dense * blocks.dense_parameters +
+                                     own.sparse * blocks.sparse_parameters +
+                                     tables * blocks.table_parameters),
+        .experts = static_cast<double>(own.sparse * blocks.expert_parameters)};
+    if (held.dense + held.experts > most.dense + most.experts) {
+      most = held;
+    }
   }
-  held.experts = static_cast<double>(first.sparse * blocks.expert_parameters);
-  return held;
+  return most;
 }
 
 Seconds collective(const cost::Machine& machine, ir::CollectiveKind kind, double bytes,
@@ -157,11 +193,8 @@ Seconds adam_seconds(const cost::Machine& machine, double parameters) {
 
 /// Model chunks of a stage.
 double chunks_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  if (!plan.megatron || plan.megatron->layers_per_chunk == 0) {
-    return 1;
-  }
   const auto layers = static_cast<std::int64_t>(model.layers.size());
-  return static_cast<double>(layers / plan.megatron->pipeline / plan.megatron->layers_per_chunk);
+  return plan.megatron ? static_cast<double>(ir::chunks_per_stage(*plan.megatron, layers)) : 1;
 }
 
 /// What ZeRO and FSDP move and where their optimizer runs.
@@ -200,11 +233,18 @@ ShardedForm sharded_form(const ir::ParallelPlan& plan) {
 
 PipelineParts pipeline_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                              const BlockTimes& blocks) {
-  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
+  const std::vector<StageLayers> stages = layers_of_stages(model, plan);
   StageTimes slowest;
   double sum = 0;
-  for (std::int64_t stage = 0; stage < stages; ++stage) {
-    const StageTimes one = stage_times(model, plan, blocks, stage);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    StageTimes one = stage_times(plan, blocks, stages[stage]);
+    if (stage == 0) {
+      one.plain += blocks.embedding.value();
+    }
+    if (stage + 1 == stages.size()) {
+      const auto form = plan.megatron ? static_cast<std::size_t>(plan.megatron->cross_entropy) : 0;
+      one.plain += blocks.head[form].value();
+    }
     sum += one.whole();
     if (one.whole() > slowest.whole()) {
       slowest = one;

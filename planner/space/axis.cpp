@@ -18,6 +18,14 @@ constexpr std::array<AxisName, kAxes> kNames = {{
     {Axis::kExpertTensor, "etp", "N,..", "tensor parallel degree of experts (megatron)"},
     {Axis::kChunk, "layers-per-virtual-stage", "N,..",
      "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron)"},
+    {Axis::kFirstStage, "first-stage-layers", "N,..",
+     "layers of the first pipeline stage; 0: as many as the others (megatron)"},
+    {Axis::kLastStage, "last-stage-layers", "N,..",
+     "layers of the last pipeline stage; 0: as many as the others (megatron)"},
+    {Axis::kAccountEmbedding, "account-for-embedding", "SWITCH",
+     "the embedding counts as a layer of the first stage (megatron)"},
+    {Axis::kAccountLoss, "account-for-loss", "SWITCH",
+     "the loss counts as a layer of the last stage (megatron)"},
     {Axis::kMicroBatch, "micro-batch", "B,..", "sequences per forward of one rank"},
     {Axis::kSequence, "seq", "S,..", "tokens per sequence"},
     {Axis::kSequenceParallel, "sequence-parallel", "SWITCH", "yes, no or any (megatron)"},
@@ -118,6 +126,8 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
       return kLoss;
     case Axis::kOffload:
       return kOffload;
+    case Axis::kAccountEmbedding:
+    case Axis::kAccountLoss:
     case Axis::kSequenceParallel:
     case Axis::kDistributedOptimizer:
     case Axis::kOverlapGradReduce:
@@ -133,6 +143,8 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
     case Axis::kExpert:
     case Axis::kExpertTensor:
     case Axis::kChunk:
+    case Axis::kFirstStage:
+    case Axis::kLastStage:
     case Axis::kMicroBatch:
     case Axis::kSequence:
     case Axis::kRecomputeLayers:

@@ -23,7 +23,11 @@ enum class Axis : std::uint8_t {
   kContext,
   kExpert,
   kExpertTensor,
-  kChunk,  ///< Layers of a model chunk of an interleaved schedule; 0: one chunk a stage.
+  kChunk,       ///< Layers of a model chunk of an interleaved schedule; 0: one chunk a stage.
+  kFirstStage,  ///< Layers of the first pipeline stage; 0: as many as the stages between.
+  kLastStage,
+  kAccountEmbedding,  ///< The embedding counts as a layer where layers are dealt out to stages.
+  kAccountLoss,
   kMicroBatch,
   kSequence,
   kSequenceParallel,

@@ -1,9 +1,14 @@
 #include "planner/space/search_space.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <numeric>
+#include <set>
 
+#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_check.h"
+#include "planner/space/stage_forms.h"
 
 namespace headroom::plan {
 namespace {
@@ -62,7 +67,8 @@ class CellWriter {
         [&](Axis axis) { return allowed_.allows(axis, 1); });
     const bool off = std::ranges::all_of(
         std::array{Axis::kSequenceParallel, Axis::kDistributedOptimizer, Axis::kOverlapGradReduce,
-                   Axis::kOverlapParamGather, Axis::kChunk},
+                   Axis::kOverlapParamGather, Axis::kChunk, Axis::kFirstStage, Axis::kLastStage,
+                   Axis::kAccountEmbedding, Axis::kAccountLoss},
         [&](Axis axis) { return allowed_.allows(axis, 0); });
     return ones && off;
   }
@@ -180,12 +186,14 @@ class CellWriter {
       return;
     }
     const ir::ModelSpec& model = question_.model;
-    const auto layers = static_cast<std::int64_t>(model.layers.size());
     const std::int64_t world = plan_.world;
     const std::int64_t heads = std::gcd(model.heads, model.kv_heads);
     for (const std::int64_t tensor : among(Axis::kTensor, divisors(std::gcd(heads, world)))) {
-      for (const std::int64_t pipeline :
-           among(Axis::kPipeline, divisors(std::gcd(layers, world / tensor)))) {
+      for (const std::int64_t pipeline : among(Axis::kPipeline, divisors(world / tensor))) {
+        const std::vector<StageForm>& stages = stages_of(pipeline);
+        if (stages.empty()) {
+          continue;
+        }
         for (const std::int64_t context :
              among(Axis::kContext, divisors(world / tensor / pipeline))) {
           if (context > 1 && plan_.sequence % (2 * context) != 0) {
@@ -226,30 +234,66 @@ class CellWriter {
     }
   }
 
-  /// Interleaving, sequence parallelism, attention.
+  const std::vector<StageForm>& stages_of(std::int64_t pipeline) {
+    const auto [found, added] = stage_forms_.try_emplace(pipeline);
+    if (added) {
+      const auto layers = static_cast<std::int64_t>(question_.model.layers.size());
+      found->second = stage_forms(layers, pipeline, allowed_);
+    }
+    return found->second;
+  }
+
+  /// Layers of the stages, interleaved or not.
   void write_forms() {
     MegatronPlan& megatron = *plan_.megatron;
-    const std::int64_t stage =
-        static_cast<std::int64_t>(question_.model.layers.size()) / megatron.pipeline;
+    const auto layers = static_cast<std::int64_t>(question_.model.layers.size());
+    std::set<std::array<std::int64_t, 3>> seen;
+    for (const StageForm& form : stages_of(megatron.pipeline)) {
+      form.apply_to(megatron);
+      for (const std::int64_t chunk : among(Axis::kChunk, chunks_of(megatron))) {
+        megatron.layers_per_chunk = chunk;
+        // Layers that count for more and ends that are named come to the same without chunks.
+        const auto count = [&](std::int64_t stage) {
+          return ir::chunk_layer_count(megatron, layers, {.stage = stage, .chunk = 0});
+        };
+        const std::int64_t last = megatron.pipeline - 1;
+        if ((chunk == 0 && !seen.insert({count(0), count(last / 2), count(last)}).second) ||
+            chunk_sizes(megatron, layers).least < 1) {
+          continue;
+        }
+        write_attention();
+      }
+      megatron.layers_per_chunk = 0;
+    }
+  }
+
+  /// Layers that a chunk can have.
+  [[nodiscard]] AxisValues chunks_of(const MegatronPlan& megatron) const {
+    const auto layers = static_cast<std::int64_t>(question_.model.layers.size());
     AxisValues chunks = {0};
-    if (megatron.pipeline > 1) {
+    if (megatron.pipeline > 1 && megatron.first_stage_layers == 0 &&
+        megatron.last_stage_layers == 0) {
+      const std::int64_t stage = ir::even_stage_layers(megatron, layers);
       for (const std::int64_t chunk : divisors(stage)) {
         if (chunk < stage) {
           chunks.push_back(chunk);
         }
       }
     }
-    for (const std::int64_t chunk : among(Axis::kChunk, chunks)) {
-      megatron.layers_per_chunk = chunk;
-      for (const std::int64_t parallel :
-           among(Axis::kSequenceParallel, megatron.tensor > 1 ? AxisValues{1, 0} : AxisValues{0})) {
-        megatron.sequence_parallel = parallel != 0;
-        for (const std::int64_t attention :
-             among(Axis::kAttention, megatron.context > 1 ? AxisValues{0} : AxisValues{0, 1})) {
-          megatron.attention =
-              attention == 0 ? ir::MegatronAttention::kFused : ir::MegatronAttention::kUnfused;
-          write_micro_batches(plan_.world / megatron.tensor / megatron.pipeline / megatron.context);
-        }
+    return chunks;
+  }
+
+  /// Sequence parallelism, attention.
+  void write_attention() {
+    MegatronPlan& megatron = *plan_.megatron;
+    for (const std::int64_t parallel :
+         among(Axis::kSequenceParallel, megatron.tensor > 1 ? AxisValues{1, 0} : AxisValues{0})) {
+      megatron.sequence_parallel = parallel != 0;
+      for (const std::int64_t attention :
+           among(Axis::kAttention, megatron.context > 1 ? AxisValues{0} : AxisValues{0, 1})) {
+        megatron.attention =
+            attention == 0 ? ir::MegatronAttention::kFused : ir::MegatronAttention::kUnfused;
+        write_micro_batches(plan_.world / megatron.tensor / megatron.pipeline / megatron.context);
       }
     }
   }
@@ -279,13 +323,9 @@ class CellWriter {
   const SpaceQuestion& question_;
   const Constraints& allowed_;
   ParallelPlan plan_;
+  std::map<std::int64_t, std::vector<StageForm>> stage_forms_;  ///< By stages.
   std::vector<Cell> cells_;
 };
-
-std::int64_t chunk_layers(const ir::ModelSpec& model, const MegatronPlan& megatron) {
-  const auto layers = static_cast<std::int64_t>(model.layers.size());
-  return megatron.layers_per_chunk > 0 ? megatron.layers_per_chunk : layers / megatron.pipeline;
-}
 
 /// All sets of modules that selective recomputation can run again.
 std::vector<ir::MegatronModules> module_sets() {
@@ -320,13 +360,14 @@ void add_megatron_recomputations(const SpaceQuestion& question, const ParallelPl
       add(ir::MegatronRecompute::kSelective, 1, modules);
     }
   }
-  const std::int64_t layers = chunk_layers(question.model, *plan.megatron);
-  for (std::int64_t count = 1; count < layers && has(RecomputeChoice::kBlock); ++count) {
+  const ChunkSizes chunk =
+      chunk_sizes(*plan.megatron, static_cast<std::int64_t>(question.model.layers.size()));
+  for (std::int64_t count = 1; count < chunk.most && has(RecomputeChoice::kBlock); ++count) {
     if (allowed.allows(Axis::kRecomputeLayers, count)) {
       add(ir::MegatronRecompute::kFullBlock, count, {});
     }
   }
-  for (const std::int64_t group : divisors(layers)) {
+  for (const std::int64_t group : divisors(chunk.divisor)) {
     if (has(RecomputeChoice::kUniform) && allowed.allows(Axis::kRecomputeLayers, group)) {
       add(ir::MegatronRecompute::kFullUniform, group, {});
     }
