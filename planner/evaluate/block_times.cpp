@@ -290,6 +290,24 @@ void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& 
 
 }  // namespace
 
+BlockKey block_key(const ir::ParallelPlan& plan) {
+  const Sizes sizes = sizes_of(plan);
+  const ir::MegatronPlan& degrees = sizes.degrees;
+  return {plan.megatron ? 1 : 0,
+          sizes.batch,
+          sizes.queries,
+          sizes.stretch,
+          static_cast<std::int64_t>(sizes.dtype),
+          sizes.fused ? 1 : 0,
+          sizes.flash ? 1 : 0,
+          degrees.tensor,
+          degrees.context,
+          degrees.expert,
+          degrees.expert_tensor,
+          degrees.sequence_parallel ? 1 : 0,
+          degrees.pipeline > 1 ? plan.world / degrees.pipeline : 0};  // How far the next stage is.
+}
+
 BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                        const cost::Machine& machine) {
   const Pricer pricer(model, plan, machine);

@@ -43,4 +43,8 @@ struct BlockTimes {
 [[nodiscard]] BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                      const cost::Machine& machine);
 
+/// What of a plan `block_times` depends on: equal keys, equal times.
+using BlockKey = std::array<std::int64_t, 16>;
+[[nodiscard]] BlockKey block_key(const ir::ParallelPlan& plan);
+
 }  // namespace headroom::plan

@@ -6,6 +6,7 @@
 
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
+#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/kept_bytes.h"
@@ -63,25 +64,23 @@ bool is_steady(const SampleForm& form) {
          form.micro_batches == (form.chunks > 1 ? 2 * form.stages : form.stages + 2);
 }
 
-/// max(construction, base + peak(t), optimizer_peak + remains, optimizer_end + log)
-Bytes composed_peak(const StaticMemory& fixed, const ActivationFamily& family,
-                    const ActivationFamily::Counts& counts) {
-  std::int64_t peak = fixed.construction_peak;
-  for (std::size_t step = 0; step < family.steps(); ++step) {
-    const ActivationFamily::Step above = family.step(step, counts);
-    const StaticMemory::Step& base = fixed.steps[step];
-    peak = std::max({peak, base.base + above.peak, base.optimizer_peak + above.remains,
-                     base.optimizer_end + above.log});
-  }
-  return Bytes{peak};
-}
-
 /// Whether micro-batches come in the usual order: what the samples are made of.
 bool has_usual_order(const ir::MegatronPlan& megatron) {
   return megatron.micro_batch_group == 0;
 }
 
 }  // namespace
+
+Bytes composed_peak(const StaticMemory& fixed, std::span<const ActivationFamily::Step> moving) {
+  std::int64_t peak = fixed.construction_peak;
+  for (std::size_t step = 0; step < moving.size(); ++step) {
+    const ActivationFamily::Step& above = moving[step];
+    const StaticMemory::Step& base = fixed.steps[step];
+    peak = std::max({peak, base.base + above.peak, base.optimizer_peak + above.remains,
+                     base.optimizer_end + above.log});
+  }
+  return Bytes{peak};
+}
 
 PlanMemory::PlanMemory(const ir::ModelSpec& model, const cost::DeviceSpec& device)
     : model_(model), device_(device) {}
@@ -166,9 +165,12 @@ Result<Bytes> PlanMemory::rank_peak(const ir::ParallelPlan& plan, const RankPlac
   if (!parts.family) {
     return whole_peak(plan, place.rank);
   }
+  std::vector<ActivationFamily::Step> moving;
+  for (std::size_t step = 0; step < (*parts.family)->steps(); ++step) {
+    moving.push_back((*parts.family)->step(step, parts.counts));
+  }
   const auto fixed = static_of(plan, place);
-  return *fixed ? Result<Bytes>(composed_peak(**fixed, **parts.family, parts.counts))
-                : Result<Bytes>(fixed->error());
+  return *fixed ? Result<Bytes>(composed_peak(**fixed, moving)) : Result<Bytes>(fixed->error());
 }
 
 std::shared_ptr<const Result<ActivationFamily>> PlanMemory::family_of(const ir::ParallelPlan& plan,
@@ -231,15 +233,19 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
   return statics_.try_emplace(text, std::move(made)).first->second;
 }
 
-std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, const ir::LayerSpec& layer) {
+std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, ir::MegatronRecompute how,
+                                 const ir::LayerSpec& layer) {
   KeyText key;
   ir::ParallelPlan alone = plan;
   // What changes nothing of what a layer keeps.
   alone.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
   alone.megatron->mask_in_dataloader = false;
+  alone.megatron->accumulation_fusion = true;
   alone.steps = 1;
-  if (alone.megatron->recompute == ir::MegatronRecompute::kFullBlock) {
-    alone.megatron->recompute = ir::MegatronRecompute::kFullUniform;
+  alone.megatron->recompute = how;
+  alone.megatron->recompute_layers = 1;
+  if (how != ir::MegatronRecompute::kSelective) {
+    alone.megatron->recompute_modules = {};
   }
   add_shapes(key, alone);
   key.add(layer.moe, layer.window.value_or(0));
@@ -280,35 +286,113 @@ std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& 
          states * local / (spread ? expert_data : 1);
 }
 
+/// The logits of a micro-batch, in the type of the products; on the first stage only without a
+/// pipeline.
+std::int64_t logit_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  if (megatron.pipeline > 1) {
+    return 0;
+  }
+  const std::int64_t element = plan.precision == ir::Precision::kFp32 ? 4 : 2;
+  return plan.micro_batch * (plan.sequence / megatron.context) *
+         (model.vocabulary / megatron.tensor) * element;
+}
+
+using Layers = std::vector<ir::LayerSpec>;
+
+/// The chunks of the first stage.
+std::vector<Layers> first_stage(const ir::ModelSpec& model, const ir::MegatronPlan& megatron) {
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  std::vector<Layers> chunks;
+  for (std::int64_t chunk = 0; chunk < ir::chunks_per_stage(megatron, layers); ++chunk) {
+    const ir::LayerSpan span = ir::chunk_layers(megatron, layers, {.stage = 0, .chunk = chunk});
+    const auto begin = model.layers.begin() + span.first;
+    chunks.emplace_back(begin, begin + span.count);
+  }
+  return chunks;
+}
+
 }  // namespace
+
+std::int64_t PlanMemory::resident_of(const ir::ParallelPlan& plan,
+                                     const std::vector<Layers>& chunks) const {
+  if (plan.steps < 2) {
+    return 0;  // Before the second step there are no moments yet, and a plan may have but one.
+  }
+  std::array<std::optional<std::int64_t>, 2> known;  // Layers are dense or sparse.
+  std::int64_t resident = 0;
+  for (const Layers& chunk : chunks) {
+    for (const ir::LayerSpec& layer : chunk) {
+      std::optional<std::int64_t>& bytes = known[layer.moe ? 1 : 0];
+      bytes = bytes ? bytes : std::optional(resident_bytes(model_, plan, layer));
+      resident += *bytes;
+    }
+  }
+  return resident;
+}
 
 Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
     return Bytes{0};
   }
-  const std::optional<SampleForm> form = form_of(model_, plan, 0);
-  if (!form) {
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  const std::vector<Layers> chunks = first_stage(model_, megatron);
+  const bool uniform = megatron.recompute == ir::MegatronRecompute::kFullUniform;
+  const bool block = megatron.recompute == ir::MegatronRecompute::kFullBlock;
+  // By kind of layer: kept with the plan's recomputation, run again as a whole, and not at all.
+  struct Kept {
+    std::int64_t plain = 0;
+    std::int64_t input = 0;
+    std::int64_t none = 0;
+  };
+  std::array<std::optional<Kept>, 2> known;
+  const auto kept = [&](const ir::LayerSpec& layer) -> const Kept& {
+    std::optional<Kept>& one = known[layer.moe ? 1 : 0];
+    if (!one) {
+      const auto of = [&](ir::MegatronRecompute how, bool asked) {
+        return asked ? kept_of(plan, how, layer) : 0;
+      };
+      one = {.plain = of(block ? ir::MegatronRecompute::kNone : megatron.recompute, !uniform),
+             .input = of(ir::MegatronRecompute::kFullUniform, uniform || block),
+             .none = of(ir::MegatronRecompute::kNone, uniform)};
+    }
+    return *one;
+  };
+  std::int64_t pass = INT64_MAX;
+  for (const Layers& chunk : chunks) {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      const auto position = static_cast<std::int64_t>(i);
+      const bool again = uniform || (block && position < megatron.recompute_layers);
+      const bool begins = !uniform || position % megatron.recompute_layers == 0;
+      sum += !again ? kept(chunk[i]).plain : (begins ? kept(chunk[i]).input : 0);
+    }
+    pass = std::min(pass, sum);
+  }
+  std::int64_t again = 0;
+  if (uniform) {
+    // The last group has been run again, and nothing has been let go: its input is counted once.
+    const Layers& last = chunks.back();
+    const auto size = static_cast<std::int64_t>(last.size());
+    const std::int64_t group = (size - 1) / megatron.recompute_layers * megatron.recompute_layers;
+    again = -kept(last.back()).input;
+    for (std::int64_t i = group; i < size; ++i) {
+      again += kept(last[static_cast<std::size_t>(i)]).none;
+    }
+  }
+  return Bytes{resident_of(plan, chunks) + kept_passes(model_, plan) * pass +
+               std::max({again, logit_bytes(model_, plan), std::int64_t{0}})};
+}
+
+Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
+  if (!plan.megatron) {
     return Bytes{0};
   }
-  const std::int64_t passes = kept_passes(model_, plan);
-  ir::ParallelPlan none = plan;
-  none.megatron->recompute = plan.megatron->recompute == ir::MegatronRecompute::kSelective
-                                 ? ir::MegatronRecompute::kSelective
-                                 : ir::MegatronRecompute::kNone;
-  ir::ParallelPlan again = plan;
-  again.megatron->recompute = ir::MegatronRecompute::kFullUniform;
-  again.megatron->recompute_layers = 1;
-  std::int64_t kept = 0;
-  std::int64_t resident = 0;
-  for (const LayerRun& run : form->runs) {
-    // Passes through a chunk that has a unit less are not told from the others.
-    const bool has_less = &run == &form->runs.back() && (form->first_short || form->last_short);
-    const std::int64_t units = run.units - (has_less ? 1 : 0);
-    kept += units * kept_of(run.recomputed ? again : none, run.layer);
-    resident += units * run.group * resident_bytes(model_, plan, run.layer);
-  }
-  // Before the second step there are no moments yet, and a plan may have but one.
-  return Bytes{passes * kept + (plan.steps > 1 ? resident * form->chunks : 0)};
+  const std::vector<Layers> chunks = first_stage(model_, *plan.megatron);
+  const std::int64_t input =
+      kept_of(plan, ir::MegatronRecompute::kFullUniform, chunks.front().front());
+  return Bytes{resident_of(plan, chunks) + kept_passes(model_, plan) * input +
+               logit_bytes(model_, plan)};
 }
 
 MemoryCounts PlanMemory::counts() const {
@@ -316,71 +400,6 @@ MemoryCounts PlanMemory::counts() const {
           .families = families_.size(),
           .samples = samples_.load(),
           .lowered = lowered_.load()};
-}
-
-CellMemory::CellMemory(PlanMemory& memory, const Choices& choices)
-    : memory_(memory), choices_(choices) {
-  const ir::ParallelPlan& plan = choices.recomputations.front();
-  if (!plan.megatron) {
-    return;
-  }
-  const std::size_t switches = choices.switches.size();
-  for (const PlanMemory::RankPlace& place : PlanMemory::places_of(memory.model_, plan)) {
-    ranks_.push_back({.place = place,
-                      .fixed = std::vector<std::shared_ptr<const Result<StaticMemory>>>(switches),
-                      .moving = std::vector<std::optional<PlanMemory::Parts>>(
-                          choices.recomputations.size() * switches)});
-  }
-}
-
-Result<Bytes> CellMemory::rank_peak(RankParts& rank, std::uint64_t index) {
-  std::optional<PlanMemory::Parts>& moving = rank.moving[index];
-  if (!moving) {
-    moving = memory_.parts_of(plan_at(choices_, index), rank.place);
-  }
-  if (!moving->family) {
-    return memory_.whole_peak(plan_at(choices_, index), rank.place.rank);
-  }
-  const Result<StaticMemory>& fixed = fixed_of(rank, index);
-  return fixed ? Result<Bytes>(composed_peak(*fixed, **moving->family, moving->counts))
-               : Result<Bytes>(fixed.error());
-}
-
-const Result<StaticMemory>& CellMemory::fixed_of(RankParts& rank, std::uint64_t index) {
-  auto& fixed = rank.fixed[index % choices_.switches.size()];
-  if (!fixed) {
-    fixed = memory_.static_of(plan_at(choices_, index), rank.place);
-  }
-  return *fixed;
-}
-
-Bytes CellMemory::static_peak(std::uint64_t index) {
-  std::int64_t peak = 0;
-  for (RankParts& rank : ranks_) {
-    if (const Result<StaticMemory>& fixed = fixed_of(rank, index)) {
-      peak = std::max(peak, fixed->construction_peak);
-      for (const StaticMemory::Step& step : fixed->steps) {
-        peak = std::max({peak, step.base, step.optimizer_peak, step.optimizer_end});
-      }
-    }
-  }
-  return Bytes{peak};
-}
-
-Result<Bytes> CellMemory::peak(std::uint64_t index) {
-  if (ranks_.empty()) {
-    return memory_.peak(plan_at(choices_, index));
-  }
-  memory_.plans_.fetch_add(1, std::memory_order_relaxed);
-  Bytes peak;
-  for (RankParts& rank : ranks_) {
-    const Result<Bytes> one = rank_peak(rank, index);
-    if (!one) {
-      return one.error();
-    }
-    peak = std::max(peak, *one);
-  }
-  return peak;
 }
 
 }  // namespace headroom::plan

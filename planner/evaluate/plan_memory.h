@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "costmodel/hardware/hardware_spec.h"
 #include "model_ir/base/result.h"
@@ -14,7 +16,6 @@
 #include "model_ir/spec/model_spec.h"
 #include "planner/evaluate/activation_family.h"
 #include "planner/evaluate/program_sample.h"
-#include "planner/space/search_space.h"
 
 namespace headroom::plan {
 
@@ -25,6 +26,10 @@ struct MemoryCounts {
   std::uint64_t samples = 0;   ///< Short programs lowered for them.
   std::uint64_t lowered = 0;   ///< Whole programs lowered because no family holds them.
 };
+
+/// max(construction, base + peak, optimizer_peak + remains, optimizer_end + log) over the steps.
+[[nodiscard]] Bytes composed_peak(const StaticMemory& fixed,
+                                  std::span<const ActivationFamily::Step> moving);
 
 /// Peaks of allocated bytes of plans for one model on one device, without replaying them.
 ///
@@ -49,8 +54,14 @@ class PlanMemory {
   /// parameters, gradients and states. 0 for the other runtimes.
   ///
   /// Model:   every pass of the warm-up keeps its layers' bytes until the first backward; a layer
-  ///          keeps the same on any stage. Tables, norms and everything transient count as nothing.
+  ///          keeps the same on any stage. Before its backward a group of layers that is run again
+  ///          has kept what it keeps when it is not; without a pipeline the logits are there, too.
+  ///          Tables, norms and everything else count as nothing.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
+
+  /// What `floor` is at least, whatever `plan` recomputes: each chunk keeps its input, and a layer
+  /// what it keeps.
+  [[nodiscard]] Bytes cell_floor(const ir::ParallelPlan& plan);
 
   [[nodiscard]] MemoryCounts counts() const;
 
@@ -78,7 +89,14 @@ class PlanMemory {
   [[nodiscard]] std::shared_ptr<const Result<StaticMemory>> static_of(const ir::ParallelPlan& plan,
                                                                       const RankPlace& place);
 
-  [[nodiscard]] std::int64_t kept_of(const ir::ParallelPlan& plan, const ir::LayerSpec& layer);
+  /// What a layer keeps of a pass, under the recomputation `how` of `plan`; of a group that is run
+  /// again together, the one that begins it.
+  [[nodiscard]] std::int64_t kept_of(const ir::ParallelPlan& plan, ir::MegatronRecompute how,
+                                     const ir::LayerSpec& layer);
+
+  /// Parameters, gradients and states of the layers of these chunks, from the second step on.
+  [[nodiscard]] std::int64_t resident_of(
+      const ir::ParallelPlan& plan, const std::vector<std::vector<ir::LayerSpec>>& chunks) const;
 
   ir::ModelSpec model_;
   cost::DeviceSpec device_;
@@ -89,34 +107,6 @@ class PlanMemory {
   std::atomic<std::uint64_t> plans_{0};
   std::atomic<std::uint64_t> samples_{0};
   std::atomic<std::uint64_t> lowered_{0};
-};
-
-/// Peaks of the plans of one cell, one after the other: what they share is looked up once.
-class CellMemory {
- public:
-  /// Keeps references to `memory` and `choices`.
-  CellMemory(PlanMemory& memory, const Choices& choices);
-
-  /// The peak of plan number `index`, as `PlanMemory::peak` says it.
-  ///
-  /// Errors:  those of `PlanMemory::peak`.
-  [[nodiscard]] Result<Bytes> peak(std::uint64_t index);
-
-  /// What `peak` is at least: without activations. 0 where nothing is known.
-  [[nodiscard]] Bytes static_peak(std::uint64_t index);
-
- private:
-  struct RankParts {
-    PlanMemory::RankPlace place;
-    std::vector<std::shared_ptr<const Result<StaticMemory>>> fixed;  ///< By switch.
-    std::vector<std::optional<PlanMemory::Parts>> moving;            ///< By plan.
-  };
-  [[nodiscard]] Result<Bytes> rank_peak(RankParts& rank, std::uint64_t index);
-  [[nodiscard]] const Result<StaticMemory>& fixed_of(RankParts& rank, std::uint64_t index);
-
-  PlanMemory& memory_;
-  const Choices& choices_;
-  std::vector<RankParts> ranks_;
 };
 
 }  // namespace headroom::plan

@@ -1,163 +1,11 @@
 #include "planner/evaluate/step_time.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "costmodel/hardware/work_time.h"
-#include "model_ir/plan/megatron_fields.h"
-#include "model_ir/plan/megatron_stages.h"
 
 namespace headroom::plan {
 namespace {
-
-constexpr double kNever = 0;
-
-/// Layers of each kind on a stage.
-struct StageLayers {
-  std::int64_t dense = 0;
-  std::int64_t sparse = 0;
-  std::int64_t again_dense = 0;  ///< Of these, run again as a whole in backward.
-  std::int64_t again_sparse = 0;
-};
-
-/// Of the first `count` layers of a chunk that begins at `first`, how many are sparse.
-class SparseLayers {
- public:
-  explicit SparseLayers(const ir::ModelSpec& model) : before_(model.layers.size() + 1) {
-    for (std::size_t i = 0; i < model.layers.size(); ++i) {
-      before_[i + 1] = before_[i] + (model.layers[i].moe ? 1 : 0);
-    }
-  }
-  [[nodiscard]] std::int64_t of(std::int64_t first, std::int64_t count) const {
-    return before_[static_cast<std::size_t>(first + count)] -
-           before_[static_cast<std::size_t>(first)];
-  }
-
- private:
-  std::vector<std::int64_t> before_;
-};
-
-/// Of `count` layers of a chunk, those that are run again, which come first.
-std::int64_t layers_again(const ir::MegatronPlan& megatron, std::int64_t count) {
-  switch (megatron.recompute) {
-    case ir::MegatronRecompute::kNone:
-    case ir::MegatronRecompute::kSelective:
-      return 0;
-    case ir::MegatronRecompute::kFullUniform:
-      return count;
-    case ir::MegatronRecompute::kFullBlock:
-      return std::min(count, megatron.recompute_layers);
-  }
-  return 0;
-}
-
-/// Forward and backward without, and with what is run again.
-struct StageTimes {
-  double plain = 0;
-  double again = 0;
-  [[nodiscard]] double whole() const { return plain + again; }
-};
-
-StageLayers all_layers(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  StageLayers found;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const bool again = plan.recompute != ir::Recompute::kNone &&
-                       static_cast<std::int64_t>(i) % plan.recompute_every == 0;
-    const bool sparse = model.layers[i].moe;
-    ++(sparse ? found.sparse : found.dense);
-    found.again_sparse += again && sparse ? 1 : 0;
-    found.again_dense += again && !sparse ? 1 : 0;
-  }
-  return found;
-}
-
-/// The layers of every stage.
-std::vector<StageLayers> layers_of_stages(const ir::ModelSpec& model,
-                                          const ir::ParallelPlan& plan) {
-  if (!plan.megatron) {
-    return {all_layers(model, plan)};
-  }
-  const ir::MegatronPlan& megatron = *plan.megatron;
-  const auto layers = static_cast<std::int64_t>(model.layers.size());
-  const SparseLayers sparse(model);
-  std::vector<StageLayers> stages(static_cast<std::size_t>(megatron.pipeline));
-  std::int64_t first = 0;
-  for (std::int64_t chunk = 0; chunk < ir::chunks_per_stage(megatron, layers); ++chunk) {
-    for (std::int64_t stage = 0; stage < megatron.pipeline; ++stage) {
-      const std::int64_t count =
-          ir::chunk_layer_count(megatron, layers, {.stage = stage, .chunk = chunk});
-      const std::int64_t again = layers_again(megatron, count);
-      const std::int64_t experts = sparse.of(first, count);
-      const std::int64_t experts_again = sparse.of(first, again);
-      StageLayers& own = stages[static_cast<std::size_t>(stage)];
-      own.dense += count - experts;
-      own.sparse += experts;
-      own.again_dense += again - experts_again;
-      own.again_sparse += experts_again;
-      first += count;
-    }
-  }
-  return stages;
-}
-
-/// What a layer's backward runs again of its forward.
-double selective_seconds(const ir::ParallelPlan& plan, const LayerTimes& layer) {
-  if (!plan.megatron || plan.megatron->recompute != ir::MegatronRecompute::kSelective) {
-    return kNever;
-  }
-  const ir::MegatronModules modules = ir::recomputed_modules(*plan.megatron);
-  return (modules.core_attention ? layer.core_attention.value() : kNever) +
-         (modules.norms ? layer.norms.value() : kNever) +
-         (modules.mlp ? layer.mlp.value() : kNever);
-}
-
-/// What the layers of a stage take.
-StageTimes stage_times(const ir::ParallelPlan& plan, const BlockTimes& blocks,
-                       const StageLayers& layers) {
-  const auto times = [](std::int64_t count, double seconds) {
-    return static_cast<double>(count) * seconds;
-  };
-  const auto both = [](const LayerTimes& layer) {
-    return (layer.forward + layer.backward).value();
-  };
-  StageTimes result;
-  result.plain =
-      times(layers.dense, both(blocks.dense)) + times(layers.sparse, both(blocks.sparse));
-  result.again = times(layers.again_dense, blocks.dense.forward.value()) +
-                 times(layers.again_sparse, blocks.sparse.forward.value()) +
-                 times(layers.dense, selective_seconds(plan, blocks.dense)) +
-                 times(layers.sparse, selective_seconds(plan, blocks.sparse));
-  if (plan.megatron && plan.megatron->pipeline > 1 && plan.megatron->layers_per_chunk == 0) {
-    result.plain += 2 * blocks.transfer.value();  // Interleaved stages send beside their work.
-  }
-  return result;
-}
-
-/// The parameters of the stage that has most.
-struct HeldParameters {
-  double dense = 0;
-  double experts = 0;
-};
-
-HeldParameters held_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                               const BlockTimes& blocks) {
-  const std::vector<StageLayers> stages = layers_of_stages(model, plan);
-  const bool both = !model.tied_embeddings && stages.size() == 1;
-  HeldParameters most;
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    const StageLayers& own = stages[stage];
-    const std::int64_t tables = stage == 0 || stage + 1 == stages.size() ? (both ? 2 : 1) : 0;
-    const HeldParameters held{
-        .dense = static_cast<double>(own.dense * blocks.dense_parameters +
-                                     own.sparse * blocks.sparse_parameters +
-                                     tables * blocks.table_parameters),
-        .experts = static_cast<double>(own.sparse * blocks.expert_parameters)};
-    if (held.dense + held.experts > most.dense + most.experts) {
-      most = held;
-    }
-  }
-  return most;
-}
 
 Seconds collective(const cost::Machine& machine, ir::CollectiveKind kind, double bytes,
                    ir::RankGroup group) {
@@ -189,12 +37,6 @@ constexpr double kAdamBytes = 4 + 3 * 4 + 3 * 4 + 2;
 
 Seconds adam_seconds(const cost::Machine& machine, double parameters) {
   return moved(machine, parameters * kAdamBytes);
-}
-
-/// Model chunks of a stage.
-double chunks_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  const auto layers = static_cast<std::int64_t>(model.layers.size());
-  return plan.megatron ? static_cast<double>(ir::chunks_per_stage(*plan.megatron, layers)) : 1;
 }
 
 /// What ZeRO and FSDP move and where their optimizer runs.
@@ -231,35 +73,8 @@ ShardedForm sharded_form(const ir::ParallelPlan& plan) {
 
 }  // namespace
 
-PipelineParts pipeline_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                             const BlockTimes& blocks) {
-  const std::vector<StageLayers> stages = layers_of_stages(model, plan);
-  StageTimes slowest;
-  double sum = 0;
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    StageTimes one = stage_times(plan, blocks, stages[stage]);
-    if (stage == 0) {
-      one.plain += blocks.embedding.value();
-    }
-    if (stage + 1 == stages.size()) {
-      const auto form = plan.megatron ? static_cast<std::size_t>(plan.megatron->cross_entropy) : 0;
-      one.plain += blocks.head[form].value();
-    }
-    sum += one.whole();
-    if (one.whole() > slowest.whole()) {
-      slowest = one;
-    }
-  }
-  const double count = static_cast<double>(plan.accumulation);
-  return {.forward_backward = Seconds{count * slowest.plain},
-          .recomputation = Seconds{count * slowest.again},
-          .bubble = Seconds{(sum - slowest.whole()) / chunks_of(model, plan)},
-          .micro_batch = Seconds{slowest.whole()}};
-}
-
-ExchangeTimes::ExchangeTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                             const BlockTimes& blocks, const cost::Machine& machine) {
-  const HeldParameters held = held_parameters(model, plan, blocks);
+ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters& held,
+                             const cost::Machine& machine) {
   const double parameters = held.dense + held.experts;
   if (plan.megatron) {
     const ir::MegatronPlan& megatron = *plan.megatron;
@@ -359,8 +174,8 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
 
 StepParts step_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                      const BlockTimes& blocks, const cost::Machine& machine) {
-  return ExchangeTimes(model, plan, blocks, machine)
-      .parts(plan, pipeline_parts(model, plan, blocks));
+  const PipelineTimes pipeline(model, plan, blocks);
+  return ExchangeTimes(plan, pipeline.held(), machine).parts(plan, pipeline.parts(plan));
 }
 
 Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
@@ -371,7 +186,7 @@ Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
     bare.megatron->recompute = ir::MegatronRecompute::kNone;
     bare.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
   }
-  const PipelineParts parts = pipeline_parts(model, bare, blocks);
+  const PipelineParts parts = PipelineTimes(model, bare, blocks).parts(bare);
   return parts.forward_backward + parts.bubble;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "planner/evaluate/block_times.h"
+#include "planner/evaluate/pipeline_times.h"
 
 namespace headroom::plan {
 
@@ -17,20 +18,6 @@ struct StepParts {
   }
 };
 
-/// All micro-batches of a step, on the stage that takes longest.
-struct PipelineParts {
-  Seconds forward_backward;
-  Seconds recomputation;
-  Seconds bubble;
-  Seconds micro_batch;  ///< One of them, recomputation included.
-};
-
-/// Model:   stages of a pipeline take what their layers take; the slowest runs all micro-batches,
-///          and the others' times divided by the number of chunks are the bubble (Narayanan et al.
-///          2021, arXiv:2104.04473, section 2.2).
-[[nodiscard]] PipelineParts pipeline_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                                           const BlockTimes& blocks);
-
 /// What data-parallel ranks exchange and what the optimizer takes, for all switches of a plan.
 ///
 /// Model:   communication of gradients and parameters hides behind backward and forward of one
@@ -38,7 +25,8 @@ struct PipelineParts {
 ///          the longer of computing and communicating. Adam is bound by memory.
 class ExchangeTimes {
  public:
-  ExchangeTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const BlockTimes& blocks,
+  /// `held`: the parameters of the rank that has most.
+  ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters& held,
                 const cost::Machine& machine);
 
   /// The parts of a step whose pipeline takes `pipeline`. `plan` may differ from the constructor's

@@ -4,60 +4,11 @@
 
 #include "costmodel/memory_floor.h"
 #include "costmodel/outside_memory.h"
+#include "planner/evaluate/cell_memory.h"
+#include "planner/search/cell_times.h"
 
 namespace headroom::plan {
 namespace {
-
-/// A plan of a cell and its time.
-struct Timed {
-  double seconds = 0;
-  std::uint64_t index = 0;
-  friend auto operator<=>(const Timed&, const Timed&) = default;
-};
-
-/// Times of all plans of a cell.
-class CellTimes {
- public:
-  CellTimes(const SearchQuestion& question, const BoundedCell& cell, const Choices& choices)
-      : choices_(choices),
-        exchange_(question.space.model, cell.cell.plan, cell.blocks, question.machine) {
-    constexpr int kLosses = 3;
-    for (const ir::ParallelPlan& plan : choices.recomputations) {
-      for (int loss = 0; loss < (plan.megatron ? kLosses : 1); ++loss) {
-        ir::ParallelPlan one = plan;
-        if (one.megatron) {
-          one.megatron->cross_entropy = static_cast<ir::MegatronCrossEntropy>(loss);
-        }
-        pipelines_.push_back(pipeline_parts(question.space.model, one, cell.blocks));
-      }
-    }
-    losses_ = choices.recomputations.front().megatron ? kLosses : 1;
-    plan_ = choices.recomputations.front();
-  }
-
-  /// Not const: the switches are put into one plan, which is not copied for each.
-  [[nodiscard]] StepParts parts(std::uint64_t index) {
-    const std::uint64_t recomputation = index / choices_.switches.size();
-    const ir::MegatronPlan& with = choices_.switches[index % choices_.switches.size()];
-    std::size_t loss = 0;
-    if (plan_.megatron) {
-      ir::MegatronPlan& megatron = *plan_.megatron;
-      megatron.distributed_optimizer = with.distributed_optimizer;
-      megatron.overlap_grad_reduce = with.overlap_grad_reduce;
-      megatron.overlap_param_gather = with.overlap_param_gather;
-      megatron.accumulation_fusion = with.accumulation_fusion;
-      loss = static_cast<std::size_t>(with.cross_entropy);
-    }
-    return exchange_.parts(plan_, pipelines_[recomputation * losses_ + loss]);
-  }
-
- private:
-  const Choices& choices_;
-  ExchangeTimes exchange_;
-  std::vector<PipelineParts> pipelines_;
-  std::size_t losses_ = 1;
-  ir::ParallelPlan plan_;
-};
 
 /// Switches that another allowed setting beats: no slower and no larger, whatever the rest of the
 /// plan is. The mask of the data loader is one more tensor that takes no time; Transformer Engine's
@@ -93,10 +44,6 @@ class CellFloors {
   std::vector<std::optional<Bytes>> floors_;
 };
 
-bool by_time_alone(Objective objective) {
-  return objective != Objective::kMemory;
-}
-
 }  // namespace
 
 Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds, Bytes peak) {
@@ -118,11 +65,15 @@ Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds
   return {};
 }
 
-BoundedCell bound_cell(const SearchQuestion& question, Cell cell) {
-  BoundedCell bounded{.cell = std::move(cell), .first_number = 0, .bound = {}, .blocks = {}};
+BoundedCell bound_cell(const SearchQuestion& question, Cell cell,
+                       std::shared_ptr<const BlockTimes> blocks) {
+  BoundedCell bounded{.cell = std::move(cell),
+                      .first_number = 0,
+                      .bound = {},
+                      .seconds = 0,
+                      .blocks = std::move(blocks)};
   const ir::ParallelPlan& plan = bounded.cell.plan;
-  bounded.blocks = block_times(question.space.model, plan, question.machine);
-  const double seconds = least_step(question.space.model, plan, bounded.blocks).value();
+  bounded.seconds = least_step(question.space.model, plan, *bounded.blocks).value();
   ir::ParallelPlan sharded = plan;
   if (sharded.megatron) {
     sharded.megatron->distributed_optimizer = true;
@@ -130,7 +81,7 @@ BoundedCell bound_cell(const SearchQuestion& question, Cell cell) {
   const Bytes floor = question.objective == Objective::kMemory
                           ? cost::memory_floor(question.space.model, sharded)
                           : Bytes{0};
-  bounded.bound = worth_of(question.objective, plan, seconds, floor);
+  bounded.bound = worth_of(question.objective, plan, bounded.seconds, floor);
   return bounded;
 }
 
@@ -141,83 +92,171 @@ Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan) 
   return std::max(total - outside, Bytes{0});
 }
 
-Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell,
-                               const std::optional<Worth>& incumbent) {
-  const SearchQuestion& question = state.question;
-  CellAnswer answer;
-  const Bytes capacity = capacity_of(question, cell.cell.plan);
-  const Choices choices = choices_of(question.space, cell.cell);
-  if (question.pruning.memory_floor) {
-    ir::ParallelPlan sharded = cell.cell.plan;
+bool stops_at_first(const SearchQuestion& question) {
+  return question.objective != Objective::kMemory && !question.front;
+}
+
+namespace {
+
+/// One visit of a cell.
+class CellVisit {
+ public:
+  CellVisit(const SearchState& state, const BoundedCell& cell, const Visit& visit)
+      : state_(state),
+        question_(state.question),
+        cell_(cell),
+        visit_(visit),
+        capacity_(capacity_of(question_, cell.cell.plan)),
+        choices_(choices_of(question_.space, cell.cell)),
+        times_(question_.space.model, cell.cell.plan, *cell.blocks, question_.machine, choices_),
+        memory_(state.memory, choices_),
+        floors_(state.memory, choices_) {}
+
+  Result<CellAnswer> operator()() {
+    if (question_.pruning.memory_floor && !visit_.after && is_too_large()) {
+      return std::move(answer_);
+    }
+    for (const Timed& timed : plans_by_time()) {
+      if (visit_.limit && worth_of_time(timed) > *visit_.limit) {
+        answer_.next =
+            Next{.seconds = timed.seconds, .bound = worth_of_time(timed), .after = last_};
+        break;
+      }
+      last_ = timed;
+      if (question_.pruning.memory_floor && is_ruled_out(timed)) {
+        continue;
+      }
+      if (Status status = evaluate(timed); !status) {
+        return std::move(status).error();
+      }
+      if (answer_.best && stops_at_first(question_)) {
+        break;
+      }
+    }
+    return std::move(answer_);
+  }
+
+  /// The plan that keeps least in the steady state, alone.
+  Result<CellAnswer> leanest() {
+    const std::uint64_t count = choices_.switches.size();
+    std::uint64_t index = 0;
+    for (std::uint64_t i = 0; i < choices_.recomputations.size(); ++i) {
+      const ir::ParallelPlan& plan = choices_.recomputations[i];
+      const bool whole = plan.megatron
+                             ? plan.megatron->recompute == ir::MegatronRecompute::kFullUniform &&
+                                   plan.megatron->recompute_layers == 1
+                             : plan.recompute == ir::Recompute::kFull;
+      index = whole ? i * count : index;
+    }
+    const Timed timed{.seconds = times_.parts(index).total().value(), .index = index};
+    if (state_.refused.contains(cell_.first_number + index) || is_ruled_out(timed)) {
+      return std::move(answer_);
+    }
+    const Status status = evaluate(timed);
+    return status ? Result<CellAnswer>(std::move(answer_)) : Result<CellAnswer>(status.error());
+  }
+
+ private:
+  /// Whether no plan of the cell fits.
+  [[nodiscard]] bool is_too_large() {
+    ir::ParallelPlan sharded = cell_.cell.plan;
     if (sharded.megatron) {
       sharded.megatron->distributed_optimizer = true;
     }
-    if (cost::memory_floor(question.space.model, sharded) > capacity) {
-      return answer;
-    }
+    return cost::memory_floor(question_.space.model, sharded) > capacity_ ||
+           state_.memory.cell_floor(sharded) > capacity_;
   }
-  CellTimes times(question, cell, choices);
-  std::vector<Timed> order;
-  const bool megatron = cell.cell.plan.megatron.has_value();
-  for (std::uint64_t index = 0; index < cell.cell.choices; ++index) {
-    if (question.pruning.dominance && megatron &&
-        is_dominated(question.space.constraints,
-                     choices.switches[index % choices.switches.size()])) {
-      continue;
-    }
-    const double seconds = times.parts(index).total().value();
-    Worth worth = worth_of(question.objective, cell.cell.plan, seconds, Bytes{0});
-    worth.number = cell.first_number + index;
-    const bool hopeless =
-        incumbent && question.pruning.time_bound && !question.front && worth > *incumbent;
-    if (!hopeless && !state.refused.contains(worth.number)) {
-      order.push_back({.seconds = seconds, .index = index});
-    }
+
+  [[nodiscard]] Worth worth_of_time(const Timed& timed) const {
+    Worth worth = worth_of(question_.objective, cell_.cell.plan, timed.seconds, Bytes{0});
+    worth.number = cell_.first_number + timed.index;
+    return worth;
   }
-  std::ranges::sort(order);
-  CellMemory memory(state.memory, choices);
-  CellFloors floors(state.memory, choices);
-  for (const Timed& timed : order) {
-    if (question.pruning.memory_floor &&
-        (floors.of(timed.index) > capacity || memory.static_peak(timed.index) > capacity)) {
-      continue;
+
+  /// Those that may be the best, from the first that was not looked at.
+  [[nodiscard]] std::vector<Timed> plans_by_time() {
+    last_ = visit_.after;
+    std::vector<Timed> order;
+    for (std::uint64_t index = 0; index < cell_.cell.choices; ++index) {
+      if (question_.pruning.dominance && cell_.cell.plan.megatron &&
+          is_dominated(question_.space.constraints,
+                       choices_.switches[index % choices_.switches.size()])) {
+        continue;
+      }
+      const Timed timed{.seconds = times_.parts(index).total().value(), .index = index};
+      const bool hopeless = visit_.incumbent && question_.pruning.time_bound && !question_.front &&
+                            worth_of_time(timed) > *visit_.incumbent;
+      if (!hopeless && (!visit_.after || *visit_.after < timed) &&
+          !state_.refused.contains(cell_.first_number + index)) {
+        order.push_back(timed);
+      }
     }
-    if (question.pruning.memory_floor && question.objective == Objective::kMemory && incumbent &&
-        !question.front && static_cast<double>(floors.of(timed.index).value()) > incumbent->first) {
-      continue;
-    }
-    const Result<Bytes> peak = memory.peak(timed.index);
+    std::ranges::sort(order);
+    return order;
+  }
+
+  [[nodiscard]] bool is_ruled_out(const Timed& timed) {
+    const Bytes floor = floors_.of(timed.index);
+    return floor > capacity_ || memory_.static_peak(timed.index) > capacity_ ||
+           (question_.objective == Objective::kMemory && visit_.incumbent && !question_.front &&
+            static_cast<double>(floor.value()) > visit_.incumbent->first);
+  }
+
+  [[nodiscard]] RatedPlan rated(const Timed& timed, Bytes peak) {
+    return {.plan = plan_at(choices_, timed.index),
+            .time = times_.parts(timed.index),
+            .peak = peak,
+            .capacity = capacity_,
+            .number = cell_.first_number + timed.index};
+  }
+
+  [[nodiscard]] Status evaluate(const Timed& timed) {
+    const Result<Bytes> peak = memory_.peak(timed.index);
     if (!peak) {
       return peak.error();
     }
-    ++answer.evaluated;
-    const auto rated = [&] {
-      return RatedPlan{.plan = plan_at(choices, timed.index),
-                       .time = times.parts(timed.index),
-                       .peak = *peak,
-                       .capacity = capacity,
-                       .number = cell.first_number + timed.index};
-    };
-    if (*peak > capacity) {
-      if (!answer.leanest || *peak < answer.leanest->peak) {
-        answer.leanest = rated();
+    ++answer_.evaluated;
+    if (*peak > capacity_) {
+      if (!answer_.leanest || *peak < answer_.leanest->peak) {
+        answer_.leanest = rated(timed, *peak);
       }
-      continue;
+      return ok();
     }
-    Worth worth = worth_of(question.objective, cell.cell.plan, timed.seconds, *peak);
-    worth.number = cell.first_number + timed.index;
-    if (!answer.best || worth < answer.worth) {
-      answer.best = rated();
-      answer.worth = worth;
+    Worth worth = worth_of(question_.objective, cell_.cell.plan, timed.seconds, *peak);
+    worth.number = cell_.first_number + timed.index;
+    if (!answer_.best || worth < answer_.worth) {
+      answer_.best = rated(timed, *peak);
+      answer_.worth = worth;
     }
-    if (question.front && (answer.front.empty() || *peak < answer.front.back().peak)) {
-      answer.front.push_back(rated());  // Plans come by time: later ones must take less memory.
+    if (question_.front && (answer_.front.empty() || *peak < answer_.front.back().peak)) {
+      answer_.front.push_back(rated(timed, *peak));  // By time: later ones must take less memory.
     }
-    if (by_time_alone(question.objective) && !question.front) {
-      break;
-    }
+    return ok();
   }
-  return answer;
+
+  const SearchState& state_;
+  const SearchQuestion& question_;
+  const BoundedCell& cell_;
+  const Visit& visit_;
+  Bytes capacity_;
+  Choices choices_;
+  CellTimes times_;
+  CellMemory memory_;
+  CellFloors floors_;
+  std::optional<Timed> last_;
+  CellAnswer answer_;
+};
+
+}  // namespace
+
+Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell,
+                               const Visit& visit) {
+  return CellVisit(state, cell, visit)();
+}
+
+Result<CellAnswer> leanest_of_cell(const SearchState& state, const BoundedCell& cell) {
+  const Visit visit;
+  return CellVisit(state, cell, visit).leanest();
 }
 
 }  // namespace headroom::plan

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -20,7 +21,29 @@ struct BoundedCell {
   Cell cell;
   std::uint64_t first_number = 0;  ///< Of its first plan, in the order of the space.
   Worth bound;                     ///< No plan of it is worth less.
-  BlockTimes blocks;
+  double seconds = 0;              ///< No plan of it takes less.
+  std::shared_ptr<const BlockTimes> blocks;
+};
+
+/// A plan of a cell and its time.
+struct Timed {
+  double seconds = 0;
+  std::uint64_t index = 0;
+  friend auto operator<=>(const Timed&, const Timed&) = default;
+};
+
+/// From where and how far the plans of a cell are looked at, by time.
+struct Visit {
+  std::optional<Worth> incumbent;  ///< Plans that are worth no less are left out.
+  std::optional<Worth> limit;      ///< Plans beyond it are left for later.
+  std::optional<Timed> after;      ///< The last that an earlier visit looked at.
+};
+
+/// Where the next visit of a cell goes on.
+struct Next {
+  double seconds = 0;
+  Worth bound;
+  std::optional<Timed> after;
 };
 
 /// What one cell came to.
@@ -30,6 +53,7 @@ struct CellAnswer {
   std::uint64_t evaluated = 0;
   std::optional<RatedPlan> leanest;  ///< Where nothing fitted.
   std::vector<RatedPlan> front;
+  std::optional<Next> next;  ///< Nothing: all of the cell has been seen.
 };
 
 /// Everything that a search over cells shares.
@@ -42,14 +66,23 @@ struct SearchState {
 [[nodiscard]] Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds,
                              Bytes peak);
 /// The worth that no plan of the cell falls below.
-[[nodiscard]] BoundedCell bound_cell(const SearchQuestion& question, Cell cell);
+[[nodiscard]] BoundedCell bound_cell(const SearchQuestion& question, Cell cell,
+                                     std::shared_ptr<const BlockTimes> blocks);
 /// What the allocator may take under `plan`.
 [[nodiscard]] Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan);
 
-/// The best plan of `cell` that fits and is worth less than `incumbent`.
+/// Whether the first plan of a cell that fits, by time, is the best of it.
+[[nodiscard]] bool stops_at_first(const SearchQuestion& question);
+
+/// The best plan of `cell` that fits and is worth less than the incumbent.
 ///
 /// Errors:  those of the lowering.
 [[nodiscard]] Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell,
-                                             const std::optional<Worth>& incumbent);
+                                             const Visit& visit);
+
+/// One plan of `cell`, if it fits: that which recomputes every layer and shares all states.
+///
+/// Errors:  those of the lowering.
+[[nodiscard]] Result<CellAnswer> leanest_of_cell(const SearchState& state, const BoundedCell& cell);
 
 }  // namespace headroom::plan

@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <iterator>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <queue>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -16,6 +21,11 @@ namespace {
 /// Cells that are looked into between two settlements of what the best is. Fixed, so that counts
 /// do not depend on threads.
 constexpr std::size_t kWave = 16;
+/// A visit of a cell goes on to plans that take so much longer than the first that is open.
+constexpr double kStretch = 1.01;
+/// Waves after which a search that has found nothing looks for any plan that fits: there is then
+/// something to show when it is stopped.
+constexpr std::size_t kWavesBeforeDive = 24;
 
 constexpr std::array<ir::Word<Objective>, 6> kObjectives = {
     {{"throughput", Objective::kThroughput},
@@ -42,64 +52,147 @@ void in_parallel(std::size_t count, int threads, const Work& work) {
 }
 
 std::vector<BoundedCell> bounded_cells(const SearchQuestion& question, std::vector<Cell> cells) {
+  // Cells that differ in stages and recomputation only have blocks in common.
+  std::map<BlockKey, std::size_t> known;
+  std::vector<std::size_t> block_of(cells.size());
+  std::vector<std::size_t> first_with;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const auto [at, added] = known.try_emplace(block_key(cells[i].plan), first_with.size());
+    block_of[i] = at->second;
+    if (added) {
+      first_with.push_back(i);
+    }
+  }
+  std::vector<std::shared_ptr<const BlockTimes>> blocks(first_with.size());
+  in_parallel(blocks.size(), question.threads, [&](std::size_t i) {
+    blocks[i] = std::make_shared<const BlockTimes>(
+        block_times(question.space.model, cells[first_with[i]].plan, question.machine));
+  });
   std::vector<BoundedCell> bounded(cells.size());
-  in_parallel(cells.size(), question.threads,
-              [&](std::size_t i) { bounded[i] = bound_cell(question, std::move(cells[i])); });
+  in_parallel(cells.size(), question.threads, [&](std::size_t i) {
+    bounded[i] = bound_cell(question, std::move(cells[i]), blocks[block_of[i]]);
+  });
   std::uint64_t number = 0;
   for (BoundedCell& cell : bounded) {
     cell.first_number = number;
     cell.bound.number = number;
     number += cell.cell.choices;
   }
-  std::ranges::sort(bounded, {}, &BoundedCell::bound);
   return bounded;
 }
 
-/// One pass over all cells.
+/// A cell, or the rest of one, that is still to be looked into.
+struct Open {
+  Worth bound;
+  double seconds = 0;
+  std::size_t cell = 0;
+  std::optional<Timed> after;
+  bool again = false;  ///< It has been visited.
+  friend bool operator>(const Open& a, const Open& b) { return a.bound > b.bound; }
+};
+
+/// One pass over all cells: always on with the plan of the lowest bound.
 class Pass {
  public:
   Pass(const SearchState& state, const std::vector<BoundedCell>& cells)
-      : state_(state), cells_(cells) {}
+      : state_(state), cells_(cells) {
+    std::vector<Open> all(cells.size());
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      all[i] = {.bound = cells[i].bound, .seconds = cells[i].seconds, .cell = i, .after = {}};
+    }
+    open_ = Queue(std::greater<>(), std::move(all));
+  }
 
   Result<PlanResult> operator()() {
     const SearchQuestion& question = state_.question;
-    const std::size_t limit =
-        question.work_limit > 0
-            ? std::min<std::size_t>(cells_.size(), static_cast<std::size_t>(question.work_limit))
-            : cells_.size();
-    std::size_t begin = 0;
-    for (; begin < limit && !hopeless(begin); begin += kWave) {
-      if (question.stop != nullptr && question.stop->load()) {
+    for (std::size_t waves = 0; !open_.empty() && !hopeless(open_.top().bound); ++waves) {
+      const bool stopped = question.stop != nullptr && question.stop->load();
+      if (stopped || (question.work_limit > 0 && visited_ >= question.work_limit)) {
         break;
       }
-      if (Status status = wave(begin, std::min(begin + kWave, limit)); !status) {
+      const bool dives = waves == kWavesBeforeDive && !result_.best && stops_at_first(question);
+      if (Status status = dives ? dive() : wave(); !status) {
         return std::move(status).error();
       }
-      tell(begin);
+      tell();
     }
-    finish(begin < cells_.size() && !hopeless(begin) ? begin : cells_.size());
+    finish();
     return std::move(result_);
   }
 
  private:
-  /// No cell from `index` on is worth less than the best.
-  [[nodiscard]] bool hopeless(std::size_t index) const {
-    return index < cells_.size() && state_.question.pruning.time_bound && !state_.question.front &&
-           result_.best && cells_[index].bound > worth_;
+  /// No plan with this bound is worth less than the best.
+  [[nodiscard]] bool hopeless(const Worth& bound) const {
+    return state_.question.pruning.time_bound && !state_.question.front && result_.best &&
+           bound > worth_;
   }
 
-  Status wave(std::size_t begin, std::size_t end) {
-    std::vector<std::optional<Result<CellAnswer>>> answers(end - begin);
-    const std::optional<Worth> incumbent = result_.best ? std::optional(worth_) : std::nullopt;
-    in_parallel(end - begin, state_.question.threads, [&](std::size_t i) {
-      answers[i] = hopeless(begin + i) ? Result<CellAnswer>(CellAnswer{})
-                                       : search_cell(state_, cells_[begin + i], incumbent);
+  /// How far the plans of `open` are looked at in this visit: up to what is open after this wave,
+  /// or a little beyond its own first, so that cells are not visited for each of their plans.
+  [[nodiscard]] std::optional<Worth> limit_of(const Open& open) const {
+    const SearchQuestion& question = state_.question;
+    if (!question.pruning.time_bound || question.work_limit > 0 || !stops_at_first(question)) {
+      return std::nullopt;
+    }
+    Worth limit = worth_of(question.objective, cells_[open.cell].cell.plan, kStretch * open.seconds,
+                           Bytes{0});
+    limit.number = UINT64_MAX;
+    return open_.empty() ? limit : std::max(limit, open_.top().bound);
+  }
+
+  Status wave() {
+    const std::uint64_t limit = state_.question.work_limit;
+    std::vector<Open> taken;
+    while (taken.size() < kWave && !open_.empty() && !hopeless(open_.top().bound) &&
+           (limit == 0 || visited_ < limit)) {
+      taken.push_back(open_.top());
+      visited_ += open_.top().again ? 0U : 1U;
+      open_.pop();
+    }
+    std::vector<Visit> visits;
+    for (const Open& open : taken) {
+      visits.push_back({.incumbent = result_.best ? std::optional(worth_) : std::nullopt,
+                        .limit = limit_of(open),
+                        .after = open.after});
+    }
+    std::vector<std::optional<Result<CellAnswer>>> answers(taken.size());
+    in_parallel(taken.size(), state_.question.threads, [&](std::size_t i) {
+      answers[i] = search_cell(state_, cells_[taken[i].cell], visits[i]);
     });
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      if (!*answers[i]) {
+        return answers[i]->error();
+      }
+      CellAnswer answer = std::move(*answers[i]).value();
+      if (answer.next) {
+        open_.push({.bound = answer.next->bound,
+                    .seconds = answer.next->seconds,
+                    .cell = taken[i].cell,
+                    .after = answer.next->after,
+                    .again = true});
+      }
+      settle(std::move(answer));
+    }
+    return ok();
+  }
+
+  /// Looks at the leanest plan of cells ever further behind in the order of their bounds.
+  Status dive() {
+    std::vector<std::size_t> order(cells_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {}, [&](std::size_t i) { return cells_[i].bound; });
+    std::vector<std::size_t> chosen;
+    for (std::size_t at = 1; at < order.size(); at += at / 2 + 1) {
+      chosen.push_back(order[at]);
+    }
+    std::vector<std::optional<Result<CellAnswer>>> answers(chosen.size());
+    in_parallel(chosen.size(), state_.question.threads,
+                [&](std::size_t i) { answers[i] = leanest_of_cell(state_, cells_[chosen[i]]); });
     for (std::optional<Result<CellAnswer>>& answer : answers) {
       if (!*answer) {
         return answer->error();
       }
-      settle(std::move(**answer));
+      settle(std::move(*answer).value());
     }
     return ok();
   }
@@ -117,26 +210,25 @@ class Pass {
     }
   }
 
-  void tell(std::size_t begin) const {
+  void tell() const {
     const SearchQuestion& question = state_.question;
     if (question.progress) {
       question.progress({.evaluated = result_.evaluated,
                          .cells = cells_.size(),
-                         .cells_done = std::min(begin + kWave, cells_.size()),
+                         .cells_done = visited_,
                          .best_seconds = result_.best ? result_.best->time.total().value() : 0,
-                         .bound_seconds = cells_[begin].bound.first});
+                         .bound_seconds = open_.empty() ? worth_.first : open_.top().bound.first});
     }
   }
 
-  /// `rest`: the first cell that was not looked into; their number if all were, or need not be.
-  void finish(std::size_t rest) {
-    const bool whole = rest == cells_.size();
+  void finish() {
+    const bool whole = open_.empty() || hopeless(open_.top().bound);
     if (result_.best) {
       result_.status = whole ? PlanStatus::kOptimal : PlanStatus::kFeasible;
       const double best = worth_.first;
-      const double bound = whole ? best : std::min(best, cells_[rest].bound.first);
+      const double bound = whole ? best : std::min(best, open_.top().bound.first);
       result_.gap = best != 0 ? (best - bound) / std::abs(best) : 0;
-      result_.bound_seconds = whole ? result_.best->time.total().value() : cells_[rest].bound.first;
+      result_.bound_seconds = whole ? result_.best->time.total().value() : open_.top().bound.first;
       result_.leanest.reset();
     } else {
       result_.status = whole ? PlanStatus::kInfeasible : PlanStatus::kUnknown;
@@ -145,6 +237,9 @@ class Pass {
 
   const SearchState& state_;
   const std::vector<BoundedCell>& cells_;
+  using Queue = std::priority_queue<Open, std::vector<Open>, std::greater<>>;
+  Queue open_;
+  std::uint64_t visited_ = 0;  ///< Cells.
   PlanResult result_;
   Worth worth_;
 };
@@ -212,12 +307,25 @@ std::string_view name_of(PlanStatus status) {
   return "?";
 }
 
-Result<PlanResult> search(const SearchQuestion& question) {
-  PlanMemory memory(question.space.model, question.device);
-  return search(question, memory);
+namespace {
+
+/// Whether the replay of `result.best` takes it; says so in `result.estimate`.
+Result<bool> replays(const SearchQuestion& question, PlanResult& result) {
+  Result<cost::StepEstimate> replayed = cost::estimate(
+      question.space.model, result.best->plan, question.device, question.budget, &question.machine);
+  if (!replayed) {
+    return std::move(replayed).error();
+  }
+  if (replayed->verdict == cost::Verdict::kDoesNotFit) {
+    return false;
+  }
+  result.estimate = std::move(replayed).value();
+  return true;
 }
 
-Result<PlanResult> search(const SearchQuestion& question, PlanMemory& memory) {
+enum class Replay : std::uint8_t { kNone, kBest };
+
+Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memory, Replay replay) {
   std::vector<Cell> cells = cells_of(question.space);
   const std::uint64_t space = count_plans(cells);
   if (cells.empty()) {
@@ -227,31 +335,44 @@ Result<PlanResult> search(const SearchQuestion& question, PlanMemory& memory) {
   SearchState state{.question = question, .memory = memory, .refused = {}};
   std::uint64_t evaluated = 0;
   while (true) {
-    Result<PlanResult> result = Pass(state, bounded)();
-    if (!result) {
-      return result;
+    Result<PlanResult> found = Pass(state, bounded)();
+    if (!found) {
+      return found;
     }
-    evaluated += result->evaluated;
-    if (result->best) {
-      Result<cost::StepEstimate> replayed =
-          cost::estimate(question.space.model, result->best->plan, question.device, question.budget,
-                         &question.machine);
-      if (!replayed) {
-        return std::move(replayed).error();
+    PlanResult result = std::move(found).value();
+    evaluated += result.evaluated;
+    if (result.best && replay == Replay::kBest) {
+      const Result<bool> taken = replays(question, result);
+      if (!taken) {
+        return taken.error();
       }
-      if (replayed->verdict == cost::Verdict::kDoesNotFit) {
-        state.refused.insert(result->best->number);
+      if (!*taken) {
+        state.refused.insert(result.best->number);
         continue;
       }
-      result->estimate = std::move(replayed).value();
     }
-    keep_front(result->front);
-    result->space = space;
-    result->evaluated = evaluated;
-    result->rejected = state.refused.size();
-    result->memory = memory.counts();
+    keep_front(result.front);
+    result.space = space;
+    result.evaluated = evaluated;
+    result.rejected = state.refused.size();
+    result.memory = memory.counts();
     return result;
   }
+}
+
+}  // namespace
+
+Result<PlanResult> search(const SearchQuestion& question) {
+  PlanMemory memory(question.space.model, question.device);
+  return search(question, memory);
+}
+
+Result<PlanResult> search(const SearchQuestion& question, PlanMemory& memory) {
+  return search_space(question, memory, Replay::kBest);
+}
+
+Result<PlanResult> search_unreplayed(const SearchQuestion& question, PlanMemory& memory) {
+  return search_space(question, memory, Replay::kNone);
 }
 
 }  // namespace headroom::plan

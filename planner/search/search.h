@@ -87,15 +87,18 @@ struct PlanResult {
 
 /// Finds the best plan of the space that fits, and replays it.
 ///
-/// Model:   cells in the order of their bounds, in waves of a fixed size whose cells are looked
-///          into at the same time; what the best is, is settled between waves, so that the answer
-///          and the counts do not depend on the number of threads. Within a cell plans are taken
-///          by time until one fits. A plan that the replay refuses (the allocator's leftovers) is
-///          left out and the search resumed.
+/// Model:   the plan of the lowest bound is looked at next, in waves of a fixed number of cells
+/// that
+///          are looked into at the same time; what the best is, is settled between waves, so that
+///          the answer and the counts do not depend on the number of threads. A plan that the
+///          replay refuses (the allocator's leftovers) is left out and the search done again.
 /// Errors:  kInvalidArgument for an empty space, naming the axes that contradict each other; those
 ///          of the runtimes' lowering.
 [[nodiscard]] Result<PlanResult> search(const SearchQuestion& question);
 /// The same with peaks that an earlier search of the same model and device has worked out.
 [[nodiscard]] Result<PlanResult> search(const SearchQuestion& question, PlanMemory& memory);
+/// The same without the replay: the best of the plans that fit by the fast path.
+[[nodiscard]] Result<PlanResult> search_unreplayed(const SearchQuestion& question,
+                                                   PlanMemory& memory);
 
 }  // namespace headroom::plan

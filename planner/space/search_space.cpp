@@ -8,6 +8,7 @@
 
 #include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_check.h"
+#include "planner/space/choices.h"
 #include "planner/space/stage_forms.h"
 
 namespace headroom::plan {
@@ -16,21 +17,11 @@ namespace {
 using ir::MegatronPlan;
 using ir::ParallelPlan;
 
-std::vector<std::int64_t> divisors(std::int64_t number) {
-  std::vector<std::int64_t> found;
-  for (std::int64_t i = 1; i <= number; ++i) {
-    if (number % i == 0) {
-      found.push_back(i);
-    }
-  }
-  return found;
-}
-
 /// Walks the axes of one space into cells.
 class CellWriter {
  public:
   explicit CellWriter(const SpaceQuestion& question)
-      : question_(question), allowed_(question.constraints) {}
+      : question_(question), allowed_(question.constraints), counter_(question) {}
 
   std::vector<Cell> operator()() {
     const AxisValues gpus = values_or(Axis::kGpus, {question_.base.world});
@@ -306,14 +297,11 @@ class CellWriter {
     for (const std::int64_t micro : among(Axis::kMicroBatch, divisors(share))) {
       plan_.micro_batch = micro;
       plan_.accumulation = share / micro;
-      Cell cell{.plan = plan_, .choices = 0};
-      const Choices choices = choices_of(question_, cell);
-      cell.choices =
-          static_cast<std::uint64_t>(choices.recomputations.size()) * choices.switches.size();
+      Cell cell{.plan = plan_, .choices = counter_.count(plan_)};
       if (cell.choices == 0) {
         continue;
       }
-      cell.plan = plan_at(choices, 0);
+      counter_.choose_first(cell.plan);
       if (ir::check_plan(question_.model, cell.plan)) {
         cells_.push_back(std::move(cell));
       }
@@ -322,132 +310,16 @@ class CellWriter {
 
   const SpaceQuestion& question_;
   const Constraints& allowed_;
+  ChoiceCounter counter_;
   ParallelPlan plan_;
   std::map<std::int64_t, std::vector<StageForm>> stage_forms_;  ///< By stages.
   std::vector<Cell> cells_;
 };
 
-/// All sets of modules that selective recomputation can run again.
-std::vector<ir::MegatronModules> module_sets() {
-  std::vector<ir::MegatronModules> sets;
-  for (unsigned bits = 1; bits < 8; ++bits) {
-    sets.push_back(
-        {.core_attention = (bits & 1U) != 0, .norms = (bits & 2U) != 0, .mlp = (bits & 4U) != 0});
-  }
-  return sets;
-}
-
-void add_megatron_recomputations(const SpaceQuestion& question, const ParallelPlan& plan,
-                                 std::vector<ParallelPlan>& all) {
-  const Constraints& allowed = question.constraints;
-  const auto add = [&](ir::MegatronRecompute kind, std::int64_t layers,
-                       const ir::MegatronModules& modules) {
-    ParallelPlan one = plan;
-    one.megatron->recompute = kind;
-    one.megatron->recompute_layers = layers;
-    one.megatron->recompute_modules = modules;
-    all.push_back(std::move(one));
-  };
-  const auto has = [&](RecomputeChoice choice) {
-    return allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice));
-  };
-  const bool counted = !allowed.of(Axis::kRecomputeLayers).empty();
-  if (has(RecomputeChoice::kNone) && !counted) {
-    add(ir::MegatronRecompute::kNone, 1, {});
-  }
-  if (has(RecomputeChoice::kSelective) && !counted) {
-    for (const ir::MegatronModules& modules : module_sets()) {
-      add(ir::MegatronRecompute::kSelective, 1, modules);
-    }
-  }
-  const ChunkSizes chunk =
-      chunk_sizes(*plan.megatron, static_cast<std::int64_t>(question.model.layers.size()));
-  for (std::int64_t count = 1; count < chunk.most && has(RecomputeChoice::kBlock); ++count) {
-    if (allowed.allows(Axis::kRecomputeLayers, count)) {
-      add(ir::MegatronRecompute::kFullBlock, count, {});
-    }
-  }
-  for (const std::int64_t group : divisors(chunk.divisor)) {
-    if (has(RecomputeChoice::kUniform) && allowed.allows(Axis::kRecomputeLayers, group)) {
-      add(ir::MegatronRecompute::kFullUniform, group, {});
-    }
-  }
-}
-
-std::vector<MegatronPlan> megatron_switches(const Constraints& allowed) {
-  std::vector<MegatronPlan> all;
-  // What costs nothing and takes least memory comes first: ties go to it.
-  for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
-    const bool distributed = (bits & 1) == 0;
-    const bool overlap = (bits & 2) == 0;
-    const bool gather = (bits & 4) == 0;
-    if ((gather && !(distributed && overlap)) ||
-        !allowed.allows(Axis::kDistributedOptimizer, distributed ? 1 : 0) ||
-        !allowed.allows(Axis::kOverlapGradReduce, overlap ? 1 : 0) ||
-        !allowed.allows(Axis::kOverlapParamGather, gather ? 1 : 0)) {
-      continue;
-    }
-    for (const std::int64_t fusion : {1, 0}) {
-      for (const std::int64_t loss : {2, 1, 0}) {
-        for (const std::int64_t mask : {0, 1}) {
-          if (!allowed.allows(Axis::kAccumulationFusion, fusion) ||
-              !allowed.allows(Axis::kLoss, loss) || !allowed.allows(Axis::kLoaderMask, mask)) {
-            continue;
-          }
-          MegatronPlan one;
-          one.distributed_optimizer = distributed;
-          one.overlap_grad_reduce = overlap;
-          one.overlap_param_gather = gather;
-          one.accumulation_fusion = fusion != 0;
-          one.cross_entropy = static_cast<ir::MegatronCrossEntropy>(loss);
-          one.mask_in_dataloader = mask != 0;
-          all.push_back(one);
-        }
-      }
-    }
-  }
-  return all;
-}
-
 }  // namespace
 
 std::vector<Cell> cells_of(const SpaceQuestion& question) {
   return CellWriter(question)();
-}
-
-Choices choices_of(const SpaceQuestion& question, const Cell& cell) {
-  Choices choices;
-  if (cell.plan.megatron) {
-    add_megatron_recomputations(question, cell.plan, choices.recomputations);
-    choices.switches = megatron_switches(question.constraints);
-    return choices;
-  }
-  const Constraints& allowed = question.constraints;
-  for (const auto& [choice, kind] : {std::pair{RecomputeChoice::kNone, ir::Recompute::kNone},
-                                     std::pair{RecomputeChoice::kFull, ir::Recompute::kFull}}) {
-    if (allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice)) &&
-        allowed.of(Axis::kRecomputeLayers).empty()) {
-      choices.recomputations.push_back(cell.plan);
-      choices.recomputations.back().recompute = kind;
-    }
-  }
-  choices.switches.emplace_back();
-  return choices;
-}
-
-ir::ParallelPlan plan_at(const Choices& choices, std::uint64_t index) {
-  ParallelPlan plan = choices.recomputations[index / choices.switches.size()];
-  if (plan.megatron) {
-    const MegatronPlan& with = choices.switches[index % choices.switches.size()];
-    MegatronPlan& megatron = *plan.megatron;
-    megatron.distributed_optimizer = with.distributed_optimizer;
-    megatron.overlap_grad_reduce = with.overlap_grad_reduce;
-    megatron.overlap_param_gather = with.overlap_param_gather;
-    megatron.accumulation_fusion = with.accumulation_fusion;
-    megatron.cross_entropy = with.cross_entropy;
-    megatron.mask_in_dataloader = with.mask_in_dataloader;
-  }
-  return plan;
 }
 
 std::uint64_t count_plans(const std::vector<Cell>& cells) {

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "planner/evaluate/plan_memory.h"
+#include "planner/space/search_space.h"
+
+namespace headroom::plan {
+
+/// Peaks of the plans of one cell, one after the other: what they share is worked out once.
+class CellMemory {
+ public:
+  /// Keeps references to `memory` and `choices`.
+  CellMemory(PlanMemory& memory, const Choices& choices);
+
+  /// The peak of plan number `index`, as `PlanMemory::peak` says it.
+  ///
+  /// Errors:  those of `PlanMemory::peak`.
+  [[nodiscard]] Result<Bytes> peak(std::uint64_t index);
+
+  /// What `peak` is at least: without activations. 0 where nothing is known.
+  [[nodiscard]] Bytes static_peak(std::uint64_t index);
+
+ private:
+  using Fixed = std::shared_ptr<const Result<StaticMemory>>;
+  /// What the micro-batches of a plan hold on one rank; of plans that differ only in switches of
+  /// the static part.
+  struct Moving {
+    bool known = false;
+    bool whole = false;  ///< No family holds the plan: it is lowered.
+    std::vector<ActivationFamily::Step> steps;
+  };
+  struct RankParts {
+    PlanMemory::RankPlace place;
+    std::vector<Fixed> fixed;    ///< By `fixed_slot_`.
+    std::vector<Moving> moving;  ///< By recomputation and `moving_slot_`.
+  };
+  [[nodiscard]] Result<Bytes> rank_peak(RankParts& rank, std::uint64_t index);
+  [[nodiscard]] const Result<StaticMemory>& fixed_of(RankParts& rank, std::uint64_t index);
+  [[nodiscard]] const Moving& moving_of(RankParts& rank, std::uint64_t index);
+
+  PlanMemory& memory_;
+  const Choices& choices_;
+  std::vector<std::size_t> fixed_slot_;   ///< By switch.
+  std::vector<std::size_t> moving_slot_;  ///< By switch.
+  std::vector<RankParts> ranks_;
+};
+
+}  // namespace headroom::plan

@@ -1,0 +1,174 @@
+#include "planner/evaluate/pipeline_times.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model_ir/plan/megatron_fields.h"
+#include "model_ir/plan/megatron_stages.h"
+
+namespace headroom::plan {
+namespace {
+
+/// Of `count` layers of a chunk, those that are run again, which come first.
+std::int64_t layers_again(const ir::ParallelPlan& plan, std::int64_t count) {
+  if (!plan.megatron) {
+    return plan.recompute == ir::Recompute::kNone ? 0 : ceil_div(count, plan.recompute_every);
+  }
+  switch (plan.megatron->recompute) {
+    case ir::MegatronRecompute::kNone:
+    case ir::MegatronRecompute::kSelective:
+      return 0;
+    case ir::MegatronRecompute::kFullUniform:
+      return count;
+    case ir::MegatronRecompute::kFullBlock:
+      return std::min(count, plan.megatron->recompute_layers);
+  }
+  return 0;
+}
+
+/// What a layer's backward runs again of its forward.
+double selective_seconds(const ir::ParallelPlan& plan, const LayerTimes& layer) {
+  if (!plan.megatron || plan.megatron->recompute != ir::MegatronRecompute::kSelective) {
+    return 0;
+  }
+  const ir::MegatronModules modules = ir::recomputed_modules(*plan.megatron);
+  return (modules.core_attention ? layer.core_attention.value() : 0) +
+         (modules.norms ? layer.norms.value() : 0) + (modules.mlp ? layer.mlp.value() : 0);
+}
+
+}  // namespace
+
+PipelineTimes::PipelineTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                             const BlockTimes& blocks)
+    : blocks_(blocks) {
+  const auto sparse = [](const ir::LayerSpec& layer) { return layer.moe; };
+  all_sparse_ = std::ranges::all_of(model.layers, sparse);
+  if (!all_sparse_ && std::ranges::any_of(model.layers, sparse)) {
+    sparse_before_.push_back(0);
+    for (const ir::LayerSpec& layer : model.layers) {
+      sparse_before_.push_back(sparse_before_.back() + (layer.moe ? 1 : 0));
+    }
+  }
+  if (plan.megatron) {
+    add_stages(model, *plan.megatron);
+  } else {
+    const Span all{.first = 0, .count = static_cast<std::int64_t>(model.layers.size())};
+    add_stage({.chunks = {all}, .first = true, .last = true});
+  }
+  count_held(model);
+}
+
+void PipelineTimes::add_stages(const ir::ModelSpec& model, const ir::MegatronPlan& plan) {
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  chunks_ = ir::chunks_per_stage(plan, layers);
+  std::vector<std::vector<Span>> spans(static_cast<std::size_t>(plan.pipeline));
+  std::int64_t first = 0;
+  for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+    for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
+      const std::int64_t count =
+          ir::chunk_layer_count(plan, layers, {.stage = stage, .chunk = chunk});
+      spans[static_cast<std::size_t>(stage)].push_back(
+          {.first = sparse_before_.empty() ? 0 : first, .count = count});
+      first += count;
+    }
+  }
+  for (std::size_t stage = 0; stage < spans.size(); ++stage) {
+    add_stage({.chunks = std::move(spans[stage]),
+               .first = stage == 0,
+               .last = stage + 1 == spans.size()});
+  }
+}
+
+void PipelineTimes::add_stage(Stage stage) {
+  for (const Span& span : stage.chunks) {
+    const std::int64_t sparse = sparse_of(span, span.count);
+    stage.sparse += sparse;
+    stage.dense += span.count - sparse;
+  }
+  const auto same = [&](const Stage& other) {
+    return !other.first && !stage.last && other.chunks == stage.chunks;
+  };
+  if (!stages_.empty() && same(stages_.back())) {
+    ++stages_.back().number;
+  } else {
+    stages_.push_back(std::move(stage));
+  }
+}
+
+std::int64_t PipelineTimes::sparse_of(const Span& span, std::int64_t count) const {
+  if (sparse_before_.empty()) {
+    return all_sparse_ ? count : 0;
+  }
+  return sparse_before_[static_cast<std::size_t>(span.first + count)] -
+         sparse_before_[static_cast<std::size_t>(span.first)];
+}
+
+void PipelineTimes::count_held(const ir::ModelSpec& model) {
+  for (const Stage& stage : stages_) {
+    const bool both = stage.first && stage.last && !model.tied_embeddings;
+    const std::int64_t tables = both ? 2 : (stage.first || stage.last ? 1 : 0);
+    const HeldParameters held{
+        .dense = static_cast<double>(stage.dense * blocks_.dense_parameters +
+                                     stage.sparse * blocks_.sparse_parameters +
+                                     tables * blocks_.table_parameters),
+        .experts = static_cast<double>(stage.sparse * blocks_.expert_parameters)};
+    if (held.dense + held.experts > held_.dense + held_.experts) {
+      held_ = held;
+    }
+  }
+}
+
+PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
+                                             const Stage& stage) const {
+  const auto times = [](std::int64_t count, double seconds) {
+    return static_cast<double>(count) * seconds;
+  };
+  const auto both = [](const LayerTimes& layer) {
+    return (layer.forward + layer.backward).value();
+  };
+  std::int64_t dense_again = 0;
+  std::int64_t sparse_again = 0;
+  for (const Span& span : stage.chunks) {
+    const std::int64_t again = layers_again(plan, span.count);
+    const std::int64_t sparse = sparse_of(span, again);
+    sparse_again += sparse;
+    dense_again += again - sparse;
+  }
+  Times result;
+  result.plain =
+      times(stage.dense, both(blocks_.dense)) + times(stage.sparse, both(blocks_.sparse));
+  result.again = times(dense_again, blocks_.dense.forward.value()) +
+                 times(sparse_again, blocks_.sparse.forward.value()) +
+                 times(stage.dense, selective_seconds(plan, blocks_.dense)) +
+                 times(stage.sparse, selective_seconds(plan, blocks_.sparse));
+  if (stage.first) {
+    result.plain += blocks_.embedding.value();
+  }
+  if (stage.last) {
+    const auto form = plan.megatron ? static_cast<std::size_t>(plan.megatron->cross_entropy) : 0;
+    result.plain += blocks_.head[form].value();
+  }
+  if (plan.megatron && plan.megatron->pipeline > 1 && plan.megatron->layers_per_chunk == 0) {
+    result.plain += 2 * blocks_.transfer.value();  // Interleaved stages send beside their work.
+  }
+  return result;
+}
+
+PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
+  Times slowest;
+  double sum = 0;
+  for (const Stage& stage : stages_) {
+    const Times one = times_of(plan, stage);
+    sum += static_cast<double>(stage.number) * one.whole();
+    if (one.whole() > slowest.whole()) {
+      slowest = one;
+    }
+  }
+  const double count = static_cast<double>(plan.accumulation);
+  return {.forward_backward = Seconds{count * slowest.plain},
+          .recomputation = Seconds{count * slowest.again},
+          .bubble = Seconds{(sum - slowest.whole()) / static_cast<double>(chunks_)},
+          .micro_batch = Seconds{slowest.whole()}};
+}
+
+}  // namespace headroom::plan

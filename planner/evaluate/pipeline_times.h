@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/evaluate/block_times.h"
+
+namespace headroom::plan {
+
+/// All micro-batches of a step, on the stage that takes longest.
+struct PipelineParts {
+  Seconds forward_backward;
+  Seconds recomputation;
+  Seconds bubble;
+  Seconds micro_batch;  ///< One of them, recomputation included.
+};
+
+/// The parameters of the stage that has most.
+struct HeldParameters {
+  double dense = 0;
+  double experts = 0;
+};
+
+/// The pipeline of all plans that differ in recomputation and loss only.
+///
+/// Model:   stages of a pipeline take what their layers take; the slowest runs all micro-batches,
+///          and the others' times divided by the number of chunks are the bubble (Narayanan et al.
+///          2021, arXiv:2104.04473, section 2.2). The runtimes without a pipeline are one stage.
+class PipelineTimes {
+ public:
+  PipelineTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const BlockTimes& blocks);
+
+  /// `plan` may differ from the constructor's in what it recomputes and in its loss.
+  [[nodiscard]] PipelineParts parts(const ir::ParallelPlan& plan) const;
+  [[nodiscard]] const HeldParameters& held() const { return held_; }
+
+ private:
+  /// The layers of a chunk.
+  struct Span {
+    std::int64_t first = 0;  ///< 0 where all layers are alike.
+    std::int64_t count = 0;
+    friend bool operator==(const Span&, const Span&) = default;
+  };
+  /// Stages with the same layers.
+  struct Stage {
+    std::vector<Span> chunks;
+    std::int64_t dense = 0;
+    std::int64_t sparse = 0;
+    std::int64_t number = 1;  ///< Of such stages.
+    bool first = false;
+    bool last = false;
+  };
+  struct Times {
+    double plain = 0;
+    double again = 0;  ///< Run again in backward.
+    [[nodiscard]] double whole() const { return plain + again; }
+  };
+  void add_stages(const ir::ModelSpec& model, const ir::MegatronPlan& plan);
+  void add_stage(Stage stage);
+  void count_held(const ir::ModelSpec& model);
+  [[nodiscard]] Times times_of(const ir::ParallelPlan& plan, const Stage& stage) const;
+  [[nodiscard]] std::int64_t sparse_of(const Span& span, std::int64_t count) const;
+
+  BlockTimes blocks_;
+  std::vector<std::int64_t> sparse_before_;  ///< By layer; empty where all are alike.
+  bool all_sparse_ = false;
+  std::vector<Stage> stages_;
+  std::int64_t chunks_ = 1;
+  HeldParameters held_;
+};
+
+}  // namespace headroom::plan

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "costmodel/time/machine.h"
+#include "planner/evaluate/step_time.h"
+#include "planner/space/search_space.h"
+
+namespace headroom::plan {
+
+/// Times of all plans of a cell: what they share is worked out once.
+class CellTimes {
+ public:
+  /// `plan`: any of the cell. Keeps a reference to `choices`.
+  CellTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const BlockTimes& blocks,
+            const cost::Machine& machine, const Choices& choices);
+
+  /// `step_parts` of plan number `index`.
+  [[nodiscard]] StepParts parts(std::uint64_t index);
+
+ private:
+  [[nodiscard]] const PipelineParts& pipeline(std::uint64_t recomputation, std::size_t loss);
+
+  const Choices& choices_;
+  PipelineTimes pipeline_;
+  ExchangeTimes exchange_;
+  std::vector<std::optional<PipelineParts>> pipelines_;  ///< By recomputation and loss.
+  ir::ParallelPlan plan_;  ///< Switches are put in here, so that it is not copied for each plan.
+};
+
+}  // namespace headroom::plan

@@ -1,0 +1,189 @@
+#include "planner/space/choices.h"
+
+#include "planner/space/stage_forms.h"
+
+namespace headroom::plan {
+namespace {
+
+using ir::MegatronPlan;
+using ir::ParallelPlan;
+
+/// All sets of modules that selective recomputation can run again.
+std::vector<ir::MegatronModules> module_sets() {
+  std::vector<ir::MegatronModules> sets;
+  for (unsigned bits = 1; bits < 8; ++bits) {
+    sets.push_back(
+        {.core_attention = (bits & 1U) != 0, .norms = (bits & 2U) != 0, .mlp = (bits & 4U) != 0});
+  }
+  return sets;
+}
+
+std::vector<Recomputation> megatron_recomputations(const Constraints& allowed,
+                                                   const ChunkSizes& chunk) {
+  std::vector<Recomputation> all;
+  const auto add = [&](ir::MegatronRecompute kind, std::int64_t layers,
+                       const ir::MegatronModules& modules) {
+    all.push_back({.kind = kind, .layers = layers, .modules = modules, .whole = false});
+  };
+  const auto has = [&](RecomputeChoice choice) {
+    return allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice));
+  };
+  const bool counted = !allowed.of(Axis::kRecomputeLayers).empty();
+  if (has(RecomputeChoice::kNone) && !counted) {
+    add(ir::MegatronRecompute::kNone, 1, {});
+  }
+  if (has(RecomputeChoice::kSelective) && !counted) {
+    for (const ir::MegatronModules& modules : module_sets()) {
+      add(ir::MegatronRecompute::kSelective, 1, modules);
+    }
+  }
+  for (std::int64_t count = 1; count < chunk.most && has(RecomputeChoice::kBlock); ++count) {
+    if (allowed.allows(Axis::kRecomputeLayers, count)) {
+      add(ir::MegatronRecompute::kFullBlock, count, {});
+    }
+  }
+  for (const std::int64_t group : divisors(chunk.divisor)) {
+    if (has(RecomputeChoice::kUniform) && allowed.allows(Axis::kRecomputeLayers, group)) {
+      add(ir::MegatronRecompute::kFullUniform, group, {});
+    }
+  }
+  return all;
+}
+
+std::vector<Recomputation> whole_recomputations(const Constraints& allowed) {
+  std::vector<Recomputation> all;
+  for (const RecomputeChoice choice : {RecomputeChoice::kNone, RecomputeChoice::kFull}) {
+    if (allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice)) &&
+        allowed.of(Axis::kRecomputeLayers).empty()) {
+      all.push_back({.whole = choice == RecomputeChoice::kFull});
+    }
+  }
+  return all;
+}
+
+ChunkSizes sizes_of(const SpaceQuestion& question, const ParallelPlan& plan) {
+  return chunk_sizes(*plan.megatron, static_cast<std::int64_t>(question.model.layers.size()));
+}
+
+std::vector<MegatronPlan> megatron_switches(const Constraints& allowed) {
+  std::vector<MegatronPlan> all;
+  // What costs nothing and takes least memory comes first: ties go to it.
+  for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    const bool distributed = (bits & 1) == 0;
+    const bool overlap = (bits & 2) == 0;
+    const bool gather = (bits & 4) == 0;
+    if ((gather && !(distributed && overlap)) ||
+        !allowed.allows(Axis::kDistributedOptimizer, distributed ? 1 : 0) ||
+        !allowed.allows(Axis::kOverlapGradReduce, overlap ? 1 : 0) ||
+        !allowed.allows(Axis::kOverlapParamGather, gather ? 1 : 0)) {
+      continue;
+    }
+    for (const std::int64_t fusion : {1, 0}) {
+      for (const std::int64_t loss : {2, 1, 0}) {
+        for (const std::int64_t mask : {0, 1}) {
+          if (!allowed.allows(Axis::kAccumulationFusion, fusion) ||
+              !allowed.allows(Axis::kLoss, loss) || !allowed.allows(Axis::kLoaderMask, mask)) {
+            continue;
+          }
+          MegatronPlan one;
+          one.distributed_optimizer = distributed;
+          one.overlap_grad_reduce = overlap;
+          one.overlap_param_gather = gather;
+          one.accumulation_fusion = fusion != 0;
+          one.cross_entropy = static_cast<ir::MegatronCrossEntropy>(loss);
+          one.mask_in_dataloader = mask != 0;
+          all.push_back(one);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+void switch_to(MegatronPlan& megatron, const MegatronPlan& with) {
+  megatron.distributed_optimizer = with.distributed_optimizer;
+  megatron.overlap_grad_reduce = with.overlap_grad_reduce;
+  megatron.overlap_param_gather = with.overlap_param_gather;
+  megatron.accumulation_fusion = with.accumulation_fusion;
+  megatron.cross_entropy = with.cross_entropy;
+  megatron.mask_in_dataloader = with.mask_in_dataloader;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> found;
+  std::vector<std::int64_t> above;
+  for (std::int64_t i = 1; i * i <= number; ++i) {
+    if (number % i == 0) {
+      found.push_back(i);
+      if (i * i != number) {
+        above.push_back(number / i);
+      }
+    }
+  }
+  found.insert(found.end(), above.rbegin(), above.rend());
+  return found;
+}
+
+void Recomputation::apply_to(ParallelPlan& plan) const {
+  if (!plan.megatron) {
+    plan.recompute = whole ? ir::Recompute::kFull : ir::Recompute::kNone;
+    return;
+  }
+  plan.megatron->recompute = kind;
+  plan.megatron->recompute_layers = layers;
+  plan.megatron->recompute_modules = modules;
+}
+
+ChoiceCounter::ChoiceCounter(const SpaceQuestion& question)
+    : question_(question),
+      switches_(megatron_switches(question.constraints)),
+      others_(whole_recomputations(question.constraints)) {}
+
+const std::vector<Recomputation>& ChoiceCounter::recomputations(const ParallelPlan& plan) {
+  if (!plan.megatron) {
+    return others_;
+  }
+  const ChunkSizes chunk = sizes_of(question_, plan);
+  const auto [at, added] = megatron_.try_emplace({chunk.most, chunk.divisor});
+  if (added) {
+    at->second = megatron_recomputations(question_.constraints, chunk);
+  }
+  return at->second;
+}
+
+std::uint64_t ChoiceCounter::count(const ParallelPlan& plan) {
+  return recomputations(plan).size() * (plan.megatron ? switches_.size() : 1);
+}
+
+void ChoiceCounter::choose_first(ParallelPlan& plan) {
+  recomputations(plan).front().apply_to(plan);
+  if (plan.megatron) {
+    switch_to(*plan.megatron, switches_.front());
+  }
+}
+
+Choices choices_of(const SpaceQuestion& question, const Cell& cell) {
+  Choices choices;
+  const bool megatron = cell.plan.megatron.has_value();
+  for (const Recomputation& one :
+       megatron ? megatron_recomputations(question.constraints, sizes_of(question, cell.plan))
+                : whole_recomputations(question.constraints)) {
+    choices.recomputations.push_back(cell.plan);
+    one.apply_to(choices.recomputations.back());
+  }
+  choices.switches = megatron ? megatron_switches(question.constraints)
+                              : std::vector<MegatronPlan>{MegatronPlan{}};
+  return choices;
+}
+
+ir::ParallelPlan plan_at(const Choices& choices, std::uint64_t index) {
+  ParallelPlan plan = choices.recomputations[index / choices.switches.size()];
+  if (plan.megatron) {
+    switch_to(*plan.megatron, choices.switches[index % choices.switches.size()]);
+  }
+  return plan;
+}
+
+}  // namespace headroom::plan
