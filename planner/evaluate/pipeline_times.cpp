@@ -171,4 +171,9 @@ PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
           .micro_batch = Seconds{slowest.whole()}};
 }
 
+PipelineParts pipeline_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                             const BlockTimes& blocks) {
+  return PipelineTimes(model, plan, blocks).parts(plan);
+}
+
 }  // namespace headroom::plan

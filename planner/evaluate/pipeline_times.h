@@ -69,4 +69,8 @@ class PipelineTimes {
   HeldParameters held_;
 };
 
+/// `PipelineTimes` of one plan.
+[[nodiscard]] PipelineParts pipeline_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                           const BlockTimes& blocks);
+
 }  // namespace headroom::plan

@@ -123,6 +123,8 @@ class StageReader {
     ir::ParallelPlan alone = plan;
     alone.megatron->pipeline = 1;
     alone.megatron->layers_per_chunk = 0;
+    alone.megatron->first_stage_layers = alone.megatron->last_stage_layers = 0;
+    alone.megatron->account_for_embedding = alone.megatron->account_for_loss = false;
     alone.accumulation = 1;
     return pipeline_parts(one, alone, blocks_).recomputation.value();
   }
