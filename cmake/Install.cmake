@@ -5,4 +5,7 @@ foreach(program headroom headroom-gui)
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+if(TARGET headroom_mpi)  # The program looks for it beside itself.
+  install(TARGETS headroom_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/headroom)

@@ -1,26 +1,17 @@
 #include "cli/commands/sweep.h"
 
-#include <filesystem>
-#include <fstream>
-#include <set>
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "cli/plan_search.h"
+#include "cli/ranks.h"
 #include "cli/report/plan_answer.h"
-#include "model_ir/base/file.h"
-#include "model_ir/json/json_value.h"
+#include "cli/sweep_file.h"
 #include "model_ir/json/json_writer.h"
 
 namespace headroom::cli {
 namespace {
-
-/// One line of a sweep.
-struct SweepItem {
-  std::string model;
-  std::string gpu;
-  std::string gpus;
-};
 
 std::vector<std::string> parts_of(const std::string& text) {
   std::vector<std::string> parts;
@@ -36,7 +27,9 @@ std::vector<SweepItem> items_of(const Arguments& arguments) {
   for (const std::string& model : arguments.positionals()) {
     for (const std::string& gpu : parts_of(arguments.value("gpu").value_or(""))) {
       for (const std::string& gpus : parts_of(arguments.value("gpus").value_or("1"))) {
-        items.push_back({model, gpu, gpus});
+        if (std::ranges::find(items, SweepItem{model, gpu, gpus}) == items.end()) {
+          items.push_back({model, gpu, gpus});
+        }
       }
     }
   }
@@ -60,7 +53,7 @@ Arguments arguments_of(const Arguments& all, const SweepItem& item) {
   return one;
 }
 
-Result<std::string> line_of(const Arguments& all, const SweepItem& item) {
+Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
   Result<PlanSearch> search = read_plan_search(arguments_of(all, item));
   if (!search) {
     return std::move(search).error();
@@ -73,7 +66,7 @@ Result<std::string> line_of(const Arguments& all, const SweepItem& item) {
   if (!found) {
     fields.add("status", "refused");
     fields.add("error", found.error().got);
-    return ir::to_json(std::move(fields).finish());
+    return std::move(fields).finish();
   }
   fields.add("status", name_of(found->status));
   fields.add("space", found->space);
@@ -84,66 +77,172 @@ Result<std::string> line_of(const Arguments& all, const SweepItem& item) {
     fields.add("margin_bytes", found->estimate->margin);
     fields.add("plan", plan_words(found->best->plan));
   }
-  return ir::to_json(std::move(fields).finish());
+  return std::move(fields).finish();
 }
 
-std::string key_of(const SweepItem& item) {
-  return item.model + "\n" + item.gpu + "\n" + item.gpus;
-}
-
-/// Items that the file has whole lines of.
-std::set<std::string> done_in(const std::string& path) {
-  std::set<std::string> done;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const Result<ir::JsonValue> value = ir::parse_json(line, path);
-    if (!value) {
-      continue;  // A line that was cut off is done again.
-    }
-    const auto text = [&](const char* key) {
-      const ir::JsonValue* const found = value->find(key);
-      return found != nullptr && found->as_string() != nullptr ? *found->as_string()
-                                                               : std::string();
-    };
-    done.insert(key_of({text("model"), text("gpu"), text("gpus")}));
+Result<SweepFormat> read_format(const Arguments& arguments) {
+  const std::string text = arguments.value("format").value_or("jsonl");
+  if (text == "jsonl") {
+    return SweepFormat::kJsonLines;
   }
-  return done;
+  if (text == "csv") {
+    return SweepFormat::kCsv;
+  }
+  return Error::invalid_argument("format", text, "jsonl or csv");
 }
 
-Result<ExitCode> run_sweep(const Arguments& arguments, const Context& context) {
-  const std::vector<SweepItem> items = items_of(arguments);
+/// What every rank finds wrong before it begins.
+Status check_items(const Arguments& arguments, const std::vector<SweepItem>& items) {
   if (items.empty()) {
     return Error::invalid_argument("MODEL", "no model or no --gpu", "at least one of each",
                                    "sweep gpt2 --gpu a100-80gb,h100 --gpus 1,8");
   }
-  const std::optional<std::string> path = arguments.value("output");
-  const std::set<std::string> done = path ? done_in(*path) : std::set<std::string>();
-  std::ofstream file;
-  if (path) {
-    file.open(*path, std::ios::app);
-    if (!file) {
-      return Error::environment(*path, "no access", "a file that can be written");
+  for (const SweepItem& item : items) {
+    if (const Result<PlanSearch> search = read_plan_search(arguments_of(arguments, item));
+        !search) {
+      return search.error();
     }
   }
-  for (const SweepItem& item : items) {
-    if (done.contains(key_of(item))) {
-      continue;
+  return ok();
+}
+
+/// One rank's share of a sweep.
+class Sweep {
+ public:
+  Sweep(const Arguments& arguments, const Context& context, const Ranks& ranks, SweepFormat format)
+      : arguments_(arguments),
+        context_(context),
+        ranks_(ranks),
+        format_(format),
+        items_(items_of(arguments)) {
+    if (const std::optional<std::string> path = arguments.value("output")) {
+      file_.emplace(*path, format);
+      lines_ = file_->lines();
     }
-    const Result<std::string> line = line_of(arguments, item);
-    if (!line) {
-      return line.error();
+  }
+
+  /// Errors:  those of the search; kEnvironment if the output cannot be written.
+  Status run() {
+    // Every rank has read what there is before one of them adds to it.
+    ranks_.wait();
+    const Status mine = run_share();
+    const Status all = gather();
+    ranks_.wait();
+    if (file_) {
+      file_->remove_own();
     }
-    (path ? static_cast<std::ostream&>(file) : context.out) << *line << "\n" << std::flush;
+    return mine ? all : mine;
+  }
+
+ private:
+  [[nodiscard]] bool streams() const { return !file_ && ranks_.size() == 1; }
+  [[nodiscard]] bool is_mine(std::size_t index) const {
+    return index % static_cast<std::size_t>(ranks_.size()) ==
+           static_cast<std::size_t>(ranks_.rank());
+  }
+
+  Status run_share() {
+    if (file_) {
+      if (Status status = file_->open(ranks_.rank()); !status) {
+        return status;
+      }
+    }
+    if (streams() && format_ == SweepFormat::kCsv) {
+      context_.out << sweep_header(format_) << "\n";
+    }
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      if (!is_mine(i) || lines_.contains(items_[i])) {
+        continue;
+      }
+      const Result<ir::JsonValue> answer = answer_of(arguments_, items_[i]);
+      if (!answer) {
+        return answer.error();
+      }
+      const std::string line = sweep_line(format_, *answer);
+      lines_.emplace(items_[i], line);
+      if (file_) {
+        if (Status status = file_->add(items_[i], line); !status) {
+          return status;
+        }
+      } else if (streams()) {
+        context_.out << line << "\n" << std::flush;
+      }
+    }
+    return ok();
+  }
+
+  /// Brings all lines to the first rank, which puts them out in the order of the items.
+  Status gather() {
+    std::string text;
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      const auto line = lines_.find(items_[i]);
+      text += is_mine(i) && line != lines_.end() ? line->second + "\n" : "";
+    }
+    const Result<std::vector<std::string>> texts = ranks_.gather(text);
+    if (!texts) {
+      return texts.error();
+    }
+    if (!ranks_.is_first() || streams()) {
+      return ok();
+    }
+    for (const std::string& one : *texts) {
+      std::stringstream stream(one);
+      for (std::string line; std::getline(stream, line);) {
+        if (const std::optional<SweepItem> item = item_of_line(format_, line)) {
+          lines_.emplace(*item, line);
+        }
+      }
+    }
+    return file_ ? file_->finish(items_, lines_) : print();
+  }
+
+  Status print() {
+    const std::string header = sweep_header(format_);
+    context_.out << (header.empty() ? "" : header + "\n");
+    for (const SweepItem& item : items_) {
+      const auto line = lines_.find(item);
+      context_.out << (line != lines_.end() ? line->second + "\n" : "");
+    }
+    return ok();
+  }
+
+  const Arguments& arguments_;
+  const Context& context_;
+  const Ranks& ranks_;
+  SweepFormat format_;
+  std::vector<SweepItem> items_;
+  std::optional<SweepFile> file_;
+  std::map<SweepItem, std::string> lines_;
+};
+
+Result<ExitCode> run_sweep(const Arguments& arguments, const Context& context) {
+  const Result<Ranks> ranks = Ranks::join();
+  if (!ranks) {
+    return ranks.error();
+  }
+  const Result<SweepFormat> format = read_format(arguments);
+  const Status wrong = format ? check_items(arguments, items_of(arguments)) : format.error();
+  if (!wrong) {
+    // All ranks find the same; one says it, and a launcher ends all when another leaves first.
+    return ranks->is_first() ? Result<ExitCode>(wrong.error()) : Result<ExitCode>(ExitCode::kYes);
+  }
+  if (Status status = Sweep(arguments, context, *ranks, *format).run(); !status) {
+    return std::move(status).error();
   }
   return ExitCode::kYes;
 }
 
 std::vector<OptionSpec> sweep_options() {
   std::vector<OptionSpec> options = plan_search_options();
+  options.push_back({.name = "format",
+                     .value = "FORM",
+                     .fallback = "jsonl",
+                     .help = "jsonl (an object a line) or csv (a header, then a line each)"});
   options.push_back({.name = "output",
                      .value = "FILE",
                      .fallback = "standard output",
-                     .help = "file to add lines to; what it has already is not done again"});
+                     .help = "file to add lines to; models, GPUs and counts that it has already "
+                             "are not done again"});
   return options;
 }
 
@@ -151,10 +250,13 @@ std::vector<OptionSpec> sweep_options() {
 
 Command sweep_command() {
   return {.verb = {.name = "sweep",
-                   .summary = "The best plan of models x GPUs x counts, as JSON lines",
+                   .summary = "The best plan of models x GPUs x counts, a line each",
                    .positionals = "MODEL...",
                    .detail = "MODEL as headroom fit takes it; --gpu takes several names and --gpus "
-                             "several counts, with commas between. One JSON object a line.",
+                             "several counts, with commas between. mpirun -n N headroom sweep "
+                             "... splits them over processes and machines: the same lines in "
+                             "the same order. What is killed loses the items it was working on; "
+                             "the same command with --output again adds them.",
                    .options = sweep_options(),
                    .example = "sweep gpt2 --gpu a100-80gb --gpus 1,2 --runtime megatron"},
           .run = run_sweep};

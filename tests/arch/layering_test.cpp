@@ -64,6 +64,8 @@ const std::vector<Library>& libraries() {
        .prefixes = {"zlib.h"},
        .folders = {"validators/measured", "validators/snapshot"}},
       {.name = "CUDA", .prefixes = {"cuda", "cublas", "cudnn"}, .folders = {"validators/cuda"}},
+      // In a module of its own, which is not linked to the program.
+      {.name = "MPI", .prefixes = {"mpi.h"}, .folders = {"cli/mpi"}},
       // The operating system, out of headers so that no caller depends on it.
       {.name = "POSIX",
        .prefixes = {"sys/", "unistd.h", "fcntl.h", "termios.h", "dlfcn.h", "signal.h"},

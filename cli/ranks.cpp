@@ -1,0 +1,111 @@
+#include "cli/ranks.h"
+
+#include <dlfcn.h>
+
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+namespace headroom::cli {
+namespace {
+
+/// Processes that a launcher says it has started.
+int launched() {
+  // Open MPI; MPICH, Intel MPI and Slurm's PMI; MVAPICH2.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    if (const char* const text = std::getenv(name)) {
+      return std::atoi(text);
+    }
+  }
+  return 1;
+}
+
+std::string module_path() {
+  std::error_code ignored;
+  return (std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() /
+          "headroom_mpi.so")
+      .string();
+}
+
+void take_text(void* into, const char* text, int length) {
+  static_cast<std::vector<std::string>*>(into)->emplace_back(text,
+                                                             static_cast<std::size_t>(length));
+}
+
+}  // namespace
+
+/// What `cli/mpi/ranks_module.cpp` exports.
+struct Ranks::Module {
+  using Take = void (*)(void*, const char*, int);
+  bool (*join)(int*, int*) = nullptr;
+  bool (*gather)(const char*, int, Take, void*) = nullptr;
+  void (*wait)() = nullptr;
+  void (*leave)() = nullptr;
+  bool joined = false;
+
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  ~Module() {
+    if (joined) {
+      leave();
+    }
+  }
+
+  /// MPI's own plugins look for its symbols among those of the whole program.
+  [[nodiscard]] bool load() {
+    void* const library = dlopen(module_path().c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) {
+      return false;
+    }
+    const auto find = [&](const char* name, auto& function) {
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      return function != nullptr;
+    };
+    return find("headroom_ranks_join", join) && find("headroom_ranks_gather", gather) &&
+           find("headroom_ranks_wait", wait) && find("headroom_ranks_leave", leave);
+  }
+};
+
+Result<Ranks> Ranks::join() {
+  Ranks ranks;
+  if (launched() <= 1) {
+    return ranks;
+  }
+  auto module = std::make_shared<Module>();
+  if (!module->load()) {
+    return Error::environment(module_path(), "no such module, or it does not load",
+                              "a program built with MPI, to be split over processes",
+                              "install an MPI for development (libopenmpi-dev) and build again");
+  }
+  module->joined = module->join(&ranks.rank_, &ranks.size_);
+  if (!module->joined) {
+    return Error::environment("MPI", "it does not start", "an MPI of the launcher's own kind");
+  }
+  ranks.module_ = std::move(module);
+  return ranks;
+}
+
+Result<std::vector<std::string>> Ranks::gather(const std::string& text) const {
+  std::vector<std::string> texts;
+  if (module_ == nullptr) {
+    texts.push_back(text);
+    return texts;
+  }
+  if (text.size() > INT_MAX ||
+      !module_->gather(text.data(), static_cast<int>(text.size()), take_text, &texts)) {
+    return Error::environment("MPI", "lines that did not arrive", "the lines of every rank",
+                              "run it again: what is in the output file is not done twice");
+  }
+  return texts;
+}
+
+void Ranks::wait() const {
+  if (module_ != nullptr) {
+    module_->wait();
+  }
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,88 @@
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/base/file.h"
+#include "tests/support/cli.h"
+#include "tests/support/temporary_folder.h"
+
+namespace headroom {
+namespace {
+
+constexpr const char* kSweep =
+    "sweep gpt2 llama-3.2-1b --gpu a100-80gb --gpus 1,2 --runtime megatron --tp 1 --micro-batch 1";
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string sweep_into(const std::string& path, const std::string& more = "") {
+  const test::Answer answer = test::headroom(std::string(kSweep) + more + " --output " + path);
+  REQUIRE(answer.code == cli::ExitCode::kYes);
+  CHECK(answer.out.empty());
+  return read_file(path).value();
+}
+
+}  // namespace
+
+TEST_CASE("sweep: a rerun adds what is missing, in the order of the items") {
+  const test::TemporaryFolder folder;
+  for (const std::string form : {"jsonl", "csv"}) {
+    CAPTURE(form);
+    const std::string option = " --format " + form;
+    const std::string whole = test::headroom(kSweep + option).out;
+    std::vector<std::string> lines = lines_of(whole);
+    const std::size_t first = form == "csv" ? 1 : 0;
+    REQUIRE(lines.size() == first + 4);
+    CHECK(sweep_into(folder.path("new." + form), option) == whole);
+
+    // Killed: the first process within its second line, another after its only one.
+    const std::string path = folder.write(
+        "killed." + form,
+        joined({lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(first) + 1}) +
+            lines[first + 2].substr(0, lines[first + 2].size() - 1));
+    folder.write("killed." + form + ".rank1", lines[first + 1] + "\n");
+    CHECK(sweep_into(path, option) == whole);
+    CHECK(!std::filesystem::exists(path + ".rank1"));
+  }
+}
+
+TEST_CASE("sweep: what the file has already is not done again") {
+  const test::TemporaryFolder folder;
+  const std::string mark =
+      R"({"model":"gpt2","gpu":"a100-80gb","gpus":"2","status":"from elsewhere"})";
+  const std::string other = R"({"model":"other","gpu":"h100","gpus":"1","status":"kept"})";
+  const std::string path = folder.write("old.jsonl", mark + "\n" + other + "\n");
+  const std::vector<std::string> lines = lines_of(sweep_into(path));
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[0] == other);
+  CHECK(lines[2] == mark);
+}
+
+TEST_CASE("sweep: every item is read before the first is worked on") {
+  const test::TemporaryFolder folder;
+  const test::Answer answer = test::headroom("sweep gpt2 no-such-model --gpu a100-80gb --output " +
+                                             folder.path("none.jsonl"));
+  CHECK(answer.code != cli::ExitCode::kYes);
+  CHECK(answer.complains("no-such-model"));
+  CHECK(!std::filesystem::exists(folder.path("none.jsonl")));
+  CHECK(test::headroom("sweep gpt2 --gpu a100-80gb --format xml").complains("jsonl or csv"));
+}
+
+}  // namespace headroom
