@@ -20,8 +20,9 @@ using ir::ParallelPlan;
 
 constexpr std::int64_t kUsualSequence = 2048;
 
-constexpr std::array<OptionSpec, 33> kOptions = {
+constexpr std::array<OptionSpec, 35> kOptions = {
     {{"gpus", "N", "1", "ranks, one per GPU; without ZeRO they are data parallel (DDP)"},
+     {"rank", "R", "the one that binds", "the rank that is shown"},
      {"runtime", "NAME",
       "transformers; deepspeed with --zero; fsdp with --fsdp or --titan; megatron with --megatron",
       "framework: transformers (Trainer or Accelerate on PyTorch), deepspeed, megatron or fsdp "
@@ -32,6 +33,9 @@ constexpr std::array<OptionSpec, 33> kOptions = {
       "under ZeRO: norms and biases are a parameter group of their own, as Trainer makes them"},
      {"offload", "SPEC", "",
       "what ZeRO keeps off the GPU: optimizer=cpu|nvme,param=cpu|nvme,path=DIR"},
+     {"zeropp", "SPEC", "",
+      "ZeRO++ and leaf modules at stage 3: hpz=N (ranks of a second partition), qwz and qgz "
+      "(quantised weights, gradients), node=N (devices of a node), leaf=default|experts"},
      {"precision", "RECIPE", "bf16",
       "fp32, bf16, fp16 (parameters, gradients and states), autocast-bf16, autocast-fp16 (fp32 "
       "parameters), bf16-autocast (bf16 parameters), bf16-master, fp16-master (fp32 master copy; "
@@ -140,6 +144,11 @@ class OptionReader {
 
 void read_sizes(OptionReader& reader, ParallelPlan& plan) {
   reader.whole("gpus", 1, ir::kMostRanks, plan.world);
+  if (reader.has("rank")) {
+    std::int64_t rank = 0;
+    reader.whole("rank", 0, ir::kMostRanks - 1, rank);
+    plan.rank = rank;
+  }
   reader.whole("micro-batch", 1, ir::kMostMicroBatch, plan.micro_batch);
   reader.whole("seq", 1, ir::kMostSequence, plan.sequence);
   reader.whole("accumulation", 1, ir::kMostAccumulation, plan.accumulation);
@@ -207,6 +216,9 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
     const ir::ZeroPlan before = zero;
     reader.with("offload", zero,
                 [&](const std::string& text) { return parse_offload(text, before); });
+    const ir::ZeroPlan plain = zero;
+    reader.with("zeropp", zero,
+                [&](const std::string& text) { return parse_zero_plus(text, plain); });
     plan.zero = zero;
   }
   if (plan.runtime == ir::RuntimeKind::kTransformers) {
@@ -471,10 +483,13 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   };
   const bool zero = plan.zero.has_value();
   whole("gpus", plan.world, 1);
+  add_if(plan.rank.has_value(), "rank", std::to_string(plan.rank.value_or(0)));
   add_if(zero, "zero", zero ? std::to_string(plan.zero->stage) : "");
   add_if(zero && plan.zero->decay_groups, "decay-groups", "");
   add_if(zero && !offload_text(*plan.zero).empty(), "offload",
          zero ? offload_text(*plan.zero) : "");
+  add_if(zero && !zero_plus_text(*plan.zero).empty(), "zeropp",
+         zero ? zero_plus_text(*plan.zero) : "");
   add_if(!plan.runtime_version.empty(), "runtime-version", plan.runtime_version);
   const bool fsdp = plan.runtime == ir::RuntimeKind::kFsdp;
   add_if(fsdp, "fsdp", fsdp_text(plan.fsdp.value_or(ir::FsdpPlan{})));

@@ -296,6 +296,43 @@ class ValueTaker {
 
 }  // namespace
 
+Result<ir::ZeroPlan> parse_zero_plus(const std::string& text, ir::ZeroPlan zero) {
+  static constexpr std::string_view kOption = "zeropp";
+  Result<KeyValues> parsed = KeyValues::parse(kOption, text, '=');
+  if (!parsed) {
+    return std::move(parsed).error();
+  }
+  KeyValues values = std::move(parsed).value();
+  ValueTaker taker(kOption, values);
+  taker.whole("hpz", 1, ir::kMostRanks, zero.hpz_partition_size);
+  taker.whole("node", 1, ir::kMostRanks, zero.node_devices);
+  taker.flag("qwz", zero.quantized_weights);
+  taker.flag("qgz", zero.quantized_gradients);
+  taker.word("leaf", ir::zero_leaf_words(), zero.leaf);
+  if (const Status known = values.finish(); !known) {
+    return known.error();
+  }
+  return taker.fault() ? Result<ir::ZeroPlan>(*taker.fault()) : Result<ir::ZeroPlan>(zero);
+}
+
+std::string zero_plus_text(const ir::ZeroPlan& zero) {
+  const ir::ZeroPlan usual;
+  std::string text;
+  const auto add = [&](bool differs, const std::string& part) {
+    if (differs) {
+      text += (text.empty() ? "" : ",") + part;
+    }
+  };
+  add(zero.hpz_partition_size != usual.hpz_partition_size,
+      "hpz=" + std::to_string(zero.hpz_partition_size));
+  add(zero.quantized_weights, "qwz");
+  add(zero.quantized_gradients, "qgz");
+  add(zero.node_devices != usual.node_devices, "node=" + std::to_string(zero.node_devices));
+  add(zero.leaf != usual.leaf,
+      "leaf=" + std::string(ir::word_of(ir::zero_leaf_words(), zero.leaf)));
+  return text;
+}
+
 Result<ir::MegatronPlan> parse_megatron(const std::string& text, ir::MegatronPlan megatron) {
   static constexpr std::string_view kOption = "megatron";
   Result<KeyValues> parsed = KeyValues::parse(kOption, text, '=');

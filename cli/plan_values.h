@@ -30,6 +30,10 @@ struct Adapters {
 [[nodiscard]] Result<ir::ZeroPlan> parse_offload(const std::string& text, ir::ZeroPlan zero);
 [[nodiscard]] std::string offload_text(const ir::ZeroPlan& zero);
 
+/// ZeRO++ and leaf modules.
+[[nodiscard]] Result<ir::ZeroPlan> parse_zero_plus(const std::string& text, ir::ZeroPlan zero);
+[[nodiscard]] std::string zero_plus_text(const ir::ZeroPlan& zero);
+
 [[nodiscard]] Result<ir::DdpPlan> parse_ddp(const std::string& text, ir::DdpPlan ddp);
 [[nodiscard]] std::string ddp_text(const ir::DdpPlan& ddp);
 

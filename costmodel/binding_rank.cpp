@@ -37,6 +37,9 @@ std::vector<StageLayers> layers_of_stages(const ir::ModelSpec& model,
 }  // namespace
 
 std::vector<ir::Rank> binding_ranks(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  if (plan.rank) {
+    return {ir::Rank{static_cast<std::int32_t>(*plan.rank)}};
+  }
   if (plan.runtime != ir::RuntimeKind::kMegatron || !plan.megatron) {
     return {ir::Rank{0}};
   }

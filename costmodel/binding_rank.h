@@ -8,7 +8,7 @@
 
 namespace headroom::cost {
 
-/// The ranks among which the one with the highest peak is.
+/// The ranks among which the one with the highest peak is; the one that the plan asks for, if any.
 ///
 /// Model:   data-parallel ranks hold shares of one size, and the first tensor-parallel rank reads
 ///          the data for the others. Of pipeline stages with as many layers of the same kinds,

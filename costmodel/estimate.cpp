@@ -87,10 +87,11 @@ std::optional<StagePrice> price_rank(const StepEstimate& estimate, const ir::Par
   const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
   const std::int64_t stage_ranks = std::max<std::int64_t>(plan.world / stages, 1);
   const auto rank = static_cast<std::int64_t>(estimate.rank);
-  if (rank % stage_ranks != 0) {
+  // A rank that the plan asks for stands for its whole pipeline only where there is none.
+  if (plan.rank ? stages > 1 : rank % stage_ranks != 0) {
     return std::nullopt;
   }
-  StagePrice price{.stage = rank / stage_ranks,
+  StagePrice price{.stage = plan.rank ? 0 : rank / stage_ranks,
                    .time = price_program(estimate.program, plan, prices_on(machine))};
   price.time.timeline = {};  // As long as the program, and nobody asks for it.
   return price;

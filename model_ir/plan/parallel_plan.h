@@ -90,6 +90,12 @@ struct QuantPlan {
 
 enum class OffloadDevice : std::uint8_t { kNone, kCpu, kNvme };
 
+/// Modules whose parameters DeepSpeed's stage 3 gathers and releases as one (set_z3_leaf_modules).
+enum class ZeroLeaf : std::uint8_t {
+  kDefault,  ///< Blocks of experts of the classes that DeepSpeed knows itself.
+  kExperts,  ///< Every block of experts.
+};
+
 /// DeepSpeed ZeRO, with the keys of its configuration; sizes in elements.
 struct ZeroPlan {
   int stage = 0;
@@ -114,6 +120,12 @@ struct ZeroPlan {
   std::optional<DType> grad_accum_dtype;
   /// A fused AdamW is torch's own; otherwise DeepSpeed's FusedAdam.
   bool torch_adam = false;
+  /// ZeRO++ (hpZ): ranks among which a second partition of the parameters lies; 1: none.
+  std::int64_t hpz_partition_size = 1;
+  bool quantized_weights = false;    ///< qwZ: parameters are gathered as 8-bit integers.
+  bool quantized_gradients = false;  ///< qgZ: gradients are exchanged as 4-bit integers.
+  std::int64_t node_devices = 8;     ///< Devices of a node, as qgZ counts them.
+  ZeroLeaf leaf = ZeroLeaf::kDefault;
   friend bool operator==(const ZeroPlan&, const ZeroPlan&) = default;
 };
 
@@ -294,6 +306,8 @@ struct ParallelPlan {
   bool checkpoint_save = false;
   int steps = 2;
   std::int64_t world = 1;  ///< Ranks; the data-parallel degree here.
+  /// The rank that is shown; none: the one that binds.
+  std::optional<std::int64_t> rank;
   std::optional<DdpPlan> ddp;
   std::optional<ZeroPlan> zero;
   std::optional<FsdpPlan> fsdp;

@@ -45,6 +45,10 @@ Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
             " tokens, and no tensor of more than 2^56 elements",
         "lower --micro-batch or --seq");
   }
+  if (plan.rank && (*plan.rank < 0 || *plan.rank >= plan.world)) {
+    return Error::invalid_argument("rank", std::to_string(*plan.rank),
+                                   "a rank from 0 to " + std::to_string(plan.world - 1));
+  }
   if (model.position == PositionKind::kLearned && plan.sequence > model.max_positions) {
     return Error::invalid_argument(
         "seq", std::to_string(plan.sequence),
@@ -91,6 +95,28 @@ Status check_optimizer(const ParallelPlan& plan) {
                                  "one of " + join(texts_of(optimizer_words())));
 }
 
+/// ZeRO++ and leaf modules are stage 3's. Source: deepspeed/utils/groups.py,
+/// _create_zero_param_parallel_group.
+Status check_zero_plus(const ParallelPlan& plan, const ZeroPlan& zero) {
+  const std::int64_t ranks = std::min(zero.hpz_partition_size, plan.world);
+  const bool plus = zero.hpz_partition_size != 1 || zero.quantized_weights ||
+                    zero.quantized_gradients || zero.leaf != ZeroLeaf::kDefault;
+  if (plus && zero.stage != 3) {
+    return Error::invalid_argument("zeropp", "ZeRO stage " + std::to_string(zero.stage),
+                                   "ZeRO stage 3, which alone gathers parameters", "add --zero 3");
+  }
+  if (zero.quantized_gradients && plan.world > zero.node_devices &&
+      plan.world % zero.node_devices != 0) {
+    return Error::invalid_argument("zeropp", "node=" + std::to_string(zero.node_devices),
+                                   "a divisor of the " + std::to_string(plan.world) + " ranks");
+  }
+  if (zero.hpz_partition_size < 1 || plan.world % ranks != 0) {
+    return Error::invalid_argument("zeropp", "hpz=" + std::to_string(zero.hpz_partition_size),
+                                   "a divisor of the " + std::to_string(plan.world) + " ranks");
+  }
+  return ok();
+}
+
 Status check_zero(const ParallelPlan& plan) {
   if (!plan.zero) {
     return ok();
@@ -120,7 +146,7 @@ Status check_zero(const ParallelPlan& plan) {
     return Error::invalid_argument("offload", "nvme", "the folder of the drive, too",
                                    "add path=/local_nvme to --offload");
   }
-  return ok();
+  return check_zero_plus(plan, zero);
 }
 
 Status check_adapters(const ParallelPlan& plan) {

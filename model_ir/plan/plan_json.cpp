@@ -64,6 +64,11 @@ JsonFields zero_fields(const ZeroPlan& zero) {
                  ? JsonValue{std::string(word_of(policy_dtype_words(), *zero.grad_accum_dtype))}
                  : JsonValue{});
   fields.add("torch_adam", zero.torch_adam);
+  fields.add("hpz_partition_ranks", zero.hpz_partition_size);
+  fields.add("quantized_weights", zero.quantized_weights);
+  fields.add("quantized_gradients", zero.quantized_gradients);
+  fields.add("node_devices", zero.node_devices);
+  fields.add("leaf", word_of(zero_leaf_words(), zero.leaf));
   return fields;
 }
 
@@ -213,6 +218,12 @@ void read_zero(const JsonObject& object, ZeroPlan& zero) {
     zero.grad_accum_dtype = dtype;
   }
   zero.torch_adam = object.boolean_or("torch_adam", zero.torch_adam);
+  zero.hpz_partition_size =
+      object.integer_or("hpz_partition_ranks", zero.hpz_partition_size, {1, kMostRanks});
+  zero.quantized_weights = object.boolean_or("quantized_weights", zero.quantized_weights);
+  zero.quantized_gradients = object.boolean_or("quantized_gradients", zero.quantized_gradients);
+  zero.node_devices = object.integer_or("node_devices", zero.node_devices, {1, kMostRanks});
+  read_word(object, "leaf", zero_leaf_words(), zero.leaf);
 }
 
 void read_lora(const JsonObject& object, LoraPlan& lora) {
@@ -360,6 +371,11 @@ void read_training(const JsonObject& root, ParallelPlan& plan) {
   plan.checkpoint_save = root.boolean_or("checkpoint_save", plan.checkpoint_save);
   plan.steps = static_cast<int>(root.integer_or("steps", plan.steps, {1, kMostSteps}));
   plan.world = root.integer_or("gpus", plan.world, {1, kMostRanks});
+  if (root.is_null("rank")) {
+    plan.rank.reset();
+  } else if (const auto rank = root.optional_integer("rank", {0, kMostRanks - 1})) {
+    plan.rank = rank;
+  }
 }
 
 ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
@@ -405,6 +421,7 @@ JsonValue plan_to_json(const ParallelPlan& plan) {
   fields.add("runtime", word_of(runtime_words(), plan.runtime));
   fields.add("runtime_version", plan.runtime_version);
   fields.add("gpus", plan.world);
+  fields.add("rank", plan.rank ? JsonValue{*plan.rank} : JsonValue{});
   fields.add("precision", word_of(precision_words(), plan.precision));
   fields.add("optimizer", optimizer_fields(plan.optimizer));
   fields.add("attention", word_of(attention_words(), plan.attention));

@@ -95,6 +95,12 @@ std::span<const Word<OffloadDevice>> offload_words() {
   return kOffloads;
 }
 
+std::span<const Word<ZeroLeaf>> zero_leaf_words() {
+  static constexpr std::array<Word<ZeroLeaf>, 2> kLeaves = {
+      {{"default", ZeroLeaf::kDefault}, {"experts", ZeroLeaf::kExperts}}};
+  return kLeaves;
+}
+
 std::span<const Word<DType>> policy_dtype_words() {
   return kPolicyDtypes;
 }

@@ -26,6 +26,7 @@ struct Word {
 [[nodiscard]] std::span<const Word<ModelCode>> model_code_words();
 [[nodiscard]] std::span<const Word<TitanReshard>> titan_reshard_words();
 [[nodiscard]] std::span<const Word<OffloadDevice>> offload_words();
+[[nodiscard]] std::span<const Word<ZeroLeaf>> zero_leaf_words();
 /// Types that FSDP's mixed-precision policy may name.
 [[nodiscard]] std::span<const Word<DType>> policy_dtype_words();
 [[nodiscard]] std::span<const Word<FsdpPrefetch>> fsdp_prefetch_words();

@@ -17,7 +17,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
       return plan.model_code == ModelCode::kLitgpt ? litgpt::lower(model, plan, device)
                                                    : transformers::lower(model, plan, device);
     case RuntimeKind::kDeepspeed:
-      return deepspeed::lower(model, plan, device);
+      return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
     case RuntimeKind::kFsdp:
       return plan.model_code == ModelCode::kTorchtitan ? torchtitan::lower(model, plan, device)
                                                        : fsdp::lower(model, plan, device);

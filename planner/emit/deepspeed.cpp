@@ -5,6 +5,7 @@
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
+#include "model_ir/runtime/deepspeed/leaf_modules.h"
 
 namespace headroom::plan {
 namespace {
@@ -155,7 +156,7 @@ JsonFields param_offload(const ir::ZeroPlan& zero) {
   return fields;
 }
 
-void add_stage3(JsonFields& fields, const ir::ZeroPlan& zero) {
+void add_stage3(JsonFields& fields, const ir::ModelSpec& model, const ir::ZeroPlan& zero) {
   fields.add("sub_group_size", zero.sub_group_size);
   fields.add("stage3_prefetch_bucket_size", zero.prefetch_bucket_size);
   fields.add("stage3_param_persistence_threshold", zero.param_persistence_threshold);
@@ -163,12 +164,27 @@ void add_stage3(JsonFields& fields, const ir::ZeroPlan& zero) {
   fields.add("stage3_max_live_parameters", zero.max_live_parameters);
   fields.add("stage3_max_reuse_distance", zero.max_reuse_distance);
   fields.add("memory_efficient_linear", true);
+  if (zero.hpz_partition_size > 1) {
+    fields.add("zero_hpz_partition_size", zero.hpz_partition_size);
+  }
+  if (zero.quantized_weights) {
+    fields.add("zero_quantized_weights", true);
+  }
+  if (zero.quantized_gradients) {
+    fields.add("zero_quantized_gradients", true);
+  }
+  const std::string_view experts = ir::deepspeed::experts_class(model.family);
+  if (zero.leaf == ir::ZeroLeaf::kExperts && !experts.empty()) {
+    JsonFields leaf;
+    leaf.add("classes", JsonValue{JsonValue::Array{JsonValue{std::string(experts)}}});
+    fields.add("leaf_module", std::move(leaf));
+  }
   if (zero.offload_param != ir::OffloadDevice::kNone) {
     fields.add("offload_param", param_offload(zero));
   }
 }
 
-JsonFields zero_fields(const ir::ZeroPlan& zero) {
+JsonFields zero_fields(const ir::ModelSpec& model, const ir::ZeroPlan& zero) {
   JsonFields fields;
   fields.add("stage", zero.stage);
   if (zero.stage == 0) {
@@ -185,7 +201,7 @@ JsonFields zero_fields(const ir::ZeroPlan& zero) {
     fields.add("offload_optimizer", optimizer_offload(zero));
   }
   if (zero.stage == 3) {
-    add_stage3(fields, zero);
+    add_stage3(fields, model, zero);
   }
   return fields;
 }
@@ -227,7 +243,7 @@ Result<std::string> deepspeed_config(const ir::ModelSpec& model, const ir::Paral
     types.add("grad_accum_dtype", ir::name_of(*zero.grad_accum_dtype));
     root.add("data_types", std::move(types));
   }
-  root.add("zero_optimization", zero_fields(zero));
+  root.add("zero_optimization", zero_fields(model, zero));
   add_drive(root, zero);
   return to_pretty_json(std::move(root).finish()) + "\n";
 }

@@ -79,6 +79,8 @@ inline ir::ZeroPlan random_zero(Random& random) {
     zero.max_live_parameters = random.between(0, 2'000'000'000);
     zero.max_reuse_distance = random.between(0, 2'000'000'000);
     zero.offload_param = random_word(random, ir::offload_words());
+    zero.quantized_weights = random.chance(1, 4);
+    zero.quantized_gradients = random.chance(1, 4);
   }
   if (zero.offload_optimizer == ir::OffloadDevice::kNvme ||
       zero.offload_param == ir::OffloadDevice::kNvme) {
@@ -94,6 +96,12 @@ inline ir::ParallelPlan random_deepspeed_plan(Random& random) {
   plan.precision = random.pick<ir::Precision>(
       {ir::Precision::kBf16Master, ir::Precision::kFp16Master, ir::Precision::kFp32});
   plan.zero = random_zero(random);
+  if (plan.zero->stage == 3 && plan.world % 2 == 0 && random.chance(1, 4)) {
+    plan.zero->hpz_partition_size = 2;
+  }
+  if (plan.world > plan.zero->node_devices && plan.world % plan.zero->node_devices != 0) {
+    plan.zero->quantized_gradients = false;
+  }
   do {
     plan.optimizer = random_word(random, ir::optimizer_words());
   } while (plan.optimizer.kind == ir::OptimizerKind::kMuon);  // Shards are no matrices.

@@ -47,7 +47,8 @@ struct RecordedPhase {
 /// Every recorded phase is predicted to the byte (compute capability 9.0, 132 multiprocessors).
 inline void check_phases(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                          const std::vector<RecordedPhase>& recorded) {
-  const auto program = ir::lower(model, plan, ir::Rank{0}, DeviceTraits{});
+  const ir::Rank rank{static_cast<std::int32_t>(plan.rank.value_or(0))};
+  const auto program = ir::lower(model, plan, rank, DeviceTraits{});
   REQUIRE(program);
   const cost::MemoryTimeline timeline =
       cost::replay(program.value(), plan.allocator, Bytes{600'000'000'000});

@@ -53,6 +53,9 @@ void read_zero(CaseReader& zero, ir::ZeroPlan& plan) {
   }
   plan.contiguous_gradients = zero.flag("contiguous_gradients", true);
   plan.round_robin_gradients = zero.flag("round_robin_gradients", false);
+  plan.hpz_partition_size = zero.integer("zero_hpz_partition_size", 1, kWorldRange);
+  plan.quantized_weights = zero.flag("zero_quantized_weights", false);
+  plan.quantized_gradients = zero.flag("zero_quantized_gradients", false);
   plan.offload_optimizer = read_offload(zero, "offload_optimizer");
   plan.offload_param = read_offload(zero, "offload_param");
 }
@@ -137,10 +140,14 @@ void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPl
   constexpr std::array<std::string_view, 2> kAside = {"keep_grad_norm", "fake_host"};
   reader.ignore(kAside);
   plan.world = reader.integer("world", 8, kWorldRange);
-  if (reader.integer("rank", 0, kWorldRange) != 0) {
-    reader.fail("rank", "another rank than 0");
+  if (const std::int64_t rank = reader.integer("rank", 0, {0, kWorldRange.high}); rank != 0) {
+    plan.rank = rank;
   }
   ir::ZeroPlan zero;
+  zero.node_devices = reader.integer("node", 8, kWorldRange);
+  constexpr std::array<Word<ir::ZeroLeaf>, 2> kLeaves = {
+      {{"default", ir::ZeroLeaf::kDefault}, {"experts", ir::ZeroLeaf::kExperts}}};
+  zero.leaf = reader.word<ir::ZeroLeaf>("leaf", "default", kLeaves);
   zero.stage = static_cast<int>(reader.integer("zero", 2, {0, 3}));
   if (reader.flag("hf_auto", false)) {
     apply_auto_sizes(hidden, zero);

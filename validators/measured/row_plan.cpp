@@ -179,6 +179,7 @@ Planned plan_modelled(const MeasuredRow& row, std::string_view runtime,
   read_allocator(reader, "allocator", "", setting.plan.allocator);
   if (runtime == "deepspeed") {
     read_deepspeed_case(reader, setting.model.hidden, setting.plan);
+    setting.rank = ir::Rank{static_cast<std::int32_t>(setting.plan.rank.value_or(0))};
   } else if (row.framework == "transformers+bitsandbytes") {
     read_quantised_case(reader, setting);
   } else {

@@ -10,6 +10,7 @@
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/runtime/deepspeed/config_section.h"
+#include "model_ir/runtime/deepspeed/leaf_modules.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -96,18 +97,13 @@ constexpr std::array<std::string_view, 13> kHarmlessZeroKeys = {
     "cpu_offload_use_pin_memory",
     "save_muon_momentum_buffer_in_memory"};
 
-constexpr std::array<std::string_view, 12> kUnmodelledZeroSwitches = {
-    "zero_quantized_weights",
-    "zero_quantized_nontrainable_weights",
-    "zero_quantized_gradients",
+constexpr std::array<std::string_view, 7> kUnmodelledZeroSwitches = {
     "legacy_stage1",
     "parameter_alignment",
     "stage3_use_all_reduce_for_fetch_params",
     "use_all_reduce_for_fetch_params",
     "stage3_allgather_sequential",
     "allgather_sequential",
-    "mics_hierarchical_params_gather",
-    "zeropp_loco_param",
     "zenflow"};
 
 bool computes_in_bf16(Precision precision) {
@@ -166,6 +162,49 @@ void read_old_offload(ConfigSection& zero, std::string_view key, OffloadDevice& 
   }
 }
 
+/// ZeRO++, and MiCS, which went before DeepSpeed 0.19.
+void read_zero_plus(ConfigSection& zero, ZeroPlan& plan) {
+  plan.hpz_partition_size =
+      zero.integer("zero_hpz_partition_size", {1, kMostRanks}).value_or(plan.hpz_partition_size);
+  plan.quantized_weights = zero.boolean("zero_quantized_weights").value_or(false);
+  if (zero.boolean("zero_quantized_nontrainable_weights").value_or(false)) {
+    zero.note(
+        "/zero_optimization/zero_quantized_nontrainable_weights reaches parameters that are "
+        "frozen before zero.Init partitions them alone: none here");
+  }
+  plan.quantized_gradients = zero.boolean("zero_quantized_gradients").value_or(false);
+  for (const std::string_view key : {"mics_shard_size", "mics_hierarchical_params_gather"}) {
+    if (zero.has(key)) {
+      zero.refuse(key, "no MiCS, which DeepSpeed 0.19 has removed",
+                  "leave the key out; zero_hpz_partition_size keeps gathers within a node");
+    }
+    zero.accept({&key, 1});
+  }
+  constexpr std::string_view kLoco = "zeropp_loco_param";
+  if (zero.has(kLoco)) {
+    zero.refuse(kLoco, "no LoCo, which DeepSpeed 0.19 has removed", "leave the key out");
+  }
+  zero.accept({&kLoco, 1});
+}
+
+/// Classes replace DeepSpeed's own list.
+void read_leaf_module(ConfigSection& zero, const ModelSpec& model, ZeroPlan& plan) {
+  ConfigSection section = zero.section("leaf_module");
+  const std::string known(experts_class(model.family));
+  for (const std::string& name : section.texts("classes")) {
+    if (known.empty() || name.substr(name.rfind('.') + 1) != known) {
+      section.refuse("classes", known.empty() ? "nothing: this model has no blocks of experts"
+                                              : "this model's block of experts, " + known);
+      break;
+    }
+    plan.leaf = ZeroLeaf::kExperts;
+  }
+  for (const std::string_view key : {"names", "name_suffixes"}) {
+    section.demand(key, JsonValue{JsonValue::Array{}});
+  }
+  section.finish_section();
+}
+
 ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
   ConfigSection zero = root.section("zero_optimization");
   ZeroPlan plan;
@@ -196,13 +235,12 @@ ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
   for (const std::string_view key : kUnmodelledZeroSwitches) {
     zero.demand(key, JsonValue{false});
   }
-  zero.demand("zero_hpz_partition_size", JsonValue{std::int64_t{1}});
-  zero.demand("mics_shard_size", JsonValue{std::int64_t{-1}});
+  read_zero_plus(zero, plan);
   for (const std::string_view key :
        {"module_granularity_threshold", "stage3_module_granularity_threshold"}) {
     zero.demand(key, JsonValue{std::int64_t{0}});
   }
-  zero.demand("leaf_module", JsonValue{});
+  read_leaf_module(zero, model, plan);
   zero.finish_section();
   return plan;
 }

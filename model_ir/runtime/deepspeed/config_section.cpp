@@ -80,6 +80,28 @@ std::optional<std::string> ConfigSection::text(std::string_view key) {
   return *value->as_string();
 }
 
+std::vector<std::string> ConfigSection::texts(std::string_view key) {
+  const JsonValue* value = take(key);
+  if (value == nullptr) {
+    return {};
+  }
+  if (value->as_string() != nullptr) {
+    return {*value->as_string()};
+  }
+  std::vector<std::string> all;
+  if (value->as_array() != nullptr) {
+    for (const JsonValue& item : *value->as_array()) {
+      if (item.as_string() != nullptr) {
+        all.push_back(*item.as_string());
+      }
+    }
+  }
+  if (value->as_array() == nullptr || all.size() != value->as_array()->size()) {
+    refuse(key, "a list of texts");
+  }
+  return all;
+}
+
 ConfigSection ConfigSection::section(std::string_view key) {
   const JsonValue* value = take(key);
   if (value != nullptr && value->as_object() == nullptr) {

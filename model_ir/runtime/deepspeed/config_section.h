@@ -36,6 +36,8 @@ class ConfigSection {
   [[nodiscard]] std::optional<double> number(std::string_view key, NumberRange range);
   [[nodiscard]] std::optional<bool> boolean(std::string_view key);
   [[nodiscard]] std::optional<std::string> text(std::string_view key);
+  /// A list of texts, or one alone.
+  [[nodiscard]] std::vector<std::string> texts(std::string_view key);
   [[nodiscard]] ConfigSection section(std::string_view key);
 
   /// Keys that change no byte of device memory.

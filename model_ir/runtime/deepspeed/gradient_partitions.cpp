@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model_ir/runtime/deepspeed/gradient_checks.h"
+#include "model_ir/runtime/deepspeed/quantised_tensor.h"
 #include "model_ir/runtime/deepspeed/stream_scope.h"
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
@@ -138,11 +139,11 @@ std::int64_t GradientPartitions::padded_elements(const std::vector<std::size_t>&
   return elements;
 }
 
-void GradientPartitions::scatter(const std::vector<std::size_t>& parameters) {
+/// `reduce_scatter_coalesced`; returns what holds the parts, if it is a tensor of its own.
+Tensor GradientPartitions::reduce_together(const std::vector<std::size_t>& parameters) {
   torch::Eager& eager = state_.eager;
   const DType dtype = communication_dtype(state_);
   const std::int64_t ranks = state_.plan.world;
-  const std::vector<Tensor> casts = cast_gradients(parameters);
   Tensor joined = join(parameters);
   const std::int64_t all = padded_elements(parameters);
   torch::launch_kernels(eager, 2 * bytes_of(all, dtype).value(),  // Over the number of ranks.
@@ -152,28 +153,83 @@ void GradientPartitions::scatter(const std::vector<std::size_t>& parameters) {
                               .bytes = bytes_of(all, dtype).value(),
                               .group = {.size = ranks}});
   }
+  return joined;
+}
+
+/// Within one node nothing is quantised.
+bool GradientPartitions::exchanges_integers() const {
+  return state_.zero.quantized_gradients && state_.plan.world / state_.zero.node_devices > 1;
+}
+
+/// A matrix whose elements divide by twice the ranks.
+bool GradientPartitions::is_exchanged(std::size_t parameter) const {
+  const Tensor& whole = parameters_[parameter].whole;
+  return whole.shape().rank() > 1 && whole.elements() % (2 * state_.plan.world) == 0;
+}
+
+/// qgZ: each matrix by itself, in 4 bits, first between the devices of a node, then between nodes;
+/// the others are reduced as usual.
+/// Source: deepspeed/runtime/comm/coalesced_collectives.py, all_to_all_quant_reduce.
+std::vector<Tensor> GradientPartitions::reduce_quantised(
+    const std::vector<std::size_t>& parameters) {
+  QuantisedExchange exchange(state_.eager, state_.plan.world, state_.zero.node_devices);
+  std::vector<Tensor> outputs;
+  for (const std::size_t parameter : parameters) {
+    const Tensor& whole = parameters_[parameter].whole;
+    outputs.push_back(is_exchanged(parameter) ? exchange.reduce(whole.shape())
+                                              : reduce_together({parameter}));
+  }
+  return outputs;
+}
+
+void GradientPartitions::scatter(const std::vector<std::size_t>& parameters) {
+  torch::Eager& eager = state_.eager;
+  const DType dtype = communication_dtype(state_);
+  const std::vector<Tensor> casts = cast_gradients(parameters);
+  std::vector<Tensor> reduced;
+  if (exchanges_integers()) {
+    reduced = reduce_quantised(parameters);
+  } else {
+    reduced.push_back(reduce_together(parameters));
+  }
   std::vector<Tensor> parts;
   if (accumulated_ != dtype) {
     for (const std::size_t parameter : parameters) {
-      parts.push_back(torch::computed(eager, {parameters_[parameter].shard_elements}, accumulated_,
-                                      TensorRole::kTemporary));
+      if (const std::int64_t own = own_elements(parameter); own > 0) {
+        parts.push_back(torch::computed(eager, {own}, accumulated_, TensorRole::kTemporary));
+      }
     }
-    joined.reset();
+    torch::release_list(reduced);
   }
+  std::vector<Tensor> swapped;
   for (const std::size_t parameter : parameters) {
+    if (exchanges_integers() && adds_up_ && is_exchanged(parameter) && accumulated_ == dtype &&
+        dtype != DType::kFp16) {  // From fp16.
+      const Tensor part =
+          torch::computed(eager, {own_elements(parameter)}, accumulated_, TensorRole::kTemporary);
+    }
     if (state_.offloads_optimizer()) {
-      keep_offloaded(parameter);
+      keep_offloaded(parameter, swapped);
     }
     eager.drop_grad(parameters_[parameter].whole);
   }
 }
 
+std::int64_t GradientPartitions::own_elements(std::size_t parameter) const {
+  const std::int64_t share = parameters_[parameter].shard_elements;
+  return std::clamp<std::int64_t>(parameters_[parameter].whole.elements() - state_.rank * share, 0,
+                                  share);
+}
+
 /// A part goes to the host and comes back for its norm and for its copy in fp32.
 /// Source: stage3.py, _offload_grad_partition_at_boundary, _constant_buffered_norm2.
-void GradientPartitions::keep_offloaded(std::size_t parameter) {
+void GradientPartitions::keep_offloaded(std::size_t parameter, std::vector<Tensor>& swapped) {
   constexpr std::int64_t kPiece = 250'000'000;
   torch::Eager& eager = state_.eager;
-  const std::int64_t elements = parameters_[parameter].shard_elements;
+  const std::int64_t elements = own_elements(parameter);
+  if (elements == 0) {
+    return;
+  }
   const Tensor part = eager.empty({elements}, accumulated_, TensorRole::kTemporary);
   eager.run(CopyShape{.kind = CopyKind::kDeviceToHost, .bytes = torch::bytes_of(part)});
   if (!boundary_) {
@@ -193,6 +249,11 @@ void GradientPartitions::keep_offloaded(std::size_t parameter) {
   total.reset();
   if (accumulated_ != DType::kFp32) {
     const Tensor wide = eager.empty({elements}, DType::kFp32, TensorRole::kTemporary);
+    if (swapped_.contains(parameter)) {
+      swapped.push_back(wide);
+    }
+  } else if (swapped_.contains(parameter)) {
+    swapped.push_back(part);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "model_ir/runtime/deepspeed/partitioned_parameters.h"
@@ -24,7 +25,13 @@ class GradientPartitions {
 
   /// The bucket, then the flat buffer of what `trainable` parameters' partitions take.
   void allocate(const std::vector<std::size_t>& trainable);
-  void start_backward(bool boundary) { boundary_ = boundary; }
+  /// `parameter` is of a sub-group whose states lie on a drive: its gradient in fp32 waits on the
+  /// device for the others of its bucket.
+  void swap_out(std::size_t parameter) { swapped_.insert(parameter); }
+  void start_backward(bool boundary) {
+    adds_up_ = !boundary_;  // The one before was none.
+    boundary_ = boundary;
+  }
   void arrived(std::size_t parameter);
   /// Reduces what is left in the bucket.
   void finish_backward();
@@ -39,11 +46,18 @@ class GradientPartitions {
  private:
   void reduce();
   void scatter(const std::vector<std::size_t>& parameters);
+  [[nodiscard]] torch::Tensor reduce_together(const std::vector<std::size_t>& parameters);
+  [[nodiscard]] bool exchanges_integers() const;
+  [[nodiscard]] bool is_exchanged(std::size_t parameter) const;
+  [[nodiscard]] std::vector<torch::Tensor> reduce_quantised(
+      const std::vector<std::size_t>& parameters);
   [[nodiscard]] std::vector<torch::Tensor> cast_gradients(
       const std::vector<std::size_t>& parameters);
   [[nodiscard]] torch::Tensor join(const std::vector<std::size_t>& parameters);
   [[nodiscard]] std::int64_t padded_elements(const std::vector<std::size_t>& parameters) const;
-  void keep_offloaded(std::size_t parameter);
+  /// This rank's elements of a parameter, without padding.
+  [[nodiscard]] std::int64_t own_elements(std::size_t parameter) const;
+  void keep_offloaded(std::size_t parameter, std::vector<torch::Tensor>& swapped);
 
   EngineState state_;
   PartitionedParameters& parameters_;
@@ -51,10 +65,12 @@ class GradientPartitions {
   std::deque<std::uint32_t> reductions_;  ///< Marks behind the last ones.
   DType accumulated_;
   bool boundary_ = true;
+  bool adds_up_ = false;  ///< To gradients of earlier micro-batches.
   torch::Tensor bucket_;
   torch::Tensor flat_;
   std::vector<std::size_t> waiting_;
   std::int64_t filled_ = 0;
+  std::set<std::size_t> swapped_;
   std::map<std::size_t, torch::Tensor> norms_;  ///< Of gradients that went to the host.
 };
 

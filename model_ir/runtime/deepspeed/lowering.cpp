@@ -195,6 +195,23 @@ transformers::Model make_model(Eager& eager, const ModelSpec& spec, const Parall
   return model;
 }
 
+/// The quantiser reads eight elements at a time.
+/// Source: deepspeed/runtime/zero/partition_parameters.py, CUDAQuantizer.quantize.
+std::optional<Error> unquantisable(const transformers::Model& model, const ParallelPlan& plan) {
+  if (!plan.zero || !plan.zero->quantized_weights || plan.world == 1) {
+    return std::nullopt;
+  }
+  for (const Tensor& parameter : transformers::all_parameters(model)) {
+    if (const std::int64_t own = ceil_div(parameter.elements(), plan.world); own % 8 != 0) {
+      return Error::invalid_argument(
+          "zeropp", "qwz with a partition of " + std::to_string(own) + " elements",
+          "multiples of 8: DeepSpeed's quantiser breaks off otherwise",
+          "use another number of ranks, or leave out qwz");
+    }
+  }
+  return std::nullopt;
+}
+
 void initialize(const EngineState& state, OptimizerWrapper& wrapper) {
   const PhaseScope phase(state.eager, "deepspeed.initialize");
   if (state.zero.stage == 3) {
@@ -237,7 +254,7 @@ void run_phases(const Run& run) {
 
 }  // namespace
 
-Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
+Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::int64_t rank,
                           const DeviceTraits& device) {
   const Graph graph = build_graph(spec, {.batch = plan.micro_batch, .sequence = plan.sequence});
   if (std::optional<Error> refused = refusal_of(spec, plan, graph)) {
@@ -248,6 +265,9 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
   ZeroInit zero_init(eager, plan, zero);
   transformers::Model model =
       make_model(eager, spec, plan, graph, zero.stage == 3 ? &zero_init : nullptr);
+  if (std::optional<Error> refused = unquantisable(model, plan)) {
+    return *std::move(refused);
+  }
   BaseOptimizer optimizer(eager, plan.optimizer, zero);
   {
     const PhaseScope phase(eager, "optimizer_object");
@@ -256,7 +276,7 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
     }
     optimizer.construct();
   }
-  const EngineState state{.eager = eager, .plan = plan, .zero = zero, .model = model};
+  const EngineState state{.eager = eager, .plan = plan, .zero = zero, .model = model, .rank = rank};
   const std::unique_ptr<OptimizerWrapper> wrapper =
       make_wrapper(state, optimizer, zero_init.take());
   initialize(state, *wrapper);

@@ -8,7 +8,7 @@
 
 namespace headroom::ir::deepspeed {
 
-/// A Hugging Face model trained by a DeepSpeed engine, as rank 0 of `plan.world` ranks sees it.
+/// A Hugging Face model trained by a DeepSpeed engine, as `rank` of `plan.world` ranks sees it.
 ///
 /// Model:   the transformers runtime's forward and backward; the wrapper that the engine chooses:
 ///          fp32 masters of each parameter, or flattened for FusedAdam (stage 0), the optimizer
@@ -19,10 +19,10 @@ namespace headroom::ir::deepspeed {
 ///          where DeepSpeed sets torch's peaks back under way), stepN[.M].forward, .backward,
 ///          .step_noop, .step, evaluation, checkpoint-save.
 /// Errors:  kInvalidArgument for a precision without an fp32 master copy.
-/// Ignores: ZeRO++; reduce_scatter and use_multi_rank_bucket_allreduce switched off.
+/// Ignores: reduce_scatter and use_multi_rank_bucket_allreduce switched off.
 /// Source:  deepspeedai/DeepSpeed 0.19.8, deepspeed/runtime/zero/{stage_1_and_2,stage3}.py,
 ///          deepspeed/runtime/fp16/{fused,unfused}_optimizer.py.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
-                                        const DeviceTraits& device);
+                                        std::int64_t rank, const DeviceTraits& device);
 
 }  // namespace headroom::ir::deepspeed

@@ -85,9 +85,19 @@ void ParameterCoordinator::start_gather(std::vector<std::size_t> indices) {
     available_ += parameters_[index].whole.elements();
   }
   const StreamScope stream(state_.eager, stream_);
-  const std::shared_ptr<ParameterGather> gather = parameters_.start_gather(indices);
-  for (const std::size_t index : indices) {
-    in_flight_[index] = gather;
+  // Those with a second partition come from the ranks of their node.
+  const auto primary =
+      std::stable_partition(indices.begin(), indices.end(),
+                            [&](std::size_t index) { return parameters_[index].has_secondary; });
+  for (const std::vector<std::size_t>& part :
+       {std::vector(indices.begin(), primary), std::vector(primary, indices.end())}) {
+    if (part.empty()) {
+      continue;
+    }
+    const std::shared_ptr<ParameterGather> gather = parameters_.start_gather(part);
+    for (const std::size_t index : part) {
+      in_flight_[index] = gather;
+    }
   }
 }
 

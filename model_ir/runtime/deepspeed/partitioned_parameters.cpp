@@ -5,6 +5,7 @@
 
 #include "model_ir/base/check.h"
 #include "model_ir/runtime/torch/collective.h"
+#include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::deepspeed {
@@ -42,10 +43,20 @@ std::int64_t PartitionedParameters::padded_elements(std::size_t index) const {
 }
 
 /// The all-gather of all of `memory`; returns the mark behind it.
-std::uint32_t PartitionedParameters::start(const Tensor& memory) {
+std::uint32_t PartitionedParameters::start(const Tensor& memory, std::int64_t ranks) {
   return torch::start_collective(state_.eager, {.kind = CollectiveKind::kAllGather,
                                                 .bytes = torch::bytes_of(memory),
-                                                .group = {.size = state_.plan.world}});
+                                                .group = {.size = ranks}});
+}
+
+std::int64_t PartitionedParameters::gather_ranks(std::size_t index) const {
+  return parameters_[index].has_secondary
+             ? std::min(state_.zero.hpz_partition_size, state_.plan.world)
+             : state_.plan.world;
+}
+
+std::int64_t PartitionedParameters::part_elements(std::size_t index) const {
+  return padded_elements(index) / gather_ranks(index);
 }
 
 /// A part that the host holds comes to the device first.
@@ -58,6 +69,20 @@ Tensor PartitionedParameters::shard_on_device(std::size_t index) {
                                     TensorRole::kTemporary);
   state_.eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(shard)});
   return shard;
+}
+
+Tensor PartitionedParameters::part_on_device(std::size_t index) {
+  const PartitionedParameter& parameter = parameters_[index];
+  if (!parameter.has_secondary) {
+    return shard_on_device(index);
+  }
+  if (parameter.secondary.defined()) {
+    return parameter.secondary;
+  }
+  Tensor part =
+      state_.eager.empty({part_elements(index)}, parameter.whole.dtype(), TensorRole::kTemporary);
+  state_.eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(part)});
+  return part;
 }
 
 /// One rank's part is the whole: NoGatherHandle.
@@ -76,12 +101,15 @@ std::shared_ptr<ParameterGather> PartitionedParameters::start_gather(
     for (const std::size_t index : indices) {
       share_shard(index);
     }
+  } else if (state_.zero.quantized_weights) {
+    gather->parameters = indices;
+    gather_packed(*gather);
   } else if (indices.size() == 1) {
     const Tensor& whole = parameters_[indices[0]].whole;
     const Tensor memory =
         state_.eager.empty({padded_elements(indices[0])}, whole.dtype(), TensorRole::kParameter);
-    gather->input = shard_on_device(indices[0]);
-    gather->marks.push_back(start(memory));
+    gather->inputs.push_back(part_on_device(indices[0]));
+    gather->marks.push_back(start(memory, gather_ranks(indices[0])));
     state_.eager.move_storage(whole, memory);
   } else {
     gather->parameters = indices;
@@ -105,14 +133,70 @@ void PartitionedParameters::gather_together(ParameterGather& gather) {
     std::vector<Tensor> inputs;
     for (const std::size_t index : gather.parameters) {
       if (parameters_[index].whole.dtype() == dtype) {
-        inputs.push_back(shard_on_device(index));
+        inputs.push_back(part_on_device(index));
       }
     }
+    const std::int64_t ranks = gather_ranks(gather.parameters.front());
     // Parts are joined in this rank's stretch of it.
-    torch::launch_kernels(state_.eager,
-                          2 * torch::bytes_of(gather.flats.back()) / state_.plan.world,
+    torch::launch_kernels(state_.eager, 2 * torch::bytes_of(gather.flats.back()) / ranks,
                           ceil_div(static_cast<std::int64_t>(inputs.size()), kTensorsPerConcat));
-    gather.marks.push_back(start(gather.flats.back()));
+    gather.marks.push_back(start(gather.flats.back(), ranks));
+  }
+}
+
+/// qwZ: the parts, joined where they are several, are made 8-bit integers and gathered with their
+/// scales. Source: partition_parameters.py, _all_gather_sequential and _all_gather_coalesced.
+void PartitionedParameters::gather_packed(ParameterGather& gather) {
+  torch::Eager& eager = state_.eager;
+  const std::int64_t ranks = gather_ranks(gather.parameters.front());
+  std::int64_t elements = 0;
+  for (const std::size_t index : gather.parameters) {
+    elements += part_elements(index);
+  }
+  gather.packed.emplace();
+  gather.packed->values = eager.empty({elements * ranks}, DType::kInt8, TensorRole::kCommunication);
+  QuantisedTensor own;
+  {
+    std::vector<Tensor> parts;
+    for (const std::size_t index : gather.parameters) {
+      parts.push_back(part_on_device(index));
+    }
+    Tensor part = parts.front();
+    if (parts.size() > 1) {
+      const bool wide = std::any_of(parts.begin(), parts.end(), [](const Tensor& each) {
+        return each.dtype() == DType::kFp32;  // torch.cat takes the widest type.
+      });
+      part = eager.empty({elements}, wide ? DType::kFp32 : part.dtype(), TensorRole::kTemporary);
+      torch::launch_kernels(eager, 2 * torch::bytes_of(part),
+                            ceil_div(static_cast<std::int64_t>(parts.size()), kTensorsPerConcat));
+    }
+    torch::release_list(parts);
+    own = quantise(eager, std::move(part));
+  }
+  gather.packed->scales =
+      eager.empty({own.scales.elements() * ranks}, DType::kFp32, TensorRole::kCommunication);
+  gather.marks.push_back(start(gather.packed->values, ranks));
+  gather.marks.push_back(start(gather.packed->scales, ranks));
+  gather.inputs = {own.values, own.scales};
+}
+
+/// One parameter is what comes out of its integers; several are cut from it.
+void PartitionedParameters::unpack(ParameterGather& gather) {
+  torch::Eager& eager = state_.eager;
+  gather.flats.push_back(dequantise(eager, *gather.packed));
+  for (const std::size_t index : gather.parameters) {
+    const Tensor& whole = parameters_[index].whole;
+    Tensor memory = gather.flats.back();
+    if (gather.parameters.size() > 1) {
+      memory = torch::computed(eager, {whole.elements()}, DType::kFp16, TensorRole::kParameter);
+    } else {
+      gather.flats.clear();
+    }
+    if (whole.dtype() != DType::kFp16) {
+      memory = torch::computed(eager, {memory.elements()}, whole.dtype(), TensorRole::kParameter);
+    }
+    eager.move_storage(whole, memory);
+    parameters_[index].status = Status::kAvailable;
   }
 }
 
@@ -124,7 +208,12 @@ void PartitionedParameters::wait(ParameterGather& gather) {
   for (const std::uint32_t mark : gather.marks) {
     state_.eager.wait_mark(state_.eager.stream(), mark);
   }
-  gather.input.reset();
+  gather.inputs.clear();
+  gather.complete = true;
+  if (gather.packed) {
+    unpack(gather);
+    return;
+  }
   std::vector<std::size_t> order = gather.parameters;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
     return bits_of(parameters_[left].whole.dtype()) < bits_of(parameters_[right].whole.dtype());
@@ -138,7 +227,6 @@ void PartitionedParameters::wait(ParameterGather& gather) {
     }
     parameters_[index].status = Status::kAvailable;
   }
-  gather.complete = true;
 }
 
 void PartitionedParameters::gather(std::span<const std::size_t> indices) {
@@ -163,7 +251,7 @@ void PartitionedParameters::gather(std::span<const std::size_t> indices) {
     if (inputs.empty()) {
       inputs.push_back(shard_on_device(index));
     }
-    marks.push_back(start(memories.back()));
+    marks.push_back(start(memories.back(), state_.plan.world));
   }
   for (const std::uint32_t mark : marks) {
     state_.eager.wait_mark(state_.eager.stream(), mark);
@@ -177,8 +265,38 @@ void PartitionedParameters::gather(std::span<const std::size_t> indices) {
 void PartitionedParameters::partition(std::size_t index) {
   PartitionedParameter& parameter = parameters_[index];
   HEADROOM_ASSERT(parameter.users.empty());
+  if (state_.zero.hpz_partition_size > 1 && !parameter.has_secondary) {
+    make_secondary(state_.eager, state_.plan, state_.zero, parameter);
+  }
   parameter.status = Status::kPartitioned;
   state_.eager.move_storage(parameter.whole, Tensor{});
+}
+
+void PartitionedParameters::drop_secondary(std::size_t index) {
+  PartitionedParameter& parameter = parameters_[index];
+  if (parameter.has_secondary && !parameter.secondary.defined()) {
+    state_.eager.program().host_bytes -=
+        bytes_of(part_elements(index), parameter.whole.dtype()).value();
+  }
+  parameter.has_secondary = false;
+  parameter.secondary.reset();
+}
+
+void make_secondary(torch::Eager& eager, const ParallelPlan& plan, const ZeroPlan& zero,
+                    PartitionedParameter& parameter) {
+  const std::int64_t elements =
+      parameter.shard_elements * plan.world / std::min(zero.hpz_partition_size, plan.world);
+  const DType dtype = parameter.whole.dtype();
+  parameter.has_secondary = true;
+  if (zero.offload_param != OffloadDevice::kNone) {
+    eager.program().host_bytes += bytes_of(elements, dtype).value();
+    return;
+  }
+  eager.set_site("zero3.secondary_partition", -1);
+  parameter.secondary = eager.empty({elements}, dtype, TensorRole::kParameter);
+  torch::launch_fill(eager, parameter.secondary);
+  eager.run(
+      CopyShape{.kind = CopyKind::kDeviceToDevice, .bytes = bytes_of(elements, dtype).value()});
 }
 
 }  // namespace headroom::ir::deepspeed

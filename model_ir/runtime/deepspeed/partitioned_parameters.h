@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "model_ir/runtime/deepspeed/quantised_tensor.h"
 #include "model_ir/runtime/deepspeed/wrapper.h"
 
 namespace headroom::ir::deepspeed {
@@ -21,7 +23,10 @@ struct PartitionedParameter {
   torch::Tensor whole;              ///< A leaf without memory while it is partitioned.
   torch::Tensor shard;              ///< This rank's part; undefined where the host holds it.
   std::int64_t shard_elements = 0;  ///< With the padding of the last rank.
-  bool persists = false;            ///< Stays whole between steps.
+  /// hpZ: there is a second part, of the ranks of a node; undefined where the host holds it.
+  bool has_secondary = false;
+  torch::Tensor secondary;
+  bool persists = false;  ///< Stays whole between steps.
   Status status = Status::kPartitioned;
   std::vector<std::size_t> users;  ///< Modules that need it now.
 };
@@ -31,10 +36,17 @@ struct ParameterGather {
   std::vector<std::size_t> parameters;
   /// The ranks' parts of several parameters, by type; none for one alone.
   std::vector<torch::Tensor> flats;
-  torch::Tensor input;               ///< What the collective reads, until it has been waited for.
-  std::vector<std::uint32_t> marks;  ///< Behind its collectives.
+  /// qwZ: what is gathered in place of `flats`, and what `wait` has made of it.
+  std::optional<QuantisedTensor> packed;
+  std::vector<torch::Tensor> inputs;  ///< What collectives read, until they have been waited for.
+  std::vector<std::uint32_t> marks;   ///< Behind its collectives.
   bool complete = false;
 };
+
+/// hpZ: gives `parameter` its second part, a copy of what the ranks of a node share.
+/// Source: partition_parameters.py, _partition_param_sec.
+void make_secondary(torch::Eager& eager, const ParallelPlan& plan, const ZeroPlan& zero,
+                    PartitionedParameter& parameter);
 
 /// The parameters of a model in the order of their creation (`ds_id`), and how they are gathered
 /// and partitioned.
@@ -55,20 +67,30 @@ class PartitionedParameters {
   [[nodiscard]] std::size_t index_of(const torch::Tensor& whole) const;
   void add(PartitionedParameter parameter);
 
-  /// `all_gather_coalesced`: starts to gather parameters, which ascend.
+  /// `all_gather_coalesced`: starts to gather parameters, which ascend. All of them have a second
+  /// part or none.
   [[nodiscard]] std::shared_ptr<ParameterGather> start_gather(std::vector<std::size_t> indices);
   void wait(ParameterGather& gather);
   /// `param.all_gather(list)`: at once, each into memory of its own.
   void gather(std::span<const std::size_t> indices);
   /// `param.partition()`
   void partition(std::size_t index);
+  /// The second part is no longer what the step has made.
+  void drop_secondary(std::size_t index);
 
  private:
-  [[nodiscard]] std::uint32_t start(const torch::Tensor& memory);
+  [[nodiscard]] std::uint32_t start(const torch::Tensor& memory, std::int64_t ranks);
+  /// Of the second part where there is one.
+  [[nodiscard]] std::int64_t gather_ranks(std::size_t index) const;
+  [[nodiscard]] std::int64_t part_elements(std::size_t index) const;
   [[nodiscard]] std::int64_t padded_elements(std::size_t index) const;
   [[nodiscard]] torch::Tensor shard_on_device(std::size_t index);
+  /// The second part where there is one.
+  [[nodiscard]] torch::Tensor part_on_device(std::size_t index);
   void share_shard(std::size_t index);
   void gather_together(ParameterGather& gather);
+  void gather_packed(ParameterGather& gather);
+  void unpack(ParameterGather& gather);
 
   EngineState state_;
   std::vector<PartitionedParameter> parameters_;

@@ -57,6 +57,10 @@ std::int64_t partition_elements(std::int64_t elements, std::int64_t ranks) {
   return align_up(elements, 2 * ranks) / ranks;
 }
 
+bool swaps_out(OffloadDevice device, Bytes bytes) {
+  return device == OffloadDevice::kNvme && bytes >= Bytes{kMiB};
+}
+
 std::size_t moment_count(const OptimizerPlan& optimizer) {
   switch (optimizer.kind) {
     case OptimizerKind::kNone:

@@ -15,6 +15,7 @@ struct EngineState {
   const ParallelPlan& plan;
   const ZeroPlan& zero;
   transformers::Model& model;
+  std::int64_t rank = 0;  ///< Of `plan.world`.
 
   [[nodiscard]] bool offloads_optimizer() const {
     return zero.offload_optimizer != OffloadDevice::kNone;
@@ -34,6 +35,10 @@ struct EngineState {
 /// One partition of a list of parameters laid end to end, padded to a multiple of 2n elements.
 /// Source: stage_1_and_2.py, flatten_dense_tensors_aligned.
 [[nodiscard]] std::int64_t partition_elements(std::int64_t elements, std::int64_t ranks);
+
+/// Whether a tensor goes to a drive: smaller ones stay on the host.
+/// Source: deepspeed/runtime/swap_tensor/utils.py, MIN_AIO_BYTES.
+[[nodiscard]] bool swaps_out(OffloadDevice device, Bytes bytes);
 
 /// fp32 states of an optimizer for each parameter.
 [[nodiscard]] std::size_t moment_count(const OptimizerPlan& optimizer);

@@ -18,7 +18,8 @@ using torch::Eager;
 using torch::Tensor;
 
 std::int64_t ZeroBuckets::Group::inside(const Member& member) const {
-  return std::min(member.parameter.elements(), partition - member.offset);
+  return std::min(member.offset + member.parameter.elements(), begin + partition) -
+         std::max(member.offset, begin);
 }
 
 ZeroBuckets::ZeroBuckets(EngineState state, BaseOptimizer& optimizer)
@@ -74,6 +75,7 @@ void ZeroBuckets::lay_out(Group& group) {
     offset += group.members[member].parameter.elements();
   }
   group.partition = partition_elements(offset, state_.plan.world);
+  group.begin = state_.rank * group.partition;
   std::copy_if(group.layout.begin(), group.layout.end(), std::back_inserter(group.owned),
                [&](std::size_t member) { return group.touches(group.members[member]); });
 }

@@ -13,7 +13,7 @@ namespace headroom::ir::deepspeed {
 /// Of gradients on their way, where they overlap backward.
 inline constexpr StreamId kReductionStream = 1;
 
-/// ZeRO stages 1 and 2, as rank 0: each parameter group flattened and cut into one partition per
+/// ZeRO stages 1 and 2: each parameter group flattened and cut into one partition per
 /// rank, fp32 masters of the own partition, gradients reduced through a bucket.
 ///
 ///   backward, gradient by gradient     bucket full or at the end
@@ -51,6 +51,7 @@ class ZeroBuckets final : public OptimizerWrapper {
     std::vector<Member> members;      ///< In the module's order.
     std::vector<std::size_t> layout;  ///< `members` in the order of the flat group.
     std::int64_t partition = 0;       ///< Elements per rank.
+    std::int64_t begin = 0;           ///< Of this rank's partition.
     std::vector<std::size_t> owned;   ///< Members that this rank's partition touches.
     torch::Tensor flat;
     torch::Tensor master;
@@ -59,7 +60,7 @@ class ZeroBuckets final : public OptimizerWrapper {
     torch::Tensor compact;                   ///< The partition's gradient in fp32.
     /// What of a member lies in this rank's partition, in elements.
     [[nodiscard]] std::int64_t inside(const Member& member) const;
-    [[nodiscard]] bool touches(const Member& member) const { return member.offset < partition; }
+    [[nodiscard]] bool touches(const Member& member) const { return inside(member) > 0; }
   };
   struct Position {
     std::size_t group = 0;

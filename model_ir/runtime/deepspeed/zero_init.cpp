@@ -26,12 +26,16 @@ PartitionedParameter partitioned(torch::Eager& eager, const ParallelPlan& plan,
   eager.run(CollectiveShape{.kind = CollectiveKind::kBroadcast,
                             .bytes = bytes_of(parameter.elements(), parameter.dtype()).value(),
                             .group = {.size = plan.world}});
+  if (zero.hpz_partition_size > 1) {
+    make_secondary(eager, plan, zero, result);
+  }
   if (zero.offload_param == OffloadDevice::kNone) {
     result.shard = eager.empty({own}, parameter.dtype(), TensorRole::kParameter);
   } else {
+    const Bytes bytes = bytes_of(own, parameter.dtype());
     RankProgram& program = eager.program();
-    (zero.offload_param == OffloadDevice::kNvme ? program.nvme_bytes : program.host_bytes) +=
-        bytes_of(own, parameter.dtype()).value();
+    (swaps_out(zero.offload_param, bytes) ? program.nvme_bytes : program.host_bytes) +=
+        bytes.value();
   }
   eager.move_storage(parameter, Tensor{});
   return result;

@@ -17,7 +17,7 @@
 
 namespace headroom::ir::deepspeed {
 
-/// ZeRO stage 3, as rank 0: every parameter, gradient and optimizer state partitioned.
+/// ZeRO stage 3: every parameter, gradient and optimizer state partitioned.
 ///
 ///   before a module                 gather (`ParameterCoordinator`)
 ///   after it                        release
@@ -78,6 +78,7 @@ class ZeroPartitions : public OptimizerWrapper {
   [[nodiscard]] torch::Tensor group_norm(const SubGroup& group);
   void offloaded_norm(const SubGroup& group);
   void step_offloaded();
+  void finish_step();
   void step_group(SubGroup& group, std::size_t index, const torch::Tensor& norm);
 
   EngineState state_;

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "model_ir/runtime/deepspeed/leaf_modules.h"
 #include "model_ir/runtime/deepspeed/parameter_groups.h"
 #include "model_ir/runtime/deepspeed/site_scope.h"
 #include "model_ir/runtime/deepspeed/zero_init.h"
@@ -170,11 +171,9 @@ void ZeroPartitions::initialize() {
   hook_gradients();
 }
 
-/// Blocks of experts that DeepSpeed treats as one module by default.
-/// Source: deepspeed/runtime/zero/leaf_module_config.py, DEFAULT_LEAF_MODULE_CLASSES.
+/// Blocks of experts that DeepSpeed treats as one module, by default or because it was told to.
 void ZeroPartitions::find_leaves() {
-  const Family family = state_.model.spec->family;
-  if (family != Family::kMixtral && family != Family::kQwen2Moe && family != Family::kQwen3Moe) {
+  if (state_.zero.leaf == ZeroLeaf::kDefault && !is_default_leaf(state_.model.spec->family)) {
     return;
   }
   const Graph& graph = *state_.model.graph;
@@ -206,6 +205,13 @@ void ZeroPartitions::hook_gradients() {
     trainable.insert(trainable.end(), group.parameters.begin(), group.parameters.end());
   }
   gradients_.allocate(trainable);
+  for (const SubGroup& group : groups_) {
+    if (swaps_out(state_.zero.offload_optimizer, bytes_of(group.elements, DType::kFp32))) {
+      for (const std::size_t parameter : group.parameters) {
+        gradients_.swap_out(parameter);
+      }
+    }
+  }
   const std::set<std::size_t> leaves = leaf_parameters();
   for (const std::size_t parameter : trainable) {
     parameters_.gather({&parameter, 1});

@@ -162,11 +162,22 @@ void ZeroPartitions::step() {
     for (std::size_t index = 0; index < groups_.size(); ++index) {
       step_group(groups_[index], index, norm);
     }
-    parameters_.gather(persistent_);
+    finish_step();
     norm_ = std::move(unscaled);
     return;
   }
+  finish_step();
+}
+
+/// What persists is whole again; second partitions of what was stepped are stale.
+/// Source: stage3.py, _post_step.
+void ZeroPartitions::finish_step() {
   parameters_.gather(persistent_);
+  for (const SubGroup& group : groups_) {
+    for (const std::size_t parameter : group.parameters) {
+      parameters_.drop_secondary(parameter);
+    }
+  }
 }
 
 }  // namespace headroom::ir::deepspeed

@@ -89,7 +89,7 @@ std::vector<ZeroBuckets::Slice> ZeroBuckets::waiting_slices() {
     for (std::int64_t begin = member.offset; begin < end;) {
       const std::int64_t rank = begin / group.partition;
       const std::int64_t elements = std::min(end, (rank + 1) * group.partition) - begin;
-      const bool added_up = is_compact() && rank == 0;
+      const bool added_up = is_compact() && rank == state_.rank;
       if (added_up) {
         static_cast<void>(compact_of(group));
       }
@@ -133,7 +133,7 @@ void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& mem
                               .bytes = bytes_of(elements, dtype_).value(),
                               .group = {.size = state_.plan.world}});
     for (; first < next; ++first) {
-      if (slices[first].rank != 0) {
+      if (slices[first].rank != state_.rank) {
         continue;
       }
       if (is_compact()) {

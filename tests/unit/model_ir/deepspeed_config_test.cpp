@@ -149,9 +149,8 @@ TEST_CASE("deepspeed config: a key that DeepSpeed does not know is named") {
 
 TEST_CASE("deepspeed config: what changes memory and is not modelled is refused, not guessed") {
   for (const char* text :
-       {R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}})",
-        R"({"zero_optimization": {"stage": 3, "zero_quantized_weights": true}})",
-        R"({"zero_optimization": {"stage": 3, "mics_shard_size": 8}})",
+       {R"({"zero_optimization": {"stage": 3, "mics_shard_size": 8}})",
+        R"({"zero_optimization": {"stage": 3, "zeropp_loco_param": {"err_beta": 0.8}}})",
         R"({"zero_optimization": {"stage": 3, "leaf_module": {"classes": ["LlamaMLP"]}}})",
         R"({"zero_optimization": {"stage": 3, "stage3_module_granularity_threshold": 5}})",
         R"({"zero_optimization": {"stage": 2, "reduce_scatter": false}})",
@@ -167,6 +166,29 @@ TEST_CASE("deepspeed config: what changes memory and is not modelled is refused,
                  "offload_optimizer": {"device": "cpu", "ratio": 1}},
                  "torch_autocast": {"enabled": false}, "bf16": {"enabled": true},
                  "data_types": {"grad_accum_dtype": "bf16"}})"));
+}
+
+TEST_CASE("deepspeed config: ZeRO++ and leaf modules") {
+  const auto plus = read(R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8,
+    "zero_quantized_weights": true, "zero_quantized_gradients": true}})");
+  REQUIRE(plus);
+  CHECK(plus->plan.zero->hpz_partition_size == 8);
+  CHECK(plus->plan.zero->quantized_weights);
+  CHECK(plus->plan.zero->quantized_gradients);
+  CHECK(plus->notes.empty());
+  // Nothing is frozen when zero.Init partitions.
+  CHECK(read(R"({"zero_optimization": {"stage": 3, "zero_quantized_nontrainable_weights": true}})")
+            ->notes.size() == 1);
+  ModelSpec experts = model_of_width(8);
+  experts.family = Family::kDeepseekV3;
+  const auto leaf = parse_config(
+      R"({"zero_optimization": {"stage": 3, "leaf_module": {"classes":
+          ["transformers.models.deepseek_v3.modeling_deepseek_v3.DeepseekV3MoE"]}}})",
+      "ds.json", experts, {});
+  REQUIRE(leaf);
+  CHECK(leaf->plan.zero->leaf == ZeroLeaf::kExperts);
+  CHECK(refusal(R"({"zero_optimization": {"mics_shard_size": 8}})").find("removed") !=
+        std::string::npos);
 }
 
 TEST_CASE("deepspeed config: every fault is reported, the first one as the error") {

@@ -142,6 +142,27 @@ TEST_CASE("deepspeed_config: offload to a drive names its folder and its buffers
   CHECK(config.find("aio")->find("block_size")->as_integer() == 1'048'576);
 }
 
+TEST_CASE(
+    "deepspeed_config: ZeRO++ is written where it is asked for, leaf modules by their class") {
+  ir::ModelSpec experts = model();
+  experts.family = ir::Family::kDeepseekV3;
+  ir::ParallelPlan plan = zero_plan(3);
+  plan.world = 16;
+  const std::string plain = deepspeed_config(experts, plan).value();
+  CHECK(plain.find("zero_hpz_partition_size") == std::string::npos);
+  CHECK(plain.find("leaf_module") == std::string::npos);
+  plan.zero->hpz_partition_size = 8;
+  plan.zero->quantized_weights = true;
+  plan.zero->quantized_gradients = true;
+  plan.zero->leaf = ir::ZeroLeaf::kExperts;
+  const std::string text = deepspeed_config(experts, plan).value();
+  for (const char* part : {"\"zero_hpz_partition_size\": 8", "\"zero_quantized_weights\": true",
+                           "\"zero_quantized_gradients\": true", "DeepseekV3MoE"}) {
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+}
+
 TEST_CASE("deepspeed_config: a plan of another runtime is refused") {
   const auto refused = deepspeed_config(model(), ir::ParallelPlan{});
   REQUIRE_FALSE(refused);

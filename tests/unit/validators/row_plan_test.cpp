@@ -171,10 +171,22 @@ TEST_CASE("row plan: DeepSpeed keys without a place in the plan skip the row") {
         "case.ds.communication_data_type: not modelled");
   CHECK(skip_of_row("deepspeed", R"("ds": {"data_types": {"param_dtype": "fp32"}})") ==
         "case.ds.data_types.param_dtype: not modelled");
-  CHECK(
-      skip_of_row("deepspeed", R"("ds": {"zero_optimization": {"zero_hpz_partition_size": 8}})") ==
-      "case.ds.zero_optimization.zero_hpz_partition_size: not modelled");
-  CHECK(skip_of_row("deepspeed", R"("rank": 3)") == "case.rank: another rank than 0");
+  CHECK(skip_of_row("deepspeed", R"("ds": {"zero_optimization": {"mics_shard_size": 8}})") ==
+        "case.ds.zero_optimization.mics_shard_size: not modelled");
+}
+
+TEST_CASE("row plan: ZeRO++, leaf modules and the rank of a DeepSpeed row") {
+  const RunSetting plus = setting_of(
+      "deepspeed",
+      R"("zero": 3, "rank": 5, "node": 4, "leaf": "experts", "ds": {"zero_optimization":)"
+      R"( {"zero_hpz_partition_size": 4, "zero_quantized_weights": true,)"
+      R"( "zero_quantized_gradients": true}})");
+  CHECK(plus.rank == ir::Rank{5});
+  CHECK(plus.plan.zero->hpz_partition_size == 4);
+  CHECK(plus.plan.zero->quantized_weights);
+  CHECK(plus.plan.zero->quantized_gradients);
+  CHECK(plus.plan.zero->node_devices == 4);
+  CHECK(plus.plan.zero->leaf == ir::ZeroLeaf::kExperts);
 }
 
 TEST_CASE("row plan: quantised weights, adapters and 8-bit states") {

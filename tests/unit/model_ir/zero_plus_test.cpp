@@ -1,0 +1,184 @@
+// ZeRO++ and other ranks than the first. Phase totals were recorded with DeepSpeed 0.19.8, PyTorch
+// 2.11.0 and transformers 5.17.0 (compute capability 9.0, 132 multiprocessors): bf16, one sequence
+// of 1100 tokens, gradients clipped, sizes as transformers' "auto" sets them.
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/plan/plan_check.h"
+#include "model_ir/runtime/deepspeed/quantised_tensor.h"
+#include "model_ir/runtime/registry.h"
+#include "tests/support/small_llama.h"
+
+namespace headroom::ir {
+namespace {
+
+/// Two layers, H 1024, F 2816, V 50000, 16 heads of which 4 KV heads.
+ModelSpec model() {
+  return parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
+    "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64,
+    "vocab_size": 50000, "tie_word_embeddings": false, "max_position_embeddings": 131072,
+    "model_type": "llama"})",
+                         "small")
+      .value();
+}
+
+/// On 16 ranks.
+ParallelPlan plan_of_stage(int stage) {
+  ParallelPlan plan;
+  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.precision = Precision::kBf16Master;
+  plan.optimizer.form = OptimizerForm::kForeach;
+  plan.sequence = 1100;
+  plan.world = 16;
+  plan.clip_norm = 1.0;
+  plan.zero.emplace();
+  plan.zero->stage = stage;
+  plan.zero->reduce_bucket_size = 1024 * 1024;
+  if (stage == 3) {
+    plan.zero->prefetch_bucket_size = 943'718;
+    plan.zero->param_persistence_threshold = 10'240;
+  }
+  return plan;
+}
+
+/// Bytes of the full buffers of one collective among `ranks` in a phase.
+std::int64_t collective_bytes(const RankProgram& program, std::string_view phase,
+                              CollectiveKind kind, std::int64_t ranks) {
+  std::int64_t bytes = 0;
+  for (const Phase& each : program.phases) {
+    for (const Work::Collective& one : each.work.collectives) {
+      const bool wanted = each.name == phase && one.kind == kind && one.ranks == ranks;
+      bytes += wanted ? one.bytes : 0;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("zero++: a second partition lives from zero.Init, or its first release, to the step") {
+  ParallelPlan plan = plan_of_stage(3);
+  plan.zero->hpz_partition_size = 8;
+  test::check_phases(model(), plan,
+                     {{"model", 46'860'288, 149'620'736},
+                      {"deepspeed.initialize", 96'033'280, 198'793'728},
+                      {"step1.forward", 456'206'336, 786'407'424},
+                      {"step1.backward", 163'151'360, 896'600'064},
+                      {"step1.step", 194'398'720, 288'103'424},
+                      {"step2.forward", 773'479'424, 1'103'680'512},
+                      {"step2.backward", 225'634'816, 1'213'873'152},
+                      {"step2.step", 194'398'720, 288'103'936}});
+}
+
+TEST_CASE("zero++: gathers come from the node as long as there is a second partition") {
+  ParallelPlan plan = plan_of_stage(3);
+  plan.zero->hpz_partition_size = 8;
+  const RankProgram program = lower(model(), plan, Rank{0}, DeviceTraits{}).value();
+  CHECK(collective_bytes(program, "step1.forward", CollectiveKind::kAllGather, 8) > 0);
+  CHECK(collective_bytes(program, "step1.forward", CollectiveKind::kAllGather, 16) == 0);
+  // The step has made the second partitions stale: forward makes them again.
+  CHECK(collective_bytes(program, "step2.forward", CollectiveKind::kAllGather, 16) > 0);
+}
+
+TEST_CASE("zero++: weights gathered as integers and gradients exchanged in 4 bits") {
+  ParallelPlan plan = plan_of_stage(3);
+  plan.zero->hpz_partition_size = 8;
+  plan.zero->quantized_weights = true;
+  plan.zero->quantized_gradients = true;
+  test::check_phases(model(), plan,
+                     {{"step1.forward", 456'206'336, 786'407'424},
+                      {"step1.backward", 163'151'360, 896'600'064},
+                      {"step1.step", 194'398'720, 288'103'424},
+                      {"step2.forward", 772'430'848, 1'102'631'936},
+                      {"step2.backward", 225'634'816, 1'212'824'576},
+                      {"step2.step", 194'398'720, 288'103'936}});
+}
+
+TEST_CASE("zero++: gradients in 4 bits, added up over two micro-batches") {
+  ParallelPlan plan = plan_of_stage(3);
+  plan.zero->quantized_gradients = true;
+  plan.accumulation = 2;
+  plan.recompute = Recompute::kFull;
+  test::check_phases(model(), plan,
+                     {{"step1.1.backward", 131'912'704, 772'999'680},
+                      {"step1.2.backward", 131'922'944, 1'057'178'112},
+                      {"step2.2.forward", 680'828'928, 1'011'030'016},
+                      {"step2.2.backward", 194'398'720, 1'121'222'656}});
+}
+
+TEST_CASE("zero++: within one node gradients are not quantised") {
+  ParallelPlan plan = plan_of_stage(3);
+  plan.zero->quantized_gradients = true;
+  plan.zero->node_devices = 16;
+  const RankProgram program = lower(model(), plan, Rank{0}, DeviceTraits{}).value();
+  CHECK(collective_bytes(program, "step1.backward", CollectiveKind::kAllToAll, 16) == 0);
+  CHECK(collective_bytes(program, "step1.backward", CollectiveKind::kReduceScatter, 16) > 0);
+}
+
+TEST_CASE("zero++: groups of the quantiser") {
+  using deepspeed::quantisation_groups;
+  CHECK(quantisation_groups(64) == 1);
+  // 8 * 1000: one group would do, and is not above 8000.
+  CHECK(quantisation_groups(8'000) == 1);
+  // 65536 / 8000 rounds up to 9; the next that divides 8192 is 16, of 4096 elements each.
+  CHECK(quantisation_groups(65'536) == 16);
+  // 8 * 1009, and 1009 is prime: two groups would do, but only 1009 divide it.
+  CHECK(quantisation_groups(8 * 1'009) == 1'009);
+}
+
+TEST_CASE("zero++: a partition that the quantiser cannot cut is refused by name") {
+  ParallelPlan plan = plan_of_stage(3);
+  plan.zero->quantized_weights = true;
+  plan.world = 3;
+  const auto program = lower(model(), plan, Rank{0}, DeviceTraits{});
+  REQUIRE_FALSE(program);
+  CHECK(to_text(program.error()).find("multiples of 8") != std::string::npos);
+}
+
+TEST_CASE("zero++: it is stage 3's, and its groups divide the ranks") {
+  ParallelPlan plan = plan_of_stage(2);
+  plan.zero->quantized_weights = true;
+  CHECK_FALSE(check_plan(model(), plan));
+  plan = plan_of_stage(3);
+  plan.zero->hpz_partition_size = 6;
+  CHECK_FALSE(check_plan(model(), plan));
+  plan.zero->hpz_partition_size = 64;  // As DeepSpeed takes it: all ranks.
+  CHECK(check_plan(model(), plan));
+}
+
+TEST_CASE("ranks: the last one of stage 2 has the padding, and gradients of its own partition") {
+  ParallelPlan plan = plan_of_stage(2);
+  plan.world = 7;
+  plan.zero->decay_groups = true;
+  plan.rank = 6;
+  test::check_phases(model(), plan,
+                     {{"deepspeed.initialize", 321'300'992, 392'700'928},
+                      {"step1.backward", 490'822'144, 1'123'171'840},
+                      {"step1.step", 531'219'456, 776'410'112},
+                      {"step2.backward", 633'622'528, 1'299'010'560},
+                      {"step2.step", 531'219'456, 776'421'888}});
+}
+
+TEST_CASE("ranks: one in the middle of stage 1 owns parts of two parameters") {
+  ParallelPlan plan = plan_of_stage(1);
+  plan.world = 7;
+  plan.zero->decay_groups = true;
+  plan.rank = 3;
+  test::check_phases(model(), plan,
+                     {{"step1.backward", 430'364'160, 1'123'171'840},
+                      {"step1.step", 531'219'456, 715'952'640},
+                      {"step2.forward", 858'977'280, 1'189'178'368},
+                      {"step2.backward", 573'164'544, 1'299'371'008}});
+}
+
+TEST_CASE("ranks: one beyond the last is refused") {
+  ParallelPlan plan = plan_of_stage(3);
+  plan.rank = 16;
+  CHECK_FALSE(check_plan(model(), plan));
+}
+
+}  // namespace headroom::ir
