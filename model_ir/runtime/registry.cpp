@@ -20,7 +20,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
       return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
     case RuntimeKind::kFsdp:
       return plan.model_code == ModelCode::kTorchtitan ? torchtitan::lower(model, plan, device)
-                                                       : fsdp::lower(model, plan, device);
+                                                       : fsdp::lower(model, plan, rank, device);
     case RuntimeKind::kMegatron:
       return megatron::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }

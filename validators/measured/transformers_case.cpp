@@ -140,17 +140,18 @@ bool says(const JsonValue* value, std::string_view word) {
   return value != nullptr && value->as_string() != nullptr && *value->as_string() == word;
 }
 
-void read_parallel(CaseReader& reader, ir::ParallelPlan& plan) {
+void read_parallel(CaseReader& reader, RunSetting& setting) {
+  ir::ParallelPlan& plan = setting.plan;
   const JsonValue* config = reader.take("config");
   const JsonValue* value = reader.take("parallel");
   if (value == nullptr) {
     return;
   }
   CaseReader parallel(value, "case.parallel");
-  // `eager` is about when communicators are made; the ranks of a group are alike.
-  constexpr std::array<std::string_view, 2> kAside = {"eager", "rank"};
+  constexpr std::array<std::string_view, 1> kAside = {"eager"};  // When communicators are made.
   parallel.ignore(kAside);
   plan.world = parallel.integer("world", 1, kWorldRange);
+  setting.rank = ir::Rank{static_cast<std::int32_t>(parallel.integer("rank", 0, {0, 1 << 20}))};
   if (const std::string kind = parallel.text("kind", ""); kind == "ddp") {
     read_ddp(parallel, plan);
   } else if (kind == "fsdp2" || kind == "fsdp1") {
@@ -188,7 +189,7 @@ void read_transformers_case(CaseReader& reader, RunSetting& setting) {
   read_liger(reader, plan);
   read_generation(reader, plan);
   read_lora(reader, plan);
-  read_parallel(reader, plan);
+  read_parallel(reader, setting);
 }
 
 }  // namespace headroom::check

@@ -40,14 +40,23 @@ void FlatUnit::add(Tensor* slot) {
           ? kAlignedBytes * 8 / static_cast<std::int64_t>(bits_of(types_.gathered))
           : 1;
   const std::int64_t offset = align_up(elements_, aligned);
-  members_.push_back({.slot = slot, .shape = (*slot)->shape, .offset = offset, .view = {}});
+  members_.push_back({.slot = slot,
+                      .shape = (*slot)->shape,
+                      .padding = offset - elements_,
+                      .offset = offset,
+                      .view = {}});
   elements_ = offset + members_.back().shape.elements();
 }
 
 void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<Tensor>& buffers) {
   Eager& eager = sharding_.eager;
   eager.set_site("fsdp.flatten", module_);
-  elements_ = align_up(elements_, whole() ? sharding_.plan.replicas : sharding_.ranks);
+  if (sharding_.plan.use_orig_params) {
+    const std::int64_t all =
+        align_up(elements_, whole() ? sharding_.plan.replicas : sharding_.ranks);
+    last_padding_ = all - elements_;
+    elements_ = all;
+  }
   std::vector<Tensor> moved(members_.size());
   for (const std::size_t index : order) {
     moved[index] = eager.empty(members_[index].shape, types_.moved, TensorRole::kTemporary);
@@ -56,12 +65,7 @@ void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<
     eager.fill_storage(buffer, bytes_of(buffer.elements(), buffer.dtype()).value(),
                        TensorRole::kBuffer);
   }
-  Tensor joined = eager.empty({elements_}, types_.moved,
-                              whole() ? TensorRole::kParameter : TensorRole::kTemporary);
-  shard_ = whole()
-               ? joined
-               : eager.empty({elements_ / sharding_.ranks}, types_.moved, TensorRole::kParameter);
-  joined.reset();
+  join();
   if (offloads()) {
     const Shape part = shard_.shape();
     shard_.reset();
@@ -71,6 +75,36 @@ void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<
   }
   for (Tensor& each : moved) {
     each.reset();
+  }
+}
+
+/// All parameters and the padding between them end to end, and this rank's part of that.
+/// Source: _flat_param.py, flatten_tensors, _construct_padding_tensor, _get_shard.
+void FlatUnit::join() {
+  Eager& eager = sharding_.eager;
+  std::vector<Tensor> paddings;
+  const auto pad = [&](std::int64_t elements) {
+    if (elements > 0) {
+      const Tensor ones = eager.empty({elements}, types_.moved, TensorRole::kTemporary);
+      paddings.push_back(eager.empty({elements}, types_.moved, TensorRole::kTemporary));
+    }
+  };
+  for (const Member& member : members_) {
+    pad(member.padding);
+  }
+  pad(last_padding_);
+  const Tensor joined = eager.empty({elements_}, types_.moved,
+                                    whole() ? TensorRole::kParameter : TensorRole::kTemporary);
+  paddings.clear();
+  if (whole()) {
+    shard_ = joined;
+    return;
+  }
+  const std::int64_t part = padded() / sharding_.ranks;
+  const std::int64_t own = std::clamp<std::int64_t>(elements_ - sharding_.rank * part, 0, part);
+  shard_ = eager.empty({own}, types_.moved, TensorRole::kParameter);
+  if (own < part) {
+    shard_ = eager.empty({part}, types_.moved, TensorRole::kParameter);
   }
 }
 
@@ -94,7 +128,7 @@ void FlatUnit::widen() {
   show_shards();
 }
 
-/// Rank 0's part of the flat tensor covers some parameters, the last of them not wholly.
+/// This rank's part of the flat tensor covers some parameters, the first and last not wholly.
 void FlatUnit::cut_pieces() {
   if (!types_.trained) {
     pieces_.assign(members_.size(), Tensor{});
@@ -107,10 +141,12 @@ void FlatUnit::cut_pieces() {
     pieces_.front() = shard_;
     return;
   }
-  const std::int64_t end = shard_.elements();
+  const std::int64_t begin = whole() ? 0 : sharding_.rank * shard_.elements();
+  const std::int64_t end = begin + shard_.elements();
   for (const Member& member : members_) {
     const std::int64_t elements = member.shape.elements();
-    const std::int64_t own = std::clamp<std::int64_t>(end - member.offset, 0, elements);
+    const std::int64_t own = std::clamp<std::int64_t>(end - member.offset, 0, elements) -
+                             std::clamp<std::int64_t>(begin - member.offset, 0, elements);
     Tensor piece;
     if (own > 0) {
       piece = sharding_.eager.alias(shard_, own == elements ? member.shape : Shape{own}, false);
@@ -151,9 +187,9 @@ void FlatUnit::init_buffers() {
   if (whole()) {
     return;
   }
-  { const Tensor full = eager.empty({elements_}, types_.gathered, TensorRole::kParameter); }
+  { const Tensor full = eager.empty({padded()}, types_.gathered, TensorRole::kParameter); }
   if (casts()) {
-    const Tensor wide = eager.empty({elements_}, types_.stored, TensorRole::kParameter);
+    const Tensor wide = eager.empty({padded()}, types_.stored, TensorRole::kParameter);
   }
 }
 
@@ -179,7 +215,7 @@ Tensor FlatUnit::bring_shard() {
 void FlatUnit::gather() {
   Eager& eager = sharding_.eager;
   eager.set_site("fsdp.all_gather", module_);
-  const std::int64_t bytes = bytes_of(elements_, types_.gathered).value();
+  const std::int64_t bytes = bytes_of(whole() ? elements_ : padded(), types_.gathered).value();
   Tensor ready;
   if (whole() && casts()) {
     const StreamScope stream(eager, kCastStream);
@@ -248,30 +284,41 @@ void FlatUnit::make_views() {
   torch::Record record(eager, {&flat_});
   std::vector<Tensor*> views;
   std::vector<Shape> shapes;
+  std::vector<std::int64_t> paddings;
   for (const Member& member : members_) {
     *member.slot = eager.alias(flat_, member.shape, true);
     views.push_back(member.slot);
     shapes.push_back(member.shape);
+    paddings.push_back(member.padding);
   }
+  paddings.push_back(last_padding_);
   if (!record.active()) {
     keep_views();
     return;
   }
-  record.finish(
-      views, [shapes, whole = flat_.shape()](Eager& e, Gradients& grads, Node& node) -> Gradients {
-        e.wait_stream(kGatherStream, e.stream());
-        const StreamScope stream(e, kGatherStream);  // Where the views were made.
-        std::vector<Tensor> zeros;                   // For parameters without a gradient.
-        for (std::size_t i = 0; i < grads.size(); ++i) {
-          if (!grads[i].defined()) {
-            zeros.push_back(torch::filled(e, shapes[i], node.input_dtypes[0]));
-          }
-        }
-        Tensor joined = torch::computed(e, whole, node.input_dtypes[0], TensorRole::kGradient);
-        e.wait_stream(0, kGatherStream);
-        grads.clear();
-        return {joined};
-      });
+  record.finish(views,
+                [shapes, paddings, whole = flat_.shape()](Eager& e, Gradients& grads,
+                                                          Node& node) -> Gradients {
+                  e.wait_stream(kGatherStream, e.stream());
+                  const StreamScope stream(e, kGatherStream);  // Where the views were made.
+                  std::vector<Tensor> zeros;  // For padding and parameters without a gradient.
+                  const auto fill = [&](const Shape& shape) {
+                    zeros.push_back(torch::filled(e, shape, node.input_dtypes[0]));
+                  };
+                  for (std::size_t i = 0; i < paddings.size(); ++i) {
+                    if (paddings[i] > 0) {
+                      fill({paddings[i]});
+                    }
+                    if (i < grads.size() && !grads[i].defined()) {
+                      fill(shapes[i]);
+                    }
+                  }
+                  Tensor joined =
+                      torch::computed(e, whole, node.input_dtypes[0], TensorRole::kGradient);
+                  e.wait_stream(0, kGatherStream);
+                  grads.clear();
+                  return {joined};
+                });
   keep_views();
 }
 
@@ -343,9 +390,12 @@ void FlatUnit::reduce_part(const Tensor& gradient) {
   Tensor input = dtype == gradient.dtype()
                      ? gradient
                      : torch::computed(eager, gradient.shape(), dtype, TensorRole::kCommunication);
+  if (padded() > elements_) {
+    input = torch::computed(eager, {padded()}, dtype, TensorRole::kCommunication);
+  }
   Tensor part = eager.empty(shard_.shape(), dtype, TensorRole::kGradient);
   eager.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
-                            .bytes = bytes_of(elements_, dtype).value(),
+                            .bytes = bytes_of(padded(), dtype).value(),
                             .group = {.size = sharding_.ranks}});
   if (sharding_.plan.replicas > 1) {  // In place, among the copies of this part.
     eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,

@@ -29,7 +29,8 @@ struct FlatTypes {
 /// Model:  parameters start at multiples of 16 bytes of the gathered type; the whole is padded to
 ///         the ranks. A gather casts the shard, then fills the flat tensor, whose views the
 ///         module's parameters are. Backward joins the views' gradients in one flat tensor, whose
-///         reduced part, cast back, the optimizer sees through views of its own.
+///         reduced part, cast back, the optimizer sees through views of its own. Without
+///         `use_orig_params` nothing is aligned, and the last parts and gradients are padded.
 ///         Under NO_SHARD every rank keeps the whole: a gather is the cast alone, a reduction an
 ///         all-reduce in place. With offload shards and their gradients are the host's; a shard is
 ///         copied to the device before each gather, also where the whole is there already.
@@ -85,14 +86,18 @@ class FlatUnit {
   struct Member {
     torch::Tensor* slot = nullptr;
     torch::Shape shape;
-    std::int64_t offset = 0;  ///< Elements before it in the flat tensor.
-    torch::Tensor view{};     ///< Of the flat tensor, as forward made it.
+    std::int64_t padding = 0;  ///< Elements of a padding tensor before it.
+    std::int64_t offset = 0;   ///< Elements before it in the flat tensor.
+    torch::Tensor view{};      ///< Of the flat tensor, as forward made it.
   };
   [[nodiscard]] bool casts() const { return types_.gathered != types_.stored; }
   [[nodiscard]] bool offloads() const { return sharding_.plan.cpu_offload; }
   /// NO_SHARD.
   [[nodiscard]] bool whole() const { return sharding_.ranks == 1; }
   [[nodiscard]] torch::Tensor bring_shard();
+  /// Elements of the parts of all ranks.
+  [[nodiscard]] std::int64_t padded() const { return align_up(elements_, sharding_.ranks); }
+  void join();
   void cut_pieces();
   void show_shards();
   void keep_views();
@@ -104,7 +109,8 @@ class FlatUnit {
   std::int32_t module_;
   FlatTypes types_;
   std::vector<Member> members_;
-  std::int64_t elements_ = 0;                 ///< Of the flat tensor, with all padding.
+  std::int64_t last_padding_ = 0;  ///< Elements of a padding tensor behind the last member.
+  std::int64_t elements_ = 0;      ///< Of the flat tensor, with the padding it has.
   std::optional<std::uint32_t> was_reduced_;  ///< Mark behind the last reduction.
   torch::Tensor flat_;                        ///< Empty storage unless gathered.
   torch::Tensor shard_;

@@ -103,9 +103,6 @@ std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& pla
   if (plan.quant) {
     return refused("quant", "quantised weights", "weights as they are with fsdp");
   }
-  if (plan.lora && !plan.lora->modules_to_save.empty() && fsdp.version == 2) {
-    return refused("lora", "modules_to_save", "adapters alone with fsdp");
-  }
   if (plan.loss != LossKind::kHf && fsdp.shard_embeddings) {
     return refused("loss", "one that reads the head's weight itself",
                    "hf with the head in a group of its own");
@@ -324,7 +321,7 @@ void run_wrapped(const Setting& setting) {
 
 }  // namespace
 
-Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
+Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                           const DeviceTraits& device) {
   const FsdpPlan fsdp = resharding(plan);
   if (const std::optional<Error> error = unsupported(model, plan, fsdp)) {
@@ -340,7 +337,9 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                           .plan = fsdp,
                           .stored = param_dtype(plan.precision),
                           .trained = plan.lora ? DType::kFp32 : param_dtype(plan.precision),
-                          .ranks = plan.world / fsdp.replicas};
+                          .ranks = plan.world / fsdp.replicas,
+                          .stride = 1,
+                          .rank = static_cast<std::int64_t>(rank) % (plan.world / fsdp.replicas)};
   const Setting setting{
       .model = model, .plan = plan, .arithmetic = arithmetic, .graph = graph, .sharding = sharding};
   if (fsdp.version == 1) {

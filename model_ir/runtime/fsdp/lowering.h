@@ -8,7 +8,7 @@
 
 namespace headroom::ir::fsdp {
 
-/// A Hugging Face model under torch.distributed.fsdp.fully_shard (FSDP2), as rank 0 of
+/// A Hugging Face model under torch.distributed.fsdp.fully_shard (FSDP2), as `rank` of
 /// `plan.world` ranks sees it: a group for each layer and one for the rest.
 ///
 /// Model:   the transformers runtime's forward and backward in the type of the gathered parameters,
@@ -16,13 +16,13 @@ namespace headroom::ir::fsdp {
 ///          `plan.precision` stores. The model is built on the meta device. With
 ///          `plan.fsdp.replicas` the ranks split into as many sets that share the model each.
 /// Phases:  load, stepN[.M].forward, .backward, stepN.optimizer, .zero_grad, evaluation.
-/// Errors:  kInvalidArgument for adapters, quantisation, autocast, other losses, and a world that
+/// Errors:  kInvalidArgument for quantisation, fp16, optimizers of bitsandbytes, and a world that
 ///          the replicas do not divide.
 /// Note:    where layers are given fp32 tables, recomputation is that of checkpoint_wrapper inside
 ///          the groups: around them PyTorch finds other types in the second run and refuses.
-/// Ignores: CPU offload; four-byte probes of the device while shards are made.
+/// Ignores: four-byte probes of the device while shards are made.
 /// Source:  pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/.
-[[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
+[[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                                         const DeviceTraits& device);
 
 }  // namespace headroom::ir::fsdp

@@ -1,5 +1,6 @@
 #include "model_ir/runtime/fsdp/sharded_group.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "model_ir/runtime/fsdp/copy_tables.h"
@@ -34,6 +35,28 @@ void pass_table(Eager& eager, std::int64_t bytes) {
 }
 
 }  // namespace
+
+std::int64_t own_rows(const Sharding& sharding, std::int64_t rows) {
+  const std::int64_t part = ceil_div(rows, sharding.ranks);
+  return std::clamp<std::int64_t>(rows - sharding.rank * part, 0, part);
+}
+
+void ShardedGroup::pad_shards() {
+  Eager& eager = sharding_.eager;
+  eager.set_site("fsdp.pad", module_);
+  for (const ShardedParameter& each : parameters_) {
+    if (each.shard.elements() == each.shard_elements || sharding_.plan.cpu_offload) {
+      continue;
+    }
+    const Tensor padded =
+        eager.empty({each.shard_elements}, each.shard.dtype(), TensorRole::kParameter);
+    torch::launch_fill(eager, padded);
+    if (each.shard.elements() > 0) {
+      torch::launch_copy(eager, each.shard, each.shard, torch::CopyOrder::kSame);
+    }
+    eager.move_storage(each.shard, padded);
+  }
+}
 
 void ShardedGroup::add(const Tensor& whole, const Tensor& shard, bool partial) {
   const std::int64_t rows = whole.shape()[0];
@@ -260,7 +283,7 @@ std::vector<std::size_t> ShardedGroup::take_gradients(std::vector<Tensor>& gradi
   return indices;
 }
 
-Tensor ShardedGroup::scatter(std::int64_t elements) {
+Tensor ShardedGroup::scatter(std::int64_t elements, DType trained) {
   Eager& eager = sharding_.eager;
   const FsdpPlan& plan = sharding_.plan;
   eager.wait_stream(kReduceStream, eager.stream());  // For the copies into its input.
@@ -285,8 +308,8 @@ Tensor ShardedGroup::scatter(std::int64_t elements) {
         .group = {.size = plan.replicas, .stride = sharding_.ranks * sharding_.stride}});
     all_reduce_input_ = reduced;
   }
-  if (plan.reduce_dtype != sharding_.trained) {
-    reduced = torch::computed(eager, {elements}, sharding_.trained, TensorRole::kGradient);
+  if (plan.reduce_dtype != trained) {
+    reduced = torch::computed(eager, {elements}, trained, TensorRole::kGradient);
   }
   return reduced;
 }
@@ -332,7 +355,8 @@ Tensor ShardedGroup::reduce(std::span<const std::size_t> indices, std::vector<Te
   // A loop over the gradients has left its variable behind.
   Tensor last = sharding_.ranks > 1 ? gradients.back() : Tensor{};
   torch::release_list(gradients);
-  const Tensor reduced = scatter(elements);
+  const DType trained = parameters_[indices.front()].shard.dtype();
+  const Tensor reduced = scatter(elements, trained);
   const StreamId last_stream = sharding_.plan.replicas > 1 ? kReplicaStream : kReduceStream;
   {
     const StreamScope stream(eager, last_stream);

@@ -23,10 +23,14 @@ struct Sharding {
   torch::Eager& eager;
   const FsdpPlan& plan;
   DType stored = DType::kFp32;   ///< Of the model's shards.
-  DType trained = DType::kFp32;  ///< Of the shards that the optimizer sees: adapters are fp32.
+  DType trained = DType::kFp32;  ///< Of adapters, which are fp32, or of all shards without any.
   std::int64_t ranks = 1;        ///< That share the model; `plan.replicas` such sets exist.
   std::int64_t stride = 1;       ///< Between them: tensor-parallel ranks lie in between.
+  std::int64_t rank = 0;         ///< This one among `ranks`: the last may have fewer rows or none.
 };
+
+/// The rows of a parameter of `rows` rows that `sharding`'s rank keeps: torch.chunk's.
+[[nodiscard]] std::int64_t own_rows(const Sharding& sharding, std::int64_t rows);
 
 /// One parameter: whole while its group is gathered, and this rank's rows of it.
 struct ShardedParameter {
@@ -52,6 +56,9 @@ class ShardedGroup {
 
   void add(const torch::Tensor& whole, const torch::Tensor& shard, bool partial = false);
   /// Says otherwise than the plan whether parameters go back to shards after forward.
+  /// Shards have got memory: those of fewer rows than the others' are padded. Source:
+  /// _fsdp_param.py, reset_sharded_param, which FSDPModule._apply calls.
+  void pad_shards();
   void set_reshards(bool reshards) { reshards_ = reshards; }
   [[nodiscard]] bool reshards() const { return reshards_; }
   [[nodiscard]] std::span<const ShardedParameter> parameters() const { return parameters_; }
@@ -93,7 +100,7 @@ class ShardedGroup {
   void copy_out_alone();
   void drop_kept();
   void copy_in(std::span<const torch::Tensor> inputs);
-  [[nodiscard]] torch::Tensor scatter(std::int64_t elements);
+  [[nodiscard]] torch::Tensor scatter(std::int64_t elements, DType trained);
   void accumulate(std::span<const std::size_t> indices, const torch::Tensor& reduced);
 
   Sharding sharding_;

@@ -37,9 +37,10 @@ void walk(std::span<const std::string> names, std::span<const std::size_t> indic
   out.insert(out.end(), own.begin(), own.end());
 }
 
-/// The shape of this rank's rows; it is rank 0, whose rows are never fewer than another's.
-Shape shard_shape(const Shape& whole, std::int64_t ranks) {
-  return whole.with(0, ceil_div(whole[0], ranks));
+/// The shape of this rank's rows.
+Shape shard_shape(const Sharding& sharding, const Shape& whole) {
+  const std::int64_t rows = own_rows(sharding, whole[0]);
+  return rows > 0 ? whole.with(0, rows) : Shape{0};
 }
 
 /// A parameter of the model with its wrapper's names, and where it stands.
@@ -50,6 +51,9 @@ struct Named {
   TensorId id{0};
   bool adapter = false;
 };
+
+/// A head that is tied and trained in full: a copy of its own beside the embedding's.
+constexpr const char* kTiedHeadCopy = "lm_head.modules_to_save.default.weight";
 
 /// Which module's group a parameter belongs to.
 std::int32_t module_of(const Sharding& sharding, const ModelSpec& spec, const Named& parameter) {
@@ -82,37 +86,75 @@ void add_meta_adapters(const Sharding& sharding, transformers::Model& model, con
 }
 
 /// model.named_parameters(): an adapted layer becomes a module that holds the layer and its
-/// adapter. Source: huggingface/peft src/peft/tuners/lora/layer.py, LoraLayer.
-std::vector<Named> named_parameters(const transformers::Model& model, const Graph& graph) {
-  std::vector<Named> named;
-  for (const TensorId id : graph.parameters()) {
-    const TensorInfo& info = graph.tensor(id);
-    const Tensor& whole = model.parameters[index_of(id)];
-    const std::size_t dot = info.name.rfind('.');
-    const std::string module = info.name.substr(0, dot);
-    const bool bias = info.name.ends_with(".bias");
-    const auto found = model.adapters.find(static_cast<std::uint32_t>(id));
-    if (found == model.adapters.end()) {
-      const bool inside = bias && !named.empty() && named.back().adapter;
-      const auto at = inside
-                          ? std::find_if(named.begin(), named.end(),
-                                         [&](const Named& one) {
-                                           return one.adapter && one.name.starts_with(module + '.');
-                                         })
-                          : named.end();
-      named.insert(at, {inside ? module + ".base_layer.bias" : info.name, whole, &info, id, false});
-      continue;
+/// adapter, a module that is trained in full one that holds it and its copy.
+/// Source: huggingface/peft src/peft/tuners/lora/layer.py, LoraLayer; utils/other.py,
+///         ModulesToSaveWrapper.
+class Namer {
+ public:
+  Namer(const transformers::Model& model, const Graph& graph) : model_(model), graph_(graph) {}
+
+  std::vector<Named> list() {
+    for (const TensorId id : graph_.parameters()) {
+      const std::string& name = graph_.tensor(id).name;
+      const std::string module = name.substr(0, name.rfind('.'));
+      if (module != module_) {
+        named_.insert(named_.end(), copies_.begin(), copies_.end());
+        copies_.clear();
+      }
+      module_ = module;
+      add(id, name.substr(name.rfind('.')));
     }
-    named.push_back({module + ".base_layer.weight", whole, &info, id, false});
-    named.push_back({module + ".lora_A.default.weight", found->second.a, &info, id, true});
-    named.push_back({module + ".lora_B.default.weight", found->second.b, &info, id, true});
+    named_.insert(named_.end(), copies_.begin(), copies_.end());
+    const TensorId table = graph_.parameters().front();  // A tied head has a copy of its own.
+    const auto head = model_.retrained.find({static_cast<std::uint32_t>(table), true});
+    if (head != model_.retrained.end()) {
+      named_.push_back({kTiedHeadCopy, head->second, &graph_.tensor(table), table, false});
+    }
+    return std::move(named_);
+  }
+
+ private:
+  void add(TensorId id, const std::string& leaf) {
+    const auto key = static_cast<std::uint32_t>(id);
+    const TensorInfo& info = graph_.tensor(id);
+    const Tensor& whole = model_.parameters[index_of(id)];
+    const bool first = id == graph_.parameters().front();
+    for (const bool head : {false, true}) {
+      const auto copy = model_.retrained.find({key, head});
+      if (copy != model_.retrained.end() && !(head && first)) {
+        copies_.push_back(
+            {module_ + ".modules_to_save.default" + leaf, copy->second, &info, id, false});
+      }
+    }
+    const auto found = model_.adapters.find(key);
+    if (found == model_.adapters.end()) {
+      const bool saved = !copies_.empty();
+      const bool inside = leaf == ".bias" && !named_.empty() && named_.back().adapter;
+      const auto at =
+          inside ? std::find_if(named_.begin(), named_.end(),
+                                [&](const Named& one) {
+                                  return one.adapter && one.name.starts_with(module_ + '.');
+                                })
+                 : named_.end();
+      const char* const wrapper = inside ? ".base_layer" : saved ? ".original_module" : "";
+      named_.insert(at, {module_ + wrapper + leaf, whole, &info, id, false});
+      return;
+    }
+    named_.push_back({module_ + ".base_layer.weight", whole, &info, id, false});
+    named_.push_back({module_ + ".lora_A.default.weight", found->second.a, &info, id, true});
+    named_.push_back({module_ + ".lora_B.default.weight", found->second.b, &info, id, true});
     if (found->second.magnitude.defined()) {
-      named.push_back({module + ".lora_magnitude_vector.default.weight", found->second.magnitude,
-                       &info, id, true});
+      named_.push_back({module_ + ".lora_magnitude_vector.default.weight", found->second.magnitude,
+                        &info, id, true});
     }
   }
-  return named;
-}
+
+  const transformers::Model& model_;
+  const Graph& graph_;
+  std::vector<Named> named_;
+  std::vector<Named> copies_;  ///< Of the module under way.
+  std::string module_;
+};
 
 /// Groups in the order in which a walk over the modules meets them.
 std::size_t place_of(std::int32_t module, std::int32_t layers) {
@@ -159,15 +201,27 @@ class MemoryGiver {
   Tensor shard(const Named& parameter, std::int32_t layers) {
     const Tensor& whole = parameter.whole;
     const DType dtype = parameter.adapter ? sharding_.trained : sharding_.stored;
-    Tensor made = sharding_.eager.parameter(shard_shape(whole.shape(), sharding_.ranks), dtype,
+    Tensor made = sharding_.eager.parameter(shard_shape(sharding_, whole.shape()), dtype,
                                             whole.requires_grad());
     const std::int32_t module = module_of(sharding_, spec_, parameter);
+    if (module != open_ && open_ != kRootModule) {
+      close(open_, layers);
+    }
+    open_ = module;
     std::unique_ptr<ShardedGroup>& group = result_.groups[place_of(module, layers)];
     if (group == nullptr) {
       group = std::make_unique<ShardedGroup>(sharding_, module);
     }
     group->add(whole, made);
     return made;
+  }
+
+  /// The walk has left what is open, and the whole.
+  void finish(std::int32_t layers) {
+    if (open_ != kRootModule) {
+      close(open_, layers);
+    }
+    close(kRootModule, layers);
   }
 
   void buffers() {
@@ -183,7 +237,15 @@ class MemoryGiver {
   const Sharding& sharding_;
   const ModelSpec& spec_;
   ShardedModel& result_;
+  void close(std::int32_t module, std::int32_t layers) {
+    if (const auto& group = result_.groups[place_of(module, layers)]) {
+      group->pad_shards();
+      sharding_.eager.set_site("fsdp.to_empty", -1);
+    }
+  }
+
   bool buffers_given_ = false;
+  std::int32_t open_ = kRootModule;  ///< The module whose parameters come.
 };
 
 /// Whether a stack of an encoder-decoder begins, whose module for the shared embedding comes first.
@@ -218,7 +280,7 @@ ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const
 
   const auto layers = static_cast<std::int32_t>(graph.layers().size());
   result.groups.resize(static_cast<std::size_t>(layers) + 3);
-  const std::vector<Named> named = named_parameters(model, graph);
+  const std::vector<Named> named = Namer(model, graph).list();
   std::vector<std::string> names;
   for (const Named& one : named) {
     names.push_back(one.name);
@@ -233,7 +295,10 @@ ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const
       give_tied_again(eager, named, result);
     }
     layer = parameter.info->layer;
-    if (parameter.info->name == "lm_head.weight") {  // Rotary modules end the inner model.
+    if (parameter.name == kTiedHeadCopy) {  // Beside the tied module itself.
+      give_tied_again(eager, named, result);
+    }
+    if (parameter.name.starts_with("lm_head.")) {  // Rotary modules end the inner model.
       give.buffers();
     }
     result.shards[index] = give.shard(parameter, layers);
@@ -244,9 +309,11 @@ ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const
     }
   }
   give.buffers();
-  if (spec.tied_embeddings && !result.shards.empty()) {
+  const bool given = !names.empty() && names.back() == kTiedHeadCopy;
+  if (spec.tied_embeddings && !result.shards.empty() && !given) {
     give_tied_again(eager, named, result);
   }
+  give.finish(layers);
   eager.set_meta(false);
   result.groups.erase(std::remove(result.groups.begin(), result.groups.end(), nullptr),
                       result.groups.end());
