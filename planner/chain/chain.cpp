@@ -121,12 +121,12 @@ std::optional<ChainSchedule> optimal_chain(const Chain& chain, std::int64_t slot
   }
   // Little above what must run again first: the tighter the limit, the smaller the tables.
   constexpr double kFirstRoom = 1.0 / 32;
-  const double least = ChainTables::least_again(chain, slots);
+  ChainTables tables(chain, slots);
+  const double least = tables.least_again();
   for (double room = kFirstRoom * all;; room *= 2) {
     const bool last = room > all;
     const double limit = last ? static_cast<double>(chain.size()) * all : least + room;
-    ChainTables tables(chain, slots, limit);
-    tables.solve(threads);
+    tables.solve(limit, threads);
     if (tables.possible()) {
       return run_chain(chain, tables.steps());
     }

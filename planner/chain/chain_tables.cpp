@@ -241,14 +241,13 @@ class ChainTables::Filling {
   std::vector<float> known_;  ///< At the first slot of each block: no slot of it is above.
 };
 
-ChainTables::ChainTables(const Chain& chain, std::int64_t slots, double limit)
+ChainTables::ChainTables(const Chain& chain, std::int64_t slots)
     : chain_(chain),
       slots_(slots),
       count_(chain.size()),
-      segments_(count_ * count_),
       origin_(count_ * count_),
       asked_(count_ * count_, slots),
-      allowed_(count_ * count_, -1.0F),
+      needs_(count_ * count_, std::numeric_limits<double>::infinity()),
       forward_(count_ + 1),
       saved_(count_ + 1),
       held_(count_ + 1) {
@@ -258,31 +257,31 @@ ChainTables::ChainTables(const Chain& chain, std::int64_t slots, double limit)
     held_[i + 1] = held_[i] + std::max(chain[i].saved, chain[i].output);
   }
   share_equal_segments();
-  set_allowances(limit);
+  find_needs();
 }
 
-double ChainTables::least_again(const Chain& chain, std::int64_t slots) {
-  double all = 0;
-  for (const ChainStage& stage : chain) {
-    all += stage.forward;
-  }
-  return all - most_kept(chain, by_density(chain), slots, {0, 0});
+double ChainTables::least_again() const {
+  return forward_[count_] - most_kept(chain_, by_density(chain_), slots_, {0, 0});
 }
 
-void ChainTables::set_allowances(double limit) {
-  constexpr double kRounding = 1e-5;  // Of sums in single precision.
+void ChainTables::find_needs() {
   const std::vector<std::size_t> order = by_density(chain_);
-  const double all = forward_[count_];
   for (std::size_t s = 0; s < count_; ++s) {
     for (std::size_t t = s; t < count_; ++t) {
       const double inside = forward_[t + 1] - forward_[s];
       const double again = t + 1 < count_ ? inside : 0;
-      const double outside = all - inside - most_kept(chain_, order, slots_, {s, t + 1});
-      const double allowed = limit - again - outside + kRounding * (all + limit);
-      float& entry = allowed_[origin_[index(s, t)]];
-      entry = std::max(entry, static_cast<float>(allowed));
+      const double outside =
+          forward_[count_] - inside - most_kept(chain_, order, slots_, {s, t + 1});
+      double& need = needs_[origin_[index(s, t)]];
+      need = std::min(need, again + outside);
     }
   }
+}
+
+/// The most that running the segment again may come to.
+float ChainTables::allowed(std::size_t s, std::size_t t) const {
+  constexpr double kRounding = 1e-5;  // Of sums in single precision.
+  return static_cast<float>(limit_ - needs_[index(s, t)] + kRounding * (forward_[count_] + limit_));
 }
 
 void ChainTables::share_equal_segments() {
@@ -310,7 +309,9 @@ void ChainTables::share_equal_segments() {
   }
 }
 
-void ChainTables::solve(int threads) {
+void ChainTables::solve(double limit, int threads) {
+  limit_ = limit;
+  segments_ = std::vector<Segment>(count_ * count_);
   for (std::size_t length = 0; length < count_; ++length) {
     std::atomic<std::size_t> next{0};
     const auto run = [&] {
@@ -411,11 +412,11 @@ void ChainTables::fill(std::size_t s, std::size_t t) {
   const std::int64_t run = t > s ? least_run(s, t) : all;
   Segment& into = segments_[index(s, t)];
   into.least = std::max(std::min(all, run), asked_[index(s, t)]);
-  const float allowed = allowed_[index(s, t)];
-  if (into.least > slots_ || allowed < 0) {
+  const float most = allowed(s, t);
+  if (into.least > slots_ || most < 0) {
     return;
   }
-  Filling filling(into, std::max(ample(s, t), into.least), slots_, allowed);
+  Filling filling(into, std::max(ample(s, t), into.least), slots_, most);
   const Segment nothing{.least = 0, .cost = {0.0F}, .coarse = {}, .splits = {}};
   filling.lower_all({.forward = 0,
                      .after = t > s ? &segment(s + 1, t) : &nothing,

@@ -31,13 +31,13 @@ namespace headroom::plan {
 class ChainTables {
  public:
   /// Keeps a reference to `chain`.
-  ChainTables(const Chain& chain, std::int64_t slots, double limit);
+  ChainTables(const Chain& chain, std::int64_t slots);
 
   /// What every schedule runs again at least.
-  [[nodiscard]] static double least_again(const Chain& chain, std::int64_t slots);
+  [[nodiscard]] double least_again() const;
 
-  /// Fills all tables. The answer does not depend on `threads`.
-  void solve(int threads);
+  /// Fills all tables anew. The answer does not depend on `threads`.
+  void solve(double limit, int threads);
 
   /// Whether the whole chain can run in the slots, and no more than the limit of it again.
   [[nodiscard]] bool possible() const;
@@ -69,7 +69,8 @@ class ChainTables {
     return segments_[origin_[index(s, t)]];
   }
   void share_equal_segments();
-  void set_allowances(double limit);
+  void find_needs();
+  [[nodiscard]] float allowed(std::size_t s, std::size_t t) const;
   void fill(std::size_t s, std::size_t t);
   [[nodiscard]] Terms terms(std::size_t s, std::size_t t, std::size_t split) const;
   [[nodiscard]] std::int64_t least_all(std::size_t s, std::size_t t) const;
@@ -84,8 +85,9 @@ class ChainTables {
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> origin_;  ///< Of each segment, the first that is equal.
   std::vector<std::int64_t> asked_;    ///< Of each origin, the fewest slots that it is asked for.
-  std::vector<float> allowed_;         ///< Of each origin, the most that is of use.
-  std::vector<double> forward_;        ///< Sums up to each stage.
+  std::vector<double> needs_;          ///< Of each origin, what is run again elsewhere at least.
+  double limit_ = 0;
+  std::vector<double> forward_;  ///< Sums up to each stage.
   std::vector<std::int64_t> saved_;
   std::vector<std::int64_t> held_;  ///< The most that the stages before each can hold.
 };
