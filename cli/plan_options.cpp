@@ -78,7 +78,7 @@ constexpr std::array<OptionSpec, 35> kOptions = {
       "distributed-optimizer, optimizer-instances=N, precision-aware, bf16-moments, deterministic, "
       "overlap-grad-reduce, overlap-param-gather, gradient-accumulation-fusion=no, "
       "fp32-gradients=no, cross-entropy-fusion=native|te, mask-in-dataloader=no, "
-      "attention=fused|flash|unfused, recompute=selective|uniform|block, "
+      "attention=fused|flash|unfused, cp-comm-type=p2p|a2a, recompute=selective|uniform|block, "
       "recompute-modules=A+B (core_attn, layernorm, mlp, moe, moe_act, shared_experts, "
       "mla_up_proj), "
       "recompute-layers=N, capacity-factor=X, "

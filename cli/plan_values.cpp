@@ -348,6 +348,7 @@ Result<ir::MegatronPlan> parse_megatron(const std::string& text, ir::MegatronPla
     taker.flag(dashed(each.name), megatron.*each.value);
   }
   taker.word("attention", ir::megatron_attention_words(), megatron.attention);
+  taker.word("cp-comm-type", ir::megatron_context_words(), megatron.context_exchange);
   taker.word("cross-entropy-fusion", ir::megatron_cross_entropy_words(), megatron.cross_entropy);
   taker.word("recompute", ir::megatron_recompute_words(), megatron.recompute);
   taker.take("recompute-modules", megatron.recompute_modules, [](const std::string& names) {
@@ -380,6 +381,10 @@ std::string megatron_text(const ir::MegatronPlan& megatron) {
   if (megatron.attention != usual.attention) {
     text += ",attention=" +
             std::string(ir::word_of(ir::megatron_attention_words(), megatron.attention));
+  }
+  if (megatron.context_exchange != usual.context_exchange) {
+    text += ",cp-comm-type=" +
+            std::string(ir::word_of(ir::megatron_context_words(), megatron.context_exchange));
   }
   if (megatron.cross_entropy != usual.cross_entropy) {
     text += ",cross-entropy-fusion=" +

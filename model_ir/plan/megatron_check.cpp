@@ -215,9 +215,8 @@ Status check_left_out(const MegatronPlan& megatron) {
     std::string_view key;
     std::string_view fix;
   };
-  const std::array<LeftOut, 5> all = {
+  const std::array<LeftOut, 4> all = {
       {{!megatron.transformer_engine, "transformer-engine=false", "leave it out"},
-       {!megatron.rope_fusion, "rope-fusion=false", "leave it out"},
        {megatron.defer_head_gradient, "defer-head-gradient", "leave it out"},
        {!megatron.grouped_gemm, "grouped-gemm=false", "leave it out"},
        {megatron.gather_dispatcher, "gather-dispatcher", "leave it out"}}};
@@ -255,11 +254,25 @@ Status check_groups(const ParallelPlan& plan) {
   return ok();
 }
 
+/// Ranks that exchange heads need heads to deal out.
+Status check_exchange(const ModelSpec& model, const MegatronPlan& megatron) {
+  const std::int64_t ranks = megatron.tensor * megatron.context;
+  return first_fault(std::array<Status, 2>{
+      check_division({"tp x cp", ranks, "attention heads", model.heads}),
+      check_division({"tp x cp", ranks, "key and value heads", model.kv_heads})});
+}
+
 /// What the model of the runtime leaves out.
 Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   const MegatronModules& modules = megatron.recompute_modules;
   const bool flash = megatron.attention == MegatronAttention::kFlash;
+  if (megatron.context_exchange == MegatronContext::kAllToAll) {
+    const Status heads = check_exchange(model, megatron);
+    if (!heads) {
+      return heads;
+    }
+  }
   if (megatron.attention == MegatronAttention::kUnfused && megatron.context > 1) {
     return unsupported("attention=unfused with cp=" + std::to_string(megatron.context),
                        "fused or flash attention, which go round the ring", "use attention=fused");
@@ -273,6 +286,10 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     return unsupported(
         "precision-aware with precision=" + std::string(word_of(precision_words(), plan.precision)),
         "bf16-master", "use --precision bf16-master");
+  }
+  if (!megatron.rope_fusion && (model.latent || model.rope_fraction < 1)) {
+    return unsupported("rope-fusion=false for latent attention or a part of each head",
+                       "heads that are rotated whole", "leave it out");
   }
   if (const Status left_out = check_left_out(megatron); !left_out) {
     return left_out;

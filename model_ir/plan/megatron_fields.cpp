@@ -55,6 +55,9 @@ constexpr std::array<Word<MegatronAttention>, 3> kAttentions = {
      {"flash", MegatronAttention::kFlash},
      {"unfused", MegatronAttention::kUnfused}}};
 
+constexpr std::array<Word<MegatronContext>, 2> kContexts = {
+    {{"p2p", MegatronContext::kRing}, {"a2a", MegatronContext::kAllToAll}}};
+
 constexpr std::array<Word<MegatronCrossEntropy>, 3> kCrossEntropies = {
     {{"none", MegatronCrossEntropy::kUnfused},
      {"native", MegatronCrossEntropy::kNative},
@@ -115,6 +118,9 @@ Result<MegatronModules> parse_modules(std::string_view key, const std::vector<st
 
 std::span<const Word<MegatronAttention>> megatron_attention_words() {
   return kAttentions;
+}
+std::span<const Word<MegatronContext>> megatron_context_words() {
+  return kContexts;
 }
 std::span<const Word<MegatronCrossEntropy>> megatron_cross_entropy_words() {
   return kCrossEntropies;

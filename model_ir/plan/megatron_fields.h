@@ -43,6 +43,7 @@ struct MegatronModule {
 [[nodiscard]] Result<MegatronModules> parse_modules(std::string_view key,
                                                     const std::vector<std::string>& names);
 [[nodiscard]] std::span<const Word<MegatronAttention>> megatron_attention_words();
+[[nodiscard]] std::span<const Word<MegatronContext>> megatron_context_words();
 [[nodiscard]] std::span<const Word<MegatronCrossEntropy>> megatron_cross_entropy_words();
 [[nodiscard]] std::span<const Word<MegatronRecompute>> megatron_recompute_words();
 

@@ -194,6 +194,12 @@ struct MegatronModules {
 /// Which of Transformer Engine's attention backends runs (--attention-backend).
 enum class MegatronAttention : std::uint8_t { kFused, kFlash, kUnfused };
 
+/// How context-parallel ranks see each other's tokens (--cp-comm-type).
+enum class MegatronContext : std::uint8_t {
+  kRing,      ///< "p2p": keys and values go round.
+  kAllToAll,  ///< "a2a": heads are dealt out instead of tokens.
+};
+
 /// --cross-entropy-loss-fusion and --cross-entropy-fusion-impl.
 enum class MegatronCrossEntropy : std::uint8_t {
   kUnfused,
@@ -233,6 +239,7 @@ struct MegatronPlan {
   MegatronCrossEntropy cross_entropy = MegatronCrossEntropy::kUnfused;
   bool mask_in_dataloader = true;  ///< --create-attention-mask-in-dataloader
   MegatronAttention attention = MegatronAttention::kFused;
+  MegatronContext context_exchange = MegatronContext::kRing;
   MegatronRecompute recompute = MegatronRecompute::kNone;
   std::int64_t recompute_layers = 1;
   MegatronModules recompute_modules{};

@@ -194,6 +194,9 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   megatron.cross_entropy = reader.flag("ce_fusion", false) ? ir::MegatronCrossEntropy::kNative
                                                            : ir::MegatronCrossEntropy::kUnfused;
   CaseReader config(reader.take("config"), "case.config");  // Fields of TransformerConfig.
+  constexpr std::array<Word<ir::MegatronContext>, 2> kContexts = {
+      {{"p2p", ir::MegatronContext::kRing}, {"a2a", ir::MegatronContext::kAllToAll}}};
+  megatron.context_exchange = config.word<ir::MegatronContext>("cp_comm_type", "p2p", kContexts);
   const std::string implementation = config.text("cross_entropy_fusion_impl", "native");
   if (megatron.cross_entropy == ir::MegatronCrossEntropy::kNative && implementation == "te") {
     megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;

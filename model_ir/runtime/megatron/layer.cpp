@@ -72,8 +72,9 @@ Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor
   QueryKeyValue rotated = parts;
   if (layer.modules.rope) {
     run.eager().set_site("rope", layer.layer);
-    rotated.query = rotate(run, parts.query, input.angles);
-    rotated.key = rotate(run, parts.key, input.angles);
+    const auto turn = run.context.megatron.rope_fusion ? rotate : rotate_unfused;
+    rotated.query = turn(run, parts.query, input.angles);
+    rotated.key = turn(run, parts.key, input.angles);
   }
   sizes.layout = layout_of(run, layer.modules, sizes);
   run.eager().set_site("attention", layer.layer);

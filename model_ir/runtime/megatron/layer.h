@@ -21,6 +21,10 @@ struct LayerInput {
 [[nodiscard]] torch::Tensor latent_attention(const Runner& run, const LayerWeights& layer,
                                              const torch::Tensor& normed, const LayerInput& input);
 
+/// Rotary embedding of all dims of queries or keys without a fused kernel (--no-rope-fusion).
+[[nodiscard]] torch::Tensor rotate_unfused(const Runner& run, const torch::Tensor& input,
+                                           const torch::Tensor& angles);
+
 /// MoELayer behind its norm. Source: megatron/core/transformer/moe.
 [[nodiscard]] torch::Tensor expert_layer(const Runner& run, const LayerWeights& layer,
                                          const torch::Tensor& normed);

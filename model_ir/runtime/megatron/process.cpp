@@ -145,6 +145,14 @@ void Process::touch_sequence_lengths() {
   }
 }
 
+void Process::touch_chunk_order(ChunkOrder order) {
+  Tensor& kept = chunk_orders_[order];
+  if (!kept.defined()) {
+    kept =
+        context_.eager.empty({2 * context_.mesh.context.size}, DType::kInt32, TensorRole::kBuffer);
+  }
+}
+
 void Process::wait_for_parameters(std::int32_t layer) {
   const auto found = gathers_.find(layer);
   if (found != gathers_.end()) {

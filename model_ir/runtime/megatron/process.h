@@ -60,6 +60,10 @@ class Process {
   /// The mask that unfused softmax keeps for its sequence length.
   /// Source: attention/dot_product_attention/softmax.py, _get_default_causal_mask.
   void touch_causal_mask();
+  /// The orders that chunks of a sequence are put in before and after attention whose ranks
+  /// exchange heads. Source: context_parallel.py, get_seq_chunk_ids_for_reordering_*.
+  enum class ChunkOrder : std::uint8_t { kBefore, kAfter };
+  void touch_chunk_order(ChunkOrder order);
   /// cu_seqlens of whole sequences, of one length and half of it.
   void touch_sequence_lengths();
 
@@ -76,6 +80,7 @@ class Process {
   std::map<std::int32_t, std::uint32_t> gathers_;
   torch::Tensor causal_mask_;
   std::vector<torch::Tensor> sequence_lengths_;
+  std::map<ChunkOrder, torch::Tensor> chunk_orders_;
 };
 
 }  // namespace headroom::ir::megatron

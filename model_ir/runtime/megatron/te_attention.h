@@ -26,6 +26,41 @@ struct KernelOutput {
   torch::Tensor random;      ///< Seed and offset.
 };
 
+/// The stream that context parallelism has beside the current one.
+constexpr StreamId kContextStream = 2;
+
+/// Runs what follows on another stream, for a scope.
+class OnStream {
+ public:
+  OnStream(torch::Eager& eager, StreamId stream)
+      : eager_(eager), before_(eager.exchange_stream(stream)) {}
+  ~OnStream() { eager_.exchange_stream(before_); }
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  torch::Eager& eager_;
+  StreamId before_;
+};
+
+[[nodiscard]] bool is_flash(const Runner& run);
+/// The kernels of the backend that runs, fused or flash, on `extent` of one sequence: forward, and
+/// the gradients of queries, keys and values.
+[[nodiscard]] KernelOutput kernel_forward(const Runner& run, const AttentionSizes& sizes,
+                                          const Extent& extent);
+[[nodiscard]] std::vector<torch::Tensor> kernel_backward(const Runner& run,
+                                                         const AttentionSizes& sizes,
+                                                         const Extent& extent);
+
+/// Keys and values go round the ranks that share a sequence: [T, heads*D] of this rank's part.
+/// Source: context_parallel.py, AttnFuncWithCPAndKVP2P.
+[[nodiscard]] torch::Tensor ring_attention(const Runner& run, const QueryKeyValue& parts,
+                                           const AttentionSizes& sizes);
+/// Ranks exchange tokens for heads, attend to whole sequences, and exchange back.
+/// Source: context_parallel.py, AttnFuncWithCPAndQKVOA2A.
+[[nodiscard]] torch::Tensor exchanged_attention(const Runner& run, const QueryKeyValue& parts,
+                                                const AttentionSizes& sizes);
+
 /// flash-attn 2 on `extent` of one sequence: its forward, and the gradients of queries, keys and
 /// values.
 [[nodiscard]] KernelOutput flash_forward(const Runner& run, const AttentionSizes& sizes,

@@ -1,3 +1,4 @@
+#include <map>
 #include <string>
 #include <vector>
 
@@ -107,7 +108,13 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   CHECK(refused(model, plan_with({.pipeline = 4, .first_stage_layers = 7}, 4)) == "pp=4");
   CHECK(refused(model, plan_with({.pipeline = 4, .first_stage_layers = 8}, 4)).empty());
   CHECK(refused(model, plan_with({.pipeline = 2, .account_for_loss = true}, 2)) == "pp=2");
-  CHECK(refused(model, plan_with({.rope_fusion = false}, 1)) == "rope-fusion=false");
+  CHECK(refused(model, plan_with({.rope_fusion = false}, 1)).empty());
+  ModelSpec partial = model;
+  partial.rope_fraction = 0.5;
+  CHECK(refused(partial, plan_with({.rope_fusion = false}, 1)) ==
+        "rope-fusion=false for latent attention or a part of each head");
+  const MegatronPlan exchange{.context = 16, .context_exchange = MegatronContext::kAllToAll};
+  CHECK(refused(model, plan_with(exchange, 16)) == "tp x cp=16");
   CHECK(refused(model, plan_with({.layers_per_chunk = 4}, 1)) == "layers-per-virtual-stage");
   CHECK(refused(model, plan_with({.overlap_param_gather = true}, 1)) == "overlap-param-gather");
   CHECK(refused(model, plan_with({.recompute_layers = 2}, 1)) == "recompute-layers");
@@ -195,6 +202,46 @@ TEST_CASE("megatron: FlashAttention keeps copies of what several sequences inter
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   const std::int64_t output = 2 * 1024 * model.heads * model.head_dim * 2;
   CHECK(kept(MegatronAttention::kFlash, 2) - kept(MegatronAttention::kFused, 2) == layers * output);
+}
+
+TEST_CASE("megatron: ranks exchange queries, keys, values and results for heads, and back") {
+  MegatronPlan megatron{.context = 2, .context_exchange = MegatronContext::kAllToAll};
+  const RankProgram program =
+      lower(test::small_llama(), plan_with(megatron, 2), Rank{1}, DeviceTraits{}).value();
+  const auto layers = static_cast<std::int64_t>(test::small_llama().layers.size());
+  std::int64_t calls = 0;
+  for (const Phase& phase : program.phases) {
+    for (const Work::Collective& each : phase.work.collectives) {
+      calls += each.kind == CollectiveKind::kAllToAll ? each.calls : 0;
+    }
+  }
+  CHECK(calls == 2 * layers * 8);  // Two steps; the gradient of the result and of the three too.
+}
+
+TEST_CASE("megatron: rotation without a fused kernel keeps cosines and sines of each call") {
+  const auto peak_kept = [](bool fused) {
+    const ParallelPlan plan = plan_with({.rope_fusion = fused}, 1);
+    const RankProgram program = lower(test::small_llama(), plan, Rank{0}, DeviceTraits{}).value();
+    std::map<BlockId, std::int64_t> kept;
+    for (const Event& event : program.events) {
+      if (event.kind == EventKind::kAllocate && event.role == TensorRole::kLogits) {
+        break;
+      }
+      if (event.kind == EventKind::kAllocate) {
+        kept[event.block] = event.bytes;
+      } else if (event.kind == EventKind::kFree) {
+        kept.erase(event.block);
+      }
+    }
+    std::int64_t bytes = 0;
+    for (const auto& [block, size] : kept) {
+      bytes += size;
+    }
+    return bytes;
+  };
+  const ModelSpec model = test::small_llama();
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  CHECK(peak_kept(false) - peak_kept(true) == layers * 2 * 2 * 1024 * model.head_dim * 2);
 }
 
 TEST_CASE("megatron: the precision-aware optimizer keeps half of what the usual one does") {

@@ -1,0 +1,177 @@
+// Attention of Transformer Engine with keys and values going round a ring of ranks.
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/megatron/te_attention.h"
+#include "model_ir/runtime/torch/collective.h"
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/torch/record.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Record;
+using torch::Tensor;
+
+/// What a step of the ring sees, by its distance from the diagonal.
+enum class Section : std::uint8_t {
+  kDiagonal,  ///< Everything, causal.
+  kLower,     ///< The first half of keys and values.
+  kUpper,     ///< The second half of queries.
+};
+
+Section forward_section(std::int64_t step, std::int64_t rank) {
+  if (step == 0) {
+    return Section::kDiagonal;
+  }
+  return step <= rank ? Section::kLower : Section::kUpper;
+}
+
+Extent extent_of(Section section, std::int64_t sequence) {
+  return {.queries = section == Section::kUpper ? sequence / 2 : sequence,
+          .keys = section == Section::kLower ? sequence / 2 : sequence,
+          .causal = section == Section::kDiagonal};
+}
+
+/// Starts to hand keys and values on and to take the next ones; both run beside the step's kernels.
+std::vector<std::uint32_t> start_ring(const Runner& run, std::int64_t bytes) {
+  CollectiveShape shape{.kind = CollectiveKind::kSend,
+                        .bytes = bytes,
+                        .group = {.size = 2, .stride = run.context.mesh.context.stride}};
+  std::vector<std::uint32_t> marks{torch::start_collective(run.eager(), shape, "ring_send")};
+  shape.kind = CollectiveKind::kReceive;
+  marks.push_back(torch::start_collective(run.eager(), shape, "ring_receive"));
+  return marks;
+}
+
+/// The current stream waits for what the step before has started.
+void wait_ring(Eager& eager, std::vector<std::uint32_t>& marks) {
+  for (const std::uint32_t mark : marks) {
+    eager.wait_mark(eager.stream(), mark);
+  }
+  marks.clear();
+}
+
+struct RingOutput {
+  Tensor output;
+  Tensor statistics;
+  Tensor last;  ///< Keys and values of the last step.
+  std::vector<Tensor> random;
+};
+
+/// The pieces of the steps, as the lists of the two implementations' forward hold them.
+void let_go(const Runner& run, std::vector<KernelOutput>& steps) {
+  for (auto step = steps.rbegin(); is_flash(run) && step != steps.rend(); ++step) {
+    step->output.reset();
+  }
+  while (!steps.empty()) {
+    steps.pop_back();
+  }
+}
+
+RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
+  Eager& eager = run.eager();
+  const Axis& ring = run.context.mesh.context;
+  const std::int64_t elements = qkv.key.elements() + qkv.value.elements();
+  RingOutput result;
+  std::vector<KernelOutput> steps;
+  std::vector<Tensor> buffers{torch::computed(eager, {elements}, run.context.dtype)};  // cat
+  std::vector<std::uint32_t> marks;
+  eager.wait_stream(kContextStream, eager.stream());
+  for (std::int64_t step = 0; step < ring.size; ++step) {
+    {
+      const OnStream stream(eager, step % 2 == 0 ? StreamId{0} : kContextStream);
+      wait_ring(eager, marks);
+      if (step + 1 < ring.size) {
+        buffers.push_back(eager.empty({elements}, run.context.dtype, TensorRole::kCommunication));
+        marks = start_ring(run, bytes_of(elements, run.context.dtype).value());
+      }
+      const Extent extent = extent_of(forward_section(step, ring.rank), sizes.sequence);
+      steps.push_back(kernel_forward(run, sizes, extent));
+      result.random.push_back(steps.back().random);
+    }
+    if (step == 1) {
+      result.statistics = eager.empty(steps[0].statistics.shape(), DType::kFp32);
+    }
+    if (step > 0) {  // The statistics of all steps so far.
+      torch::launch(eager, {&steps.back().statistics, &result.statistics, &result.statistics});
+    }
+  }
+  eager.wait_stream(eager.stream(), kContextStream);
+  result.output = eager.empty(steps[0].output.shape(), run.context.dtype);
+  // The steps' outputs are corrected by their statistics and added up.
+  for (const KernelOutput& step : steps) {
+    torch::launch(eager, {&step.output, &step.statistics, &result.output, &result.output});
+  }
+  let_go(run, steps);
+  result.last = buffers.back();
+  return result;
+}
+
+Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& node) {
+  Eager& eager = run.eager();
+  const torch::Unpacked saved(eager, node);
+  const Axis& ring = run.context.mesh.context;
+  const DType dtype = run.context.dtype;
+  const std::int64_t elements = saved[1].elements();
+  const std::int64_t bytes = bytes_of(elements, dtype).value();
+  Tensor half;
+  if (ring.rank < ring.size - 1) {
+    half = eager.empty({sizes.batch, sizes.heads, sizes.sequence / 2, 1}, DType::kFp32);
+  }
+  Tensor query = eager.empty(saved[0].shape(), dtype);
+  const Tensor travelling = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
+  Tensor other = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
+  std::vector<std::uint32_t> marks;
+  for (std::int64_t step = 0; step < ring.size; ++step) {
+    // The first step sends keys and values, the last gradients, those between both.
+    const bool ends = step == 0 || step == ring.size - 1;
+    wait_ring(eager, marks);
+    marks = start_ring(run, ends ? bytes : 2 * bytes);
+    const Section section = step == ring.size - 1               ? Section::kDiagonal
+                            : step >= ring.size - ring.rank - 1 ? Section::kLower
+                                                                : Section::kUpper;
+    const std::vector<Tensor> gradients =
+        kernel_backward(run, sizes, extent_of(section, sizes.sequence));
+    for (const Tensor& gradient : gradients) {  // Added to what has come so far.
+      torch::launch(eager, {&gradient, &gradient, &gradient});
+    }
+  }
+  wait_ring(eager, marks);
+  return {std::move(query), eager.alias(travelling, node.input_shapes[1], true),
+          eager.alias(travelling, node.input_shapes[2], true)};
+}
+
+}  // namespace
+
+Tensor ring_attention(const Runner& run, const QueryKeyValue& parts, const AttentionSizes& sizes) {
+  run.process.touch_sequence_lengths();
+  const QueryKeyValue qkv = is_flash(run) ? by_sequence(run, parts, sizes) : parts;
+  Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value});
+  RingOutput forward = ring_forward(run, qkv, sizes);
+  if (record.active()) {
+    record.save(qkv.query);
+    record.save(forward.last);
+    record.save(forward.output);
+    record.save(forward.statistics);
+    for (const Tensor& random : forward.random) {
+      record.save(random);
+    }
+    record.finish(forward.output, [run, sizes](Eager& eager, Gradients& grads, Node& node) {
+      Tensor by_sequence;
+      if (is_flash(run) && sizes.batch > 1) {
+        by_sequence = eager.empty(grads[0].shape(), grads[0].dtype());
+        grads[0].reset();
+      }
+      return ring_backward(run, sizes, node);
+    });
+  }
+  return is_flash(run) && sizes.batch > 1 ? contiguous_copy(run, forward.output)
+                                          : std::move(forward.output);
+}
+
+}  // namespace headroom::ir::megatron
