@@ -27,7 +27,8 @@ constexpr std::array<OptionSpec, 35> kOptions = {
       "transformers; deepspeed with --zero; fsdp with --fsdp or --titan; megatron with --megatron",
       "framework: transformers (Trainer or Accelerate on PyTorch), deepspeed, megatron or fsdp "
       "(PyTorch's fully_shard)"},
-     {"runtime-version", "V", "newest", "version of transformers: 4.44 to 5.17; under --titan of PyTorch: 2.6 to 2.11"},
+     {"runtime-version", "V", "newest",
+      "version of transformers: 4.44 to 5.17; under --titan of PyTorch: 2.6 to 2.11"},
      {"zero", "STAGE", "", "ZeRO stage 0 to 3 of DeepSpeed"},
      {"decay-groups", "", "",
       "under ZeRO: norms and biases are a parameter group of their own, as Trainer makes them"},
@@ -82,7 +83,8 @@ constexpr std::array<OptionSpec, 35> kOptions = {
       "recompute-modules=A+B (core_attn, layernorm, mlp, moe, moe_act, shared_experts, "
       "mla_up_proj), "
       "recompute-layers=N, capacity-factor=X, "
-      "permute-fusion, aux-loss=no, expert-load=X, vocabulary-divisor=N"},
+      "permute-fusion, aux-loss=no, grouped-gemm=no, expert-load=X, rope-fusion=no, "
+      "vocabulary-divisor=N"},
      {"alloc-conf", "CONF", "", "PYTORCH_ALLOC_CONF: expandable_segments:True,..."},
      {"clip-norm", "X", "", "clip the gradients' norm at X"},
      {"padded", "", "", "batches hold padding: an attention mask is passed"},

@@ -358,6 +358,8 @@ Result<ir::MegatronPlan> parse_megatron(const std::string& text, ir::MegatronPla
              [](const std::string& factor) { return parse_real(kOption, factor, 1e-3, 1e6); });
   taker.take("expert-load", megatron.expert_load,
              [](const std::string& load) { return parse_real(kOption, load, 1e-3, 1e4); });
+  taker.take("optimizer-offload", megatron.optimizer_offload,
+             [](const std::string& share) { return parse_real(kOption, share, 0, 1); });
   if (const Status known = values.finish(); !known) {
     return known.error();
   }
@@ -404,6 +406,9 @@ std::string megatron_text(const ir::MegatronPlan& megatron) {
   }
   if (megatron.expert_load != usual.expert_load) {
     text += ",expert-load=" + real_text(megatron.expert_load);
+  }
+  if (megatron.optimizer_offload != usual.optimizer_offload) {
+    text += ",optimizer-offload=" + real_text(megatron.optimizer_offload);
   }
   return text;
 }

@@ -90,6 +90,9 @@ Bytes memory_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
     // Half of the master copy is the parameter itself.
     optimizer_bits = 16 + 2 * (plan.megatron->bf16_moments ? 16 : 32);
   }
+  if (plan.megatron && plan.megatron->optimizer_offload > 0) {
+    optimizer_bits = 0;  // Whole parameters go to the host until the share is reached.
+  }
   return weights + part(parameters, gradient_bits, shards(plan, plan.megatron ? 2 : 1)) +
          part(parameters, optimizer_bits, shards(plan, 1));
 }

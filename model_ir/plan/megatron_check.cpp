@@ -140,7 +140,7 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
     std::string_view needs;
   };
   const bool spreads = megatron.expert > 1 && !megatron.capacity_factor;
-  const std::array<Need, 8> needs = {
+  const std::array<Need, 9> needs = {
       {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
         "distributed-optimizer and overlap-grad-reduce beside it"},
        {megatron.recompute_layers != usual.recompute_layers && !full, "recompute-layers",
@@ -152,11 +152,13 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
         "distributed-optimizer beside it"},
        {megatron.bf16_moments && !megatron.precision_aware, "bf16-moments",
         "precision-aware beside it"},
+       {megatron.optimizer_offload > 0 && (!megatron.precision_aware || megatron.bf16_moments),
+        "optimizer-offload", "precision-aware beside it and no bf16-moments"},
        {megatron.layers_per_chunk > 0 && megatron.pipeline == 1, "layers-per-virtual-stage",
         "pp of 2 or more beside it"},
        {!model.moe && (megatron.expert_tensor > 0 || megatron.capacity_factor ||
-                       megatron.permute_fusion || !megatron.aux_loss),
-        "etp, capacity-factor, permute-fusion or aux-loss", "a model with experts"},
+                       megatron.permute_fusion || !megatron.aux_loss || !megatron.grouped_gemm),
+        "etp, capacity-factor, permute-fusion, aux-loss or grouped-gemm", "a model with experts"},
        {megatron.expert_load != usual.expert_load && !spreads, "expert-load",
         "ep of 2 or more beside it and no capacity-factor"}}};
   for (const Need& need : needs) {
@@ -215,10 +217,9 @@ Status check_left_out(const MegatronPlan& megatron) {
     std::string_view key;
     std::string_view fix;
   };
-  const std::array<LeftOut, 4> all = {
+  const std::array<LeftOut, 3> all = {
       {{!megatron.transformer_engine, "transformer-engine=false", "leave it out"},
        {megatron.defer_head_gradient, "defer-head-gradient", "leave it out"},
-       {!megatron.grouped_gemm, "grouped-gemm=false", "leave it out"},
        {megatron.gather_dispatcher, "gather-dispatcher", "leave it out"}}};
   for (const LeftOut& each : all) {
     if (each.given) {
@@ -297,6 +298,16 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (!model.moe && (modules.moe || modules.moe_activation || modules.shared_experts)) {
     return unsupported("recompute-modules of experts", "a model with experts",
                        "use core_attn, layernorm or mlp");
+  }
+  const bool tied = model.tied_embeddings && megatron.pipeline > 1;
+  if (megatron.mtp_layers > 0 && (megatron.tensor > 1 || megatron.context > 1 || tied)) {
+    return unsupported("mtp-layers=" + std::to_string(megatron.mtp_layers) +
+                           " with tp, cp or tied embeddings on several stages",
+                       "tp=1, cp=1 and, with pp, embeddings apart", "leave out mtp-layers");
+  }
+  if (modules.moe_activation && !megatron.grouped_gemm) {
+    return unsupported("recompute-modules=moe_act with grouped-gemm=false",
+                       "experts with grouped GEMMs", "leave out moe_act");
   }
   if (!model.latent && modules.latent_up) {
     return unsupported("recompute-modules=mla_up_proj", "a model with latent attention",

@@ -6,7 +6,7 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::array<MegatronWhole, 12> kWholes = {
+constexpr std::array<MegatronWhole, 13> kWholes = {
     {{"tp", &MegatronPlan::tensor},
      {"pp", &MegatronPlan::pipeline},
      {"cp", &MegatronPlan::context},
@@ -17,6 +17,7 @@ constexpr std::array<MegatronWhole, 12> kWholes = {
      {"last_stage_layers", &MegatronPlan::last_stage_layers, 0},
      {"micro_batch_group", &MegatronPlan::micro_batch_group, 0},
      {"optimizer_instances", &MegatronPlan::optimizer_instances},
+     {"mtp_layers", &MegatronPlan::mtp_layers, 0},
      {"recompute_layers", &MegatronPlan::recompute_layers},
      {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};
 

@@ -220,6 +220,7 @@ struct MegatronPlan {
   std::int64_t last_stage_layers = 0;    ///< --decoder-last-pipeline-num-layers; 0: as the others.
   std::int64_t micro_batch_group = 0;    ///< Micro-batches in a row on one chunk; 0: PP.
   std::int64_t optimizer_instances = 1;  ///< --num-distributed-optimizer-instances
+  std::int64_t mtp_layers = 0;           ///< --mtp-num-layers: multi-token prediction.
   bool sequence_parallel = false;
   bool account_for_embedding = false;  ///< --account-for-embedding-in-pipeline-split
   bool account_for_loss = false;       ///< --account-for-loss-in-pipeline-split
@@ -230,7 +231,10 @@ struct MegatronPlan {
   bool fp32_gradients = true;       ///< --accumulate-allreduce-grads-in-fp32; bf16 only.
   /// --use-precision-aware-optimizer with fp32 master parameters and these types of the rest.
   bool precision_aware = false;
-  bool bf16_moments = false;         ///< exp_avg and exp_avg_sq in bf16.
+  bool bf16_moments = false;  ///< exp_avg and exp_avg_sq in bf16.
+  /// --optimizer-cpu-offload: the share of the optimizer's elements whose states and masters are
+  /// the host's (--optimizer-offload-fraction); 0: none.
+  double optimizer_offload = 0;
   bool defer_head_gradient = false;  ///< --defer-embedding-wgrad-compute, of every micro-batch.
   /// --deterministic-mode: PyTorch's deterministic algorithms, CUBLAS_WORKSPACE_CONFIG=:4096:8.
   bool deterministic = false;

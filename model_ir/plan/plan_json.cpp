@@ -143,6 +143,7 @@ JsonFields megatron_fields(const MegatronPlan& megatron) {
   fields.add("capacity_factor",
              megatron.capacity_factor ? JsonValue{*megatron.capacity_factor} : JsonValue{});
   fields.add("expert_load", megatron.expert_load);
+  fields.add("optimizer_offload", megatron.optimizer_offload);
   return fields;
 }
 
@@ -318,6 +319,8 @@ void read_megatron(const JsonObject& object, MegatronPlan& megatron) {
     megatron.capacity_factor = object.number_or("capacity_factor", 1, {1e-3, 1e6});
   }
   megatron.expert_load = object.number_or("expert_load", megatron.expert_load, {1e-3, 1e4});
+  megatron.optimizer_offload =
+      object.number_or("optimizer_offload", megatron.optimizer_offload, {0, 1});
 }
 
 void read_titan(const JsonObject& object, TitanPlan& titan) {

@@ -47,7 +47,8 @@ void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
       plan.precision, plan.micro_batch, plan.sequence, std::min(plan.steps, 2), megatron.tensor,
       megatron.context, megatron.expert, megatron.expert_tensor, megatron.sequence_parallel,
       megatron.accumulation_fusion, megatron.fp32_gradients, megatron.cross_entropy,
-      megatron.mask_in_dataloader, megatron.attention, megatron.recompute,
+      megatron.mask_in_dataloader, megatron.attention, megatron.context_exchange,
+      megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
       modules_bits(megatron.recompute_modules), megatron.vocabulary_divisor,
       megatron.permute_fusion, megatron.aux_loss,
       megatron.capacity_factor ? static_cast<std::int64_t>(*megatron.capacity_factor * 1e6) : -1,
@@ -64,9 +65,11 @@ bool is_steady(const SampleForm& form) {
          form.micro_batches == (form.chunks > 1 ? 2 * form.stages : form.stages + 2);
 }
 
-/// Whether micro-batches come in the usual order: what the samples are made of.
-bool has_usual_order(const ir::MegatronPlan& megatron) {
-  return megatron.micro_batch_group == 0;
+/// Whether micro-batches come in the usual order, and layers and states are where they usually are:
+/// what the samples are made of.
+bool fits_samples(const ir::MegatronPlan& megatron) {
+  return megatron.micro_batch_group == 0 && megatron.mtp_layers == 0 &&
+         megatron.optimizer_offload == 0;
 }
 
 }  // namespace
@@ -87,7 +90,7 @@ PlanMemory::PlanMemory(const ir::ModelSpec& model, const cost::DeviceSpec& devic
 
 Result<Bytes> PlanMemory::peak(const ir::ParallelPlan& plan) {
   plans_.fetch_add(1, std::memory_order_relaxed);
-  if (plan.runtime != ir::RuntimeKind::kMegatron || !has_usual_order(*plan.megatron)) {
+  if (plan.runtime != ir::RuntimeKind::kMegatron || !fits_samples(*plan.megatron)) {
     return lowered_peak(plan);
   }
   if (Status status = ir::check_plan(model_, plan); !status) {

@@ -158,8 +158,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   megatron.account_for_loss = false;
   for (bool ir::MegatronPlan::*const refused :
        {&ir::MegatronPlan::defer_head_gradient, &ir::MegatronPlan::transformer_engine,
-        &ir::MegatronPlan::rope_fusion, &ir::MegatronPlan::grouped_gemm,
-        &ir::MegatronPlan::gather_dispatcher}) {
+        &ir::MegatronPlan::grouped_gemm, &ir::MegatronPlan::gather_dispatcher}) {
     megatron.*refused = usual.*refused;
   }
   megatron.precision_aware = megatron.precision_aware && megatron.distributed_optimizer &&
@@ -177,6 +176,9 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
         random.chance(1, 2) ? ir::MegatronAttention::kFlash : ir::MegatronAttention::kFused;
   } else {
     megatron.attention = random_word(random, ir::megatron_attention_words());
+  }
+  if (8 % (megatron.tensor * megatron.context) == 0) {  // Heads for every rank.
+    megatron.context_exchange = random_word(random, ir::megatron_context_words());
   }
   megatron.cross_entropy = random_word(random, ir::megatron_cross_entropy_words());
   megatron.recompute = random_word(random, ir::megatron_recompute_words());

@@ -30,9 +30,7 @@ ir::MoeSpec read_experts(CaseReader& moe, MegatronPlan& plan) {
   if (moe.text("moe_token_dispatcher_type", "allgather") != "alltoall") {
     moe.fail("moe_token_dispatcher_type", "another dispatcher than alltoall");
   }
-  if (!moe.flag("moe_grouped_gemm", false)) {
-    moe.fail("moe_grouped_gemm", "false: one MLP after the other");
-  }
+  plan.grouped_gemm = moe.flag("moe_grouped_gemm", false);
   if (!moe.flag("moe_pad_expert_input_to_capacity", false)) {
     moe.fail("moe_pad_expert_input_to_capacity", "false: what each expert gets is not stated");
   }
@@ -168,6 +166,9 @@ void read_degrees(CaseReader& reader, ir::ParallelPlan& plan) {
 void read_optimizer(CaseReader& reader, MegatronPlan& megatron) {
   CaseReader optimizer(reader.take("opt"), "case.opt");
   megatron.precision_aware = optimizer.flag("use_precision_aware_optimizer", false);
+  if (optimizer.flag("optimizer_cpu_offload", false)) {
+    megatron.optimizer_offload = optimizer.number("optimizer_offload_fraction", 0);
+  }
   const std::string average = optimizer.text("exp_avg_dtype", "fp32");
   const std::string square = optimizer.text("exp_avg_sq_dtype", "fp32");
   megatron.bf16_moments = average == "bf16" && square == "bf16";
@@ -210,8 +211,9 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   megatron.micro_batch_group =
       config.integer("microbatch_group_size_per_vp_stage", 0, {0, kDegree.high});
   megatron.defer_head_gradient = config.flag("defer_embedding_wgrad_compute", false);
-  constexpr std::array<std::string_view, 2> kAside = {"overlap_p2p_comm_warmup_flush",
-                                                      "wgrad_deferral_limit"};
+  megatron.mtp_layers = config.integer("mtp_num_layers", 0, {0, kDegree.high});
+  constexpr std::array<std::string_view, 3> kAside = {
+      "overlap_p2p_comm_warmup_flush", "wgrad_deferral_limit", "mtp_loss_scaling_factor"};
   config.ignore(kAside);
   reader.absorb(config.trouble());
   read_optimizer(reader, megatron);

@@ -8,6 +8,7 @@
 #include "model_ir/runtime/megatron/fused.h"
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/megatron/router.h"
+#include "model_ir/runtime/megatron/rows.h"
 #include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
@@ -298,6 +299,43 @@ torch::Region activation_region(const Runner& run) {
   };
 }
 
+/// TEGroupedMLP
+Tensor run_grouped(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
+                   const Tensor& probabilities) {
+  const Tensor inner = grouped_linear(run, tokens, weights.up);
+  if (!recomputes(run, &MegatronModules::moe_activation)) {
+    const Tensor activated = weighted_swiglu(run, inner, probabilities);
+    return grouped_linear(run, activated, weights.down);
+  }
+  DiscardedRegion again(run, {inner, probabilities}, activation_region(run));
+  Tensor output = grouped_linear(run, again.take_outputs()[0], weights.down);
+  again.discard_until(output);
+  return output;
+}
+
+/// SequentialMLP: one expert after the other.
+Tensor run_sequential(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
+                      const Tensor& probabilities) {
+  const auto expert = [&](std::size_t at, const Tensor& own, const Tensor& shares) {
+    const Tensor inner = linear(run, own, weights.up[at], Cut::kNone);
+    const Tensor activated = weighted_swiglu(run, inner, shares);
+    return linear(run, activated, weights.down[at], Cut::kNone);
+  };
+  const std::size_t count = weights.up.size();
+  if (count == 1) {
+    return expert(0, tokens, probabilities);
+  }
+  std::vector<std::int64_t> rows(count, tokens.shape()[0] / static_cast<std::int64_t>(count));
+  rows.back() += tokens.shape()[0] % static_cast<std::int64_t>(count);
+  const std::vector<Tensor> parts = split_rows(run.eager(), tokens, rows);
+  const std::vector<Tensor> shares = split_rows(run.eager(), probabilities, rows);
+  std::vector<Tensor> outputs;
+  for (std::size_t i = 0; i < count; ++i) {
+    outputs.push_back(expert(i, parts[i], shares[i]));
+  }
+  return join_rows(run.eager(), outputs);
+}
+
 /// The experts of this rank on the tokens sent to it; returns them in the senders' order.
 Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor tokens,
                    Tensor probabilities, const ExpertSizes& sizes) {
@@ -311,18 +349,8 @@ Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor token
     tokens = reorder(run, tokens);
     probabilities = reorder(run, probabilities);
   }
-  Tensor output;
-  {
-    const Tensor inner = grouped_linear(run, tokens, weights.up);
-    if (recomputes(run, &MegatronModules::moe_activation)) {
-      DiscardedRegion again(run, {inner, probabilities}, activation_region(run));
-      output = grouped_linear(run, again.take_outputs()[0], weights.down);
-      again.discard_until(output);
-    } else {
-      const Tensor activated = weighted_swiglu(run, inner, probabilities);
-      output = grouped_linear(run, activated, weights.down);
-    }
-  }
+  const auto compute = run.context.megatron.grouped_gemm ? run_grouped : run_sequential;
+  Tensor output = compute(run, weights, tokens, probabilities);
   if (reorders) {
     output = reorder(run, output);
   }

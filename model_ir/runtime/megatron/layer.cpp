@@ -127,21 +127,6 @@ Tensor attend(const Runner& run, const LayerWeights& layer, const Tensor& hidden
   return output;
 }
 
-/// TransformerLayer.forward
-Tensor run_layer(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
-                 const LayerInput& input) {
-  Tensor middle;
-  {
-    const Tensor attention = attend(run, layer, hidden, input);
-    run.eager().set_site("add", layer.layer);
-    middle = bias_dropout_add(run, attention, layer.attention.output.bias, hidden,
-                              layer.modules.hidden_dropout);
-  }
-  const Tensor output = mlp(run, layer, middle);
-  run.eager().set_site("add", layer.layer);
-  return bias_dropout_add(run, output, layer.mlp.down.bias, middle, layer.modules.hidden_dropout);
-}
-
 /// CheckpointFunction over layers [first, last) of a chunk.
 Tensor checkpointed(const Runner& run, const Chunk& chunk, std::size_t first, std::size_t last,
                     const Tensor& hidden, const LayerInput& input) {
@@ -159,6 +144,20 @@ Tensor checkpointed(const Runner& run, const Chunk& chunk, std::size_t first, st
 }
 
 }  // namespace
+
+Tensor run_layer(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+                 const LayerInput& input) {
+  Tensor middle;
+  {
+    const Tensor attention = attend(run, layer, hidden, input);
+    run.eager().set_site("add", layer.layer);
+    middle = bias_dropout_add(run, attention, layer.attention.output.bias, hidden,
+                              layer.modules.hidden_dropout);
+  }
+  const Tensor output = mlp(run, layer, middle);
+  run.eager().set_site("add", layer.layer);
+  return bias_dropout_add(run, output, layer.mlp.down.bias, middle, layer.modules.hidden_dropout);
+}
 
 bool recomputes(const Runner& run, bool MegatronModules::*module) {
   return run.eager().grad_enabled() && recomputed_modules(run.context.megatron).*module;

@@ -11,10 +11,28 @@ struct LayerInput {
   torch::Tensor angles;  ///< Rotary table.
 };
 
+/// What the micro-batch says of its tokens.
+struct TokenInput {
+  torch::Tensor ids;  ///< int64 [B, S]
+  torch::Tensor positions;
+  torch::Tensor labels;
+  torch::Tensor loss_mask;  ///< fp32 [B, S]
+};
+
+/// The losses [T] of what the last norm gives, with the layers that predict further tokens and
+/// their losses before it. Errors: none; requires `chunk.predictions`.
+[[nodiscard]] torch::Tensor losses_with_predictions(const Runner& run, const Chunk& chunk,
+                                                    torch::Tensor hidden, const TokenInput& tokens,
+                                                    const LayerInput& input);
+
 /// All layers of a chunk, recomputed or not: TransformerBlock without its final norm.
 /// Source: megatron/core/transformer/{transformer_block,transformer_layer,attention,mlp}.py.
 [[nodiscard]] torch::Tensor run_layers(const Runner& run, const Chunk& chunk, torch::Tensor hidden,
                                        const LayerInput& input);
+
+/// TransformerLayer.forward
+[[nodiscard]] torch::Tensor run_layer(const Runner& run, const LayerWeights& layer,
+                                      const torch::Tensor& hidden, const LayerInput& input);
 
 /// MultiLatentAttention of what its norm gives. Source:
 /// megatron/core/transformer/multi_latent_attention.py.

@@ -36,6 +36,10 @@ void launch_list(torch::Eager& eager, std::span<const std::int64_t> elements, st
 Optimizer::Optimizer(const Context& context, std::span<const GradientBuffer> buffers, bool experts)
     : context_(context), experts_(experts) {
   context.eager.set_site("optimizer", -1);
+  if (context.megatron.optimizer_offload > 0) {
+    build_hybrid(buffers);
+    return;
+  }
   const bool scaled = context.dtype == DType::kFp16;
   add_scalar();  // FusedAdam's overflow buffer.
   // DynamicGradScaler: scale, min_scale, growth_factor, backoff_factor, then found_inf; without a
@@ -45,21 +49,69 @@ Optimizer::Optimizer(const Context& context, std::span<const GradientBuffer> buf
   for (int i = 0; i < scalars; ++i) {
     add_scalar();
   }
-  add_group(buffers, true);
+  add_group(buffers, true, context.megatron.distributed_optimizer);
   first_group_ = shards_.size();
-  add_group(buffers, false);
+  add_group(buffers, false, context.megatron.distributed_optimizer);
+  if (context.dtype != DType::kFp32 && !context.megatron.precision_aware) {
+    for (const std::int64_t elements : shards_) {
+      add_copy(elements);
+    }
+  }
+}
+
+/// HybridDeviceOptimizer is made twice: of whole parameters, and again of this rank's stretches of
+/// them, which the first one's copies on the device outlive until Python collects cycles: they go
+/// when training starts.
+/// Source: optimizer/cpu_offloading/hybrid_optimizer.py; distrib_optimizer.py, __init__.
+void Optimizer::build_hybrid(std::span<const GradientBuffer> buffers) {
+  add_group(buffers, true, false);
+  add_group(buffers, false, false);
+  split_among_devices();
+  replaced_ = std::move(main_);
+  main_.clear();
+  if (!replaced_.empty()) {
+    replaced_.push_back(context_.eager.empty({1}, DType::kFp32, TensorRole::kOptimizerState));
+  }
+  shards_.clear();
+  in_norm_.clear();
+  add_scalar();  // The constant gradient scale.
+  add_group(buffers, true, true);
+  first_group_ = shards_.size();
+  add_group(buffers, false, true);
+  split_among_devices();
+  if (!main_.empty()) {
+    add_scalar();  // FusedAdam's overflow buffer.
+  }
+}
+
+/// Parameters go to the host one after the other until the share is reached; the copy that goes
+/// there is cloned on the device first.
+void Optimizer::split_among_devices() {
+  const double wanted = static_cast<double>(sum_of(shards_)) * context_.megatron.optimizer_offload;
+  in_host_.assign(shards_.size(), 0);
+  std::int64_t sent = 0;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (static_cast<double>(sent) < wanted) {
+      sent += shards_[i];
+      in_host_[i] = 1;
+      const Tensor clone =
+          context_.eager.empty({shards_[i]}, context_.dtype, TensorRole::kTemporary);
+    } else {
+      add_copy(shards_[i]);
+    }
+  }
 }
 
 void Optimizer::add_scalar() {
   scalars_.push_back(context_.eager.empty({1}, DType::kFp32, TensorRole::kOptimizerState));
 }
 
-void Optimizer::add_group(std::span<const GradientBuffer> buffers, bool decays) {
+void Optimizer::add_group(std::span<const GradientBuffer> buffers, bool decays, bool spread) {
   for (const GradientBuffer& buffer : buffers) {
     if (buffer.expert != experts_) {
       continue;
     }
-    if (!context_.megatron.distributed_optimizer) {
+    if (!spread) {
       for (auto slot = buffer.slots.rbegin(); slot != buffer.slots.rend(); ++slot) {
         if (slot->parameter->decays == decays) {
           add_shard(*slot->parameter, slot->end - slot->begin);
@@ -78,7 +130,6 @@ void Optimizer::add_group(std::span<const GradientBuffer> buffers, bool decays) 
   }
 }
 
-/// clone().float(): the copy in the parameter's own type goes at once.
 void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   shards_.push_back(elements);
   // Of what several ranks hold, one counts it in the norm.
@@ -87,10 +138,12 @@ void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   if (counted && !second) {
     in_norm_.push_back(elements);
   }
-  if (context_.dtype != DType::kFp32 && !context_.megatron.precision_aware) {
-    const Tensor clone = context_.eager.empty({elements}, context_.dtype, TensorRole::kTemporary);
-    main_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kMasterParameter));
-  }
+}
+
+/// clone().float(): the copy in the parameter's own type goes at once.
+void Optimizer::add_copy(std::int64_t elements) {
+  const Tensor clone = context_.eager.empty({elements}, context_.dtype, TensorRole::kTemporary);
+  main_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kMasterParameter));
 }
 
 RankGroup Optimizer::norm_ranks() const {
@@ -184,7 +237,50 @@ void Optimizer::step_group(std::size_t begin, std::size_t end) {
   }
 }
 
+/// HybridDeviceOptimizer.step: the device's parameters, then the host's, which come back in fp32
+/// one by one and are rounded.
+void Optimizer::update_hybrid() {
+  torch::Eager& eager = context_.eager;
+  eager.set_site("adam", -1);
+  std::vector<std::int64_t> own;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    const std::int64_t bytes = 4 * shards_[i];
+    if (in_host_[i] != 0) {
+      eager.run(CopyShape{.kind = CopyKind::kDeviceToHost, .bytes = bytes});
+    } else {
+      own.push_back(shards_[i]);
+    }
+  }
+  if (states_.empty()) {
+    for (const std::int64_t elements : own) {
+      for (int moment = 0; moment < 2; ++moment) {
+        states_.push_back(eager.empty({elements}, DType::kFp32, TensorRole::kOptimizerState));
+        torch::launch_fill(eager, states_.back());
+      }
+    }
+  }
+  launch_list(eager, own, 7 * 4, torch::ListKernel::kFourLists);
+  eager.host_wait(eager.record_mark(eager.stream()));  // For the gradients.
+  const std::int64_t sent = sum_of(shards_) - sum_of(own);
+  eager.run(CopyShape{.kind = CopyKind::kHostWork, .bytes = 7 * 4 * sent});
+  eager.set_site("copy_parameters", -1);
+  const std::int64_t bytes = 4 + bits_of(context_.dtype) / 8;
+  for (const std::int64_t elements : shards_) {
+    torch::launch_kernels(eager, bytes * elements, torch::elementwise_launches(elements, 4));
+  }
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (in_host_[i] != 0) {
+      const Tensor wide = eager.empty({shards_[i]}, DType::kFp32, TensorRole::kTemporary);
+      eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = 4 * shards_[i]});
+    }
+  }
+}
+
 void Optimizer::update() {
+  if (context_.megatron.optimizer_offload > 0) {
+    update_hybrid();
+    return;
+  }
   context_.eager.set_site("adam", -1);
   step_group(0, first_group_);
   step_group(first_group_, shards_.size());

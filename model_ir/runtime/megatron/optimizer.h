@@ -18,7 +18,8 @@ namespace headroom::ir::megatron {
 ///         first step. Gradients that are no fp32 are copied to fp32 by every step and live until
 ///         the next zero_grad. The precision-aware optimizer reads gradients as they are, keeps 16
 ///         bits beside each parameter instead of an fp32 copy, and, with bf16 moments, has these of
-///         a whole parameter group in fp32 during its step.
+///         a whole parameter group in fp32 during its step. Under CPU offload a share of the
+///         parameters has copies and states in the host's memory.
 /// Source: megatron/core/optimizer/{__init__,optimizer,distrib_optimizer}.py;
 ///         transformer_engine/pytorch/optimizers/fused_adam.py.
 class Optimizer {
@@ -31,7 +32,10 @@ class Optimizer {
   void measure_norm();
   /// FusedAdam.step: the first call makes the states.
   void update();
-  void zero_grad() { gradients_.clear(); }
+  void zero_grad() {
+    gradients_.clear();
+    replaced_.clear();
+  }
 
  private:
   /// The states of one parameter, at its first step.
@@ -39,16 +43,23 @@ class Optimizer {
   /// FusedAdam.step on the parameters [begin, end), a parameter group.
   void step_group(std::size_t begin, std::size_t end);
   void add_scalar();
-  void add_group(std::span<const GradientBuffer> buffers, bool decays);
+  /// `spread`: of each parameter this rank's stretch, else all of it.
+  void add_group(std::span<const GradientBuffer> buffers, bool decays, bool spread);
   void add_shard(const Parameter& parameter, std::int64_t elements);
+  void add_copy(std::int64_t elements);
+  void build_hybrid(std::span<const GradientBuffer> buffers);
+  void split_among_devices();
+  void update_hybrid();
   /// How many ranks share a gradient norm.
   [[nodiscard]] RankGroup norm_ranks() const;
 
   const Context& context_;
   bool experts_;
-  std::vector<std::int64_t> in_norm_;  ///< Of `shards_`: those that this rank counts in the norm.
-  std::vector<std::int64_t> shards_;   ///< Elements, in the order of the parameter groups.
-  std::vector<torch::Tensor> main_;    ///< fp32 copies of fp16 and bf16 parameters.
+  std::vector<std::int64_t> in_norm_;    ///< Of `shards_`: those that this rank counts in the norm.
+  std::vector<std::int64_t> shards_;     ///< Elements, in the order of the parameter groups.
+  std::vector<std::uint8_t> in_host_;    ///< Of `shards_`, under CPU offload: 1 where the host's.
+  std::vector<torch::Tensor> main_;      ///< fp32 copies of fp16 and bf16 parameters.
+  std::vector<torch::Tensor> replaced_;  ///< What the first of two hybrid optimizers made.
   std::vector<torch::Tensor> gradients_;
   std::vector<torch::Tensor> states_;
   std::vector<torch::Tensor> wide_;  ///< fp32 copies of bf16 moments, during a step.

@@ -106,6 +106,10 @@ Tensor Stage::run_model(const Chunk& chunk, const Batch& batch, const Tensor& in
   run_.eager().set_site("final_norm", -1);
   hidden = norm(run_, hidden, chunk.final_norm);
   { const Tensor viewless = run_.eager().empty({1}, run_.context.dtype); }
+  if (!chunk.predictions.empty()) {
+    const TokenInput tokens{batch.tokens, batch.positions, batch.labels, batch.loss_mask};
+    return losses_with_predictions(run_, chunk, std::move(hidden), tokens, shared);
+  }
   const Tensor logits = output_layer(run_, hidden, chunk.head);
   return token_losses(run_, logits, batch.labels);
 }

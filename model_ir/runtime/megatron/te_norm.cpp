@@ -140,8 +140,12 @@ Tensor norm(const Runner& run, const Tensor& input, const NormWeights& weights) 
     record.save(input);
     record.save(normed.mean);
     record.save(normed.deviation);
-    record.finish(normed.output, [run](Eager& eager, Gradients&, Node& node) -> Gradients {
+    record.finish(normed.output, [run](Eager& eager, Gradients& grads, Node& node) -> Gradients {
       const torch::Unpacked saved(eager, node);
+      Tensor contiguous;
+      if (grads[0]->layout != torch::Layout::kContiguous) {
+        contiguous = torch::computed(eager, grads[0].shape(), grads[0].dtype(), {&grads[0]});
+      }
       NormGradients result = norm_backward(run, saved[0], node.wants(2));
       result.input->tracked_view = true;  // The operator sees rows and hands back a view.
       for (std::size_t i = 1; i < node.saved.size(); ++i) {

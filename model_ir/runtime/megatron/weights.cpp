@@ -164,10 +164,14 @@ class Constructor {
       weights.chunk_order = context_.eager.empty({moe.experts * context_.mesh.expert_tensor.size},
                                                  DType::kInt64, TensorRole::kBuffer);
     }
+    const bool grouped = context_.megatron.grouped_gemm;  // Else each expert is a module.
     for (std::int64_t i = 0; i < local; ++i) {
       weights.up.push_back(make({2 * width, hidden}, held));
+      if (!grouped) {
+        weights.down.push_back(make({hidden, width}, held));
+      }
     }
-    for (std::int64_t i = 0; i < local; ++i) {
+    for (std::int64_t i = 0; grouped && i < local; ++i) {
       weights.down.push_back(make({hidden, width}, held));
     }
     if (moe.shared_ffn > 0) {
@@ -183,7 +187,8 @@ class Constructor {
 void build_stem(const Context& context, Constructor& make, Chunk& chunk) {
   const ModelSpec& spec = context.spec;
   context.eager.set_site("parameters", -1);
-  if (chunk.first) {
+  // Layers that predict further tokens embed them where they are.
+  if (chunk.first || (chunk.last && context.megatron.mtp_layers > 0)) {
     const std::int64_t rows = padded_vocabulary(spec, context.megatron) / context.mesh.tensor.size;
     chunk.embedding = make.make({rows, spec.hidden});
     if (spec.position == PositionKind::kLearned) {
@@ -211,12 +216,26 @@ void build_frequencies(const Context& context, Chunk& chunk) {
   chunk.frequencies = eager.empty(shape, DType::kFp32, TensorRole::kBuffer);
 }
 
-void build_head(const Context& context, Constructor& make, Chunk& chunk) {
+/// `last`: the modules of the last layer, which layers behind it have, too.
+void build_head(const Context& context, Constructor& make, Chunk& chunk, const LayerModules& last) {
   const ModelSpec& spec = context.spec;
   if (!chunk.last) {
     return;
   }
-  chunk.final_norm = make.norm(spec.hidden, spec.norm != NormKind::kLayer);
+  const bool rms = spec.norm != NormKind::kLayer;
+  chunk.final_norm = make.norm(spec.hidden, rms);
+  for (std::int64_t i = 0; i < context.megatron.mtp_layers; ++i) {
+    PredictionWeights& weights = chunk.predictions.emplace_back();
+    weights.embedding_norm = make.norm(spec.hidden, rms);
+    weights.hidden_norm = make.norm(spec.hidden, rms);
+    weights.projection = make.linear(spec.hidden, 2 * spec.hidden, false);
+    weights.layer.layer =
+        static_cast<std::int32_t>(spec.layers.size()) + static_cast<std::int32_t>(i);
+    weights.layer.modules = last;
+    make.layer(weights.layer);
+    context.eager.set_site("parameters", -1);
+    weights.final_norm = make.norm(spec.hidden, rms);
+  }
   if (chunk.first && spec.tied_embeddings) {
     chunk.head = chunk.embedding;
     return;
@@ -225,28 +244,41 @@ void build_head(const Context& context, Constructor& make, Chunk& chunk) {
   chunk.head = make.make({rows, spec.hidden});
 }
 
-/// Tied tables on two stages are reduced apart.
+/// Tables of which two stages hold a copy are reduced apart.
 /// Source: megatron/core/models/common/language_module/language_module.py,
 /// setup_embeddings_and_output_layer.
 void mark_shared(const Context& context, Chunk& chunk) {
-  if (!context.spec.tied_embeddings || context.mesh.pipeline.size == 1) {
+  const bool shared = context.spec.tied_embeddings || context.megatron.mtp_layers > 0;
+  if (!shared || context.mesh.pipeline.size == 1) {
     return;
   }
   for (Parameter& parameter : chunk.parameters) {
     const torch::TensorImpl* const impl = parameter.tensor.impl();
-    parameter.shared_embedding = (chunk.first && impl == chunk.embedding.impl()) ||
-                                 (chunk.last && impl == chunk.head.impl());
+    const bool tied = chunk.last && context.spec.tied_embeddings && impl == chunk.head.impl();
+    parameter.shared_embedding = impl == chunk.embedding.impl() || tied;
   }
 }
 
+/// The layers of a chunk and those that predict further tokens.
+std::vector<LayerWeights*> all_layers(Chunk& chunk) {
+  std::vector<LayerWeights*> all;
+  for (LayerWeights& layer : chunk.layers) {
+    all.push_back(&layer);
+  }
+  for (PredictionWeights& prediction : chunk.predictions) {
+    all.push_back(&prediction.layer);
+  }
+  return all;
+}
+
 /// Float16Module casts the tables of latent attention, its frequencies are no buffers.
-void cast_tables(const Context& context, const Chunk& chunk) {
+void cast_tables(const Context& context, Chunk& chunk) {
   if (context.dtype == DType::kFp32) {
     return;
   }
-  for (const LayerWeights& layer : chunk.layers) {
-    if (layer.attention.latent) {
-      const LatentTables& tables = layer.attention.latent->tables;
+  for (const LayerWeights* const layer : all_layers(chunk)) {
+    if (layer->attention.latent) {
+      const LatentTables& tables = layer->attention.latent->tables;
       for (const Tensor* const table : {&tables.cosine, &tables.sine}) {
         context.eager.move_storage(
             *table, context.eager.empty(table->shape(), context.dtype, TensorRole::kBuffer));
@@ -265,9 +297,9 @@ void move_to_device(const Context& context, Chunk& chunk) {
     eager.move_storage(chunk.positions,
                        casts ? eager.empty(shape, context.dtype, TensorRole::kParameter) : wide);
   }
-  for (LayerWeights& layer : chunk.layers) {
-    if (layer.experts) {  // Its weight has the type of the others already.
-      const Tensor& router = layer.experts->router;
+  for (const LayerWeights* const layer : all_layers(chunk)) {
+    if (layer->experts) {  // Its weight has the type of the others already.
+      const Tensor& router = layer->experts->router;
       context.eager.move_storage(
           router, context.eager.empty(router.shape(), context.dtype, TensorRole::kParameter));
     }
@@ -302,7 +334,7 @@ std::vector<Chunk> build_chunks(const Context& context, const std::vector<LayerM
       weights.modules = modules[static_cast<std::size_t>(layer)];
       make.layer(weights);
     }
-    build_head(context, make, chunk);
+    build_head(context, make, chunk, modules.back());
     mark_shared(context, chunk);
   }
   for (Chunk& chunk : chunks) {

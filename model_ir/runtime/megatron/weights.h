@@ -99,6 +99,15 @@ struct LayerWeights {
   std::optional<ExpertWeights> experts;
 };
 
+/// A layer that predicts a token further ahead: MultiTokenPredictionLayer.
+struct PredictionWeights {
+  NormWeights embedding_norm;
+  NormWeights hidden_norm;
+  LinearWeights projection;  ///< [H, 2H]
+  LayerWeights layer;
+  NormWeights final_norm;
+};
+
 /// How tensor-parallel ranks hold a parameter.
 enum class Held : std::uint8_t {
   kInParts,
@@ -122,6 +131,7 @@ struct Chunk {
   torch::Tensor positions;
   std::vector<LayerWeights> layers;
   NormWeights final_norm;
+  std::vector<PredictionWeights> predictions;
   torch::Tensor head;                 ///< The embedding where tied on one stage.
   torch::Tensor frequencies;          ///< Of the rotary embedding, fp32 [D/2].
   std::vector<Parameter> parameters;  ///< In the order of named_parameters().

@@ -37,6 +37,17 @@ ParallelPlan plan_with(const MegatronPlan& megatron, std::int64_t world) {
   return plan;
 }
 
+std::int64_t model_parameters(const ModelSpec& model) {
+  const RankProgram program = lower(model, plan_with({}, 1), Rank{0}, DeviceTraits{}).value();
+  std::int64_t parameters = 0;
+  for (const Event& event : program.events) {
+    const bool parameter =
+        event.kind == EventKind::kAllocate && event.role == TensorRole::kParameter;
+    parameters += parameter ? event.bytes / 2 : 0;
+  }
+  return parameters;
+}
+
 std::string refused(const ModelSpec& model, const ParallelPlan& plan) {
   const Status status = check_plan(model, plan);
   return status ? "" : status.error().got;
@@ -253,13 +264,7 @@ TEST_CASE("megatron: the precision-aware optimizer keeps half of what the usual 
     const cost::MemoryTimeline timeline = cost::replay(program, {}, Bytes{600'000'000'000});
     return timeline.phases[4].requested_after.value();  // After the first step.
   };
-  std::int64_t parameters = 0;
-  const RankProgram program = lower(model, plan_with({}, 1), Rank{0}, DeviceTraits{}).value();
-  for (const Event& event : program.events) {
-    const bool parameter =
-        event.kind == EventKind::kAllocate && event.role == TensorRole::kParameter;
-    parameters += parameter ? event.bytes / 2 : 0;
-  }
+  const std::int64_t parameters = model_parameters(model);
   const std::int64_t usual = kept({});
   // 4 bytes of master copy become 2.
   CHECK(usual - kept({.precision_aware = true}) == 2 * parameters);
@@ -267,6 +272,63 @@ TEST_CASE("megatron: the precision-aware optimizer keeps half of what the usual 
   const std::int64_t saved = usual - kept({.precision_aware = true, .bf16_moments = true});
   CHECK(saved < 6 * parameters);
   CHECK(saved > 6 * parameters - 1024);
+}
+
+TEST_CASE("megatron: an optimizer on the host leaves neither master copies nor moments behind") {
+  const auto state_bytes = [](double share) {
+    const MegatronPlan megatron{
+        .distributed_optimizer = true, .precision_aware = true, .optimizer_offload = share};
+    const RankProgram program =
+        lower(test::small_llama(), plan_with(megatron, 1), Rank{0}, DeviceTraits{}).value();
+    std::map<BlockId, std::int64_t> alive;
+    for (const Event& event : program.events) {
+      const bool kept =
+          event.role == TensorRole::kMasterParameter || event.role == TensorRole::kOptimizerState;
+      if (event.kind == EventKind::kAllocate && kept) {
+        alive[event.block] = event.bytes;
+      } else if (event.kind == EventKind::kFree) {
+        alive.erase(event.block);
+      }
+    }
+    std::int64_t bytes = 0;
+    for (const auto& [block, size] : alive) {
+      bytes += size;
+    }
+    return bytes;
+  };
+  CHECK(state_bytes(1) == 4);  // The gradient scale.
+  // A share too small for more than the first parameter, the token table.
+  const ModelSpec model = test::small_llama();
+  const std::int64_t table = padded_vocabulary(model, {}) * model.hidden;
+  CHECK(state_bytes(1e-6) - state_bytes(1) == 12 * (model_parameters(model) - table) + 4);
+}
+
+TEST_CASE("megatron: a layer of multi-token prediction brings logits and weights of its own") {
+  const ModelSpec model = test::small_llama();
+  const auto totals = [&model](std::int64_t layers) {
+    const RankProgram program =
+        lower(model, plan_with({.mtp_layers = layers}, 1), Rank{0}, DeviceTraits{}).value();
+    std::int64_t tables = 0;
+    std::int64_t logits = 0;
+    const std::int64_t wide = 1024 * padded_vocabulary(model, {}) * 4;
+    for (const Event& event : program.events) {
+      if (event.kind == EventKind::kAllocate) {
+        tables += event.role == TensorRole::kParameter ? event.bytes / 2 : 0;
+        logits += event.bytes == wide ? 1 : 0;
+      }
+    }
+    return std::pair{tables, logits};
+  };
+  const auto [parameters, logits] = totals(0);
+  const auto [more, twice] = totals(1);
+  const std::int64_t hidden = model.hidden;
+  const std::int64_t layer = hidden * (model.heads + 2 * model.kv_heads) * model.head_dim +
+                             model.heads * model.head_dim * hidden + 3 * hidden * model.ffn +
+                             2 * hidden;
+  CHECK(more - parameters == layer + 3 * hidden + 2 * hidden * hidden);
+  CHECK(twice == 2 * logits);
+  CHECK(refused(narrow_llama(), plan_with({.tensor = 2, .mtp_layers = 1}, 2)) ==
+        "mtp-layers=1 with tp, cp or tied embeddings on several stages");
 }
 
 TEST_CASE("megatron: modules are recomputed where the model has them") {

@@ -1,0 +1,179 @@
+// Multi-token prediction: layers behind the last one, each of which predicts one token further
+// ahead from the hidden states and the embedding of the tokens moved by one.
+// Source: megatron/core/transformer/multi_token_prediction.py; models/gpt/gpt_model.py,
+//         _postprocess.
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/megatron/head.h"
+#include "model_ir/runtime/megatron/layer.h"
+#include "model_ir/runtime/megatron/rows.h"
+#include "model_ir/runtime/torch/checkpoint.h"
+#include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/torch/record.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Record;
+using torch::Tensor;
+
+/// roll_tensor: moved by one, the last column cleared; and the sum of it, which callers drop or
+/// count tokens with.
+struct Rolled {
+  Tensor moved;
+  Tensor sum;
+};
+Rolled roll(const Runner& run, const Tensor& input) {
+  Eager& eager = run.eager();
+  Rolled result;
+  result.moved = torch::computed(eager, input.shape(), input.dtype(), {&input});
+  torch::launch_kernels(eager, 8 * input.shape()[0]);  // fill_
+  result.sum = torch::computed(eager, {1}, input.dtype(), {&result.moved});
+  return result;
+}
+
+/// A factor that backward applies in the same way; `kept` is what it then reads, if anything.
+Tensor scaled(const Runner& run, const Tensor& input, const Tensor& kept) {
+  Eager& eager = run.eager();
+  Record record(eager, {&input});
+  Tensor output = torch::computed(eager, input.shape(), input.dtype(), {&input});
+  record.save(kept);
+  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    const torch::Unpacked saved(e, node);
+    return {torch::computed(e, node.input_shapes[0], grads[0].dtype(), {&grads[0]})};
+  });
+  return output;
+}
+
+/// MTPLossAutoScaler: the hidden states go on as they are and hold the loss, whose gradient comes
+/// with theirs.
+Tensor attach_loss(const Runner& run, const Tensor& hidden, const Tensor& loss) {
+  Eager& eager = run.eager();
+  Record record(eager, {&hidden, &loss});
+  record.save(loss);
+  Tensor output = eager.alias(hidden, hidden.shape(), true);
+  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    const torch::Unpacked saved(e, node);
+    const Tensor ones = torch::filled(e, node.input_shapes[1], saved[0].dtype());
+    Tensor gradient = torch::computed(e, node.input_shapes[1], saved[0].dtype(), {&ones});
+    return {grads[0], std::move(gradient)};
+  });
+  return output;
+}
+
+/// torch.cat of two equally wide tensors by columns: the gradients are views of what comes.
+Tensor join_columns(const Runner& run, const Tensor& first, const Tensor& second) {
+  Eager& eager = run.eager();
+  Record record(eager, {&first, &second});
+  Tensor output = torch::computed(eager, {first.shape()[0], 2 * first.shape()[1]}, first.dtype(),
+                                  {&first, &second});
+  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    Gradients result;
+    for (const torch::Shape& shape : node.input_shapes) {
+      result.push_back(e.alias(grads[0], shape, true));
+      result.back()->layout = torch::Layout::kSwapped;  // Not contiguous.
+    }
+    return result;
+  });
+  return output;
+}
+
+void make_viewless(const Runner& run) {
+  const Tensor scalar = run.eager().empty({1}, run.context.dtype);
+}
+
+/// _proj_and_transformer_layer
+Tensor project_and_run(const Runner& run, const PredictionWeights& weights, const Tensor& hidden,
+                       const Tensor& embedded, const LayerInput& input) {
+  Tensor projected;
+  {
+    run.eager().set_site("mtp_projection", weights.layer.layer);
+    const Tensor normed_tokens = norm(run, embedded, weights.embedding_norm);
+    make_viewless(run);
+    Tensor normed = norm(run, hidden, weights.hidden_norm);
+    make_viewless(run);
+    const Tensor both = join_columns(run, normed_tokens, normed);
+    normed.reset();
+    projected = linear(run, both, weights.projection.weight, Cut::kColumn);
+  }
+  const Tensor output = run_layer(run, weights.layer, projected, input);
+  projected.reset();
+  run.eager().set_site("final_norm", weights.layer.layer);
+  Tensor normed = norm(run, output, weights.final_norm);
+  make_viewless(run);
+  return normed;
+}
+
+/// MultiTokenPredictionLayer.forward. Only uniform recomputation takes these layers in.
+Tensor prediction_layer(const Runner& run, const PredictionWeights& weights, const Tensor& hidden,
+                        const Tensor& embedded, const LayerInput& input) {
+  if (run.context.megatron.recompute != MegatronRecompute::kFullUniform) {
+    return project_and_run(run, weights, hidden, embedded, input);
+  }
+  const torch::Region region = [run, &weights](Eager&, const std::vector<Tensor>& inputs) {
+    const LayerInput again{.mask = inputs[2], .angles = inputs[3]};
+    return std::vector<Tensor>{project_and_run(run, weights, inputs[0], inputs[1], again)};
+  };
+  return std::move(torch::run_region(run.eager(), {hidden, embedded, input.mask, input.angles},
+                                     region, torch::RegionForm::kReentrant)[0]);
+}
+
+/// MultiTokenPredictionBlock.forward: hidden states of the model and of each of its layers, one
+/// below the other.
+Tensor prediction_block(const Runner& run, const Chunk& chunk, const Tensor& hidden,
+                        const TokenInput& tokens, const LayerInput& input) {
+  std::vector<Tensor> all = split_rows(run.eager(), hidden, {hidden.shape()[0]});
+  Tensor ids = tokens.ids;
+  Tensor positions = tokens.positions;
+  for (const PredictionWeights& weights : chunk.predictions) {
+    run.eager().set_site("mtp_tokens", weights.layer.layer);
+    const Rolled rolled_ids = roll(run, ids);
+    const Rolled rolled_positions = roll(run, positions);
+    ids = rolled_ids.moved;
+    positions = rolled_positions.moved;
+    const Tensor embedded = embed(run, chunk, ids, positions);
+    make_viewless(run);
+    all.push_back(prediction_layer(run, weights, all.back(), embedded, input));
+  }
+  return join_rows(run.eager(), all);
+}
+
+}  // namespace
+
+Tensor losses_with_predictions(const Runner& run, const Chunk& chunk, Tensor hidden,
+                               const TokenInput& tokens, const LayerInput& input) {
+  Eager& eager = run.eager();
+  const std::int64_t rows = hidden.shape()[0];
+  hidden = prediction_block(run, chunk, hidden, tokens, input);
+  eager.set_site("mtp_loss", -1);
+  Tensor labels = torch::computed(eager, tokens.labels.shape(), DType::kInt64, {&tokens.labels});
+  Tensor mask = tokens.loss_mask;
+  const std::vector<std::int64_t> sizes(chunk.predictions.size() + 1, rows);
+  const std::vector<Tensor> parts = split_rows(eager, hidden, sizes);
+  hidden = parts[0];
+  Tensor logits;  // These two of the last of these layers, as long as Python's names for them.
+  Tensor masked;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    logits = output_layer(run, parts[i], chunk.head);
+    labels = roll(run, labels).moved;
+    Rolled rolled = roll(run, mask);
+    mask = std::move(rolled.moved);
+    masked = token_losses(run, logits, labels);
+    eager.set_site("mtp_loss", -1);
+    masked = scaled(run, masked, mask);
+    { const Tensor mean = torch::computed(eager, {1}, DType::kFp32, {&masked}); }
+    Tensor loss = scaled(run, masked, {});
+    loss = scaled(run, loss, rolled.sum);
+    hidden = attach_loss(run, hidden, loss);
+  }
+  const Tensor own = output_layer(run, hidden, chunk.head);
+  return token_losses(run, own, tokens.labels);
+}
+
+}  // namespace headroom::ir::megatron
