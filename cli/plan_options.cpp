@@ -20,7 +20,7 @@ using ir::ParallelPlan;
 
 constexpr std::int64_t kUsualSequence = 2048;
 
-constexpr std::array<OptionSpec, 35> kOptions = {
+constexpr std::array<OptionSpec, 36> kOptions = {
     {{"gpus", "N", "1", "ranks, one per GPU; without ZeRO they are data parallel (DDP)"},
      {"rank", "R", "the one that binds", "the rank that is shown"},
      {"runtime", "NAME",
@@ -54,7 +54,7 @@ constexpr std::array<OptionSpec, 35> kOptions = {
      {"attention", "KIND", "sdpa", "sdpa, eager or flash (FlashAttention 2)"},
      {"loss", "KIND", "hf", "hf (fp32 logits), chunked, fused-linear (Liger)"},
      {"model-code", "NAME", "transformers",
-      "modelling code: transformers, litgpt, or torchtitan (with --fsdp)"},
+      "modelling code: transformers, litgpt, torchtune, or torchtitan (with --fsdp)"},
      {"liger", "", "", "Liger's kernels for norms, gated MLPs and rotary embedding"},
      {"generate", "N", "", "tokens generated after the steps, from prompts of --seq tokens"},
      {"lora", "SPEC", "",
@@ -72,6 +72,8 @@ constexpr std::array<OptionSpec, 35> kOptions = {
       "torchtitan's code on fsdp: tp=N (tensor and sequence parallel), cp=N (ring attention), "
       "compiled, "
       "reshard=default|always|never, loss-parallel=no, selective (checkpointing by operators)"},
+     {"tune", "SPEC", "compiled=no",
+      "torchtune's code: compiled (layers and loss), optimizer-in-backward, offload-activations"},
      {"megatron", "SPEC", "tp=1",
       "Megatron-Core, keys with commas between: tp=N, pp=N, cp=N, ep=N, etp=N, "
       "layers-per-virtual-stage=N, first-stage-layers=N, last-stage-layers=N, "
@@ -186,6 +188,16 @@ void read_titan(OptionReader& reader, ParallelPlan& plan) {
               [&](const std::string& text) { return parse_titan(text, usual); });
 }
 
+/// `--tune` alone says enough.
+void read_tune(OptionReader& reader, ParallelPlan& plan) {
+  if (!reader.has("tune")) {
+    return;
+  }
+  plan.model_code = ir::ModelCode::kTorchtune;
+  const ir::TunePlan usual = plan.tune.value_or(ir::TunePlan{});
+  reader.with("tune", plan.tune, [&](const std::string& text) { return parse_tune(text, usual); });
+}
+
 /// `--megatron` alone says enough.
 void read_megatron(OptionReader& reader, ParallelPlan& plan) {
   if (plan.runtime != ir::RuntimeKind::kMegatron && !reader.has("megatron")) {
@@ -248,6 +260,7 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
   }
   read_fsdp(reader, plan);
   read_titan(reader, plan);
+  read_tune(reader, plan);
   read_megatron(reader, plan);
 }
 
@@ -523,6 +536,7 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   add_if(plan.ddp.has_value() && !(*plan.ddp == ir::DdpPlan{}), "ddp",
          plan.ddp ? ddp_text(*plan.ddp) : "");
   add_if(plan.titan.has_value(), "titan", plan.titan ? titan_text(*plan.titan) : "");
+  add_if(plan.tune.has_value(), "tune", plan.tune ? tune_text(*plan.tune) : "");
   add_if(plan.megatron.has_value(), "megatron", plan.megatron ? megatron_text(*plan.megatron) : "");
   add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));
   add_if(plan.clip_norm.has_value(), "clip-norm", plan.clip_norm ? real_text(*plan.clip_norm) : "");

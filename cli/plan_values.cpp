@@ -466,4 +466,27 @@ std::string titan_text(const ir::TitanPlan& titan) {
   return text + (titan.compiled ? ",compiled" : "");
 }
 
+Result<ir::TunePlan> parse_tune(const std::string& text, ir::TunePlan tune) {
+  constexpr std::string_view kOption = "tune";
+  Result<KeyValues> parsed = KeyValues::parse(kOption, text, '=');
+  if (!parsed) {
+    return std::move(parsed).error();
+  }
+  KeyValues values = std::move(parsed).value();
+  ValueTaker taker(kOption, values);
+  taker.flag("compiled", tune.compiled);
+  taker.flag("optimizer-in-backward", tune.optimizer_in_backward);
+  taker.flag("offload-activations", tune.offload_activations);
+  if (const Status known = values.finish(); !known) {
+    return known.error();
+  }
+  return taker.fault() ? Result<ir::TunePlan>(*taker.fault()) : Result<ir::TunePlan>(tune);
+}
+
+std::string tune_text(const ir::TunePlan& tune) {
+  std::string text = tune.compiled ? "compiled" : "compiled=no";
+  text += tune.optimizer_in_backward ? ",optimizer-in-backward" : "";
+  return text + (tune.offload_activations ? ",offload-activations" : "");
+}
+
 }  // namespace headroom::cli

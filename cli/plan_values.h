@@ -46,5 +46,7 @@ struct Adapters {
 
 [[nodiscard]] Result<ir::TitanPlan> parse_titan(const std::string& text, ir::TitanPlan titan);
 [[nodiscard]] std::string titan_text(const ir::TitanPlan& titan);
+[[nodiscard]] Result<ir::TunePlan> parse_tune(const std::string& text, ir::TunePlan tune);
+[[nodiscard]] std::string tune_text(const ir::TunePlan& tune);
 
 }  // namespace headroom::cli

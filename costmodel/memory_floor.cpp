@@ -72,6 +72,9 @@ std::int64_t weight_bits(const ir::ParallelPlan& plan) {
 }  // namespace
 
 Bytes memory_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  if (plan.fsdp && plan.fsdp->cpu_offload) {
+    return Bytes{0};
+  }
   const std::int64_t parameters = ir::count_parameters(model).total();
   const auto part = [](std::int64_t count, std::int64_t bits, std::int64_t ranks) {
     return Bytes{count / ranks * bits / 8};
@@ -84,7 +87,9 @@ Bytes memory_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   if (plan.zero && plan.zero->offload_optimizer != ir::OffloadDevice::kNone) {
     return weights;
   }
-  const std::int64_t gradient_bits = ir::bits_of(ir::param_dtype(plan.precision));
+  const bool steps_in_backward = plan.tune && plan.tune->optimizer_in_backward;
+  const std::int64_t gradient_bits =
+      steps_in_backward ? 0 : ir::bits_of(ir::param_dtype(plan.precision));
   std::int64_t optimizer_bits = state_bits(plan) + (keeps_master(plan.precision) ? 32 : 0);
   if (plan.megatron && plan.megatron->precision_aware) {
     // Half of the master copy is the parameter itself.

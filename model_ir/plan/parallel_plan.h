@@ -12,8 +12,8 @@ namespace headroom::ir {
 enum class RuntimeKind : std::uint8_t { kTransformers, kDeepspeed, kFsdp, kMegatron };
 
 /// Whose modelling and training code runs: LitGPT's in the runtime transformers, torchtitan's in
-/// the runtime fsdp.
-enum class ModelCode : std::uint8_t { kTransformers, kLitgpt, kTorchtitan };
+/// the runtime fsdp, torchtune's in either.
+enum class ModelCode : std::uint8_t { kTransformers, kLitgpt, kTorchtitan, kTorchtune };
 
 /// How parameters, arithmetic and optimizer states are stored.
 enum class Precision : std::uint8_t {
@@ -279,6 +279,14 @@ struct TitanPlan {
   friend bool operator==(const TitanPlan&, const TitanPlan&) = default;
 };
 
+/// torchtune's own choices.
+struct TunePlan {
+  bool compiled = false;               ///< compile: every layer and the loss of each piece.
+  bool optimizer_in_backward = false;  ///< optimizer_in_bwd: a parameter steps with its gradient.
+  bool offload_activations = false;    ///< enable_activation_offloading: to the host.
+  friend bool operator==(const TunePlan&, const TunePlan&) = default;
+};
+
 /// PYTORCH_ALLOC_CONF. Source: c10/core/AllocatorConfig.h.
 struct AllocatorSettings {
   bool expandable_segments = false;
@@ -324,6 +332,7 @@ struct ParallelPlan {
   std::optional<FsdpPlan> fsdp;
   std::optional<MegatronPlan> megatron;
   std::optional<TitanPlan> titan;
+  std::optional<TunePlan> tune;
   std::optional<LoraPlan> lora;
   std::optional<QuantPlan> quant;
   std::optional<GenerationPlan> generation;

@@ -195,14 +195,51 @@ Status check_titan(const ParallelPlan& plan) {
   return ok();
 }
 
+/// What stands between torchtune's choices and its recipes.
+std::string_view tune_trouble(const ParallelPlan& plan) {
+  const TunePlan& tune = *plan.tune;
+  const bool recomputed = plan.recompute == Recompute::kFull && plan.recompute_every == 1;
+  const bool alone = plan.runtime == RuntimeKind::kTransformers && !plan.ddp;
+  if (tune.compiled && !recomputed) {
+    return "compiled layers without --checkpointing full: what they keep is not modelled";
+  }
+  if (tune.offload_activations && (!recomputed || !alone)) {
+    return "offloaded activations without --checkpointing full, or on several GPUs";
+  }
+  if (tune.optimizer_in_backward && (plan.accumulation > 1 || plan.clip_norm || !alone)) {
+    return "the optimizer in backward with accumulation, clipping or several GPUs";
+  }
+  return {};
+}
+
+/// torchtune's code runs on one GPU or on fully_shard; its choices are nobody else's.
+Status check_tune(const ParallelPlan& plan) {
+  const bool code = plan.model_code == ModelCode::kTorchtune;
+  if (code && plan.runtime != RuntimeKind::kTransformers && plan.runtime != RuntimeKind::kFsdp) {
+    return Error::invalid_argument("model_code", "torchtune under another runtime",
+                                   "the runtime transformers or fsdp", "leave out --runtime");
+  }
+  if (plan.tune && !code) {
+    return Error::invalid_argument("tune", word_of(model_code_words(), plan.model_code),
+                                   "the modelling code of torchtune", "add --model-code torchtune");
+  }
+  const std::string_view trouble = plan.tune ? tune_trouble(plan) : std::string_view{};
+  if (!trouble.empty()) {
+    return Error::invalid_argument("tune", trouble, "choices that a recipe of torchtune takes",
+                                   "change them, or leave out --tune");
+  }
+  return ok();
+}
+
 }  // namespace
 
 Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
   // Megatron's own findings come before those that speak of other runtimes.
-  const std::array<Status, 8> findings = {check_sizes(model, plan), check_megatron(model, plan),
+  const std::array<Status, 9> findings = {check_sizes(model, plan), check_megatron(model, plan),
                                           check_precision(plan),    check_optimizer(plan),
                                           check_zero(plan),         check_adapters(plan),
-                                          check_fsdp(plan),         check_titan(plan)};
+                                          check_fsdp(plan),         check_titan(plan),
+                                          check_tune(plan)};
   for (const Status& finding : findings) {
     if (!finding) {
       return finding;

@@ -158,6 +158,14 @@ JsonFields titan_fields(const TitanPlan& titan) {
   return fields;
 }
 
+JsonFields tune_fields(const TunePlan& tune) {
+  JsonFields fields;
+  fields.add("compiled", tune.compiled);
+  fields.add("optimizer_in_backward", tune.optimizer_in_backward);
+  fields.add("offload_activations", tune.offload_activations);
+  return fields;
+}
+
 JsonFields generation_fields(const GenerationPlan& generation) {
   JsonFields fields;
   fields.add("new_tokens", generation.new_tokens);
@@ -332,6 +340,13 @@ void read_titan(const JsonObject& object, TitanPlan& titan) {
   titan.compiled = object.boolean_or("compiled", titan.compiled);
 }
 
+void read_tune(const JsonObject& object, TunePlan& tune) {
+  tune.compiled = object.boolean_or("compiled", tune.compiled);
+  tune.optimizer_in_backward =
+      object.boolean_or("optimizer_in_backward", tune.optimizer_in_backward);
+  tune.offload_activations = object.boolean_or("offload_activations", tune.offload_activations);
+}
+
 void read_generation(const JsonObject& object, GenerationPlan& generation) {
   generation.new_tokens =
       object.integer_or("new_tokens", generation.new_tokens, {1, kMostSequence});
@@ -404,6 +419,7 @@ ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   read_part(root, "fsdp", plan.fsdp, read_fsdp);
   read_part(root, "megatron", plan.megatron, read_megatron);
   read_part(root, "titan", plan.titan, read_titan);
+  read_part(root, "tune", plan.tune, read_tune);
   read_part(root, "lora", plan.lora, read_lora);
   read_part(root, "quant", plan.quant, read_quant);
   read_part(root, "generation", plan.generation, read_generation);
@@ -449,6 +465,7 @@ JsonValue plan_to_json(const ParallelPlan& plan) {
   fields.add("fsdp", part_json(plan.fsdp, fsdp_fields));
   fields.add("megatron", part_json(plan.megatron, megatron_fields));
   fields.add("titan", part_json(plan.titan, titan_fields));
+  fields.add("tune", part_json(plan.tune, tune_fields));
   fields.add("lora", part_json(plan.lora, lora_fields));
   fields.add("quant", part_json(plan.quant, quant_fields));
   fields.add("generation", part_json(plan.generation, generation_fields));

@@ -52,9 +52,10 @@ constexpr std::array<Word<LossKind>, 3> kLosses = {{{"hf", LossKind::kHf},
                                                     {"chunked", LossKind::kChunked},
                                                     {"fused-linear", LossKind::kFusedLinear}}};
 
-constexpr std::array<Word<ModelCode>, 3> kModelCodes = {{{"transformers", ModelCode::kTransformers},
+constexpr std::array<Word<ModelCode>, 4> kModelCodes = {{{"transformers", ModelCode::kTransformers},
                                                          {"litgpt", ModelCode::kLitgpt},
-                                                         {"torchtitan", ModelCode::kTorchtitan}}};
+                                                         {"torchtitan", ModelCode::kTorchtitan},
+                                                         {"torchtune", ModelCode::kTorchtune}}};
 
 constexpr std::array<Word<TitanReshard>, 3> kTitanReshards = {{{"default", TitanReshard::kDefault},
                                                                {"always", TitanReshard::kAlways},

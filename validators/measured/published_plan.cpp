@@ -99,24 +99,6 @@ Skip skip_from(std::string trouble) {
   return Skip{trouble.starts_with(kPrefix) ? trouble.substr(kPrefix.size()) : std::move(trouble)};
 }
 
-/// torchtune's rows are runs of compiled layers, whose temporaries no source gives, or of examples
-/// whose lengths the row does not state.
-Skip refuse_torchtune(const JsonValue& row) {
-  const std::string compiled = words_of(row, "compile");
-  if (!compiled.empty() && compiled != "none") {
-    return Skip{"compile: '" + compiled + "'"};
-  }
-  const JsonValue* length = row.find("seq_len");
-  const JsonValue* other = row.find("other");
-  const JsonValue* packed = other != nullptr ? other->find("packed") : nullptr;
-  if (length == nullptr || length->is_null()) {
-    return Skip{"seq_len: not stated"};
-  }
-  return packed != nullptr && packed->as_bool() == false
-             ? Skip{"other.packed: false, so seq_len is only the limit"}
-             : Skip{"framework: torchtune's modelling code is not modelled"};
-}
-
 std::optional<Skip> refuse_early(const MeasuredRow& row, std::string_view runtime) {
   if (runtime.empty()) {
     return unknown_framework(row);
@@ -130,9 +112,6 @@ std::optional<Skip> refuse_early(const MeasuredRow& row, std::string_view runtim
   }
   if (auto skip = unknown_measure(row.measured_raw)) {
     return skip;
-  }
-  if (runtime == "torchtune") {
-    return refuse_torchtune(row.setting);
   }
   return std::nullopt;
 }
@@ -242,6 +221,10 @@ PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& too
   std::string config;
   if (litgpt) {
     config = read_litgpt_row(reader, setting.plan);
+  } else if (row.framework.starts_with("Qwen finetune.py")) {
+    config = read_qwen_row(reader, setting.plan);
+  } else if (runtime == "torchtune") {
+    config = read_torchtune_row(reader, setting.plan);
   } else if (runtime == "fsdp") {
     config = read_torchtitan_row(reader, setting.plan);
   } else {

@@ -43,6 +43,20 @@ void ignore_remarks(CaseReader& row);
 /// Source: pytorch/torchtitan benchmarks/*.md and docs/performance.md.
 [[nodiscard]] std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan);
 
+/// torchtune's recipes on one GPU and on FSDP2: plan and configuration of the model.
+///
+/// Model:  attention is not stated: flash kernels, with or without a block mask.
+/// Source: pytorch/torchtune recipes/{full,lora}_finetune_{single_device,distributed}.py and
+///         recipes/configs at 30b8519 and 1814feb.
+[[nodiscard]] std::string read_torchtune_row(CaseReader& row, ir::ParallelPlan& plan);
+
+/// Qwen's finetune.py: plan and configuration of the model.
+///
+/// Model:  the model's own code of 2023 is close to Qwen2's: queries, keys and values come from one
+///         product there, and rotation and norms have kernels of their own.
+/// Source: QwenLM/Qwen finetune.py and finetune/*.sh.
+[[nodiscard]] std::string read_qwen_row(CaseReader& row, ir::ParallelPlan& plan);
+
 /// LitGPT's `finetune` on one GPU: plan and configuration of the model, and what the configuration
 /// cannot say.
 ///

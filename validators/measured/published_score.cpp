@@ -72,6 +72,18 @@ double predicted_tflops(const FlopCount& count, const PublishedSetting& setting,
   return per_token * again * step.tokens_per_second_per_gpu() / 1e12;
 }
 
+/// Why the time of a plan as it was run is not priced.
+std::string_view untimed(const ir::ParallelPlan& plan) {
+  return plan.tune && plan.tune->compiled ? "compiled layers are priced as eager ones" : "";
+}
+
+/// A rate that no GPU of the kind reaches: of all of them, where a table does not say.
+bool is_beyond(const MetricValue& value, const cost::StepTime& step) {
+  const std::optional<double> mfu = step.mfu();
+  return value.metric == Metric::kTokensPerSecond && mfu &&
+         *mfu * value.value > step.tokens_per_second_per_gpu();
+}
+
 /// Compares a time or a rate; says why not where that is so.
 void score_time(const MetricValue& value, const PublishedSetting& setting,
                 const cost::StepEstimate& estimate, const MeasuredRow& row, RowScorer& scorer) {
@@ -81,7 +93,11 @@ void score_time(const MetricValue& value, const PublishedSetting& setting,
     return;
   }
   const cost::StepTime& step = *estimate.time;
-  if (value.metric != Metric::kTflops) {
+  if (is_beyond(value, step)) {
+    scorer.skip(name + ": more than one GPU can compute", "run", value.metric);
+  } else if (!untimed(setting.plan).empty()) {
+    scorer.skip(name + ": " + std::string(untimed(setting.plan)), "run", value.metric);
+  } else if (value.metric != Metric::kTflops) {
     const bool rate = value.metric == Metric::kTokensPerSecond;
     scorer.score("run", value.metric,
                  rate ? step.tokens_per_second_per_gpu() : step.total.value() * 1e3, value.value);

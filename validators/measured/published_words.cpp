@@ -53,7 +53,8 @@ constexpr std::array<Entry<std::string_view>, 16> kRuntimes = {
      {"deepspeed", "deepspeed"},
      {"megatron", "megatron"}}};
 
-constexpr std::array<Entry<std::string_view>, 7> kModelTypes = {{{"llama", "llama"},
+constexpr std::array<Entry<std::string_view>, 8> kModelTypes = {{{"llama", "llama"},
+                                                                 {"qwen (v1)", "qwen2"},
                                                                  {"mistral", "mistral"},
                                                                  {"qwen2", "qwen2"},
                                                                  {"qwen3", "qwen3"},
@@ -61,7 +62,7 @@ constexpr std::array<Entry<std::string_view>, 7> kModelTypes = {{{"llama", "llam
                                                                  {"gemma2", "gemma2"},
                                                                  {"phi3", "phi3"}}};
 
-constexpr std::array<Entry<std::string_view>, 29> kDevices = {
+constexpr std::array<Entry<std::string_view>, 31> kDevices = {
     {{"NVIDIA L40S", "l40s"},
      {"NVIDIA B200-SXM 180GB-class (8x NVLink)", "b200"},
      {"NVIDIA A100 80GB PCIe", "a100-80gb-pcie"},
@@ -83,7 +84,9 @@ constexpr std::array<Entry<std::string_view>, 29> kDevices = {
      {"NVIDIA A100-SXM4-40GB", "a100-40gb"},
      {"NVIDIA A100-SXM4-80GB", "a100-80gb"},
      {"NVIDIA A100 80GB", "a100-80gb"},
+     {"NVIDIA A100 80GB (assumed)", "a100-80gb"},
      {"A100-80GB", "a100-80gb"},
+     {"A100-SXM4-80GB", "a100-80gb"},
      {"NVIDIA H100-SXM5-80GB", "h100-80gb"},
      {"H100-80GB", "h100-80gb"},
      {"NVIDIA H100 96GB HBM2e 500W (Grand Teton, 2.4 TB/s)", "h100-96gb"},

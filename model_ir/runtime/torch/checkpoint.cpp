@@ -95,8 +95,22 @@ void CheckpointFrame::forget(std::size_t slot) {
   }
 }
 
+void CheckpointFrame::offload() {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const Tensor input = std::exchange(inputs_[i], Tensor{});
+    if (input.defined()) {
+      offloaded_.push_back({i, input.shape(), input.dtype(), input.requires_grad()});
+    }
+  }
+}
+
 void CheckpointFrame::recompute(Eager& eager) {
   const auto keep = shared_from_this();
+  for (const OffloadedInput& one : offloaded_) {
+    inputs_[one.index] = eager.empty(one.shape, one.dtype);
+    inputs_[one.index]->requires_grad = one.requires_grad;
+  }
+  offloaded_.clear();
   recomputing_ = true;
   const std::int32_t layer = eager.layer();
   {
@@ -114,12 +128,28 @@ void CheckpointFrame::recompute(Eager& eager) {
   recomputed_ = true;
 }
 
+void OffloadStash::push(std::shared_ptr<CheckpointFrame> frame) {
+  constexpr std::size_t kStays = 5;
+  if (frames_.size() == kStays) {
+    frames_.front()->offload();
+    frames_.pop_front();
+  }
+  frames_.push_back(std::move(frame));
+}
+
+void OffloadStash::flush() {
+  for (const auto& frame : frames_) {
+    frame->offload();
+  }
+  frames_.clear();
+}
+
 Tensor checkpoint(Eager& eager, const Tensor& input,
-                  std::function<Tensor(Eager&, const Tensor&)> region) {
+                  std::function<Tensor(Eager&, const Tensor&)> region, OffloadStash* stash) {
   const Region several = [region](Eager& again, const std::vector<Tensor>& inputs) {
     return std::vector<Tensor>{region(again, inputs[0])};
   };
-  return std::move(run_region(eager, {input}, several, RegionForm::kRecomputed)[0]);
+  return std::move(run_region(eager, {input}, several, RegionForm::kRecomputed, stash)[0]);
 }
 
 Tensor checkpoint_reentrant(Eager& eager, const Tensor& input,
@@ -133,7 +163,7 @@ Tensor checkpoint_reentrant(Eager& eager, const Tensor& input,
 namespace {
 
 std::vector<Tensor> run_recomputed(Eager& eager, const std::vector<Tensor>& inputs,
-                                   const Region& region, bool whole) {
+                                   const Region& region, bool whole, OffloadStash* stash) {
   const std::optional<DType> autocast = eager.autocast();
   const std::int32_t layer = eager.layer();
   const auto frame = std::make_shared<CheckpointFrame>(
@@ -144,6 +174,9 @@ std::vector<Tensor> run_recomputed(Eager& eager, const std::vector<Tensor>& inpu
         const std::vector<Tensor> outputs = region(again, arguments);
       },
       whole);
+  if (stash != nullptr) {
+    stash->push(frame);
+  }
   const CheckpointScope hooks(eager, frame.get());
   return region(eager, inputs);
 }
@@ -256,14 +289,14 @@ std::vector<Tensor> run_reentrant(Eager& eager, const std::vector<Tensor>& input
 }  // namespace
 
 std::vector<Tensor> run_region(Eager& eager, const std::vector<Tensor>& inputs,
-                               const Region& region, RegionForm form) {
+                               const Region& region, RegionForm form, OffloadStash* stash) {
   if (form == RegionForm::kKept || !eager.grad_enabled()) {
     return region(eager, inputs);
   }
   if (form == RegionForm::kReentrant) {
     return run_reentrant(eager, inputs, region);
   }
-  return run_recomputed(eager, inputs, region, form == RegionForm::kRecomputedWhole);
+  return run_recomputed(eager, inputs, region, form == RegionForm::kRecomputedWhole, stash);
 }
 
 }  // namespace headroom::ir::torch

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -30,6 +31,8 @@ class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
   std::size_t pack(Eager& eager, const Tensor& tensor, Tensor& kept);
   [[nodiscard]] Tensor unpack(Eager& eager, std::size_t slot);
   void forget(std::size_t slot);
+  /// The arguments go to the host, and come back when the region runs again.
+  void offload();
 
  private:
   struct Slot {
@@ -38,7 +41,14 @@ class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
   };
   void recompute(Eager& eager);
 
+  struct OffloadedInput {
+    std::size_t index;
+    Shape shape;
+    DType dtype;
+    bool requires_grad;
+  };
   std::vector<Tensor> inputs_;
+  std::vector<OffloadedInput> offloaded_;
   std::function<void(Eager&, const std::vector<Tensor>&)> region_;
   std::vector<Slot> slots_;
   bool whole_;
@@ -47,10 +57,27 @@ class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
   std::size_t next_ = 0;
 };
 
+/// What the checkpointed regions of a forward were given, on its way to the host: the last few stay
+/// until backward.
+/// Source: pytorch/torchtune torchtune/training/_activation_offloading.py, OffloadActivations
+///         (max_fwd_stash_size).
+/// Ignores: the stream that copies, and with it the pool of what comes back.
+class OffloadStash {
+ public:
+  /// Of the call of a region whose arguments are packed now.
+  void push(std::shared_ptr<CheckpointFrame> frame);
+  /// What is packed after the regions takes the last places.
+  void flush();
+
+ private:
+  std::deque<std::shared_ptr<CheckpointFrame>> frames_;
+};
+
 /// Runs `region` on `input` as torch.utils.checkpoint(use_reentrant=False) would and returns its
-/// output. Without gradients it simply runs.
+/// output. Without gradients it simply runs. `stash`: where arguments are offloaded, or null.
 [[nodiscard]] Tensor checkpoint(Eager& eager, const Tensor& input,
-                                std::function<Tensor(Eager&, const Tensor&)> region);
+                                std::function<Tensor(Eager&, const Tensor&)> region,
+                                OffloadStash* stash = nullptr);
 
 /// The same with use_reentrant=True: forward under no_grad; backward runs the region again from a
 /// detached input and calls backward inside backward.
@@ -72,6 +99,7 @@ using Region = std::function<std::vector<Tensor>(Eager&, const std::vector<Tenso
 /// gradient reaches get one of zeros. Arguments go once backward has used them; what `region`
 /// captures (keyword arguments) lives as long as the graph.
 [[nodiscard]] std::vector<Tensor> run_region(Eager& eager, const std::vector<Tensor>& inputs,
-                                             const Region& region, RegionForm form);
+                                             const Region& region, RegionForm form,
+                                             OffloadStash* stash = nullptr);
 
 }  // namespace headroom::ir::torch

@@ -170,8 +170,12 @@ void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora) {
     model.adapters[static_cast<std::uint32_t>(id)] = make_expert_adapter(eager, model, id, lora);
   }
   add_saved_modules(eager, model, lora);
+  // torchtune's adapters stay in the type of the model.
+  const bool widens = model.plan->model_code != ModelCode::kTorchtune;
   for (auto& [id, adapter] : model.adapters) {  // In registration order.
-    widen(eager, adapter);
+    if (widens) {
+      widen(eager, adapter);
+    }
     for (const Tensor& parameter : {adapter.a, adapter.b, adapter.magnitude}) {
       model.parameter_count += parameter.defined() ? parameter.elements() : 0;
     }

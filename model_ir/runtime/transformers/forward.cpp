@@ -378,6 +378,8 @@ bool recomputes(const Model& model) {
 Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>& interpreter,
                   Tensor hidden) {
   const ParallelPlan& plan = *model.plan;
+  torch::OffloadStash stash;
+  const bool offloads = plan.tune && plan.tune->offload_activations;
   for (const LayerRange& range : model.graph->layers()) {
     eager.set_layer(range.layer);
     const LayerArguments arguments = arguments_of(eager, model, range, interpreter->shared());
@@ -396,7 +398,7 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
     if (!recompute) {
       hidden = region(eager, hidden);
     } else if (plan.recompute == Recompute::kFull) {
-      hidden = torch::checkpoint(eager, hidden, region);
+      hidden = torch::checkpoint(eager, hidden, region, offloads ? &stash : nullptr);
     } else {
       hidden = torch::checkpoint_reentrant(eager, hidden, region);
     }
@@ -404,6 +406,7 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
       model.hooks.after(range.layer, {hidden});
     }
   }
+  stash.flush();
   eager.set_layer(-1);
   return hidden;
 }

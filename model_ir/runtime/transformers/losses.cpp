@@ -89,12 +89,33 @@ void add_to(Eager& eager, Tensor& total, const Tensor& one) {
   total = std::move(sum);
 }
 
+/// Compiled: one reading of the logits for two numbers of each row, one for their gradients.
+Tensor compiled_cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels) {
+  torch::Record record(eager, {&logits});
+  const Shape rows{labels.elements(), 1};
+  const Tensor greatest = torch::computed(eager, rows, DType::kFp32, {&logits});
+  const Tensor logarithm = torch::computed(eager, rows, DType::kFp32);
+  Tensor loss = torch::computed(eager, {}, DType::kFp32);
+  for (const Tensor* saved : {&logits, &labels, &greatest, &logarithm}) {
+    record.save(*saved);
+  }
+  if (record.active()) {
+    record.finish(loss, [](Eager& e, Gradients&, Node& node) -> Gradients {
+      const torch::Unpacked saved(e, node);
+      return {torch::computed(e, saved[0].shape(), saved[0].dtype(), {&saved[0]})};
+    });
+  }
+  return loss;
+}
+
 Tensor sum_of_pieces(Eager& eager, const std::vector<Tensor>& logits,
-                     const std::vector<Tensor>& labels) {
+                     const std::vector<Tensor>& labels, bool compiled) {
   Tensor total;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     Tensor one;
-    {
+    if (compiled) {
+      one = compiled_cross_entropy(eager, logits[i], labels[i]);
+    } else {
       const Tensor wide = torch::to(eager, logits[i], DType::kFp32);
       const Tensor log_probabilities = torch::log_softmax(eager, wide, DType::kFp32);
       one = torch::nll_loss(eager, log_probabilities, labels[i]);
@@ -143,6 +164,7 @@ Tensor shifted_logits_loss(Eager& eager, const Tensor& logits, const Tensor& ids
 HeadInput head_input(const Model& model, NodeId first, const Tensor& hidden) {
   const Graph& graph = *model.graph;
   HeadInput head{.hidden = hidden, .weight = {}, .bias = {}};
+  head.compiled = model.plan->tune && model.plan->tune->compiled;
   for (std::size_t at = index_of(first); at + 1 < graph.op_count(); ++at) {
     const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(at)});
     if (op.kind == OpKind::kLinear && op.role == OpRole::kHead) {
@@ -175,7 +197,7 @@ Tensor chunked_loss(Eager& eager, const HeadInput& head, const Tensor& ids) {
     labels.push_back(ids.shape()[0] > 1 ? torch::computed(eager, rows, DType::kInt64)
                                         : eager.alias(shifted.labels, rows, true));
   }
-  Tensor total = sum_of_pieces(eager, logits, labels);
+  Tensor total = sum_of_pieces(eager, logits, labels, head.compiled);
   labels.clear();
   Tensor loss = quotient(eager, total, count.count);
   total.reset();

@@ -24,6 +24,7 @@ struct HeadInput {
   torch::Tensor bias;          ///< [V] or undefined.
   std::int64_t pointwise = 0;  ///< Operators on the logits before the loss, each keeping nothing.
   bool softcap = false;        ///< The logits are bounded by tanh.
+  bool compiled = false;       ///< The loss of a piece is compiled.
 };
 
 /// The operators of the head of `model`'s graph, between the last hidden states and the loss.
@@ -42,8 +43,13 @@ struct HeadInput {
                                               const torch::Tensor& ids);
 
 /// Cross entropy of the logits of eight pieces of the sequence, each widened to fp32 for itself.
-/// Source: pytorch/torchtune 0.6.1 torchtune/modules/loss/ce_chunked_output_loss.py and
-///         modules/transformer.py, chunked_output; run eagerly.
+///
+/// Model:  eagerly a piece keeps its probabilities in fp32; compiled, what is kept is the logits,
+/// and
+///         backward writes their gradients at once.
+/// Source: pytorch/torchtune 0.6.1 torchtune/modules/loss/ce_chunked_output_loss.py,
+///         modules/transformer.py, chunked_output, and training/_compile.py; pytorch/pytorch
+///         torch/_inductor (pointwise kernels are fused).
 [[nodiscard]] torch::Tensor chunked_loss(torch::Eager& eager, const HeadInput& head,
                                          const torch::Tensor& ids);
 

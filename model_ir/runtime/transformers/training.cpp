@@ -14,6 +14,7 @@
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer.h"
 #include "model_ir/runtime/torch/phase.h"
+#include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/generation.h"
 #include "model_ir/runtime/transformers/model.h"
@@ -37,8 +38,9 @@ struct Training {
   Model model;
   Batch batch;
   torch::OptimizerState optimizer;
-  std::optional<torch::GradScaler> scaler;  ///< fp16 autocast.
-  std::unique_ptr<torch::Ddp> ddp;          ///< Several ranks.
+  std::vector<torch::OptimizerState> own_optimizers;  ///< Of one parameter each.
+  std::optional<torch::GradScaler> scaler;            ///< fp16 autocast.
+  std::unique_ptr<torch::Ddp> ddp;                    ///< Several ranks.
 };
 
 /// A loop variable is assigned: the next batch is there before the last one goes.
@@ -139,6 +141,21 @@ void run_optimizer(Training& run) {
   }
 }
 
+/// optimizer_in_bwd: an optimizer for each parameter, whose step and zero_grad follow at once.
+/// Source: pytorch/torchtune torchtune/training/memory.py, register_optim_in_bwd_hooks.
+void step_in_backward(Training& run) {
+  run.own_optimizers.resize(run.model.trainable.size());
+  for (std::size_t i = 0; i < run.model.trainable.size(); ++i) {
+    run.own_optimizers[i].layer_matrices = {run.optimizer.layer_matrices[i]};
+    torch::accumulator_of(run.eager, run.model.trainable[i].impl())->after_accumulate =
+        [&run, i](Eager& eager) {
+          const std::span<const Tensor> one(&run.model.trainable[i], 1);
+          torch::step(eager, run.plan.optimizer, one, run.own_optimizers[i]);
+          torch::zero_grad(eager, one);
+        };
+  }
+}
+
 void evaluate(Training& run) {
   const PhaseScope phase(run.eager, "evaluation");
   const torch::GradMode grad(run.eager, false);
@@ -177,6 +194,7 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
                .model = {},
                .batch = {},
                .optimizer = {},
+               .own_optimizers = {},
                .scaler = {},
                .ddp = {}};
   if (plan.precision == Precision::kAutocastFp16) {
@@ -198,12 +216,16 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
     attach(run);
   }
   note_layer_matrices(run);
+  const bool in_backward = plan.tune && plan.tune->optimizer_in_backward;
+  if (in_backward) {
+    step_in_backward(run);
+  }
   for (int step = 1; step <= plan.steps; ++step) {
     const std::string tag = "step" + std::to_string(step);
     for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
       run_micro_batch(run, plan.accumulation > 1 ? tag + "." + std::to_string(micro) : tag);
     }
-    if (plan.optimizer.kind == OptimizerKind::kNone) {
+    if (plan.optimizer.kind == OptimizerKind::kNone || in_backward) {
       continue;
     }
     {

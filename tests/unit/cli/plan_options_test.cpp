@@ -60,6 +60,15 @@ TEST_CASE("property: the options of a plan ask for that plan") {
   }
 }
 
+TEST_CASE("plan options: --tune means torchtune's code") {
+  const ir::ParallelPlan plan =
+      plan_of({{"tune", "compiled,optimizer-in-backward"}, {"checkpointing", "full"}});
+  CHECK(plan.runtime == ir::RuntimeKind::kTransformers);
+  CHECK(plan.model_code == ir::ModelCode::kTorchtune);
+  CHECK(plan.tune == ir::TunePlan{.compiled = true, .optimizer_in_backward = true});
+  CHECK(refusal_of({{"tune", "fast"}}).key == "tune");
+}
+
 TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 shards") {
   const ir::ParallelPlan plan =
       plan_of({{"titan", "tp=4,reshard=never,loss-parallel=no,selective"}, {"gpus", "16"}});

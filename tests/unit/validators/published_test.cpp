@@ -190,16 +190,104 @@ TEST_CASE("published row: LitGPT's words become its modelling code and adapters"
   CHECK(setting.model.residual == ir::ResidualForm::kParallelOneNorm);
 }
 
-TEST_CASE("published row: torchtune's are skipped for what they compile or leave out") {
+namespace {
+
+/// A regular row of torchtune: replacements of whole `"key": value` pairs.
+std::string tune_row(const std::vector<std::pair<std::string, std::string>>& replaced = {}) {
   std::string text = published_row("framework", R"("torchtune")");
-  const auto reason = [&text] {
-    const auto planned = plan_of_published(parse_published(text), published_tools());
-    const Skip* skip = std::get_if<Skip>(&planned);
-    return skip != nullptr ? skip->reason : "(planned)";
-  };
-  CHECK(reason().starts_with("framework: torchtune"));
-  text.replace(text.find(R"("compile": "none")"), 17, R"("compile": "torch.compile")");
-  CHECK(reason() == "compile: 'torch.compile'");
+  std::vector<std::pair<std::string, std::string>> all = {
+      {R"j("precision": "bfloat16, adapters autocast to fp32")j",
+       R"j("precision": "bf16 (params, grads, states)")j"},
+      {R"j("attention": "sdpa (transformers default)")j", R"("attention": null)"},
+      {R"("checkpointing": "none")", R"j("checkpointing": "full (every layer)")j"},
+      {R"("compile": "none")", R"("compile": "torch.compile")"},
+      {R"("lora": {"peft_type": "LORA", "r": 32, "target_modules": ["q_proj"]})",
+       R"j("lora": null, "other": {"packed": true, "loss": "chunked CE (8 chunks)"})j"}};
+  all.insert(all.end(), replaced.begin(), replaced.end());
+  for (const auto& [was, is] : all) {
+    const std::size_t at = text.find(was);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, was.size(), is);
+  }
+  return text;
+}
+
+std::string tune_skip(const std::vector<std::pair<std::string, std::string>>& replaced) {
+  const auto planned = plan_of_published(parse_published(tune_row(replaced)), published_tools());
+  const Skip* skip = std::get_if<Skip>(&planned);
+  return skip != nullptr ? skip->reason : "(planned)";
+}
+
+}  // namespace
+
+TEST_CASE("published row: torchtune's recipes become plans of its code") {
+  const auto planned = plan_of_published(
+      parse_published(tune_row(
+          {{R"("optimizer": "AdamW")", R"("optimizer": "PagedAdamW8bit, optimizer in backward")"},
+           {R"("lora": null)", R"("lora": "LoRA r16 alpha32 on q,v,output_proj + MLP")"},
+           {R"("quant": null)", R"("quant": "NF4 base")"}})),
+      published_tools());
+  REQUIRE(std::holds_alternative<PublishedSetting>(planned));
+  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).plan;
+  CHECK(plan.model_code == ir::ModelCode::kTorchtune);
+  CHECK(plan.tune->compiled);
+  CHECK(plan.tune->optimizer_in_backward);
+  CHECK(plan.optimizer.form == ir::OptimizerForm::kPagedEightBit);
+  CHECK(plan.loss == ir::LossKind::kChunked);
+  CHECK(plan.lora->rank == 16);
+  CHECK(plan.lora->targets.size() == 6);
+  CHECK_FALSE(plan.quant->prepare_kbit);
+}
+
+TEST_CASE("published row: torchtune's on several GPUs are FSDP2's, bf16 throughout") {
+  const auto planned = plan_of_published(
+      parse_published(tune_row(
+          {{R"("num_gpus": 1)",
+            R"j("num_gpus": 8, "fsdp": "FSDP2 full shard", "offload": "FSDP CPU offload (params, grads, optimizer)")j"}})),
+      published_tools());
+  REQUIRE(std::holds_alternative<PublishedSetting>(planned));
+  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).plan;
+  CHECK(plan.runtime == ir::RuntimeKind::kFsdp);
+  CHECK(plan.fsdp->cpu_offload);
+  CHECK(plan.fsdp->shard_embeddings);
+  CHECK(plan.fsdp->reduce_dtype == ir::DType::kBf16);
+  CHECK(plan.optimizer.form == ir::OptimizerForm::kFused);
+}
+
+TEST_CASE("published row: what torchtune's leave open skips them") {
+  CHECK(tune_skip({{R"("packed": true)", R"("packed": false)"}}) ==
+        "other.packed: false, so seq_len is only the limit");
+  CHECK(tune_skip({{R"j("full (every layer)")j", R"("none")"}})
+            .starts_with("compile: 'torch.compile' without checkpointing"));
+  CHECK(tune_skip({{R"("compile": "torch.compile")", R"("compile": null)"}}) ==
+        "compile: 'not stated'");
+  CHECK(tune_skip({{R"("num_gpus": 1)", R"("num_gpus": 8)"}})
+            .starts_with("num_gpus: 8 without a stated way"));
+}
+
+TEST_CASE(
+    "published row: Qwen's fine-tuning, with adapters alone or under a stated stage of ZeRO") {
+  std::string text = published_row("framework", R"j("Qwen finetune.py (HF Trainer)")j");
+  for (const auto& [was, is] :
+       {std::pair<std::string, std::string>{
+            R"j("precision": "bfloat16, adapters autocast to fp32")j", R"("precision": "bf16")"},
+        {R"("optimizer": "AdamW")", R"j("optimizer": "AdamW (Trainer)")j"},
+        {R"("checkpointing": "none")",
+         R"j("checkpointing": "full (gradient_checkpointing in the scripts)")j"},
+        {R"("lora": {"peft_type": "LORA", "r": 32, "target_modules": ["q_proj"]})",
+         R"j("lora": "LoRA r=64 on c_attn, c_proj, w1, w2 (script defaults)")j"}}) {
+    text.replace(text.find(was), was.size(), is);
+  }
+  const auto planned = plan_of_published(parse_published(text), published_tools());
+  REQUIRE(std::holds_alternative<PublishedSetting>(planned));
+  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).plan;
+  CHECK(plan.precision == ir::Precision::kBf16AutocastBf16);
+  CHECK(plan.recompute == ir::Recompute::kFullReentrant);
+  CHECK(plan.lora->rank == 64);
+  text.replace(text.find(R"("num_gpus": 1)"), 13, R"("num_gpus": 4)");
+  const auto spread = plan_of_published(parse_published(text), published_tools());
+  REQUIRE(std::holds_alternative<Skip>(spread));
+  CHECK(std::get<Skip>(spread).reason == "zero_stage: not stated");
 }
 
 TEST_CASE("published row: bytes of an unknown kind, or too few for what is stated, are skipped") {
