@@ -29,6 +29,7 @@ TEST_CASE("schema: the plan's schema names no key that the reader would refuse")
     plan.lora = ir::LoraPlan{};
     plan.megatron = ir::MegatronPlan{};
     plan.titan = ir::TitanPlan{};
+    plan.tune = ir::TunePlan{};
     plan.quant = ir::QuantPlan{};
     plan.generation = ir::GenerationPlan{};
     return plan;
