@@ -112,7 +112,8 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   } else if (plan.megatron) {
     text += mesh_text(plan);
   } else if (plan.model_code == ir::ModelCode::kTorchtitan) {
-    text += " torchtitan " + titan_text(plan.titan.value_or(ir::TitanPlan{}));
+    const ir::TitanPlan titan = plan.titan.value_or(ir::TitanPlan{});
+    text += " torchtitan " + titan_text(titan) + (titan.compiled ? " (approximate)" : "");
   }
   const auto add = [&](const std::string& part) { text += ", " + part; };
   add(std::string(ir::word_of(ir::precision_words(), plan.precision)));

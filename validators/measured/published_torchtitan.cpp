@@ -31,6 +31,9 @@ constexpr std::array<Word<ir::TitanReshard>, 3> kReshards = {
 constexpr std::array<Word<ir::LossKind>, 2> kLosses = {
     {{"plain CE", ir::LossKind::kHf}, {"chunked CE (8 chunks)", ir::LossKind::kChunked}}};
 
+constexpr std::array<Word<bool>, 2> kCompile = {
+    {{"none", false}, {"torch.compile per block", true}}};
+
 /// Words that have to be among those known.
 template <std::size_t N>
 void expect_one_of(CaseReader& row, std::string_view key,
@@ -94,9 +97,10 @@ std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan) {
   plan.recompute =
       checkpointing == Checkpointing::kFull ? ir::Recompute::kFull : ir::Recompute::kNone;
   expect_one_of(row, "attention", std::array<std::string_view, 2>{"SDPA flash", "SDPA"});
-  for (const std::string_view key : {"compile", "quant", "offload", "lora"}) {
+  for (const std::string_view key : {"quant", "offload", "lora"}) {
     expect_none(row, key);
   }
+  plan.titan->compiled = row.word<bool>("compile", "none", kCompile);
   plan.titan->tensor = row.integer("tp", 1, kWorldRange);
   for (const std::string_view axis : {"pp", "cp", "ep"}) {
     if (row.integer(axis, 1, kWorldRange) != 1) {

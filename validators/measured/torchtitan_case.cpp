@@ -91,6 +91,7 @@ void read_torchtitan_case(CaseReader& reader, RunSetting& setting) {
   read_spread(reader, plan);
   read_checkpointing(reader, plan);
   plan.titan->reshard = reader.word<ir::TitanReshard>("reshard", "default", kReshards);
+  plan.titan->compiled = reader.flag("compile", false);
   plan.titan->loss_parallel = reader.flag("loss_parallel", true);
   plan.optimizer = {.kind = ir::OptimizerKind::kAdamW,
                     .form = reader.word<ir::OptimizerForm>("opt_impl", "fused", kForms)};

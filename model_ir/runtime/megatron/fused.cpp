@@ -1,9 +1,8 @@
 #include "model_ir/runtime/megatron/fused.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <utility>
 
+#include "model_ir/runtime/torch/compiled_graph.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 
@@ -17,51 +16,10 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// The divisor of `number` that is nearest to `target`; of two, the smaller.
-std::int64_t nearest_divisor(std::int64_t number, std::int64_t target) {
-  std::int64_t best = 1;
-  for (std::int64_t divisor = 1; divisor <= number; ++divisor) {
-    if (number % divisor == 0 && std::abs(divisor - target) < std::abs(best - target)) {
-      best = divisor;
-    }
-  }
-  return best;
-}
-
-/// How many parts a compiled sum of [rows, width] over its rows is cut into; 1: not at all.
-/// Source: pytorch/pytorch 2.11, torch/_inductor/choices.py, reduction_split_factor;
-///         torch/_inductor/ir.py, Reduction.num_splits.
-std::int64_t parts_of_sum(std::int64_t multiprocessors, std::int64_t rows, std::int64_t width) {
-  constexpr std::int64_t kFewest = 32;
-  constexpr std::int64_t kMost = 512;
-  constexpr std::int64_t kThreads = 2048;  // Of a multiprocessor.
-  constexpr std::int64_t kBlock = 256;
-  constexpr std::int64_t kRowsPerThread = 4;
-  constexpr std::int64_t kColumnsPerBlock = 128;
-  constexpr std::int64_t kEven = 20;        // A divisor so near is preferred,
-  constexpr std::int64_t kEvenOfMost = 50;  // with the longest parts one so near.
-  if (rows <= kFewest || width >= multiprocessors * 2 * kFewest) {
-    return 1;
-  }
-  const std::int64_t threads = multiprocessors * kThreads;
-  std::int64_t split = kFewest;
-  if (rows * width >= kMost * threads) {
-    const std::int64_t nearest = nearest_divisor(rows, kMost);
-    split = std::abs(nearest - kMost) < kEvenOfMost ? nearest : kMost;
-  } else if (rows * width >= kFewest * threads) {
-    const std::int64_t blocks =
-        ceil_div(threads / kBlock, ceil_div(width, kColumnsPerBlock)) * kRowsPerThread;
-    const std::int64_t target = ceil_div(rows, blocks);
-    const std::int64_t nearest = nearest_divisor(rows, target);
-    split = std::abs(target - nearest) < kEven ? std::max(nearest, kFewest) : target;
-  }
-  return ceil_div(rows, kRowsPerThread * split);
-}
-
 /// A compiled sum over the tokens: in one go, or of parts first.
 Tensor sum_rows(Eager& eager, const Tensor& gradient, std::int64_t width) {
   const std::int64_t parts =
-      parts_of_sum(eager.device().multiprocessors, gradient.elements() / width, width);
+      torch::parts_of_sum(eager.device().multiprocessors, gradient.elements() / width, width);
   Tensor partial;
   if (parts > 1) {
     partial = eager.empty({parts, width}, DType::kFp32, TensorRole::kWorkspace);

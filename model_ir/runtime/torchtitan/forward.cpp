@@ -8,6 +8,7 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torchtitan/compiled_block.h"
 #include "model_ir/runtime/torchtitan/ring_attention.h"
 
 namespace headroom::ir::torchtitan {
@@ -249,6 +250,14 @@ bool is_checkpointed(const Context& context, std::size_t layer) {
 /// A block, under checkpoint_wrapper if the plan says so: activation_checkpoint.early_stop is off.
 Tensor call_block(Context& context, std::size_t layer, const Tensor& x, const Tensor& rotary) {
   const Block& block = context.model.blocks[layer];
+  if (titan_of(context).compiled) {
+    BlockMemory memory = BlockMemory::kAll;
+    if (is_checkpointed(context, layer)) {
+      memory =
+          titan_of(context).selective_operators ? BlockMemory::kOperators : BlockMemory::kInputs;
+    }
+    return compiled_block(context.eager, context.model, block, x, memory);
+  }
   if (!is_checkpointed(context, layer)) {
     return run_block({context, block, rotary, nullptr}, x);
   }

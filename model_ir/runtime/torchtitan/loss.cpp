@@ -96,6 +96,39 @@ Tensor cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels) {
   return torch::nll_loss(eager, log_probabilities, labels);
 }
 
+Tensor compiled_cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels) {
+  constexpr std::int64_t kRowsPerPart = 8192;  // Of the sum over rows, if there are more.
+  const std::int64_t rows = labels.elements();
+  const Shape each{rows};
+  Record record(eager, {&logits});
+  record.save(logits);
+  record.save(labels);
+  const Tensor greatest = eager.empty(each, DType::kFp32);
+  const Tensor log_sum = eager.empty(each, DType::kFp32);
+  torch::launch(eager, {&logits, &greatest, &log_sum});
+  Tensor partial;
+  if (rows > kRowsPerPart) {
+    partial = eager.empty({ceil_div(rows, kRowsPerPart)}, DType::kFp32, TensorRole::kWorkspace);
+    torch::launch(eager, {&labels, &greatest, &log_sum, &partial});
+  }
+  Tensor loss = eager.empty({}, DType::kFp32);
+  if (partial.defined()) {
+    torch::launch(eager, {&partial, &loss});
+  } else {
+    torch::launch(eager, {&labels, &greatest, &log_sum, &loss});
+  }
+  partial.reset();
+  record.save(greatest);
+  record.save(log_sum);
+  if (record.active()) {
+    record.finish(loss, [](Eager& e, Gradients&, Node& node) -> Gradients {
+      const torch::Unpacked saved(e, node);
+      return {torch::computed(e, saved[0].shape(), saved[0].dtype(), {&saved[0]})};
+    });
+  }
+  return loss;
+}
+
 Tensor sharded_cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels) {
   const Tensor wide = torch::to(eager, logits, DType::kFp32);
   Record record(eager, {&wide});

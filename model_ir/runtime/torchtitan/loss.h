@@ -10,6 +10,12 @@ namespace headroom::ir::torchtitan {
 [[nodiscard]] torch::Tensor cross_entropy(torch::Eager& eager, const torch::Tensor& logits,
                                           const torch::Tensor& labels);
 
+/// The same under torch.compile: reads the logits as they are, keeps two numbers a row beside them,
+/// and gives the gradient in the logits' type.
+/// Source: pytorch/torchtitan 0.2.2 torchtitan/components/loss.py, build_cross_entropy_loss.
+[[nodiscard]] torch::Tensor compiled_cross_entropy(torch::Eager& eager, const torch::Tensor& logits,
+                                                   const torch::Tensor& labels);
+
 /// The same under loss_parallel: logits [B, S, V/T] stay sharded by vocabulary; maxima, sums and
 /// the chosen log-probabilities are reduced among the ranks. One node stands for both operators.
 /// Source: pytorch/pytorch 2.11 torch/distributed/tensor/parallel/loss.py.

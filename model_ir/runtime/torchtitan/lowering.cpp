@@ -69,8 +69,13 @@ Tensor Trainer::loss_of(const Tensor& logits, const Tensor& labels) {
   eager_.set_site("cross_entropy", -1);
   eager_.set_role(TensorRole::kLogits);
   const bool sharded = titan_.tensor > 1 && titan_.loss_parallel;
-  Tensor sum = sharded ? sharded_cross_entropy(eager_, logits, labels)
-                       : cross_entropy(eager_, logits, labels);
+  Tensor sum;
+  if (sharded) {
+    sum = sharded_cross_entropy(eager_, logits, labels);
+  } else {
+    sum = compiles_loss(plan_) ? compiled_cross_entropy(eager_, logits, labels)
+                               : cross_entropy(eager_, logits, labels);
+  }
   eager_.set_role(TensorRole::kTemporary);
   return sum;
 }

@@ -20,18 +20,21 @@ Error refused(const char* key, const std::string& got, const char* wanted) {
                                  "use --model-code transformers instead");
 }
 
-/// What this code runs on, by whether rms_norm is put together from operators there.
+/// What this code runs on: whether rms_norm is put together from operators there, and whether
+/// torchtitan of its time compiles the loss with the blocks (not in December 2024: train.py at
+/// 9dec370).
 struct TorchVersion {
   std::string_view name;
   bool composes_norms;
+  bool compiles_loss;
 };
-constexpr std::array<TorchVersion, 7> kVersions = {{{"", false},
-                                                    {"2.6", true},
-                                                    {"2.7", true},
-                                                    {"2.8", true},
-                                                    {"2.9", false},
-                                                    {"2.10", false},
-                                                    {"2.11", false}}};
+constexpr std::array<TorchVersion, 7> kVersions = {{{"", false, true},
+                                                    {"2.6", true, false},
+                                                    {"2.7", true, true},
+                                                    {"2.8", true, true},
+                                                    {"2.9", false, true},
+                                                    {"2.10", false, true},
+                                                    {"2.11", false, true}}};
 
 const TorchVersion* find_version(const ParallelPlan& plan) {
   const auto found = std::ranges::find(kVersions, plan.runtime_version, &TorchVersion::name);
@@ -58,8 +61,11 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
   const TitanPlan titan = plan.titan.value_or(TitanPlan{});
   const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
   const std::int64_t ranks = titan.tensor * replicas;
-  if (titan.compiled) {
-    return refused("titan", "compiled", "eager blocks");
+  if (titan.compiled &&
+      (titan.tensor > 1 || titan.context > 1 || has_cosine_table(spec) || has_chunked_loss(plan))) {
+    return refused("titan", "compiled",
+                   "compiled blocks of Llama without tensor or context parallelism, and the plain "
+                   "loss");
   }
   if (titan.context > 1 &&
       (titan.tensor > 1 || has_cosine_table(spec) || plan.sequence % (2 * titan.context) != 0)) {
@@ -177,6 +183,11 @@ bool has_chunked_loss(const ParallelPlan& plan) {
 bool composes_norms(const ParallelPlan& plan) {
   const TorchVersion* const version = find_version(plan);
   return version != nullptr && version->composes_norms;
+}
+
+bool compiles_loss(const ParallelPlan& plan) {
+  const TorchVersion* const version = find_version(plan);
+  return plan.titan && plan.titan->compiled && version != nullptr && version->compiles_loss;
 }
 
 bool has_cosine_table(const ModelSpec& spec) {

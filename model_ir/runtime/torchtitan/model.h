@@ -50,6 +50,9 @@ inline constexpr std::int32_t kNormModule = -4;
 /// Versions of PyTorch before 2.9 (`plan.runtime_version`), whose rms_norm is no kernel of its own.
 [[nodiscard]] bool composes_norms(const ParallelPlan& plan);
 
+/// Whether the loss is a compiled function, as blocks are.
+[[nodiscard]] bool compiles_loss(const ParallelPlan& plan);
+
 /// Rotary tables of cosines and sines instead of complex numbers (Qwen3).
 [[nodiscard]] bool has_cosine_table(const ModelSpec& spec);
 

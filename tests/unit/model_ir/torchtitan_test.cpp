@@ -119,6 +119,32 @@ TEST_CASE("torchtitan: selective checkpointing keeps every second product and at
                      {{"step1", 875'117'568, 875'129'344}, {"step2", 875'118'080, 1'181'929'984}});
 }
 
+TEST_CASE(
+    "torchtitan: compiled blocks keep what their backward reads, the loss two numbers a row") {
+  TitanPlan titan;
+  titan.compiled = true;
+  ParallelPlan plan = on_ranks(2, titan);
+  test::check_phases(three_layers("llama"), plan,
+                     {{"step1", 875'117'568, 875'129'344}, {"step2", 875'118'080, 1'071'736'320}});
+  plan.micro_batch = 8;  // Activations make the peak.
+  const auto peak = [&plan] {
+    const auto program = lower(three_layers("llama"), plan, Rank{0}, DeviceTraits{});
+    REQUIRE(program);
+    const cost::MemoryTimeline timeline =
+        cost::replay(program.value(), plan.allocator, Bytes{600'000'000'000});
+    return timeline.phases.back().peak_allocated.value();
+  };
+  const std::int64_t all = peak();
+  plan.titan->selective_operators = true;
+  const std::int64_t operators = peak();
+  plan.titan->selective_operators = false;
+  plan.recompute = Recompute::kFull;
+  const std::int64_t inputs = peak();
+  CHECK(all == 2'589'688'832);
+  CHECK(operators == 2'136'507'392);
+  CHECK(inputs == 1'871'476'736);
+}
+
 TEST_CASE("torchtitan: replicas share what ranks do not") {
   ParallelPlan plan = on_ranks(4);
   plan.fsdp->replicas = 2;
@@ -244,7 +270,7 @@ TEST_CASE("torchtitan: what its code is not modelled for is refused by the plan'
   plan.titan->context = 2;
   plan.world = 8;
   CHECK(key_of(llama, plan) == "titan");  // Both at once.
-  plan = on_ranks(2);
+  plan = on_ranks(4, tensor_parallel());
   plan.titan->compiled = true;
   CHECK(key_of(llama, plan) == "titan");
   plan = on_ranks(2);

@@ -1,0 +1,114 @@
+#include "model_ir/runtime/torchtitan/compiled_block.h"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torchtitan/compiled_steps.h"
+
+namespace headroom::ir::torchtitan {
+namespace {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Record;
+using torch::Tensor;
+
+/// What forward keeps for backward beside its inputs.
+std::vector<Id Values::*> kept_values(BlockMemory memory) {
+  switch (memory) {
+    case BlockMemory::kAll:
+      return {&Values::rstd1,  &Values::normed1,   &Values::q,       &Values::k,
+              &Values::v,      &Values::attended,  &Values::log_sum, &Values::seed,
+              &Values::offset, &Values::projected, &Values::rstd2,   &Values::normed2,
+              &Values::gate,   &Values::up,        &Values::active};
+    case BlockMemory::kOperators:
+      return {&Values::q,    &Values::v,      &Values::attended, &Values::log_sum,
+              &Values::seed, &Values::offset, &Values::gate};
+    case BlockMemory::kInputs:
+      break;
+  }
+  return {};
+}
+
+constexpr std::array<Id Weights::*, 9> kWeights = {&Weights::norm1, &Weights::wq, &Weights::wk,
+                                                   &Weights::wv,    &Weights::wo, &Weights::norm2,
+                                                   &Weights::w1,    &Weights::w3, &Weights::w2};
+
+/// Of the saved tensors: input, rotations, weights, then what `kept_values` names.
+Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& sizes,
+                       BlockMemory memory) {
+  Steps steps(eager, sizes, memory);
+  std::size_t at = 0;
+  const auto next = [&] {
+    Tensor tensor = node.saved[at].unpack(eager);
+    node.saved[at].reset();
+    ++at;
+    return tensor;
+  };
+  steps.values.x = steps.graph.taken(next(), false);
+  steps.values.table = steps.graph.taken(next(), false);
+  for (Id Weights::*const weight : kWeights) {
+    steps.weights.*weight = steps.graph.taken(next(), false);
+  }
+  for (Id Values::*const value : kept_values(memory)) {
+    steps.values.*value = steps.graph.taken(next(), true);
+  }
+  const Id tangent = steps.graph.argument(grads[0]);
+  const std::vector<Id> made = steps.backward(tangent);
+  steps.graph.run();
+  Gradients result;
+  for (const Id gradient : made) {
+    result.push_back(steps.graph.take(gradient));
+  }
+  return result;
+}
+
+}  // namespace
+
+Tensor compiled_block(Eager& eager, const Model& model, const Block& block, const Tensor& x,
+                      BlockMemory memory) {
+  const ModelSpec& spec = *model.spec;
+  const Sizes sizes{.batch = x.shape()[0],
+                    .sequence = x.shape()[1],
+                    .hidden = spec.hidden,
+                    .heads = spec.heads,
+                    .kv_heads = spec.kv_heads,
+                    .head_dim = spec.head_dim,
+                    .ffn = spec.ffn,
+                    .dtype = x.dtype()};
+  const std::array<const Tensor*, 9> weights = {
+      &block.attention_norm, &block.wq, &block.wk, &block.wv, &block.wo,
+      &block.ffn_norm,       &block.w1, &block.w3, &block.w2};
+  Record record(eager, {&block.attention_norm, &x, &block.wq, &block.wk, &block.wv, &block.wo,
+                        &block.ffn_norm, &block.w1, &block.w3, &block.w2});
+  Steps steps(eager, sizes, memory);
+  steps.values.x = steps.graph.argument(x);
+  steps.values.table = steps.graph.argument(model.rotary);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    steps.weights.*kWeights[i] = steps.graph.argument(*weights[i]);
+  }
+  const Id result = steps.forward();
+  const std::vector<Id Values::*> kept = kept_values(memory);
+  for (Id Values::*const value : kept) {
+    steps.graph.keep(steps.values.*value);
+  }
+  steps.graph.run();
+  record.save(x);
+  record.save(model.rotary);
+  for (const Tensor* const weight : weights) {
+    record.save(*weight);
+  }
+  for (Id Values::*const value : kept) {
+    record.save(steps.graph.tensor(steps.values.*value));
+  }
+  Tensor output = steps.graph.take(result);
+  record.finish(output, [sizes, memory](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    return run_backward(e, grads, node, sizes, memory);
+  });
+  return output;
+}
+
+}  // namespace headroom::ir::torchtitan
