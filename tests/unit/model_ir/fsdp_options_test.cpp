@@ -87,6 +87,42 @@ TEST_CASE("fsdp: resharding among two ranks keeps halves, among one rank everyth
       {{"step1.forward", 379'713'024, 456'033'280}, {"step1.backward", 167'917'568, 451'006'976}});
 }
 
+TEST_CASE("fsdp: copies that are trained in full are reduced in their own type") {
+  ParallelPlan plan = on_four_ranks();
+  plan.lora = LoraPlan{.rank = 8,
+                       .dropout = 0,
+                       .dora = false,
+                       .rank_stabilised = false,
+                       .targets = {"q_proj", "v_proj"},
+                       .modules_to_save = {"embed_tokens", "lm_head"}};
+  test::check_phases(three_layers(), plan,
+                     {{"load", 67'459'072, 67'459'072},
+                      {"step1.forward", 251'822'592, 395'253'760},
+                      {"step2.backward", 185'139'200, 478'192'128}});
+}
+
+TEST_CASE("fsdp: the last of seven ranks has fewer rows and pads them") {
+  FsdpPlan fsdp;
+  fsdp.reshard_after_forward = false;
+  ParallelPlan plan = on_four_ranks(fsdp);
+  plan.world = 7;
+  plan.rank = 6;
+  test::check_phases(three_layers(), plan,
+                     {{"load", 29'108'224, 33'785'856},
+                      {"step1.forward", 357'910'016, 434'230'272},
+                      {"step2.optimizer", 183'511'552, 211'779'072}});
+}
+
+TEST_CASE("fsdp 1: without use_orig_params the last of seven ranks pads its part and gradients") {
+  ParallelPlan plan = wrapped();
+  plan.world = 7;
+  plan.rank = 6;
+  plan.fsdp->use_orig_params = false;
+  test::check_phases(
+      three_layers(), plan,
+      {{"load", 28'691'456, 169'921'024}, {"step2.backward", 181'871'616, 472'961'024}});
+}
+
 TEST_CASE("fsdp 1: flat parameters, and gradients that outlive zero_grad until the next forward") {
   test::check_phases(three_layers(), wrapped(),
                      {{"load", 50'208'768, 182'075'392},
