@@ -4,6 +4,7 @@
 
 #include <climits>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <utility>
 
@@ -48,7 +49,8 @@ struct Ranks::Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
   ~Module() {
-    if (joined) {
+    // Leaving waits for the others, who would wait for this one: a bug ends all instead.
+    if (joined && std::uncaught_exceptions() == 0) {
       leave();
     }
   }

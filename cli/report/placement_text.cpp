@@ -51,8 +51,10 @@ std::string rule_words(const PlacementRule& rule) {
       return "uniform, groups of " + number + " (square root)";
     case PlacementRule::Kind::kBlock:
       return "block: first " + number;
-    case PlacementRule::Kind::kEverySecond:
-      return "every 2nd layer";
+    case PlacementRule::Kind::kEvery:
+      return "one layer in " + number;
+    case PlacementRule::Kind::kChain:
+      return "whole layers, any schedule (chain)";
   }
   return "";
 }
@@ -137,7 +139,8 @@ std::string placement_lines(const std::vector<StagePlacement>& placements) {
       text += best_line(stage, "the same without copies", stage.best_without_copies);
     }
     for (const PlacementRule& rule : stage.rules) {
-      const bool bound = rule.kind == PlacementRule::Kind::kEverySecond;
+      const bool bound =
+          rule.kind == PlacementRule::Kind::kEvery || rule.kind == PlacementRule::Kind::kChain;
       text += line(rule_words(rule), rule.seconds, rule.peak.value(),
                    std::string(rule.fits ? "" : "does not fit") +
                        (bound ? std::string(rule.fits ? "" : "; ") + "no switch says it" : ""));

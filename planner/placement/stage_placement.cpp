@@ -8,6 +8,7 @@
 #include "costmodel/estimate.h"
 #include "costmodel/hardware/work_time.h"
 #include "model_ir/plan/plan_check.h"
+#include "planner/chain/chain.h"
 #include "planner/evaluate/block_times.h"
 #include "planner/evaluate/kept_bytes.h"
 #include "planner/evaluate/live_bytes.h"
@@ -95,6 +96,9 @@ class StageReader {
         blocks_(block_times(model, plan, machine)) {}
 
   [[nodiscard]] const ir::ParallelPlan& plan() const { return plan_; }
+  [[nodiscard]] const LayerTimes& times(const ir::LayerSpec& layer) const {
+    return layer.moe ? blocks_.sparse : blocks_.dense;
+  }
 
   /// The most that is allocated on stage `stage` while micro-batches of `plan` run.
   [[nodiscard]] Result<Bytes> peak(const ir::ParallelPlan& plan, std::int64_t stage) const {
@@ -151,10 +155,10 @@ class StageReader {
     question.passes = kept_passes(model_, plan_, stage);
     question.budget = capacity.value();
     for (std::size_t kind = 0; kind < layers.kinds.size(); ++kind) {
-      const LayerTimes& times = layers.kinds[kind].moe ? blocks_.sparse : blocks_.dense;
+      const LayerTimes& one = times(layers.kinds[kind]);
       const std::int64_t count = layers.count(kind);
-      question.forward += static_cast<double>(count) * times.forward.value();
-      question.backward += static_cast<double>(count) * times.backward.value();
+      question.forward += static_cast<double>(count) * one.forward.value();
+      question.backward += static_cast<double>(count) * one.backward.value();
       question.kinds.push_back({.layers = count, .options = {}});
     }
     for (const LayerAction& action : actions) {
@@ -227,7 +231,8 @@ class RuleReader {
         return status;
       }
     }
-    add_every_second();
+    add_every();
+    add_chain();
     return ok();
   }
 
@@ -324,23 +329,66 @@ class RuleReader {
     return add({.kind = Rule::kBlock, .number = few}, block(few));
   }
 
-  void add_every_second() {
-    const auto full = std::ranges::find(placement_.actions, Action::kFull, &LayerAction::kind);
-    if (full == placement_.actions.end() || layers_ < 2) {
+  [[nodiscard]] std::optional<std::size_t> option_of(Action action) const {
+    const auto found = std::ranges::find(placement_.actions, action, &LayerAction::kind);
+    return found == placement_.actions.end()
+               ? std::nullopt
+               : std::optional(static_cast<std::size_t>(found - placement_.actions.begin()));
+  }
+
+  /// As few as fit; every second if none do.
+  void add_every() {
+    const std::optional<std::size_t> full = option_of(Action::kFull);
+    if (!full || layers_ < 2) {
       return;
     }
-    const auto option = static_cast<std::size_t>(full - placement_.actions.begin());
-    std::vector<std::vector<std::int64_t>> counts = no_counts();
-    for (std::size_t i = 0; i < chunk_.order.size(); ++i) {
-      ++counts[chunk_.order[i]][i % 2 == 0 ? option : 0];
+    for (std::int64_t every = layers_; every >= 2; --every) {
+      std::vector<std::vector<std::int64_t>> counts = no_counts();
+      for (std::size_t i = 0; i < chunk_.order.size(); ++i) {
+        const bool again = static_cast<std::int64_t>(i) % every == 0;
+        ++counts[chunk_.order[i]][again ? *full : 0];
+      }
+      const Placement all = placement_of(placement_.question, std::move(counts));
+      if (all.bytes <= budget() || every == 2) {
+        placement_.rules.push_back({.kind = Rule::kEvery,
+                                    .number = every,
+                                    .modules = {},
+                                    .seconds = all.seconds - once(),
+                                    .peak = Bytes{all.bytes},
+                                    .fits = all.bytes <= budget()});
+        return;
+      }
     }
-    const Placement all = placement_of(placement_.question, std::move(counts));
-    placement_.rules.push_back({.kind = Rule::kEverySecond,
-                                .number = 2,
-                                .modules = {},
-                                .seconds = all.seconds - once(),
-                                .peak = Bytes{all.bytes},
-                                .fits = all.bytes <= budget()});
+  }
+
+  /// A layer stores what it keeps, or its input alone; sizes are rounded up to slots.
+  void add_chain() {
+    constexpr std::int64_t kSlots = 2000;
+    const std::optional<std::size_t> full = option_of(Action::kFull);
+    if (!full || placement_.question.passes != 1 || placement_.question.kinds.empty()) {
+      return;
+    }
+    const std::vector<LayerOption>& first = placement_.question.kinds[0].options;
+    const std::int64_t fixed = std::max(first[0].fixed, first[*full].fixed);
+    const std::int64_t slot = ceil_div(std::max<std::int64_t>(budget() - fixed, 1), kSlots);
+    Chain chain;
+    for (const std::size_t kind : chunk_.order) {
+      const std::vector<LayerOption>& options = placement_.question.kinds[kind].options;
+      const LayerTimes& times = reader_.times(chunk_.kinds[kind]);
+      chain.push_back({.forward = times.forward.value(),
+                       .backward = times.backward.value(),
+                       .output = ceil_div(options[*full].kept, slot),
+                       .saved = ceil_div(options[0].kept, slot)});
+    }
+    if (const std::optional<ChainSchedule> best =
+            optimal_chain(chain, std::max<std::int64_t>(budget() - fixed, 0) / slot)) {
+      placement_.rules.push_back({.kind = Rule::kChain,
+                                  .number = 1,
+                                  .modules = {},
+                                  .seconds = best->time - once(),
+                                  .peak = Bytes{best->peak * slot + fixed},
+                                  .fits = true});
+    }
   }
 
   [[nodiscard]] double once() const {

@@ -28,12 +28,14 @@ struct LayerAction {
 /// A way of recomputing that is a rule, beside the optimum.
 struct PlacementRule {
   enum class Kind : std::uint8_t {
-    kPlan,         ///< As the plan says.
-    kModules,      ///< `modules` of every layer: the quickest set that fits.
-    kUniform,      ///< Every layer, in groups of `number`.
-    kSquareRoot,   ///< The same in groups of about the square root of the layers.
-    kBlock,        ///< The first `number` layers of a chunk: the fewest that fit.
-    kEverySecond,  ///< Every other layer, which no switch of Megatron's says.
+    kPlan,        ///< As the plan says.
+    kModules,     ///< `modules` of every layer: the quickest set that fits.
+    kUniform,     ///< Every layer, in groups of `number`.
+    kSquareRoot,  ///< The same in groups of about the square root of the layers.
+    kBlock,       ///< The first `number` layers of a chunk: the fewest that fit.
+    kEvery,       ///< Every `number`-th layer, as seldom as fits; no switch of Megatron's says it.
+    kChain,       ///< Whole layers in the best order of all, some more than once (`optimal_chain`);
+                  ///< no switch says it. Only where one pass is kept.
   };
   Kind kind = Kind::kPlan;
   std::int64_t number = 1;
