@@ -154,11 +154,6 @@ Status check_adapters(const ParallelPlan& plan) {
     return Error::invalid_argument("qlora", "quantised weights without adapters",
                                    "adapters: quantised weights are frozen", "add --lora r=16");
   }
-  if (plan.quant && plan.runtime == RuntimeKind::kDeepspeed && plan.zero && plan.zero->stage == 3) {
-    return Error::invalid_argument("qlora", "quantised weights under ZeRO stage 3",
-                                   "ZeRO stage 0, 1 or 2: stage 3 cannot shard them",
-                                   "use --zero 2");
-  }
   if (plan.ddp && plan.runtime != RuntimeKind::kTransformers) {
     return Error::invalid_argument("ddp", "DistributedDataParallel under another runtime",
                                    "the runtime transformers",

@@ -141,12 +141,16 @@ Error refused(const char* key, const char* got, const char* wanted) {
 /// What is not modelled under ZeRO, beside what the model code refuses.
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
   const bool partitions = plan.zero && plan.zero->stage == 3;
-  if (plan.lora && partitions && (plan.lora->dora || spec.moe)) {
-    return refused("lora", "DoRA, or a model of experts, under ZeRO stage 3",
-                   "stages 0 to 2, or LoRA on a dense model");
+  if (plan.lora && partitions && plan.lora->dora) {
+    return refused("lora", "DoRA under ZeRO stage 3", "stages 0 to 2");
   }
-  if (plan.lora && !plan.lora->modules_to_save.empty() && partitions) {
-    return refused("lora", "modules_to_save under ZeRO stage 3", "stages 0 to 2");
+  if (plan.lora && partitions && !plan.lora->modules_to_save.empty() &&
+      plan.precision != Precision::kFp32) {
+    // stage3.py, defragment: trainable partitions are of one type.
+    return refused(
+        "lora", "modules_to_save beside fp32 adapters under ZeRO stage 3",
+        "--precision fp32, or stages 0 to 2: DeepSpeed wants trainable parameters of one "
+        "type");
   }
   if (plan.generation) {
     return refused("generate", "tokens generated after the steps", "training under deepspeed");
@@ -175,7 +179,9 @@ std::optional<Error> refusal_of(const ModelSpec& spec, const ParallelPlan& plan,
   return plan.lora ? transformers::missing_targets(spec, graph, *plan.lora) : std::nullopt;
 }
 
-/// The model with its adapters, each parameter partitioned as it is made under stage 3.
+/// The model with its adapters, each parameter partitioned as it is made under stage 3 unless it is
+/// quantised. Source: huggingface/transformers src/transformers/modeling_utils.py,
+/// get_init_context.
 transformers::Model make_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
                                const Graph& graph, ZeroInit* zero_init) {
   const PhaseScope phase(eager, "model");
@@ -203,10 +209,10 @@ std::optional<Error> unquantisable(const transformers::Model& model, const Paral
   }
   for (const Tensor& parameter : transformers::all_parameters(model)) {
     if (const std::int64_t own = ceil_div(parameter.elements(), plan.world); own % 8 != 0) {
-      return Error::invalid_argument(
-          "zeropp", "qwz with a partition of " + std::to_string(own) + " elements",
-          "multiples of 8: DeepSpeed's quantiser breaks off otherwise",
-          "use another number of ranks, or leave out qwz");
+      return Error::invalid_argument("zeropp",
+                                     "qwz with a partition of " + std::to_string(own) + " elements",
+                                     "multiples of 8: DeepSpeed's quantiser breaks off otherwise",
+                                     "use another number of ranks, or leave out qwz");
     }
   }
   return std::nullopt;
@@ -215,6 +221,11 @@ std::optional<Error> unquantisable(const transformers::Model& model, const Paral
 void initialize(const EngineState& state, OptimizerWrapper& wrapper) {
   const PhaseScope phase(state.eager, "deepspeed.initialize");
   if (state.zero.stage == 3) {
+    if (state.plan.quant) {  // Nothing was partitioned while it was loaded.
+      state.eager.set_site("deepspeed.cast", -1);
+      cast_parameters(state.eager, transformers::all_parameters(state.model),
+                      param_dtype(state.plan.precision));
+    }
     wrapper.initialize();
     return;
   }
@@ -264,7 +275,7 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   Eager eager(device);
   ZeroInit zero_init(eager, plan, zero);
   transformers::Model model =
-      make_model(eager, spec, plan, graph, zero.stage == 3 ? &zero_init : nullptr);
+      make_model(eager, spec, plan, graph, zero.stage == 3 && !plan.quant ? &zero_init : nullptr);
   if (std::optional<Error> refused = unquantisable(model, plan)) {
     return *std::move(refused);
   }

@@ -1,6 +1,7 @@
 #include "model_ir/runtime/deepspeed/partitioned_parameters.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "model_ir/base/check.h"
@@ -16,6 +17,14 @@ using Status = PartitionedParameter::Status;
 namespace {
 
 constexpr std::int64_t kTensorsPerConcat = 128;  ///< Inputs per kernel of torch.cat.
+
+/// By the types' names. Source: deepspeed/runtime/torch_autocast.py, sort_dtypes.
+constexpr std::array kGatherOrder = {DType::kBf16, DType::kFp16, DType::kFp32, DType::kInt8,
+                                     DType::kUInt8};
+
+std::ptrdiff_t gather_place(DType dtype) {
+  return std::find(kGatherOrder.begin(), kGatherOrder.end(), dtype) - kGatherOrder.begin();
+}
 
 }  // namespace
 
@@ -121,7 +130,7 @@ std::shared_ptr<ParameterGather> PartitionedParameters::start_gather(
 
 /// One buffer for each type, in the order of the types' names.
 void PartitionedParameters::gather_together(ParameterGather& gather) {
-  for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
+  for (const DType dtype : kGatherOrder) {
     std::int64_t elements = 0;
     for (const std::size_t index : gather.parameters) {
       elements += parameters_[index].whole.dtype() == dtype ? padded_elements(index) : 0;
@@ -216,7 +225,8 @@ void PartitionedParameters::wait(ParameterGather& gather) {
   }
   std::vector<std::size_t> order = gather.parameters;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
-    return bits_of(parameters_[left].whole.dtype()) < bits_of(parameters_[right].whole.dtype());
+    return gather_place(parameters_[left].whole.dtype()) <
+           gather_place(parameters_[right].whole.dtype());
   });
   for (const std::size_t index : order) {
     const Tensor& whole = parameters_[index].whole;

@@ -65,6 +65,7 @@ class PartitionedParameters {
     return parameters_[index];
   }
   [[nodiscard]] std::size_t index_of(const torch::Tensor& whole) const;
+  [[nodiscard]] bool has(const torch::Tensor& whole) const { return index_.contains(whole.impl()); }
   void add(PartitionedParameter parameter);
 
   /// `all_gather_coalesced`: starts to gather parameters, which ascend. All of them have a second

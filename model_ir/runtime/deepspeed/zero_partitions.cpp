@@ -64,6 +64,27 @@ bool ZeroPartitions::is_leaf(const ModuleCall& call) const {
   return call.part == ModuleCall::Part::kBlock && leaves_.contains(call.op);
 }
 
+std::size_t ZeroPartitions::weight_index(TensorId id) const {
+  const auto packed = state_.model.quantised.find(static_cast<std::uint32_t>(id));
+  return parameters_.index_of(packed != state_.model.quantised.end()
+                                  ? packed->second.packed
+                                  : state_.model.parameters[ir::index_of(id)]);
+}
+
+/// Parameters of the adapters of an operator's weights.
+std::set<std::size_t> ZeroPartitions::adapters_of(const Op& op) const {
+  std::set<std::size_t> all;
+  for (const TensorId id : op.parameters) {
+    const auto found = state_.model.adapters.find(static_cast<std::uint32_t>(id));
+    if (found != state_.model.adapters.end()) {
+      for (const Tensor& parameter : {found->second.a, found->second.b}) {
+        all.insert(parameters_.index_of(parameter));
+      }
+    }
+  }
+  return all;
+}
+
 /// Parameters of all operators of the block that begins with `first`, ascending.
 std::set<std::size_t> ZeroPartitions::parameters_of_block(const Op& first) const {
   const Graph& graph = *state_.model.graph;
@@ -72,6 +93,7 @@ std::set<std::size_t> ZeroPartitions::parameters_of_block(const Op& first) const
     const Op& op = graph.op(NodeId{node});
     if (op.layer == first.layer && op.module == first.module) {
       all.merge(parameters_of(transformers::module_of(op)));
+      all.merge(adapters_of(op));
     }
   }
   return all;
@@ -81,6 +103,11 @@ std::set<std::size_t> ZeroPartitions::parameters_of_block(const Op& first) const
 std::set<std::size_t> ZeroPartitions::nested_parameters(const ModuleCall& call) const {
   using Part = ModuleCall::Part;
   const Graph& graph = *state_.model.graph;
+  const bool alone = call.part == Part::kOperator || call.part == Part::kAdapterDropout ||
+                     call.part == Part::kAdapterA || call.part == Part::kAdapterB;
+  if (alone) {
+    return parameters_of(call);
+  }
   std::set<std::size_t> all;
   for (std::uint32_t node = 0; node < graph.op_count(); ++node) {
     const Op& op = graph.op(NodeId{node});
@@ -90,6 +117,7 @@ std::set<std::size_t> ZeroPartitions::nested_parameters(const ModuleCall& call) 
         call.part == Part::kBlock && op.layer == call.layer && op.module == call.op->module;
     if (layer || decoder || block || call.part == Part::kModel || &op == call.op) {
       all.merge(parameters_of(transformers::module_of(op)));
+      all.merge(adapters_of(op));
     }
   }
   return all;
@@ -117,7 +145,7 @@ std::set<std::size_t> ZeroPartitions::parameters_of(const ModuleCall& call) cons
   }
   if (call.part == Part::kOperator) {
     for (const TensorId id : call.op->parameters) {
-      own.insert(parameters_.index_of(state_.model.parameters[ir::index_of(id)]));
+      own.insert(weight_index(id));
     }
   } else if (call.part == Part::kAdapterA || call.part == Part::kAdapterB) {
     const transformers::Adapter& adapter =

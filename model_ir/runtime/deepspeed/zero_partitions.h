@@ -62,6 +62,10 @@ class ZeroPartitions : public OptimizerWrapper {
   [[nodiscard]] std::size_t module_of(const transformers::ModuleCall& call);
   [[nodiscard]] std::set<std::size_t> parameters_of(const transformers::ModuleCall& call) const;
   [[nodiscard]] bool is_leaf(const transformers::ModuleCall& call) const;
+  /// A weight, or the integers that it has been quantised to.
+  [[nodiscard]] std::size_t weight_index(TensorId id) const;
+  [[nodiscard]] std::vector<torch::Tensor> module_parameters() const;
+  [[nodiscard]] std::set<std::size_t> adapters_of(const Op& op) const;
   [[nodiscard]] std::set<std::size_t> parameters_of_block(const Op& first) const;
   [[nodiscard]] std::set<std::size_t> nested_parameters(const transformers::ModuleCall& call) const;
   void reduce_leaf(const Op& first);

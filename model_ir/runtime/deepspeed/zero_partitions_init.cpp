@@ -43,12 +43,17 @@ ZeroPartitions::ZeroPartitions(EngineState state, BaseOptimizer& optimizer,
       coordinator_(state, parameters_),
       gradients_(state, parameters_) {}
 
-/// Adapters come after zero.Init: the engine partitions them.
+/// As module.parameters() has them: quantised weights are parameters, too.
+std::vector<Tensor> ZeroPartitions::module_parameters() const {
+  return transformers::all_parameters(state_.model, true);
+}
+
+/// Adapters and copies come after zero.Init: the engine partitions them.
 /// Source: parameter_offload.py, _convert_to_zero_parameters.
 void ZeroPartitions::adopt_adapters() {
   state_.eager.set_site("zero3.adapters", -1);
-  for (const auto& [id, adapter] : state_.model.adapters) {
-    for (const Tensor& parameter : {adapter.a, adapter.b}) {
+  for (const Tensor& parameter : module_parameters()) {
+    if (!parameters_.has(parameter)) {
       parameters_.add(partitioned(state_.eager, state_.plan, state_.zero, parameter));
     }
   }
@@ -76,7 +81,7 @@ void ZeroPartitions::make_groups() {
 void ZeroPartitions::mark_persistent() {
   std::int64_t total = 0;
   std::set<std::size_t> seen;
-  for (const Tensor& parameter : transformers::all_parameters(state_.model)) {
+  for (const Tensor& parameter : module_parameters()) {
     const std::size_t index = parameters_.index_of(parameter);
     const std::int64_t elements = parameters_[index].whole.elements();
     const bool room = total <= state_.zero.model_persistence_threshold - elements;

@@ -119,8 +119,9 @@ struct Model {
 /// Parameter `index` of `op` as its module has it; undefined where it has none.
 [[nodiscard]] torch::Tensor parameter_of(const Model& model, const Op& op, std::size_t index);
 
-/// All parameters and adapters in the module's order.
-[[nodiscard]] std::vector<torch::Tensor> all_parameters(const Model& model);
+/// All parameters and adapters in the module's order; `quantised`: the integers of quantised
+/// weights, too.
+[[nodiscard]] std::vector<torch::Tensor> all_parameters(const Model& model, bool quantised = false);
 
 /// Whether `op` is a linear layer of the body: not the head.
 [[nodiscard]] bool is_body_linear(const Op& op);

@@ -109,8 +109,11 @@ Tensor matmul_four_bit(Eager& eager, const QuantisedWeight& weight, const Tensor
   torch::Record record(eager, {&input});
   Tensor output = four_bit_product(eager, weight, input, bias);
   if (record.active()) {
-    record.finish(output, [weight](Eager& e, Gradients& grads, Node& node) -> Gradients {
-      return four_bit_gradients(e, weight, grads, node);
+    // ctx.tensors holds the memory that the weight has now: under ZeRO the gathered one.
+    QuantisedWeight kept = weight;
+    kept.packed = eager.alias(weight.packed, weight.packed.shape(), false);
+    record.finish(output, [kept](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      return four_bit_gradients(e, kept, grads, node);
     });
   }
   return output;
@@ -208,6 +211,7 @@ QuantisedWeight quantise(Eager& eager, const QuantPlan& plan, const Tensor& weig
   if (plan.bits == 8) {
     result.factors = state(eager, {weight.shape()[0]}, DType::kFp32);
     result.packed = eager.empty(weight.shape(), DType::kInt8, TensorRole::kParameter);
+    result.codes = eager.alias(result.packed, weight.shape(), false);
     return result;
   }
   const std::int64_t elements = weight.elements();
@@ -233,7 +237,9 @@ Tensor quantised_linear(Eager& eager, const QuantisedWeight& weight, const Tenso
                         const Tensor& bias) {
   if (weight.bits == 8) {
     cast_for_good(eager, bias, input.dtype());
-    return matmul_eight_bit(eager, weight, input);
+    Tensor output = matmul_eight_bit(eager, weight, input);
+    eager.move_storage(weight.packed, weight.codes);  // weight.data = state.CB
+    return output;
   }
   const Tensor narrow = torch::to(eager, input, kComputeType);
   cast_for_good(eager, bias, kComputeType);

@@ -20,7 +20,7 @@ struct QuantisedWeight {
   int bits = 4;                 ///< 4 or 8.
   torch::Tensor packed;         ///< The codes.
   torch::Tensor factors;        ///< fp32, or uint8 under double quantisation.
-  torch::Tensor codes;          ///< 4 bits: the 16 values.
+  torch::Tensor codes;          ///< 4 bits: the 16 values. 8 bits: the weight, as `state.CB`.
   torch::Tensor offset;         ///< Double quantisation: mean of the factors.
   torch::Tensor outer_factors;  ///< Double quantisation: fp32, of the factors.
   torch::Tensor outer_codes;    ///< Double quantisation: the 256 values.

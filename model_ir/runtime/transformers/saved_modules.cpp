@@ -45,7 +45,14 @@ std::set<std::string> known_modules(const ModelSpec& spec, const Graph& graph) {
   return known;
 }
 
-Tensor copy_of(torch::Eager& eager, const Tensor& original) {
+/// Under zero.Init the original is gathered for its copy.
+/// Source: huggingface/peft src/peft/utils/other.py, ModulesToSaveWrapper.update.
+Tensor copy_of(torch::Eager& eager, const Model& model, const Tensor& original) {
+  const bool partitioned = original->storage == nullptr;
+  const Tensor gathered = partitioned
+                              ? eager.empty({align_up(original.elements(), model.plan->world)},
+                                            original.dtype(), TensorRole::kCommunication)
+                              : Tensor{};
   return eager.parameter(original.shape(), original.dtype(), true);
 }
 
@@ -82,7 +89,7 @@ void add_saved_modules(torch::Eager& eager, Model& model, const LoraPlan& lora) 
   const auto save = [&](TensorId id, bool head) {
     const bool scales =
         !head && id == table && !model.buffers.empty() && model.buffers.front().elements() == 1;
-    const Tensor copy = copy_of(eager, model.parameters[index_of(id)]);
+    const Tensor copy = copy_of(eager, model, model.parameters[index_of(id)]);
     model.retrained[{static_cast<std::uint32_t>(id), head}] = copy;
     model.parameter_count += copy.elements();
     if (scales) {  // The factor of the embedding's rows is a buffer of its module.

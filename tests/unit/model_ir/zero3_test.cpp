@@ -82,7 +82,7 @@ TEST_CASE(
       {{"step2.step", 319'787'008, 444'727'808}, {"evaluation", 571'969'536, 1'124'634'624}});
 }
 
-TEST_CASE("zero 3: copies of modules to save are refused by name") {
+TEST_CASE("zero 3: bf16 copies of modules to save beside fp32 adapters are refused by name") {
   ParallelPlan plan = partitioned();
   plan.lora = LoraPlan{.targets = {}, .modules_to_save = {"lm_head"}};
   const auto program = lower(model(), plan, Rank{0}, DeviceTraits{});
@@ -156,6 +156,45 @@ TEST_CASE("zero 3: adapters in fp32 on frozen bf16 weights") {
                       {"step1.step", 133'855'232, 133'856'256},
                       {"step2.forward", 667'844'608, 998'045'696},
                       {"step2.backward", 133'855'232, 1'108'238'336}});
+}
+
+TEST_CASE("zero 3: in fp32 a module to save is gathered for its copy") {
+  ParallelPlan plan = partitioned();
+  plan.world = 16;
+  plan.precision = Precision::kFp32;
+  plan.lora = test::all_linear(8);
+  plan.lora->modules_to_save = {"lm_head"};
+  test::check_phases(model(), plan,
+                     {{"model", 237'923'840, 443'444'736},
+                      {"step1.forward", 660'146'688, 880'347'648},
+                      {"step1.step", 168'476'672, 193'580'032},
+                      {"step2.backward", 168'476'672, 1'455'070'208}});
+}
+
+TEST_CASE("zero 3: 4-bit weights are loaded whole and partitioned by the engine") {
+  ParallelPlan plan = partitioned();
+  plan.world = 16;
+  plan.lora = test::all_linear(8);
+  plan.quant = QuantPlan{.bits = 4, .double_quant = true, .prepare_kbit = false};
+  test::check_phases(model(), plan,
+                     {{"model", 218'359'808, 218'388'480},
+                      {"deepspeed.initialize", 16'297'472, 224'331'776},
+                      {"step1.forward", 373'320'192, 703'521'280},
+                      {"step1.backward", 83'464'704, 813'713'920},
+                      {"step2.forward", 510'372'864, 840'573'952},
+                      {"step2.step", 83'883'008, 83'884'544}});
+}
+
+TEST_CASE("zero 3: LLM.int8() keeps every weight whole") {
+  ParallelPlan plan = partitioned();
+  plan.world = 16;
+  plan.lora = test::all_linear(8);
+  plan.quant = QuantPlan{.bits = 8, .double_quant = true, .prepare_kbit = true};
+  test::check_phases(model(), plan,
+                     {{"deepspeed.initialize", 39'860'736, 538'391'552},
+                      {"step1.backward", 107'027'968, 825'916'928},
+                      {"step2.forward", 521'494'528, 851'695'616},
+                      {"step2.step", 107'446'272, 107'447'808}});
 }
 
 TEST_CASE("zero 3: states and parameters on the host") {
