@@ -176,7 +176,7 @@ std::string infeasible_lines(const PlanAnswer& answer) {
     return "every plan's parameters and optimizer states alone are too many\n";
   }
   const plan::RatedPlan& lean = *result.leanest;
-  return "smallest peak of the plans looked into: " + to_text(lean.peak) + ", of " +
+  return "the nearest of the plans worked out needs " + to_text(lean.peak) + ", of " +
          to_text(lean.capacity) + " that the allocator may take\n  " + plan_words(lean.plan) + "\n";
 }
 

@@ -82,7 +82,7 @@ Bytes CellMemory::static_peak(std::uint64_t index) {
   return Bytes{peak};
 }
 
-Result<Bytes> CellMemory::peak(std::uint64_t index) {
+Result<Bytes> CellMemory::peak(std::uint64_t index, Bytes capacity) {
   if (ranks_.empty()) {
     return memory_.peak(plan_at(choices_, index));
   }
@@ -94,6 +94,9 @@ Result<Bytes> CellMemory::peak(std::uint64_t index) {
       return one.error();
     }
     peak = std::max(peak, *one);
+    if (peak > capacity) {
+      break;
+    }
   }
   return peak;
 }

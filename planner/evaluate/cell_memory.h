@@ -17,10 +17,11 @@ class CellMemory {
   /// Keeps references to `memory` and `choices`.
   CellMemory(PlanMemory& memory, const Choices& choices);
 
-  /// The peak of plan number `index`, as `PlanMemory::peak` says it.
+  /// The peak of plan number `index`, as `PlanMemory::peak` says it; of a plan whose peak is above
+  /// `capacity` that of the first rank which is.
   ///
   /// Errors:  those of `PlanMemory::peak`.
-  [[nodiscard]] Result<Bytes> peak(std::uint64_t index);
+  [[nodiscard]] Result<Bytes> peak(std::uint64_t index, Bytes capacity);
 
   /// What `peak` is at least: without activations. 0 where nothing is known.
   [[nodiscard]] Bytes static_peak(std::uint64_t index);

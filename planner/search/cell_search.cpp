@@ -211,7 +211,7 @@ class CellVisit {
   }
 
   [[nodiscard]] Status evaluate(const Timed& timed) {
-    const Result<Bytes> peak = memory_.peak(timed.index);
+    const Result<Bytes> peak = memory_.peak(timed.index, capacity_);
     if (!peak) {
       return peak.error();
     }

@@ -351,6 +351,10 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
         continue;
       }
     }
+    if (result.leanest) {
+      const Result<Bytes> peak = memory.peak(result.leanest->plan);
+      result.leanest->peak = peak ? *peak : result.leanest->peak;
+    }
     keep_front(result.front);
     result.space = space;
     result.evaluated = evaluated;

@@ -79,9 +79,9 @@ struct PlanResult {
   std::optional<cost::StepEstimate> estimate;  ///< The replay of the best.
   double bound_seconds = 0;  ///< No plan of the space takes less; the best's time if optimal.
   double gap = 0;            ///< (best - bound) / best.
-  std::optional<Bytes> least_peak;   ///< Infeasible: the smallest peak of any plan looked into.
-  std::optional<RatedPlan> leanest;  ///< The plan that has it.
-  std::vector<RatedPlan> front;      ///< By time.
+  std::optional<RatedPlan>
+      leanest;                   ///< Nothing fits: of the plans worked out, one that comes near.
+  std::vector<RatedPlan> front;  ///< By time.
   MemoryCounts memory;
 };
 
