@@ -23,16 +23,14 @@ constexpr std::array<OptionSpec, 4> kMachineOptions = {
       "what this GPU achieves, as headroom fit takes it"},
      {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
 
-constexpr std::array<OptionSpec, 9> kSearchOptions = {
+constexpr std::array<OptionSpec, 8> kSearchOptions = {
     {{"global-batch", "N", "8 for each GPU", "sequences of an optimizer step, all ranks together"},
-     {"precision", "RECIPE", "bf16",
-      "bf16 or fp16 (arithmetic, with fp32 masters and states, in each framework's own way), fp32"},
-     {"optimizer", "NAME", "adamw", "as headroom fit takes it"},
      {"alloc-conf", "CONF", "expandable_segments:True", "PYTORCH_ALLOC_CONF"},
      {"objective", "WHAT", "throughput",
       "what is best: throughput, gpus (fewest), memory (lowest peak), cost (GPU seconds), "
       "micro-batch (greatest), sequence (longest)"},
      {"front", "", "", "also list the plans that no other beats in time, memory and GPUs"},
+     {"replay", "N", "1", "replay the best plans of N groups and list them by the replayed time"},
      {"threads", "N", "all cores", "threads of the search; the answer does not depend on them"},
      {"work-limit", "N", "none", "look into N groups of plans at most"},
      {"why", "AXIS=VALUE", "", "also explain why the plan does not have this value: tp=8"}}};
@@ -74,24 +72,6 @@ Result<ir::ParallelPlan> read_base(const Arguments& arguments, const ir::ModelSp
   base.precision = ir::Precision::kBf16Master;
   base.sequence = usual_sequence(model);
   base.allocator.expandable_segments = true;
-  if (const auto text = arguments.value("precision")) {
-    const Result<ir::Precision> precision =
-        ir::parse_word(ir::precision_words(), "precision", *text);
-    if (!precision) {
-      return precision.error();
-    }
-    base.precision = *precision == ir::Precision::kBf16   ? ir::Precision::kBf16Master
-                     : *precision == ir::Precision::kFp16 ? ir::Precision::kFp16Master
-                                                          : *precision;
-  }
-  if (const auto text = arguments.value("optimizer")) {
-    const Result<ir::OptimizerPlan> optimizer =
-        ir::parse_word(ir::optimizer_words(), "optimizer", *text);
-    if (!optimizer) {
-      return optimizer.error();
-    }
-    base.optimizer = *optimizer;
-  }
   if (const auto text = arguments.value("alloc-conf")) {
     const Result<ir::AllocatorSettings> settings = parse_allocator_settings(*text, {});
     if (!settings) {
@@ -126,6 +106,14 @@ Status read_search(const Arguments& arguments, PlanSearch& search) {
       return number.error();
     }
     search.work_limit = static_cast<std::uint64_t>(*number);
+  }
+  if (const auto text = arguments.value("replay")) {
+    constexpr std::int64_t kMost = 64;
+    const Result<std::int64_t> number = parse_whole("replay", *text, 1, kMost);
+    if (!number) {
+      return number.error();
+    }
+    search.replays = static_cast<std::size_t>(*number);
   }
   search.front = arguments.has("front");
   return ok();
@@ -166,6 +154,7 @@ plan::SearchQuestion PlanSearch::question() const {
           .threads = threads,
           .work_limit = work_limit,
           .front = front,
+          .replays = replays,
           .stop = nullptr,
           .progress = {}};
 }
@@ -180,7 +169,9 @@ std::vector<OptionSpec> plan_search_options() {
     options.push_back({name.option, name.values,
                        gpus       ? "1"
                        : sequence ? "2048, or all positions of a model that has fewer"
-                                  : "any",
+                       : name.axis == plan::Axis::kPrecision ? "bf16"
+                       : name.axis == plan::Axis::kOptimizer ? "adamw"
+                                                             : "any",
                        name.help});
   }
   options.insert(options.end(), kSearchOptions.begin(), kSearchOptions.end());

@@ -22,6 +22,7 @@ struct PlanSearch {
   int threads = 1;
   std::uint64_t work_limit = 0;
   bool front = false;
+  std::size_t replays = 1;
 
   /// Refers to this.
   [[nodiscard]] plan::SearchQuestion question() const;

@@ -67,6 +67,33 @@ JsonValue front_json(const PlanAnswer& answer) {
   return JsonValue{std::move(array)};
 }
 
+JsonValue replayed_json(const PlanAnswer& answer) {
+  JsonValue::Array array;
+  for (const plan::ReplayedPlan& one : answer.result.replayed) {
+    JsonFields fields;
+    fields.add("summary", plan_words(one.plan.plan));
+    fields.add("replayed_step_seconds", one.step.value());
+    fields.add("step_seconds", one.plan.time.total().value());
+    fields.add("peak_bytes", one.plan.peak);
+    fields.add("plan", ir::plan_to_json(one.plan.plan));
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
+}
+
+std::string replayed_lines(const PlanAnswer& answer) {
+  if (answer.result.replayed.empty()) {
+    return "";
+  }
+  std::string text = "\nby replayed time, the time that was searched by beside it\n";
+  for (const plan::ReplayedPlan& one : answer.result.replayed) {
+    text += "  " + pad_left(duration_text(one.step.value()), 9) + "  " +
+            pad_left(duration_text(one.plan.time.total().value()), 9) + "  " +
+            plan_words(one.plan.plan) + "\n";
+  }
+  return text;
+}
+
 std::string recompute_words(const ir::MegatronPlan& megatron) {
   switch (megatron.recompute) {
     case ir::MegatronRecompute::kNone:
@@ -136,6 +163,22 @@ std::string sharding_words(const ir::ParallelPlan& plan) {
   return text + " dp " + std::to_string(plan.world);
 }
 
+/// What is not bf16 and AdamW.
+std::string recipe_words(const ir::ParallelPlan& plan) {
+  const bool usual = plan.precision == ir::Precision::kBf16Master ||
+                     plan.precision == ir::Precision::kAutocastBf16 ||
+                     (plan.fsdp && plan.fsdp->param_dtype == ir::DType::kBf16);
+  std::string text;
+  if (!usual) {
+    text += " " + std::string(ir::word_of(ir::precision_words(), plan.precision));
+  }
+  if (plan.optimizer.kind != ir::OptimizerKind::kAdamW ||
+      plan.optimizer.form == ir::OptimizerForm::kEightBit) {
+    text += " " + std::string(ir::word_of(ir::optimizer_words(), plan.optimizer));
+  }
+  return text;
+}
+
 std::string head_line(const PlanAnswer& answer) {
   const PlanSearch& search = answer.search;
   return search.model.label + " on " + search.device.name +
@@ -198,6 +241,7 @@ std::string duration_text(double seconds) {
 std::string plan_words(const ir::ParallelPlan& plan) {
   std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
   text += plan.megatron ? degrees_words(plan) : sharding_words(plan);
+  text += recipe_words(plan);
   text += ", micro-batch " + std::to_string(plan.micro_batch) + " x " +
           std::to_string(plan.accumulation) + ", ";
   if (plan.megatron) {
@@ -226,6 +270,7 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("least_peak_bytes",
              result.leanest ? JsonValue{result.leanest->peak.value()} : JsonValue{});
   fields.add("front", front_json(answer));
+  fields.add("replayed", replayed_json(answer));
   std::vector<std::string> why;
   for (std::size_t begin = 0; begin < answer.why.size();) {
     const std::size_t end = answer.why.find('\n', begin);
@@ -256,6 +301,7 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   } else {
     text += infeasible_lines(answer);
   }
+  text += replayed_lines(answer);
   if (!result.front.empty()) {
     text += "\nnot beaten in time, memory and GPUs at once\n";
     for (const plan::RatedPlan& one : result.front) {

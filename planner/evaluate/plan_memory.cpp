@@ -37,7 +37,12 @@ class KeyText {
 };
 
 int modules_bits(const ir::MegatronModules& modules) {
-  return (modules.core_attention ? 1 : 0) | (modules.norms ? 2 : 0) | (modules.mlp ? 4 : 0);
+  int bits = 0;
+  for (const bool one : {modules.core_attention, modules.norms, modules.mlp, modules.moe,
+                         modules.moe_activation, modules.shared_experts, modules.latent_up}) {
+    bits = 2 * bits + (one ? 1 : 0);
+  }
+  return bits;
 }
 
 /// What decides the sizes and the order of a program's tensors, but for what repeats.
@@ -214,7 +219,7 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
                                                                   const RankPlace& place) {
   const ir::MegatronPlan& megatron = *plan.megatron;
   KeyText key;
-  key.add(plan.precision, std::min(plan.steps, 2), plan.world,
+  key.add(plan.precision, plan.optimizer.form, std::min(plan.steps, 2), plan.world,
           static_cast<std::int64_t>(place.rank), megatron.tensor, megatron.pipeline,
           megatron.context, megatron.expert, megatron.expert_tensor, megatron.layers_per_chunk,
           megatron.first_stage_layers, megatron.last_stage_layers, megatron.account_for_embedding,

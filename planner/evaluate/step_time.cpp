@@ -31,12 +31,22 @@ Seconds copied(const cost::Machine& machine, ir::CopyKind kind, double bytes) {
                          ir::CopyShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes)});
 }
 
-/// Bytes that an AdamW step reads and writes for each parameter: fp32 gradient, master copy and two
-/// moments read, three of them and the 16-bit parameter written.
-constexpr double kAdamBytes = 4 + 3 * 4 + 3 * 4 + 2;
-
-Seconds adam_seconds(const cost::Machine& machine, double parameters) {
-  return moved(machine, parameters * kAdamBytes);
+/// Bytes that an optimizer step reads and writes for each parameter: the fp32 gradient read, master
+/// copy and states read and written, the 16-bit parameter written. Of AdamW two states, of Lion and
+/// SGD with momentum one; an 8-bit one takes a byte. The others are priced as AdamW.
+double step_bytes(const ir::OptimizerPlan& optimizer) {
+  constexpr double kGradient = 4;
+  constexpr double kMaster = 2 * 4;
+  constexpr double kParameter = 2;
+  const bool small = optimizer.form == ir::OptimizerForm::kEightBit ||
+                     optimizer.form == ir::OptimizerForm::kPagedEightBit;
+  double states = 2;
+  if (optimizer.kind == ir::OptimizerKind::kLion) {
+    states = 1;
+  } else if (optimizer.kind == ir::OptimizerKind::kSgd) {
+    states = optimizer.momentum > 0 ? 1 : 0;
+  }
+  return kGradient + kMaster + 2 * states * (small ? 1 : 4) + kParameter;
 }
 
 /// What ZeRO and FSDP move and where their optimizer runs.
@@ -76,6 +86,7 @@ ShardedForm sharded_form(const ir::ParallelPlan& plan) {
 ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters& held,
                              const cost::Machine& machine) {
   const double parameters = held.dense + held.experts;
+  const double bytes_of_step = step_bytes(plan.optimizer);
   if (plan.megatron) {
     const ir::MegatronPlan& megatron = *plan.megatron;
     const std::int64_t cut = megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
@@ -91,9 +102,10 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
     all_reduce_ = both(ir::CollectiveKind::kAllReduce, bytes);
     reduce_scatter_ = both(ir::CollectiveKind::kReduceScatter, bytes);
     gather_ = both(ir::CollectiveKind::kAllGather, 2);
-    adam_ = adam_seconds(machine, parameters);
-    sharded_adam_ = adam_seconds(machine, held.dense / static_cast<double>(data.size) +
-                                              held.experts / static_cast<double>(experts.size));
+    adam_ = moved(machine, parameters * bytes_of_step);
+    sharded_adam_ = moved(machine, (held.dense / static_cast<double>(data.size) +
+                                    held.experts / static_cast<double>(experts.size)) *
+                                       bytes_of_step);
     accumulation_ = moved(machine, parameters * (2 + 2 * bytes));
     return;
   }
@@ -111,8 +123,8 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
         collective(machine, ir::CollectiveKind::kAllReduce, parameters * 4 / form.shards, copies);
   }
   const double shard = parameters / form.shards;
-  adam_ = form.host_optimizer ? copied(machine, ir::CopyKind::kHostWork, shard * kAdamBytes)
-                              : adam_seconds(machine, shard);
+  adam_ = form.host_optimizer ? copied(machine, ir::CopyKind::kHostWork, shard * bytes_of_step)
+                              : moved(machine, shard * bytes_of_step);
   if (form.host_optimizer) {
     offload_step_ = copied(machine, ir::CopyKind::kDeviceToHost, shard * 2) +
                     copied(machine, ir::CopyKind::kHostToDevice, shard * 2);

@@ -163,8 +163,8 @@ class CellVisit {
     if (sharded.megatron) {
       sharded.megatron->distributed_optimizer = true;
     }
-    return cost::memory_floor(question_.space.model, sharded) > capacity_ ||
-           state_.memory.cell_floor(sharded) > capacity_;
+    return cost::memory_floor(question_.space.model, sharded) > ceiling() ||
+           state_.memory.cell_floor(sharded) > ceiling();
   }
 
   [[nodiscard]] Worth worth_of_time(const Timed& timed) const {
@@ -196,10 +196,22 @@ class CellVisit {
   }
 
   [[nodiscard]] bool is_ruled_out(const Timed& timed) {
-    const Bytes floor = floors_.of(timed.index);
-    return floor > capacity_ || memory_.static_peak(timed.index) > capacity_ ||
-           (question_.objective == Objective::kMemory && visit_.incumbent && !question_.front &&
-            static_cast<double>(floor.value()) > visit_.incumbent->first);
+    return floors_.of(timed.index) > ceiling() || memory_.static_peak(timed.index) > ceiling();
+  }
+
+  /// A plan with a higher peak is of no use: it does not fit, or the lowest peak is sought and a
+  /// lower one is known.
+  [[nodiscard]] Bytes ceiling() const {
+    Bytes lowest = capacity_;
+    if (question_.objective == Objective::kMemory && !question_.front) {
+      for (const std::optional<Worth>& known :
+           {visit_.incumbent, answer_.best ? std::optional(answer_.worth) : std::nullopt}) {
+        if (known) {
+          lowest = std::min(lowest, Bytes{static_cast<std::int64_t>(known->first)});
+        }
+      }
+    }
+    return lowest;
   }
 
   [[nodiscard]] RatedPlan rated(const Timed& timed, Bytes peak) {
@@ -211,7 +223,8 @@ class CellVisit {
   }
 
   [[nodiscard]] Status evaluate(const Timed& timed) {
-    const Result<Bytes> peak = memory_.peak(timed.index, capacity_);
+    const Bytes highest = ceiling();
+    const Result<Bytes> peak = memory_.peak(timed.index, highest);
     if (!peak) {
       return peak.error();
     }
@@ -221,6 +234,9 @@ class CellVisit {
         answer_.leanest = rated(timed, *peak);
       }
       return ok();
+    }
+    if (*peak > highest) {
+      return ok();  // That of one rank, and already no lower than the best.
     }
     Worth worth = worth_of(question_.objective, cell_.cell.plan, timed.seconds, *peak);
     worth.number = cell_.first_number + timed.index;

@@ -91,6 +91,12 @@ struct Open {
   friend bool operator>(const Open& a, const Open& b) { return a.bound > b.bound; }
 };
 
+/// A plan that fits and what it is worth.
+struct Ranked {
+  Worth worth;
+  RatedPlan plan;
+};
+
 /// One pass over all cells: always on with the plan of the lowest bound.
 class Pass {
  public:
@@ -110,7 +116,8 @@ class Pass {
       if (stopped || (question.work_limit > 0 && visited_ >= question.work_limit)) {
         break;
       }
-      const bool dives = waves == kWavesBeforeDive && !result_.best && stops_at_first(question);
+      const bool dives = waves == kWavesBeforeDive && !result_.best && question.replays == 1 &&
+                         stops_at_first(question);
       if (Status status = dives ? dive() : wave(); !status) {
         return std::move(status).error();
       }
@@ -123,9 +130,12 @@ class Pass {
  private:
   /// No plan with this bound is worth less than the best.
   [[nodiscard]] bool hopeless(const Worth& bound) const {
-    return state_.question.pruning.time_bound && !state_.question.front && result_.best &&
-           bound > worth_;
+    return state_.question.pruning.time_bound && !state_.question.front && is_full() &&
+           bound > ranking_.back().worth;
   }
+
+  /// As many plans are known as are asked for: what is worth less than the last is of no use.
+  [[nodiscard]] bool is_full() const { return ranking_.size() >= state_.question.replays; }
 
   /// How far the plans of `open` are looked at in this visit: up to what is open after this wave,
   /// or a little beyond its own first, so that cells are not visited for each of their plans.
@@ -151,9 +161,10 @@ class Pass {
     }
     std::vector<Visit> visits;
     for (const Open& open : taken) {
-      visits.push_back({.incumbent = result_.best ? std::optional(worth_) : std::nullopt,
-                        .limit = limit_of(open),
-                        .after = open.after});
+      visits.push_back(
+          {.incumbent = is_full() ? std::optional(ranking_.back().worth) : std::nullopt,
+           .limit = limit_of(open),
+           .after = open.after});
     }
     std::vector<std::optional<Result<CellAnswer>>> answers(taken.size());
     in_parallel(taken.size(), state_.question.threads, [&](std::size_t i) {
@@ -199,15 +210,28 @@ class Pass {
 
   void settle(CellAnswer answer) {
     result_.evaluated += answer.evaluated;
-    if (answer.best && (!result_.best || answer.worth < worth_)) {
-      worth_ = answer.worth;
-      result_.best = std::move(answer.best);
+    if (answer.best) {
+      rank({.worth = answer.worth, .plan = std::move(*answer.best)});
     }
     std::ranges::move(answer.front, std::back_inserter(result_.front));
     const auto& leanest = answer.leanest;
     if (leanest && (!result_.leanest || leanest->peak < result_.leanest->peak)) {
       result_.leanest = leanest;
     }
+  }
+
+  void rank(Ranked one) {
+    const auto same = [&](const Ranked& other) { return other.plan.number == one.plan.number; };
+    if (std::ranges::any_of(ranking_, same)) {
+      return;  // The leanest plan of a cell, found again.
+    }
+    ranking_.insert(std::ranges::upper_bound(ranking_, one.worth, {}, &Ranked::worth),
+                    std::move(one));
+    if (ranking_.size() > state_.question.replays) {
+      ranking_.pop_back();
+    }
+    result_.best = ranking_.front().plan;
+    worth_ = ranking_.front().worth;
   }
 
   void tell() const {
@@ -230,6 +254,9 @@ class Pass {
       result_.gap = best != 0 ? (best - bound) / std::abs(best) : 0;
       result_.bound_seconds = whole ? result_.best->time.total().value() : open_.top().bound.first;
       result_.leanest.reset();
+      for (std::size_t i = 1; i < ranking_.size(); ++i) {
+        result_.next.push_back(ranking_[i].plan);
+      }
     } else {
       result_.status = whole ? PlanStatus::kInfeasible : PlanStatus::kUnknown;
     }
@@ -242,6 +269,7 @@ class Pass {
   std::uint64_t visited_ = 0;  ///< Cells.
   PlanResult result_;
   Worth worth_;
+  std::vector<Ranked> ranking_;  ///< By worth.
 };
 
 /// Drops what another plan beats or equals in time, peak and GPUs (and so in GPU seconds); of
@@ -323,6 +351,24 @@ Result<bool> replays(const SearchQuestion& question, PlanResult& result) {
   return true;
 }
 
+/// Replays the plans behind the best as well, and puts all in the order of their replayed times.
+/// Those that do not fit when replayed are left out.
+Status replay_next(const SearchQuestion& question, PlanResult& result) {
+  result.replayed.push_back({.plan = *result.best, .step = result.estimate->time->total});
+  for (const RatedPlan& plan : result.next) {
+    const Result<cost::StepEstimate> replayed = cost::estimate(
+        question.space.model, plan.plan, question.device, question.budget, &question.machine);
+    if (!replayed) {
+      return replayed.error();
+    }
+    if (replayed->verdict != cost::Verdict::kDoesNotFit && replayed->time) {
+      result.replayed.push_back({.plan = plan, .step = replayed->time->total});
+    }
+  }
+  std::ranges::stable_sort(result.replayed, {}, &ReplayedPlan::step);
+  return ok();
+}
+
 enum class Replay : std::uint8_t { kNone, kBest };
 
 Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memory, Replay replay) {
@@ -349,6 +395,11 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
       if (!*taken) {
         state.refused.insert(result.best->number);
         continue;
+      }
+      if (!result.next.empty() && result.estimate->time) {
+        if (Status status = replay_next(question, result); !status) {
+          return std::move(status).error();
+        }
       }
     }
     if (result.leanest) {

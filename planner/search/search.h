@@ -53,6 +53,7 @@ struct SearchQuestion {
   int threads = 1;
   std::uint64_t work_limit = 0;  ///< Cells that are looked into; 0: all.
   bool front = false;            ///< Also the Pareto front.
+  std::size_t replays = 1;       ///< Plans that are replayed: the best of so many cells.
   const std::atomic<bool>* stop = nullptr;
   std::function<void(const SearchProgress&)> progress;  ///< Called between waves.
 };
@@ -68,6 +69,12 @@ struct RatedPlan {
   Bytes peak;
   Bytes capacity;            ///< What the allocator may take under it.
   std::uint64_t number = 0;  ///< In the order of the space.
+};
+
+/// A plan and how long its step takes as replayed, kernel by kernel.
+struct ReplayedPlan {
+  RatedPlan plan;
+  Seconds step;
 };
 
 struct PlanResult {

@@ -26,6 +26,9 @@ constexpr std::array<AxisName, kAxes> kNames = {{
      "the embedding counts as a layer of the first stage (megatron)"},
     {Axis::kAccountLoss, "account-for-loss", "SWITCH",
      "the loss counts as a layer of the last stage (megatron)"},
+    {Axis::kPrecision, "precision", "RECIPE,..",
+     "bf16 or fp16 (arithmetic, with fp32 masters and states, in each framework's own way), fp32"},
+    {Axis::kOptimizer, "optimizer", "NAME,..", "as headroom fit takes it"},
     {Axis::kMicroBatch, "micro-batch", "B,..", "sequences per forward of one rank"},
     {Axis::kSequence, "seq", "S,..", "tokens per sequence"},
     {Axis::kSequenceParallel, "sequence-parallel", "SWITCH", "yes, no or any (megatron)"},
@@ -59,6 +62,20 @@ constexpr std::array<std::string_view, 5> kRecompute = {"none", "selective", "un
 constexpr std::array<std::string_view, 6> kLoss = {"unfused", "native",  "te",
                                                    "hf",      "chunked", "fused-linear"};
 constexpr std::array<std::string_view, 3> kOffload = {"none", "optimizer", "all"};
+
+/// What `any` stands for where an axis is not free when it is left out.
+constexpr std::array<std::string_view, 3> kAnyPrecision = {"bf16", "fp16", "fp32"};
+constexpr std::array<std::string_view, 6> kAnyOptimizer = {"adamw", "adamw-fused",  "adamw-8bit",
+                                                           "sgd",   "sgd-momentum", "lion"};
+
+template <typename Value>
+std::vector<std::string_view> names_of(std::span<const ir::Word<Value>> words) {
+  std::vector<std::string_view> names;
+  for (const ir::Word<Value>& word : words) {
+    names.push_back(word.text);
+  }
+  return names;
+}
 
 constexpr std::int64_t kGreatest = std::int64_t{1} << 24;
 
@@ -118,6 +135,14 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
   switch (axis) {
     case Axis::kRuntime:
       return kRuntimes;
+    case Axis::kPrecision: {
+      static const std::vector<std::string_view> names = names_of(ir::precision_words());
+      return names;
+    }
+    case Axis::kOptimizer: {
+      static const std::vector<std::string_view> names = names_of(ir::optimizer_words());
+      return names;
+    }
     case Axis::kAttention:
       return kAttention;
     case Axis::kRecompute:
@@ -163,7 +188,18 @@ std::string value_text(Axis axis, std::int64_t value) {
 
 Result<AxisValues> parse_axis(Axis axis, std::string_view text) {
   AxisValues values;
+  if (text == "any" && axis != Axis::kPrecision && axis != Axis::kOptimizer) {
+    return values;
+  }
   if (text == "any") {
+    const std::span<const std::string_view> all =
+        axis == Axis::kPrecision ? std::span<const std::string_view>(kAnyPrecision)
+                                 : std::span<const std::string_view>(kAnyOptimizer);
+    for (const std::string_view word : all) {
+      const std::optional<AxisValues> one = parse_part(axis, word);
+      values.insert(values.end(), one->begin(), one->end());
+    }
+    std::ranges::sort(values);
     return values;
   }
   std::string_view rest = text;

@@ -28,6 +28,8 @@ enum class Axis : std::uint8_t {
   kLastStage,
   kAccountEmbedding,  ///< The embedding counts as a layer where layers are dealt out to stages.
   kAccountLoss,
+  kPrecision,  ///< Positions in `ir::precision_words`.
+  kOptimizer,  ///< Positions in `ir::optimizer_words`.
   kMicroBatch,
   kSequence,
   kSequenceParallel,
@@ -67,7 +69,9 @@ enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock,
 /// Which values an axis may take; none: it is free.
 using AxisValues = std::vector<std::int64_t>;
 
-/// Reads "1,2,4", "2-16", "yes", "selective,block" or "any".
+/// Reads "1,2,4", "2-16", "yes", "selective,block" or "any". Precision and optimizer change what is
+/// trained and stay as they are unless they are given: their "any" is every recipe and every
+/// optimizer whose step is priced.
 ///
 /// Errors:  kInvalidArgument naming the option, what was given and what it takes.
 [[nodiscard]] Result<AxisValues> parse_axis(Axis axis, std::string_view text);

@@ -8,6 +8,7 @@
 
 #include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_check.h"
+#include "model_ir/plan/plan_words.h"
 #include "planner/space/choices.h"
 #include "planner/space/stage_forms.h"
 
@@ -31,6 +32,21 @@ class CellWriter {
         plan_ = question_.base;
         plan_.world = world;
         plan_.sequence = sequence;
+        write_recipes();
+      }
+    }
+    return std::move(cells_);
+  }
+
+ private:
+  /// Precisions and optimizers: those of the base where nothing is said.
+  void write_recipes() {
+    for (const std::int64_t precision : values_or(Axis::kPrecision, {-1})) {
+      recipe_ = precision < 0 ? question_.base.precision : recipe_of(precision);
+      for (const std::int64_t optimizer : values_or(Axis::kOptimizer, {-1})) {
+        plan_.optimizer = optimizer < 0
+                              ? question_.base.optimizer
+                              : ir::optimizer_words()[static_cast<std::size_t>(optimizer)].value;
         for (int runtime = 0; runtime < 4; ++runtime) {
           if (allowed_.allows(Axis::kRuntime, runtime)) {
             write_runtime(static_cast<ir::RuntimeKind>(runtime));
@@ -38,10 +54,21 @@ class CellWriter {
         }
       }
     }
-    return std::move(cells_);
   }
 
- private:
+  /// 16-bit arithmetic on fp32 masters is what is meant by a 16-bit precision.
+  [[nodiscard]] static ir::Precision recipe_of(std::int64_t word) {
+    const ir::Precision precision = ir::precision_words()[static_cast<std::size_t>(word)].value;
+    switch (precision) {
+      case ir::Precision::kBf16:
+        return ir::Precision::kBf16Master;
+      case ir::Precision::kFp16:
+        return ir::Precision::kFp16Master;
+      default:
+        return precision;
+    }
+  }
+
   [[nodiscard]] AxisValues values_or(Axis axis, AxisValues usual) const {
     const AxisValues& given = allowed_.of(axis);
     return given.empty() ? usual : given;
@@ -71,6 +98,7 @@ class CellWriter {
     plan_.zero.reset();
     plan_.fsdp.reset();
     plan_.megatron.reset();
+    plan_.precision = recipe_;
     set_precision(runtime);
     switch (runtime) {
       case ir::RuntimeKind::kTransformers:
@@ -94,8 +122,8 @@ class CellWriter {
 
   /// One recipe in each framework's terms: 16-bit arithmetic on fp32 masters.
   void set_precision(ir::RuntimeKind runtime) {
-    const bool bf16 = question_.base.precision == ir::Precision::kBf16Master;
-    const bool fp16 = question_.base.precision == ir::Precision::kFp16Master;
+    const bool bf16 = recipe_ == ir::Precision::kBf16Master;
+    const bool fp16 = recipe_ == ir::Precision::kFp16Master;
     if (runtime == ir::RuntimeKind::kTransformers && (bf16 || fp16)) {
       plan_.precision = bf16 ? ir::Precision::kAutocastBf16 : ir::Precision::kAutocastFp16;
     } else if (runtime == ir::RuntimeKind::kFsdp && bf16) {
@@ -137,7 +165,7 @@ class CellWriter {
           fsdp.replicas = replicas;
           fsdp.reshard_after_forward = reshard != 0;
           fsdp.cpu_offload = offload != 0;
-          if (question_.base.precision == ir::Precision::kFp32) {
+          if (recipe_ == ir::Precision::kFp32) {
             fsdp.param_dtype = ir::DType::kFp32;
           }
           plan_.fsdp = fsdp;
@@ -172,8 +200,21 @@ class CellWriter {
     }
   }
 
+  /// Megatron has one AdamW: FusedAdam.
+  [[nodiscard]] bool is_second_name_of_adam() const {
+    const AxisValues& given = allowed_.of(Axis::kOptimizer);
+    const auto is_plain = [](std::int64_t word) {
+      return ir::optimizer_words()[static_cast<std::size_t>(word)].value == ir::OptimizerPlan{};
+    };
+    return plan_.optimizer.form == ir::OptimizerForm::kFused &&
+           std::ranges::any_of(given, is_plain);
+  }
+
   void write_megatron() {
     if (!allowed_.of(Axis::kZero).empty() || !allowed_.allows(Axis::kOffload, 0)) {
+      return;
+    }
+    if (is_second_name_of_adam()) {
       return;
     }
     const ir::ModelSpec& model = question_.model;
@@ -312,6 +353,7 @@ class CellWriter {
   const Constraints& allowed_;
   ChoiceCounter counter_;
   ParallelPlan plan_;
+  ir::Precision recipe_ = ir::Precision::kBf16Master;
   std::map<std::int64_t, std::vector<StageForm>> stage_forms_;  ///< By stages.
   std::vector<Cell> cells_;
 };

@@ -14,8 +14,8 @@ namespace headroom::plan {
 /// The plans among which the best is sought.
 struct SpaceQuestion {
   const ir::ModelSpec& model;
-  /// What no axis says: precision, optimizer, allocator, steps. Its `sequence` and `world` are the
-  /// only ones of their axes where these are free.
+  /// What no axis says: allocator, steps. Its sequence, world, precision and optimizer are the only
+  /// ones of their axes where these are free.
   ir::ParallelPlan base;
   std::int64_t global_batch = 1;  ///< Sequences of a step, all ranks together.
   Constraints constraints;
