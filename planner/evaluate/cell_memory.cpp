@@ -23,7 +23,8 @@ std::size_t moving_slot(const ir::MegatronPlan& with) {
 CellMemory::CellMemory(PlanMemory& memory, const Choices& choices)
     : memory_(memory), choices_(choices) {
   const ir::ParallelPlan& plan = choices.recomputations.front();
-  if (!plan.megatron || plan.megatron->micro_batch_group > 0) {
+  if (!plan.megatron || plan.megatron->micro_batch_group > 0 || plan.megatron->mtp_layers > 0 ||
+      plan.megatron->optimizer_offload > 0) {
     return;
   }
   for (const ir::MegatronPlan& with : choices.switches) {

@@ -88,6 +88,15 @@ void make_viewless(const Runner& run) {
   const Tensor scalar = run.eager().empty({1}, run.context.dtype);
 }
 
+/// MakeViewlessTensor of what is a view: a node of its own, on the same memory.
+Tensor viewless(const Runner& run, const Tensor& input) {
+  make_viewless(run);
+  Record record(run.eager(), {&input});
+  Tensor output = run.eager().alias(input, input.shape(), false);
+  record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
+  return output;
+}
+
 /// _proj_and_transformer_layer
 Tensor project_and_run(const Runner& run, const PredictionWeights& weights, const Tensor& hidden,
                        const Tensor& embedded, const LayerInput& input) {
@@ -135,11 +144,11 @@ Tensor prediction_block(const Runner& run, const Chunk& chunk, const Tensor& hid
     run.eager().set_site("mtp_tokens", weights.layer.layer);
     const Rolled rolled_ids = roll(run, ids);
     const Rolled rolled_positions = roll(run, positions);
+    const Tensor embedded = embed(run, chunk, rolled_ids.moved, rolled_positions.moved);
+    const Tensor before = viewless(run, all.back());
+    all.push_back(prediction_layer(run, weights, before, embedded, input));
     ids = rolled_ids.moved;
     positions = rolled_positions.moved;
-    const Tensor embedded = embed(run, chunk, ids, positions);
-    make_viewless(run);
-    all.push_back(prediction_layer(run, weights, all.back(), embedded, input));
   }
   return join_rows(run.eager(), all);
 }

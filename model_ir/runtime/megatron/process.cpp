@@ -137,8 +137,10 @@ void Process::touch_causal_mask() {
 }
 
 void Process::touch_sequence_lengths() {
-  // Of the whole sequence and, where it is cut among ranks, of a rank's part and half of that.
-  const std::size_t wanted = context_.mesh.context.size > 1 ? 3 : 1;
+  // Of the whole sequence and, where keys and values go round, of a rank's part and half of that.
+  const bool ring = context_.mesh.context.size > 1 &&
+                    context_.megatron.context_exchange == MegatronContext::kRing;
+  const std::size_t wanted = ring ? 3 : 1;
   while (sequence_lengths_.size() < wanted) {
     sequence_lengths_.push_back(
         context_.eager.empty({context_.plan.micro_batch + 1}, DType::kInt32, TensorRole::kBuffer));

@@ -171,7 +171,26 @@ Tensor Stage::forward(std::size_t index, const Tensor& input) {
     output = run_model(chunk, batch, input);
     batch.loss_mask.reset();
   }
-  return chunk.last ? scaled_loss(output, loss_mask) : output;
+  if (chunk.last) {
+    output = scaled_loss(output, loss_mask);
+  }
+  note_predictions(chunk);
+  return output;
+}
+
+/// What stays of multi-token prediction: the losses for the log and, on every stage, the scale of
+/// their gradients. Source: multi_token_prediction.py, MTPLossLoggingHelper, MTPLossAutoScaler.
+void Stage::note_predictions(const Chunk& chunk) {
+  if (run_.context.megatron.mtp_layers == 0) {
+    return;
+  }
+  if (chunk.last && !prediction_losses_.defined()) {
+    prediction_losses_ =
+        run_.eager().empty({run_.context.megatron.mtp_layers}, DType::kFp32, TensorRole::kBuffer);
+  }
+  if (!prediction_scale_.defined()) {
+    prediction_scale_ = run_.eager().empty({1}, DType::kFp32, TensorRole::kBuffer);
+  }
 }
 
 Tensor Stage::backward(std::size_t index, const Tensor& input, Tensor output,

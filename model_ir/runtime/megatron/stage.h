@@ -56,6 +56,7 @@ class Stage {
   [[nodiscard]] torch::Tensor scaled_loss(const torch::Tensor& losses,
                                           const torch::Tensor& loss_mask);
 
+  void note_predictions(const Chunk& chunk);
   void transfer(const torch::Tensor& tensor, CollectiveKind kind);
   void wait_for(const torch::Tensor& received);
 
@@ -64,6 +65,8 @@ class Stage {
   std::vector<torch::Tensor> inputs_;  ///< TransformerBlock.input_tensor of each chunk.
   std::vector<torch::Tensor> reports_;
   std::unordered_map<const torch::TensorImpl*, std::uint32_t> received_;  ///< Marks behind them.
+  torch::Tensor prediction_losses_;
+  torch::Tensor prediction_scale_;
   torch::Tensor token_count_;  ///< Of the last micro-batch whose loss is known.
 };
 

@@ -314,7 +314,7 @@ TEST_CASE("megatron: a layer of multi-token prediction brings logits and weights
     for (const Event& event : program.events) {
       if (event.kind == EventKind::kAllocate) {
         tables += event.role == TensorRole::kParameter ? event.bytes / 2 : 0;
-        logits += event.bytes == wide ? 1 : 0;
+        logits += event.role == TensorRole::kLogits && event.bytes == wide ? 1 : 0;
       }
     }
     return std::pair{tables, logits};
