@@ -89,6 +89,8 @@ struct PlanResult {
   std::optional<RatedPlan>
       leanest;                   ///< Nothing fits: of the plans worked out, one that comes near.
   std::vector<RatedPlan> front;  ///< By time.
+  std::vector<RatedPlan> next;   ///< The best of other cells, by worth; `replays` - 1 of them.
+  std::vector<ReplayedPlan> replayed;  ///< `best` and `next` by replayed time, if more than one.
   MemoryCounts memory;
 };
 
