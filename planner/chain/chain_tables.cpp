@@ -63,10 +63,8 @@ double most_kept(const Chain& chain, const std::vector<std::size_t>& order, std:
       continue;
     }
     const ChainStage& stage = chain[i];
-    if (stage.saved >= slots) {
-      return kept + (stage.saved > 0 ? stage.forward * static_cast<double>(slots) /
-                                           static_cast<double>(stage.saved)
-                                     : stage.forward);
+    if (stage.saved > slots) {
+      return kept + stage.forward * static_cast<double>(slots) / static_cast<double>(stage.saved);
     }
     kept += stage.forward;
     slots -= stage.saved;
@@ -199,14 +197,14 @@ class ChainTables::Filling {
       to = y_varies ? std::min(to, y_end) : to;
       const std::int64_t length = to - from + 1;
       float* const dest = into_.cost.data() + (from - into_.least);
-      const float* const a = x.cost.data() + (from - terms.shift - x.least);
-      const float* const b = y.cost.data() + (from - y.least);
+      const std::int64_t x_at = from - terms.shift - x.least;
+      const std::int64_t y_at = from - y.least;
       if (x_varies && y_varies) {
-        lower_both(dest, a, b, terms.forward, length);
+        lower_both(dest, x.cost.data() + x_at, y.cost.data() + y_at, terms.forward, length);
       } else if (x_varies) {
-        lower_one(dest, a, terms.forward + y.cost.back(), length);
+        lower_one(dest, x.cost.data() + x_at, terms.forward + y.cost.back(), length);
       } else if (y_varies) {
-        lower_one(dest, b, terms.forward + x.cost.back(), length);
+        lower_one(dest, y.cost.data() + y_at, terms.forward + x.cost.back(), length);
       } else {
         lower_none(dest, terms.forward + x.cost.back() + y.cost.back(), length);
       }
@@ -246,7 +244,6 @@ ChainTables::ChainTables(const Chain& chain, std::int64_t slots)
       slots_(slots),
       count_(chain.size()),
       origin_(count_ * count_),
-      asked_(count_ * count_, slots),
       needs_(count_ * count_, std::numeric_limits<double>::infinity()),
       forward_(count_ + 1),
       saved_(count_ + 1),
@@ -256,6 +253,8 @@ ChainTables::ChainTables(const Chain& chain, std::int64_t slots)
     saved_[i + 1] = saved_[i] + chain[i].saved;
     held_[i + 1] = held_[i] + std::max(chain[i].saved, chain[i].output);
   }
+  slots_ = ample(0, count_ - 1);  // More change nothing, and tables are as long as the budget.
+  asked_.assign(count_ * count_, slots_);
   share_equal_segments();
   find_needs();
 }

@@ -63,7 +63,10 @@ double brute_force(const Chain& chain, std::int64_t slots) {
     if (time > known[state]) {
       continue;
     }
-    const auto [outputs, saved, loose, pending] = state;
+    const unsigned outputs = std::get<0>(state);
+    const unsigned saved = std::get<1>(state);
+    const int loose = std::get<2>(state);
+    const std::size_t pending = std::get<3>(state);
     if (pending == 0) {
       return time;
     }
@@ -214,7 +217,7 @@ TEST_CASE("chain: threads and more memory than needed change nothing") {
   test::Random random = test::seeded_random(412);
   CAPTURE(random.seed());
   const Chain chain = random_chain(random, 24);
-  for (const std::int64_t slots : {40, 60, 90, 100'000}) {
+  for (const std::int64_t slots : {40LL, 60LL, 90LL, 100'000'000'000LL}) {
     const std::optional<ChainSchedule> one = optimal_chain(chain, slots, 1);
     const std::optional<ChainSchedule> two = optimal_chain(chain, slots, 3);
     REQUIRE(one.has_value() == two.has_value());
@@ -234,6 +237,13 @@ TEST_CASE("chain: a schedule that lacks something is no schedule") {
   CHECK(!run_chain(chain, {{ChainStep::Kind::kForwardAll, 1}}));
   CHECK(!run_chain(chain, {{ChainStep::Kind::kForwardAll, 0}, {ChainStep::Kind::kBackward, 0}}));
   CHECK(!run_chain(chain, {{ChainStep::Kind::kForwardAll, 0}}));
+}
+
+TEST_CASE("chain: stages that take no memory need none") {
+  const Chain chain(3, {.forward = 1, .backward = 2, .output = 0, .saved = 0, .gradient = 0});
+  const std::optional<ChainSchedule> found = optimal_chain(chain, 0);
+  REQUIRE(found);
+  CHECK(found->time == 9);
 }
 
 }  // namespace headroom::plan
