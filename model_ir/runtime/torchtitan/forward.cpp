@@ -52,14 +52,18 @@ Tensor linear(const LayerRun& run, const Tensor& x, const Tensor& weight) {
   return product;
 }
 
-/// A product of complex numbers by a table without gradient; backward conjugates the table.
-Tensor turned(Eager& eager, const Tensor& x, const Tensor& table) {
+/// A product of complex numbers by a table without gradient; backward conjugates the table. A
+/// gradient that lies head by head is copied first where it is a DTensor's.
+Tensor turned(Eager& eager, const Tensor& x, const Tensor& table, bool copies_gradient) {
   Record record(eager, {&x});
   record.save(table);
   Tensor output = torch::computed(eager, x.shape(), DType::kFp32, {&x});
   if (record.active()) {
-    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    record.finish(output, [copies_gradient](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const torch::Unpacked saved(e, node);
+      if (copies_gradient) {
+        grads[0] = torch::computed(e, grads[0].shape(), DType::kFp32, {&grads[0]});
+      }
       const Tensor conjugate = e.empty(saved[0].shape(), DType::kFp32);
       return {torch::computed(e, grads[0].shape(), DType::kFp32, {&grads[0]})};
     });
@@ -73,21 +77,19 @@ Tensor rows_of_positions(Eager& eager, const Tensor& table, const Shape& q) {
   if (q[1] == table.shape()[0]) {
     return table;
   }
-  const Shape row = table.shape();
-  if (q[0] == 1) {
-    const Tensor index = eager.empty({q[1]}, DType::kInt64);
-    return torch::computed(eager, row.with(0, q[1]), DType::kFp32, TensorRole::kTemporary);
-  }
-  return torch::computed(eager, {q[0], q[1], row[1], row[2]}, DType::kFp32, TensorRole::kTemporary);
+  const Tensor index = q[0] == 1 ? eager.empty({q[1]}, DType::kInt64) : Tensor{};
+  Shape rows{q[0], q[1], table.elements() / table.shape()[0]};
+  return torch::computed(eager, rows, table.dtype(), TensorRole::kTemporary);
 }
 
-/// apply_rotary_emb of Llama: in fp32, as complex numbers.
-void rotate_complex(Eager& eager, Tensor& q, Tensor& k, const Tensor& whole) {
+/// apply_rotary_emb of Llama: in fp32, as complex numbers. Round a ring the gradient of queries
+/// lies head by head.
+void rotate_complex(Eager& eager, Tensor& q, Tensor& k, const Tensor& whole, bool copies_gradient) {
   const Tensor q_wide = torch::to(eager, q, DType::kFp32);
   const Tensor k_wide = torch::to(eager, k, DType::kFp32);
   const Tensor table = rows_of_positions(eager, whole, q.shape());
-  const Tensor q_turned = turned(eager, q_wide, table);
-  const Tensor k_turned = turned(eager, k_wide, table);
+  const Tensor q_turned = turned(eager, q_wide, table, copies_gradient);
+  const Tensor k_turned = turned(eager, k_wide, table, false);
   const Tensor q_flat = torch::view(eager, q_turned, q.shape());  // flatten(3)
   const Tensor k_flat = torch::view(eager, k_turned, k.shape());
   Tensor q_out = torch::to(eager, q_flat, q.dtype());
@@ -115,8 +117,9 @@ Tensor rotated(Eager& eager, const Tensor& x, const Tensor& cosines, const Tenso
 }
 
 /// apply_rotary_emb of Qwen3: in the type of the activations.
-void rotate_halves(Eager& eager, Tensor& q, Tensor& k, const Tensor& table) {
-  const Shape row{table.shape()[0], 1, table.shape()[1] / 2};
+void rotate_halves(Eager& eager, Tensor& q, Tensor& k, const Tensor& whole) {
+  const Tensor table = rows_of_positions(eager, whole, q.shape());
+  const Shape row{table.elements() / whole.shape()[1], 1, whole.shape()[1] / 2};
   const Tensor cosines = eager.alias(table, row, true);
   const Tensor sines = eager.alias(table, row, true);
   Tensor q_out = rotated(eager, q, cosines, sines);
@@ -188,7 +191,8 @@ Tensor attention(const LayerRun& run, const Tensor& x) {
   if (has_cosine_table(spec)) {
     rotate_halves(eager, q, k, run.rotary);
   } else {
-    rotate_complex(eager, q, k, run.rotary);
+    const TitanPlan titan = titan_of(run.context);
+    rotate_complex(eager, q, k, run.rotary, titan.context > 1 && titan.tensor > 1);
   }
   q = torch::transpose_heads(eager, q);
   k = torch::transpose_heads(eager, k);

@@ -20,6 +20,27 @@ using torch::PhaseScope;
 using torch::Shape;
 using torch::Tensor;
 
+/// maybe_enable_amp, while it lives.
+class AutocastScope {
+ public:
+  AutocastScope(Eager& eager, bool enabled) : eager_(eager), enabled_(enabled) {
+    if (enabled_) {
+      eager_.enter_autocast(DType::kBf16);
+    }
+  }
+  ~AutocastScope() {
+    if (enabled_) {
+      eager_.leave_autocast();
+    }
+  }
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  Eager& eager_;
+  bool enabled_;
+};
+
 /// Trainer, and what its names hold between steps.
 class Trainer {
  public:
@@ -41,6 +62,8 @@ class Trainer {
     return load_model(sharding, spec, plan);
   }
   Tensor scalar(DType dtype) { return eager_.empty({}, dtype); }
+  /// Whether nothing is shared: no groups, autocast in place of gathers in bf16.
+  [[nodiscard]] bool alone() const { return shards_ == 1; }
   /// dist_sum: reduced among ranks out of place, then read by the host.
   void sum_among_ranks(DType dtype) { const Tensor reduced = scalar(dtype); }
   /// prepare_context_parallel_input: this rank's part of ids and labels. Returns its positions.
@@ -104,6 +127,7 @@ Tensor Trainer::forward_backward(Tensor ids, Tensor labels) {
   Tensor sum;  // loss_sum, which nobody deletes.
   Tensor loss;
   {
+    const AutocastScope autocast(eager_, alone());
     const Tensor logits = forward(context, ids);
     sum = loss_of(logits, labels);
     loss = torch::scale(eager_, sum);
@@ -193,7 +217,10 @@ void Trainer::step(int number) {
   batch_.reset();
   eager_.set_site("torchtitan.train_step", -1);
   const Tensor valid_tokens = scalar(DType::kInt64);
-  sum_among_ranks(DType::kInt64);
+  const Tensor all_tokens = alone() ? scalar(DType::kFp32) : Tensor{};
+  if (!alone()) {
+    sum_among_ranks(DType::kInt64);
+  }
   std::vector<Tensor> batches;
   std::vector<Tensor> losses;
   Tensor labels;
@@ -215,7 +242,9 @@ void Trainer::step(int number) {
     const Tensor stacked = eager_.empty({plan_.accumulation}, DType::kFp32);
     loss = scalar(DType::kFp32);
   }
-  log(loss);
+  if (!alone()) {
+    log(loss);
+  }
 }
 
 }  // namespace

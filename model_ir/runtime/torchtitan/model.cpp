@@ -67,15 +67,21 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
                    "compiled blocks of Llama without tensor or context parallelism, and the plain "
                    "loss");
   }
-  if (titan.context > 1 &&
-      (titan.tensor > 1 || has_cosine_table(spec) || plan.sequence % (2 * titan.context) != 0)) {
+  if (titan.context > 1 && plan.sequence % (2 * titan.context) != 0) {
     return refused("titan", "cp=" + std::to_string(titan.context),
-                   "context parallelism of Llama without tensor parallelism, of sequences that are "
-                   "a multiple of twice its ranks");
+                   "sequences that are a multiple of twice the ranks that share them");
   }
-  if (plan.world % ranks != 0 || plan.world / ranks < 2) {
+  if (titan.context > 1 && titan.tensor > 1 && has_cosine_table(spec)) {
+    return refused("titan", "cp=" + std::to_string(titan.context),
+                   "Llama (Qwen3's code does not run with tensor and context parallelism)");
+  }
+  const bool alone = plan.world == 1 && ranks == 1;
+  if (!alone && (plan.world % ranks != 0 || plan.world / ranks < 2)) {
     return refused("gpus", std::to_string(plan.world),
-                   "two or more ranks that share what a tensor-parallel rank holds");
+                   "one, or two or more ranks that share what a tensor-parallel rank holds");
+  }
+  if (alone && (titan.compiled || titan.context > 1 || has_chunked_loss(plan))) {
+    return refused("gpus", "1", "eager blocks and the plain loss on one GPU");
   }
   if (spec.kv_heads % titan.tensor != 0 || spec.vocabulary % titan.tensor != 0 ||
       spec.ffn % titan.tensor != 0 || plan.sequence % titan.tensor != 0) {
@@ -92,6 +98,9 @@ class Loader {
       : sharding_(sharding), result_(result) {}
 
   void begin_group(std::int32_t module, bool reshards) {
+    if (sharding_.ranks == 1) {
+      return;  // Nothing is wrapped.
+    }
     result_.groups.push_back(std::make_unique<fsdp::ShardedGroup>(sharding_, module));
     result_.groups.back()->set_reshards(reshards);
   }
@@ -99,6 +108,13 @@ class Loader {
   /// `replicated`: the same on every tensor-parallel rank, which has a part of its gradient.
   Tensor parameter(const Shape& shape, bool replicated = false) {
     Eager& eager = sharding_.eager;
+    if (sharding_.ranks == 1) {
+      Tensor parameter = eager.parameter(shape, sharding_.stored, true);
+      result_.shards.push_back(parameter);
+      result_.replicated.push_back(false);
+      count_ += shape.elements();
+      return parameter;
+    }
     eager.set_meta(true);
     Tensor whole = eager.parameter(shape, sharding_.plan.param_dtype, true);
     eager.set_meta(false);

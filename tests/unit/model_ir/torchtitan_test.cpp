@@ -205,6 +205,26 @@ TEST_CASE("torchtitan: context parallelism gathers keys and merges parts of atte
                      {{"step2", 471'387'648, 668'016'128}});
 }
 
+TEST_CASE("torchtitan: context parallelism joins tensor parallelism, and Qwen3's rotations") {
+  ParallelPlan plan = on_ranks(8, tensor_parallel());
+  plan.titan->context = 2;
+  test::check_phases(three_layers("llama"), plan,
+                     {{"step1", 269'536'256, 306'890'752}, {"step2", 269'536'768, 418'371'584}});
+  plan = on_ranks(4);
+  plan.titan->context = 2;
+  test::check_phases(three_layers("qwen3"), plan,
+                     {{"step1", 481'362'432, 495'639'040}, {"step2", 481'362'944, 710'893'056}});
+}
+
+TEST_CASE("torchtitan: one GPU runs fp32 parameters under autocast") {
+  ParallelPlan plan = on_ranks(1);
+  test::check_phases(
+      three_layers("llama"), plan,
+      {{"step1", 1'682'578'432, 1'682'589'696}, {"step2", 1'682'578'944, 1'959'515'136}});
+  plan.recompute = Recompute::kFull;
+  test::check_phases(three_layers("llama"), plan, {{"step2", 1'682'578'944, 1'761'732'096}});
+}
+
 TEST_CASE("torchtitan: gradients of micro-batches are reduced each and added up") {
   ParallelPlan plan = on_ranks(2);
   plan.accumulation = 2;
@@ -262,14 +282,19 @@ TEST_CASE("torchtitan: what its code is not modelled for is refused by the plan'
   };
   const ModelSpec llama = three_layers("llama");
   CHECK(key_of(three_layers("qwen2"), on_ranks(2)) == "model");
-  CHECK(key_of(llama, on_ranks(1)) == "gpus");
+  CHECK(key_of(llama, on_ranks(3, tensor_parallel())) == "gpus");
+  CHECK(key_of(llama, on_ranks(2, tensor_parallel())) == "gpus");
   ParallelPlan plan = on_ranks(24);
   plan.titan->tensor = 3;
   CHECK(key_of(llama, plan) == "titan");
-  plan = on_ranks(4, tensor_parallel());
+  plan = on_ranks(8, tensor_parallel());
   plan.titan->context = 2;
-  plan.world = 8;
-  CHECK(key_of(llama, plan) == "titan");  // Both at once.
+  CHECK(key_of(three_layers("qwen3"), plan) == "titan");  // Both at once.
+  plan.sequence = 1022;
+  CHECK(key_of(llama, plan) == "titan");
+  plan = on_ranks(1);
+  plan.titan->compiled = true;
+  CHECK(key_of(llama, plan) == "gpus");
   plan = on_ranks(4, tensor_parallel());
   plan.titan->compiled = true;
   CHECK(key_of(llama, plan) == "titan");
