@@ -141,9 +141,6 @@ Error refused(const char* key, const char* got, const char* wanted) {
 /// What is not modelled under ZeRO, beside what the model code refuses.
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
   const bool partitions = plan.zero && plan.zero->stage == 3;
-  if (plan.lora && partitions && plan.lora->dora) {
-    return refused("lora", "DoRA under ZeRO stage 3", "stages 0 to 2");
-  }
   if (plan.lora && partitions && !plan.lora->modules_to_save.empty() &&
       plan.precision != Precision::kFp32) {
     // stage3.py, defragment: trainable partitions are of one type.

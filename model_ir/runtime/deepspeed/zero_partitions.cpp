@@ -77,8 +77,10 @@ std::set<std::size_t> ZeroPartitions::adapters_of(const Op& op) const {
   for (const TensorId id : op.parameters) {
     const auto found = state_.model.adapters.find(static_cast<std::uint32_t>(id));
     if (found != state_.model.adapters.end()) {
-      for (const Tensor& parameter : {found->second.a, found->second.b}) {
-        all.insert(parameters_.index_of(parameter));
+      for (const Tensor& parameter : {found->second.a, found->second.b, found->second.magnitude}) {
+        if (parameter.defined()) {
+          all.insert(parameters_.index_of(parameter));
+        }
       }
     }
   }
@@ -104,7 +106,8 @@ std::set<std::size_t> ZeroPartitions::nested_parameters(const ModuleCall& call) 
   using Part = ModuleCall::Part;
   const Graph& graph = *state_.model.graph;
   const bool alone = call.part == Part::kOperator || call.part == Part::kAdapterDropout ||
-                     call.part == Part::kAdapterA || call.part == Part::kAdapterB;
+                     call.part == Part::kAdapterA || call.part == Part::kAdapterB ||
+                     call.part == Part::kMagnitude;
   if (alone) {
     return parameters_of(call);
   }
@@ -147,10 +150,13 @@ std::set<std::size_t> ZeroPartitions::parameters_of(const ModuleCall& call) cons
     for (const TensorId id : call.op->parameters) {
       own.insert(weight_index(id));
     }
-  } else if (call.part == Part::kAdapterA || call.part == Part::kAdapterB) {
+  } else if (call.part == Part::kAdapterA || call.part == Part::kAdapterB ||
+             call.part == Part::kMagnitude) {
     const transformers::Adapter& adapter =
         state_.model.adapters.at(static_cast<std::uint32_t>(call.op->parameters[0]));
-    own.insert(parameters_.index_of(call.part == Part::kAdapterA ? adapter.a : adapter.b));
+    own.insert(parameters_.index_of(call.part == Part::kAdapterA   ? adapter.a
+                                    : call.part == Part::kAdapterB ? adapter.b
+                                                                   : adapter.magnitude));
   }
   return own;
 }

@@ -100,8 +100,17 @@ Tensor branch(torch::Eager& eager, const Model& model, const Op& op, const Tenso
 Tensor with_magnitude(torch::Eager& eager, const Model& model, const Op& op, const Tensor& x,
                       const Tensor& result) {
   const double dropout = model.training ? model.plan->lora->dropout : 0;
-  const Tensor dropped = torch::dropout(eager, x, dropout);
-  Tensor delta = dora_delta(eager, model, op, dropped, dropout > 0 ? Tensor{} : result);
+  Tensor dropped = x;
+  if (dropout > 0) {
+    dropped = call_module(
+        model.hooks, {.part = ModuleCall::Part::kAdapterDropout, .layer = op.layer, .op = &op}, x,
+        [&](const Tensor& given) { return torch::dropout(eager, given, dropout); });
+  }
+  Tensor delta =
+      call_module(model.hooks, {.part = ModuleCall::Part::kMagnitude, .layer = op.layer, .op = &op},
+                  dropped, [&](const Tensor& given) {
+                    return dora_delta(eager, model, op, given, dropout > 0 ? Tensor{} : result);
+                  });
   Tensor sum = torch::add(eager, result, delta);
   delta.reset();
   return sum;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
@@ -111,12 +112,31 @@ Tensor quotient(Eager& eager, const Tensor& magnitude, const Tensor& norm) {
   return output;
 }
 
+/// One of the two layers of an adapter.
+Tensor factor(Eager& eager, const Model& model, const Op& op, ModuleCall::Part part,
+              const Tensor& input) {
+  const Adapter& adapter = model.adapters.at(static_cast<std::uint32_t>(op.parameters[0]));
+  return call_module(
+      model.hooks, {.part = part, .layer = op.layer, .op = &op}, input, [&](const Tensor& given) {
+        return torch::linear(eager, given,
+                             part == ModuleCall::Part::kAdapterA ? adapter.a : adapter.b, {});
+      });
+}
+
+/// DoRA's layer reads a parameter of the frozen one.
+void read_frozen(const Model& model, const Op& op, const Tensor& parameter) {
+  if (model.hooks.read) {
+    model.hooks.read({.part = ModuleCall::Part::kMagnitude, .layer = op.layer, .op = &op},
+                     parameter);
+  }
+}
+
 /// BA as the product of the two layers with the identity, [in, out].
-Tensor lora_weight(Eager& eager, const Adapter& adapter) {
+Tensor lora_weight(Eager& eager, const Model& model, const Op& op, const Adapter& adapter) {
   const std::int64_t in = adapter.a.shape()[1];
   const Tensor identity = torch::computed(eager, {in, in}, adapter.a.dtype());
-  Tensor low = torch::linear(eager, identity, adapter.a, {});
-  return torch::linear(eager, low, adapter.b, {});
+  const Tensor low = factor(eager, model, op, ModuleCall::Part::kAdapterA, identity);
+  return factor(eager, model, op, ModuleCall::Part::kAdapterB, low);
 }
 
 Tensor bias_of(const Model& model, const Op& op) {
@@ -132,6 +152,14 @@ void add_magnitude(Eager& eager, const Model& model, TensorId weight, Adapter& a
     const Op& op = model.graph->op(NodeId{static_cast<std::uint32_t>(node)});
     if (op.kind == OpKind::kLinear && op.parameters[0] == weight) {
       bias = bias_of(model, op);
+    }
+  }
+  // gather_params_ctx, under zero.Init.
+  std::vector<Tensor> gathered;
+  for (const Tensor& each : {model.parameters[index_of(weight)], bias}) {
+    if (each.defined() && each->storage == nullptr) {
+      gathered.push_back(eager.empty({align_up(each.elements(), model.plan->world)}, each.dtype(),
+                                     TensorRole::kCommunication));
     }
   }
   Tensor whole;
@@ -158,6 +186,7 @@ void add_magnitude(Eager& eager, const Model& model, TensorId weight, Adapter& a
     adapter.magnitude = output_norm(eager, model, weight, sum, shape[0]);
     eager.set_role(TensorRole::kTemporary);
   }
+  torch::release_list(gathered);
   whole.reset();
   product.reset();
   sum.reset();
@@ -168,20 +197,24 @@ void add_magnitude(Eager& eager, const Model& model, TensorId weight, Adapter& a
 Tensor dora_delta(Eager& eager, const Model& model, const Op& op, const Tensor& input,
                   const Tensor& base) {
   const Adapter& adapter = model.adapters.at(static_cast<std::uint32_t>(op.parameters[0]));
-  Tensor product = lora_weight(eager, adapter);
+  Tensor product = lora_weight(eager, model, op, adapter);
   product = torch::to(eager, product, input.dtype());
+  const QuantisedWeight* const packed = quantised(model, op.parameters[0]);
+  read_frozen(model, op,
+              packed != nullptr ? packed->packed : model.parameters[index_of(op.parameters[0])]);
   Tensor weight = whole_weight(eager, model, op.parameters[0]);
   weight = torch::to(eager, weight, input.dtype());
   Tensor norm = weight_norm(eager, model, op.parameters[0], weight, product);
   Tensor scale = quotient(eager, adapter.magnitude, norm);
   scale = torch::view(eager, scale, {1, scale.elements()});
-  Tensor low = torch::linear(eager, input, adapter.a, {});
-  Tensor high = torch::linear(eager, low, adapter.b, {});
+  Tensor low = factor(eager, model, op, ModuleCall::Part::kAdapterA, input);
+  Tensor high = factor(eager, model, op, ModuleCall::Part::kAdapterB, low);
   low.reset();
   Tensor result = base;
   if (base.defined()) {
     const Tensor bias = bias_of(model, op);
     if (bias.defined()) {
+      read_frozen(model, op, bias);
       result = torch::sub(eager, base, bias);
     }
   } else {

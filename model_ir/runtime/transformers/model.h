@@ -42,6 +42,7 @@ struct ModuleCall {
     kAdapterDropout,
     kAdapterA,
     kAdapterB,
+    kMagnitude,  ///< DoRA's layer around both, which owns the magnitude.
   };
   Part part = Part::kModel;
   std::int32_t layer = -1;

@@ -185,6 +185,20 @@ TEST_CASE("zero 3: 4-bit weights are loaded whole and partitioned by the engine"
                       {"step2.step", 83'883'008, 83'884'544}});
 }
 
+TEST_CASE("zero 3: DoRA reads each frozen weight again, for its norm") {
+  ParallelPlan plan = partitioned();
+  plan.world = 16;
+  plan.lora = test::all_linear(8);
+  plan.lora->dora = true;
+  test::check_phases(model(), plan,
+                     {{"model", 50'413'056, 118'382'080},
+                      {"deepspeed.initialize", 51'467'776, 51'557'888},
+                      {"step1.forward", 564'763'136, 894'964'224},
+                      {"step1.backward", 85'135'872, 1'005'156'864},
+                      {"step2.forward", 747'171'840, 1'077'372'928},
+                      {"step2.step", 85'893'120, 85'894'656}});
+}
+
 TEST_CASE("zero 3: LLM.int8() keeps every weight whole") {
   ParallelPlan plan = partitioned();
   plan.world = 16;
