@@ -265,6 +265,31 @@ TEST_CASE("published row: what torchtune's leave open skips them") {
             .starts_with("num_gpus: 8 without a stated way"));
 }
 
+TEST_CASE("published row: a rate beyond the GPU's datasheet is not that of one GPU") {
+  ScoreTools tools = published_tools();
+  tools.estimate = [](const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&,
+                      double) -> Result<cost::StepEstimate> {
+    cost::StepEstimate estimate;
+    estimate.verdict = cost::Verdict::kFits;
+    estimate.time.emplace();
+    estimate.time->total = Seconds{1};
+    estimate.time->tokens = 100;
+    estimate.time->model_flops = 50;
+    estimate.time->peak = FlopsPerSecond{100};
+    return estimate;
+  };
+  const auto score_rate = [&tools](const std::string& rate) {
+    return score_row(
+        parse_published(published_row("measured", R"({"tokens_per_s_per_gpu": )" + rate + "}")),
+        tools);
+  };
+  CHECK(score_rate("150").scores.size() == 1);
+  const Scoring beyond = score_rate("250");  // Half of the peak makes 100 tokens a second.
+  CHECK(beyond.scores.empty());
+  REQUIRE(beyond.skipped.size() == 1);
+  CHECK(beyond.skipped[0].reason == "tokens_per_s_per_gpu: more than one GPU can compute");
+}
+
 TEST_CASE(
     "published row: Qwen's fine-tuning, with adapters alone or under a stated stage of ZeRO") {
   std::string text = published_row("framework", R"j("Qwen finetune.py (HF Trainer)")j");
