@@ -70,6 +70,14 @@ std::vector<CompiledGraph::Id> CompiledGraph::call(std::vector<Id> reads, std::v
   return add(std::move(step), std::move(made), Kind::kMade);
 }
 
+std::vector<CompiledGraph::Id> CompiledGraph::kernel_and_sums(std::vector<Id> reads, Made made,
+                                                              std::vector<Made> sums, Call run) {
+  sums.insert(sums.begin(), std::move(made));
+  std::vector<Id> ids = call(std::move(reads), std::move(sums), std::move(run));
+  buffers_[ids[0]].kind = Kind::kOwn;
+  return ids;
+}
+
 CompiledGraph::Id CompiledGraph::view(Id base) {
   Step step;
   step.reads = {base};
@@ -197,28 +205,37 @@ void CompiledGraph::give_work(const Step& step) {
   launch_kernels(eager_, bytes);
 }
 
+void CompiledGraph::make(const Step& step) {
+  for (const Id id : step.made) {
+    Buffer& buffer = buffers_[id];
+    if (buffer.kind == Kind::kOwn) {
+      buffer.tensor = buffer.has_place
+                          ? eager_.alias(buffers_[buffer.place].tensor, buffer.shape, false)
+                          : eager_.empty(buffer.shape, buffer.dtype);
+    }
+  }
+}
+
 void CompiledGraph::run_step(Step& step) {
+  make(step);
   if (step.is_view) {
     const Tensor& base = buffers_[step.reads[0]].tensor;
     buffers_[step.made[0]].tensor = eager_.alias(base, base.shape(), false);
   } else if (step.run) {
     std::vector<Tensor> made = step.run(eager_);
-    HEADROOM_ASSERT(made.size() == step.made.size());
-    for (std::size_t i = 0; i < made.size(); ++i) {
-      buffers_[step.made[i]].tensor = std::move(made[i]);
+    auto next = made.begin();
+    for (const Id id : step.made) {
+      if (buffers_[id].kind == Kind::kMade) {
+        HEADROOM_ASSERT(next != made.end());
+        buffers_[id].tensor = std::move(*next++);
+      }
     }
   } else {
-    for (const Id id : step.made) {
-      Buffer& buffer = buffers_[id];
-      buffer.tensor = buffer.has_place
-                          ? eager_.alias(buffers_[buffer.place].tensor, buffer.shape, false)
-                          : eager_.empty(buffer.shape, buffer.dtype);
-    }
     give_work(step);
-    for (const Id id : step.made) {
-      if (buffers_[id].has_place) {
-        buffers_[buffers_[id].place].tensor.reset();
-      }
+  }
+  for (const Id id : step.made) {
+    if (buffers_[id].has_place) {
+      buffers_[buffers_[id].place].tensor.reset();
     }
   }
   for (const Id id : step.dying) {

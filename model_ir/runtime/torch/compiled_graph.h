@@ -51,6 +51,10 @@ class CompiledGraph {
   [[nodiscard]] Id product(std::vector<Id> reads, const Shape& shape, const GemmShape& gemm);
   /// An operator of PyTorch's own that makes `shapes.size()` tensors.
   std::vector<Id> call(std::vector<Id> reads, std::vector<Made> made, Call run);
+  /// A generated kernel whose workspace is summed up right behind it: `run` gives its work and
+  /// returns the sums.
+  std::vector<Id> kernel_and_sums(std::vector<Id> reads, Made made, std::vector<Made> sums,
+                                  Call run);
   /// Another look at a buffer. The estimate of the peak takes it for a copy, behind which the
   /// buffer itself goes.
   [[nodiscard]] Id view(Id base);
@@ -98,6 +102,7 @@ class CompiledGraph {
   void plan();
   void place(Id buffer, std::size_t step);
   [[nodiscard]] bool reuse(Id buffer, std::size_t step);
+  void make(const Step& step);
   void run_step(Step& step);
   void give_work(const Step& step);
 

@@ -61,28 +61,74 @@ Id Steps::second_norm_backward(Id tangent, const Inner& inner) {
 
 /// Queries from their product, keys from the norm's output.
 void Steps::rotate_again() {
+  values.q_product = values.q;
+  if (sizes_.norms_heads) {
+    values.q = norm_heads(values.q, {weights.q_norm, sizes_.heads}, &values.q_rstd);
+    values.k_product = columns(values.normed1, weights.wk, sizes_.hidden, sizes_.keys());
+    values.k = norm_heads(values.k_product, {weights.k_norm, sizes_.kv_heads}, &values.k_rstd);
+    return;
+  }
   const Id wide_q = widened(values.q, sizes_.queries());
   const Id turned_q = turned(graph.view(wide_q));
   values.q = narrowed(graph.view(turned_q), sizes_.queries());
-  const Id k = columns(values.normed1, weights.wk, sizes_.hidden, sizes_.keys());
-  const Id wide_k = widened(k, sizes_.keys());
+  values.k_product = columns(values.normed1, weights.wk, sizes_.hidden, sizes_.keys());
+  const Id wide_k = widened(values.k_product, sizes_.keys());
   const Id turned_k = turned(graph.view(wide_k));
   values.k = narrowed(graph.view(turned_k), sizes_.keys());
 }
 
-/// Small tensors are summed over rows in a kernel of their own, large ones within that of the first
-/// norm. Source: torch/_inductor/scheduler.py, MixOrderReduction.can_fuse.
-bool Steps::mixes_reductions() const {
+/// Small tensors are summed over rows in a kernel of their own, large ones within one that reads
+/// along the rows. Source: torch/_inductor/scheduler.py, MixOrderReduction.can_fuse.
+bool Steps::mixes_reductions(std::int64_t rows, std::int64_t width) {
   constexpr std::int64_t kElements = 5 << 20;
   constexpr std::int64_t kRows = 4096;
   constexpr std::int64_t kMostColumns = 1024 * 16;
-  return sizes_.rows() * sizes_.hidden >= kElements && sizes_.rows() >= 2 * sizes_.hidden &&
-         sizes_.rows() >= kRows && sizes_.hidden <= kMostColumns;
+  return rows * width >= kElements && rows >= 2 * width && rows >= kRows && width <= kMostColumns;
+}
+
+/// Parts of some rows each, which such a kernel writes.
+/// Source: torch/_inductor/codegen/simd.py, _codegen_mix_order_reduction.
+std::int64_t Steps::mixed_parts(std::int64_t rows) const {
+  constexpr std::int64_t kFewest = 16;
+  constexpr std::int64_t kMost = 128;
+  std::int64_t split = kFewest;
+  while (split < kMost && 2 * split * graph.multiprocessors() * 8 <= rows) {
+    split *= 2;
+  }
+  return ceil_div(rows, split);
+}
+
+Made Steps::partial_sum(std::int64_t rows, std::int64_t width) const {
+  return {{width, torch::parts_of_sum(graph.multiprocessors(), rows, width)}, DType::kFp32, {}};
+}
+
+/// A kernel along the rows with `sums` sums over them, as wide as what it makes.
+std::vector<Id> Steps::mix(std::vector<Id> reads, Made made, std::int64_t parts, std::size_t sums) {
+  const std::int64_t width = made.shape[-1];
+  const Made sum{{width}, DType::kFp32, {}};
+  const auto run = [this, reads, width, parts, sums,
+                    output =
+                        ir::bytes_of(made.shape.elements(), made.dtype).value()](Eager& eager) {
+    const Tensor workspace = eager.empty({static_cast<std::int64_t>(sums), parts, width},
+                                         DType::kFp32, TensorRole::kWorkspace);
+    std::int64_t bytes = output + torch::bytes_of(workspace);
+    for (const Id id : reads) {
+      bytes += torch::bytes_of(graph.tensor(id));
+    }
+    torch::launch_kernels(eager, bytes);
+    const Tensor part = eager.alias(workspace, {parts, width}, false);
+    std::vector<Tensor> results;
+    for (std::size_t i = 0; i < sums; ++i) {
+      results.push_back(torch::reduce_second_last(eager, part, false));
+    }
+    return results;
+  };
+  return graph.kernel_and_sums(reads, std::move(made), std::vector<Made>(sums, sum), run);
 }
 
 /// The gradient of a norm's weight from parts of it.
-Id Steps::summed(Id partial) {
-  return graph.kernel_of({partial}, {{sizes_.hidden}, sizes_.dtype, {}});
+Id Steps::summed(Id partial, std::int64_t width) {
+  return graph.kernel_of({partial}, {{width}, sizes_.dtype, {}});
 }
 
 /// Gradients of queries, keys and values.
@@ -121,44 +167,47 @@ Id Steps::turned_back(Id gradient, std::int64_t width, bool first) {
   return narrowed(graph.view(back), width);
 }
 
-/// Sums over rows for both norms' weights: parts of them.
-std::array<Id, 2> Steps::sum_rows(const std::vector<Id>& reads) {
-  const std::int64_t parts =
-      torch::parts_of_sum(graph.multiprocessors(), sizes_.rows(), sizes_.hidden);
-  const Made made{{sizes_.hidden, parts}, DType::kFp32, {}};
-  const std::vector<Id> ids = graph.kernel(reads, {made, made});
-  return {ids[0], ids[1]};
+/// The gradient of queries or keys behind their rotation, and of their norm.
+Id Steps::rotated_back(Id gradient, bool queries) {
+  const std::int64_t heads = queries ? sizes_.heads : sizes_.kv_heads;
+  const std::int64_t width = heads * sizes_.head_dim;
+  if (!sizes_.norms_heads) {
+    return turned_back(gradient, width, !queries);
+  }
+  const Id product = queries ? values.q_product : values.k_product;
+  const Id rstd = queries ? values.q_rstd : values.k_rstd;
+  const Id weight = queries ? weights.q_norm : weights.k_norm;
+  const Made wide{sizes_.wide(width), DType::kFp32, {}};
+  HeadSums& sums = head_sums_[queries ? 0 : 1];
+  const std::int64_t rows = sizes_.rows() * heads;
+  sums.mixed = mixes_reductions(rows, sizes_.head_dim);
+  if (!sums.mixed) {
+    const std::vector<Id> ids = graph.kernel({gradient, values.table, product, rstd, weight},
+                                             {wide, {sizes_.wide(width), sizes_.dtype, {}}});
+    sums = {.wide = ids[0], .product = product, .rstd = rstd};
+    return ids[1];
+  }
+  const Id plain = graph.kernel_of({gradient, values.table}, wide);
+  const Made made{{sizes_.batch, sizes_.sequence, heads, sizes_.head_dim}, sizes_.dtype, {}};
+  const std::vector<Id> ids = mix({product, rstd, plain, weight}, made, mixed_parts(rows), 1);
+  sums.sum = ids[1];
+  return ids[0];
 }
 
-/// The first norm's backward with both sums in one kernel, which writes parts of `split` rows.
-/// Source: torch/_inductor/codegen/simd.py, _codegen_mix_order_reduction.
-Id Steps::mix_reductions(Id residual, std::vector<Id> reads, std::array<Id, 2>& sums) {
-  constexpr std::int64_t kFewest = 16;
-  constexpr std::int64_t kMost = 128;
-  std::int64_t split = kFewest;
-  while (split < kMost && 2 * split * graph.multiprocessors() * 8 <= sizes_.rows()) {
-    split *= 2;
+/// The weights of the norms of keys and of queries.
+void Steps::finish_heads(std::vector<Id>& grads) {
+  if (!sizes_.norms_heads) {
+    return;
   }
-  reads.insert(reads.end(), {residual, weights.norm1});
-  const std::int64_t parts = ceil_div(sizes_.rows(), split);
-  const Made sum{{sizes_.hidden}, DType::kFp32, {}};
-  const std::vector<Id> ids = graph.call(
-      reads, {hidden(), sum, sum}, [this, parts, reads](Eager& eager) -> std::vector<Tensor> {
-        Tensor output = eager.empty(sizes_.wide(sizes_.hidden), sizes_.dtype);
-        const Tensor workspace =
-            eager.empty({2, parts, sizes_.hidden}, DType::kFp32, TensorRole::kWorkspace);
-        std::int64_t bytes = torch::bytes_of(output) + torch::bytes_of(workspace);
-        for (const Id id : reads) {
-          bytes += torch::bytes_of(graph.tensor(id));
-        }
-        torch::launch_kernels(eager, bytes);
-        const Tensor half = eager.alias(workspace, {parts, sizes_.hidden}, false);
-        Tensor second = torch::reduce_second_last(eager, half, false);
-        Tensor first = torch::reduce_second_last(eager, half, false);
-        return {std::move(output), std::move(second), std::move(first)};
-      });
-  sums = {ids[1], ids[2]};
-  return ids[0];
+  for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+    HeadSums& sums = head_sums_[i];
+    if (!sums.mixed) {
+      const std::int64_t heads = i == 0 ? sizes_.heads : sizes_.kv_heads;
+      sums.sum = graph.kernel_of({sums.wide, sums.product, sums.rstd},
+                                 partial_sum(sizes_.rows() * heads, sizes_.head_dim));
+    }
+    grads[10 + i] = summed(sums.sum, sizes_.head_dim);
+  }
 }
 
 /// Both norms' weights, the projections' weights, and the block's input.
@@ -168,14 +217,20 @@ void Steps::finish(Id residual, const Inner& inner, const std::array<Id, 3>& hea
   std::vector<Id> reads = outer;
   reads.insert(reads.end(), {values.projected, values.rstd2, inner.up, inner.gate});
   std::array<Id, 2> sums{};
-  const bool mixes = mixes_reductions();
+  const bool mixes = mixes_reductions(sizes_.rows(), sizes_.hidden);
   if (mixes) {
-    grads[1] = mix_reductions(residual, reads, sums);
+    reads.insert(reads.end(), {residual, weights.norm1});
+    const std::vector<Id> ids = mix(std::move(reads), hidden(), mixed_parts(sizes_.rows()), 2);
+    grads[1] = ids[0];
+    sums = {ids[1], ids[2]};
   } else {
-    sums = sum_rows(reads);
+    const Made made = partial_sum(sizes_.rows(), sizes_.hidden);
+    const std::vector<Id> ids = graph.kernel(std::move(reads), {made, made});
+    sums = {ids[0], ids[1]};
   }
-  grads[6] = summed(sums[0]);
+  grads[6] = summed(sums[0], sizes_.hidden);
   grads[5] = weight_gradient(residual, values.attended, sizes_.queries(), sizes_.hidden);
+  finish_heads(grads);
   grads[4] = weight_gradient(heads[2], values.normed1, sizes_.hidden, sizes_.keys());
   grads[3] = weight_gradient(heads[1], values.normed1, sizes_.hidden, sizes_.keys());
   grads[2] = weight_gradient(heads[0], values.normed1, sizes_.hidden, sizes_.queries());
@@ -186,11 +241,11 @@ void Steps::finish(Id residual, const Inner& inner, const std::array<Id, 3>& hea
     last.insert(last.end(), {residual, weights.norm1});
     grads[1] = graph.kernel_of(std::move(last), std::move(made));
   }
-  grads[0] = summed(sums[1]);
+  grads[0] = summed(sums[1], sizes_.hidden);
 }
 
 std::vector<Id> Steps::backward(Id tangent) {
-  std::vector<Id> grads(10);
+  std::vector<Id> grads(sizes_.norms_heads ? 12 : 10);
   if (memory_ != BlockMemory::kAll) {
     again();
   }
@@ -203,9 +258,9 @@ std::vector<Id> Steps::backward(Id tangent) {
   std::array<Id, 3> heads = attend_backward(attended);
   std::array<Id, 3> inputs{};
   inputs[2] = input_gradient(heads[2], weights.wv, sizes_.hidden, sizes_.keys());
-  heads[1] = turned_back(heads[1], sizes_.keys(), true);
+  heads[1] = rotated_back(heads[1], false);
   inputs[1] = input_gradient(heads[1], weights.wk, sizes_.hidden, sizes_.keys());
-  heads[0] = turned_back(heads[0], sizes_.queries(), false);
+  heads[0] = rotated_back(heads[0], true);
   inputs[0] = input_gradient(heads[0], weights.wq, sizes_.hidden, sizes_.queries());
   finish(residual, inner, heads, inputs, grads);
   for (const Id gradient : grads) {

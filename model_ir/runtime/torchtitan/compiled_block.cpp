@@ -17,25 +17,37 @@ using torch::Record;
 using torch::Tensor;
 
 /// What forward keeps for backward beside its inputs.
-std::vector<Id Values::*> kept_values(BlockMemory memory) {
+std::vector<Id Values::*> kept_values(const Sizes& sizes, BlockMemory memory) {
+  std::vector<Id Values::*> kept;
   switch (memory) {
     case BlockMemory::kAll:
-      return {&Values::rstd1,  &Values::normed1,   &Values::q,       &Values::k,
+      kept = {&Values::rstd1,  &Values::normed1,   &Values::q,       &Values::k,
               &Values::v,      &Values::attended,  &Values::log_sum, &Values::seed,
               &Values::offset, &Values::projected, &Values::rstd2,   &Values::normed2,
               &Values::gate,   &Values::up,        &Values::active};
+      if (sizes.norms_heads) {
+        kept.insert(kept.end(),
+                    {&Values::q_product, &Values::k_product, &Values::q_rstd, &Values::k_rstd});
+      }
+      break;
     case BlockMemory::kOperators:
-      return {&Values::q,    &Values::v,      &Values::attended, &Values::log_sum,
+      kept = {&Values::q,    &Values::v,      &Values::attended, &Values::log_sum,
               &Values::seed, &Values::offset, &Values::gate};
+      break;
     case BlockMemory::kInputs:
       break;
   }
-  return {};
+  return kept;
 }
 
-constexpr std::array<Id Weights::*, 9> kWeights = {&Weights::norm1, &Weights::wq, &Weights::wk,
-                                                   &Weights::wv,    &Weights::wo, &Weights::norm2,
-                                                   &Weights::w1,    &Weights::w3, &Weights::w2};
+/// Those of norms of heads come last, where there are any.
+constexpr std::array<Id Weights::*, 11> kWeights = {
+    &Weights::norm1, &Weights::wq, &Weights::wk, &Weights::wv,     &Weights::wo,    &Weights::norm2,
+    &Weights::w1,    &Weights::w3, &Weights::w2, &Weights::q_norm, &Weights::k_norm};
+
+std::size_t weight_count(const Sizes& sizes) {
+  return sizes.norms_heads ? kWeights.size() : kWeights.size() - 2;
+}
 
 /// Of the saved tensors: input, rotations, weights, then what `kept_values` names.
 Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& sizes,
@@ -50,10 +62,10 @@ Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& 
   };
   steps.values.x = steps.graph.taken(next(), false);
   steps.values.table = steps.graph.taken(next(), false);
-  for (Id Weights::*const weight : kWeights) {
-    steps.weights.*weight = steps.graph.taken(next(), false);
+  for (std::size_t i = 0; i < weight_count(sizes); ++i) {
+    steps.weights.*kWeights[i] = steps.graph.taken(next(), false);
   }
-  for (Id Values::*const value : kept_values(memory)) {
+  for (Id Values::*const value : kept_values(sizes, memory)) {
     steps.values.*value = steps.graph.taken(next(), true);
   }
   const Id tangent = steps.graph.argument(grads[0]);
@@ -69,7 +81,7 @@ Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& 
 }  // namespace
 
 Tensor compiled_block(Eager& eager, const Model& model, const Block& block, const Tensor& x,
-                      BlockMemory memory) {
+                      const Tensor& rotary, BlockMemory memory) {
   const ModelSpec& spec = *model.spec;
   const Sizes sizes{.batch = x.shape()[0],
                     .sequence = x.shape()[1],
@@ -78,28 +90,34 @@ Tensor compiled_block(Eager& eager, const Model& model, const Block& block, cons
                     .kv_heads = spec.kv_heads,
                     .head_dim = spec.head_dim,
                     .ffn = spec.ffn,
-                    .dtype = x.dtype()};
-  const std::array<const Tensor*, 9> weights = {
+                    .dtype = x.dtype(),
+                    .norms_heads = has_cosine_table(spec)};
+  const std::array<const Tensor*, 11> weights = {
       &block.attention_norm, &block.wq, &block.wk, &block.wv, &block.wo,
-      &block.ffn_norm,       &block.w1, &block.w3, &block.w2};
-  Record record(eager, {&block.attention_norm, &x, &block.wq, &block.wk, &block.wv, &block.wo,
-                        &block.ffn_norm, &block.w1, &block.w3, &block.w2});
+      &block.ffn_norm,       &block.w1, &block.w3, &block.w2, &block.q_norm,
+      &block.k_norm};
+  const std::size_t count = weight_count(sizes);
+  std::vector<Tensor> inputs{block.attention_norm, x};  // In the order of the gradients.
+  for (std::size_t i = 1; i < count; ++i) {
+    inputs.push_back(*weights[i]);
+  }
+  Record record(eager, inputs);
   Steps steps(eager, sizes, memory);
   steps.values.x = steps.graph.argument(x);
-  steps.values.table = steps.graph.argument(model.rotary);
-  for (std::size_t i = 0; i < weights.size(); ++i) {
+  steps.values.table = steps.graph.argument(rotary);
+  for (std::size_t i = 0; i < count; ++i) {
     steps.weights.*kWeights[i] = steps.graph.argument(*weights[i]);
   }
   const Id result = steps.forward();
-  const std::vector<Id Values::*> kept = kept_values(memory);
+  const std::vector<Id Values::*> kept = kept_values(sizes, memory);
   for (Id Values::*const value : kept) {
     steps.graph.keep(steps.values.*value);
   }
   steps.graph.run();
   record.save(x);
-  record.save(model.rotary);
-  for (const Tensor* const weight : weights) {
-    record.save(*weight);
+  record.save(rotary);
+  for (std::size_t i = 0; i < count; ++i) {
+    record.save(*weights[i]);
   }
   for (Id Values::*const value : kept) {
     record.save(steps.graph.tensor(steps.values.*value));

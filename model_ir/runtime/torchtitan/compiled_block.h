@@ -14,7 +14,10 @@ enum class BlockMemory : std::uint8_t {
 /// TransformerBlock under torch.compile: x [B, S, H] to the same. Forward and backward are one
 /// compiled function each; checkpointing is part of them.
 ///
-/// Model:  the steps are those that Inductor generates for Llama 3, in its order: norms, rotations,
+/// `rotary`: the table of `Model`, as the block is given it.
+///
+/// Model:  the steps are those that Inductor generates for Llama 3 and Qwen3, in its order: norms,
+/// rotations,
 ///         gates and sums are a kernel each; complex products stay PyTorch's. Sums over rows for
 ///         the weights of norms are split in two, or run within the kernel of the last norm.
 /// Source: pytorch/torchtitan 0.2.2 torchtitan/models/llama3/infra/parallelize.py, apply_compile;
@@ -23,6 +26,6 @@ enum class BlockMemory : std::uint8_t {
 ///         1024 and 4096.
 [[nodiscard]] torch::Tensor compiled_block(torch::Eager& eager, const Model& model,
                                            const Block& block, const torch::Tensor& x,
-                                           BlockMemory memory);
+                                           const torch::Tensor& rotary, BlockMemory memory);
 
 }  // namespace headroom::ir::torchtitan

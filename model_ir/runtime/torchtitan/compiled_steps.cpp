@@ -64,7 +64,29 @@ Id Steps::narrowed(Id look, std::int64_t width) {
   return graph.kernel_of({look}, {sizes_.wide(width), sizes_.dtype, {}});
 }
 
-void Steps::rotate_both() {
+Id Steps::norm_heads(Id product, const HeadNorm& norm, Id* rstd) {
+  std::vector<Made> made;
+  if (rstd != nullptr) {
+    made.push_back({{sizes_.batch, sizes_.sequence, norm.heads}, DType::kFp32, {}});
+  }
+  made.push_back({sizes_.wide(norm.heads * sizes_.head_dim), sizes_.dtype, {}});
+  const std::vector<Id> ids = graph.kernel({product, norm.weight, values.table}, std::move(made));
+  if (rstd != nullptr) {
+    *rstd = ids.front();
+  }
+  return ids.back();
+}
+
+void Steps::rotate_both(bool keeps) {
+  values.q_product = values.q;
+  values.k_product = values.k;
+  if (sizes_.norms_heads) {
+    values.q =
+        norm_heads(values.q, {weights.q_norm, sizes_.heads}, keeps ? &values.q_rstd : nullptr);
+    values.k =
+        norm_heads(values.k, {weights.k_norm, sizes_.kv_heads}, keeps ? &values.k_rstd : nullptr);
+    return;
+  }
   const Id wide_q = widened(values.q, sizes_.queries());
   const Id look_q = graph.view(wide_q);
   const Id wide_k = widened(values.k, sizes_.keys());
@@ -121,8 +143,7 @@ Id Steps::forward() {
   const bool all = memory_ == BlockMemory::kAll;
   first_norm(all);
   project_heads();
-  const Id product_of_q = values.q;
-  rotate_both();
+  rotate_both(all);
   attend();
   second_norm(all);
   values.gate = columns(values.normed2, weights.w1, sizes_.hidden, sizes_.ffn);
@@ -135,7 +156,7 @@ Id Steps::forward() {
   const Id output = graph.kernel_of({values.x, values.projected, down}, sum);
   graph.keep(output);
   if (memory_ == BlockMemory::kOperators) {
-    values.q = product_of_q;  // Kept as the product that it is.
+    values.q = values.q_product;  // Kept as the product that it is.
   }
   return output;
 }
@@ -145,7 +166,7 @@ void Steps::again() {
   if (memory_ == BlockMemory::kInputs) {
     first_norm(true);
     project_heads();
-    rotate_both();
+    rotate_both(true);
     attend();
   }
   second_norm(true);

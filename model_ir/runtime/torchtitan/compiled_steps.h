@@ -23,6 +23,7 @@ struct Sizes {
   std::int64_t head_dim = 0;
   std::int64_t ffn = 0;
   DType dtype = DType::kBf16;
+  bool norms_heads = false;  ///< Qwen3: heads are normed, and rotated by cosines and sines.
 
   [[nodiscard]] std::int64_t rows() const { return batch * sequence; }
   [[nodiscard]] torch::Shape wide(std::int64_t width) const { return {batch, sequence, width}; }
@@ -44,6 +45,8 @@ struct Weights {
   Id w1 = 0;
   Id w3 = 0;
   Id w2 = 0;
+  Id q_norm = 0;  ///< Qwen3 alone.
+  Id k_norm = 0;
 };
 
 /// What forward makes and backward reads, kept or made again.
@@ -55,6 +58,10 @@ struct Values {
   Id q = 0;  ///< The product, then rotated.
   Id k = 0;
   Id v = 0;
+  Id q_product = 0;  ///< Qwen3: what its heads' norms read,
+  Id k_product = 0;
+  Id q_rstd = 0;  ///< and their 1/rms, fp32 [B, S, A].
+  Id k_rstd = 0;
   Id attended = 0;
   Id log_sum = 0;
   Id seed = 0;
@@ -78,7 +85,7 @@ class Steps {
   Values values{};
 
   Id forward();
-  /// Gradients of norm1, x, wq, wk, wv, wo, norm2, w1, w3, w2.
+  /// Gradients of norm1, x, wq, wk, wv, wo, norm2, w1, w3, w2, and of Qwen3's norms of heads.
   std::vector<Id> backward(Id tangent);
 
  private:
@@ -90,7 +97,13 @@ class Steps {
 
   void first_norm(bool keeps);
   void project_heads();
-  void rotate_both();
+  void rotate_both(bool keeps);
+  /// A norm of heads and their rotation, one kernel. Leaves 1/rms if it is kept.
+  struct HeadNorm {
+    Id weight = 0;
+    std::int64_t heads = 0;
+  };
+  Id norm_heads(Id product, const HeadNorm& norm, Id* rstd);
   Id widened(Id heads, std::int64_t width);
   Id turned(Id look);
   Id narrowed(Id look, std::int64_t width);
@@ -98,6 +111,7 @@ class Steps {
   void attend();
   std::array<Id, 3> attend_backward(Id gradient);
   Id turned_back(Id gradient, std::int64_t width, bool first);
+  Id rotated_back(Id gradient, bool queries);
   void second_norm(bool keeps);
   void again();
   struct Inner {
@@ -109,10 +123,24 @@ class Steps {
   void rotate_again();
   void finish(Id residual, const Inner& inner, const std::array<Id, 3>& heads,
               const std::array<Id, 3>& inputs, std::vector<Id>& grads);
-  [[nodiscard]] bool mixes_reductions() const;
-  std::array<Id, 2> sum_rows(const std::vector<Id>& reads);
-  Id mix_reductions(Id residual, std::vector<Id> reads, std::array<Id, 2>& sums);
-  Id summed(Id partial);
+  /// A sum over rows [rows, width] for the weight of a norm: whether it is part of a kernel that
+  /// reads along the rows, and what one writes of it.
+  [[nodiscard]] static bool mixes_reductions(std::int64_t rows, std::int64_t width);
+  [[nodiscard]] std::int64_t mixed_parts(std::int64_t rows) const;
+  [[nodiscard]] Made partial_sum(std::int64_t rows, std::int64_t width) const;
+  std::vector<Id> mix(std::vector<Id> reads, Made made, std::int64_t parts, std::size_t sums);
+  Id summed(Id partial, std::int64_t width);
+
+  /// Sums for the norms of heads: those of a kernel, or what is summed up later.
+  struct HeadSums {
+    Id wide = 0;
+    Id product = 0;
+    Id rstd = 0;
+    Id sum = 0;
+    bool mixed = false;
+  };
+  HeadSums head_sums_[2];  ///< Of queries and of keys.
+  void finish_heads(std::vector<Id>& grads);
 
   Sizes sizes_;
   BlockMemory memory_;

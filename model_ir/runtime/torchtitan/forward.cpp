@@ -260,7 +260,7 @@ Tensor call_block(Context& context, std::size_t layer, const Tensor& x, const Te
       memory =
           titan_of(context).selective_operators ? BlockMemory::kOperators : BlockMemory::kInputs;
     }
-    return compiled_block(context.eager, context.model, block, x, memory);
+    return compiled_block(context.eager, context.model, block, x, rotary, memory);
   }
   if (!is_checkpointed(context, layer)) {
     return run_block({context, block, rotary, nullptr}, x);

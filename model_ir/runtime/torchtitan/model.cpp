@@ -61,11 +61,8 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
   const TitanPlan titan = plan.titan.value_or(TitanPlan{});
   const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
   const std::int64_t ranks = titan.tensor * replicas;
-  if (titan.compiled &&
-      (titan.tensor > 1 || titan.context > 1 || has_cosine_table(spec) || has_chunked_loss(plan))) {
-    return refused("titan", "compiled",
-                   "compiled blocks of Llama without tensor or context parallelism, and the plain "
-                   "loss");
+  if (titan.compiled && (titan.tensor > 1 || titan.context > 1)) {
+    return refused("titan", "compiled", "compiled blocks without tensor or context parallelism");
   }
   if (titan.context > 1 && plan.sequence % (2 * titan.context) != 0) {
     return refused("titan", "cp=" + std::to_string(titan.context),
@@ -203,7 +200,8 @@ bool composes_norms(const ParallelPlan& plan) {
 
 bool compiles_loss(const ParallelPlan& plan) {
   const TorchVersion* const version = find_version(plan);
-  return plan.titan && plan.titan->compiled && version != nullptr && version->compiles_loss;
+  return plan.titan && plan.titan->compiled && !has_chunked_loss(plan) && version != nullptr &&
+         version->compiles_loss;
 }
 
 bool has_cosine_table(const ModelSpec& spec) {

@@ -145,6 +145,22 @@ TEST_CASE(
   CHECK(inputs == 1'871'476'736);
 }
 
+TEST_CASE("torchtitan: compiled blocks of Qwen3 norm and rotate heads in one kernel") {
+  TitanPlan titan;
+  titan.compiled = true;
+  ParallelPlan plan = on_ranks(2, titan);
+  plan.micro_batch = 8;
+  const auto kernels_of = [&plan](const char* family) {
+    const RankProgram program = lower(three_layers(family), plan, Rank{0}, DeviceTraits{}).value();
+    return test::find_phase(program, "step2")->work.kernels;
+  };
+  // No complex products of PyTorch's own between casts to fp32 and back.
+  CHECK(kernels_of("qwen3") < kernels_of("llama"));
+  plan.micro_batch = 1;
+  test::check_phases(three_layers("qwen3"), plan,
+                     {{"step1", 894'530'048, 894'541'824}, {"step2", 894'530'560, 1'091'148'800}});
+}
+
 TEST_CASE("torchtitan: replicas share what ranks do not") {
   ParallelPlan plan = on_ranks(4);
   plan.fsdp->replicas = 2;
