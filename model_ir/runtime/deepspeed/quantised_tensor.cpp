@@ -55,13 +55,12 @@ QuantisedTensor QuantisedExchange::packed(std::int64_t bytes, std::int64_t group
 
 /// Two all-to-alls into tensors as large as what is sent.
 void QuantisedExchange::receive(QuantisedTensor& received, const QuantisedTensor& sent,
-                                std::int64_t ranks) {
+                                const RankGroup& group) {
   received.values = eager_.empty(sent.values.shape(), DType::kInt8, TensorRole::kCommunication);
   received.scales = eager_.empty(sent.scales.shape(), DType::kFp32, TensorRole::kCommunication);
   for (const Tensor& tensor : {received.values, received.scales}) {
-    eager_.run(CollectiveShape{.kind = CollectiveKind::kAllToAll,
-                               .bytes = torch::bytes_of(tensor),
-                               .group = {.size = ranks}});
+    eager_.run(CollectiveShape{
+        .kind = CollectiveKind::kAllToAll, .bytes = torch::bytes_of(tensor), .group = group});
   }
 }
 
@@ -79,9 +78,9 @@ Tensor QuantisedExchange::reduce(const torch::Shape& shape) {
   const std::int64_t groups = std::max({shape[0], shape[1], ranks_});
   const std::int64_t node_groups = groups / devices_;
   sent_ = packed(elements / 2, groups);
-  receive(received_, sent_, devices_);
+  receive(received_, sent_, {.size = devices_});
   node_sum_ = packed(elements / 2 / devices_, node_groups);
-  receive(node_sums_, node_sum_, nodes_);
+  receive(node_sums_, node_sum_, {.size = nodes_, .stride = devices_});
   final_ = eager_.empty({elements / devices_}, DType::kFp16, TensorRole::kGradient);
   torch::launch_kernels(eager_, torch::bytes_of(final_) + torch::bytes_of(node_sums_.values), 1);
   return mean_of_nodes(elements / ranks_);

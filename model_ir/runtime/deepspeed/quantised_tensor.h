@@ -42,7 +42,7 @@ class QuantisedExchange {
 
  private:
   [[nodiscard]] QuantisedTensor packed(std::int64_t bytes, std::int64_t groups);
-  void receive(QuantisedTensor& received, const QuantisedTensor& sent, std::int64_t ranks);
+  void receive(QuantisedTensor& received, const QuantisedTensor& sent, const RankGroup& group);
   [[nodiscard]] torch::Tensor mean_of_nodes(std::int64_t elements);
 
   torch::Eager& eager_;
