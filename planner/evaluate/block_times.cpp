@@ -19,8 +19,9 @@ struct Sizes {
   std::int64_t tokens = 1;   ///< T
   std::int64_t stretch = 1;  ///< Tokens between blocks: T, cut under sequence parallelism.
   ir::DType dtype = ir::DType::kBf16;
-  bool fused = false;  ///< Element-wise operators.
-  bool flash = true;   ///< Attention in one kernel.
+  bool fused = false;   ///< Element-wise operators.
+  bool flash = true;    ///< Attention in one kernel.
+  bool native = false;  ///< That of Transformer Engine's fused backend.
 };
 
 Sizes sizes_of(const ir::ParallelPlan& plan) {
@@ -39,6 +40,7 @@ Sizes sizes_of(const ir::ParallelPlan& plan) {
   sizes.fused = plan.megatron.has_value() || plan.liger;
   sizes.flash = plan.megatron ? plan.megatron->attention != ir::MegatronAttention::kUnfused
                               : plan.attention != ir::AttentionKind::kEager;
+  sizes.native = plan.megatron && plan.megatron->attention == ir::MegatronAttention::kFused;
   return sizes;
 }
 
@@ -201,30 +203,46 @@ class Pricer {
         .keys = keys,
         .head_dim = model_.head_dim,
         .value_dim = model_.head_dim,
-        .dtype = sizes_.dtype};
+        .dtype = sizes_.dtype,
+        .kernel = sizes_.native ? ir::AttentionKernel::kNative : ir::AttentionKernel::kFlash2};
     if (model_.latent) {
       shape.head_dim = model_.latent->nope_dim + model_.latent->rope_dim;
       shape.value_dim = model_.latent->v_dim;
     }
-    const double share = 1.0 / static_cast<double>(sizes_.degrees.context);
-    Pass pass{share * price(shape), {}};
-    shape.backward = true;
-    pass.backward = share * price(shape);
-    return overlap_ring(pass, shape);
+    return sizes_.degrees.context > 1 ? ring(shape) : kernels(shape);
   }
 
-  /// Keys and values go round the ring while attention runs; the rest shows.
-  [[nodiscard]] Pass overlap_ring(Pass pass, const ir::AttentionShape& shape) const {
+  /// One attention kernel forward and those of its backward.
+  [[nodiscard]] Pass kernels(ir::AttentionShape shape) const {
+    const Seconds forward = price(shape);
+    shape.backward = true;
+    return {forward, price(shape)};
+  }
+
+  /// Keys and values go round the ring while attention runs; what is longer shows. The step on the
+  /// diagonal sees everything, causally; each other half of it. Outputs are corrected and added up
+  /// step by step, and so are gradients.
+  /// Source:  TransformerEngine, pytorch/attention/context_parallel.py, AttnFuncWithCPAndKVP2P.
+  [[nodiscard]] Pass ring(ir::AttentionShape shape) const {
     const std::int64_t ranks = sizes_.degrees.context;
-    if (ranks == 1) {
-      return pass;
-    }
+    const std::int64_t steps = ranks - 1;
+    shape.queries = shape.keys = sizes_.queries;
+    Pass pass = kernels(shape);
+    shape.causal = false;
+    shape.queries = std::max<std::int64_t>(sizes_.queries / 2, 1);
+    const Pass half = kernels(shape);
+    const double others = static_cast<double>(steps);
+    pass += {others * half.forward, others * half.backward};
+    const std::int64_t output = sizes_.tokens * shape.heads * shape.value_dim * element();
+    const std::int64_t query = sizes_.tokens * shape.heads * shape.head_dim * element();
     const std::int64_t part =
         sizes_.tokens * shape.kv_heads * (shape.head_dim + shape.value_dim) * element();
+    pass += {price(ir::TrafficShape{.bytes = 3 * ranks * output + 2 * part, .launches = 2 * ranks}),
+             price(ir::TrafficShape{.bytes = 3 * (ranks * query + part + steps * part / 2),
+                                    .launches = 3 * ranks})};
     const Seconds hop = collective(ir::CollectiveKind::kReceive, part,
                                    {.size = ranks, .stride = sizes_.degrees.tensor});
-    const double hops = static_cast<double>(ranks - 1);
-    return {std::max(pass.forward, hops * hop), std::max(pass.backward, 2 * hops * hop)};
+    return {std::max(pass.forward, others * hop), std::max(pass.backward, 2 * others * hop)};
   }
 
   [[nodiscard]] Pass dense_mlp(std::int64_t width) const {
@@ -300,6 +318,7 @@ BlockKey block_key(const ir::ParallelPlan& plan) {
           static_cast<std::int64_t>(sizes.dtype),
           sizes.fused ? 1 : 0,
           sizes.flash ? 1 : 0,
+          sizes.native ? 1 : 0,
           degrees.tensor,
           degrees.context,
           degrees.expert,
