@@ -279,6 +279,40 @@ TEST_CASE("search: the best plan of every runtime is replayed") {
   }
 }
 
+TEST_CASE("search: plans behind the best are replayed and listed by their replayed times") {
+  test::Random random = test::seeded_random(509);
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = random_question(random, model);
+  question.budget = Bytes{8 * kGiB};
+  const PlanResult one = search(question).value();
+  question.replays = 4;
+  const PlanResult four = search(question).value();
+  REQUIRE(one.best);
+  CHECK(one.replayed.empty());
+  CHECK(four.best->plan == one.best->plan);
+  CHECK(four.replayed.size() == 4);
+  for (std::size_t i = 1; i < four.replayed.size(); ++i) {
+    CHECK(four.replayed[i - 1].step <= four.replayed[i].step);
+    CHECK(four.replayed[i].plan.time.total() >= one.best->time.total());
+  }
+}
+
+TEST_CASE("space: precisions and optimizers are what they were unless they are asked for") {
+  test::Random random = test::seeded_random(510);
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = random_question(random, model);
+  const std::vector<Cell> usual = cells_of(question.space);
+  for (const Cell& cell : usual) {
+    CHECK(cell.plan.precision == ir::Precision::kBf16Master);
+    CHECK(cell.plan.optimizer == ir::OptimizerPlan{});
+  }
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kPrecision) = parse_axis(Axis::kPrecision, "any").value();
+  constraints.of(Axis::kOptimizer) = parse_axis(Axis::kOptimizer, "any").value();
+  const std::vector<Cell> all = cells_of(question.space);
+  CHECK(all.size() == 3 * usual.size());  // Megatron has AdamW alone, under one name.
+}
+
 TEST_CASE("search: more GPUs to choose from never make the best step longer") {
   test::Random random = test::seeded_random(508);
   CAPTURE(random.seed());
