@@ -93,8 +93,14 @@ std::string megatron_words(const ir::MegatronPlan& megatron) {
   std::string text = ", " +
                      std::string(ir::word_of(ir::megatron_attention_words(), megatron.attention)) +
                      " attention";
+  text +=
+      megatron.context_exchange == ir::MegatronContext::kAllToAll ? " by exchange of heads" : "";
+  if (megatron.mtp_layers > 0) {
+    text += ", MTP " + std::to_string(megatron.mtp_layers);
+  }
   text += megatron.sequence_parallel ? ", sequence parallel" : "";
   text += megatron.distributed_optimizer ? ", distributed optimizer" : "";
+  text += megatron.optimizer_offload > 0 ? " in part on the host" : "";
   if (megatron.recompute != ir::MegatronRecompute::kNone) {
     text += ", recompute " +
             std::string(ir::word_of(ir::megatron_recompute_words(), megatron.recompute));

@@ -2,6 +2,7 @@
 // Source: attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndQKVOA2A,
 //         flash_attn_a2a_communicate and the functions it compiles to put chunks in order.
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <utility>
 #include <vector>
