@@ -46,6 +46,9 @@ TEST_CASE("property: the options of a plan ask for that plan") {
       zero.offload_optimizer = plan.zero->offload_optimizer;
       zero.offload_param = plan.zero->offload_param;
       zero.nvme_path = plan.zero->nvme_path;
+      zero.hpz_partition_size = plan.zero->hpz_partition_size;
+      zero.quantized_weights = plan.zero->quantized_weights;
+      zero.quantized_gradients = plan.zero->quantized_gradients;
       plan.zero = zero;
     }
     std::string typed;
@@ -107,6 +110,21 @@ TEST_CASE("plan options: --zero and --offload mean deepspeed, whose bf16 has an 
   CHECK(plan_of({{"zero", "3"}, {"precision", "fp16"}}).precision == ir::Precision::kFp16Master);
   CHECK(plan_of({{"zero", "3"}, {"precision", "fp32"}}).precision == ir::Precision::kFp32);
   CHECK(plan_of({{"runtime", "deepspeed"}}).zero->stage == 0);
+}
+
+TEST_CASE("plan options: --zeropp and --rank") {
+  const ir::ParallelPlan plan = plan_of({{"zero", "3"},
+                                         {"gpus", "16"},
+                                         {"rank", "9"},
+                                         {"zeropp", "hpz=4,qwz,qgz,node=4,leaf=experts"}});
+  CHECK(plan.rank == 9);
+  CHECK(plan.zero->hpz_partition_size == 4);
+  CHECK(plan.zero->quantized_weights);
+  CHECK(plan.zero->quantized_gradients);
+  CHECK(plan.zero->node_devices == 4);
+  CHECK(plan.zero->leaf == ir::ZeroLeaf::kExperts);
+  const std::vector<OptionValue> options = options_of(plan, model());
+  CHECK(read_plan_options(arguments_of(options), model())->plan == plan);
 }
 
 TEST_CASE("plan options: several GPUs without ZeRO are data parallel") {
