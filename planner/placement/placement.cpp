@@ -1,6 +1,8 @@
 #include "planner/placement/placement.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 #include <utility>
@@ -15,195 +17,263 @@ constexpr int kHalvings = 60;  ///< Any multiplier gives a bound; the search nee
 constexpr double kBelow = 1 - 1e-12;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Multipliers of a lower bound on seconds.
-struct Multipliers {
-  double again = 1;     ///< Of backward and what runs again: 1 - v.
-  double copy = 0;      ///< Of copies: u + v.
-  double bytes = 0;     ///< Of what all passes keep: mu.
-  double constant = 0;  ///< Of forward and backward, less mu times the bytes to spare.
-  [[nodiscard]] double weight(const LayerOption& option, std::int64_t passes) const {
-    return again * option.again + copy * option.copy +
-           bytes * static_cast<double>(option.kept) * static_cast<double>(passes);
+using Counts = std::vector<std::vector<std::int64_t>>;
+
+/// Layers that copy nothing, of one kind.
+struct Choices {
+  std::int64_t layers = 0;
+  struct One {
+    std::size_t option = 0;
+    double again = 0;
+    double kept = 0;   ///< Of all passes.
+    double slack = 0;  ///< What a layer costs with it above the least, kept bytes priced.
+  };
+  std::vector<One> all;
+};
+
+/// The least that runs again of layers that copy nothing, under a budget of kept bytes.
+///
+/// Model:   with mu >= 0 seconds for a byte, what runs again is at least the sum of each layer's
+///          least `again + mu kept`, less mu times the budget; a layer with another option adds
+///          its slack. With the best mu little slack is possible below the best that is known.
+class Knapsack {
+ public:
+  Knapsack(std::vector<Choices> kinds, double budget) : kinds_(std::move(kinds)), budget_(budget) {
+    least_kept_.assign(kinds_.size() + 1, 0);
+    for (std::size_t kind = kinds_.size(); kind-- > 0;) {
+      const Choices& choices = kinds_[kind];
+      double least = choices.layers > 0 ? kNever : 0;
+      for (const Choices::One& one : choices.all) {
+        least = choices.layers > 0 ? std::min(least, one.kept) : 0;
+      }
+      least_kept_[kind] = least_kept_[kind + 1] + static_cast<double>(choices.layers) * least;
+    }
   }
+
+  /// Calls `found(counts)` for placements, each better than those before and than `limit()`
+  /// seconds that run again.
+  template <typename Limit, typename Found>
+  void run(Counts& counts, const Limit& limit, const Found& found) {
+    if (least_kept_[0] > budget_) {
+      return;
+    }
+    price();
+    if (bound_ < limit() * kBelow || limit() == kNever) {
+      descend(Place{}, counts, limit, found);
+    }
+  }
+
+ private:
+  struct Place {
+    std::size_t kind = 0;
+    std::size_t choice = 0;
+    std::int64_t left = -1;  ///< Layers of the kind without an option; -1: all.
+    double slack = 0;
+    double kept = 0;
+  };
+
+  /// What each kind's best option takes too many, at `mu`.
+  [[nodiscard]] double bytes_over(double mu) const {
+    double over = -budget_;
+    for (const Choices& choices : kinds_) {
+      std::pair<double, double> least{kNever, 0};
+      for (const Choices::One& one : choices.all) {
+        least = std::min(least, std::pair(one.again + mu * one.kept, one.kept));
+      }
+      over += static_cast<double>(choices.layers) * least.second;
+    }
+    return over;
+  }
+
+  /// The bound is concave in mu: where the best options have as many bytes as the budget.
+  void price() {
+    double low = 0;
+    double mu = 0;
+    double next = 1e-15;  // Seconds a byte: far below any link's or memory's.
+    for (int i = 0; i < kHalvings && bytes_over(mu) > 0; ++i) {
+      low = mu;
+      mu = next;
+      next *= 2;
+    }
+    for (int i = 0; i < kHalvings && mu > 0; ++i) {
+      const double middle = (low + mu) / 2;
+      (bytes_over(middle) > 0 ? low : mu) = middle;
+    }
+    bound_ = -mu * budget_;
+    for (Choices& choices : kinds_) {
+      double least = choices.layers > 0 ? kNever : 0;
+      for (const Choices::One& one : choices.all) {
+        least = choices.layers > 0 ? std::min(least, one.again + mu * one.kept) : 0;
+      }
+      for (Choices::One& one : choices.all) {
+        one.slack = one.again + mu * one.kept - least;
+      }
+      bound_ += static_cast<double>(choices.layers) * least;
+      // What costs most first: few layers can have it, and the rest is the best there is.
+      std::ranges::stable_sort(choices.all, std::ranges::greater{}, &Choices::One::slack);
+    }
+  }
+
+  template <typename Limit, typename Found>
+  void descend(Place at, Counts& counts, const Limit& limit, const Found& found) {
+    if (at.kind == kinds_.size()) {
+      found(counts);
+      return;
+    }
+    const Choices& choices = kinds_[at.kind];
+    at.left = at.left < 0 ? choices.layers : at.left;
+    if (at.left == 0) {
+      descend(Place{at.kind + 1, 0, -1, at.slack, at.kept}, counts, limit, found);
+      return;
+    }
+    if (at.choice == choices.all.size()) {
+      return;
+    }
+    const Choices::One& one = choices.all[at.choice];
+    std::int64_t& count = counts[at.kind][one.option];
+    const auto [few, many] = range_of(at);
+    for (count = few; count <= many; ++count) {
+      const auto times = static_cast<double>(count);
+      const Place next{at.kind, at.choice + 1, at.left - count, at.slack + times * one.slack,
+                       at.kept + times * one.kept};
+      if (bound_ + next.slack >= limit() * kBelow) {
+        break;
+      }
+      if (next.kept + least_kept_[at.kind + 1] <= budget_) {
+        descend(next, counts, limit, found);
+      }
+    }
+    count = 0;
+  }
+
+  /// How many layers may have the choice at `at`: all that are left if it is the last; of two
+  /// choices of the last kind as many as need be of the one that runs more again.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> range_of(const Place& at) const {
+    const std::vector<Choices::One>& all = kinds_[at.kind].all;
+    if (at.choice + 1 == all.size()) {
+      return {at.left, at.left};
+    }
+    if (at.choice + 2 < all.size() || at.kind + 1 < kinds_.size()) {
+      return {0, at.left};
+    }
+    const Choices::One& one = all[at.choice];
+    const Choices::One& other = all[at.choice + 1];
+    const bool quick = one.again <= other.again;
+    const double room = budget_ - at.kept;
+    const double left = static_cast<double>(at.left);
+    // n one.kept + (left - n) other.kept <= room
+    const double over = left * other.kept - room;
+    const double step = other.kept - one.kept;
+    if (quick) {  // As many as fit.
+      const double most = step >= 0 ? left : std::floor(-over / -step);
+      const auto count = static_cast<std::int64_t>(std::clamp(most, 0.0, left));
+      return {count, count};
+    }
+    const double least = over <= 0 || step <= 0 ? 0 : std::ceil(over / step);
+    const auto count = static_cast<std::int64_t>(std::clamp(least, 0.0, left));
+    return {count, count};
+  }
+
+  std::vector<Choices> kinds_;
+  double budget_;
+  double bound_ = 0;
+  std::vector<double> least_kept_;  ///< Of this kind's layers and those behind.
 };
 
 /// Placements of options whose `fixed` is within a limit.
 class Branching {
  public:
-  Branching(const PlacementQuestion& question, std::int64_t fixed)
-      : question_(question), spare_(question.budget - fixed) {
+  Branching(const PlacementQuestion& question, std::int64_t fixed, std::optional<Placement>& best)
+      : question_(question), fixed_(fixed), best_(best) {
     for (const LayerKind& kind : question.kinds) {
-      std::vector<std::size_t>& allowed = allowed_.emplace_back();
-      for (std::size_t i = 0; i < kind.options.size(); ++i) {
-        if (kind.options[i].fixed <= fixed) {
-          allowed.push_back(i);
-        }
-      }
-      possible_ = possible_ && (!allowed.empty() || kind.layers == 0);
       counts_.emplace_back(kind.options.size(), 0);
     }
   }
 
-  /// Puts what beats `best` into it.
-  void run(std::optional<Placement>& best) {
-    if (spare_ < 0 || !possible_) {
-      return;
+  /// Puts what beats the best into it.
+  void run() {
+    if (question_.budget >= fixed_) {
+      copy(0, 0, question_.kinds.empty() ? 0 : question_.kinds[0].layers, {});
     }
-    best_ = &best;
-    make_bounds();
-    descend(0, 0, question_.kinds.empty() ? 0 : question_.kinds[0].layers, {});
   }
 
  private:
-  struct Sums {
-    double again = 0;
-    double copy = 0;
-    std::int64_t kept = 0;  ///< Of one pass.
-    [[nodiscard]] Sums plus(const LayerOption& option, std::int64_t count) const {
-      const auto times = static_cast<double>(count);
-      return {again + times * option.again, copy + times * option.copy, kept + count * option.kept};
-    }
-  };
-  /// One bound: multipliers, and the least weight of the layers that are left.
-  struct Bound {
-    Multipliers with;
-    std::vector<std::vector<double>> least;  ///< Of a layer of a kind with this option or later.
-    std::vector<double> later;               ///< Of all layers of this kind and those behind.
+  struct Copies {
+    double seconds = 0;
+    double kept = 0;  ///< Of all passes.
   };
 
-  [[nodiscard]] const LayerOption& option(std::size_t kind, std::size_t place) const {
-    return question_.kinds[kind].options[allowed_[kind][place]];
-  }
-
-  /// Bytes beyond the budget that the layers take if each has the option of the least weight.
-  [[nodiscard]] double bytes_over(const Multipliers& with) const {
-    double over = -static_cast<double>(spare_);
-    for (std::size_t kind = 0; kind < question_.kinds.size(); ++kind) {
-      std::pair<double, std::int64_t> least{kNever, 0};
-      for (std::size_t place = 0; place < allowed_[kind].size(); ++place) {
-        const LayerOption& one = option(kind, place);
-        least = std::min(least, std::pair(with.weight(one, question_.passes), one.kept));
-      }
-      over += static_cast<double>(question_.kinds[kind].layers) *
-              static_cast<double>(least.second * question_.passes);
+  /// What may run again with copies of `seconds` for the placement to be better.
+  [[nodiscard]] double limit(double seconds) const {
+    if (!best_) {
+      return kNever;
     }
-    return over;
+    const double rest = best_->seconds - std::max(question_.forward, seconds);
+    return rest > seconds ? rest - question_.backward : -1;
   }
 
-  /// The bound is concave in mu: the best has as many bytes as the budget.
-  [[nodiscard]] Multipliers best_multipliers(double u, double v) const {
-    Multipliers with{.again = 1 - v, .copy = u + v};
-    double low = 0;
-    double high = 1e-15;  // Seconds a byte: far below any link's or memory's.
-    for (int i = 0; i < kHalvings && bytes_over(with) > 0; ++i) {
-      low = with.bytes;
-      with.bytes = high;
-      high *= 2;
+  /// Every number of layers of every option that copies, then the rest.
+  void copy(std::size_t kind, std::size_t option, std::int64_t left, Copies copies) {
+    if (best_ && limit(copies.seconds) <= 0) {
+      return;  // Even with nothing run again.
     }
-    high = with.bytes;
-    for (int i = 0; i < kHalvings && high > 0; ++i) {
-      with.bytes = (low + high) / 2;
-      (bytes_over(with) > 0 ? low : high) = with.bytes;
-    }
-    with.bytes = high;
-    with.constant = (1 - u) * question_.forward + (1 - v) * question_.backward -
-                    with.bytes * static_cast<double>(spare_);
-    return with;
-  }
-
-  void make_bounds() {
-    for (const double u : {0.0, 0.5, 1.0}) {
-      for (const double v : {0.0, 0.5, 1.0}) {
-        Bound bound{.with = best_multipliers(u, v), .least = {}, .later = {}};
-        bound.later.assign(question_.kinds.size() + 1, 0);
-        for (std::size_t kind = question_.kinds.size(); kind-- > 0;) {
-          std::vector<double> least(allowed_[kind].size() + 1, kNever);
-          for (std::size_t place = allowed_[kind].size(); place-- > 0;) {
-            least[place] = std::min(least[place + 1],
-                                    bound.with.weight(option(kind, place), question_.passes));
-          }
-          const auto layers = static_cast<double>(question_.kinds[kind].layers);
-          bound.later[kind] = bound.later[kind + 1] + (layers > 0 ? layers * least[0] : 0);
-          bound.least.insert(bound.least.begin(), std::move(least));
-        }
-        bounds_.push_back(std::move(bound));
-      }
-    }
-  }
-
-  [[nodiscard]] double seconds(const Sums& sums) const {
-    return std::max(question_.forward, sums.copy) +
-           std::max(question_.backward + sums.again, sums.copy);
-  }
-
-  /// No placement with `sums` and `left` layers of `kind` with option `place` or later takes less.
-  [[nodiscard]] double least_seconds(std::size_t kind, std::size_t place, std::int64_t left,
-                                     const Sums& sums) const {
-    double most = seconds(sums);
-    for (const Bound& bound : bounds_) {
-      const double rest = left > 0 ? static_cast<double>(left) * bound.least[kind][place] : 0;
-      most = std::max(most, bound.with.constant + bound.with.again * sums.again +
-                                bound.with.copy * sums.copy +
-                                bound.with.bytes * static_cast<double>(sums.kept) *
-                                    static_cast<double>(question_.passes) +
-                                rest + bound.later[kind + 1]);
-    }
-    return most;
-  }
-
-  [[nodiscard]] std::int64_t least_kept(std::size_t kind, std::size_t place, std::int64_t left,
-                                        const Sums& sums) const {
-    std::int64_t kept = sums.kept;
-    for (std::size_t at = kind; at < question_.kinds.size(); ++at) {
-      std::int64_t least = std::numeric_limits<std::int64_t>::max();
-      for (std::size_t i = at == kind ? place : 0; i < allowed_[at].size(); ++i) {
-        least = std::min(least, option(at, i).kept);
-      }
-      const std::int64_t layers = at == kind ? left : question_.kinds[at].layers;
-      kept += layers > 0 ? layers * least : 0;
-    }
-    return kept * question_.passes;
-  }
-
-  void descend(std::size_t kind, std::size_t place, std::int64_t left, const Sums& sums) {
     if (kind == question_.kinds.size()) {
-      settle();
+      fill(copies);
       return;
     }
-    if (left == 0) {
+    const LayerKind& layers = question_.kinds[kind];
+    if (option == layers.options.size()) {
       const std::size_t next = kind + 1;
-      descend(next, 0, next < question_.kinds.size() ? question_.kinds[next].layers : 0, sums);
+      left_.push_back(left);
+      copy(next, 0, next < question_.kinds.size() ? question_.kinds[next].layers : 0, copies);
+      left_.pop_back();
       return;
     }
-    if (place == allowed_[kind].size() || least_kept(kind, place, left, sums) > spare_ ||
-        (*best_ && least_seconds(kind, place, left, sums) >= (*best_)->seconds * kBelow)) {
-      return;
-    }
-    const bool last = place + 1 == allowed_[kind].size();
-    std::int64_t& count = counts_[kind][allowed_[kind][place]];
-    for (count = left; count >= (last ? left : 0); --count) {
-      descend(kind, place + 1, left - count, sums.plus(option(kind, place), count));
+    const LayerOption& one = layers.options[option];
+    const bool copies_any = one.copy > 0 && one.fixed <= fixed_;
+    std::int64_t& count = counts_[kind][option];
+    for (count = 0; count <= (copies_any ? left : 0); ++count) {
+      const auto times = static_cast<double>(count);
+      copy(kind, option + 1, left - count,
+           {copies.seconds + times * one.copy,
+            copies.kept + times * static_cast<double>(one.kept * question_.passes)});
     }
     count = 0;
   }
 
-  void settle() {
-    Placement found = placement_of(question_, counts_);
-    if (found.bytes > question_.budget) {
-      return;
+  void fill(const Copies& copies) {
+    std::vector<Choices> kinds;
+    for (std::size_t kind = 0; kind < question_.kinds.size(); ++kind) {
+      Choices& choices = kinds.emplace_back();
+      choices.layers = left_[kind];
+      const std::vector<LayerOption>& options = question_.kinds[kind].options;
+      for (std::size_t i = 0; i < options.size(); ++i) {
+        if (options[i].copy <= 0 && options[i].fixed <= fixed_) {
+          choices.all.push_back({.option = i,
+                                 .again = options[i].again,
+                                 .kept = static_cast<double>(options[i].kept * question_.passes)});
+        }
+      }
     }
-    if (!*best_ || found.seconds < (*best_)->seconds) {
-      *best_ = std::move(found);
+    Counts counts = counts_;
+    Knapsack knapsack(std::move(kinds),
+                      static_cast<double>(question_.budget - fixed_) - copies.kept);
+    knapsack.run(
+        counts, [&] { return limit(copies.seconds); }, [&](const Counts& found) { settle(found); });
+  }
+
+  void settle(const Counts& counts) {
+    Placement found = placement_of(question_, counts);
+    if (found.bytes <= question_.budget && (!best_ || found.seconds < best_->seconds)) {
+      best_ = std::move(found);
     }
   }
 
   const PlacementQuestion& question_;
-  std::int64_t spare_;
-  bool possible_ = true;
-  std::vector<std::vector<std::size_t>> allowed_;  ///< Options, by kind.
-  std::vector<std::vector<std::int64_t>> counts_;
-  std::vector<Bound> bounds_;
-  std::optional<Placement>* best_ = nullptr;
+  std::int64_t fixed_;
+  std::optional<Placement>& best_;
+  Counts counts_;                   ///< Of the options that copy.
+  std::vector<std::int64_t> left_;  ///< By kind, layers that do not.
 };
 
 }  // namespace
@@ -239,7 +309,7 @@ std::optional<Placement> best_placement(const PlacementQuestion& question) {
   }
   std::optional<Placement> best;
   for (const std::int64_t fixed : limits) {
-    Branching(question, fixed).run(best);
+    Branching(question, fixed, best).run();
   }
   return best;
 }

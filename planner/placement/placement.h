@@ -48,14 +48,13 @@ struct Placement {
 [[nodiscard]] Placement placement_of(const PlacementQuestion& question,
                                      std::vector<std::vector<std::int64_t>> counts);
 
-/// A quickest placement whose bytes are within the budget; nothing if there is none. Of equals one
-/// in which earlier options of a kind have more layers.
+/// A quickest placement whose bytes are within the budget; nothing if there is none.
 ///
-/// Model:   for every limit on `fixed` that an option sets, branch and bound over counts. The time
-///          is at least (1-u) forward + (1-v) (backward + again) + (u+v) copies for u, v in [0, 1],
-///          and no less with mu >= 0 times the bytes beyond the budget added; that is linear in the
-///          counts, so what the layers left can add is read off one option each. A grid of u and v,
-///          each with its best mu, gives the bounds.
+/// Model:   for every limit on `fixed` that an option sets and every number of layers that copy,
+///          what runs again is a knapsack of the other layers: with mu >= 0 seconds for a byte it
+///          is at least the sum of each layer's least again + mu kept, less mu times the bytes to
+///          spare. Branch and bound over counts with the best mu; the last two options of the last
+///          kind are filled by division.
 /// Requires kinds with at least one option each, figures >= 0, passes >= 1.
 [[nodiscard]] std::optional<Placement> best_placement(const PlacementQuestion& question);
 

@@ -109,6 +109,47 @@ TEST_CASE("placement: more memory never takes longer, for many layers") {
   }
 }
 
+TEST_CASE("placement: sets of modules, whose figures add up, and copies for many layers") {
+  test::Random random = test::seeded_random(423);
+  CAPTURE(random.seed());
+  for (int round = 0; round < 4; ++round) {
+    CAPTURE(round);
+    LayerKind kind{.layers = 126, .options = {}};
+    const std::vector<double> seconds = {1e-6 * static_cast<double>(random.between(50, 250)),
+                                         1e-6 * static_cast<double>(random.between(10, 80)),
+                                         1e-6 * static_cast<double>(random.between(300, 600))};
+    const std::vector<std::int64_t> bytes = {random.between(20, 200), random.between(50, 150),
+                                             random.between(300, 600)};
+    for (unsigned set = 0; set < 8; ++set) {
+      LayerOption option{.again = 0, .copy = 0, .kept = 1000, .fixed = 500};
+      for (unsigned module = 0; module < 3; ++module) {
+        const bool runs = (set >> module & 1U) != 0;
+        option.again += runs ? seconds[module] : 0;
+        option.kept -= runs ? bytes[module] : 0;
+      }
+      kind.options.push_back(option);
+    }
+    kind.options.push_back({.again = 1e-3, .copy = 0, .kept = 40, .fixed = 700});
+    const std::vector<LayerOption> without = kind.options;
+    kind.options.push_back({.again = 0, .copy = 1.7e-3, .kept = 0, .fixed = 2500});
+    PlacementQuestion question{.kinds = {kind},
+                               .passes = random.between(1, 8),
+                               .budget = 0,
+                               .forward = 126e-3,
+                               .backward = 252e-3};
+    question.budget = 126 * 10 * question.passes * random.between(10, 90) + 3000;
+    const std::optional<Placement> best = best_placement(question);
+    question.kinds[0].options = without;
+    const std::optional<Placement> bare = best_placement(question);
+    REQUIRE(best);
+    REQUIRE(bare);
+    CHECK(best->seconds <= bare->seconds);
+    CHECK(best->bytes <= question.budget);
+    // All layers may run again as a whole.
+    CHECK(bare->seconds <= question.forward + question.backward + 126e-3);
+  }
+}
+
 TEST_CASE("placement: what is copied beside the computation costs nothing until the link is full") {
   // Ten layers of 8 bytes, 40 fit: keep five, and copy or run again the others. A copy takes 3 of
   // forward's 10 seconds, so three are free; the fourth would show 2 + 0, running again costs 4.
