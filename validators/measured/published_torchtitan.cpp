@@ -9,9 +9,10 @@
 namespace headroom::check {
 namespace {
 
-constexpr std::array<std::string_view, 2> kPrecisions = {
-    "fp32 master params, bf16 FSDP param/compute, fp32 reduce",
-    "fp32 params, bf16 FSDP compute, fp32 reduce"};
+constexpr std::array<Word<ir::Precision>, 3> kPrecisions = {
+    {{"fp32 master params, bf16 FSDP param/compute, fp32 reduce", ir::Precision::kFp32},
+     {"fp32 params, bf16 FSDP compute, fp32 reduce", ir::Precision::kFp32},
+     {"bf16 params and compute, fp32 reduce", ir::Precision::kBf16}}};
 
 enum class Checkpointing : std::uint8_t { kNone, kFull, kOperators };
 constexpr std::array<Word<Checkpointing>, 4> kCheckpointing = {
@@ -31,8 +32,8 @@ constexpr std::array<Word<ir::TitanReshard>, 3> kReshards = {
 constexpr std::array<Word<ir::LossKind>, 2> kLosses = {
     {{"plain CE", ir::LossKind::kHf}, {"chunked CE (8 chunks)", ir::LossKind::kChunked}}};
 
-constexpr std::array<Word<bool>, 2> kCompile = {
-    {{"none", false}, {"torch.compile per block", true}}};
+constexpr std::array<Word<bool>, 3> kCompile = {
+    {{"none", false}, {"torch.compile per block", true}, {"torch.compile per block only", true}}};
 
 /// Words that have to be among those known.
 template <std::size_t N>
@@ -77,7 +78,6 @@ void read_other(CaseReader& row, ir::ParallelPlan& plan) {
 std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan) {
   plan.runtime = ir::RuntimeKind::kFsdp;
   plan.model_code = ir::ModelCode::kTorchtitan;
-  plan.precision = ir::Precision::kFp32;
   plan.fsdp.emplace();
   plan.titan.emplace();
   plan.clip_norm = 1.0;
@@ -90,7 +90,7 @@ std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan) {
   plan.world = stated(row, "num_gpus", kWorldRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   plan.sequence = stated(row, "seq_len", kSequenceRange);
-  expect_one_of(row, "precision", kPrecisions);
+  plan.precision = row.word<ir::Precision>("precision", "not stated", kPrecisions);
   plan.optimizer = lookup<ir::OptimizerPlan>(row, "optimizer", published_optimizer);
   const auto checkpointing = row.word<Checkpointing>("checkpointing", "not stated", kCheckpointing);
   plan.titan->selective_operators = checkpointing == Checkpointing::kOperators;

@@ -23,6 +23,10 @@ constexpr std::array<Word<ir::OptimizerForm>, 3> kForms = {
      {"foreach", ir::OptimizerForm::kForeach},
      {"for-loop", ir::OptimizerForm::kLoop}}};
 
+/// training.dtype, of the shards.
+constexpr std::array<Word<ir::Precision>, 2> kStored = {
+    {{"float32", ir::Precision::kFp32}, {"bfloat16", ir::Precision::kBf16}}};
+
 enum class Mode : std::uint8_t { kNone, kFull, kSelective };
 constexpr std::array<Word<Mode>, 3> kModes = {
     {{"none", Mode::kNone}, {"full", Mode::kFull}, {"selective", Mode::kSelective}}};
@@ -81,7 +85,7 @@ void read_torchtitan_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
   plan.runtime = ir::RuntimeKind::kFsdp;
   plan.model_code = ir::ModelCode::kTorchtitan;
-  plan.precision = ir::Precision::kFp32;
+  plan.precision = reader.word<ir::Precision>("dtype", "float32", kStored);
   plan.fsdp.emplace();
   plan.titan.emplace();
   // What `config` says in full, and what changes no tensor.

@@ -257,10 +257,11 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
   const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
   const std::int64_t tensor = plan.titan ? plan.titan->tensor : 1;
   Eager eager(device);
+  const DType stored = plan.precision == Precision::kBf16 ? DType::kBf16 : DType::kFp32;
   const fsdp::Sharding sharding{.eager = eager,
                                 .plan = fsdp,
-                                .stored = DType::kFp32,
-                                .trained = DType::kFp32,
+                                .stored = stored,
+                                .trained = stored,
                                 .ranks = plan.world / fsdp.replicas / tensor,
                                 .stride = tensor};
   Trainer trainer(sharding, spec, plan);

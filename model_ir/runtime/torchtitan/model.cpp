@@ -215,8 +215,10 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (find_version(plan) == nullptr) {
     return refused("runtime-version", plan.runtime_version, "PyTorch 2.6 to 2.11");
   }
-  if (plan.precision != Precision::kFp32 || (plan.fsdp && plan.fsdp->param_dtype != DType::kBf16)) {
-    return refused("precision", "another type", "fp32 shards gathered in bf16");
+  const bool known_precision =
+      plan.precision == Precision::kFp32 || plan.precision == Precision::kBf16;
+  if (!known_precision || (plan.fsdp && plan.fsdp->param_dtype != DType::kBf16)) {
+    return refused("precision", "another type", "fp32 or bf16 shards gathered in bf16");
   }
   if (plan.lora || plan.quant || plan.liger || plan.ddp || plan.zero || plan.generation ||
       plan.evaluation || plan.loss == LossKind::kFusedLinear ||

@@ -241,6 +241,16 @@ TEST_CASE("torchtitan: one GPU runs fp32 parameters under autocast") {
   test::check_phases(three_layers("llama"), plan, {{"step2", 1'682'578'944, 1'761'732'096}});
 }
 
+TEST_CASE("torchtitan: shards in bf16 halve parameters, gradients and states") {
+  ParallelPlan plan = on_ranks(2);
+  plan.precision = Precision::kBf16;
+  test::check_phases(three_layers("llama"), plan,
+                     {{"step1", 471'387'136, 711'354'368}, {"step2", 471'387'648, 946'789'888}});
+  plan.world = 1;
+  test::check_phases(three_layers("llama"), plan,
+                     {{"step1", 875'117'568, 875'128'832}, {"step2", 875'118'080, 1'184'050'176}});
+}
+
 TEST_CASE("torchtitan: gradients of micro-batches are reduced each and added up") {
   ParallelPlan plan = on_ranks(2);
   plan.accumulation = 2;
@@ -315,7 +325,7 @@ TEST_CASE("torchtitan: what its code is not modelled for is refused by the plan'
   plan.titan->compiled = true;
   CHECK(key_of(llama, plan) == "titan");
   plan = on_ranks(2);
-  plan.precision = Precision::kBf16;
+  plan.precision = Precision::kFp16;
   CHECK(key_of(llama, plan) == "precision");
   plan = on_ranks(2);
   plan.fsdp->cpu_offload = true;
