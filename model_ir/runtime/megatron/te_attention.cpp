@@ -87,8 +87,8 @@ Tensor full_mask(const Runner& run, const AttentionSizes& sizes) {
   Eager& eager = run.eager();
   const std::int64_t length = sizes.sequence;
   const auto grid = [&](DType dtype) { return torch::computed(eager, {length, length}, dtype); };
-  Tensor rows = eager.empty({length}, DType::kInt32);
-  Tensor columns = eager.empty({length}, DType::kInt32);
+  Tensor rows = torch::filled(eager, {length}, DType::kInt32);  // arange
+  Tensor columns = torch::filled(eager, {length}, DType::kInt32);
   Tensor distance = grid(DType::kInt32);
   rows.reset();
   columns.reset();
