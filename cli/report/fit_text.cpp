@@ -112,7 +112,8 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
   std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
   if (plan.zero) {
-    text += " ZeRO-" + std::to_string(plan.zero->stage);
+    const std::string plus = zero_plus_text(*plan.zero);
+    text += " ZeRO-" + std::to_string(plan.zero->stage) + (plus.empty() ? "" : " " + plus);
   } else if (plan.world > 1 && plan.runtime == ir::RuntimeKind::kTransformers) {
     text += " DDP";
   } else if (plan.megatron) {
@@ -159,7 +160,8 @@ std::string failure_line(const FitAnswer& answer) {
 
 std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
   const cost::StepEstimate& estimate = answer.estimate;
-  const bool several = answer.question.request.plan.megatron.has_value();
+  const ir::ParallelPlan& plan = answer.question.request.plan;
+  const bool several = plan.megatron.has_value() || plan.rank.has_value();
   const std::string where =
       several ? ", on rank " + std::to_string(static_cast<std::int32_t>(estimate.rank)) : "";
   std::string text = heading(terminal, "peak " + size_text(estimate.peak_allocated) +
