@@ -126,8 +126,7 @@ RouterWeight router_weight_of(Eager& eager, const Model& model, TensorId id) {
   {
     const Tensor a = torch::autocast_argument(eager, found->second.a);
     const Tensor b = torch::autocast_argument(eager, found->second.b);
-    const Tensor turned = torch::view(eager, a, {a.shape()[1], a.shape()[0]});
-    Tensor product = torch::linear(eager, b, turned, {});
+    Tensor product = torch::conv1d(eager, b, a, {});  // b @ a
     product = torch::scale(eager, product);
     weight.delta = torch::to(eager, product, weight.base.dtype());
   }
