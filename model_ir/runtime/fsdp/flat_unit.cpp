@@ -364,6 +364,15 @@ void FlatUnit::reduce(const std::function<void()>& released) {
   was_reduced_ = eager.record_mark(kReduceStream);
 }
 
+/// What the optimizer sees of the flat gradient.
+void FlatUnit::view_gradient(const Tensor& gradient) {
+  for (const Tensor& piece : pieces_) {
+    if (piece.defined()) {
+      set_grad(piece, sharding_.eager.alias(gradient, piece.shape(), false));
+    }
+  }
+}
+
 /// All-reduced in place, in the type of reductions, then in the shard's.
 void FlatUnit::reduce_whole() {
   Eager& eager = sharding_.eager;
@@ -378,6 +387,9 @@ void FlatUnit::reduce_whole() {
                             .bytes = bytes_of(elements_, types_.reduced).value(),
                             .group = {.size = sharding_.plan.replicas}});
   cast(types_.stored);
+  if (sharding_.plan.use_orig_params) {
+    view_gradient(torch::gradient_of(eager, flat_));
+  }
   if (offloads()) {
     eager.run(CopyShape{.kind = CopyKind::kDeviceToHost,
                         .bytes = bytes_of(elements_, types_.stored).value()});
@@ -424,18 +436,15 @@ void FlatUnit::show_gradients() {
     eager.wait_mark(eager.stream(), *was_reduced_);
     was_reduced_.reset();
   }
-  const bool fresh = whole() && flat_->grad != nullptr;
-  if (fresh) {
+  if (whole() && flat_->grad != nullptr) {
     reduced_ = torch::gradient_of(eager, flat_);
     eager.drop_grad(flat_);
   }
   if (offloads()) {
     reduced_.reset();  // The host's copy is what the optimizer reads.
   }
-  for (const Tensor& piece : pieces_) {
-    if (piece.defined() && (piece->grad == nullptr || fresh) && reduced_.defined()) {
-      set_grad(piece, eager.alias(reduced_, piece.shape(), false));
-    }
+  if (reduced_.defined()) {
+    view_gradient(reduced_);
   }
   if (!sharding_.plan.use_orig_params) {
     reduced_.reset();  // The parameter alone holds it.

@@ -103,6 +103,7 @@ class FlatUnit {
   void keep_views();
   void reduce_part(const torch::Tensor& gradient);
   void reduce_whole();
+  void view_gradient(const torch::Tensor& gradient);
   void set_grad(const torch::Tensor& parameter, const torch::Tensor& gradient);
 
   Sharding sharding_;

@@ -17,6 +17,7 @@
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer.h"
 #include "model_ir/runtime/torch/phase.h"
+#include "model_ir/runtime/transformers/adapter.h"
 #include "model_ir/runtime/transformers/expert_adapter.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/support.h"
@@ -331,6 +332,12 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
   const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
   if (const std::optional<Error> error = transformers::unsupported(model, arithmetic)) {
     return *error;
+  }
+  if (plan.lora) {
+    if (const std::optional<Error> missing =
+            transformers::missing_targets(model, graph, *plan.lora)) {
+      return *missing;
+    }
   }
   Eager eager(device);
   const Sharding sharding{.eager = eager,

@@ -35,6 +35,7 @@ Tensor embed(Eager& eager, const Model& model, Interpreter& interpreter) {
     interpreter.run(id, id);
     if (graph.op(id).kind == OpKind::kEmbedding) {
       shared.token_rows = interpreter.peek(graph.op(id).outputs[0]);
+      require_gradient(model, shared.token_rows);
     }
   }
   for (Tensor* name : {&shared.position_ids, &shared.token_rows, &shared.token_type_ids,

@@ -97,6 +97,7 @@ class Stack {
     interpreter_->set(graph_.op(nodes_.first).inputs[0], ids);
     interpreter_->run(nodes_.first, nodes_.first);
     Tensor embedded = interpreter_->peek(graph_.op(nodes_.first).outputs[0]);
+    require_gradient(model_, embedded);
     Tensor mask;
     if (memory.defined()) {
       eager_.set_site("masks", -1);

@@ -176,14 +176,6 @@ bool scales_next(const Graph& graph, const Modeling& modeling, NodeId id) {
   return modeling.embedding_scales && graph.op(next(id)).kind == OpKind::kScale;
 }
 
-/// gradient_checkpointing_enable() of a PEFT model calls enable_input_require_grads(): a hook on
-/// the output of the embedding module.
-void require_gradient(const Model& model, const Tensor& rows) {
-  if (model.plan->lora && recomputes(model)) {
-    rows->requires_grad = true;
-  }
-}
-
 /// Everything before the layers: embedding, positions, masks, dropout.
 Tensor embed(Eager& eager, Model& model, Interpreter& interpreter) {
   const Graph& graph = *model.graph;
@@ -371,8 +363,32 @@ NodeId next(NodeId id) {
   return NodeId{static_cast<std::uint32_t>(index_of(id) + 1)};
 }
 
+void require_gradient(const Model& model, const Tensor& rows) {
+  if (model.plan->lora && recomputes(model)) {
+    rows->requires_grad = true;
+  }
+}
+
 bool recomputes(const Model& model) {
   return model.training && model.plan->recompute != Recompute::kNone;
+}
+
+/// A reentrant checkpoint returns all that its layer does: attention weights that nobody reads get
+/// a gradient of zeros.
+template <typename Layer>
+Tensor run_reentrant_layer(Eager& eager, Interpreter& interpreter, Tensor& hidden,
+                           const Layer& layer) {
+  const torch::Region region = [layer, &interpreter](Eager& again,
+                                                     const std::vector<Tensor>& inputs) {
+    Tensor earlier = interpreter.exchange_weights({});
+    std::vector<Tensor> outputs{layer(again, inputs[0])};
+    outputs.push_back(interpreter.exchange_weights(std::move(earlier)));
+    return outputs;
+  };
+  std::vector<Tensor> outputs =
+      torch::run_region(eager, {hidden}, region, torch::RegionForm::kReentrant);
+  static_cast<void>(interpreter.exchange_weights(std::move(outputs[1])));
+  return std::move(outputs[0]);
 }
 
 Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>& interpreter,
@@ -400,7 +416,7 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
     } else if (plan.recompute == Recompute::kFull) {
       hidden = torch::checkpoint(eager, hidden, region, offloads ? &stash : nullptr);
     } else {
-      hidden = torch::checkpoint_reentrant(eager, hidden, region);
+      hidden = run_reentrant_layer(eager, *interpreter, hidden, region);
     }
     if (model.hooks.around_checkpoint) {
       model.hooks.after(range.layer, {hidden});
@@ -433,12 +449,12 @@ ModelOutput forward(Eager& eager, Model& model, const Tensor& ids) {
     Tensor embedded = embed(eager, model, interpreter);
     make_rope_tables(eager, model, shared, embedded.dtype());
     Tensor hidden = run_layers(eager, model, interpreter_owner, std::move(embedded));
-    interpreter.leave_layers();
     interpreter.set(graph.layers().back().output, std::move(hidden));
     while (graph.op(head).module != Module::kHead) {
       interpreter.run(head, head);
       head = next(head);
     }
+    interpreter.leave_layers();
     release_positions(model, shared);
   }
   release_shared(model, shared);

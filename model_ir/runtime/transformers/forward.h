@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "model_ir/runtime/torch/eager.h"
@@ -43,6 +44,9 @@ struct Shared {
 
 /// Whether layers are run again in backward.
 [[nodiscard]] bool recomputes(const Model& model);
+/// gradient_checkpointing_enable() of a PEFT model calls enable_input_require_grads(): a hook on
+/// the output of each module that embeds the inputs.
+void require_gradient(const Model& model, const torch::Tensor& rows);
 
 class Interpreter;
 /// All layers of a model with one stack, recomputed or not. Checkpointed layers keep `interpreter`,
@@ -66,6 +70,10 @@ class Interpreter {
   void run(NodeId first, NodeId last);
   /// Lets go what the loop over the layers held.
   void leave_layers() { returned_weights_.reset(); }
+  /// What the layer before returned beside its hidden states becomes `weights`.
+  [[nodiscard]] torch::Tensor exchange_weights(torch::Tensor weights) {
+    return std::exchange(returned_weights_, std::move(weights));
+  }
   [[nodiscard]] torch::Tensor run_layer(const LayerRange& range, const torch::Tensor& input,
                                         const torch::Tensor& mask);
 

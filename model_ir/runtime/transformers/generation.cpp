@@ -51,6 +51,10 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
   if (!plan.generation) {
     return std::nullopt;
   }
+  if (plan.runtime != RuntimeKind::kTransformers) {
+    return Error::invalid_argument("generation", "parameters that are sharded", "whole ones",
+                                   "leave generation out, or use --runtime transformers");
+  }
   bool windows = false;
   for (const LayerSpec& layer : spec.layers) {
     windows = windows || layer.window.has_value();

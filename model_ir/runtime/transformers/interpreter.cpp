@@ -253,7 +253,8 @@ Tensor Interpreter::run_layer(const LayerRange& range, const Tensor& input, cons
     clear(range);  // The stack of a recomputation unwinds, and its names with it.
     throw;
   }
-  if (modeling_.returns_weights && !eager_.in_backward()) {
+  const bool reentrant = model_.plan->recompute == Recompute::kFullReentrant;
+  if (modeling_.returns_weights && (reentrant || !eager_.in_backward())) {
     returned_weights_ = std::move(attention_weights_);
   }
   attention_weights_.reset();

@@ -65,6 +65,10 @@ bool is_saved_module(const LoraPlan& lora, std::string_view module) {
 
 std::optional<Error> missing_saved_modules(const ModelSpec& spec, const Graph& graph,
                                            const LoraPlan& lora) {
+  if (spec.architecture == Architecture::kEncoderDecoder && !lora.modules_to_save.empty()) {
+    return Error::invalid_argument("lora", "modules_to_save of an encoder-decoder",
+                                   "adapters alone", "leave save out");
+  }
   const std::set<std::string> known = known_modules(spec, graph);
   for (const std::string& name : lora.modules_to_save) {
     const bool found = std::any_of(known.begin(), known.end(), [&](const std::string& module) {

@@ -59,9 +59,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return Error::invalid_argument("padded", "padding in a model that is not causal",
                                    "batches without padding", "leave out padded");
   }
-  if (plan.lora || plan.quant) {
-    return Error::invalid_argument("lora", "adapters on a model that is not causal",
-                                   "full training", "leave out lora");
+  if (plan.quant) {
+    return Error::invalid_argument("qlora", "quantised weights of a model that is not causal",
+                                   "adapters on weights as they are", "use --lora");
   }
   if (plan.loss != LossKind::kHf) {
     return Error::invalid_argument("loss", "chunked or fused", "hf",

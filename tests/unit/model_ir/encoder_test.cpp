@@ -13,6 +13,7 @@
 #include "costmodel/memory/timeline.h"
 #include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "tests/support/small_llama.h"
 
 namespace headroom::ir {
 namespace {
@@ -41,6 +42,14 @@ ParallelPlan step(Precision precision, AttentionKind attention) {
   plan.micro_batch = 2;
   plan.sequence = 128;
   plan.steps = 1;
+  return plan;
+}
+
+/// Two steps of two sequences of 512 tokens in bf16.
+ParallelPlan two_steps(AttentionKind attention) {
+  ParallelPlan plan = step(Precision::kBf16, attention);
+  plan.sequence = 512;
+  plan.steps = 2;
   return plan;
 }
 
@@ -153,6 +162,54 @@ TEST_CASE("encoder-decoder: sdpa under autocast pads the rows of a bias of 100 c
                                    {83863552, 87587328},
                                    {100618240, 108995584},
                                    {92240896, 100618240}});
+}
+
+TEST_CASE("encoder-decoder: adapters on a T5, whose embeddings want gradients for checkpoints") {
+  const ModelSpec t5 = parse_hf_config(R"({"model_type": "t5", "vocab_size": 32128,
+    "d_model": 1024, "d_kv": 64, "d_ff": 2816, "num_layers": 2, "num_decoder_layers": 2,
+    "num_heads": 16, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false})",
+                                       "test")
+                           .value();
+  ParallelPlan plan = two_steps(AttentionKind::kSdpa);
+  plan.lora = test::all_linear(16);
+  plan.recompute = Recompute::kFull;
+  test::check_phases(
+      t5, plan,
+      {{"step1.forward", 352'168'960, 420'072'448}, {"step2.backward", 281'569'280, 570'887'168}});
+  plan.recompute = Recompute::kNone;
+  plan.lora->dora = true;
+  test::check_phases(t5, plan, {{"step2.backward", 282'388'480, 1'598'852'096}});
+  plan.lora->modules_to_save = {"shared"};
+  const auto program = lower(t5, plan, Rank{0}, DeviceTraits{});
+  REQUIRE_FALSE(program);
+  CHECK(program.error().key == "lora");
+}
+
+TEST_CASE("encoder: adapters on a BERT in reentrant checkpoints") {
+  const ModelSpec bert = parse_hf_config(R"({"model_type": "bert", "hidden_size": 1024,
+    "num_hidden_layers": 2, "num_attention_heads": 16, "intermediate_size": 4096,
+    "vocab_size": 30522, "max_position_embeddings": 1200})",
+                                         "test")
+                             .value();
+  ParallelPlan plan = two_steps(AttentionKind::kSdpa);
+  plan.lora = test::all_linear(16);
+  plan.recompute = Recompute::kFullReentrant;
+  test::check_phases(
+      bert, plan,
+      {{"step1.forward", 235'874'304, 300'886'016}, {"step2.backward", 197'116'928, 401'287'168}});
+}
+
+TEST_CASE("reentrant checkpoints: BLOOM's attention weights are returned and get zeros") {
+  const ModelSpec bloom = parse_hf_config(R"({"model_type": "bloom", "hidden_size": 1024,
+    "n_layer": 3, "n_head": 16, "vocab_size": 50000})",
+                                          "test")
+                              .value();
+  ParallelPlan plan = two_steps(AttentionKind::kEager);
+  plan.padded_batch = true;
+  plan.recompute = Recompute::kFullReentrant;
+  test::check_phases(bloom, plan,
+                     {{"step1.forward", 432'167'936, 740'457'984},
+                      {"step2.backward", 782'950'400, 1'234'496'512}});
 }
 
 TEST_CASE("encoder-decoder: flash attention under the learned bias is refused by name") {
