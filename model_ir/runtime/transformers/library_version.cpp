@@ -27,15 +27,29 @@ std::optional<int> number_of(std::string_view version) {
   return 100 * major + minor;
 }
 
-/// Families whose code is Llama's, module by module, through all these versions.
-bool is_llama_like(const ModelSpec& spec) {
-  const bool family = spec.family == Family::kLlama || spec.family == Family::kMistral ||
-                      spec.family == Family::kQwen2;
-  bool windows = false;
+constexpr int kSharedMasks = 453;  ///< masking_utils.py makes every family's masks.
+
+/// The first version whose code of this family is Llama's, module by module: Qwen2 kept its own
+/// rotary tables, Mistral its own loss for longer; both made eager masks of their own until
+/// masking_utils.py. Source: models/qwen2/modeling_qwen2.py and models/mistral/modeling_mistral.py
+/// of the releases.
+std::optional<int> first_like_llama(const ModelSpec& spec, AttentionKind attention) {
   for (const LayerSpec& layer : spec.layers) {
-    windows = windows || layer.window.has_value();
+    if (layer.window) {
+      return std::nullopt;
+    }
   }
-  return family && !windows;
+  const bool eager = attention == AttentionKind::kEager;
+  switch (spec.family) {
+    case Family::kLlama:
+      return kOldest;
+    case Family::kQwen2:
+      return eager ? kSharedMasks : 446;
+    case Family::kMistral:
+      return eager ? kSharedMasks : 449;
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -71,12 +85,15 @@ std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& 
   if (*version >= kMajorOf5) {
     return std::nullopt;
   }
-  if (!is_llama_like(spec) || plan.liger || plan.generation || plan.padded_batch ||
+  const std::optional<int> first = first_like_llama(spec, plan.attention);
+  if (!first || *version < *first || plan.liger || plan.generation || plan.padded_batch ||
       plan.attention == AttentionKind::kFlash || plan.loss != LossKind::kHf || plan.quant) {
     return Error::invalid_argument(
         "runtime-version", plan.runtime_version + " for this model or plan",
-        "Llama's, Mistral's or Qwen2's modules without windows, and sdpa or eager attention, "
-        "transformers' own loss and weights that are not quantised, before version 5",
+        "before version 5: Llama's modules, Qwen2's from 4.46 and Mistral's from 4.49 on (with "
+        "eager attention from 4.53 on), without windows, sdpa or eager attention, transformers' "
+        "own "
+        "loss and weights that are not quantised",
         "leave it out for the newest one modelled");
   }
   return std::nullopt;

@@ -88,4 +88,15 @@ TEST_CASE("versions: what is no version, too old, too new or not Llama's modules
   CHECK(lower(model("gemma2"), plan_of("5.3"), Rank{0}, DeviceTraits{}));
 }
 
+TEST_CASE("versions: Qwen2 is refused while its rotary tables and masks were its own") {
+  ParallelPlan plan = plan_of("4.45");
+  CHECK_FALSE(lower(model("qwen2"), plan, Rank{0}, DeviceTraits{}));
+  plan.runtime_version = "4.46";
+  CHECK(lower(model("qwen2"), plan, Rank{0}, DeviceTraits{}));
+  plan.attention = AttentionKind::kEager;
+  CHECK_FALSE(lower(model("qwen2"), plan, Rank{0}, DeviceTraits{}));
+  plan.runtime_version = "4.53";
+  CHECK(lower(model("qwen2"), plan, Rank{0}, DeviceTraits{}));
+}
+
 }  // namespace headroom::ir
