@@ -320,6 +320,11 @@ std::vector<Layers> first_stage(const ir::ModelSpec& model, const ir::MegatronPl
   return chunks;
 }
 
+/// A chunk may hold the embedding or the loss alone; no floor is worked out for such plans.
+bool has_empty(const std::vector<Layers>& chunks) {
+  return std::ranges::any_of(chunks, [](const Layers& chunk) { return chunk.empty(); });
+}
+
 }  // namespace
 
 std::int64_t PlanMemory::resident_of(const ir::ParallelPlan& plan,
@@ -345,6 +350,9 @@ Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
   }
   const ir::MegatronPlan& megatron = *plan.megatron;
   const std::vector<Layers> chunks = first_stage(model_, megatron);
+  if (has_empty(chunks)) {
+    return Bytes{0};
+  }
   const bool uniform = megatron.recompute == ir::MegatronRecompute::kFullUniform;
   const bool block = megatron.recompute == ir::MegatronRecompute::kFullBlock;
   // By kind of layer: kept with the plan's recomputation, run again as a whole, and not at all.
@@ -397,6 +405,9 @@ Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
     return Bytes{0};
   }
   const std::vector<Layers> chunks = first_stage(model_, *plan.megatron);
+  if (has_empty(chunks)) {
+    return Bytes{0};
+  }
   const std::int64_t input =
       kept_of(plan, ir::MegatronRecompute::kFullUniform, chunks.front().front());
   return Bytes{resident_of(plan, chunks) + kept_passes(model_, plan) * input +

@@ -30,7 +30,7 @@ enum class Objective : std::uint8_t {
 /// Rules that leave plans out unseen. Each can be turned off: the answer stays the same.
 struct Pruning {
   bool time_bound = true;    ///< Cells whose `least_step` is above the best.
-  bool memory_floor = true;  ///< Cells whose parameters and states alone are too many.
+  bool memory_floor = true;  ///< Cells and plans whose floor is above what the device has.
   bool dominance = true;     ///< Switches that only add memory to a plan that is too large.
 };
 

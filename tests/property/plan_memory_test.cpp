@@ -114,6 +114,7 @@ void compare(const ir::ModelSpec& model, std::uint64_t series, int rounds,
     const Bytes replayed = replayed_peak(model, plan);
     CHECK(memory.peak(plan).value() == replayed);
     CHECK(memory.floor(plan) <= replayed);
+    CHECK(memory.cell_floor(plan) <= replayed);
   }
   CHECK(compared > rounds / 4);
   CHECK((stages == Stages::kUneven || memory.counts().lowered == 0));
