@@ -92,7 +92,7 @@ std::optional<StagePrice> price_rank(const StepEstimate& estimate, const ir::Par
     return std::nullopt;
   }
   StagePrice price{.stage = plan.rank ? 0 : rank / stage_ranks,
-                   .time = price_program(estimate.program, plan, prices_on(machine))};
+                   .time = price_program(estimate.program, plan, prices_on(machine, plan))};
   price.time.timeline = {};  // As long as the program, and nobody asks for it.
   return price;
 }

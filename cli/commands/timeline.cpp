@@ -29,7 +29,7 @@ std::string events_in_time(const cost::StepEstimate& estimate, const ir::Paralle
     return {};
   }
   const cost::ProgramTime time =
-      cost::price_program(estimate.program, plan, cost::prices_on(*machine));
+      cost::price_program(estimate.program, plan, cost::prices_on(*machine, plan));
   const bool staged = estimate.time && estimate.time->pipeline;
   return cost::stream_events(estimate.program, time.timeline,
                              staged ? &*estimate.time->pipeline : nullptr);

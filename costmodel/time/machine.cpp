@@ -78,12 +78,14 @@ Result<Machine> load_machine(const std::string& config_dir, const DeviceSpec& de
   return machine;
 }
 
-PriceList prices_on(const Machine& machine) {
+PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan) {
+  const LaunchPerformance& launch = machine.performance.launch;
+  const bool compiled = plan.titan && plan.titan->compiled;
   return {.time_of =
               [&machine](const ir::WorkShape& shape) {
                 return work_time(machine.performance, machine.topology, shape);
               },
-          .launch = machine.performance.launch.eager};
+          .launch = compiled ? launch.compiled : launch.eager};
 }
 
 }  // namespace headroom::cost

@@ -31,7 +31,8 @@ struct Machine {
                                            const std::optional<std::string>& node = std::nullopt,
                                            std::optional<DevicePerformance> own = std::nullopt);
 
-/// What work costs on `machine`, each kernel launched by eager PyTorch.
-[[nodiscard]] PriceList prices_on(const Machine& machine);
+/// What work costs on `machine`, each kernel launched by eager PyTorch or, of a plan with compiled
+/// blocks, by what Inductor has generated.
+[[nodiscard]] PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan);
 
 }  // namespace headroom::cost

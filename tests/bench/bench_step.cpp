@@ -61,7 +61,7 @@ int run(const bench::Options& options) {
       "One step, 80 layers, 8 stages, 64 micro-batches",
       {bench::measure("time alone: streams and pipeline replayed", options.runs,
                       [&] {
-                        const PriceList prices = prices_on(*machine);
+                        const PriceList prices = prices_on(*machine, plan);
                         std::vector<StagePrice> stages;
                         for (std::size_t i = 0; i < programs.size(); ++i) {
                           stages.push_back({i + 1 < programs.size() ? static_cast<std::int64_t>(i)
