@@ -245,6 +245,9 @@ void read_quoted(const JsonValue* other, MegatronPlan& megatron) {
   } else if (quotes("--cross-entropy-loss-fusion")) {
     megatron.cross_entropy = ir::MegatronCrossEntropy::kNative;
   }
+  if (quotes("cp-comm-type a2a")) {
+    megatron.context_exchange = ir::MegatronContext::kAllToAll;
+  }
   megatron.overlap_grad_reduce = quotes("--overlap-grad-reduce");
   megatron.overlap_param_gather = quotes("--overlap-param-gather");
 }

@@ -102,7 +102,7 @@ std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& pla
                                    "a divisor of the " + std::to_string(plan.world) + " ranks");
   }
   if (plan.quant) {
-    return refused("quant", "quantised weights", "weights as they are with fsdp");
+    return refused("qlora", "quantised weights", "weights as they are with fsdp");
   }
   if (plan.loss != LossKind::kHf && fsdp.shard_embeddings) {
     return refused("loss", "one that reads the head's weight itself",

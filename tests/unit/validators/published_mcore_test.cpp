@@ -100,6 +100,16 @@ TEST_CASE("published Megatron row: degrees, chunks and recomputation of a table"
   CHECK(setting.model.dropout.attention == 0.1);
 }
 
+TEST_CASE("published Megatron row: context parallelism exchanges heads where the row says so") {
+  const auto exchange = [](const char* words) {
+    const PublishedPlanned row = planned("other", words);
+    REQUIRE(std::holds_alternative<PublishedSetting>(row));
+    return std::get<PublishedSetting>(row).plan.megatron->context_exchange;
+  };
+  CHECK(exchange(R"("--bf16. cp-comm-type a2a.")") == ir::MegatronContext::kAllToAll);
+  CHECK(exchange(R"("--bf16")") == ir::MegatronContext::kRing);
+}
+
 TEST_CASE("published Megatron row: what a table leaves open skips it with the key") {
   CHECK(skip_of_mcore("precision", R"("MXFP8")") == "precision: 'MXFP8'");
   CHECK(skip_of_mcore("micro_batch", "null") == "micro_batch: not stated");
