@@ -188,7 +188,7 @@ TEST_CASE("fsdp: what it cannot follow is refused by name") {
   };
   ParallelPlan plan = sharded();
   plan.quant = QuantPlan{};
-  CHECK(refused(plan) == "quant");
+  CHECK(refused(plan) == "qlora");
   plan = sharded();
   plan.precision = Precision::kAutocastFp16;
   CHECK(refused(plan) == "precision");
