@@ -105,6 +105,7 @@ class Interpreter {
   [[nodiscard]] torch::Tensor run_head_norm(const Op& op);
   [[nodiscard]] torch::Tensor as_heads(const Op& op, torch::Tensor projected);
   void run_rope(const Op& op);
+  void keep_finite(const Op& op);
   [[nodiscard]] torch::Tensor position_bias(const Op& op, const torch::Tensor& q,
                                             const torch::Tensor& k);
   void run_attention(const Op& op);

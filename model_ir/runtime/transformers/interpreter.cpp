@@ -215,6 +215,7 @@ void Interpreter::run(NodeId first, NodeId last) {
       producers_[index_of(output)] = id;
     }
     drop_inputs(id);
+    keep_finite(op);
   }
   leave_module();
 }

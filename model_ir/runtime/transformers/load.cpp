@@ -237,6 +237,20 @@ bool is_body_linear(const Op& op) {
   return (op.kind == OpKind::kLinear && op.role != OpRole::kHead) || op.kind == OpKind::kSharedGate;
 }
 
+/// Weights that from_pretrained leaves in fp32 where the rest is fp16 (_keep_in_fp32_modules): what
+/// an MLP's last input is cast to.
+std::set<TensorId> kept_wide(const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph) {
+  std::set<TensorId> wide;
+  const bool keeps = plan.precision == Precision::kFp16 && modeling_of(spec.family).widens_down;
+  for (std::size_t node = 0; keeps && node < graph.op_count(); ++node) {
+    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
+    if (op.role == OpRole::kDown) {
+      wide.insert(op.parameters.at(0));
+    }
+  }
+  return wide;
+}
+
 Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph,
                  const std::function<void(const Tensor&)>& created) {
   Model model;
@@ -248,6 +262,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   const bool trainable = !plan.lora.has_value();
   const std::set<TensorId> quantised = quantised_weights(plan, graph);
   const std::set<TensorId> corrected = corrected_routers(graph);
+  const std::set<TensorId> wide = kept_wide(spec, plan, graph);
   eager.set_site("parameters", -1);
   const auto is_head = [&](TensorId id) { return graph.tensor(id).name == "lm_head.weight"; };
   ConstructorExtras extras(eager, model);
@@ -263,8 +278,10 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
       add_rotary_buffers(eager, model);
     }
     const torch::Shape shape = shape_of(graph.tensor(id));
-    Tensor parameter = quantised.contains(id) ? load_quantised(eager, model, id)
-                                              : eager.parameter(shape, dtype, trainable);
+    Tensor parameter =
+        quantised.contains(id)
+            ? load_quantised(eager, model, id)
+            : eager.parameter(shape, wide.contains(id) ? DType::kFp32 : dtype, trainable);
     if (!plan.quant) {
       initialise(eager, plan, graph.tensor(id), parameter);
     }

@@ -67,10 +67,6 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return Error::invalid_argument("loss", "chunked or fused", "hf",
                                    "the other losses are those of causal models");
   }
-  if (spec.norm == NormKind::kRmsT5 && plan.precision == Precision::kFp16) {
-    return Error::invalid_argument("precision", "fp16", "bf16, fp32 or autocast",
-                                   "T5's clamping of fp16 hidden states is not modelled");
-  }
   return std::nullopt;
 }
 

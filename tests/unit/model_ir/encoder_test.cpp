@@ -153,6 +153,24 @@ TEST_CASE("encoder-decoder: sdpa in reentrant checkpoints, with the gradient of 
                                    {79676416, 83865600}});
 }
 
+TEST_CASE("encoder-decoder: a T5 in fp16 keeps wo in fp32, which widens what is not clamped") {
+  const ModelSpec t5 = parse_hf_config(R"({"model_type": "t5", "vocab_size": 32128,
+    "d_model": 1024, "d_kv": 64, "d_ff": 4096, "num_layers": 2, "num_decoder_layers": 2,
+    "num_heads": 16, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false})",
+                                       "test")
+                           .value();
+  ParallelPlan plan = two_steps(AttentionKind::kSdpa);
+  plan.precision = Precision::kFp16;
+  plan.micro_batch = 2;
+  plan.sequence = 640;
+  // Recorded with transformers 5.17 and PyTorch 2.11.
+  test::check_phases(t5, plan,
+                     {{"load", 250374144, 447768576},
+                      {"step1.forward", 1483192320, 1565440000},
+                      {"step1.backward", 575721472, 1647687680},
+                      {"step1.optimizer", 1078304768, 1328678912}});
+}
+
 TEST_CASE("encoder-decoder: sdpa under autocast pads the rows of a bias of 100 columns") {
   ParallelPlan plan = step(Precision::kAutocastBf16, AttentionKind::kSdpa);
   plan.recompute = Recompute::kFull;
