@@ -57,7 +57,7 @@ Error wording_of(const VerbSpec& verb, const CLI::ParseError& fault) {
                                    help);
   }
   const bool missing =
-      message.find("missing") != std::string::npos || message.find("required") != std::string::npos;
+      message.find("missing") != std::string::npos || message.find("At least") != std::string::npos;
   return Error::invalid_argument(named_option(message),
                                  missing ? "no value" : "more than one value",
                                  "the option once, with one value", help);

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <utility>
 
+#include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
 
 namespace headroom::cli {
@@ -184,6 +185,11 @@ std::string command_line(std::string_view verb, const Arguments& arguments,
     if (change != found.changes.end()) {
       line += " " + typed(*change);
     } else if (given && std::ranges::find(found.dropped, spec.name) == found.dropped.end()) {
+      line += " " + typed({.name = std::string(spec.name), .value = *given});
+    }
+  }
+  for (const OptionSpec& spec : machine_options()) {
+    if (const std::optional<std::string> given = arguments.value(spec.name)) {
       line += " " + typed({.name = std::string(spec.name), .value = *given});
     }
   }

@@ -12,9 +12,10 @@
 namespace headroom::cli {
 namespace {
 
-constexpr std::array<std::string_view, 11> kColumns = {"model",
+constexpr std::array<std::string_view, 12> kColumns = {"model",
                                                        "gpu",
                                                        "gpus",
+                                                       "options",
                                                        "status",
                                                        "space",
                                                        "step_seconds",
@@ -61,7 +62,7 @@ std::optional<SweepItem> item_of_json(std::string_view line) {
   if (!value) {
     return std::nullopt;
   }
-  std::array<std::string, 3> texts;
+  std::array<std::string, 4> texts;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const ir::JsonValue* const found = value->find(kColumns[i]);
     if (found == nullptr || found->as_string() == nullptr) {
@@ -69,7 +70,7 @@ std::optional<SweepItem> item_of_json(std::string_view line) {
     }
     texts[i] = *found->as_string();
   }
-  return SweepItem{texts[0], texts[1], texts[2]};
+  return SweepItem{texts[0], texts[1], texts[2], texts[3]};
 }
 
 Error cannot_write(const std::string& path) {
@@ -110,7 +111,7 @@ std::optional<SweepItem> item_of_line(SweepFormat format, std::string_view line)
   if (line == sweep_header(format) || !fields || fields->size() != kColumns.size()) {
     return std::nullopt;
   }
-  return SweepItem{(*fields)[0], (*fields)[1], (*fields)[2]};
+  return SweepItem{(*fields)[0], (*fields)[1], (*fields)[2], (*fields)[3]};
 }
 
 SweepFile::SweepFile(std::string path, SweepFormat format)

@@ -20,6 +20,7 @@ struct SweepItem {
   std::string model;
   std::string gpu;
   std::string gpus;
+  std::string options;  ///< All others that the answer depends on: "--seq 512".
   friend auto operator<=>(const SweepItem&, const SweepItem&) = default;
 };
 

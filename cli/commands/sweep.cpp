@@ -1,7 +1,9 @@
 #include "cli/commands/sweep.h"
 
 #include <algorithm>
+#include <array>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "cli/plan_search.h"
@@ -22,13 +24,29 @@ std::vector<std::string> parts_of(const std::string& text) {
   return parts;
 }
 
+/// What else the answers of a sweep depend on; how they are put out is no part of it.
+std::string options_of(const Arguments& arguments) {
+  constexpr std::array<std::string_view, 4> kAside = {"gpu", "gpus", "threads", "config-dir"};
+  std::string text;
+  for (const OptionSpec& option : plan_search_options()) {
+    const std::optional<std::string> value = arguments.value(option.name);
+    if (value && std::ranges::find(kAside, option.name) == kAside.end()) {
+      text += (text.empty() ? "--" : " --") + std::string(option.name) +
+              (value->empty() ? "" : " " + *value);
+    }
+  }
+  return text;
+}
+
 std::vector<SweepItem> items_of(const Arguments& arguments) {
   std::vector<SweepItem> items;
+  const std::string options = options_of(arguments);
   for (const std::string& model : arguments.positionals()) {
     for (const std::string& gpu : parts_of(arguments.value("gpu").value_or(""))) {
       for (const std::string& gpus : parts_of(arguments.value("gpus").value_or("1"))) {
-        if (std::ranges::find(items, SweepItem{model, gpu, gpus}) == items.end()) {
-          items.push_back({model, gpu, gpus});
+        const SweepItem item{model, gpu, gpus, options};
+        if (std::ranges::find(items, item) == items.end()) {
+          items.push_back(item);
         }
       }
     }
@@ -63,9 +81,10 @@ Result<ir::JsonValue> answer_of(const Arguments& all, const SweepItem& item) {
   fields.add("model", item.model);
   fields.add("gpu", item.gpu);
   fields.add("gpus", item.gpus);
+  fields.add("options", item.options);
   if (!found) {
     fields.add("status", "refused");
-    fields.add("error", found.error().got);
+    fields.add("error", "got " + found.error().got + ", expected " + found.error().wanted);
     return std::move(fields).finish();
   }
   fields.add("status", name_of(found->status));

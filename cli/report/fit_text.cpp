@@ -216,7 +216,7 @@ std::string communication(const FitAnswer& answer) {
       replayed < plan.accumulation ? ", " + std::to_string(replayed) + " micro-batches" : "";
   std::string text;
   for (const Sum& sum : sums) {
-    text += "  " + pad_right(std::string(ir::name_of(sum.kind)) + " per step", kTermColumns) +
+    text += "  " + pad_right(std::string(ir::name_of(sum.kind)) + " as replayed", kTermColumns) +
             figure(sum.bytes) + "  in " + std::to_string(sum.calls) + " calls" + of + "\n";
   }
   return text;

@@ -84,7 +84,7 @@ std::string line(const std::string& name, double seconds, std::int64_t bytes,
   constexpr std::size_t kName = 38;
   constexpr std::size_t kFigure = 12;
   return "  " + pad_right(name, kName) +
-         pad_left("+" + (seconds > 0 ? duration_text(seconds) : std::string("0 s")), kFigure) +
+         pad_left("+" + (seconds > 1e-9 ? duration_text(seconds) : std::string("0 s")), kFigure) +
          pad_left(to_text(Bytes{bytes}), kFigure) + (note.empty() ? "" : "  " + note) + "\n";
 }
 

@@ -223,6 +223,15 @@ std::string infeasible_lines(const PlanAnswer& answer) {
          to_text(lean.capacity) + " that the allocator may take\n  " + plan_words(lean.plan) + "\n";
 }
 
+/// The search goes by a closed form; where it leaves out much of a model's work, that is said.
+std::string doubt_line(double longer) {
+  constexpr double kMuch = 1.25;
+  return longer < kMuch
+             ? ""
+             : "  note: the closed form that the search goes by leaves out much of this\n"
+               "  model's work: trust the replayed time, and the order of plans less\n";
+}
+
 }  // namespace
 
 double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan) {
@@ -293,7 +302,8 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
             " tokens/s\n" + time_lines(answer);
     if (estimate.time) {
       text += "  as replayed, kernel by kernel" +
-              pad_left(duration_text(estimate.time->total.value()), 13) + "\n";
+              pad_left(duration_text(estimate.time->total.value()), 13) + "\n" +
+              doubt_line(estimate.time->total / result.best->time.total());
     }
     text += "\npeak " + to_text(estimate.peak_allocated) + " allocated, " +
             to_text(estimate.peak_reserved) + " reserved of " + to_text(estimate.capacity) + " (" +

@@ -80,9 +80,9 @@ class CellWriter {
   }
   /// Axes that only Megatron has must be free or off for the others.
   [[nodiscard]] bool degrees_are_one() const {
-    const bool ones = std::ranges::all_of(
-        std::array{Axis::kTensor, Axis::kPipeline, Axis::kContext, Axis::kExpert},
-        [&](Axis axis) { return allowed_.allows(axis, 1); });
+    const bool ones = std::ranges::all_of(std::array{Axis::kTensor, Axis::kPipeline, Axis::kContext,
+                                                     Axis::kExpert, Axis::kExpertTensor},
+                                          [&](Axis axis) { return allowed_.allows(axis, 1); });
     const bool off = std::ranges::all_of(
         std::array{Axis::kSequenceParallel, Axis::kDistributedOptimizer, Axis::kOverlapGradReduce,
                    Axis::kOverlapParamGather, Axis::kChunk, Axis::kFirstStage, Axis::kLastStage,
@@ -91,7 +91,15 @@ class CellWriter {
     return ones && off;
   }
 
+  /// Replicas and resharding are FSDP's: asking for them asks for it.
+  [[nodiscard]] bool asks_for_fsdp() const {
+    return !allowed_.of(Axis::kReplicas).empty() || !allowed_.of(Axis::kReshard).empty();
+  }
+
   void write_runtime(ir::RuntimeKind runtime) {
+    if (asks_for_fsdp() && runtime != ir::RuntimeKind::kFsdp) {
+      return;
+    }
     ParallelPlan before = plan_;
     plan_.runtime = runtime;
     plan_.ddp.reset();
@@ -134,6 +142,9 @@ class CellWriter {
   void write_zero() {
     const bool offloads = plan_.world >= 1;
     for (const std::int64_t stage : among(Axis::kZero, {0, 1, 2, 3})) {
+      if (stage == 3 && question_.model.architecture != ir::Architecture::kCausalLm) {
+        continue;  // The runtime follows causal models alone there.
+      }
       for (const std::int64_t offload : among(Axis::kOffload, {0, 1, 2})) {
         if ((offload == 1 && (stage == 0 || !offloads)) || (offload == 2 && stage != 3)) {
           continue;

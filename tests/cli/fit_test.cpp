@@ -325,6 +325,7 @@ TEST_CASE("fit: a network is a rate in one direction, with bits and bytes apart"
   CHECK(seconds("400Gbit/s") == seconds("50GB/s"));
   CHECK(seconds("1Gbit/s") > 10 * seconds("400Gbit/s"));
   CHECK(seconds("200Gbit/s") == seconds(""));  // A DGX A100 has an adapter of that for each GPU.
+  CHECK(test::headroom("fit gpt2 --gpu h100 --network 50GB/s").says("--network 50GB/s"));
   const Answer vague = test::headroom("fit gpt2 --gpu h100 --network 400Gb/s");
   CHECK(vague.code == ExitCode::kUsage);
   CHECK(vague.err.find("400Gbit/s") != std::string::npos);

@@ -66,8 +66,11 @@ TEST_CASE("sweep: a rerun adds what is missing, in the order of the items") {
 TEST_CASE("sweep: what the file has already is not done again") {
   const test::TemporaryFolder folder;
   const std::string mark =
-      R"({"model":"gpt2","gpu":"a100-80gb","gpus":"2","status":"from elsewhere"})";
-  const std::string other = R"({"model":"other","gpu":"h100","gpus":"1","status":"kept"})";
+      R"({"model":"gpt2","gpu":"a100-80gb","gpus":"2","options":"--runtime megatron --tp 1 )"
+      R"(--micro-batch 1","status":"from elsewhere"})";
+  // The same with other options is another question.
+  const std::string other =
+      R"({"model":"gpt2","gpu":"a100-80gb","gpus":"1","options":"--tp 2","status":"kept"})";
   const std::string path = folder.write("old.jsonl", mark + "\n" + other + "\n");
   const std::vector<std::string> lines = lines_of(sweep_into(path));
   REQUIRE(lines.size() == 5);

@@ -17,7 +17,7 @@ using torch::Tensor;
 
 Error refused(const char* key, const std::string& got, const char* wanted) {
   return Error::invalid_argument(key, got, std::string(wanted) + " under torchtitan",
-                                 "use --model-code transformers instead");
+                                 "change it, or leave out --titan");
 }
 
 /// What this code runs on: whether rms_norm is put together from operators there, and whether
