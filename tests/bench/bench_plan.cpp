@@ -89,9 +89,12 @@ std::int64_t evaluate_all(const Space& space, plan::PlanMemory& memory, double& 
 }
 
 std::vector<Measurement> measure_rate(int runs) {
-  const std::optional<Space> space = load_space();
+  std::optional<Space> space = load_space();
   if (!space) {
     return {};
+  }
+  if (runs == 0) {
+    space->cells.resize(1);
   }
   plan::PlanMemory memory(space->model, space->device);
   const InstructionCounter counter;
