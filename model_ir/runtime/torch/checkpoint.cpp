@@ -174,6 +174,11 @@ std::vector<Tensor> run_recomputed(Eager& eager, const std::vector<Tensor>& inpu
         const std::vector<Tensor> outputs = region(again, arguments);
       },
       whole);
+  for (const Tensor& input : inputs) {
+    if (input.defined()) {
+      eager.mark_saved(input);  // By the frame, until backward.
+    }
+  }
   if (stash != nullptr) {
     stash->push(frame);
   }
