@@ -14,6 +14,7 @@
 #include "planner/evaluate/live_bytes.h"
 #include "planner/evaluate/sample_form.h"
 #include "planner/evaluate/step_time.h"
+#include "planner/space/choices.h"
 
 namespace headroom::plan {
 namespace {
@@ -48,11 +49,8 @@ ir::ParallelPlan with_action(const ir::ParallelPlan& plan, const LayerAction& ac
 /// The options that `ir::check_plan` accepts for `plan`.
 std::vector<LayerAction> actions_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   std::vector<LayerAction> actions = {{.kind = Action::kKeep}};
-  for (unsigned bits = 1; bits < 8; ++bits) {
-    actions.push_back({.kind = Action::kModules,
-                       .modules = {.core_attention = (bits & 1U) != 0,
-                                   .norms = (bits & 2U) != 0,
-                                   .mlp = (bits & 4U) != 0}});
+  for (const ir::MegatronModules& modules : module_sets()) {
+    actions.push_back({.kind = Action::kModules, .modules = modules});
   }
   actions.push_back({.kind = Action::kFull});
   actions.push_back({.kind = Action::kCopy});

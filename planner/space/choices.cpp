@@ -8,16 +8,6 @@ namespace {
 using ir::MegatronPlan;
 using ir::ParallelPlan;
 
-/// All sets of modules that selective recomputation can run again.
-std::vector<ir::MegatronModules> module_sets() {
-  std::vector<ir::MegatronModules> sets;
-  for (unsigned bits = 1; bits < 8; ++bits) {
-    sets.push_back(
-        {.core_attention = (bits & 1U) != 0, .norms = (bits & 2U) != 0, .mlp = (bits & 4U) != 0});
-  }
-  return sets;
-}
-
 std::vector<Recomputation> megatron_recomputations(const Constraints& allowed,
                                                    const ChunkSizes& chunk) {
   std::vector<Recomputation> all;
@@ -110,6 +100,15 @@ void switch_to(MegatronPlan& megatron, const MegatronPlan& with) {
 }
 
 }  // namespace
+
+std::vector<ir::MegatronModules> module_sets() {
+  std::vector<ir::MegatronModules> sets;
+  for (unsigned bits = 1; bits < 8; ++bits) {
+    sets.push_back(
+        {.core_attention = (bits & 1U) != 0, .norms = (bits & 2U) != 0, .mlp = (bits & 4U) != 0});
+  }
+  return sets;
+}
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::vector<std::int64_t> found;

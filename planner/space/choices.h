@@ -13,6 +13,9 @@ namespace headroom::plan {
 /// The numbers that divide `number`, from the least.
 [[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t number);
 
+/// All sets of modules that selective recomputation can run again.
+[[nodiscard]] std::vector<ir::MegatronModules> module_sets();
+
 /// What is run again in backward; of the runtimes other than Megatron `whole` alone is read.
 struct Recomputation {
   ir::MegatronRecompute kind = ir::MegatronRecompute::kNone;

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "costmodel/hardware/catalogue.h"
@@ -104,11 +103,5 @@ int run(const bench::Options& options) {
 }  // namespace headroom::cost
 
 int main(int count, char** values) {
-  const auto options =
-      headroom::bench::parse_options(std::vector<std::string_view>(values + 1, values + count));
-  if (!options) {
-    std::fprintf(stderr, "usage: bench_hardware [--json] [--smoke]\n");
-    return 2;
-  }
-  return headroom::cost::run(*options);
+  return headroom::bench::run_with_options(count, values, headroom::cost::run);
 }

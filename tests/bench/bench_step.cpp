@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -86,11 +85,5 @@ int run(const bench::Options& options) {
 }  // namespace headroom::cost
 
 int main(int count, char** values) {
-  const auto options =
-      headroom::bench::parse_options(std::vector<std::string_view>(values + 1, values + count));
-  if (!options) {
-    std::fprintf(stderr, "usage: bench_step [--json] [--smoke]\n");
-    return 2;
-  }
-  return headroom::cost::run(*options);
+  return headroom::bench::run_with_options(count, values, headroom::cost::run);
 }

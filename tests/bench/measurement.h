@@ -38,6 +38,16 @@ inline std::optional<Options> parse_options(const std::vector<std::string_view>&
   return options;
 }
 
+/// A program's `main`: reads the options and hands them to `run`; 2 where they are none.
+inline int run_with_options(int count, char** values, int (*run)(const Options&)) {
+  const auto options = parse_options(std::vector<std::string_view>(values + 1, values + count));
+  if (!options) {
+    std::fprintf(stderr, "usage: %s [--json] [--smoke] [--only TEXT]\n", values[0]);
+    return 2;
+  }
+  return run(*options);
+}
+
 /// One figure of several runs.
 struct Measurement {
   std::string name;

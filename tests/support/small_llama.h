@@ -23,6 +23,16 @@ inline ir::ModelSpec small_llama(const std::string& family = "llama") {
       .value();
 }
 
+/// The same with V 50000 and many positions.
+inline ir::ModelSpec wide_llama() {
+  return ir::parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
+    "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64,
+    "vocab_size": 50000, "tie_word_embeddings": false, "max_position_embeddings": 131072,
+    "model_type": "llama"})",
+                             "small")
+      .value();
+}
+
 /// Two sequences of 1100 tokens, AdamW on all parameters at once.
 inline ir::ParallelPlan small_plan(ir::Precision precision) {
   ir::ParallelPlan plan;

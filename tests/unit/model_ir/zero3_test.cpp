@@ -13,16 +13,6 @@
 namespace headroom::ir {
 namespace {
 
-/// Two layers, H 1024, F 2816, V 50000, 16 heads of which 4 KV heads.
-ModelSpec model() {
-  return parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
-    "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64,
-    "vocab_size": 50000, "tie_word_embeddings": false, "max_position_embeddings": 131072,
-    "model_type": "llama"})",
-                         "small")
-      .value();
-}
-
 ZeroPlan auto_sizes() {
   ZeroPlan zero;
   zero.stage = 3;
@@ -61,7 +51,7 @@ Work::Collective collective(const RankProgram& program, std::string_view phase,
 }  // namespace
 
 TEST_CASE("zero 3: parameters are gathered by module first, along the trace afterwards") {
-  test::check_phases(model(), partitioned(),
+  test::check_phases(test::wide_llama(), partitioned(),
                      {{"model", 62'696'960, 165'457'408},
                       {"deepspeed.initialize", 253'317'632, 356'078'080},
                       {"step1.forward", 614'091'264, 944'292'352},
@@ -78,20 +68,21 @@ TEST_CASE(
   plan.world = 8;
   plan.evaluation = true;
   test::check_phases(
-      model(), plan,
+      test::wide_llama(), plan,
       {{"step2.step", 319'787'008, 444'727'808}, {"evaluation", 571'969'536, 1'124'634'624}});
 }
 
 TEST_CASE("zero 3: bf16 copies of modules to save beside fp32 adapters are refused by name") {
   ParallelPlan plan = partitioned();
   plan.lora = LoraPlan{.targets = {}, .modules_to_save = {"lm_head"}};
-  const auto program = lower(model(), plan, Rank{0}, DeviceTraits{});
+  const auto program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
   CHECK(program.error().key == "lora");
 }
 
 TEST_CASE("zero 3: collectives of a step without and with a trace") {
-  const RankProgram program = lower(model(), partitioned(), Rank{0}, DeviceTraits{}).value();
+  const RankProgram program =
+      lower(test::wide_llama(), partitioned(), Rank{0}, DeviceTraits{}).value();
   // 21 parameters, each sent to all ranks once and gathered for its hook.
   CHECK(collective(program, "model", "broadcast").calls == 21);
   CHECK(collective(program, "deepspeed.initialize", "all_gather").bytes == 249'899'008);
@@ -109,19 +100,19 @@ TEST_CASE("zero 3: recomputation, and few live parameters stop the prefetch") {
   zero.max_live_parameters = 10'000'000;
   ParallelPlan plan = partitioned(zero);
   plan.recompute = Recompute::kFull;
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"step1.forward", 520'904'704, 851'105'792},
                       {"step1.backward", 320'435'712, 961'298'432},
                       {"step2.forward", 1'056'027'136, 1'386'228'224},
                       {"step2.backward", 570'345'472, 1'496'420'864}});
-  const RankProgram program = lower(model(), plan, Rank{0}, DeviceTraits{}).value();
+  const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
   CHECK(collective(program, "step2.forward", "all_gather").calls == 16);
 }
 
 TEST_CASE("zero 3: shards of three ranks are padded") {
   ParallelPlan plan = partitioned();
   plan.world = 3;
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"deepspeed.initialize", 335'884'800, 438'645'248},
                       {"step1.backward", 403'002'880, 1'136'768'512},
                       {"step2.forward", 1'314'814'464, 1'645'015'552},
@@ -131,7 +122,7 @@ TEST_CASE("zero 3: shards of three ranks are padded") {
 TEST_CASE("zero 3: sub-groups step one after the other") {
   ZeroPlan zero = auto_sizes();
   zero.sub_group_size = 5'000'000;
-  test::check_phases(model(), partitioned(zero),
+  test::check_phases(test::wide_llama(), partitioned(zero),
                      {{"deepspeed.initialize", 252'877'824, 355'638'272},
                       {"step1.step", 569'905'664, 672'303'616},
                       {"step2.step", 569'905'664, 672'304'128}});
@@ -140,7 +131,7 @@ TEST_CASE("zero 3: sub-groups step one after the other") {
 TEST_CASE("zero 3: one stream for everything") {
   ZeroPlan zero = auto_sizes();
   zero.overlap_comm = false;
-  test::check_phases(model(), partitioned(zero),
+  test::check_phases(test::wide_llama(), partitioned(zero),
                      {{"step2.forward", 1'149'970'432, 1'480'171'520},
                       {"step2.backward", 570'345'472, 1'590'364'160}});
 }
@@ -148,7 +139,7 @@ TEST_CASE("zero 3: one stream for everything") {
 TEST_CASE("zero 3: adapters in fp32 on frozen bf16 weights") {
   ParallelPlan plan = partitioned();
   plan.lora = test::all_linear(8);
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"model", 63'860'224, 165'457'408},
                       {"deepspeed.initialize", 65'522'176, 65'612'288},
                       {"step1.forward", 487'712'256, 817'913'344},
@@ -164,7 +155,7 @@ TEST_CASE("zero 3: in fp32 a module to save is gathered for its copy") {
   plan.precision = Precision::kFp32;
   plan.lora = test::all_linear(8);
   plan.lora->modules_to_save = {"lm_head"};
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"model", 237'923'840, 443'444'736},
                       {"step1.forward", 660'146'688, 880'347'648},
                       {"step1.step", 168'476'672, 193'580'032},
@@ -176,7 +167,7 @@ TEST_CASE("zero 3: 4-bit weights are loaded whole and partitioned by the engine"
   plan.world = 16;
   plan.lora = test::all_linear(8);
   plan.quant = QuantPlan{.bits = 4, .double_quant = true, .prepare_kbit = false};
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"model", 218'359'808, 218'388'480},
                       {"deepspeed.initialize", 16'297'472, 224'331'776},
                       {"step1.forward", 373'320'192, 703'521'280},
@@ -190,7 +181,7 @@ TEST_CASE("zero 3: DoRA reads each frozen weight again, for its norm") {
   plan.world = 16;
   plan.lora = test::all_linear(8);
   plan.lora->dora = true;
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"model", 50'413'056, 118'382'080},
                       {"deepspeed.initialize", 51'467'776, 51'557'888},
                       {"step1.forward", 564'763'136, 894'964'224},
@@ -204,7 +195,7 @@ TEST_CASE("zero 3: LLM.int8() keeps every weight whole") {
   plan.world = 16;
   plan.lora = test::all_linear(8);
   plan.quant = QuantPlan{.bits = 8, .double_quant = true, .prepare_kbit = true};
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"deepspeed.initialize", 39'860'736, 538'391'552},
                       {"step1.backward", 107'027'968, 825'916'928},
                       {"step2.forward", 521'494'528, 851'695'616},
@@ -215,7 +206,7 @@ TEST_CASE("zero 3: states and parameters on the host") {
   ZeroPlan zero = auto_sizes();
   zero.offload_optimizer = OffloadDevice::kCpu;
   zero.offload_param = OffloadDevice::kCpu;
-  test::check_phases(model(), partitioned(zero),
+  test::check_phases(test::wide_llama(), partitioned(zero),
                      {{"model", 1024, 102'761'472},
                       {"deepspeed.initialize", 2'098'688, 130'459'136},
                       {"step1.backward", 69'227'520, 802'596'864},

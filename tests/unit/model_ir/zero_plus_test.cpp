@@ -18,16 +18,6 @@
 namespace headroom::ir {
 namespace {
 
-/// Two layers, H 1024, F 2816, V 50000, 16 heads of which 4 KV heads.
-ModelSpec model() {
-  return parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
-    "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64,
-    "vocab_size": 50000, "tie_word_embeddings": false, "max_position_embeddings": 131072,
-    "model_type": "llama"})",
-                         "small")
-      .value();
-}
-
 /// On 16 ranks.
 ParallelPlan plan_of_stage(int stage) {
   ParallelPlan plan;
@@ -65,7 +55,7 @@ std::int64_t collective_bytes(const RankProgram& program, std::string_view phase
 TEST_CASE("zero++: a second partition lives from zero.Init, or its first release, to the step") {
   ParallelPlan plan = plan_of_stage(3);
   plan.zero->hpz_partition_size = 8;
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"model", 46'860'288, 149'620'736},
                       {"deepspeed.initialize", 96'033'280, 198'793'728},
                       {"step1.forward", 456'206'336, 786'407'424},
@@ -79,7 +69,7 @@ TEST_CASE("zero++: a second partition lives from zero.Init, or its first release
 TEST_CASE("zero++: gathers come from the node as long as there is a second partition") {
   ParallelPlan plan = plan_of_stage(3);
   plan.zero->hpz_partition_size = 8;
-  const RankProgram program = lower(model(), plan, Rank{0}, DeviceTraits{}).value();
+  const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
   CHECK(collective_bytes(program, "step1.forward", CollectiveKind::kAllGather, 8) > 0);
   CHECK(collective_bytes(program, "step1.forward", CollectiveKind::kAllGather, 16) == 0);
   // The step has made the second partitions stale: forward makes them again.
@@ -91,7 +81,7 @@ TEST_CASE("zero++: weights gathered as integers and gradients exchanged in 4 bit
   plan.zero->hpz_partition_size = 8;
   plan.zero->quantized_weights = true;
   plan.zero->quantized_gradients = true;
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"step1.forward", 456'206'336, 786'407'424},
                       {"step1.backward", 163'151'360, 896'600'064},
                       {"step1.step", 194'398'720, 288'103'424},
@@ -105,7 +95,7 @@ TEST_CASE("zero++: gradients in 4 bits, added up over two micro-batches") {
   plan.zero->quantized_gradients = true;
   plan.accumulation = 2;
   plan.recompute = Recompute::kFull;
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"step1.1.backward", 131'912'704, 772'999'680},
                       {"step1.2.backward", 131'922'944, 1'057'178'112},
                       {"step2.2.forward", 680'828'928, 1'011'030'016},
@@ -116,7 +106,7 @@ TEST_CASE("zero++: within one node gradients are not quantised") {
   ParallelPlan plan = plan_of_stage(3);
   plan.zero->quantized_gradients = true;
   plan.zero->node_devices = 16;
-  const RankProgram program = lower(model(), plan, Rank{0}, DeviceTraits{}).value();
+  const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
   CHECK(collective_bytes(program, "step1.backward", CollectiveKind::kAllToAll, 16) == 0);
   CHECK(collective_bytes(program, "step1.backward", CollectiveKind::kReduceScatter, 16) > 0);
 }
@@ -136,7 +126,7 @@ TEST_CASE("zero++: a partition that the quantiser cannot cut is refused by name"
   ParallelPlan plan = plan_of_stage(3);
   plan.zero->quantized_weights = true;
   plan.world = 3;
-  const auto program = lower(model(), plan, Rank{0}, DeviceTraits{});
+  const auto program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
   CHECK(to_text(program.error()).find("multiples of 8") != std::string::npos);
 }
@@ -144,12 +134,12 @@ TEST_CASE("zero++: a partition that the quantiser cannot cut is refused by name"
 TEST_CASE("zero++: it is stage 3's, and its groups divide the ranks") {
   ParallelPlan plan = plan_of_stage(2);
   plan.zero->quantized_weights = true;
-  CHECK_FALSE(check_plan(model(), plan));
+  CHECK_FALSE(check_plan(test::wide_llama(), plan));
   plan = plan_of_stage(3);
   plan.zero->hpz_partition_size = 6;
-  CHECK_FALSE(check_plan(model(), plan));
+  CHECK_FALSE(check_plan(test::wide_llama(), plan));
   plan.zero->hpz_partition_size = 64;  // As DeepSpeed takes it: all ranks.
-  CHECK(check_plan(model(), plan));
+  CHECK(check_plan(test::wide_llama(), plan));
 }
 
 TEST_CASE("ranks: the last one of stage 2 has the padding, and gradients of its own partition") {
@@ -157,7 +147,7 @@ TEST_CASE("ranks: the last one of stage 2 has the padding, and gradients of its 
   plan.world = 7;
   plan.zero->decay_groups = true;
   plan.rank = 6;
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"deepspeed.initialize", 321'300'992, 392'700'928},
                       {"step1.backward", 490'822'144, 1'123'171'840},
                       {"step1.step", 531'219'456, 776'410'112},
@@ -170,7 +160,7 @@ TEST_CASE("ranks: one in the middle of stage 1 owns parts of two parameters") {
   plan.world = 7;
   plan.zero->decay_groups = true;
   plan.rank = 3;
-  test::check_phases(model(), plan,
+  test::check_phases(test::wide_llama(), plan,
                      {{"step1.backward", 430'364'160, 1'123'171'840},
                       {"step1.step", 531'219'456, 715'952'640},
                       {"step2.forward", 858'977'280, 1'189'178'368},
@@ -186,7 +176,7 @@ TEST_CASE("infinity: fp32 gradients of a bucket wait on the device for their way
     plan.zero->offload_optimizer = device;
     plan.zero->nvme_path = "/local_nvme";
     plan.zero->reduce_bucket_size = 130'000'000;  // Everything.
-    const RankProgram program = lower(model(), plan, Rank{0}, DeviceTraits{}).value();
+    const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
     std::vector<std::int64_t> sizes(program.blocks);
     std::int64_t live = 0;
     std::int64_t most = 0;
@@ -210,7 +200,7 @@ TEST_CASE("infinity: fp32 gradients of a bucket wait on the device for their way
 TEST_CASE("ranks: one beyond the last is refused") {
   ParallelPlan plan = plan_of_stage(3);
   plan.rank = 16;
-  CHECK_FALSE(check_plan(model(), plan));
+  CHECK_FALSE(check_plan(test::wide_llama(), plan));
 }
 
 }  // namespace headroom::ir
