@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <utility>
 
-#include "cli/key_values.h"
+#include "cli/allocator_options.h"
 #include "cli/plan_values.h"
+#include "cli/scalars.h"
 #include "model_ir/plan/plan_json.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
@@ -340,103 +339,6 @@ ParallelPlan usual_plan(const ir::ModelSpec& model) {
 
 std::span<const OptionSpec> plan_option_specs() {
   return kOptions;
-}
-
-Result<std::int64_t> parse_whole(std::string_view option, std::string_view text, std::int64_t least,
-                                 std::int64_t greatest) {
-  std::int64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, fault] = std::from_chars(text.data(), end, value);
-  if (fault != std::errc() || rest != end || value < least || value > greatest) {
-    return Error::invalid_argument(
-        option, text,
-        "a whole number from " + std::to_string(least) + " to " + std::to_string(greatest));
-  }
-  return value;
-}
-
-Result<double> parse_real(std::string_view option, std::string_view text, double least,
-                          double greatest) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, fault] = std::from_chars(text.data(), end, value);
-  if (fault != std::errc() || rest != end || !(value >= least && value <= greatest)) {
-    return Error::invalid_argument(
-        option, text, "a number from " + real_text(least) + " to " + real_text(greatest));
-  }
-  return value;
-}
-
-Result<ir::AllocatorSettings> parse_allocator_settings(std::string_view text,
-                                                       ir::AllocatorSettings base) {
-  constexpr std::string_view kOption = "alloc-conf";
-  constexpr std::int64_t kMostMegabytes = std::int64_t{1} << 30;
-  Result<KeyValues> values = KeyValues::parse(kOption, text, ':');
-  if (!values) {
-    return std::move(values).error();
-  }
-  if (const auto on = values->take("expandable_segments")) {
-    const Result<bool> value = parse_switch(kOption, "expandable_segments", *on);
-    if (!value) {
-      return value.error();
-    }
-    base.expandable_segments = *value;
-  }
-  if (const auto size = values->take("max_split_size_mb")) {
-    const auto megabytes = parse_whole(kOption, *size, 21, kMostMegabytes);
-    if (!megabytes) {
-      return megabytes.error();
-    }
-    base.max_split_size = Bytes{*megabytes * kMiB};
-  }
-  if (const auto size = values->take("max_non_split_rounding_mb")) {
-    const auto megabytes = parse_whole(kOption, *size, 21, kMostMegabytes);
-    if (!megabytes) {
-      return megabytes.error();
-    }
-    base.max_non_split_rounding = Bytes{*megabytes * kMiB};
-  }
-  if (const auto share = values->take("garbage_collection_threshold")) {
-    const auto threshold = parse_real(kOption, *share, 0, 1);
-    if (!threshold) {
-      return threshold.error();
-    }
-    base.garbage_collection_threshold = *threshold;
-  }
-  if (const auto steps = values->take("roundup_power2_divisions")) {
-    const auto divisions = parse_whole(kOption, *steps, 0, 64);
-    if (!divisions || (*divisions & (*divisions - 1)) != 0) {
-      return Error::invalid_argument(kOption, *steps, "0, 1, 2, 4, 8, 16, 32 or 64");
-    }
-    base.roundup_power2_divisions = *divisions;
-  }
-  const Status known = values->finish();
-  return known ? Result<ir::AllocatorSettings>(base) : Result<ir::AllocatorSettings>(known.error());
-}
-
-std::string to_text(const ir::AllocatorSettings& settings) {
-  const ir::AllocatorSettings usual;
-  std::string text;
-  const auto add = [&](const char* key, const std::string& value) {
-    text += (text.empty() ? "" : ",") + std::string(key) + ":" + value;
-  };
-  if (settings.expandable_segments) {
-    add("expandable_segments", "True");
-  }
-  if (settings.max_split_size) {
-    add("max_split_size_mb", std::to_string(settings.max_split_size->value() / kMiB));
-  }
-  if (settings.max_non_split_rounding != usual.max_non_split_rounding) {
-    add("max_non_split_rounding_mb",
-        std::to_string(settings.max_non_split_rounding.value() / kMiB));
-  }
-  if (settings.garbage_collection_threshold > 0) {
-    add("garbage_collection_threshold", real_text(settings.garbage_collection_threshold));
-  }
-  if (settings.roundup_power2_divisions > 0) {
-    add("roundup_power2_divisions", std::to_string(settings.roundup_power2_divisions));
-  }
-  return text;
 }
 
 Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::ModelSpec& model) {

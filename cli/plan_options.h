@@ -46,20 +46,4 @@ struct OptionValue {
 /// The options that say what `options_of` leaves out because it is usual.
 [[nodiscard]] std::vector<OptionValue> usual_options();
 
-/// "alloc-conf" and its like, as PyTorch writes it: "expandable_segments:True,...".
-///
-/// Errors:  kInvalidArgument for an unknown name or a value it does not take.
-[[nodiscard]] Result<ir::AllocatorSettings> parse_allocator_settings(std::string_view text,
-                                                                     ir::AllocatorSettings base);
-[[nodiscard]] std::string to_text(const ir::AllocatorSettings& settings);
-
-/// The value of an option as a whole number in [least, greatest].
-///
-/// Errors:  kInvalidArgument.
-[[nodiscard]] Result<std::int64_t> parse_whole(std::string_view option, std::string_view text,
-                                               std::int64_t least, std::int64_t greatest);
-/// The same for a number, both bounds included.
-[[nodiscard]] Result<double> parse_real(std::string_view option, std::string_view text,
-                                        double least, double greatest);
-
 }  // namespace headroom::cli

@@ -5,8 +5,10 @@
 #include <thread>
 #include <utility>
 
+#include "cli/allocator_options.h"
 #include "cli/plan_options.h"
 #include "cli/question.h"
+#include "cli/scalars.h"
 #include "cli/time_options.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"

@@ -1,13 +1,11 @@
 #include "cli/plan_values.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <utility>
 #include <vector>
 
 #include "cli/key_values.h"
-#include "cli/plan_options.h"
+#include "cli/scalars.h"
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
@@ -30,23 +28,6 @@ std::string switch_text(const char* key, bool value) {
 }
 
 }  // namespace
-
-Result<bool> parse_switch(std::string_view option, const std::string& key,
-                          const std::string& text) {
-  if (text.empty() || text == "yes" || text == "true" || text == "True") {
-    return true;
-  }
-  if (text == "no" || text == "false" || text == "False") {
-    return false;
-  }
-  return Error::invalid_argument(option, key + "=" + text, "yes or no");
-}
-
-std::string real_text(double value) {
-  std::array<char, 40> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-  return {digits.data(), end.ptr};
-}
 
 Result<Adapters> parse_adapters(std::string_view option, const std::string& text) {
   Result<KeyValues> values = KeyValues::parse(option, text, '=');

@@ -8,12 +8,6 @@
 
 namespace headroom::cli {
 
-/// "yes", "true" or nothing, "no" or "false", as the value of `key`.
-[[nodiscard]] Result<bool> parse_switch(std::string_view option, const std::string& key,
-                                        const std::string& text);
-/// The shortest text that reads back as `value`.
-[[nodiscard]] std::string real_text(double value);
-
 // Values of plan options that are lists of keys: "r=16,targets=q_proj+v_proj". Each parser starts
 // from what is given and changes what the text names; each text reads back as the same value.
 // Errors: kInvalidArgument naming option, key and value.

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/plan_options.h"
+#include "cli/scalars.h"
 #include "costmodel/estimate.h"
 
 namespace headroom::cli {

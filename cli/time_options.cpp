@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cli/model_argument.h"
-#include "cli/plan_options.h"
+#include "cli/scalars.h"
 #include "costmodel/hardware/bandwidth.h"
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/hardware/topology.h"

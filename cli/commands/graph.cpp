@@ -4,6 +4,7 @@
 
 #include "cli/output.h"
 #include "cli/question.h"
+#include "cli/scalars.h"
 #include "model_ir/graph/decoder.h"
 #include "model_ir/graph/dot.h"
 #include "model_ir/plan/plan_check.h"

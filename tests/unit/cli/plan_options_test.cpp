@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cli/allocator_options.h"
 #include "cli/plan_values.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/temporary_folder.h"

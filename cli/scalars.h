@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "model_ir/base/result.h"
+
+namespace headroom::cli {
+
+/// "yes", "true" or nothing, "no" or "false", as the value of `key`.
+[[nodiscard]] Result<bool> parse_switch(std::string_view option, const std::string& key,
+                                        const std::string& text);
+/// The shortest text that reads back as `value`.
+[[nodiscard]] std::string real_text(double value);
+
+/// The value of an option as a whole number in [least, greatest].
+///
+/// Errors:  kInvalidArgument.
+[[nodiscard]] Result<std::int64_t> parse_whole(std::string_view option, std::string_view text,
+                                               std::int64_t least, std::int64_t greatest);
+/// The same for a number, both bounds included.
+[[nodiscard]] Result<double> parse_real(std::string_view option, std::string_view text,
+                                        double least, double greatest);
+
+}  // namespace headroom::cli
