@@ -32,8 +32,8 @@ constexpr std::array<OptionSpec, 8> kSearchOptions = {
       "what is best: throughput, gpus (fewest), memory (lowest peak), cost (GPU seconds), "
       "micro-batch (greatest), sequence (longest)"},
      {"front", "", "",
-      "also list the plans that no other beats in time, memory and GPUs: works "
-      "every plan out, which takes a space narrowed to some thousands"},
+      "also list the plans that no other beats in time, memory and GPUs (and so in GPU seconds) "
+      "at once"},
      {"replay", "N", "1", "replay the best plans of N groups and list them by the replayed time"},
      {"threads", "N", "all cores", "threads of the search; the answer does not depend on them"},
      {"work-limit", "N", "none", "look into N groups of plans at most"},

@@ -58,7 +58,9 @@ class ProgressLine {
     err_ << "\r\033[K" << now.cells_done << " of " << now.cells << " groups, "
          << static_cast<std::int64_t>(static_cast<double>(now.evaluated) / elapsed)
          << " plans/s, best " << (now.best_seconds > 0 ? duration_text(now.best_seconds) : "none")
-         << ", bound " << duration_text(now.bound_seconds) << std::flush;
+         << (now.front > 0 ? ", front of " + std::to_string(now.front)
+                           : ", bound " + duration_text(now.bound_seconds))
+         << std::flush;
   }
 
  private:

@@ -23,6 +23,12 @@ std::string three_digits(double value) {
   return text.data();
 }
 
+std::string percent(double part, double whole) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%5.1f %%", whole > 0 ? 100 * part / whole : 0);
+  return text.data();
+}
+
 JsonFields time_fields(const PlanSearch& search, const plan::RatedPlan& plan) {
   JsonFields fields;
   fields.add("step_seconds", plan.time.total().value());
@@ -90,6 +96,25 @@ std::string replayed_lines(const PlanAnswer& answer) {
     text += "  " + pad_left(duration_text(one.step.value()), 9) + "  " +
             pad_left(duration_text(one.plan.time.total().value()), 9) + "  " +
             plan_words(one.plan.plan) + "\n";
+  }
+  return text;
+}
+
+std::string front_lines(const PlanAnswer& answer) {
+  const plan::PlanResult& result = answer.result;
+  if (result.front.empty()) {
+    return "";
+  }
+  std::string text = "\nnot beaten in time, memory and GPUs at once";
+  if (!result.front_whole) {
+    text += std::isfinite(result.front_gap)
+                ? "; others may be better by up to " + percent(result.front_gap, 1)
+                : "; there may be others";
+  }
+  text += "\n";
+  for (const plan::RatedPlan& one : result.front) {
+    text += "  " + pad_left(duration_text(one.time.total().value()), 9) + "  " +
+            pad_left(to_text(one.peak), 10) + "  " + plan_words(one.plan) + "\n";
   }
   return text;
 }
@@ -187,12 +212,6 @@ std::string head_line(const PlanAnswer& answer) {
          " sequences: " + std::string(name_of(answer.result.status));
 }
 
-std::string percent(double part, double whole) {
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "%5.1f %%", whole > 0 ? 100 * part / whole : 0);
-  return text.data();
-}
-
 std::string time_lines(const PlanAnswer& answer) {
   const plan::StepParts& time = answer.result.best->time;
   const double total = time.total().value();
@@ -279,6 +298,10 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("least_peak_bytes",
              result.leanest ? JsonValue{result.leanest->peak.value()} : JsonValue{});
   fields.add("front", front_json(answer));
+  fields.add("front_whole", result.front_whole);
+  fields.add("front_gap", !result.front.empty() && std::isfinite(result.front_gap)
+                              ? JsonValue{result.front_gap}
+                              : JsonValue{});
   fields.add("replayed", replayed_json(answer));
   std::vector<std::string> why;
   for (std::size_t begin = 0; begin < answer.why.size();) {
@@ -312,13 +335,7 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
     text += infeasible_lines(answer);
   }
   text += replayed_lines(answer);
-  if (!result.front.empty()) {
-    text += "\nnot beaten in time, memory and GPUs at once\n";
-    for (const plan::RatedPlan& one : result.front) {
-      text += "  " + pad_left(duration_text(one.time.total().value()), 9) + "  " +
-              pad_left(to_text(one.peak), 10) + "  " + plan_words(one.plan) + "\n";
-    }
-  }
+  text += front_lines(answer);
   text += "\n" + with_commas(static_cast<std::int64_t>(result.space)) + " plans, " +
           with_commas(static_cast<std::int64_t>(result.evaluated)) + " worked out, " +
           duration_text(answer.seconds);

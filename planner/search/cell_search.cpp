@@ -4,47 +4,9 @@
 
 #include "costmodel/memory_floor.h"
 #include "costmodel/outside_memory.h"
-#include "planner/evaluate/cell_memory.h"
-#include "planner/search/cell_times.h"
+#include "planner/search/cell_plans.h"
 
 namespace headroom::plan {
-namespace {
-
-/// Switches that another allowed setting beats: no slower and no larger, whatever the rest of the
-/// plan is. The mask of the data loader is one more tensor that takes no time; Transformer Engine's
-/// cross entropy writes its gradient over the logits.
-bool is_dominated(const Constraints& allowed, const ir::MegatronPlan& with) {
-  constexpr auto kFused = static_cast<std::int64_t>(ir::MegatronCrossEntropy::kTransformerEngine);
-  const bool mask = with.mask_in_dataloader && allowed.allows(Axis::kLoaderMask, 0);
-  const bool loss = with.cross_entropy != ir::MegatronCrossEntropy::kTransformerEngine &&
-                    allowed.allows(Axis::kLoss, kFused);
-  return mask || loss;
-}
-
-/// `PlanMemory::floor` of a cell's plans: they differ by recomputation and by whether optimizer
-/// states are spread.
-class CellFloors {
- public:
-  CellFloors(PlanMemory& memory, const Choices& choices)
-      : memory_(memory), choices_(choices), floors_(2 * choices.recomputations.size()) {}
-
-  [[nodiscard]] Bytes of(std::uint64_t index) {
-    const std::uint64_t count = choices_.switches.size();
-    const bool spread = choices_.switches[index % count].distributed_optimizer;
-    std::optional<Bytes>& floor = floors_[2 * (index / count) + (spread ? 1 : 0)];
-    if (!floor) {
-      floor = memory_.floor(plan_at(choices_, index));
-    }
-    return *floor;
-  }
-
- private:
-  PlanMemory& memory_;
-  const Choices& choices_;
-  std::vector<std::optional<Bytes>> floors_;
-};
-
-}  // namespace
 
 Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds, Bytes peak) {
   const auto gpus = static_cast<double>(plan.world);
@@ -93,7 +55,7 @@ Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan) 
 }
 
 bool stops_at_first(const SearchQuestion& question) {
-  return question.objective != Objective::kMemory && !question.front;
+  return question.objective != Objective::kMemory;
 }
 
 namespace {
@@ -102,18 +64,10 @@ namespace {
 class CellVisit {
  public:
   CellVisit(const SearchState& state, const BoundedCell& cell, const Visit& visit)
-      : state_(state),
-        question_(state.question),
-        cell_(cell),
-        visit_(visit),
-        capacity_(capacity_of(question_, cell.cell.plan)),
-        choices_(choices_of(question_.space, cell.cell)),
-        times_(question_.space.model, cell.cell.plan, *cell.blocks, question_.machine, choices_),
-        memory_(state.memory, choices_),
-        floors_(state.memory, choices_) {}
+      : question_(state.question), cell_(cell), visit_(visit), plans_(state, cell) {}
 
   Result<CellAnswer> operator()() {
-    if (question_.pruning.memory_floor && !visit_.after && is_too_large()) {
+    if (question_.pruning.memory_floor && !visit_.after && plans_.least_floor() > ceiling()) {
       return std::move(answer_);
     }
     for (const Timed& timed : plans_by_time()) {
@@ -123,7 +77,7 @@ class CellVisit {
         break;
       }
       last_ = timed;
-      if (question_.pruning.memory_floor && is_ruled_out(timed)) {
+      if (question_.pruning.memory_floor && plans_.is_above(timed.index, ceiling())) {
         continue;
       }
       if (Status status = evaluate(timed); !status) {
@@ -138,35 +92,27 @@ class CellVisit {
 
   /// The plan that keeps least in the steady state, alone.
   Result<CellAnswer> leanest() {
-    const std::uint64_t count = choices_.switches.size();
+    const Choices& choices = plans_.choices();
+    const std::uint64_t count = choices.switches.size();
     std::uint64_t index = 0;
-    for (std::uint64_t i = 0; i < choices_.recomputations.size(); ++i) {
-      const ir::ParallelPlan& plan = choices_.recomputations[i];
+    for (std::uint64_t i = 0; i < choices.recomputations.size(); ++i) {
+      const ir::ParallelPlan& plan = choices.recomputations[i];
       const bool whole = plan.megatron
                              ? plan.megatron->recompute == ir::MegatronRecompute::kFullUniform &&
                                    plan.megatron->recompute_layers == 1
                              : plan.recompute == ir::Recompute::kFull;
       index = whole ? i * count : index;
     }
-    const Timed timed{.seconds = times_.parts(index).total().value(), .index = index};
-    if (state_.refused.contains(cell_.first_number + index) || is_ruled_out(timed)) {
+    const std::vector<Timed> listed = plans_.listed();
+    const auto one = std::ranges::find(listed, index, &Timed::index);
+    if (one == listed.end() || plans_.is_above(index, ceiling())) {
       return std::move(answer_);
     }
-    const Status status = evaluate(timed);
+    const Status status = evaluate(*one);
     return status ? Result<CellAnswer>(std::move(answer_)) : Result<CellAnswer>(status.error());
   }
 
  private:
-  /// Whether no plan of the cell fits.
-  [[nodiscard]] bool is_too_large() {
-    ir::ParallelPlan sharded = cell_.cell.plan;
-    if (sharded.megatron) {
-      sharded.megatron->distributed_optimizer = true;
-    }
-    return cost::memory_floor(question_.space.model, sharded) > ceiling() ||
-           state_.memory.cell_floor(sharded) > ceiling();
-  }
-
   [[nodiscard]] Worth worth_of_time(const Timed& timed) const {
     Worth worth = worth_of(question_.objective, cell_.cell.plan, timed.seconds, Bytes{0});
     worth.number = cell_.first_number + timed.index;
@@ -176,34 +122,21 @@ class CellVisit {
   /// Those that may be the best, from the first that was not looked at.
   [[nodiscard]] std::vector<Timed> plans_by_time() {
     last_ = visit_.after;
-    std::vector<Timed> order;
-    for (std::uint64_t index = 0; index < cell_.cell.choices; ++index) {
-      if (question_.pruning.dominance && cell_.cell.plan.megatron &&
-          is_dominated(question_.space.constraints,
-                       choices_.switches[index % choices_.switches.size()])) {
-        continue;
-      }
-      const Timed timed{.seconds = times_.parts(index).total().value(), .index = index};
-      const bool hopeless = visit_.incumbent && question_.pruning.time_bound && !question_.front &&
+    std::vector<Timed> order = plans_.listed();
+    std::erase_if(order, [&](const Timed& timed) {
+      const bool hopeless = visit_.incumbent && question_.pruning.time_bound &&
                             worth_of_time(timed) > *visit_.incumbent;
-      if (!hopeless && (!visit_.after || *visit_.after < timed) &&
-          !state_.refused.contains(cell_.first_number + index)) {
-        order.push_back(timed);
-      }
-    }
+      return hopeless || (visit_.after && !(*visit_.after < timed));
+    });
     std::ranges::sort(order);
     return order;
-  }
-
-  [[nodiscard]] bool is_ruled_out(const Timed& timed) {
-    return floors_.of(timed.index) > ceiling() || memory_.static_peak(timed.index) > ceiling();
   }
 
   /// A plan with a higher peak is of no use: it does not fit, or the lowest peak is sought and a
   /// lower one is known.
   [[nodiscard]] Bytes ceiling() const {
-    Bytes lowest = capacity_;
-    if (question_.objective == Objective::kMemory && !question_.front) {
+    Bytes lowest = plans_.capacity();
+    if (question_.objective == Objective::kMemory) {
       for (const std::optional<Worth>& known :
            {visit_.incumbent, answer_.best ? std::optional(answer_.worth) : std::nullopt}) {
         if (known) {
@@ -214,24 +147,16 @@ class CellVisit {
     return lowest;
   }
 
-  [[nodiscard]] RatedPlan rated(const Timed& timed, Bytes peak) {
-    return {.plan = plan_at(choices_, timed.index),
-            .time = times_.parts(timed.index),
-            .peak = peak,
-            .capacity = capacity_,
-            .number = cell_.first_number + timed.index};
-  }
-
   [[nodiscard]] Status evaluate(const Timed& timed) {
     const Bytes highest = ceiling();
-    const Result<Bytes> peak = memory_.peak(timed.index, highest);
+    const Result<Bytes> peak = plans_.peak(timed.index, highest);
     if (!peak) {
       return peak.error();
     }
     ++answer_.evaluated;
-    if (*peak > capacity_) {
+    if (*peak > plans_.capacity()) {
       if (!answer_.leanest || *peak < answer_.leanest->peak) {
-        answer_.leanest = rated(timed, *peak);
+        answer_.leanest = plans_.rated(timed, *peak);
       }
       return ok();
     }
@@ -241,24 +166,16 @@ class CellVisit {
     Worth worth = worth_of(question_.objective, cell_.cell.plan, timed.seconds, *peak);
     worth.number = cell_.first_number + timed.index;
     if (!answer_.best || worth < answer_.worth) {
-      answer_.best = rated(timed, *peak);
+      answer_.best = plans_.rated(timed, *peak);
       answer_.worth = worth;
-    }
-    if (question_.front && (answer_.front.empty() || *peak < answer_.front.back().peak)) {
-      answer_.front.push_back(rated(timed, *peak));  // By time: later ones must take less memory.
     }
     return ok();
   }
 
-  const SearchState& state_;
   const SearchQuestion& question_;
   const BoundedCell& cell_;
   const Visit& visit_;
-  Bytes capacity_;
-  Choices choices_;
-  CellTimes times_;
-  CellMemory memory_;
-  CellFloors floors_;
+  CellPlans plans_;
   std::optional<Timed> last_;
   CellAnswer answer_;
 };

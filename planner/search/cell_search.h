@@ -52,8 +52,7 @@ struct CellAnswer {
   Worth worth;
   std::uint64_t evaluated = 0;
   std::optional<RatedPlan> leanest;  ///< Where nothing fitted; its peak is that of some rank.
-  std::vector<RatedPlan> front;
-  std::optional<Next> next;  ///< Nothing: all of the cell has been seen.
+  std::optional<Next> next;          ///< Nothing: all of the cell has been seen.
 };
 
 /// Everything that a search over cells shares.

@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "planner/search/cell_search.h"
+#include "planner/search/front_search.h"
+#include "planner/search/in_parallel.h"
 
 namespace headroom::plan {
 namespace {
@@ -34,22 +36,6 @@ constexpr std::array<ir::Word<Objective>, 6> kObjectives = {
      {"cost", Objective::kCost},
      {"micro-batch", Objective::kMicroBatch},
      {"sequence", Objective::kSequence}}};
-
-/// Runs `work(i)` for i in [0, count) on `threads` threads.
-template <typename Work>
-void in_parallel(std::size_t count, int threads, const Work& work) {
-  std::atomic<std::size_t> next{0};
-  const auto run = [&] {
-    for (std::size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {
-      work(i);
-    }
-  };
-  std::vector<std::jthread> others;
-  for (int i = 1; i < threads && static_cast<std::size_t>(i) < count; ++i) {
-    others.emplace_back(run);
-  }
-  run();
-}
 
 std::vector<BoundedCell> bounded_cells(const SearchQuestion& question, std::vector<Cell> cells) {
   // Cells that differ in stages and recomputation only have blocks in common.
@@ -130,8 +116,7 @@ class Pass {
  private:
   /// No plan with this bound is worth less than the best.
   [[nodiscard]] bool hopeless(const Worth& bound) const {
-    return state_.question.pruning.time_bound && !state_.question.front && is_full() &&
-           bound > ranking_.back().worth;
+    return state_.question.pruning.time_bound && is_full() && bound > ranking_.back().worth;
   }
 
   /// As many plans are known as are asked for: what is worth less than the last is of no use.
@@ -213,7 +198,6 @@ class Pass {
     if (answer.best) {
       rank({.worth = answer.worth, .plan = std::move(*answer.best)});
     }
-    std::ranges::move(answer.front, std::back_inserter(result_.front));
     const auto& leanest = answer.leanest;
     if (leanest && (!result_.leanest || leanest->peak < result_.leanest->peak)) {
       result_.leanest = leanest;
@@ -271,25 +255,6 @@ class Pass {
   Worth worth_;
   std::vector<Ranked> ranking_;  ///< By worth.
 };
-
-/// Drops what another plan beats or equals in time, peak and GPUs (and so in GPU seconds); of
-/// equals the first of the space stays.
-void keep_front(std::vector<RatedPlan>& plans) {
-  std::ranges::sort(plans, [](const RatedPlan& a, const RatedPlan& b) {
-    return std::tuple(a.time.total(), a.peak, a.plan.world, a.number) <
-           std::tuple(b.time.total(), b.peak, b.plan.world, b.number);
-  });
-  std::vector<RatedPlan> front;
-  for (RatedPlan& plan : plans) {
-    const bool beaten = std::ranges::any_of(front, [&](const RatedPlan& other) {
-      return other.peak <= plan.peak && other.plan.world <= plan.plan.world;
-    });
-    if (!beaten) {
-      front.push_back(std::move(plan));
-    }
-  }
-  plans = std::move(front);
-}
 
 Error empty_space(const SpaceQuestion& question) {
   const std::optional<Conflict> conflict = conflict_of(question);
@@ -371,6 +336,65 @@ Status replay_next(const SearchQuestion& question, PlanResult& result) {
 
 enum class Replay : std::uint8_t { kNone, kBest };
 
+/// Replays the plans of a front that are not among `known`. Those that do not fit are taken out of
+/// it and are refused from then on; whether there were any.
+Result<bool> refuse_of(FrontAnswer& front, SearchState& state, std::set<std::uint64_t>& known) {
+  const SearchQuestion& question = state.question;
+  std::vector<RatedPlan>& plans = front.plans;
+  std::vector<std::optional<Result<bool>>> fit(plans.size());
+  in_parallel(plans.size(), question.threads, [&](std::size_t i) {
+    if (known.contains(plans[i].number)) {
+      fit[i] = true;
+      return;
+    }
+    const Result<cost::StepEstimate> replayed =
+        cost::estimate(question.space.model, plans[i].plan, question.device, question.budget);
+    fit[i] = replayed ? Result<bool>(replayed->verdict != cost::Verdict::kDoesNotFit)
+                      : Result<bool>(replayed.error());
+  });
+  std::vector<RatedPlan> kept;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (!*fit[i]) {
+      return fit[i]->error();
+    }
+    if (fit[i]->value()) {
+      known.insert(plans[i].number);
+      kept.push_back(std::move(plans[i]));
+    } else {
+      state.refused.insert(plans[i].number);
+    }
+  }
+  const bool some = kept.size() < plans.size();
+  plans = std::move(kept);
+  return some;
+}
+
+/// The front of the plans that fit when replayed: what a replay refuses is left out and the search
+/// done again, as another plan may stand in for it.
+Result<FrontAnswer> replayed_front(SearchState& state, const std::vector<BoundedCell>& cells,
+                                   Replay replay) {
+  std::set<std::uint64_t> known;
+  std::uint64_t evaluated = 0;
+  while (true) {
+    Result<FrontAnswer> found = search_front(state, cells);
+    if (!found || replay == Replay::kNone) {
+      return found;
+    }
+    FrontAnswer front = std::move(found).value();
+    front.evaluated += evaluated;
+    evaluated = front.evaluated;
+    const Result<bool> refused = refuse_of(front, state, known);
+    if (!refused) {
+      return refused.error();
+    }
+    const bool stopped = state.question.stop != nullptr && state.question.stop->load();
+    if (!*refused || stopped) {
+      front.whole = front.whole && !*refused;
+      return front;
+    }
+  }
+}
+
 Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memory, Replay replay) {
   std::vector<Cell> cells = cells_of(question.space);
   const std::uint64_t space = count_plans(cells);
@@ -406,7 +430,17 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
       const Result<Bytes> peak = memory.peak(result.leanest->plan);
       result.leanest->peak = peak ? *peak : result.leanest->peak;
     }
-    keep_front(result.front);
+    result.front_whole = question.front && result.status == PlanStatus::kInfeasible;
+    if (question.front && result.best) {
+      Result<FrontAnswer> front = replayed_front(state, bounded, replay);
+      if (!front) {
+        return std::move(front).error();
+      }
+      evaluated += front->evaluated;
+      result.front = std::move(front->plans);
+      result.front_whole = front->whole;
+      result.front_gap = front->gap;
+    }
     result.space = space;
     result.evaluated = evaluated;
     result.rejected = state.refused.size();

@@ -41,6 +41,7 @@ struct SearchProgress {
   std::uint64_t cells_done = 0;
   double best_seconds = 0;   ///< Of a step; 0: none yet.
   double bound_seconds = 0;  ///< No plan takes less.
+  std::uint64_t front = 0;   ///< Plans of the front; 0: it is not looked for yet.
 };
 
 struct SearchQuestion {
@@ -88,8 +89,12 @@ struct PlanResult {
   double gap = 0;            ///< (best - bound) / best.
   std::optional<RatedPlan>
       leanest;                   ///< Nothing fits: of the plans worked out, one that comes near.
-  std::vector<RatedPlan> front;  ///< By time.
-  std::vector<RatedPlan> next;   ///< The best of other cells, by worth; `replays` - 1 of them.
+  std::vector<RatedPlan> front;  ///< By time; each has been replayed.
+  bool front_whole = false;      ///< No plan of the space is missing in it.
+  /// No plan is better than some of the front by more than this share in time, peak and GPUs; 0 if
+  /// it is whole, infinite where nothing can be said.
+  double front_gap = 0;
+  std::vector<RatedPlan> next;  ///< The best of other cells, by worth; `replays` - 1 of them.
   std::vector<ReplayedPlan> replayed;  ///< `best` and `next` by replayed time, if more than one.
   MemoryCounts memory;
 };

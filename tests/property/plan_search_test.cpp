@@ -65,6 +65,11 @@ SearchQuestion random_question(test::Random& random, const ir::ModelSpec& model)
   return question;
 }
 
+PlanResult unreplayed(const SearchQuestion& question) {
+  PlanMemory memory(question.space.model, question.device);
+  return search_unreplayed(question, memory).value();
+}
+
 /// Every plan of a space, by the fast path, which plan_memory_test compares with the replay.
 struct Rated {
   Worth worth;
@@ -196,14 +201,27 @@ std::set<Point> front_of(const std::vector<Rated>& all, Bytes budget) {
   return front;
 }
 
+std::set<Point> points_of(const std::vector<RatedPlan>& plans) {
+  std::set<Point> points;
+  for (const RatedPlan& one : plans) {
+    points.emplace(one.time.total().value(), one.peak.value(), one.plan.world);
+  }
+  return points;
+}
+
 void compare_all_rules(SearchQuestion question, const std::optional<Rated>& best,
-                       PlanMemory& memory) {
+                       const std::set<Point>& front, PlanMemory& memory) {
+  question.front = true;
   for (unsigned rules = 0; rules < 8; ++rules) {
     question.pruning = {.time_bound = (rules & 1U) != 0,
                         .memory_floor = (rules & 2U) != 0,
                         .dominance = (rules & 4U) != 0};
     CAPTURE(rules);
     const PlanResult found = search_unreplayed(question, memory).value();
+    CHECK(points_of(found.front) == front);
+    CHECK(found.front.size() == front.size());
+    CHECK(found.front_whole);
+    CHECK(found.front_gap == 0);
     REQUIRE(found.best.has_value() == best.has_value());
     if (!best) {
       CHECK(found.status == PlanStatus::kInfeasible);
@@ -248,14 +266,7 @@ TEST_CASE("search: optimum and front are those of brute force, whatever is prune
       }
     }
     fitting += best ? 1 : 0;
-    compare_all_rules(question, best, tiny.memories[which]);
-    question.front = true;
-    std::set<Point> found;
-    const PlanResult answer = search_unreplayed(question, tiny.memories[which]).value();
-    for (const RatedPlan& one : answer.front) {
-      found.emplace(one.time.total().value(), one.peak.value(), one.plan.world);
-    }
-    CHECK(found == front_of(all, question.budget));
+    compare_all_rules(question, best, front_of(all, question.budget), tiny.memories[which]);
   }
   CHECK(fitting > spaces / 2);
   CHECK(fitting < spaces);
@@ -350,6 +361,54 @@ TEST_CASE("search: threads change neither the answer nor the counts") {
   CHECK(one.space == four.space);
   if (one.best) {
     CHECK(one.best->plan == four.best->plan);
+  }
+}
+
+TEST_CASE("search: threads change neither the front nor its counts") {
+  test::Random random = test::seeded_random(511);
+  CAPTURE(random.seed());
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = random_question(random, model);
+  question.space.constraints.of(Axis::kGpus) = {2, 4};
+  question.budget = Bytes{4 * kGiB};
+  question.front = true;
+  for (const std::uint64_t limit : {0U, 20U}) {
+    question.work_limit = limit;
+    question.threads = 1;
+    const PlanResult one = unreplayed(question);
+    question.threads = 4;
+    const PlanResult four = unreplayed(question);
+    CHECK(one.front.size() > 1);
+    CHECK(points_of(one.front) == points_of(four.front));
+    CHECK(one.evaluated == four.evaluated);
+    CHECK(one.front_gap == four.front_gap);
+    CHECK(one.front_whole == (limit == 0));
+  }
+}
+
+TEST_CASE("search: a front that was not finished says how much better a missing plan may be") {
+  test::Random random = test::seeded_random(512);
+  CAPTURE(random.seed());
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = random_question(random, model);
+  question.budget = Bytes{4 * kGiB};
+  question.front = true;
+  const PlanResult whole = search(question).value();
+  for (const std::uint64_t limit : {1U, 5U, 40U}) {
+    question.work_limit = limit;
+    CAPTURE(limit);
+    const PlanResult some = search(question).value();
+    REQUIRE(!some.front.empty());
+    // A hair above, for the roundings of the ratio.
+    const double share = (1 + some.front_gap) * (1 + 1e-12);
+    for (const RatedPlan& one : whole.front) {
+      CHECK(std::ranges::any_of(some.front, [&](const RatedPlan& known) {
+        return known.time.total().value() <= share * one.time.total().value() &&
+               static_cast<double>(known.peak.value()) <=
+                   share * static_cast<double>(one.peak.value()) &&
+               static_cast<double>(known.plan.world) <= share * static_cast<double>(one.plan.world);
+      }));
+    }
   }
 }
 

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "planner/evaluate/cell_memory.h"
+#include "planner/search/cell_search.h"
+#include "planner/search/cell_times.h"
+
+namespace headroom::plan {
+
+/// The plans of one cell: their times, their peaks and what these are at least.
+class CellPlans {
+ public:
+  /// Keeps references to both.
+  CellPlans(const SearchState& state, const BoundedCell& cell);
+
+  /// Those that the rules on switches and refusals leave over, in the order of the cell.
+  [[nodiscard]] std::vector<Timed> listed();
+  [[nodiscard]] Timed timed(std::uint64_t index) {
+    return {.seconds = times_.parts(index).total().value(), .index = index};
+  }
+  [[nodiscard]] const Choices& choices() const { return choices_; }
+  [[nodiscard]] Bytes capacity() const { return capacity_; }
+
+  /// No plan of the cell needs less.
+  [[nodiscard]] Bytes least_floor() { return cell_floor(state_, cell_); }
+  /// Whether plan number `index` needs more than `ceiling`, as far as can be said without its peak.
+  [[nodiscard]] bool is_above(std::uint64_t index, Bytes ceiling) {
+    return floor_of(index) > ceiling || memory_.static_peak(index) > ceiling;
+  }
+  /// `CellMemory::peak`.
+  [[nodiscard]] Result<Bytes> peak(std::uint64_t index, Bytes ceiling) {
+    return memory_.peak(index, ceiling);
+  }
+  [[nodiscard]] RatedPlan rated(const Timed& timed, Bytes peak);
+
+  /// No plan of `cell` needs less.
+  [[nodiscard]] static Bytes cell_floor(const SearchState& state, const BoundedCell& cell);
+
+ private:
+  [[nodiscard]] Bytes floor_of(std::uint64_t index);
+
+  const SearchState& state_;
+  const BoundedCell& cell_;
+  Bytes capacity_;
+  Choices choices_;
+  CellTimes times_;
+  CellMemory memory_;
+  /// `PlanMemory::floor`: plans of a cell differ by recomputation and by whether optimizer states
+  /// are spread.
+  std::vector<std::optional<Bytes>> floors_;
+};
+
+}  // namespace headroom::plan
