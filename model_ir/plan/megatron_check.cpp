@@ -217,9 +217,8 @@ Status check_left_out(const MegatronPlan& megatron) {
     std::string_view key;
     std::string_view fix;
   };
-  const std::array<LeftOut, 3> all = {
-      {{!megatron.transformer_engine, "transformer-engine=false", "leave it out"},
-       {megatron.defer_head_gradient, "defer-head-gradient", "leave it out"},
+  const std::array<LeftOut, 2> all = {
+      {{megatron.defer_head_gradient, "defer-head-gradient", "leave it out"},
        {megatron.gather_dispatcher, "gather-dispatcher", "leave it out"}}};
   for (const LeftOut& each : all) {
     if (each.given) {
@@ -263,6 +262,45 @@ Status check_exchange(const ModelSpec& model, const MegatronPlan& megatron) {
       check_division({"tp x cp", ranks, "key and value heads", model.kv_heads})});
 }
 
+/// Layers of Megatron-Core's own modules: apex's LayerNorm, unfused attention with one kernel for
+/// mask and softmax. Source: megatron/core/fusions/fused_softmax.py, is_kernel_available.
+Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  if (megatron.transformer_engine) {
+    return ok();
+  }
+  constexpr std::int64_t kLongest = 4096;
+  constexpr std::int64_t kShortest = 16;
+  const std::int64_t scores = plan.micro_batch * model.heads / megatron.tensor;
+  const bool fits = plan.precision != Precision::kFp32 && plan.sequence > kShortest &&
+                    plan.sequence <= kLongest && plan.sequence % 4 == 0 && scores % 4 == 0;
+  struct Lack {
+    bool has;
+    std::string_view value;
+    std::string_view expected;
+  };
+  const std::array<Lack, 6> lacks = {
+      {{megatron.attention != MegatronAttention::kUnfused, "transformer-engine=no",
+        "attention=unfused beside it, which its modules have alone"},
+       {megatron.context > 1, "transformer-engine=no with cp", "cp=1"},
+       {model.norm != NormKind::kLayer || model.qk_norm != QkNorm::kNone,
+        "transformer-engine=no for this model's norms",
+        "LayerNorm, which apex has a kernel for, and no norms of heads"},
+       {model.latent || model.moe || megatron.mtp_layers > 0,
+        "transformer-engine=no for latent attention, experts or mtp-layers", "dense layers"},
+       {megatron.recompute_modules.norms, "transformer-engine=no with recompute-modules=layernorm",
+        "core_attn or mlp"},
+       {!fits, "transformer-engine=no for these scores",
+        "16 bits, 17 to 4096 tokens and sequences times heads of a rank, both multiples of 4"}}};
+  for (const Lack& lack : lacks) {
+    if (lack.has) {
+      return unsupported(std::string(lack.value), std::string(lack.expected),
+                         "leave out transformer-engine=no");
+    }
+  }
+  return ok();
+}
+
 /// What the model of the runtime leaves out.
 Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
@@ -294,6 +332,9 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   }
   if (const Status left_out = check_left_out(megatron); !left_out) {
     return left_out;
+  }
+  if (const Status local = check_local(model, plan); !local) {
+    return local;
   }
   if (!model.moe && (modules.moe || modules.moe_activation || modules.shared_experts)) {
     return unsupported("recompute-modules of experts", "a model with experts",

@@ -227,8 +227,10 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
                                                           {"fp16", ir::Precision::kFp16Master},
                                                           {"fp32", ir::Precision::kFp32}}};
   plan.precision = reader.word<ir::Precision>("dtype", "bf16", kTypes);
-  if (reader.text("spec", "te") != "te") {
-    reader.fail("spec", "another layer specification than Transformer Engine's");
+  constexpr std::array<Word<bool>, 2> kSpecs = {{{"te", true}, {"local", false}}};
+  plan.megatron->transformer_engine = reader.word<bool>("spec", "te", kSpecs);
+  if (!plan.megatron->transformer_engine) {
+    plan.megatron->attention = ir::MegatronAttention::kUnfused;
   }
 }
 

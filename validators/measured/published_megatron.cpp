@@ -244,8 +244,12 @@ void read_attention(CaseReader& args, const Surroundings& around, RunSetting& se
   }
   setting.plan.megatron->attention =
       args.word<MegatronAttention>("attention-backend", absent, kBackends);
-  if (args.text("transformer-impl", "transformer_engine") != "transformer_engine") {
-    args.fail("transformer-impl", "'local'");
+  constexpr std::array<Word<bool>, 2> kSpecs = {{{"transformer_engine", true}, {"local", false}}};
+  setting.plan.megatron->transformer_engine =
+      args.word<bool>("transformer-impl", "transformer_engine", kSpecs);
+  if (!setting.plan.megatron->transformer_engine) {
+    setting.plan.megatron->attention = MegatronAttention::kUnfused;
+    args.flag("apply-query-key-layer-scaling", false);  // A factor in the fused softmax.
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/runtime/megatron/fused.h"
+#include "model_ir/runtime/megatron/local_modules.h"
 #include "model_ir/runtime/megatron/recomputable_norm.h"
 #include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/functions.h"
@@ -29,6 +30,23 @@ AttentionSizes sizes_of(const Runner& run, const LayerModules& modules) {
           .layout = QkvLayout::kValueView};
 }
 
+/// A projection of what its norm gives, which Transformer Engine's module computes itself.
+/// `gemm_bias`: the layer adds its bias, no other function.
+Tensor first_product(const Runner& run, const Tensor& input, const NormWeights& norm,
+                     const LinearWeights& linear, bool gemm_bias) {
+  if (!run.context.local()) {
+    return norm_linear(run, input, norm, linear, gemm_bias);
+  }
+  const LinearWeights own{.weight = linear.weight, .bias = gemm_bias ? linear.bias : Tensor{}};
+  return column_linear(run, input, own, TensorRole::kActivation);
+}
+
+/// A projection cut by its inputs, without its bias.
+Tensor second_product(const Runner& run, const Tensor& input, const LinearWeights& weights) {
+  return run.context.local() ? row_linear(run, input, weights.weight)
+                             : linear(run, input, weights.weight, Cut::kRow);
+}
+
 /// q_layernorm and k_layernorm over the heads: a norm of [T*heads, D]. Views are copied first.
 Tensor head_norm(const Runner& run, const Tensor& heads, const NormWeights& weights, bool copy) {
   Eager& eager = run.eager();
@@ -50,13 +68,14 @@ QkvLayout layout_of(const Runner& run, const LayerModules& modules, const Attent
   return run.context.mesh.context.size == 1 ? QkvLayout::kPacked : QkvLayout::kViews;
 }
 
-/// SelfAttention: [T, H] to [T, H], without the output projection's bias.
+/// SelfAttention of what its norm takes, or of Megatron's own, gives: [T, H] to [T, H], without the
+/// output projection's bias.
 Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
                       const LayerInput& input) {
   const AttentionWeights& weights = layer.attention;
   AttentionSizes sizes = sizes_of(run, layer.modules);
   run.eager().set_site("qkv", layer.layer);
-  const Tensor fused = norm_linear(run, hidden, weights.norm, weights.qkv, true);
+  const Tensor fused = first_product(run, hidden, weights.norm, weights.qkv, true);
   QueryKeyValue parts =
       split_heads(run, fused, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
   // Queries of several groups with several heads cannot be seen as [heads, D]: reshape copies them.
@@ -80,22 +99,32 @@ Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor
   run.eager().set_site("attention", layer.layer);
   const Tensor context = core_attention(run, rotated, input.mask, sizes);
   run.eager().set_site("attention_out", layer.layer);
-  return linear(run, context, weights.output.weight, Cut::kRow);
+  return second_product(run, context, weights.output);
 }
 
 Tensor dense_mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden) {
   run.eager().set_site("mlp_up", layer.layer);
-  Tensor inner = norm_linear(run, hidden, layer.mlp_norm, layer.mlp.up, false);
+  Tensor inner = first_product(run, hidden, layer.mlp_norm, layer.mlp.up, false);
   run.eager().set_site("activation", layer.layer);
   inner = activate(run, layer.modules, inner, layer.mlp.up.bias);
   run.eager().set_site("mlp_down", layer.layer);
-  return linear(run, inner, layer.mlp.down.weight, Cut::kRow);
+  return second_product(run, inner, layer.mlp.down);
 }
 
 torch::Region mlp_region(const Runner& run, const LayerWeights& layer) {
   return [run, &layer](Eager&, const std::vector<Tensor>& inputs) {
     return std::vector<Tensor>{dense_mlp(run, layer, inputs[0])};
   };
+}
+
+/// The norm before a part of a layer, where it is a module of its own.
+Tensor own_norm(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+                const NormWeights& weights) {
+  if (!run.context.local()) {
+    return hidden;
+  }
+  run.eager().set_site("norm", layer.layer);
+  return apex_norm(run, hidden, weights);
 }
 
 Tensor mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden) {
@@ -106,18 +135,20 @@ Tensor mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden) {
     normed.discard_until(output);
     return output;
   }
+  const Tensor input = own_norm(run, layer, hidden, layer.mlp_norm);
   if (recomputes(run, &MegatronModules::mlp)) {
-    return std::move(torch::run_region(run.eager(), {hidden}, mlp_region(run, layer),
+    return std::move(torch::run_region(run.eager(), {input}, mlp_region(run, layer),
                                        torch::RegionForm::kReentrant)[0]);
   }
-  return dense_mlp(run, layer, hidden);
+  return dense_mlp(run, layer, input);
 }
 
 /// Attention with the norm before it, which is a module of its own where no projection fuses it.
 Tensor attend(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
               const LayerInput& input) {
   if (!layer.attention.latent) {
-    return self_attention(run, layer, hidden, input);
+    const Tensor normed = own_norm(run, layer, hidden, layer.attention.norm);
+    return self_attention(run, layer, normed, input);
   }
   run.eager().set_site("norm", layer.layer);
   RecomputableNorm normed(run, hidden, layer.attention.norm,
@@ -166,6 +197,9 @@ bool recomputes(const Runner& run, bool MegatronModules::*module) {
 Tensor core_attention(const Runner& run, const QueryKeyValue& qkv, const Tensor& mask,
                       const AttentionSizes& sizes) {
   const auto attend = [run, sizes](const Tensor& query, const Tensor& key, const Tensor& value) {
+    if (run.context.local()) {  // It takes views as they are.
+      return dot_product_attention(run, {.query = query, .key = key, .value = value}, sizes);
+    }
     QueryKeyValue contiguous{.query = query, .key = key, .value = value};
     if (sizes.layout == QkvLayout::kViews) {
       contiguous.query = contiguous_copy(run, query);

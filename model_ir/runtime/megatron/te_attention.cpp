@@ -197,6 +197,9 @@ bool softmax_is_fused(const Runner& run, const AttentionSizes& sizes) {
   constexpr std::int64_t kShortest = 16;
   constexpr std::int64_t kLongest = 16384;
   const std::int64_t length = sizes.sequence;
+  if (run.context.local()) {
+    return true;  // Plans whose sizes it does not take are refused.
+  }
   return run.context.dtype != DType::kFp32 && length > kShortest && length < kLongest &&
          length % 8 == 0 && sizes.batch * sizes.heads % 4 == 0;
 }
@@ -259,7 +262,12 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   Record record(eager, {&qkv.query, &qkv.key, &qkv.value});
   Tensor masked;
   {
-    const Tensor empty = eager.empty(scores, dtype);
+    Tensor added;  // What the product is added to, times zero.
+    if (run.context.local()) {
+      run.process.touch_memory_buffer(scores.elements());
+    } else {
+      added = eager.empty(scores, dtype);
+    }
     masked = eager.empty(scores, dtype);
     eager.touch_cublas();
     eager.run(shape_of(run, sizes, Product::kScores));
@@ -302,10 +310,14 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   return output;
 }
 
-/// UnfusedDotProductAttention
+/// UnfusedDotProductAttention, or Megatron-Core's DotProductAttention, from which it comes.
+/// Source: also megatron/core/transformer/dot_product_attention.py.
 Tensor unfused_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
-  run.process.touch_sequence_lengths();
-  const Tensor mask = full_mask(run, sizes);
+  Tensor mask;
+  if (!run.context.local()) {
+    run.process.touch_sequence_lengths();
+    mask = full_mask(run, sizes);
+  }
   QueryKeyValue heads = qkv;
   if (const std::int64_t group = sizes.heads / sizes.kv_heads; group > 1) {
     heads.key = repeat_heads(run, qkv.key, group);

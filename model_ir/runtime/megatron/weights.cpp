@@ -1,5 +1,6 @@
 #include "model_ir/runtime/megatron/weights.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "model_ir/plan/megatron_stages.h"
@@ -59,6 +60,10 @@ class Constructor {
     }
     return weights;
   }
+  /// FusedLayerNorm makes its parameters on the host.
+  NormWeights local_norm(std::int64_t width) {
+    return {.weight = later({width}), .bias = later({width})};
+  }
   /// Cut by outputs or not at all.
   LinearWeights linear(std::int64_t out, std::int64_t in, bool bias, Held held = Held::kInParts) {
     LinearWeights weights;
@@ -80,8 +85,13 @@ class Constructor {
 
   void layer(LayerWeights& weights) {
     context_.eager.set_site("parameters", weights.layer);
+    const std::int64_t hidden = context_.spec.hidden;
+    if (context_.local()) {
+      weights.attention.norm = local_norm(hidden);
+    }
     attention(weights);
-    weights.mlp_norm = norm(context_.spec.hidden, weights.modules.rms_norm);
+    weights.mlp_norm =
+        context_.local() ? local_norm(hidden) : norm(hidden, weights.modules.rms_norm);
     if (weights.modules.sparse) {
       experts(weights);
     } else {
@@ -114,7 +124,9 @@ class Constructor {
     const std::int64_t query = split(spec.heads * spec.head_dim);
     const std::int64_t key = split(spec.kv_heads * spec.head_dim);
     weights.output = row_linear(spec.hidden, query, layer.modules.output_bias);
-    weights.norm = norm(spec.hidden, layer.modules.rms_norm);
+    if (!context_.local()) {
+      weights.norm = norm(spec.hidden, layer.modules.rms_norm);
+    }
     weights.qkv = linear(query + 2 * key, spec.hidden, layer.modules.qkv_bias);
     if (layer.modules.head_norms) {
       weights.query_norm = norm(spec.head_dim, layer.modules.rms_norm);
@@ -271,10 +283,50 @@ std::vector<LayerWeights*> all_layers(Chunk& chunk) {
   return all;
 }
 
-/// Float16Module casts the tables of latent attention, its frequencies are no buffers.
-void cast_tables(const Context& context, Chunk& chunk) {
-  if (context.dtype == DType::kFp32) {
-    return;
+/// What modules have made on the host, in their order: positions, norms of Megatron's own, routers.
+std::vector<Tensor> host_parameters(const Context& context, Chunk& chunk) {
+  std::vector<Tensor> all;
+  if (chunk.positions.defined()) {
+    all.push_back(chunk.positions);
+  }
+  for (const LayerWeights* const layer : all_layers(chunk)) {
+    if (context.local()) {
+      for (const NormWeights* const norm : {&layer->attention.norm, &layer->mlp_norm}) {
+        all.push_back(norm->weight);
+        all.push_back(norm->bias);
+      }
+    }
+    if (layer->experts) {
+      all.push_back(layer->experts->router);
+    }
+  }
+  return all;
+}
+
+/// A router's weight has the type of the others already; the rest is fp32 until it is cast.
+bool is_wide(const Chunk& chunk, const Tensor& parameter) {
+  return std::ranges::none_of(chunk.layers, [&parameter](const LayerWeights& layer) {
+    return layer.experts && layer.experts->router.impl() == parameter.impl();
+  });
+}
+
+/// Module.cuda() moves what was made on the host.
+void move_to_device(const Context& context, Chunk& chunk) {
+  for (const Tensor& parameter : host_parameters(context, chunk)) {
+    const DType dtype = is_wide(chunk, parameter) ? DType::kFp32 : context.dtype;
+    context.eager.move_storage(
+        parameter, context.eager.empty(parameter.shape(), dtype, TensorRole::kParameter));
+  }
+}
+
+/// Float16Module casts what is wide, and the tables of latent attention, whose frequencies are no
+/// buffers.
+void cast(const Context& context, Chunk& chunk) {
+  for (const Tensor& parameter : host_parameters(context, chunk)) {
+    if (is_wide(chunk, parameter)) {
+      context.eager.move_storage(
+          parameter, context.eager.empty(parameter.shape(), context.dtype, TensorRole::kParameter));
+    }
   }
   for (const LayerWeights* const layer : all_layers(chunk)) {
     if (layer->attention.latent) {
@@ -285,26 +337,6 @@ void cast_tables(const Context& context, Chunk& chunk) {
       }
     }
   }
-}
-
-/// Module.cuda() moves what was made on the host; Float16Module then casts it.
-void move_to_device(const Context& context, Chunk& chunk) {
-  if (chunk.positions.defined()) {
-    torch::Eager& eager = context.eager;
-    const Shape& shape = chunk.positions.shape();
-    const Tensor wide = eager.empty(shape, DType::kFp32, TensorRole::kParameter);
-    const bool casts = context.dtype != DType::kFp32;
-    eager.move_storage(chunk.positions,
-                       casts ? eager.empty(shape, context.dtype, TensorRole::kParameter) : wide);
-  }
-  for (const LayerWeights* const layer : all_layers(chunk)) {
-    if (layer->experts) {  // Its weight has the type of the others already.
-      const Tensor& router = layer->experts->router;
-      context.eager.move_storage(
-          router, context.eager.empty(router.shape(), context.dtype, TensorRole::kParameter));
-    }
-  }
-  cast_tables(context, chunk);
 }
 
 }  // namespace
@@ -339,6 +371,11 @@ std::vector<Chunk> build_chunks(const Context& context, const std::vector<LayerM
   }
   for (Chunk& chunk : chunks) {
     move_to_device(context, chunk);
+  }
+  for (Chunk& chunk : chunks) {
+    if (context.dtype != DType::kFp32) {
+      cast(context, chunk);
+    }
   }
   return chunks;
 }

@@ -33,6 +33,8 @@ struct Context {
   [[nodiscard]] bool sequence_parallel() const {
     return megatron.sequence_parallel && mesh.tensor.size > 1;
   }
+  /// Layers are made of Megatron-Core's own modules.
+  [[nodiscard]] bool local() const { return !megatron.transformer_engine; }
 };
 
 struct NormWeights {
