@@ -85,7 +85,8 @@ constexpr std::array<OptionSpec, 36> kOptions = {
       "recompute-modules=A+B (core_attn, layernorm, mlp, moe, moe_act, shared_experts, "
       "mla_up_proj), "
       "recompute-layers=N, capacity-factor=X, "
-      "permute-fusion, aux-loss=no, grouped-gemm=no, expert-load=X, rope-fusion=no, "
+      "permute-fusion, aux-loss=no, sinkhorn, router-fp32, gather-dispatcher, grouped-gemm=no, "
+      "expert-load=X, rope-fusion=no, transformer-engine=no, "
       "vocabulary-divisor=N"},
      {"alloc-conf", "CONF", "", "PYTORCH_ALLOC_CONF: expandable_segments:True,..."},
      {"clip-norm", "X", "", "clip the gradients' norm at X"},

@@ -140,7 +140,7 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
     std::string_view needs;
   };
   const bool spreads = megatron.expert > 1 && !megatron.capacity_factor;
-  const std::array<Need, 9> needs = {
+  const std::array<Need, 11> needs = {
       {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
         "distributed-optimizer and overlap-grad-reduce beside it"},
        {megatron.recompute_layers != usual.recompute_layers && !full, "recompute-layers",
@@ -157,8 +157,14 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
        {megatron.layers_per_chunk > 0 && megatron.pipeline == 1, "layers-per-virtual-stage",
         "pp of 2 or more beside it"},
        {!model.moe && (megatron.expert_tensor > 0 || megatron.capacity_factor ||
-                       megatron.permute_fusion || !megatron.aux_loss || !megatron.grouped_gemm),
-        "etp, capacity-factor, permute-fusion, aux-loss or grouped-gemm", "a model with experts"},
+                       megatron.permute_fusion || !megatron.aux_loss || !megatron.grouped_gemm ||
+                       megatron.sinkhorn || megatron.router_fp32 || megatron.gather_dispatcher),
+        "etp, capacity-factor, permute-fusion, aux-loss, grouped-gemm, sinkhorn, router-fp32 or "
+        "gather-dispatcher",
+        "a model with experts"},
+       {megatron.sinkhorn && megatron.aux_loss, "sinkhorn", "aux-loss=no beside it"},
+       {megatron.gather_dispatcher && (megatron.capacity_factor || megatron.permute_fusion),
+        "gather-dispatcher", "neither capacity-factor nor permute-fusion beside it"},
        {megatron.expert_load != usual.expert_load && !spreads, "expert-load",
         "ep of 2 or more beside it and no capacity-factor"}}};
   for (const Need& need : needs) {
@@ -217,9 +223,8 @@ Status check_left_out(const MegatronPlan& megatron) {
     std::string_view key;
     std::string_view fix;
   };
-  const std::array<LeftOut, 2> all = {
-      {{megatron.defer_head_gradient, "defer-head-gradient", "leave it out"},
-       {megatron.gather_dispatcher, "gather-dispatcher", "leave it out"}}};
+  const std::array<LeftOut, 1> all = {
+      {{megatron.defer_head_gradient, "defer-head-gradient", "leave it out"}}};
   for (const LeftOut& each : all) {
     if (each.given) {
       return unsupported(std::string(each.key), "a switch that is modelled", std::string(each.fix));
@@ -279,15 +284,18 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
     std::string_view value;
     std::string_view expected;
   };
-  const std::array<Lack, 6> lacks = {
+  const std::array<Lack, 7> lacks = {
       {{megatron.attention != MegatronAttention::kUnfused, "transformer-engine=no",
         "attention=unfused beside it, which its modules have alone"},
        {megatron.context > 1, "transformer-engine=no with cp", "cp=1"},
        {model.norm != NormKind::kLayer || model.qk_norm != QkNorm::kNone,
         "transformer-engine=no for this model's norms",
         "LayerNorm, which apex has a kernel for, and no norms of heads"},
-       {model.latent || model.moe || megatron.mtp_layers > 0,
-        "transformer-engine=no for latent attention, experts or mtp-layers", "dense layers"},
+       {model.latent || megatron.mtp_layers > 0,
+        "transformer-engine=no for latent attention or mtp-layers", "other layers"},
+       {model.moe && (megatron.grouped_gemm || model.moe->shared_ffn > 0),
+        "transformer-engine=no for these experts",
+        "grouped-gemm=no beside it, and no shared experts"},
        {megatron.recompute_modules.norms, "transformer-engine=no with recompute-modules=layernorm",
         "core_attn or mlp"},
        {!fits, "transformer-engine=no for these scores",

@@ -21,7 +21,7 @@ constexpr std::array<MegatronWhole, 13> kWholes = {
      {"recompute_layers", &MegatronPlan::recompute_layers},
      {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};
 
-constexpr std::array<MegatronSwitch, 19> kSwitches = {
+constexpr std::array<MegatronSwitch, 21> kSwitches = {
     {{"sequence_parallel", &MegatronPlan::sequence_parallel},
      {"account_for_embedding", &MegatronPlan::account_for_embedding},
      {"account_for_loss", &MegatronPlan::account_for_loss},
@@ -40,6 +40,8 @@ constexpr std::array<MegatronSwitch, 19> kSwitches = {
      {"permute_fusion", &MegatronPlan::permute_fusion},
      {"aux_loss", &MegatronPlan::aux_loss},
      {"grouped_gemm", &MegatronPlan::grouped_gemm},
+     {"sinkhorn", &MegatronPlan::sinkhorn},
+     {"router_fp32", &MegatronPlan::router_fp32},
      {"gather_dispatcher", &MegatronPlan::gather_dispatcher}}};
 
 constexpr std::array<MegatronModule, 7> kModules = {

@@ -252,6 +252,8 @@ struct MegatronPlan {
   std::optional<double> capacity_factor{};  ///< --moe-expert-capacity-factor; none: dropless.
   bool aux_loss = true;                     ///< --moe-router-load-balancing-type aux_loss
   bool grouped_gemm = true;                 ///< --moe-grouped-gemm
+  bool sinkhorn = false;                    ///< --moe-router-load-balancing-type sinkhorn
+  bool router_fp32 = false;                 ///< --moe-router-dtype fp32
   bool gather_dispatcher = false;           ///< --moe-token-dispatcher-type allgather
   /// Tokens that reach the experts of the rank shown, over an even share; 1: balanced routing.
   double expert_load = 1;

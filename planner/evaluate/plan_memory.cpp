@@ -55,7 +55,8 @@ void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
       megatron.mask_in_dataloader, megatron.attention, megatron.context_exchange,
       megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
       modules_bits(megatron.recompute_modules), megatron.vocabulary_divisor,
-      megatron.permute_fusion, megatron.aux_loss,
+      megatron.permute_fusion, megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32,
+      megatron.gather_dispatcher, megatron.transformer_engine,
       megatron.capacity_factor ? static_cast<std::int64_t>(*megatron.capacity_factor * 1e6) : -1,
       plan.allocator.roundup_power2_divisions);
 }

@@ -196,6 +196,38 @@ void read_switches(CaseReader& args, ir::ParallelPlan& plan) {
                                               : ir::Precision::kFp32;
 }
 
+/// Experts in every layer.
+void read_experts(CaseReader& args, RunSetting& setting) {
+  const std::int64_t experts = args.integer("num-experts", 0, {0, kSize.high});
+  if (experts == 0) {
+    return;
+  }
+  ModelSpec& spec = setting.model;
+  MegatronPlan& plan = *setting.plan.megatron;
+  ir::MoeSpec moe;
+  moe.experts = experts;
+  moe.top_k = args.integer("moe-router-topk", 2, kSize);
+  moe.expert_ffn = args.integer("moe-ffn-hidden-size", spec.ffn, kSize);
+  moe.shared_ffn = args.integer("moe-shared-expert-intermediate-size", 0, {0, kSize.high});
+  spec.moe = moe;
+  for (ir::LayerSpec& layer : spec.layers) {
+    layer.moe = true;
+  }
+  enum class Balance : std::uint8_t { kAuxLoss, kNone, kSinkhorn };
+  constexpr std::array<Word<Balance>, 3> kBalances = {{{"aux_loss", Balance::kAuxLoss},
+                                                       {"none", Balance::kNone},
+                                                       {"sinkhorn", Balance::kSinkhorn}}};
+  const auto balance = args.word<Balance>("moe-router-load-balancing-type", "aux_loss", kBalances);
+  plan.aux_loss = balance == Balance::kAuxLoss;
+  plan.sinkhorn = balance == Balance::kSinkhorn;
+  constexpr std::array<Word<bool>, 2> kDispatchers = {{{"allgather", true}, {"alltoall", false}}};
+  plan.gather_dispatcher = args.word<bool>("moe-token-dispatcher-type", "allgather", kDispatchers);
+  plan.grouped_gemm = args.flag("moe-grouped-gemm", false);
+  plan.permute_fusion = args.flag("moe-permute-fusion", false);
+  plan.router_fp32 = args.text("moe-router-dtype", "") == "fp32";
+  args.flag("no-bias-gelu-fusion", false);  // Experts' GELU has no fused form.
+}
+
 void read_recompute(CaseReader& args, MegatronPlan& plan) {
   const std::string granularity = args.text("recompute-granularity", "");
   if (granularity.empty()) {
@@ -259,6 +291,7 @@ std::optional<Skip> read_arguments(const JsonValue* script, const Surroundings& 
   CaseReader args(&arguments, "other.model_args");
   args.ignore(kAside);
   read_model(args, around.vocabulary, setting);
+  read_experts(args, setting);
   read_degrees(args, setting.plan);
   read_virtual_stages(args, static_cast<std::int64_t>(setting.model.layers.size()),
                       *setting.plan.megatron);

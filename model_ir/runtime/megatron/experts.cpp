@@ -1,4 +1,6 @@
 // Mixture of experts: all-to-all dispatcher, grouped experts.
+#include "model_ir/runtime/megatron/experts.h"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -7,6 +9,7 @@
 #include "model_ir/runtime/megatron/discarded_region.h"
 #include "model_ir/runtime/megatron/fused.h"
 #include "model_ir/runtime/megatron/layer.h"
+#include "model_ir/runtime/megatron/local_modules.h"
 #include "model_ir/runtime/megatron/router.h"
 #include "model_ir/runtime/megatron/rows.h"
 #include "model_ir/runtime/torch/checkpoint.h"
@@ -123,14 +126,18 @@ Permuted permute_unfused(const Runner& run, const Tensor& hidden, const Routing&
   return result;
 }
 
-/// unpermute: the sum over a token's experts; probabilities have been applied by the experts.
+}  // namespace
+
 Tensor unpermute(const Runner& run, const Tensor& input, const Tensor& mapping,
                  const ExpertSizes& sizes) {
   Eager& eager = run.eager();
   Record record(eager, {&input});
-  Tensor output = eager.empty({sizes.tokens, sizes.hidden}, input.dtype());
-  torch::launch(eager, {&input, &output});
   const bool fused = run.context.megatron.permute_fusion;
+  Tensor output = eager.empty({sizes.tokens, sizes.hidden}, input.dtype());
+  if (run.context.megatron.deterministic && !fused) {
+    output = torch::filled(eager, output.shape(), input.dtype());  // Zeros a second time.
+  }
+  torch::launch(eager, {&input, &output});
   if (fused) {
     run.process.tune(TunedKernel::kUnpermute, 0);
   }
@@ -148,8 +155,6 @@ Tensor unpermute(const Runner& run, const Tensor& input, const Tensor& mapping,
   return output;
 }
 
-/// A tensor that comes back from `forward` with `rows` rows; the gradient goes the other way.
-/// Source: megatron/core/tensor_parallel/mappings.py.
 Tensor exchange(const Runner& run, const Tensor& input, std::int64_t rows,
                 const CollectiveShape& forward, CollectiveKind backward) {
   Eager& eager = run.eager();
@@ -164,6 +169,8 @@ Tensor exchange(const Runner& run, const Tensor& input, std::int64_t rows,
   });
   return output;
 }
+
+namespace {
 
 /// `rows` come for those that go; the longer of the two takes the time.
 Tensor all_to_all(const Runner& run, const Tensor& input, std::int64_t rows) {
@@ -293,9 +300,22 @@ Tensor reorder(const Runner& run, const Tensor& input) {
   return output;
 }
 
+/// What an expert does between its products: fused for SwiGLU, for GELU operator by operator, in
+/// the type of the probabilities.
+Tensor weighted_activation(const Runner& run, const Tensor& input, const Tensor& probabilities) {
+  if (run.context.spec.gated_mlp) {
+    return weighted_swiglu(run, input, probabilities);
+  }
+  Eager& eager = run.eager();
+  const Tensor activated = torch::gelu(eager, input);
+  const Tensor shares =
+      torch::view(eager, probabilities, {probabilities.elements(), std::int64_t{1}});
+  return torch::to(eager, torch::mul(eager, activated, shares), input.dtype());
+}
+
 torch::Region activation_region(const Runner& run) {
   return [run](Eager&, const std::vector<Tensor>& inputs) {
-    return std::vector<Tensor>{weighted_swiglu(run, inputs[0], inputs[1])};
+    return std::vector<Tensor>{weighted_activation(run, inputs[0], inputs[1])};
   };
 }
 
@@ -304,7 +324,7 @@ Tensor run_grouped(const Runner& run, const ExpertWeights& weights, const Tensor
                    const Tensor& probabilities) {
   const Tensor inner = grouped_linear(run, tokens, weights.up);
   if (!recomputes(run, &MegatronModules::moe_activation)) {
-    const Tensor activated = weighted_swiglu(run, inner, probabilities);
+    const Tensor activated = weighted_activation(run, inner, probabilities);
     return grouped_linear(run, activated, weights.down);
   }
   DiscardedRegion again(run, {inner, probabilities}, activation_region(run));
@@ -316,10 +336,14 @@ Tensor run_grouped(const Runner& run, const ExpertWeights& weights, const Tensor
 /// SequentialMLP: one expert after the other.
 Tensor run_sequential(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
                       const Tensor& probabilities) {
+  const auto product = [&run](const Tensor& rows, const Tensor& weight) {
+    return run.context.local() ? own_linear(run, rows, weight)
+                               : linear(run, rows, weight, Cut::kNone);
+  };
   const auto expert = [&](std::size_t at, const Tensor& own, const Tensor& shares) {
-    const Tensor inner = linear(run, own, weights.up[at], Cut::kNone);
-    const Tensor activated = weighted_swiglu(run, inner, shares);
-    return linear(run, activated, weights.down[at], Cut::kNone);
+    const Tensor inner = product(own, weights.up[at]);
+    const Tensor activated = weighted_activation(run, inner, shares);
+    return product(activated, weights.down[at]);
   };
   const std::size_t count = weights.up.size();
   if (count == 1) {
@@ -336,6 +360,16 @@ Tensor run_sequential(const Runner& run, const ExpertWeights& weights, const Ten
   return join_rows(run.eager(), outputs);
 }
 
+}  // namespace
+
+Tensor compute_experts(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
+                       const Tensor& probabilities) {
+  const auto compute = run.context.megatron.grouped_gemm ? run_grouped : run_sequential;
+  return compute(run, weights, tokens, probabilities);
+}
+
+namespace {
+
 /// The experts of this rank on the tokens sent to it; returns them in the senders' order.
 Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor tokens,
                    Tensor probabilities, const ExpertSizes& sizes) {
@@ -349,8 +383,7 @@ Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor token
     tokens = reorder(run, tokens);
     probabilities = reorder(run, probabilities);
   }
-  const auto compute = run.context.megatron.grouped_gemm ? run_grouped : run_sequential;
-  Tensor output = compute(run, weights, tokens, probabilities);
+  Tensor output = compute_experts(run, weights, tokens, probabilities);
   if (reorders) {
     output = reorder(run, output);
   }
@@ -359,7 +392,7 @@ Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor token
 
 Tensor shared_experts(const Runner& run, const MlpWeights& weights, const Tensor& normed) {
   Tensor inner = linear(run, normed, weights.up.weight, Cut::kColumn);
-  inner = swiglu(run, inner);
+  inner = run.context.spec.gated_mlp ? swiglu(run, inner) : torch::gelu(run.eager(), inner);
   return linear(run, inner, weights.down.weight, Cut::kRow);
 }
 
@@ -368,6 +401,10 @@ Tensor shared_experts(const Runner& run, const MlpWeights& weights, const Tensor
 Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& normed,
                 const Tensor& shared) {
   const ExpertSizes sizes = expert_sizes(run, normed.shape()[0]);
+  if (run.context.megatron.gather_dispatcher) {
+    const Tensor routed = dispatch_gathered(run, layer, normed, sizes);
+    return shared.defined() ? torch::add(run.eager(), routed, shared) : routed;
+  }
   const bool remote = run.context.mesh.expert.size > 1;
   run.eager().set_site("router", layer.layer);
   DispatcherState& state = run.process.dispatcher(layer.layer);

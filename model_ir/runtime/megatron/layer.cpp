@@ -128,6 +128,9 @@ Tensor own_norm(const Runner& run, const LayerWeights& layer, const Tensor& hidd
 }
 
 Tensor mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden) {
+  if (layer.experts && run.context.local()) {
+    return expert_layer(run, layer, own_norm(run, layer, hidden, layer.mlp_norm));
+  }
   if (layer.experts) {
     run.eager().set_site("norm", layer.layer);
     RecomputableNorm normed(run, hidden, layer.mlp_norm, recomputes(run, &MegatronModules::norms));

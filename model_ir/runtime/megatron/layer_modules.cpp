@@ -83,7 +83,7 @@ bool note(const Op& op, LayerModules& modules) {
       modules.sparse = true;
       return true;
     case OpKind::kExperts:
-      modules.gated = true;
+      modules.gated = op.activation == Activation::kSilu;  // GELU has no gate here.
       return op.gate == ExpertGate::kHalves;
     case OpKind::kSplitQkv:
     case OpKind::kSplitGateUp:

@@ -33,13 +33,12 @@ void gather_input(const Runner& run, std::int64_t width) {
 /// How the layer's input is spread over the tensor-parallel ranks.
 enum class Spread : std::uint8_t {
   kColumns,  ///< ColumnParallelLinear: all have it, or parts of the sequence.
-  kRows,     ///< RowParallelLinear: each has its features, and its gradient is its own.
+  kRows,     ///< RowParallelLinear and experts: each has its own, and the gradient of it.
 };
 
 /// The gradient of the weight: added to the gradient buffer inside its product, or a tensor.
-Tensor weight_gradient(const Runner& run, const Shape& weight) {
+Tensor weight_gradient(const Runner& run, const Shape& weight, std::int64_t tokens) {
   Eager& eager = run.eager();
-  const std::int64_t tokens = run.context.tokens();
   const bool fused = run.context.megatron.accumulation_fusion;
   eager.run(GemmShape{.m = weight[0],
                       .n = weight[1],
@@ -55,12 +54,11 @@ Tensor weight_gradient(const Runner& run, const Shape& weight) {
 }
 
 /// Gradients of input, weight and bias.
-Gradients product_gradients(const Runner& run, Node& node, Spread spread) {
+Gradients product_gradients(const Runner& run, std::int64_t tokens, Node& node, Spread spread) {
   Eager& eager = run.eager();
   const torch::Unpacked saved(eager, node);
   const bool columns = spread == Spread::kColumns;
   const bool sequence = columns && run.context.sequence_parallel();
-  const std::int64_t tokens = run.context.tokens();
   const Shape weight = node.input_shapes[1];
   if (sequence) {
     gather_input(run, weight[1]);
@@ -80,7 +78,7 @@ Gradients product_gradients(const Runner& run, Node& node, Spread spread) {
   } else if (columns && run.context.mesh.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, input.elements());
   }
-  result[1] = weight_gradient(run, weight);
+  result[1] = weight_gradient(run, weight, tokens);
   if (node.wants(2)) {
     result[2] = torch::reduce(eager, {weight[0]}, run.context.dtype,
                               {.outputs = weight[0], .inputs_per_output = tokens});
@@ -90,13 +88,13 @@ Gradients product_gradients(const Runner& run, Node& node, Spread spread) {
 }
 
 /// The product of all tokens with a weight, and its bias.
-Tensor product(const Runner& run, const LinearWeights& linear, TensorRole role) {
+Tensor product(const Runner& run, std::int64_t tokens, const LinearWeights& linear,
+               TensorRole role) {
   Eager& eager = run.eager();
   const Shape& weight = linear.weight.shape();
-  Tensor output = eager.empty({run.context.tokens(), weight[0]}, run.context.dtype, role);
+  Tensor output = eager.empty({tokens, weight[0]}, run.context.dtype, role);
   eager.touch_cublas();
-  eager.run(GemmShape{
-      .m = run.context.tokens(), .n = weight[0], .k = weight[1], .dtype = run.context.dtype});
+  eager.run(GemmShape{.m = tokens, .n = weight[0], .k = weight[1], .dtype = run.context.dtype});
   if (linear.bias.defined()) {
     output = torch::computed(eager, output.shape(), output.dtype(), {&output, &linear.bias});
   }
@@ -127,27 +125,29 @@ Tensor column_linear(const Runner& run, const Tensor& input, const LinearWeights
   if (run.context.sequence_parallel()) {
     gather_input(run, linear.weight.shape()[1]);
   }
-  Tensor output = product(run, linear, role);
+  Tensor output = product(run, run.context.tokens(), linear, role);
   record.save(input);
   record.save(linear.weight);
-  record.finish(output, [run](Eager&, Gradients&, Node& node) -> Gradients {
-    return product_gradients(run, node, Spread::kColumns);
+  record.finish(output, [run](Eager&, Gradients& grads, Node& node) -> Gradients {
+    return product_gradients(run, grads[0].shape()[0], node, Spread::kColumns);
+  });
+  return output;
+}
+
+Tensor own_linear(const Runner& run, const Tensor& input, const Tensor& weight) {
+  const LinearWeights alone{.weight = weight, .bias = {}};
+  Record record(run.eager(), {&input, &alone.weight, &alone.bias});
+  Tensor output = product(run, input.shape()[0], alone, TensorRole::kActivation);
+  record.save(input);
+  record.save(weight);
+  record.finish(output, [run](Eager&, Gradients& grads, Node& node) -> Gradients {
+    return product_gradients(run, grads[0].shape()[0], node, Spread::kRows);
   });
   return output;
 }
 
 Tensor row_linear(const Runner& run, const Tensor& input, const Tensor& weight) {
-  Tensor output;
-  {
-    const LinearWeights alone{.weight = weight, .bias = {}};
-    Record record(run.eager(), {&input, &alone.weight, &alone.bias});
-    output = product(run, alone, TensorRole::kActivation);
-    record.save(input);
-    record.save(weight);
-    record.finish(output, [run](Eager&, Gradients&, Node& node) -> Gradients {
-      return product_gradients(run, node, Spread::kRows);
-    });
-  }
+  Tensor output = own_linear(run, input, weight);
   if (run.context.sequence_parallel()) {
     return scatter_sequence(run, output);
   }

@@ -16,6 +16,9 @@ namespace headroom::ir::megatron {
 /// Source: the same; tensor_parallel/mappings.py.
 [[nodiscard]] torch::Tensor row_linear(const Runner& run, const torch::Tensor& input,
                                        const torch::Tensor& weight);
+/// The same of an expert's tokens, which nobody shares.
+[[nodiscard]] torch::Tensor own_linear(const Runner& run, const torch::Tensor& input,
+                                       const torch::Tensor& weight);
 /// FusedLayerNorm: apex's kernels, the persistent one where it serves the width.
 /// Source: fusions/fused_layer_norm.py; NVIDIA/apex csrc/layer_norm_cuda_kernel.cu and
 /// contrib/csrc/layer_norm/ln_api.cpp.

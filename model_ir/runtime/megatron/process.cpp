@@ -56,6 +56,11 @@ void Process::touch_memory_buffer(std::int64_t elements) {
   }
 }
 
+Tensor Process::buffered(const torch::Shape& shape) {
+  touch_memory_buffer(shape.elements());
+  return context_.eager.alias(memory_buffer_, shape, false);
+}
+
 /// Source: megatron/core/models/common/embeddings/rotary_pos_embedding.py, RotaryEmbedding:
 /// arange, outer product, concatenation; kept by lru_cache.
 Tensor Process::rotary_table(const Chunk& chunk) {

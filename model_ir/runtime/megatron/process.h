@@ -46,6 +46,8 @@ class Process {
   [[nodiscard]] bool is_dummy(const torch::Tensor& gradient) const;
   /// GlobalMemoryBuffer: grows to the largest request. Source: megatron/core/utils.py.
   void touch_memory_buffer(std::int64_t elements);
+  /// A tensor in it.
+  [[nodiscard]] torch::Tensor buffered(const torch::Shape& shape);
   /// Rotary angles of the whole sequence, made by the first forward that wants them.
   [[nodiscard]] torch::Tensor rotary_table(const Chunk& chunk);
   /// The tables of a layer's latent attention for this sequence and type.

@@ -78,13 +78,14 @@ struct Chosen {
 /// topk_routing_with_score_function, softmax after top-k.
 Chosen choose(const RouterTensors& make, DType dtype) {
   Chosen result;
+  const bool casts = dtype != DType::kFp32;
   const Tensor values = make.chosen(dtype);
   result.indices = make.chosen(DType::kInt64);
   {
-    const Tensor wide = make.chosen(DType::kFp32);
+    const Tensor wide = casts ? make.chosen(DType::kFp32) : Tensor{};
     result.scores = make.chosen(DType::kFp32);
   }
-  const Tensor narrow = make.chosen(dtype);
+  const Tensor narrow = casts ? make.chosen(dtype) : Tensor{};
   {
     const Tensor zeros = make.all(dtype);
     result.probabilities = make.all(dtype);
@@ -117,7 +118,7 @@ struct AuxLoss {
 AuxLoss balance(const Runner& run, const RouterTensors& make, DType dtype) {
   AuxLoss result;
   {
-    const Tensor wide = make.all(DType::kFp32);
+    const Tensor wide = dtype == DType::kFp32 ? Tensor{} : make.all(DType::kFp32);
     result.scores = make.all(DType::kFp32);
   }
   Tensor map;
@@ -163,11 +164,124 @@ Tensor balance_backward(const RouterTensors& make, DType dtype, Node& node, cons
   return dtype == DType::kFp32 ? std::move(scores) : make.all(dtype);
 }
 
+/// The type of the logits and of the probabilities: --moe-router-dtype.
+DType router_type(const Runner& run) {
+  return run.context.megatron.router_fp32 ? DType::kFp32 : run.context.dtype;
+}
+
+/// RouterGatingLinearFunction.forward: logits of cast copies where the router has its own type.
+Tensor gate(const Runner& run, const Tensor& hidden, const Tensor& weight,
+            const ExpertSizes& sizes) {
+  Eager& eager = run.eager();
+  const DType dtype = router_type(run);
+  Tensor rows;
+  Tensor columns;
+  if (dtype != run.context.dtype) {
+    rows = torch::computed(eager, hidden.shape(), dtype, {&hidden});
+    columns = torch::computed(eager, weight.shape(), dtype, {&weight});
+  }
+  eager.touch_cublas();
+  eager.run(GemmShape{.m = sizes.tokens, .n = sizes.experts, .k = sizes.hidden, .dtype = dtype});
+  return eager.empty({sizes.tokens, sizes.experts}, dtype);
+}
+
+/// One of the two products of the gate's backward, its operand cast before and its result after.
+Tensor gate_product(const Runner& run, const Shape& operand, const Shape& result,
+                    const GemmShape& dims) {
+  Eager& eager = run.eager();
+  const DType narrow = run.context.dtype;
+  if (dims.dtype == narrow) {
+    Tensor output = eager.empty(result, narrow);
+    eager.run(dims);
+    return output;
+  }
+  Tensor cast = torch::computed(eager, operand, dims.dtype);
+  const Tensor wide = eager.empty(result, dims.dtype);
+  eager.run(dims);
+  cast.reset();
+  return torch::computed(eager, result, narrow, {&wide});
+}
+
+/// Gradients of the hidden state and of the gate's weight.
+Gradients gate_gradients(const Runner& run, const ExpertSizes& sizes, Node& node) {
+  run.eager().touch_cublas();
+  const Shape& rows = node.input_shapes[0];
+  const Shape& weight = node.input_shapes[1];
+  const DType dtype = router_type(run);
+  Gradients result(2);
+  result[0] = gate_product(run, weight, rows,
+                           {.m = sizes.tokens,
+                            .n = sizes.hidden,
+                            .k = sizes.experts,
+                            .dtype = dtype,
+                            .layout = GemmLayout::kNN});
+  result[1] = gate_product(run, rows, weight,
+                           {.m = sizes.experts,
+                            .n = sizes.hidden,
+                            .k = sizes.tokens,
+                            .dtype = dtype,
+                            .layout = GemmLayout::kNT});
+  return result;
+}
+
+/// sinkhorn_load_balancing: one pass of the iteration stands for all, which reuse its tensors.
+Routing route_sinkhorn(const Runner& run, const Tensor& hidden, const Tensor& weight,
+                       const ExpertSizes& sizes) {
+  Eager& eager = run.eager();
+  const RouterTensors make(eager, sizes);
+  const DType dtype = router_type(run);
+  Record record(eager, {&hidden, &weight});
+  Tensor logits = gate(run, hidden, weight, sizes);
+  Tensor chosen;
+  Tensor indices;
+  {
+    Tensor norms;
+    {
+      Tensor wide = make.all(DType::kFp32);
+      const Tensor cost = make.all(DType::kFp32);
+      wide.reset();
+      const Tensor rows = torch::computed(eager, {sizes.tokens}, DType::kFp32);
+      const Tensor columns = make.per_expert(DType::kFp32);
+      { const Tensor product = make.all(DType::kFp32); }
+      const Tensor product = make.all(DType::kFp32);
+      norms = make.all(DType::kFp32);
+    }
+    chosen = make.chosen(DType::kFp32);
+    indices = make.chosen(DType::kInt64);
+  }
+  Tensor activated;
+  {
+    const Tensor wide =
+        sizes.top_k > 1 && dtype != DType::kFp32 ? make.all(DType::kFp32) : Tensor{};
+    activated = make.all(dtype);  // Sigmoid, or softmax.
+  }
+  Routing result;
+  result.map = make.map(dtype);
+  result.probabilities = make.all(dtype);
+  record.save(hidden);
+  record.save(weight);
+  record.save(result.map);
+  record.save(activated);
+  record.finish(result.probabilities,
+                [run, sizes, dtype](Eager& e, Gradients& grads, Node& node) -> Gradients {
+                  const RouterTensors back(e, sizes);
+                  Tensor product = back.all(dtype);
+                  grads[0].reset();
+                  node.saved[kChosen].reset();
+                  const Tensor through = back.all(dtype);
+                  product.reset();
+                  node.saved[kScores].reset();
+                  return gate_gradients(run, sizes, node);
+                });
+  return result;
+}
+
 Gradients router_gradients(const Runner& run, const ExpertSizes& sizes, Gradients& grads,
                            Node& node) {
   Eager& eager = run.eager();
   const RouterTensors make(eager, sizes);
-  const DType dtype = run.context.dtype;
+  const DType dtype = router_type(run);
+  const bool casts = dtype != DType::kFp32;
   Tensor logits;
   if (run.context.megatron.aux_loss) {
     logits = balance_backward(make, dtype, node, {sizes.tokens, sizes.experts});
@@ -178,11 +292,13 @@ Gradients router_gradients(const Runner& run, const ExpertSizes& sizes, Gradient
   }
   Tensor chosen = make.chosen(dtype);
   probabilities.reset();
-  chosen = make.chosen(DType::kFp32);
+  if (casts) {
+    chosen = make.chosen(DType::kFp32);
+  }
   Tensor scores = make.softmax_backward({sizes.tokens, sizes.top_k});
   chosen.reset();
   node.saved[kScores].reset();
-  chosen = make.chosen(dtype);
+  chosen = casts ? make.chosen(dtype) : scores;
   scores.reset();
   Tensor scattered = make.all(dtype);
   chosen.reset();
@@ -191,21 +307,7 @@ Gradients router_gradients(const Runner& run, const ExpertSizes& sizes, Gradient
     logits = std::move(scattered);
   }
   scattered.reset();
-  Gradients result(2);
-  eager.touch_cublas();
-  result[0] = eager.empty(node.input_shapes[0], dtype);
-  eager.run(GemmShape{.m = sizes.tokens,
-                      .n = sizes.hidden,
-                      .k = sizes.experts,
-                      .dtype = dtype,
-                      .layout = GemmLayout::kNN});
-  result[1] = eager.empty(node.input_shapes[1], dtype);
-  eager.run(GemmShape{.m = sizes.experts,
-                      .n = sizes.hidden,
-                      .k = sizes.tokens,
-                      .dtype = dtype,
-                      .layout = GemmLayout::kNT});
-  return result;
+  return gate_gradients(run, sizes, node);
 }
 
 }  // namespace
@@ -238,13 +340,14 @@ ExpertSizes expert_sizes(const Runner& run, std::int64_t tokens) {
 
 Routing route(const Runner& run, const Tensor& hidden, const Tensor& weight,
               const ExpertSizes& sizes) {
+  if (run.context.megatron.sinkhorn) {
+    return route_sinkhorn(run, hidden, weight, sizes);
+  }
   Eager& eager = run.eager();
-  const DType dtype = run.context.dtype;
+  const DType dtype = router_type(run);
   const RouterTensors make(eager, sizes);
   Record record(eager, {&hidden, &weight});
-  eager.touch_cublas();
-  eager.run(GemmShape{.m = sizes.tokens, .n = sizes.experts, .k = sizes.hidden, .dtype = dtype});
-  const Tensor logits = eager.empty({sizes.tokens, sizes.experts}, dtype);
+  const Tensor logits = gate(run, hidden, weight, sizes);
   Chosen chosen = choose(make, dtype);
   if (sizes.capacity) {
     drop_tokens(make, dtype, chosen);

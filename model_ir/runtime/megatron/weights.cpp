@@ -178,7 +178,7 @@ class Constructor {
     }
     const bool grouped = context_.megatron.grouped_gemm;  // Else each expert is a module.
     for (std::int64_t i = 0; i < local; ++i) {
-      weights.up.push_back(make({2 * width, hidden}, held));
+      weights.up.push_back(make({layer.modules.gated ? 2 * width : width, hidden}, held));
       if (!grouped) {
         weights.down.push_back(make({hidden, width}, held));
       }

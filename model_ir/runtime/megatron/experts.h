@@ -1,0 +1,31 @@
+#pragma once
+
+#include "model_ir/runtime/megatron/layer.h"
+#include "model_ir/runtime/megatron/router.h"
+
+/// Pieces of a mixture of experts that its token dispatchers share.
+/// Source: megatron/core/transformer/moe.
+namespace headroom::ir::megatron {
+
+/// A tensor that comes back from `forward` with `rows` rows; the gradient goes the other way.
+/// Source: megatron/core/tensor_parallel/mappings.py.
+[[nodiscard]] torch::Tensor exchange(const Runner& run, const torch::Tensor& input,
+                                     std::int64_t rows, const CollectiveShape& forward,
+                                     CollectiveKind backward);
+
+/// The sum over a token's experts, [sizes.tokens, H]; probabilities have been applied by them.
+[[nodiscard]] torch::Tensor unpermute(const Runner& run, const torch::Tensor& input,
+                                      const torch::Tensor& mapping, const ExpertSizes& sizes);
+
+/// The experts of this rank, on tokens in their order: TEGroupedMLP or SequentialMLP.
+[[nodiscard]] torch::Tensor compute_experts(const Runner& run, const ExpertWeights& weights,
+                                            const torch::Tensor& tokens,
+                                            const torch::Tensor& probabilities);
+
+/// MoEAllGatherTokenDispatcher around the experts: every rank has all tokens and takes those that
+/// its experts are chosen for. Source: token_dispatcher.py.
+[[nodiscard]] torch::Tensor dispatch_gathered(const Runner& run, const LayerWeights& layer,
+                                              const torch::Tensor& normed,
+                                              const ExpertSizes& sizes);
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,112 @@
+// Mixtures of experts under Megatron-Core: dispatchers, routers, experts without a gate.
+#include <algorithm>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/memory/timeline.h"
+#include "model_ir/plan/plan_check.h"
+#include "model_ir/runtime/registry.h"
+#include "model_ir/spec/hf_config.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+constexpr std::int64_t kHidden = 512;
+constexpr std::int64_t kExperts = 8;
+constexpr std::int64_t kExpertWidth = 1024;
+constexpr std::int64_t kLayers = 2;
+
+ModelSpec mixture(bool gated) {
+  ModelSpec model = parse_hf_config(R"({"model_type": "mixtral", "hidden_size": 512,
+    "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8,
+    "num_key_value_heads": 8, "vocab_size": 32000, "num_local_experts": 8,
+    "num_experts_per_tok": 2, "max_position_embeddings": 4096, "sliding_window": null})",
+                                    "mixture")
+                        .value();
+  model.gated_mlp = gated;
+  model.activation = gated ? Activation::kSilu : Activation::kGelu;
+  return model;
+}
+
+ParallelPlan gathering(std::int64_t ranks) {
+  ParallelPlan plan;
+  plan.runtime = RuntimeKind::kMegatron;
+  plan.precision = Precision::kBf16Master;
+  plan.world = ranks;
+  plan.sequence = 1024;
+  plan.megatron = MegatronPlan{.expert = ranks, .gather_dispatcher = true};
+  return plan;
+}
+
+cost::MemoryTimeline replayed(const ModelSpec& model, const ParallelPlan& plan) {
+  const RankProgram program = lower(model, plan, Rank{0}, DeviceTraits{}).value();
+  return cost::replay(program, plan.allocator, Bytes{600'000'000'000});
+}
+
+const cost::PhaseMemory& phase_of(const cost::MemoryTimeline& timeline, const std::string& name) {
+  const auto found = std::ranges::find(timeline.phases, name, &cost::PhaseMemory::name);
+  REQUIRE(found != timeline.phases.end());
+  return *found;
+}
+
+std::string refused(const ModelSpec& model, const ParallelPlan& plan) {
+  const Status status = check_plan(model, plan);
+  return status ? "" : status.error().got;
+}
+
+}  // namespace
+
+TEST_CASE("megatron experts: without a gate the first product is half as wide") {
+  const ParallelPlan plan = gathering(1);
+  const auto weights = [&plan](bool gated) {
+    return phase_of(replayed(mixture(gated), plan), "model").requested_after.value();
+  };
+  CHECK(weights(true) - weights(false) == 2 * kLayers * kExperts * kExpertWidth * kHidden);
+}
+
+// GELU, the product with the probability and its two gradients are tensors of their own.
+TEST_CASE("megatron experts: GELU keeps its input, its output and the weighted one") {
+  const ParallelPlan plan = gathering(1);
+  const auto kept = [&plan](const ModelSpec& model) {
+    ModelSpec one = model;
+    one.layers.resize(1);
+    const auto live = [&plan](const ModelSpec& spec) {
+      const cost::MemoryTimeline timeline = replayed(spec, plan);
+      const cost::PhaseMemory& phase = phase_of(timeline, "step2.forward_backward");
+      return phase.peak_requested.value() -
+             phase_of(timeline, "step1.optimizer").requested_after.value();
+    };
+    return live(model) - live(one);
+  };
+  const std::int64_t rows = plan.sequence * 2;  // Of two experts each.
+  // SwiGLU keeps its input, of two halves, and its output: as many bytes.
+  CHECK(kept(mixture(false)) == kept(mixture(true)));
+  CHECK(kept(mixture(false)) > 3 * 2 * rows * kExpertWidth);
+}
+
+// GlobalMemoryBuffer: bf16 [8 * 1024, H], made once for all layers, passes and steps.
+TEST_CASE("megatron experts: gathered tokens lie in the process's buffer") {
+  const ParallelPlan plan = gathering(8);
+  const RankProgram program = lower(mixture(true), plan, Rank{0}, DeviceTraits{}).value();
+  const auto buffers = std::ranges::count_if(program.events, [&plan](const Event& event) {
+    return event.kind == EventKind::kAllocate && event.role == TensorRole::kCommunication &&
+           event.bytes == 2 * 8 * plan.sequence * kHidden;
+  });
+  CHECK(buffers == 1);
+}
+
+TEST_CASE("megatron experts: switches that do not go together are refused") {
+  const ModelSpec model = mixture(true);
+  CHECK(refused(model, gathering(8)).empty());
+  ParallelPlan padded = gathering(8);
+  padded.megatron->capacity_factor = 1.0;
+  CHECK(refused(model, padded) == "gather-dispatcher");
+  ParallelPlan balanced = gathering(8);
+  balanced.megatron->sinkhorn = true;
+  CHECK(refused(model, balanced) == "sinkhorn");
+  balanced.megatron->aux_loss = false;
+  CHECK(refused(model, balanced).empty());
+}
+
+}  // namespace headroom::ir::megatron
