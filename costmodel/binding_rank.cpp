@@ -53,8 +53,8 @@ std::vector<ir::Rank> binding_ranks(const ir::ModelSpec& model, const ir::Parall
       stages.insert(static_cast<std::int64_t>(stage));
     }
   }
-  // Order of the grid: tensor, context, data, pipeline, the first varying fastest.
-  const std::int64_t stage_ranks = plan.world / megatron.pipeline;
+  // Tensor varies fastest, then context.
+  const std::int64_t stage_ranks = ir::stage_stride(megatron, plan.world);
   std::vector<ir::Rank> ranks;
   for (const std::int64_t stage : stages) {
     for (const std::int64_t context : std::set<std::int64_t>{0, megatron.context - 1}) {

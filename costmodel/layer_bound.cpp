@@ -2,64 +2,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "costmodel/estimate.h"
+#include "costmodel/layer_stretch.h"
 #include "costmodel/memory/allocation_size.h"
 
 namespace headroom::cost {
 namespace {
-
-/// A stretch of layers that repeats every `period` layers.
-struct Stretch {
-  std::size_t begin = 0;
-  std::size_t length = 0;
-  std::size_t period = 1;
-
-  /// Layers that can go if `kept` periods stay.
-  [[nodiscard]] std::size_t removable(std::size_t kept) const {
-    const std::size_t periods = length / period;
-    return periods > kept ? (periods - kept) * period : 0;
-  }
-};
-
-/// The longest stretch of this period.
-Stretch stretch_of(const std::vector<ir::LayerSpec>& layers, std::size_t period) {
-  Stretch longest{.begin = 0, .length = 0, .period = period};
-  std::size_t begin = 0;
-  for (std::size_t at = period; at <= layers.size(); ++at) {
-    if (at < layers.size() && layers[at] == layers[at - period]) {
-      continue;
-    }
-    if (at - begin > longest.length) {
-      longest = {.begin = begin, .length = at - begin, .period = period};
-    }
-    begin = at + 1 - period;
-  }
-  return longest;
-}
-
-/// The stretch that lets most layers go. Checkpointing every k-th layer makes k layers differ.
-Stretch best_stretch(const std::vector<ir::LayerSpec>& layers, std::size_t every) {
-  constexpr std::size_t kLongestPeriod = 8;
-  Stretch best;
-  for (std::size_t period = 1; period <= kLongestPeriod; ++period) {
-    Stretch stretch = stretch_of(layers, period);
-    stretch.period = std::lcm(period, every);
-    if (stretch.removable(2) > best.removable(2)) {
-      best = stretch;
-    }
-  }
-  return best;
-}
-
-ir::ModelSpec without_layers(ir::ModelSpec model, std::size_t begin, std::size_t count) {
-  const auto first = model.layers.begin() + static_cast<std::ptrdiff_t>(begin);
-  model.layers.erase(first, first + static_cast<std::ptrdiff_t>(count));
-  return model;
-}
 
 /// What is alive at most, in blocks of the allocator that nothing is left over of.
 Bytes peak_live(const ir::RankProgram& program) {
@@ -87,15 +38,15 @@ std::optional<Bytes> layer_bound(const ir::ModelSpec& model, const ir::ParallelP
   }
   const std::size_t every =
       plan.recompute == ir::Recompute::kNone ? 1 : static_cast<std::size_t>(plan.recompute_every);
-  const Stretch stretch = best_stretch(model.layers, every);
+  const LayerStretch stretch = best_stretch(model.layers, every);
   if (2 * stretch.removable(2) < model.layers.size()) {
     return std::nullopt;
   }
   const std::size_t removed = stretch.removable(1);
   const Result<ir::RankProgram> one =
-      lower_replayed(without_layers(model, stretch.begin, removed), plan, device);
+      lower_replayed(without_layers(model, stretch, removed), plan, device);
   const Result<ir::RankProgram> two =
-      lower_replayed(without_layers(model, stretch.begin, removed - stretch.period), plan, device);
+      lower_replayed(without_layers(model, stretch, removed - stretch.period), plan, device);
   if (!one || !two) {
     return std::nullopt;
   }

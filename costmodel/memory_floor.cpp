@@ -71,7 +71,7 @@ std::int64_t weight_bits(const ir::ParallelPlan& plan) {
 
 }  // namespace
 
-Bytes memory_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+Bytes memory_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan, HeldAt moment) {
   if (plan.fsdp && plan.fsdp->cpu_offload) {
     return Bytes{0};
   }
@@ -88,8 +88,9 @@ Bytes memory_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
     return weights;
   }
   const bool steps_in_backward = plan.tune && plan.tune->optimizer_in_backward;
-  const std::int64_t gradient_bits =
-      steps_in_backward ? 0 : ir::bits_of(ir::param_dtype(plan.precision));
+  const std::int64_t gradient_bits = steps_in_backward || moment == HeldAt::kForward
+                                         ? 0
+                                         : ir::bits_of(ir::param_dtype(plan.precision));
   std::int64_t optimizer_bits = state_bits(plan) + (keeps_master(plan.precision) ? 32 : 0);
   if (plan.megatron && plan.megatron->precision_aware) {
     // Half of the master copy is the parameter itself.

@@ -38,6 +38,7 @@ JsonFields time_fields(const PlanSearch& search, const plan::RatedPlan& plan) {
   fields.add("exchange_seconds", plan.time.exchange.value());
   fields.add("optimizer_seconds", plan.time.optimizer.value());
   fields.add("offload_seconds", plan.time.offload.value());
+  fields.add("launch_seconds", plan.time.launches.value());
   fields.add("tokens_per_second", tokens_per_second(search, plan));
   fields.add("gpu_seconds", plan.time.total().value() * static_cast<double>(plan.plan.world));
   return fields;
@@ -216,13 +217,14 @@ std::string time_lines(const PlanAnswer& answer) {
   const plan::StepParts& time = answer.result.best->time;
   const double total = time.total().value();
   std::string text;
-  const std::array<std::pair<const char*, Seconds>, 6> parts = {
+  const std::array<std::pair<const char*, Seconds>, 7> parts = {
       {{"forward and backward", time.forward_backward},
        {"recomputation", time.recomputation},
        {"pipeline bubble", time.bubble},
        {"exposed data-parallel exchange", time.exchange},
        {"optimizer", time.optimizer},
-       {"offload", time.offload}}};
+       {"offload", time.offload},
+       {"waiting for the host", time.launches}}};
   for (const auto& [name, seconds] : parts) {
     if (seconds.value() > 0) {
       text += "  " + pad_right(name, 32) + pad_left(duration_text(seconds.value()), 10) + "  " +
@@ -242,7 +244,8 @@ std::string infeasible_lines(const PlanAnswer& answer) {
          to_text(lean.capacity) + " that the allocator may take\n  " + plan_words(lean.plan) + "\n";
 }
 
-/// The search goes by a closed form; where it leaves out much of a model's work, that is said.
+/// The search of Megatron's plans goes by a closed form; where it leaves out much of a model's
+/// work, that is said.
 std::string doubt_line(double longer) {
   constexpr double kMuch = 1.25;
   return longer < kMuch

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model_ir/plan/megatron_stages.h"
+
 namespace headroom::cost {
 namespace {
 
@@ -76,8 +78,7 @@ StepPart part_of(const ir::ParallelPlan& plan, const ir::CollectiveShape& shape)
   if (exchange && runs_along(shape.group, megatron.context, tensor)) {
     return StepPart::kContext;
   }
-  const bool stages =
-      shape.group.stride == plan.world / std::max<std::int64_t>(megatron.pipeline, 1);
+  const bool stages = shape.group.stride == ir::stage_stride(megatron, plan.world);
   return megatron.pipeline > 1 && stages ? StepPart::kPipeline : StepPart::kData;
 }
 

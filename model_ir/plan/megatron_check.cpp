@@ -309,6 +309,29 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   return ok();
 }
 
+/// Stages before data-parallel replicas: the grids of dense layers and of experts must put the same
+/// ranks into a pipeline.
+/// Source: megatron/core/parallel_state.py, initialize_model_parallel.
+Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
+  if (!megatron.pipeline_before_data) {
+    return ok();
+  }
+  const std::int64_t dense = megatron.tensor * megatron.context;
+  const std::int64_t cut = megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
+  if (model.moe && megatron.pipeline > 1 && cut * megatron.expert != dense) {
+    return unsupported(
+        "use-tp-pp-dp-mapping with etp x ep = " + std::to_string(cut * megatron.expert),
+        "tp x cp = " + std::to_string(dense) + ", as many data-parallel ranks for experts",
+        "leave it out");
+  }
+  if (megatron.optimizer_instances > 1) {
+    return unsupported("use-tp-pp-dp-mapping with optimizer-instances=" +
+                           std::to_string(megatron.optimizer_instances),
+                       "one instance", "leave one of the two out");
+  }
+  return ok();
+}
+
 /// What the model of the runtime leaves out.
 Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
@@ -365,6 +388,9 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (modules.moe && (modules.moe_activation || modules.shared_experts || modules.norms)) {
     return unsupported("recompute-modules of parts of the experts beside moe",
                        "either moe or moe_act, shared_experts and layernorm", "leave out moe");
+  }
+  if (const Status order = check_order(model, megatron); !order) {
+    return order;
   }
   return check_groups(plan);
 }

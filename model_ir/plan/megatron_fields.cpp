@@ -21,10 +21,11 @@ constexpr std::array<MegatronWhole, 13> kWholes = {
      {"recompute_layers", &MegatronPlan::recompute_layers},
      {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};
 
-constexpr std::array<MegatronSwitch, 21> kSwitches = {
+constexpr std::array<MegatronSwitch, 22> kSwitches = {
     {{"sequence_parallel", &MegatronPlan::sequence_parallel},
      {"account_for_embedding", &MegatronPlan::account_for_embedding},
      {"account_for_loss", &MegatronPlan::account_for_loss},
+     {"use_tp_pp_dp_mapping", &MegatronPlan::pipeline_before_data},
      {"distributed_optimizer", &MegatronPlan::distributed_optimizer},
      {"overlap_grad_reduce", &MegatronPlan::overlap_grad_reduce},
      {"overlap_param_gather", &MegatronPlan::overlap_param_gather},

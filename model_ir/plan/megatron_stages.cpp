@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace headroom::ir {
+
+std::int64_t stage_stride(const MegatronPlan& plan, std::int64_t world) {
+  return plan.pipeline_before_data ? plan.tensor * plan.context
+                                   : std::max<std::int64_t>(world / plan.pipeline, 1);
+}
+
 std::int64_t even_stage_layers(const MegatronPlan& plan, std::int64_t layers) {
   std::int64_t left = layers - plan.first_stage_layers - plan.last_stage_layers;
   left += (plan.account_for_embedding ? 1 : 0) + (plan.account_for_loss ? 1 : 0);

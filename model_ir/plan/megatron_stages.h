@@ -21,6 +21,11 @@ struct LayerSpan {
   std::int64_t count = 0;
 };
 
+/// How many ranks apart the stages of a pipeline are, of `world` ranks: those of other
+/// data-parallel replicas lie between them, or beyond the last. Source:
+/// megatron/core/parallel_state.py, RankGenerator.
+[[nodiscard]] std::int64_t stage_stride(const MegatronPlan& plan, std::int64_t world);
+
 /// Layers of a stage that is neither first nor last, of a model of `layers`; the embedding and the
 /// loss count as layers where the plan says so. 0: they cannot be dealt out evenly.
 [[nodiscard]] std::int64_t even_stage_layers(const MegatronPlan& plan, std::int64_t layers);

@@ -224,6 +224,9 @@ struct MegatronPlan {
   bool sequence_parallel = false;
   bool account_for_embedding = false;  ///< --account-for-embedding-in-pipeline-split
   bool account_for_loss = false;       ///< --account-for-loss-in-pipeline-split
+  /// --use-tp-pp-dp-mapping: ranks lie in the order tp-cp-ep-pp-dp instead of tp-cp-ep-dp-pp, so
+  /// that stages are neighbours and data-parallel ranks far apart.
+  bool pipeline_before_data = false;
   bool distributed_optimizer = false;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "model_ir/plan/megatron_stages.h"
+
 namespace headroom::plan {
 namespace {
 
@@ -130,7 +132,8 @@ Result<ActivationFamily> ActivationFamily::make(const ir::ModelSpec& model,
     const ShortQuestion question = short_question(model, plan, one);
     const std::int64_t number = stage.last ? one.stages - 1 : stage.number;
     const std::int64_t rank =
-        number * (question.plan.world / one.stages) + context_rank * plan.megatron->tensor;
+        number * ir::stage_stride(*question.plan.megatron, question.plan.world) +
+        context_rank * plan.megatron->tensor;
     const Result<ProgramSample> sample =
         sample_program(question, one, ir::Rank{static_cast<std::int32_t>(rank)}, device);
     if (!sample) {

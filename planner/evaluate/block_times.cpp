@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "costmodel/hardware/work_time.h"
+#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/spec/param_count.h"
 
 namespace headroom::plan {
@@ -19,28 +20,22 @@ struct Sizes {
   std::int64_t tokens = 1;   ///< T
   std::int64_t stretch = 1;  ///< Tokens between blocks: T, cut under sequence parallelism.
   ir::DType dtype = ir::DType::kBf16;
-  bool fused = false;   ///< Element-wise operators.
   bool flash = true;    ///< Attention in one kernel.
   bool native = false;  ///< That of Transformer Engine's fused backend.
 };
 
 Sizes sizes_of(const ir::ParallelPlan& plan) {
   Sizes sizes;
-  sizes.degrees = plan.megatron.value_or(ir::MegatronPlan{});
+  sizes.degrees = *plan.megatron;
   sizes.batch = plan.micro_batch;
   sizes.queries = std::max<std::int64_t>(plan.sequence / sizes.degrees.context, 1);
   sizes.tokens = sizes.batch * sizes.queries;
   sizes.stretch = sizes.degrees.sequence_parallel
                       ? std::max<std::int64_t>(sizes.tokens / sizes.degrees.tensor, 1)
                       : sizes.tokens;
-  // FSDP gathers parameters in the type that it computes in.
-  const bool full = plan.precision == ir::Precision::kFp32 &&
-                    (!plan.fsdp || plan.fsdp->param_dtype == ir::DType::kFp32);
-  sizes.dtype = full ? ir::DType::kFp32 : ir::DType::kBf16;
-  sizes.fused = plan.megatron.has_value() || plan.liger;
-  sizes.flash = plan.megatron ? plan.megatron->attention != ir::MegatronAttention::kUnfused
-                              : plan.attention != ir::AttentionKind::kEager;
-  sizes.native = plan.megatron && plan.megatron->attention == ir::MegatronAttention::kFused;
+  sizes.dtype = plan.precision == ir::Precision::kFp32 ? ir::DType::kFp32 : ir::DType::kBf16;
+  sizes.flash = sizes.degrees.attention != ir::MegatronAttention::kUnfused;
+  sizes.native = sizes.degrees.attention == ir::MegatronAttention::kFused;
   return sizes;
 }
 
@@ -100,7 +95,7 @@ class Pricer {
     whole += projections();
     whole += edges();
     whole += mlp;
-    whole += traffic(3 * hidden_bytes() * (sizes_.fused ? 1 : 2), 2);  // Residual additions.
+    whole += traffic(3 * hidden_bytes(), 2);  // Residual additions.
     return {.forward = whole.forward,
             .backward = whole.backward,
             .core_attention = core.forward,
@@ -138,8 +133,7 @@ class Pricer {
   }
 
   [[nodiscard]] Pass norm_pass() const {
-    // Fused: one read, one write. One by one: to fp32, square, mean, scale, back, weight.
-    return sizes_.fused ? traffic(4 * hidden_bytes(), 2) : traffic(24 * hidden_bytes(), 12);
+    return traffic(4 * hidden_bytes(), 2);  // Two of them, each with one read and one write.
   }
 
   /// What tensor-parallel ranks exchange at the two ends of a block: all-reduce behind it, or
@@ -180,7 +174,7 @@ class Pricer {
     if (model_.position == ir::PositionKind::kRope) {
       const std::int64_t rotated =
           tokens * (model_.heads + model_.kv_heads) * model_.head_dim / cut * element();
-      pass += traffic((sizes_.fused ? 2 : 7) * rotated, sizes_.fused ? 2 : 10);
+      pass += traffic(2 * rotated, 2);
     }
     return pass;
   }
@@ -255,8 +249,7 @@ class Pricer {
 
   [[nodiscard]] Pass activation(std::int64_t elements) const {
     const std::int64_t bytes = elements * element();
-    const std::int64_t operands = model_.gated_mlp ? 3 : 2;
-    return sizes_.fused ? traffic(operands * bytes) : traffic((operands + 2) * bytes, 2);
+    return traffic((model_.gated_mlp ? 3 : 2) * bytes);
   }
 
   /// Router, dispatch, grouped products, combination; the shared expert beside them.
@@ -290,7 +283,7 @@ class Pricer {
 
 void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                             BlockTimes& times) {
-  const ir::MegatronPlan degrees = plan.megatron.value_or(ir::MegatronPlan{});
+  const ir::MegatronPlan& degrees = *plan.megatron;
   const ir::LayerSpec dense;
   times.dense_parameters = ir::layer_parameters(model, dense).total() / degrees.tensor;
   times.table_parameters = model.vocabulary * model.hidden / degrees.tensor;
@@ -311,12 +304,10 @@ void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& 
 BlockKey block_key(const ir::ParallelPlan& plan) {
   const Sizes sizes = sizes_of(plan);
   const ir::MegatronPlan& degrees = sizes.degrees;
-  return {plan.megatron ? 1 : 0,
-          sizes.batch,
+  return {sizes.batch,
           sizes.queries,
           sizes.stretch,
           static_cast<std::int64_t>(sizes.dtype),
-          sizes.fused ? 1 : 0,
           sizes.flash ? 1 : 0,
           sizes.native ? 1 : 0,
           degrees.tensor,
@@ -324,7 +315,8 @@ BlockKey block_key(const ir::ParallelPlan& plan) {
           degrees.expert,
           degrees.expert_tensor,
           degrees.sequence_parallel ? 1 : 0,
-          degrees.pipeline > 1 ? plan.world / degrees.pipeline : 0};  // How far the next stage is.
+          degrees.pipeline > 1 ? ir::stage_stride(degrees, plan.world)
+                               : 0};  // How far the next stage is.
 }
 
 BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
@@ -337,13 +329,12 @@ BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   }
   times.embedding = pricer.embedding();
   // Reads and writes of fp32 logits by the kernels of each form of the loss, both directions.
-  const std::array<int, 3> passes =
-      plan.megatron ? std::array<int, 3>{10, 6, 3} : std::array<int, 3>{8, 8, 8};
+  constexpr std::array<int, 3> kPasses = {10, 6, 3};
   for (std::size_t form = 0; form < times.head.size(); ++form) {
-    times.head[form] = pricer.head(passes[form]);
+    times.head[form] = pricer.head(kPasses.at(form));
   }
-  if (plan.megatron && plan.megatron->pipeline > 1) {
-    times.transfer = pricer.transfer(plan.world / plan.megatron->pipeline);
+  if (plan.megatron->pipeline > 1) {
+    times.transfer = pricer.transfer(ir::stage_stride(*plan.megatron, plan.world));
   }
   count_block_parameters(model, plan, times);
   return times;

@@ -33,11 +33,10 @@ struct BlockTimes {
   std::int64_t table_parameters = 0;   ///< Embedding or head.
 };
 
-/// Times the pieces of `plan`.
+/// Times the pieces of `plan`, for Megatron.
 ///
 /// Model:   the matrix products, fused attention, memory-bound kernels and collectives that the
-///          runtime runs for one layer, each priced by `cost::work_time`. Megatron's kernels are
-///          fused; the others run element-wise operators one by one unless Liger's are asked for.
+///          runtime runs for one layer, each priced by `cost::work_time`.
 /// Shapes:  T = B S / c tokens of a rank.
 /// Ignores: what the host takes to hand out kernels; imbalance among experts.
 [[nodiscard]] BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,

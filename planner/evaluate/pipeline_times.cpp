@@ -11,9 +11,6 @@ namespace {
 
 /// Of `count` layers of a chunk, those that are run again, which come first.
 std::int64_t layers_again(const ir::ParallelPlan& plan, std::int64_t count) {
-  if (!plan.megatron) {
-    return plan.recompute == ir::Recompute::kNone ? 0 : ceil_div(count, plan.recompute_every);
-  }
   switch (plan.megatron->recompute) {
     case ir::MegatronRecompute::kNone:
     case ir::MegatronRecompute::kSelective:
@@ -28,7 +25,7 @@ std::int64_t layers_again(const ir::ParallelPlan& plan, std::int64_t count) {
 
 /// What a layer's backward runs again of its forward.
 double selective_seconds(const ir::ParallelPlan& plan, const LayerTimes& layer) {
-  if (!plan.megatron || plan.megatron->recompute != ir::MegatronRecompute::kSelective) {
+  if (plan.megatron->recompute != ir::MegatronRecompute::kSelective) {
     return 0;
   }
   const ir::MegatronModules modules = ir::recomputed_modules(*plan.megatron);
@@ -49,12 +46,7 @@ PipelineTimes::PipelineTimes(const ir::ModelSpec& model, const ir::ParallelPlan&
       sparse_before_.push_back(sparse_before_.back() + (layer.moe ? 1 : 0));
     }
   }
-  if (plan.megatron) {
-    add_stages(model, *plan.megatron);
-  } else {
-    const Span all{.first = 0, .count = static_cast<std::int64_t>(model.layers.size())};
-    add_stage({.chunks = {all}, .first = true, .last = true});
-  }
+  add_stages(model, *plan.megatron);
   count_held(model);
 }
 
@@ -145,10 +137,10 @@ PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
     result.plain += blocks_.embedding.value();
   }
   if (stage.last) {
-    const auto form = plan.megatron ? static_cast<std::size_t>(plan.megatron->cross_entropy) : 0;
+    const auto form = static_cast<std::size_t>(plan.megatron->cross_entropy);
     result.plain += blocks_.head[form].value();
   }
-  if (plan.megatron && plan.megatron->pipeline > 1 && plan.megatron->layers_per_chunk == 0) {
+  if (plan.megatron->pipeline > 1 && plan.megatron->layers_per_chunk == 0) {
     result.plain += 2 * blocks_.transfer.value();  // Interleaved stages send beside their work.
   }
   return result;

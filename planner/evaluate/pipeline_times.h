@@ -25,7 +25,7 @@ struct HeldParameters {
 ///
 /// Model:   stages of a pipeline take what their layers take; the slowest runs all micro-batches,
 ///          and the others' times divided by the number of chunks are the bubble (Narayanan et al.
-///          2021, arXiv:2104.04473, section 2.2). The runtimes without a pipeline are one stage.
+///          2021, arXiv:2104.04473, section 2.2).
 class PipelineTimes {
  public:
   PipelineTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const BlockTimes& blocks);

@@ -115,7 +115,7 @@ Result<Bytes> PlanMemory::peak(const ir::ParallelPlan& plan) {
 
 std::vector<PlanMemory::RankPlace> PlanMemory::places_of(const ir::ModelSpec& model,
                                                          const ir::ParallelPlan& plan) {
-  const std::int64_t stage_ranks = plan.world / plan.megatron->pipeline;
+  const std::int64_t stage_ranks = ir::stage_stride(*plan.megatron, plan.world);
   std::vector<RankPlace> places;
   for (const ir::Rank rank : cost::binding_ranks(model, plan)) {
     const auto number = static_cast<std::int64_t>(rank);
@@ -226,7 +226,7 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
           megatron.first_stage_layers, megatron.last_stage_layers, megatron.account_for_embedding,
           megatron.account_for_loss, megatron.distributed_optimizer, megatron.overlap_grad_reduce,
           megatron.fp32_gradients, megatron.vocabulary_divisor, megatron.permute_fusion,
-          plan.allocator.roundup_power2_divisions);
+          megatron.pipeline_before_data, plan.allocator.roundup_power2_divisions);
   const std::string text = key.text();
   {
     const std::lock_guard lock(mutex_);

@@ -12,17 +12,18 @@ struct StepParts {
   Seconds bubble;    ///< The pipeline fills and drains.
   Seconds exchange;  ///< Gradients and parameters among data-parallel ranks, what shows of it.
   Seconds optimizer;
-  Seconds offload;  ///< Copies to and from the host and its work, what shows of it.
+  Seconds offload;   ///< Copies to and from the host and its work, what shows of it.
+  Seconds launches;  ///< The device waits for the host to hand out kernels; of lowered plans.
   [[nodiscard]] Seconds total() const {
-    return forward_backward + recomputation + bubble + exchange + optimizer + offload;
+    return forward_backward + recomputation + bubble + exchange + optimizer + offload + launches;
   }
 };
 
-/// What data-parallel ranks exchange and what the optimizer takes, for all switches of a plan.
+/// What data-parallel ranks of Megatron exchange and what the optimizer takes, for all switches of
+/// a plan.
 ///
 /// Model:   communication of gradients and parameters hides behind backward and forward of one
-///          micro-batch where the plan overlaps it; under FSDP and ZeRO stage 3 a micro-batch takes
-///          the longer of computing and communicating. Adam is bound by memory.
+///          micro-batch where the plan overlaps it. Adam is bound by memory.
 class ExchangeTimes {
  public:
   /// `held`: the parameters of the rank that has most.
@@ -30,27 +31,19 @@ class ExchangeTimes {
                 const cost::Machine& machine);
 
   /// The parts of a step whose pipeline takes `pipeline`. `plan` may differ from the constructor's
-  /// in switches of Megatron only.
+  /// in switches only.
   [[nodiscard]] StepParts parts(const ir::ParallelPlan& plan, const PipelineParts& pipeline) const;
 
  private:
-  [[nodiscard]] StepParts megatron_parts(const ir::ParallelPlan& plan,
-                                         const PipelineParts& pipeline) const;
-  [[nodiscard]] StepParts sharded_parts(const ir::ParallelPlan& plan,
-                                        const PipelineParts& pipeline) const;
-
   Seconds all_reduce_;  ///< Of gradients; where they are sharded, to shards.
   Seconds reduce_scatter_;
-  Seconds gather_;    ///< Of parameters.
-  Seconds replicas_;  ///< Among copies of a sharded model.
+  Seconds gather_;  ///< Of parameters.
   Seconds adam_;
   Seconds sharded_adam_;
   Seconds accumulation_;  ///< Adding up one micro-batch's weight gradients apart.
-  Seconds offload_step_;
-  Seconds offload_micro_batch_;
 };
 
-/// Time of one optimizer step of `plan`, whose pieces take `blocks`.
+/// Time of one optimizer step of `plan`, for Megatron, whose pieces take `blocks`.
 [[nodiscard]] StepParts step_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                    const BlockTimes& blocks, const cost::Machine& machine);
 

@@ -7,6 +7,7 @@
 
 #include "costmodel/estimate.h"
 #include "costmodel/hardware/work_time.h"
+#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_check.h"
 #include "planner/chain/chain.h"
 #include "planner/evaluate/block_times.h"
@@ -100,7 +101,8 @@ class StageReader {
 
   /// The most that is allocated on stage `stage` while micro-batches of `plan` run.
   [[nodiscard]] Result<Bytes> peak(const ir::ParallelPlan& plan, std::int64_t stage) const {
-    const ir::Rank rank{static_cast<std::int32_t>(stage * (plan.world / plan.megatron->pipeline))};
+    const ir::Rank rank{
+        static_cast<std::int32_t>(stage * ir::stage_stride(*plan.megatron, plan.world))};
     const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_, rank);
     if (!program) {
       return program.error();

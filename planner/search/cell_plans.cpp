@@ -31,10 +31,9 @@ CellPlans::CellPlans(const SearchState& state, const BoundedCell& cell)
       floors_(2 * choices_.recomputations.size()) {}
 
 std::vector<Timed> CellPlans::listed() {
-  const bool megatron = cell_.cell.plan.megatron.has_value();
   std::vector<Timed> all;
   for (std::uint64_t index = 0; index < cell_.cell.choices; ++index) {
-    const bool dominated = state_.question.pruning.dominance && megatron &&
+    const bool dominated = state_.question.pruning.dominance &&
                            is_dominated(state_.question.space.constraints,
                                         choices_.switches[index % choices_.switches.size()]);
     if (!dominated && !state_.refused.contains(cell_.first_number + index)) {

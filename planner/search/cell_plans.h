@@ -9,7 +9,7 @@
 
 namespace headroom::plan {
 
-/// The plans of one cell: their times, their peaks and what these are at least.
+/// The plans of one cell of Megatron's: their times, their peaks and what these are at least.
 class CellPlans {
  public:
   /// Keeps references to both.

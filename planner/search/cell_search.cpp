@@ -27,15 +27,19 @@ Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds
   return {};
 }
 
-BoundedCell bound_cell(const SearchQuestion& question, Cell cell,
+BoundedCell bound_cell(const SearchState& state, Cell cell,
                        std::shared_ptr<const BlockTimes> blocks) {
+  const SearchQuestion& question = state.question;
   BoundedCell bounded{.cell = std::move(cell),
                       .first_number = 0,
                       .bound = {},
                       .seconds = 0,
                       .blocks = std::move(blocks)};
   const ir::ParallelPlan& plan = bounded.cell.plan;
-  bounded.seconds = least_step(question.space.model, plan, *bounded.blocks).value();
+  // The first choice recomputes least: no other takes less.
+  const Seconds least = plan.megatron ? least_step(question.space.model, plan, *bounded.blocks)
+                                      : state.lowered.least_step(plan);
+  bounded.seconds = least.value();
   ir::ParallelPlan sharded = plan;
   if (sharded.megatron) {
     sharded.megatron->distributed_optimizer = true;
@@ -96,11 +100,9 @@ class CellVisit {
     const std::uint64_t count = choices.switches.size();
     std::uint64_t index = 0;
     for (std::uint64_t i = 0; i < choices.recomputations.size(); ++i) {
-      const ir::ParallelPlan& plan = choices.recomputations[i];
-      const bool whole = plan.megatron
-                             ? plan.megatron->recompute == ir::MegatronRecompute::kFullUniform &&
-                                   plan.megatron->recompute_layers == 1
-                             : plan.recompute == ir::Recompute::kFull;
+      const ir::MegatronPlan& megatron = *choices.recomputations[i].megatron;
+      const bool whole = megatron.recompute == ir::MegatronRecompute::kFullUniform &&
+                         megatron.recompute_layers == 1;
       index = whole ? i * count : index;
     }
     const std::vector<Timed> listed = plans_.listed();
@@ -184,10 +186,16 @@ class CellVisit {
 
 Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell,
                                const Visit& visit) {
+  if (!cell.cell.plan.megatron) {
+    return search_lowered_cell(state, cell, visit);
+  }
   return CellVisit(state, cell, visit)();
 }
 
 Result<CellAnswer> leanest_of_cell(const SearchState& state, const BoundedCell& cell) {
+  if (!cell.cell.plan.megatron) {
+    return leanest_of_lowered_cell(state, cell);
+  }
   const Visit visit;
   return CellVisit(state, cell, visit).leanest();
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "planner/evaluate/lowered_plan.h"
 #include "planner/search/search.h"
 
 namespace headroom::plan {
@@ -19,10 +20,10 @@ struct Worth {
 /// A cell with what is known of all of its plans.
 struct BoundedCell {
   Cell cell;
-  std::uint64_t first_number = 0;  ///< Of its first plan, in the order of the space.
-  Worth bound;                     ///< No plan of it is worth less.
-  double seconds = 0;              ///< No plan of it takes less.
-  std::shared_ptr<const BlockTimes> blocks;
+  std::uint64_t first_number = 0;            ///< Of its first plan, in the order of the space.
+  Worth bound;                               ///< No plan of it is worth less.
+  double seconds = 0;                        ///< No plan of it takes less.
+  std::shared_ptr<const BlockTimes> blocks;  ///< Of Megatron.
 };
 
 /// A plan of a cell and its time.
@@ -59,13 +60,14 @@ struct CellAnswer {
 struct SearchState {
   const SearchQuestion& question;
   PlanMemory& memory;
+  LoweredPlans& lowered;
   std::set<std::uint64_t> refused;  ///< Numbers of plans that their replay refused.
 };
 
 [[nodiscard]] Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds,
                              Bytes peak);
 /// The worth that no plan of the cell falls below.
-[[nodiscard]] BoundedCell bound_cell(const SearchQuestion& question, Cell cell,
+[[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell,
                                      std::shared_ptr<const BlockTimes> blocks);
 /// What the allocator may take under `plan`.
 [[nodiscard]] Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan);
@@ -79,9 +81,17 @@ struct SearchState {
 [[nodiscard]] Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell,
                                              const Visit& visit);
 
+/// The same of a cell whose plans are lowered whole.
+[[nodiscard]] Result<CellAnswer> search_lowered_cell(const SearchState& state,
+                                                     const BoundedCell& cell, const Visit& visit);
+
 /// One plan of `cell`, if it fits: that which recomputes every layer and shares all states.
 ///
 /// Errors:  those of the lowering.
 [[nodiscard]] Result<CellAnswer> leanest_of_cell(const SearchState& state, const BoundedCell& cell);
+
+/// The same of a cell whose plans are lowered whole.
+[[nodiscard]] Result<CellAnswer> leanest_of_lowered_cell(const SearchState& state,
+                                                         const BoundedCell& cell);
 
 }  // namespace headroom::plan

@@ -19,9 +19,7 @@ const PipelineParts& CellTimes::pipeline(std::uint64_t recomputation, std::size_
   std::optional<PipelineParts>& parts = pipelines_[recomputation * kLosses + loss];
   if (!parts) {
     ir::ParallelPlan plan = choices_.recomputations[recomputation];
-    if (plan.megatron) {
-      plan.megatron->cross_entropy = static_cast<ir::MegatronCrossEntropy>(loss);
-    }
+    plan.megatron->cross_entropy = static_cast<ir::MegatronCrossEntropy>(loss);
     parts = pipeline_.parts(plan);
   }
   return *parts;
@@ -29,16 +27,13 @@ const PipelineParts& CellTimes::pipeline(std::uint64_t recomputation, std::size_
 
 StepParts CellTimes::parts(std::uint64_t index) {
   const std::uint64_t count = choices_.switches.size();
-  std::size_t loss = 0;
-  if (plan_.megatron) {
-    const ir::MegatronPlan& with = choices_.switches[index % count];
-    ir::MegatronPlan& megatron = *plan_.megatron;
-    megatron.distributed_optimizer = with.distributed_optimizer;
-    megatron.overlap_grad_reduce = with.overlap_grad_reduce;
-    megatron.overlap_param_gather = with.overlap_param_gather;
-    megatron.accumulation_fusion = with.accumulation_fusion;
-    loss = static_cast<std::size_t>(with.cross_entropy);
-  }
+  const ir::MegatronPlan& with = choices_.switches[index % count];
+  ir::MegatronPlan& megatron = *plan_.megatron;
+  megatron.distributed_optimizer = with.distributed_optimizer;
+  megatron.overlap_grad_reduce = with.overlap_grad_reduce;
+  megatron.overlap_param_gather = with.overlap_param_gather;
+  megatron.accumulation_fusion = with.accumulation_fusion;
+  const auto loss = static_cast<std::size_t>(with.cross_entropy);
   return exchange_.parts(plan_, pipeline(index / count, loss));
 }
 

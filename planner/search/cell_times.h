@@ -10,7 +10,7 @@
 
 namespace headroom::plan {
 
-/// Times of all plans of a cell: what they share is worked out once.
+/// Times of all plans of a cell of Megatron's: what they share is worked out once.
 class CellTimes {
  public:
   /// `plan`: any of the cell. Keeps a reference to `choices`.

@@ -27,9 +27,48 @@ struct CellFront {
   std::uint64_t evaluated = 0;
 };
 
+/// `front_of_cell` of plans that are lowered whole: what one takes is known when it has been
+/// lowered.
+Result<CellFront> front_of_lowered_cell(const SearchState& state, const BoundedCell& cell,
+                                        const Front& front) {
+  const Pruning& pruning = state.question.pruning;
+  const Choices choices = choices_of(state.question.space, cell.cell);
+  const Bytes capacity = capacity_of(state.question, cell.cell.plan);
+  CellFront answer;
+  for (std::uint64_t index = 0; index < cell.cell.choices; ++index) {
+    const ir::ParallelPlan& plan = choices.recomputations[index];
+    const std::uint64_t number = cell.first_number + index;
+    Bytes ceiling = capacity;
+    if (pruning.time_bound) {
+      ceiling = std::min(ceiling,
+                         front.ceiling(state.lowered.least_step(plan).value(), plan.world, number));
+    }
+    if (state.refused.contains(number) || ceiling < Bytes{0} ||
+        (pruning.memory_floor && state.lowered.floor(plan) > ceiling)) {
+      continue;
+    }
+    const Result<LoweredPlan> lowered = state.lowered.of(plan, number);
+    if (!lowered) {
+      return lowered.error();
+    }
+    ++answer.evaluated;
+    if (lowered->peak <= capacity) {
+      answer.plans.push_back({.plan = plan,
+                              .time = lowered->time,
+                              .peak = lowered->peak,
+                              .capacity = capacity,
+                              .number = number});
+    }
+  }
+  return answer;
+}
+
 /// The plans of `cell` that fit and that neither `front` nor another of them beats.
 Result<CellFront> front_of_cell(const SearchState& state, const BoundedCell& cell,
                                 const Front& front) {
+  if (!cell.cell.plan.megatron) {
+    return front_of_lowered_cell(state, cell, front);
+  }
   const Pruning& pruning = state.question.pruning;
   CellPlans plans(state, cell);
   CellFront answer;

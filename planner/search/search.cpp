@@ -23,6 +23,8 @@ namespace {
 /// Cells that are looked into between two settlements of what the best is. Fixed, so that counts
 /// do not depend on threads.
 constexpr std::size_t kWave = 16;
+/// As how many of these a cell counts whose plans are lowered whole.
+constexpr std::size_t kLoweredCell = 4;
 /// A visit of a cell goes on to plans that take so much longer than the first that is open.
 constexpr double kStretch = 1.01;
 /// Waves after which a search that has found nothing looks for any plan that fits: there is then
@@ -37,12 +39,16 @@ constexpr std::array<ir::Word<Objective>, 6> kObjectives = {
      {"micro-batch", Objective::kMicroBatch},
      {"sequence", Objective::kSequence}}};
 
-std::vector<BoundedCell> bounded_cells(const SearchQuestion& question, std::vector<Cell> cells) {
+std::vector<BoundedCell> bounded_cells(const SearchState& state, std::vector<Cell> cells) {
+  const SearchQuestion& question = state.question;
   // Cells that differ in stages and recomputation only have blocks in common.
   std::map<BlockKey, std::size_t> known;
   std::vector<std::size_t> block_of(cells.size());
   std::vector<std::size_t> first_with;
   for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (!cells[i].plan.megatron) {
+      continue;
+    }
     const auto [at, added] = known.try_emplace(block_key(cells[i].plan), first_with.size());
     block_of[i] = at->second;
     if (added) {
@@ -56,7 +62,8 @@ std::vector<BoundedCell> bounded_cells(const SearchQuestion& question, std::vect
   });
   std::vector<BoundedCell> bounded(cells.size());
   in_parallel(cells.size(), question.threads, [&](std::size_t i) {
-    bounded[i] = bound_cell(question, std::move(cells[i]), blocks[block_of[i]]);
+    const bool megatron = cells[i].plan.megatron.has_value();
+    bounded[i] = bound_cell(state, std::move(cells[i]), megatron ? blocks[block_of[i]] : nullptr);
   });
   std::uint64_t number = 0;
   for (BoundedCell& cell : bounded) {
@@ -138,9 +145,11 @@ class Pass {
   Status wave() {
     const std::uint64_t limit = state_.question.work_limit;
     std::vector<Open> taken;
-    while (taken.size() < kWave && !open_.empty() && !hopeless(open_.top().bound) &&
+    std::size_t work = 0;
+    while (work < kWave && !open_.empty() && !hopeless(open_.top().bound) &&
            (limit == 0 || visited_ < limit)) {
       taken.push_back(open_.top());
+      work += cells_[open_.top().cell].cell.plan.megatron ? 1 : kLoweredCell;
       visited_ += open_.top().again ? 0U : 1U;
       open_.pop();
     }
@@ -401,8 +410,11 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
   if (cells.empty()) {
     return empty_space(question.space);
   }
-  const std::vector<BoundedCell> bounded = bounded_cells(question, std::move(cells));
-  SearchState state{.question = question, .memory = memory, .refused = {}};
+  cost::DeviceSpec device = question.device;
+  device.total = question.budget > Bytes{0} ? question.budget : device.total;
+  LoweredPlans lowered(question.space.model, device, question.machine);
+  SearchState state{.question = question, .memory = memory, .lowered = lowered, .refused = {}};
+  const std::vector<BoundedCell> bounded = bounded_cells(state, std::move(cells));
   std::uint64_t evaluated = 0;
   while (true) {
     Result<PlanResult> found = Pass(state, bounded)();
@@ -426,7 +438,7 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
         }
       }
     }
-    if (result.leanest) {
+    if (result.leanest && result.leanest->plan.megatron) {  // Else it is that of all ranks.
       const Result<Bytes> peak = memory.peak(result.leanest->plan);
       result.leanest->peak = peak ? *peak : result.leanest->peak;
     }
@@ -445,6 +457,7 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
     result.evaluated = evaluated;
     result.rejected = state.refused.size();
     result.memory = memory.counts();
+    result.memory.lowered += lowered.lowered();
     return result;
   }
 }

@@ -47,9 +47,14 @@ Result<Mesh> mesh_of(const MegatronPlan& plan, std::int64_t world, std::int64_t 
   }
   mesh.data.size = world / dense;
   mesh.expert_data.size = world / experts;
-  place(rank, {&mesh.tensor, &mesh.context, &mesh.data, &mesh.pipeline});
   Axis pipeline = mesh.pipeline;
-  place(rank, {&mesh.expert_tensor, &mesh.expert, &mesh.expert_data, &pipeline});
+  if (plan.pipeline_before_data) {
+    place(rank, {&mesh.tensor, &mesh.context, &mesh.pipeline, &mesh.data});
+    place(rank, {&mesh.expert_tensor, &mesh.expert, &pipeline, &mesh.expert_data});
+  } else {
+    place(rank, {&mesh.tensor, &mesh.context, &mesh.data, &mesh.pipeline});
+    place(rank, {&mesh.expert_tensor, &mesh.expert, &mesh.expert_data, &pipeline});
+  }
   return mesh;
 }
 

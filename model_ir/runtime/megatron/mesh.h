@@ -16,14 +16,25 @@ struct Axis {
   std::int64_t size = 1;
   std::int64_t rank = 0;
   std::int64_t stride = 1;  ///< Between the ranks of the process that neighbours have.
+  /// Where two axes of the grid that do not lie side by side are taken as one: ranks of the inner,
+  /// and the distance between those of the outer. 0: there is one.
+  std::int64_t inner = 0;
+  std::int64_t outer_stride = 1;
 
-  [[nodiscard]] RankGroup group() const { return {.size = size, .stride = stride}; }
+  [[nodiscard]] RankGroup group() const {
+    return inner > 0 ? RankGroup{.size = inner,
+                                 .stride = stride,
+                                 .outer_size = size / inner,
+                                 .outer_stride = outer_stride}
+                     : RankGroup{.size = size, .stride = stride};
+  }
 };
 
 /// The process groups of one rank.
 ///
 /// Model:  order tp-cp-ep-dp-pp, the first varying fastest; experts have a grid of their own,
-///         etp-ep-edp-pp, over the same ranks.
+///         etp-ep-edp-pp, over the same ranks. With --use-tp-pp-dp-mapping pipeline and data change
+///         places in both.
 /// Source: NVIDIA/Megatron-LM megatron/core/parallel_state.py, RankGenerator.
 struct Mesh {
   Axis tensor;
@@ -39,14 +50,20 @@ struct Mesh {
   /// Gradients and optimizer states of dense parameters are spread over data and context, within
   /// one instance of the distributed optimizer.
   [[nodiscard]] Axis data_context() const {
-    return instance_of(
-        {data.size * context.size, context.rank + context.size * data.rank, context.stride});
+    Axis both{data.size * context.size, context.rank + context.size * data.rank, context.stride};
+    if (context.size == 1) {
+      both.stride = data.stride;
+    } else if (data.stride != context.size * context.stride) {
+      both.inner = context.size;
+      both.outer_stride = data.stride;
+    }
+    return instance_of(both);
   }
   /// The ranks among which one instance of the distributed optimizer spreads states of experts.
   [[nodiscard]] Axis expert_data_instance() const { return instance_of(expert_data); }
   /// The ranks that hold the same stretch in the other instances.
   [[nodiscard]] Axis copies_of(const Axis& instance) const {
-    return {instances, 0, instance.stride * instance.size};
+    return {.size = instances, .stride = instance.stride * instance.size};
   }
   [[nodiscard]] bool first_stage() const { return pipeline.rank == 0; }
   [[nodiscard]] bool last_stage() const { return pipeline.rank == pipeline.size - 1; }
@@ -54,7 +71,7 @@ struct Mesh {
  private:
   [[nodiscard]] Axis instance_of(const Axis& whole) const {
     const std::int64_t size = std::max<std::int64_t>(whole.size / instances, 1);
-    return {size, whole.rank % size, whole.stride};
+    return {size, whole.rank % size, whole.stride, whole.inner, whole.outer_stride};
   }
 };
 

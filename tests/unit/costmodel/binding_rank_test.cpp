@@ -35,6 +35,8 @@ TEST_CASE("binding_ranks: first, second and last stage, first and last of a ring
   plan.megatron = ir::MegatronPlan{.tensor = 2, .pipeline = 4, .context = 2};
   plan.world = 32;  // Two data-parallel ranks: eight ranks a stage.
   CHECK(ranks_of(plan) == std::vector{0, 2, 8, 10, 24, 26});
+  plan.megatron->pipeline_before_data = true;
+  CHECK(ranks_of(plan) == std::vector{0, 2, 4, 6, 12, 14});
   plan.megatron = ir::MegatronPlan{.tensor = 8, .pipeline = 2};
   plan.world = 16;
   CHECK(ranks_of(plan) == std::vector{0, 8});

@@ -68,6 +68,28 @@ TEST_CASE("megatron mesh: tensor varies fastest, then context, data and pipeline
   CHECK(mesh.last_stage());
 }
 
+TEST_CASE("megatron mesh: stages can come before data") {
+  const MegatronPlan plan{.tensor = 2, .pipeline = 2, .context = 2, .pipeline_before_data = true};
+  const Mesh mesh = mesh_of(plan, 16, 13).value();  // 13 = 1 + 0 * 2 + 1 * 4 + 1 * 8
+  CHECK(mesh.tensor.rank == 1);
+  CHECK(mesh.context.rank == 0);
+  CHECK(mesh.pipeline.rank == 1);
+  CHECK(mesh.pipeline.stride == 4);
+  CHECK(mesh.data.rank == 1);
+  CHECK(mesh.data.group() == RankGroup{.size = 2, .stride = 8});
+  // 1, 3 and, behind the other stage, 9, 11.
+  CHECK(mesh.data_context().group() ==
+        RankGroup{.size = 2, .stride = 2, .outer_size = 2, .outer_stride = 8});
+  CHECK(mesh.data_context().size == 4);
+  CHECK(mesh.data_context().rank == 2);
+  const MegatronPlan experts{
+      .tensor = 4, .pipeline = 2, .expert = 4, .expert_tensor = 1, .pipeline_before_data = true};
+  const Mesh sparse = mesh_of(experts, 16, 13).value();
+  CHECK(sparse.expert.rank == 1);
+  CHECK(sparse.pipeline.rank == 1);
+  CHECK(sparse.expert_data.group() == RankGroup{.size = 2, .stride = 8});
+}
+
 TEST_CASE("megatron mesh: experts have a grid of their own") {
   const MegatronPlan plan{.tensor = 4, .expert = 8, .expert_tensor = 1};
   const Mesh mesh = mesh_of(plan, 16, 11).value();
@@ -126,6 +148,9 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
         "rope-fusion=false for latent attention or a part of each head");
   const MegatronPlan exchange{.context = 16, .context_exchange = MegatronContext::kAllToAll};
   CHECK(refused(model, plan_with(exchange, 16)) == "tp x cp=16");
+  CHECK(refused(model, plan_with({.pipeline = 2, .pipeline_before_data = true}, 4)).empty());
+  CHECK(refused(model, plan_with({.optimizer_instances = 2, .pipeline_before_data = true}, 4)) ==
+        "use-tp-pp-dp-mapping with optimizer-instances=2");
   CHECK(refused(model, plan_with({.layers_per_chunk = 4}, 1)) == "layers-per-virtual-stage");
   CHECK(refused(model, plan_with({.overlap_param_gather = true}, 1)) == "overlap-param-gather");
   CHECK(refused(model, plan_with({.recompute_layers = 2}, 1)) == "recompute-layers");

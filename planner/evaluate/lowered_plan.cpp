@@ -1,0 +1,175 @@
+#include "planner/evaluate/lowered_plan.h"
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "costmodel/estimate.h"
+#include "costmodel/hardware/work_time.h"
+#include "costmodel/layer_stretch.h"
+#include "costmodel/memory_floor.h"
+#include "costmodel/time/step_time.h"
+#include "planner/evaluate/live_bytes.h"
+
+namespace headroom::plan {
+namespace {
+
+/// The arithmetic of `plan` on a single GPU: parameters in the type that its framework computes in.
+ir::Precision arithmetic_of(const ir::ParallelPlan& plan) {
+  if (plan.fsdp && plan.fsdp->param_dtype == ir::DType::kBf16) {
+    return ir::Precision::kBf16;
+  }
+  switch (plan.precision) {
+    case ir::Precision::kBf16Master:
+      return ir::Precision::kBf16;
+    case ir::Precision::kFp16Master:
+      return ir::Precision::kFp16;
+    default:
+      return plan.precision;
+  }
+}
+
+/// One micro-batch of `plan` without anything that is there for the other ranks or the optimizer.
+ir::ParallelPlan single(const ir::ParallelPlan& plan) {
+  ir::ParallelPlan one = plan;
+  one.runtime = ir::RuntimeKind::kTransformers;
+  one.precision = arithmetic_of(plan);
+  one.optimizer = {.kind = ir::OptimizerKind::kNone};
+  one.accumulation = 1;
+  one.steps = 1;
+  one.world = 1;
+  one.ddp.reset();
+  one.zero.reset();
+  one.fsdp.reset();
+  return one;
+}
+
+bool computes(const ir::WorkShape& shape) {
+  return std::holds_alternative<ir::GemmShape>(shape) ||
+         std::holds_alternative<ir::AttentionShape>(shape) ||
+         std::holds_alternative<ir::TrafficShape>(shape);
+}
+
+StepParts parts_of(const cost::PartTimes& times) {
+  using cost::StepPart;
+  StepParts parts{};
+  for (const StepPart part :
+       {StepPart::kMatrix, StepPart::kExperts, StepPart::kAttention, StepPart::kMemoryBound,
+        StepPart::kTensor, StepPart::kContext, StepPart::kExpert, StepPart::kPipeline}) {
+    parts.forward_backward += times.of(part);
+  }
+  parts.recomputation = times.of(StepPart::kRecompute);
+  parts.bubble = times.of(StepPart::kBubble);
+  parts.exchange = times.of(StepPart::kData);
+  parts.optimizer = times.of(StepPart::kOptimizer);
+  parts.offload = times.of(StepPart::kOffload);
+  parts.launches = times.of(StepPart::kHost);
+  return parts;
+}
+
+}  // namespace
+
+LoweredPlans::LoweredPlans(const ir::ModelSpec& model, const cost::DeviceSpec& device,
+                           const cost::Machine& machine)
+    : model_(model), device_(device), machine_(machine) {}
+
+Result<LoweredPlan> LoweredPlans::of(const ir::ParallelPlan& plan, std::uint64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = known_.find(number); found != known_.end()) {
+      return found->second;
+    }
+  }
+  lowered_.fetch_add(1, std::memory_order_relaxed);
+  const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_);
+  if (!program) {
+    return program.error();
+  }
+  const std::vector<cost::StagePrice> price = {
+      {.stage = 0, .time = cost::price_program(*program, plan, cost::prices_on(machine_, plan))}};
+  const LoweredPlan lowered{
+      .peak = Bytes{live_peak(*program, plan.allocator)},
+      .time = parts_of(cost::compose_step(model_, plan, device_, price).parts)};
+  const std::lock_guard lock(mutex_);
+  return known_.try_emplace(number, lowered).first->second;
+}
+
+Seconds LoweredPlans::least_step(const ir::ParallelPlan& plan) {
+  // Sums in another order differ in their last digits.
+  constexpr double kRounding = 1 - 1e-9;
+  return kRounding * static_cast<double>(plan.accumulation) * alone(plan).computing;
+}
+
+Bytes LoweredPlans::floor(const ir::ParallelPlan& plan) {
+  if (plan.steps < 2) {
+    return Bytes{alone(plan).kept};
+  }
+  return cost::memory_floor(model_, plan, cost::HeldAt::kForward) + Bytes{alone(plan).kept};
+}
+
+LoweredPlans::Alone LoweredPlans::alone(const ir::ParallelPlan& plan) {
+  const ir::ParallelPlan one = single(plan);
+  const AloneKey key(one.precision, one.attention, one.loss, one.recompute, one.micro_batch,
+                     one.sequence);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = alone_.find(key); found != alone_.end()) {
+      return found->second;
+    }
+  }
+  const Alone made = extrapolated(one);
+  const std::lock_guard lock(mutex_);
+  return alone_.try_emplace(key, made).first->second;
+}
+
+LoweredPlans::Alone LoweredPlans::extrapolated(const ir::ParallelPlan& one) const {
+  const cost::LayerStretch stretch =
+      cost::best_stretch(model_.layers, static_cast<std::size_t>(one.recompute_every));
+  // Three periods: one is neither the first nor the last.
+  const std::size_t removed = stretch.removable(3);
+  if (removed == 0) {
+    return lowered_alone(model_, one);
+  }
+  const Alone three = lowered_alone(cost::without_layers(model_, stretch, removed), one);
+  const Alone four =
+      lowered_alone(cost::without_layers(model_, stretch, removed - stretch.period), one);
+  const auto periods = static_cast<std::int64_t>(removed / stretch.period);
+  return {.computing =
+              three.computing + static_cast<double>(periods) * (four.computing - three.computing),
+          .kept = three.kept + periods * (four.kept - three.kept)};
+}
+
+LoweredPlans::Alone LoweredPlans::lowered_alone(const ir::ModelSpec& model,
+                                                const ir::ParallelPlan& one) const {
+  const Result<ir::RankProgram> program = cost::lower_replayed(model, one, device_);
+  Alone result;
+  if (!program) {
+    return result;
+  }
+  const ir::DeviceWork& work = program->work;
+  std::vector<Seconds> durations;
+  for (const ir::WorkShape& shape : work.shapes) {
+    durations.push_back(computes(shape)
+                            ? cost::work_time(machine_.performance, machine_.topology, shape)
+                            : Seconds{});
+  }
+  const std::vector<std::int64_t> live = live_curve(*program, one.allocator);
+  for (const ir::Phase& phase : program->phases) {
+    const bool forward = phase.name.ends_with(".forward");
+    if (!forward && !phase.name.ends_with(".backward")) {
+      continue;
+    }
+    for (std::size_t i = phase.first_item; i < phase.end_item; ++i) {
+      const ir::WorkItem& item = work.items[i];
+      if (item.kind == ir::WorkItem::Kind::kRun && item.stream == 0) {
+        result.computing += durations[item.index];
+      }
+    }
+    if (forward && phase.end > phase.begin && phase.begin > 0) {
+      result.kept = live[phase.end - 1] - live[phase.begin - 1];
+    }
+  }
+  return result;
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "costmodel/hardware/hardware_spec.h"
+#include "costmodel/time/machine.h"
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+#include "planner/evaluate/step_time.h"
+
+namespace headroom::plan {
+
+/// Peak and time of a plan that is lowered whole.
+struct LoweredPlan {
+  Bytes peak;      ///< Of live bytes, as `PlanMemory` says it.
+  StepParts time;  ///< As `cost::estimate` says it of the same plan.
+};
+
+/// Plans of the runtimes on transformers' modelling code, for one model on one machine.
+///
+/// Model:   a plan is lowered whole once; its program gives the peak and, kernel by kernel, the
+/// time
+///          that its replay gives.
+/// Threads: may be called from any number of threads; answers do not depend on them.
+class LoweredPlans {
+ public:
+  /// `device`: its total is what plans are judged against. Keeps references to all three.
+  LoweredPlans(const ir::ModelSpec& model, const cost::DeviceSpec& device,
+               const cost::Machine& machine);
+
+  /// `plan`, which is plan number `number` of a space.
+  ///
+  /// Errors:  those of `cost::lower_replayed`.
+  [[nodiscard]] Result<LoweredPlan> of(const ir::ParallelPlan& plan, std::uint64_t number);
+
+  /// What a step of `plan` takes at least.
+  ///
+  /// Model:   every micro-batch runs the products, attention and memory-bound kernels of forward
+  /// and
+  ///          backward, recomputation among them, one behind the other on the compute stream, as
+  ///          they run on a single GPU without an optimizer. Their times are those of a model of
+  ///          few layers and grow with the layers by a constant. What the host, other streams and
+  ///          the optimizer take counts as nothing. 0 where the model alone cannot be lowered.
+  [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan);
+
+  /// What the peak of `plan` is at least.
+  ///
+  /// Model:   at the end of a forward everything is alive that it has kept, as on a single GPU, and
+  ///          from the second step on the rank's part of the states. What is kept grows with the
+  ///          layers by a constant.
+  [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
+
+  /// Programs that were lowered whole.
+  [[nodiscard]] std::uint64_t lowered() const { return lowered_.load(); }
+
+ private:
+  /// What a micro-batch takes and keeps without other ranks and optimizer; by `AloneKey`.
+  struct Alone {
+    Seconds computing;
+    std::int64_t kept = 0;  ///< Bytes, at the end of its forward.
+  };
+  using AloneKey = std::tuple<ir::Precision, ir::AttentionKind, ir::LossKind, ir::Recompute,
+                              std::int64_t, std::int64_t>;
+  [[nodiscard]] Alone alone(const ir::ParallelPlan& plan);
+  [[nodiscard]] Alone extrapolated(const ir::ParallelPlan& one) const;
+  [[nodiscard]] Alone lowered_alone(const ir::ModelSpec& model, const ir::ParallelPlan& one) const;
+
+  const ir::ModelSpec& model_;
+  const cost::DeviceSpec& device_;
+  const cost::Machine& machine_;
+  std::mutex mutex_;
+  std::map<AloneKey, Alone> alone_;
+  std::map<std::uint64_t, LoweredPlan> known_;
+  std::atomic<std::uint64_t> lowered_{0};
+};
+
+}  // namespace headroom::plan

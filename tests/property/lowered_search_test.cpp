@@ -1,0 +1,278 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/estimate.h"
+#include "costmodel/hardware/catalogue.h"
+#include "model_ir/plan/plan_json.h"
+#include "model_ir/spec/hf_config.h"
+#include "planner/evaluate/lowered_plan.h"
+#include "planner/search/cell_search.h"
+#include "tests/support/random.h"
+
+/// Plans of the runtimes on transformers' modelling code, which are lowered whole.
+namespace headroom::plan {
+namespace {
+
+const std::string kConfigs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
+
+cost::DeviceSpec device_named(const std::string& name) {
+  return cost::load_device(kConfigs, name).value();
+}
+
+ir::ModelSpec model_of(const std::string& text) {
+  return ir::parse_hf_config(text, "small").value();
+}
+
+/// Families whose layers run other kernels, repeat with a period, or stand in two stacks.
+std::vector<ir::ModelSpec> families() {
+  return {model_of(R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 512, "max_position_embeddings": 4096})"),
+          model_of(R"({"model_type": "bloom", "hidden_size": 256, "n_layer": 5, "n_head": 4,
+        "vocab_size": 512, "seq_length": 2048})"),
+          model_of(R"({"model_type": "t5", "d_model": 256, "d_ff": 512, "d_kv": 64, "num_layers": 3,
+        "num_decoder_layers": 3, "num_heads": 4, "vocab_size": 512})"),
+          model_of(R"({"model_type": "gemma2", "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 64, "vocab_size": 512, "max_position_embeddings": 4096,
+        "sliding_window": 128})"),
+          model_of(R"({"model_type": "mixtral", "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 512, "max_position_embeddings": 4096, "num_local_experts": 4,
+        "num_experts_per_tok": 2})")};
+}
+
+/// What a question refers to.
+struct Setting {
+  ir::ModelSpec model;
+  cost::DeviceSpec device;
+  cost::Machine machine;
+
+  Setting(ir::ModelSpec spec, const std::string& gpu)
+      : model(std::move(spec)),
+        device(device_named(gpu)),
+        machine(cost::load_machine(kConfigs, device).value()) {}
+
+  [[nodiscard]] SearchQuestion question(test::Random& random) const {
+    SearchQuestion asked{
+        .space = {.model = model, .base = {}, .global_batch = 8, .constraints = {}},
+        .machine = machine,
+        .device = device,
+        .budget = {},
+        .objective = Objective::kThroughput,
+        .pruning = {},
+        .threads = 1,
+        .work_limit = 0,
+        .front = false,
+        .stop = nullptr,
+        .progress = {}};
+    asked.space.base.precision = ir::Precision::kBf16Master;
+    asked.space.base.sequence = 64 * random.between(1, 4);
+    asked.space.base.allocator.expandable_segments = true;
+    asked.space.constraints.of(Axis::kRuntime) = {0, 1, 2};
+    return asked;
+  }
+};
+
+/// One value or two of `all`.
+AxisValues few_of(test::Random& random, AxisValues all) {
+  while (all.size() > 2 || (all.size() > 1 && random.chance(1, 3))) {
+    all.erase(all.begin() + random.between(0, static_cast<std::int64_t>(all.size()) - 1));
+  }
+  return all;
+}
+
+/// A space of at most some dozen plans.
+void narrow(test::Random& random, SearchQuestion& question) {
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kRuntime) = few_of(random, {0, 1, 2});
+  constraints.of(Axis::kGpus) = few_of(random, {1, 2, 4});
+  constraints.of(Axis::kAttention) = few_of(random, {2, 3});
+  constraints.of(Axis::kMicroBatch) = few_of(random, {1, 2, 4});
+  constraints.of(Axis::kOffload) = few_of(random, {0, 1, 2});
+  if (constraints.of(Axis::kRuntime) == AxisValues{1}) {
+    constraints.of(Axis::kZero) = few_of(random, {0, 1, 2, 3});
+  }
+  question.objective =
+      random.pick<Objective>({Objective::kThroughput, Objective::kGpus, Objective::kMemory,
+                              Objective::kCost, Objective::kMicroBatch, Objective::kSequence});
+}
+
+/// A plan of a space, worked out alone.
+struct Rated {
+  Worth worth;
+  double seconds = 0;
+  Bytes peak;
+  std::int64_t gpus = 0;
+  Bytes outside;
+};
+
+std::vector<Rated> every_plan(const SearchQuestion& question) {
+  std::vector<Rated> all;
+  LoweredPlans plans(question.space.model, question.device, question.machine);
+  std::uint64_t number = 0;
+  for (const Cell& cell : cells_of(question.space)) {
+    const Choices choices = choices_of(question.space, cell);
+    const Bytes outside = question.device.total - capacity_of(question, cell.plan);
+    for (std::uint64_t index = 0; index < cell.choices; ++index, ++number) {
+      const ir::ParallelPlan plan = plan_at(choices, index);
+      const LoweredPlan lowered = plans.of(plan, number).value();
+      Worth worth = worth_of(question.objective, plan, lowered.time.total().value(), lowered.peak);
+      worth.number = number;
+      all.push_back({.worth = worth,
+                     .seconds = lowered.time.total().value(),
+                     .peak = lowered.peak,
+                     .gpus = plan.world,
+                     .outside = outside});
+    }
+  }
+  return all;
+}
+
+bool fits(const Rated& plan, Bytes budget) {
+  return plan.peak <= budget - plan.outside;
+}
+
+using Point = std::tuple<double, std::int64_t, std::int64_t>;
+
+/// What no other plan that fits beats in time, peak and GPUs.
+std::set<Point> front_of(const std::vector<Rated>& all, Bytes budget) {
+  std::set<Point> front;
+  const auto beats = [](const Rated& a, const Rated& b) {
+    return a.seconds <= b.seconds && a.peak <= b.peak && a.gpus <= b.gpus &&
+           (a.seconds < b.seconds || a.peak < b.peak || a.gpus < b.gpus);
+  };
+  for (const Rated& one : all) {
+    const auto is_better = [&](const Rated& other) {
+      return fits(other, budget) && beats(other, one);
+    };
+    if (fits(one, budget) && !std::ranges::any_of(all, is_better)) {
+      front.emplace(one.seconds, one.peak.value(), one.gpus);
+    }
+  }
+  return front;
+}
+
+}  // namespace
+
+TEST_CASE("lowered plans: time and peak are the replay's, and no bound is above them") {
+  test::Random random = test::seeded_random(521);
+  CAPTURE(random.seed());
+  int compared = 0;
+  for (const ir::ModelSpec& model : families()) {
+    for (const char* const gpu : {"a100-80gb", "h100-80gb"}) {
+      const Setting setting(model, gpu);
+      for (int round = 0; round < 12; ++round) {
+        SearchQuestion question = setting.question(random);
+        question.space.constraints.of(Axis::kGpus) = {random.pick<std::int64_t>({1, 2, 4, 8, 16})};
+        question.space.global_batch = 16 * random.between(1, 4);
+        const std::vector<Cell> cells = cells_of(question.space);
+        const Cell& cell = cells[static_cast<std::size_t>(
+            random.between(0, static_cast<std::int64_t>(cells.size()) - 1))];
+        const ir::ParallelPlan plan = plan_at(choices_of(question.space, cell),
+                                              static_cast<std::uint64_t>(random.between(
+                                                  0, static_cast<std::int64_t>(cell.choices) - 1)));
+        CAPTURE(ir::to_json(ir::plan_to_json(plan)));
+        LoweredPlans plans(model, setting.device, setting.machine);
+        const LoweredPlan lowered = plans.of(plan, 0).value();
+        const cost::StepEstimate estimate =
+            cost::estimate(model, plan, setting.device, Bytes{}, &setting.machine).value();
+        CHECK(lowered.peak == estimate.peak_allocated);
+        CHECK(lowered.time.total().value() ==
+              doctest::Approx(estimate.time->total.value()).epsilon(1e-12));
+        CHECK(plans.least_step(plan) <= lowered.time.total());
+        CHECK(plans.floor(plan) <= lowered.peak);
+        CHECK(plans.floor(cell.plan) > Bytes{0});
+        CHECK(plans.least_step(cell.plan) <= plans.least_step(plan));
+        CHECK(plans.least_step(plan) > Seconds{0});
+        ++compared;
+      }
+    }
+  }
+  CHECK(compared == 120);
+}
+
+TEST_CASE("lowered plans: what few layers take at least, all layers take") {
+  // The bound of a long model comes from short ones: it is that of the whole one, lowered.
+  const Setting setting(families().front(), "a100-80gb");
+  ir::ParallelPlan plan;
+  plan.sequence = 128;
+  ir::ModelSpec longer = setting.model;
+  std::array<double, 3> seconds{};
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    longer.layers.resize(3 + i, longer.layers.back());  // Three are lowered as they stand.
+    LoweredPlans plans(longer, setting.device, setting.machine);
+    seconds.at(i) = plans.least_step(plan).value();
+  }
+  longer.layers.resize(40, longer.layers.back());
+  LoweredPlans plans(longer, setting.device, setting.machine);
+  CHECK(plans.least_step(plan).value() ==
+        doctest::Approx(seconds[0] + 37 * (seconds[1] - seconds[0])).epsilon(1e-9));
+  CHECK(seconds[2] - seconds[1] == doctest::Approx(seconds[1] - seconds[0]).epsilon(1e-9));
+}
+
+TEST_CASE("search: of plans lowered whole, optimum and front are those of brute force") {
+  test::Random random = test::seeded_random(522);
+  CAPTURE(random.seed());
+  int spaces = 0;
+  int fitting = 0;
+  std::vector<std::unique_ptr<Setting>> settings;
+  for (const ir::ModelSpec& model : families()) {
+    settings.push_back(std::make_unique<Setting>(model, "a100-80gb"));
+  }
+  for (int round = 0; spaces < 40; ++round) {
+    CAPTURE(round);
+    const Setting& setting = *settings[static_cast<std::size_t>(round) % settings.size()];
+    SearchQuestion question = setting.question(random);
+    narrow(random, question);
+    const std::vector<Rated> all = every_plan(question);
+    if (all.empty() || all.size() > 60) {
+      continue;
+    }
+    ++spaces;
+    const Rated& some =
+        all[static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(all.size()) - 1))];
+    question.budget =
+        some.outside + (random.chance(1, 8) ? Bytes{some.peak.value() / 8} : some.peak);
+    std::optional<Rated> best;
+    for (const Rated& one : all) {
+      if (fits(one, question.budget) && (!best || one.worth < best->worth)) {
+        best = one;
+      }
+    }
+    fitting += best ? 1 : 0;
+    PlanMemory memory(setting.model, setting.device);
+    for (const unsigned rules : {0U, 1U, 2U, 3U}) {
+      CAPTURE(rules);
+      question.pruning = {
+          .time_bound = (rules & 1U) != 0, .memory_floor = (rules & 2U) != 0, .dominance = true};
+      question.front = false;
+      const PlanResult found = search_unreplayed(question, memory).value();
+      REQUIRE(found.best.has_value() == best.has_value());
+      CHECK(found.status == (best ? PlanStatus::kOptimal : PlanStatus::kInfeasible));
+      if (best) {
+        CHECK(found.best->number == best->worth.number);
+        CHECK(found.best->time.total().value() == best->seconds);
+      }
+      question.front = true;
+      std::set<Point> front;
+      const PlanResult answer = search_unreplayed(question, memory).value();
+      for (const RatedPlan& one : answer.front) {
+        front.emplace(one.time.total().value(), one.peak.value(), one.plan.world);
+      }
+      CHECK(front == front_of(all, question.budget));
+    }
+  }
+  CHECK(fitting > spaces / 2);
+}
+
+}  // namespace headroom::plan
