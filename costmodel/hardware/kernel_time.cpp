@@ -60,6 +60,9 @@ double compute_seconds(const TileWork& work, const GemmPerformance& gemm,
   const double step = (height * width + work.loss * (height + width)) * work.element;
   const double k = static_cast<double>(shape.k);
   const double units = static_cast<double>(tiles) / work.multiprocessors;
+  if (shape.batch == ir::GemmBatch::kSeries) {  // The next product fills what one leaves idle.
+    return units * (k + gemm.k_overhead) * step;
+  }
   const double whole = waves_of(units, gemm.wave_loss) * (k + gemm.k_overhead) * step;
   if (units * 2 > 1 || shape.k < 2 * kLeastSplit) {
     return whole;
@@ -69,14 +72,20 @@ double compute_seconds(const TileWork& work, const GemmPerformance& gemm,
   return std::min(whole, (k / parts + 2 * gemm.k_overhead) * step);
 }
 
-double bytes_moved(const ir::GemmShape& shape) {
+/// What a product reads, and what it writes (and reads, where it accumulates).
+struct Moved {
+  double operands;
+  double result;
+};
+Moved bytes_moved(const ir::GemmShape& shape) {
   const double m = static_cast<double>(shape.m);
   const double n = static_cast<double>(shape.n);
   const double k = static_cast<double>(shape.k);
   const double operand = static_cast<double>(ir::bits_of(shape.dtype)) / 8;
   // 8-bit operands make 16-bit results; accumulation reads and writes fp32.
   const double result = shape.accumulate ? 8 : std::max(operand, 2.0);
-  return static_cast<double>(shape.count) * ((m * k + k * n) * operand + m * n * result);
+  const double count = static_cast<double>(shape.count);
+  return {.operands = count * (m * k + k * n) * operand, .result = count * m * n * result};
 }
 
 double layout_factor(const GemmPerformance& gemm, ir::GemmLayout layout) {
@@ -144,12 +153,17 @@ Seconds gemm_time(const DevicePerformance& device, const ir::GemmShape& shape) {
     compute = std::min(compute, compute_seconds(work, gemm, shape, kTiles[i]));
   }
   compute *= layout_factor(gemm, shape.layout);
-  const double moving = bytes_moved(shape) / device.memory.rate.value();
-  double time = overlapped(compute, moving, gemm.overlap_loss);
-  if (shape.grouped) {
-    time = time * gemm.grouped + static_cast<double>(shape.count - 1) * gemm.per_group.value();
+  const Moved moved = bytes_moved(shape);
+  const double operands = moved.operands / device.memory.rate.value();
+  const double result = moved.result / device.memory.rate.value();
+  if (shape.batch != ir::GemmBatch::kSeries) {
+    return gemm.floor + Seconds{overlapped(compute, operands + result, gemm.overlap_loss)};
   }
-  return gemm.floor + Seconds{time};
+  compute *= gemm.series;
+  // Results that are added to are read when a product ends, with nothing of its own left to do.
+  const double shown = shape.accumulate ? gemm.accumulate_loss * result : 0;
+  const double hidden = shape.accumulate ? operands : operands + result;
+  return gemm.floor + Seconds{overlapped(compute, hidden, gemm.overlap_loss) + shown};
 }
 
 double visible_pairs(const ir::AttentionShape& shape) {
@@ -186,6 +200,11 @@ Seconds attention_time(const DevicePerformance& device, const ir::AttentionShape
 
 Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& shape) {
   HEADROOM_ASSERT(shape.bytes >= 0 && shape.launches >= 1);
+  if (shape.kind != ir::TrafficKind::kElementwise) {
+    const bool rows = shape.kind == ir::TrafficKind::kPermutation;
+    const BytesPerSecond rate = rows ? device.memory.permutation : device.memory.cross_entropy;
+    return static_cast<double>(shape.launches) * device.memory.floor + Bytes{shape.bytes} / rate;
+  }
   const double each = static_cast<double>(shape.bytes) / static_cast<double>(shape.launches);
   const double fits = static_cast<double>(device.memory.cache.value());
   // What a launch leaves in the cache is there for the next one; a larger tensor evicts itself.

@@ -53,8 +53,9 @@ GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device)
   gemm.floor = Seconds{group.number("floor_seconds", kShortTime)};
   gemm.input_gradient = group.number("input_gradient_time", kFactor);
   gemm.weight_gradient = group.number("weight_gradient_time", kFactor);
-  gemm.grouped = group.number("grouped_time", kFactor);
-  gemm.per_group = Seconds{group.number("per_group_seconds", kNoTime)};
+  gemm.series = group.number("series_time", kFactor);
+  gemm.accumulate_loss = group.number("accumulate_loss_share", kLoss);
+  gemm.series_call = Seconds{group.number("series_call_seconds", kNoTime)};
   return gemm;
 }
 
@@ -80,6 +81,12 @@ AttentionPerformance read_attention(const ir::JsonObject& group, const DeviceSpe
 MemoryPerformance read_memory(const ir::JsonObject& group, const DeviceSpec& device) {
   MemoryPerformance memory;
   memory.rate = group.number("share", kShare) * device.memory_bandwidth;
+  const auto slower = [&](const char* key) {
+    const std::optional<double> share = group.optional_number(key, kShare);
+    return share ? *share * device.memory_bandwidth : memory.rate;
+  };
+  memory.permutation = slower("permutation_share");
+  memory.cross_entropy = slower("cross_entropy_share");
   memory.floor = Seconds{group.number("floor_seconds", kShortTime)};
   memory.cache = Bytes{group.integer("cache_bytes", kCache)};
   memory.cached = group.number("cached_rate", kFactor) * memory.rate;

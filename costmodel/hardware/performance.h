@@ -23,8 +23,9 @@ struct GemmPerformance {
   Seconds floor;            ///< The shortest product.
   double input_gradient = 1;   ///< Time of the NN layout over that of TN.
   double weight_gradient = 1;  ///< Time of the NT layout over that of TN.
-  double grouped = 1;          ///< Time of a grouped product over that of one batched alike.
-  Seconds per_group;           ///< For each further group of a grouped product.
+  double series = 1;           ///< Time of a series (`ir::GemmBatch`) over its waves'.
+  double accumulate_loss = 0;  ///< Share of what a series' accumulated results move that shows.
+  Seconds series_call;         ///< What the host needs for each product of a series.
 };
 
 /// Rates of fused attention by head size: up to 64, and 128; between them in between. Flops are
@@ -50,8 +51,10 @@ void scale_attention(AttentionPerformance& attention, double factor);
 
 /// Kernels that only move memory.
 struct MemoryPerformance {
-  BytesPerSecond rate;    ///< Read and written together.
-  Seconds floor;          ///< The shortest kernel, to the start of the next one on its stream.
+  BytesPerSecond rate;         ///< Read and written together.
+  Seconds floor;               ///< The shortest kernel, to the start of the next one on its stream.
+  BytesPerSecond permutation;  ///< Of kernels of those kinds (`ir::TrafficKind`).
+  BytesPerSecond cross_entropy;
   Bytes cache;            ///< The last cache before the device memory.
   BytesPerSecond cached;  ///< Of what the cache still holds.
 };

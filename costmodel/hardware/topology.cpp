@@ -99,6 +99,12 @@ Result<Fabric> read_fabric(const std::string& path, const LinkSpec& link) {
     fabric.between = domain->number("share_between", kShare) * link.peak;
     fabric.exchanged = domain->number("share_exchanged", kShare) * link.peak;
   }
+  if (const std::optional<ir::JsonObject> channels = root.optional_object("channels")) {
+    fabric.channels = static_cast<int>(channels->integer("number", kDevices));
+    if (channels->text("source").empty()) {
+      channels->refuse("source", "a document, a log or a derivation");
+    }
+  }
   Status status = reader->finish_refusing_unknown_keys();
   if (!status) {
     return std::move(status).error();

@@ -39,7 +39,10 @@ struct Fabric {
   BytesPerSecond across;     ///< Of one ring from one such domain to the next.
   BytesPerSecond between;    ///< Of several rings together.
   BytesPerSecond exchanged;  ///< Of all-to-alls, all ranks of a domain together.
-  std::string note;          ///< Empty if measured; else what the figures are derived from.
+  /// NCCL's channels, each a block that keeps a multiprocessor to itself while a collective runs;
+  /// 0: not known, and none is taken from computing kernels.
+  int channels = 0;
+  std::string note;  ///< Empty if measured; else what the figures are derived from.
 };
 
 /// What joins nodes, as each device of a node has it.

@@ -85,7 +85,10 @@ PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan) {
               [&machine](const ir::WorkShape& shape) {
                 return work_time(machine.performance, machine.topology, shape);
               },
-          .launch = compiled ? launch.compiled : launch.eager};
+          .launch = compiled ? launch.compiled : launch.eager,
+          .series_call = machine.performance.gemm.series_call,
+          .taken_ratio = std::min(0.5, static_cast<double>(machine.topology.fabric.channels) /
+                                           machine.performance.multiprocessors)};
 }
 
 }  // namespace headroom::cost

@@ -94,7 +94,7 @@ class Reader {
       return StepPart::kRecompute;
     }
     if (const auto* gemm = std::get_if<ir::GemmShape>(&shape)) {
-      return gemm->grouped ? StepPart::kExperts : StepPart::kMatrix;
+      return gemm->batch != ir::GemmBatch::kStrided ? StepPart::kExperts : StepPart::kMatrix;
     }
     return std::holds_alternative<ir::AttentionShape>(shape) ? StepPart::kAttention
                                                              : StepPart::kMemoryBound;
@@ -238,7 +238,10 @@ ProgramTime price_program(const ir::RankProgram& program, const ir::ParallelPlan
     durations.push_back(prices.time_of(shape));
   }
   ProgramTime out;
-  out.timeline = replay_streams(program.work, {.durations = durations, .launch = prices.launch});
+  out.timeline = replay_streams(program.work, {.durations = durations,
+                                               .launch = prices.launch,
+                                               .series_call = prices.series_call,
+                                               .taken_ratio = prices.taken_ratio});
   const Reader reader(program, plan, out.timeline);
   out.last_step = last_step_of(program);
   out.step = reader.read(out.last_step);

@@ -16,6 +16,8 @@ namespace headroom::cost {
 struct PriceList {
   std::function<Seconds(const ir::WorkShape&)> time_of;  ///< Alone, on the device or its links.
   Seconds launch;                                        ///< Of one kernel, by the host.
+  Seconds series_call{};   ///< Of each product of a series, by the host, if that is longer.
+  double taken_ratio = 0;  ///< Of the multiprocessors, by a collective, from products meanwhile.
 };
 
 /// A stretch of the compute stream's time: what it computes and what it waits for.

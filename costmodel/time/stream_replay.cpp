@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "model_ir/base/check.h"
 
@@ -12,6 +13,9 @@ using ir::WorkItem;
 
 constexpr std::size_t kStreams = 256;
 constexpr std::uint32_t kHost = StreamTimeline::kHost;
+
+/// However many collectives there are, some multiprocessor is left.
+constexpr double kLeastRate = 0.25;
 
 /// A moment, and the item whose end it is.
 struct Moment {
@@ -28,19 +32,30 @@ void await(Moment& now, const Moment& other) {
 /// What the replay needs to know of a shape.
 struct ShapeCost {
   Seconds duration;
-  Seconds tail;       ///< The last launch's share.
-  Seconds issue;      ///< Of all launches.
-  Seconds first;      ///< Of the first launch.
-  bool host = false;  ///< Runs on the host itself.
+  Seconds tail;             ///< The last launch's share.
+  Seconds issue;            ///< Of all launches.
+  Seconds first;            ///< Of the first launch.
+  bool host = false;        ///< Runs on the host itself.
+  bool arithmetic = false;  ///< Keeps every multiprocessor busy.
+  bool collective = false;
 };
 
-ShapeCost cost_of(const ir::WorkShape& shape, Seconds duration, Seconds launch) {
+ShapeCost cost_of(const ir::WorkShape& shape, Seconds duration, const WorkCosts& costs) {
+  const Seconds launch = costs.launch;
   ShapeCost cost{.duration = duration, .tail = duration, .issue = launch, .first = launch};
+  const auto* gemm = std::get_if<ir::GemmShape>(&shape);
+  if (gemm != nullptr && gemm->batch == ir::GemmBatch::kSeries) {
+    const auto count = static_cast<double>(gemm->count);
+    cost.issue = count * std::max(launch, costs.series_call);
+    cost.tail = (1 / count) * duration;
+  }
   if (const auto* traffic = std::get_if<ir::TrafficShape>(&shape)) {
     const auto launches = static_cast<double>(std::max<std::int64_t>(traffic->launches, 1));
     cost.issue = launches * launch;
     cost.tail = (1 / launches) * duration;
   }
+  cost.arithmetic = gemm != nullptr || std::holds_alternative<ir::AttentionShape>(shape);
+  cost.collective = std::holds_alternative<ir::CollectiveShape>(shape);
   const auto* copy = std::get_if<ir::CopyShape>(&shape);
   cost.host = copy != nullptr && copy->kind == ir::CopyKind::kHostWork;
   return cost;
@@ -48,11 +63,12 @@ ShapeCost cost_of(const ir::WorkShape& shape, Seconds duration, Seconds launch) 
 
 class Replay {
  public:
-  Replay(const ir::DeviceWork& work, const WorkCosts& costs) : work_(work), marks_(work.marks) {
+  Replay(const ir::DeviceWork& work, const WorkCosts& costs)
+      : work_(work), taken_ratio_(costs.taken_ratio), marks_(work.marks) {
     HEADROOM_ASSERT(costs.durations.size() == work.shapes.size());
     shapes_.reserve(work.shapes.size());
     for (std::size_t i = 0; i < work.shapes.size(); ++i) {
-      shapes_.push_back(cost_of(work.shapes[i], costs.durations[i], costs.launch));
+      shapes_.push_back(cost_of(work.shapes[i], costs.durations[i], costs));
     }
   }
 
@@ -113,7 +129,11 @@ class Replay {
     if (stream.time >= now.time) {
       now = stream;
     }
-    Seconds end = now.time + cost.duration;
+    const bool shares = item.stream == 0 && cost.arithmetic && taken_ratio_ > 0;
+    Seconds end = shares ? end_beside(now.time, cost.duration) : now.time + cost.duration;
+    if (cost.collective && item.stream != 0) {
+      collectives_.push_back({now.time, end});
+    }
     if (cost.host) {
       host_ = end;
     } else {
@@ -126,7 +146,40 @@ class Replay {
     stream = {end, index};
   }
 
+  /// The end of `alone` from `begin` on, on what collectives leave of the device.
+  Seconds end_beside(Seconds begin, Seconds alone) {
+    // The compute stream never goes back: what has ended is of no more use.
+    std::erase_if(collectives_, [begin](const Span& span) { return span.end <= begin; });
+    Seconds at = begin;
+    while (true) {
+      double rate = 1;
+      Seconds change{std::numeric_limits<double>::infinity()};
+      for (const Span& span : collectives_) {
+        if (span.begin <= at && at < span.end) {
+          rate -= taken_ratio_;
+          change = std::min(change, span.end);
+        } else if (at < span.begin) {
+          change = std::min(change, span.begin);
+        }
+      }
+      rate = std::max(rate, kLeastRate);
+      const Seconds until = change - at;
+      if (alone <= rate * until) {
+        return at + (1 / rate) * alone;
+      }
+      alone = alone - rate * until;
+      at = change;
+    }
+  }
+
+  struct Span {
+    Seconds begin;
+    Seconds end;
+  };
+
   const ir::DeviceWork& work_;
+  double taken_ratio_;
+  std::vector<Span> collectives_;  ///< Of other streams, which computing may meet.
   std::vector<ShapeCost> shapes_;
   std::vector<Moment> marks_;
   std::array<Moment, kStreams> streams_{};

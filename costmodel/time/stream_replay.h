@@ -15,6 +15,9 @@ namespace headroom::cost {
 struct WorkCosts {
   std::span<const Seconds> durations;  ///< Of each shape of `DeviceWork::shapes`, on its stream.
   Seconds launch;                      ///< What the host needs to hand over one kernel.
+  Seconds series_call{};               ///< For each product of a series, if that is longer.
+  /// Share of the multiprocessors that a collective takes from products and attention meanwhile.
+  double taken_ratio = 0;
 };
 
 /// Items of a program on the streams of one device.
@@ -47,8 +50,10 @@ struct StreamTimeline {
 /// Model:   a stream runs its items in the order of issue, each when the host has issued it, the
 ///          one before has ended and every mark it waits for has been reached. An item with several
 ///          launches cannot end before the last of them is issued and has run. Work on the host
-///          keeps the host.
-/// Ignores: limits of the launch queue; slowdown of kernels that run at the same time.
+///          keeps the host. A product or an attention kernel of the compute stream goes on with the
+///          multiprocessors that collectives of other streams, issued before it, leave.
+/// Ignores: limits of the launch queue; slowdown of other kernels that run at the same time, and by
+///          collectives that are issued while a kernel waits or runs.
 /// Requires one duration for each shape.
 [[nodiscard]] StreamTimeline replay_streams(const ir::DeviceWork& work, const WorkCosts& costs);
 

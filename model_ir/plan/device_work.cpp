@@ -27,7 +27,7 @@ std::string_view name_of(CollectiveKind kind) {
 }
 
 void Work::add(const GemmShape& shape) {
-  if (shape.grouped) {
+  if (shape.batch == GemmBatch::kGrouped) {
     ++kernels;
     return;
   }

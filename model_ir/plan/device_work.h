@@ -17,7 +17,12 @@ namespace headroom::ir {
 /// (NT).
 enum class GemmLayout : std::uint8_t { kTN, kNN, kNT };
 
-/// `count` products of [m, k] by [k, n]: batched, or grouped by expert.
+/// How `GemmShape::count` products run: as strided batches, one call of the library; grouped by
+/// expert in one kernel, which is counted as a kernel and not as a library call; or one call each,
+/// side by side on a few streams, as Transformer Engine's GroupedLinear runs them.
+enum class GemmBatch : std::uint8_t { kStrided, kGrouped, kSeries };
+
+/// `count` products of [m, k] by [k, n].
 struct GemmShape {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -25,8 +30,7 @@ struct GemmShape {
   std::int64_t count = 1;
   DType dtype = DType::kBf16;  ///< Of the operands.
   GemmLayout layout = GemmLayout::kTN;
-  bool grouped = false;     ///< One grouped kernel over experts, which is counted as a kernel and
-                            ///< not as a library call; otherwise strided batches.
+  GemmBatch batch = GemmBatch::kStrided;
   bool accumulate = false;  ///< Adds to what C holds (weight gradients into a buffer).
   [[nodiscard]] double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
@@ -58,10 +62,16 @@ struct AttentionShape {
   friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
 
+/// Kernels of Triton that reach less of the memory's rate than elementwise ones do: rows put in the
+/// order of experts and back (Transformer Engine's permutation), and cross entropy over whole rows
+/// of logits (Transformer Engine's and Liger's).
+enum class TrafficKind : std::uint8_t { kElementwise, kPermutation, kCrossEntropy };
+
 /// Kernels bound by memory: what they read and write together.
 struct TrafficShape {
   std::int64_t bytes = 0;
   std::int64_t launches = 1;
+  TrafficKind kind = TrafficKind::kElementwise;
   friend bool operator==(const TrafficShape&, const TrafficShape&) = default;
 };
 

@@ -56,17 +56,17 @@ class Pricer {
       : model_(model), sizes_(sizes_of(plan)), machine_(machine) {}
 
   /// [m, k] by [k, n] and its two gradients.
-  [[nodiscard]] Pass linear(std::int64_t m, std::int64_t n, std::int64_t k,
-                            std::int64_t groups = 1) const {
+  [[nodiscard]] Pass linear(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count = 1,
+                            ir::GemmBatch batch = ir::GemmBatch::kStrided) const {
     const auto time = [&](std::int64_t rows, std::int64_t columns, std::int64_t inner,
                           ir::GemmLayout layout) {
       return price(ir::GemmShape{.m = std::max<std::int64_t>(rows, 1),
                                  .n = std::max<std::int64_t>(columns, 1),
                                  .k = std::max<std::int64_t>(inner, 1),
-                                 .count = groups,
+                                 .count = count,
                                  .dtype = sizes_.dtype,
                                  .layout = layout,
-                                 .grouped = groups > 1});
+                                 .batch = batch});
     };
     return {time(m, n, k, ir::GemmLayout::kTN),
             time(m, k, n, ir::GemmLayout::kNN) + time(n, k, m, ir::GemmLayout::kNT)};
@@ -252,6 +252,18 @@ class Pricer {
     return traffic((model_.gated_mlp ? 3 : 2) * bytes);
   }
 
+  /// Tokens to the order of their experts and back; between ranks in that of ranks and back.
+  [[nodiscard]] Pass permutation(std::int64_t routed) const {
+    const std::int64_t rows = routed * model_.hidden * element();
+    const Seconds order = price(ir::TrafficShape{.bytes = 2 * (hidden_bytes() + rows),
+                                                 .launches = 2,
+                                                 .kind = sizes_.degrees.permute_fusion
+                                                             ? ir::TrafficKind::kPermutation
+                                                             : ir::TrafficKind::kElementwise});
+    const Seconds copies = price(ir::TrafficShape{.bytes = 4 * rows, .launches = 4});
+    return {order + copies, order + copies};
+  }
+
   /// Router, dispatch, grouped products, combination; the shared expert beside them.
   [[nodiscard]] Pass experts() const {
     const ir::MoeSpec& moe = *model_.moe;
@@ -262,10 +274,11 @@ class Pricer {
     const std::int64_t rows = std::max<std::int64_t>(routed * cut / local, 1);
     const std::int64_t width = std::max<std::int64_t>(moe.expert_ffn / cut, 1);
     Pass pass = linear(sizes_.stretch, moe.experts, model_.hidden);
-    pass += linear(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local);
-    pass += linear(rows, model_.hidden, width, local);
+    pass += linear(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local,
+                   ir::GemmBatch::kSeries);
+    pass += linear(rows, model_.hidden, width, local, ir::GemmBatch::kSeries);
     pass += activation(rows * local * width);
-    pass += traffic(4 * routed * model_.hidden * element(), 6);  // Permute and unpermute.
+    pass += permutation(routed);
     const ir::RankGroup ranks{.size = degrees.expert, .stride = cut};
     const Seconds exchange =
         collective(ir::CollectiveKind::kAllToAll, routed * model_.hidden * element(), ranks);
@@ -315,6 +328,7 @@ BlockKey block_key(const ir::ParallelPlan& plan) {
           degrees.expert,
           degrees.expert_tensor,
           degrees.sequence_parallel ? 1 : 0,
+          degrees.permute_fusion ? 1 : 0,
           degrees.pipeline > 1 ? ir::stage_stride(degrees, plan.world)
                                : 0};  // How far the next stage is.
 }

@@ -4,7 +4,8 @@
 measure.py OUT.jsonl [--limit N] [--seconds T] [--cudnn] [--only TEXT]
 
 Writes what PyTorch allocated and how long each phase took, in the form of tests/measured, for
-`headroom validate measured OUT.jsonl`. Beyond that form a phase has `seconds`, and a row has
+`headroom validate measured OUT.jsonl`, which compares the last step's seconds with the time model (metric
+`step_time_ms`) where it knows the GPU's name. Beyond that form a row has
 `outside_pytorch`: bytes of the device that neither is free nor belongs to PyTorch's allocator.
 Rows are taken that ran on one GPU, need only transformers, and fit; each runs in a process of its own.
 `--cudnn` leaves cuDNN attention on, whose workspace then shows against the recorded peak.
@@ -137,6 +138,7 @@ def run_one(cudnn):
     phases = Phases(torch)
     measured = {key: row[key] for key in ("framework", "versions", "case", "parameters")}
     measured["id"] = "gpu/" + row["id"]
+    measured["measured_on"], measured["gpu"] = "gpu", torch.cuda.get_device_name(0)
     measured["case"]["gpu"] = {"bytes": properties.total_memory,
                                "cc": properties.major * 10 + properties.minor,
                                "sms": properties.multi_processor_count}

@@ -32,10 +32,11 @@ struct NaiveSum {
 
 void add(const WorkShape& shape, NaiveSum& sum) {
   if (const auto* gemm = std::get_if<GemmShape>(&shape)) {
-    sum.kernels += gemm->grouped ? 1 : 0;
-    sum.gemms += gemm->grouped ? 0 : 1;
+    const bool grouped = gemm->batch == GemmBatch::kGrouped;
+    sum.kernels += grouped ? 1 : 0;
+    sum.gemms += grouped ? 0 : 1;
     const std::int64_t products = gemm->m * gemm->n * gemm->k * gemm->count;
-    sum.flops += gemm->grouped ? 0.0 : 2.0 * static_cast<double>(products);
+    sum.flops += grouped ? 0.0 : 2.0 * static_cast<double>(products);
   } else if (const auto* traffic = std::get_if<TrafficShape>(&shape)) {
     sum.kernels += traffic->launches;
     sum.traffic += traffic->bytes;

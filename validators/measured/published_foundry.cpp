@@ -101,7 +101,7 @@ PublishedPlanned plan_of_foundry_row(const MeasuredRow& row, const ScoreTools& t
   PublishedSetting setting;
   setting.plan = read_plan(reader);
   setting.stands_in = true;
-  setting.attention_time = kTritonAttention;
+  setting.conditions.attention_time = kTritonAttention;
   setting.model = read_mpt(reader, setting.plan.sequence);
   for (const std::string_view key : {"quant", "offload", "compile", "lora"}) {
     expect_none(reader, key);

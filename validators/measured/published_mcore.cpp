@@ -27,15 +27,16 @@ constexpr CaseReader::Range kDegree{1, 1 << 16};
 enum class Form : std::uint8_t { kLlama, kGpt2, kDeepseek, kQwen3Moe, kMixtral };
 
 Form read_architecture(CaseReader& model) {
-  constexpr std::array<Word<Form>, 9> kForms = {{{"llama", Form::kLlama},
-                                                 {"deepseek_v3 (MLA MoE)", Form::kDeepseek},
-                                                 {"gpt", Form::kGpt2},
-                                                 {"gpt2-style", Form::kGpt2},
-                                                 {"deepseek_v2_mla_moe", Form::kDeepseek},
-                                                 {"deepseek_v3_mla_moe", Form::kDeepseek},
-                                                 {"deepseek_v3", Form::kDeepseek},
-                                                 {"qwen3_moe", Form::kQwen3Moe},
-                                                 {"mixtral", Form::kMixtral}}};
+  constexpr std::array<Word<Form>, 10> kForms = {{{"llama", Form::kLlama},
+                                                  {"deepseek_v3 (MLA MoE)", Form::kDeepseek},
+                                                  {"gpt", Form::kGpt2},
+                                                  {"gpt3", Form::kGpt2},
+                                                  {"gpt2-style", Form::kGpt2},
+                                                  {"deepseek_v2_mla_moe", Form::kDeepseek},
+                                                  {"deepseek_v3_mla_moe", Form::kDeepseek},
+                                                  {"deepseek_v3", Form::kDeepseek},
+                                                  {"qwen3_moe", Form::kQwen3Moe},
+                                                  {"mixtral", Form::kMixtral}}};
   return model.word<Form>("arch", "", kForms);
 }
 
@@ -134,6 +135,24 @@ ModelSpec read_model(CaseReader& row, ir::ParallelPlan& plan) {
   return spec;
 }
 
+/// Layers of each virtual stage. Recipes whose layers and two more divide (126 of Llama 3.1 405B,
+/// 94 of Qwen3 235B) count the embedding and the loss as layers. Source:
+/// NVIDIA-NeMo/Megatron-Bridge v0.2.0, src/megatron/bridge/recipes/{llama,qwen}.
+void set_chunks(CaseReader& row, std::int64_t layers, std::int64_t chunks, MegatronPlan& megatron) {
+  const std::int64_t parts =
+      chunks * std::max<std::int64_t>(1, megatron.pipeline);  // 0: not stated.
+  const bool accounts = layers % parts != 0 && (layers + 2) % parts == 0;
+  if (chunks == 1) {
+    return;
+  }
+  if (layers % parts != 0 && !accounts) {
+    row.fail("vpp", std::to_string(chunks) + ", which leaves stages uneven");
+    return;
+  }
+  megatron.account_for_embedding = megatron.account_for_loss = accounts;
+  megatron.layers_per_chunk = (accounts ? layers + 2 : layers) / parts;
+}
+
 void read_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   // A degree that is not stated is the reader's trouble, and must not divide anything meanwhile.
@@ -143,12 +162,7 @@ void read_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) 
   megatron.expert = row.integer("ep", 1, kDegree);
   megatron.expert_tensor = row.integer("etp", 0, {0, kDegree.high});
   const std::int64_t chunks = row.integer("vpp", 1, kDegree);
-  const std::int64_t stages = std::max<std::int64_t>(1, megatron.pipeline);  // 0: not stated.
-  if (chunks > 1 && layers % (chunks * stages) != 0) {
-    row.fail("vpp", std::to_string(chunks) + ", which leaves stages uneven");
-  } else if (chunks > 1) {
-    megatron.layers_per_chunk = layers / (chunks * stages);
-  }
+  set_chunks(row, layers, chunks, megatron);
   plan.world = stated(row, "num_gpus", kWorldRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   const std::int64_t model_ranks =
@@ -175,11 +189,19 @@ std::string_view usual_attention(std::string_view framework) {
   return early ? "eager (scores and softmax materialised)" : "";
 }
 
-/// "selective modules ['layernorm', 'moe_act']"; false for other words.
+/// NeMo and Megatron-Bridge overlap the distributed optimizer's gathers and reductions, and fuse
+/// the loss in Transformer Engine.
+/// Source: NVIDIA-NeMo/Megatron-Bridge v0.2.0, src/megatron/bridge/training/comm_overlap.py and
+/// recipes; NVIDIA/NeMo nemo/collections/llm/recipes.
+bool is_nemo(std::string_view framework) {
+  return framework.starts_with("Megatron-Bridge") || framework.starts_with("NeMo");
+}
+
+/// "selective modules ['layernorm', 'moe_act']", "recompute_modules=['mlp'] ..."; false for other
+/// words.
 bool read_modules(CaseReader& row, MegatronPlan& plan) {
-  constexpr std::string_view kBefore = "selective modules [";
   const std::string words = row.text("checkpointing", "");
-  if (!words.starts_with(kBefore)) {
+  if (!words.starts_with("selective modules [") && !words.starts_with("recompute_modules=[")) {
     return false;
   }
   plan.recompute = ir::MegatronRecompute::kSelective;
@@ -209,17 +231,21 @@ void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& 
        {"selective (attention core) + sequence parallel", MegatronRecompute::kSelective},
        {"selective + SP", MegatronRecompute::kSelective}}};
   if (!read_modules(row, megatron)) {
-    megatron.recompute = row.word<MegatronRecompute>("checkpointing", "", kRecompute);
+    // Performance recipes switch it off unless a preset names modules.
+    // Source: NVIDIA-NeMo/Megatron-Bridge v0.2.0, scripts/performance/configs.
+    const std::string_view usual = is_nemo(framework) ? "none" : "";
+    megatron.recompute = row.word<MegatronRecompute>("checkpointing", usual, kRecompute);
     megatron.recompute_modules.core_attention = megatron.recompute == MegatronRecompute::kSelective;
   }
   using ir::MegatronAttention;
-  constexpr std::array<Word<MegatronAttention>, 7> kAttention = {
+  constexpr std::array<Word<MegatronAttention>, 8> kAttention = {
       {{"flash", MegatronAttention::kFused},
        {"fused (TE auto)", MegatronAttention::kFused},
        {"flash (TransformerEngine)", MegatronAttention::kFused},
        {"flash (TransformerEngine; MLA via TE)", MegatronAttention::kFused},
        {"flash (community head_dim!=v_dim build for MLA)", MegatronAttention::kFused},
        {"flash/cuDNN fused (TE)", MegatronAttention::kFused},
+       {"Transformer Engine / cuDNN flash", MegatronAttention::kFused},
        {"eager (scores and softmax materialised)", MegatronAttention::kUnfused}}};
   megatron.attention =
       row.word<MegatronAttention>("attention", usual_attention(framework), kAttention);
@@ -250,6 +276,23 @@ void read_quoted(const JsonValue* other, MegatronPlan& megatron) {
   }
   megatron.overlap_grad_reduce = quotes("--overlap-grad-reduce");
   megatron.overlap_param_gather = quotes("--overlap-param-gather");
+}
+
+/// "cuda_graph full_iteration/[]": the step in one graph; "cuda_graph transformer_engine/['attn']":
+/// parts of layers.
+RunConditions::Launches read_launches(CaseReader& row) {
+  using Launches = RunConditions::Launches;
+  const std::string words = row.text("compile", "");
+  if (words.starts_with("cuda_graph full_iteration")) {
+    return Launches::kStepGraph;
+  }
+  if (words.starts_with("cuda_graph transformer_engine")) {
+    return Launches::kLayerGraphs;
+  }
+  if (!words.empty() && words != "none" && !words.starts_with("cuda_graph none")) {
+    row.fail("compile", "'" + words + "'");
+  }
+  return Launches::kEager;
 }
 
 void ignore_descriptions(CaseReader& row) {
@@ -285,9 +328,16 @@ PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& too
   read_degrees(reader, static_cast<std::int64_t>(setting.model.layers.size()), plan);
   read_recipe(reader, row.framework, plan);
   read_quoted(row.setting.find("other"), *plan.megatron);
-  for (const std::string_view key : {"quant", "offload", "compile", "fsdp", "lora"}) {
+  if (is_nemo(row.framework)) {
+    plan.megatron->overlap_grad_reduce = plan.megatron->overlap_param_gather =
+        plan.megatron->distributed_optimizer && plan.world > 1;
+    plan.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+    plan.megatron->fp32_gradients = false;  // grad_reduce_in_fp32=False
+  }
+  for (const std::string_view key : {"quant", "offload", "fsdp", "lora"}) {
     expect_none(reader, key);
   }
+  setting.conditions.launches = read_launches(reader);
   const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);
   ignore_descriptions(reader);
   return on_device(reader, gpu, tools, std::move(setting));

@@ -13,7 +13,7 @@ struct PublishedSetting {
   cost::DeviceSpec device;
   /// Another modelling code stands in for the row's own: FLOPs are the same, bytes are not.
   bool stands_in = false;
-  double attention_time = 1;  ///< Of the kernels that ran, over that of those in the model.
+  RunConditions conditions;
 };
 using PublishedPlanned = std::variant<PublishedSetting, Skip>;
 

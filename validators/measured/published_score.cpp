@@ -133,8 +133,7 @@ bool fits_alone(const PublishedSetting& setting, const ScoreTools& tools) {
   ir::ParallelPlan alone = setting.plan;
   alone.accumulation = 1;
   alone.steps = 1;
-  const auto estimate =
-      tools.estimate(setting.model, alone, setting.device, setting.attention_time);
+  const auto estimate = tools.estimate(setting.model, alone, setting.device, setting.conditions);
   return estimate && estimate->verdict != cost::Verdict::kDoesNotFit;
 }
 
@@ -231,7 +230,7 @@ Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const S
     return scorer.take();
   }
   const Result<cost::StepEstimate> estimate =
-      tools.estimate(setting.model, setting.plan, setting.device, setting.attention_time);
+      tools.estimate(setting.model, setting.plan, setting.device, setting.conditions);
   if (!estimate) {
     scorer.skip(skip_of(estimate.error()).reason);
     return scorer.take();

@@ -62,7 +62,7 @@ constexpr std::array<Entry<std::string_view>, 8> kModelTypes = {{{"llama", "llam
                                                                  {"gemma2", "gemma2"},
                                                                  {"phi3", "phi3"}}};
 
-constexpr std::array<Entry<std::string_view>, 31> kDevices = {
+constexpr std::array<Entry<std::string_view>, 36> kDevices = {
     {{"NVIDIA L40S", "l40s"},
      {"NVIDIA B200-SXM 180GB-class (8x NVLink)", "b200"},
      {"NVIDIA A100 80GB PCIe", "a100-80gb-pcie"},
@@ -74,6 +74,11 @@ constexpr std::array<Entry<std::string_view>, 31> kDevices = {
      {"NVIDIA A100 40GB", "a100-40gb"},
      {"NVIDIA B200", "b200"},
      {"NVIDIA GB200 (192GB)", "gb200"},
+     {"NVIDIA B300", "b300"},
+     {"NVIDIA GB300 (288GB)", "gb300"},
+     {"H100-80GB (DGX-H100)", "h100-80gb"},
+     {"B200 (DGX-B200)", "b200"},
+     {"GB200 (DGX-GB200)", "gb200"},
      {"NVIDIA A100 (dgx_a100; A100-80GB assumed)", "a100-80gb"},
      {"NVIDIA H100 (dgx_h100; H100-80GB assumed)", "h100-80gb"},
      {"NVIDIA GB200 (dgx_gb200)", "gb200"},
@@ -135,7 +140,7 @@ constexpr std::array<Entry<ir::AttentionKind>, 6> kAttention = {
      {"eager with dropout", ir::AttentionKind::kEager}}};
 
 using cost::AttentionCount;
-constexpr std::array<Entry<FlopCount>, 8> kFlopCounts = {
+constexpr std::array<Entry<FlopCount>, 9> kFlopCounts = {
     {{"Megatron-LM (mcore)", {AttentionCount::kSeenKeys, false}},
      {"Megatron-LM / mcore", {AttentionCount::kSeenKeys, false}},
      {"Megatron-LM (2020)", {AttentionCount::kAllKeys, true}},
@@ -143,6 +148,7 @@ constexpr std::array<Entry<FlopCount>, 8> kFlopCounts = {
      {"Megatron-LM PTD-P", {AttentionCount::kAllKeys, true}},
      {"DeepSpeed ZeRO-3", {AttentionCount::kAllKeys, true}},
      {"Megatron-Bridge", {AttentionCount::kSeenKeys, false}},
+     {"NeMo", {AttentionCount::kAllKeys, false}},
      {"llm-foundry", {AttentionCount::kAllKeys, false}}}};
 
 constexpr std::array<Entry<Metric>, 3> kPeaks = {{{"max_allocated", Metric::kPeakAllocated},

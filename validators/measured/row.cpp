@@ -38,6 +38,27 @@ std::string_view name_of(Metric metric) {
   return "?";
 }
 
+double last_step_seconds(const MeasuredRow& row) {
+  std::string_view step;
+  double seconds = 0;
+  for (const MeasuredPhase& phase : row.phases) {
+    const std::string_view name = phase.name;
+    if (!name.starts_with("step")) {
+      continue;
+    }
+    const std::string_view own = name.substr(0, name.find('.'));
+    if (own != step) {
+      step = own;
+      seconds = 0;
+    }
+    if (phase.seconds <= 0) {
+      return 0;
+    }
+    seconds += phase.seconds;
+  }
+  return seconds;
+}
+
 std::string subject_of(const MeasuredRow& row) {
   const ir::JsonValue* model = row.setting.find("model");
   const ir::JsonValue* name = model != nullptr ? model->find("name") : nullptr;

@@ -43,6 +43,7 @@ struct MetricValue {
 struct MeasuredPhase {
   std::string name;
   std::vector<MetricValue> values;
+  double seconds = 0;  ///< From one synchronisation to the next; 0: not timed.
 };
 
 enum class RowForm : std::uint8_t {
@@ -57,12 +58,18 @@ struct MeasuredRow {
   RowForm form = RowForm::kCase;
   std::string framework;
   bool on_gpu = false;    ///< Measured on a GPU; otherwise on a device that only accounts.
+  std::string gpu;        ///< kCase: the driver's name of that GPU; empty: not stated.
   ir::JsonValue setting;  ///< kCase: the value of "case"; kPublished: the row without "measured".
   ir::JsonValue measured_raw;         ///< kPublished: the value of "measured"; else null.
   std::vector<MeasuredPhase> phases;  ///< kCase; empty when the run ran out of memory.
   bool out_of_memory = false;         ///< kCase.
   std::string failure;                ///< kCase: the run broke off for another reason; else empty.
 };
+
+/// Of the last of a case's steps, all of its phases together; 0 where one of them was not timed.
+///
+/// Units:   seconds.
+[[nodiscard]] double last_step_seconds(const MeasuredRow& row);
 
 /// "Llama 3 8B on 8 x NVIDIA H100" of a published row; empty for a case.
 [[nodiscard]] std::string subject_of(const MeasuredRow& row);

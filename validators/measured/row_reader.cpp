@@ -92,9 +92,15 @@ Result<MeasuredPhase> read_phase(const JsonValue& value, const Place& place) {
   if (name == nullptr || name->as_string() == nullptr) {
     return place.error({}, "a phase without a name", R"(an object with "phase")");
   }
-  MeasuredPhase phase{.name = *name->as_string(), .values = {}};
+  MeasuredPhase phase{.name = *name->as_string(), .values = {}, .seconds = 0};
   if (Status read = read_values(value, kPhaseKeys, place, phase.values); !read) {
     return std::move(read).error();
+  }
+  if (const JsonValue* seconds = value.find("seconds"); !is_absent(seconds)) {
+    phase.seconds = seconds->as_number().value_or(0);
+    if (!(phase.seconds > 0)) {
+      return place.error("seconds", ir::to_json(*seconds), "a time, more than zero");
+    }
   }
   const JsonValue* work = value.find("work");
   if (is_absent(work)) {
@@ -177,6 +183,9 @@ Result<MeasuredRow> read_row(JsonValue value, const Place& place) {
   }
   const JsonValue* device = value.find("measured_on");
   row.on_gpu = device != nullptr && device->as_string() != nullptr && *device->as_string() == "gpu";
+  if (const JsonValue* gpu = value.find("gpu"); gpu != nullptr && gpu->as_string() != nullptr) {
+    row.gpu = *gpu->as_string();
+  }
   row.setting = *setting;
   return row;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "validators/measured/published_words.h"
 #include "validators/measured/row_scorer.h"
 
 namespace headroom::check {
@@ -29,6 +30,27 @@ void score_phase(const MeasuredPhase& measured, const PredictedPhase& predicted,
       scorer.skip("metric " + std::string(name_of(value.metric)) + ": not modelled", measured.name,
                   value.metric);
     }
+  }
+}
+
+/// Compares the last step's time of a case that was timed on a GPU.
+void score_step(const MeasuredRow& row, const RunSetting& setting, const ScoreTools& tools,
+                RowScorer& scorer) {
+  const double measured = last_step_seconds(row);
+  if (measured <= 0 || row.gpu.empty() || !tools.step_time || !tools.find_device) {
+    return;
+  }
+  const auto name = published_device(row.gpu);
+  const auto device = name ? std::optional(tools.find_device(std::string(*name))) : std::nullopt;
+  if (!device || !*device) {
+    scorer.skip("gpu: '" + row.gpu + "'", "run", Metric::kStepTime);
+    return;
+  }
+  const Result<Seconds> predicted = tools.step_time(setting, **device);
+  if (predicted) {
+    scorer.score("run", Metric::kStepTime, 1e3 * predicted->value(), 1e3 * measured);
+  } else {
+    scorer.skip(skip_of(predicted.error()).reason, "run", Metric::kStepTime);
   }
 }
 
@@ -105,7 +127,14 @@ Scoring score_row(const MeasuredRow& row, const ScoreTools& tools) {
     scorer.skip(skip_of(prediction.error()).reason);
     return scorer.take();
   }
-  return score_case(row, labels, prediction.value());
+  Scoring scoring = score_case(row, labels, prediction.value());
+  if (!row.out_of_memory && prediction->fits) {
+    score_step(row, std::get<RunSetting>(planned), tools, scorer);
+    Scoring time = scorer.take();
+    std::move(time.scores.begin(), time.scores.end(), std::back_inserter(scoring.scores));
+    std::move(time.skipped.begin(), time.skipped.end(), std::back_inserter(scoring.skipped));
+  }
+  return scoring;
 }
 
 Scoring score_rows(const std::vector<MeasuredRow>& rows, const ScoreTools& tools,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -65,13 +66,24 @@ struct ScoreFilter {
 
 /// Finds a GPU of the catalogue by name.
 using DeviceFinder = std::function<Result<cost::DeviceSpec>(const std::string& name)>;
-/// Judges a plan on a real device: `cost::estimate`. `attention_time`: of the kernels that ran,
-/// over that of the kernels that the model knows.
+/// What a published run did that no plan states.
+struct RunConditions {
+  double attention_time = 1;  ///< Of the kernels that ran, over that of those in the model.
+  /// How the host handed kernels over: one by one; in CUDA graphs but for experts' products; or the
+  /// whole step in one graph.
+  enum class Launches : std::uint8_t { kEager, kLayerGraphs, kStepGraph };
+  Launches launches = Launches::kEager;
+};
+
+/// Judges a plan on a real device: `cost::estimate`.
 using Estimator = std::function<Result<cost::StepEstimate>(
-    const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&, double attention_time)>;
+    const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&, const RunConditions&)>;
 
 /// Finds the machine that a GPU stands in: `cost::load_machine`.
 using MachineFinder = std::function<Result<cost::Machine>(const cost::DeviceSpec& device)>;
+
+/// The time of a case's last step on a GPU of the catalogue.
+using StepTimer = std::function<Result<Seconds>(const RunSetting&, const cost::DeviceSpec& device)>;
 
 /// What a run needs from outside.
 struct ScoreTools {
@@ -79,6 +91,7 @@ struct ScoreTools {
   Predictor predict;         ///< For rows whose allocator had the device to itself.
   DeviceFinder find_device;  ///< For published rows.
   Estimator estimate;        ///< For published rows.
+  StepTimer step_time{};     ///< For cases that were timed on a GPU; empty: no times are compared.
 };
 
 /// Predicts and compares one row of `RowForm::kPublished`.

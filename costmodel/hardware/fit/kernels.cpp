@@ -93,12 +93,23 @@ void fit_training_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& 
   set_training(device, minimum_near(gemm_objective(device, samples, set_training), start, kStep));
 }
 
-void fit_grouped(DevicePerformance& device, const Samples<ir::GemmShape>& samples) {
+Seconds series_time(const DevicePerformance& device, const ir::GemmShape& shape) {
+  return std::max(gemm_time(device, shape),
+                  static_cast<double>(shape.count) * device.gemm.series_call);
+}
+
+void fit_series(DevicePerformance& device, const Samples<ir::GemmShape>& samples) {
   const auto set = [](DevicePerformance& changed, const Point& point) {
-    changed.gemm.grouped = std::exp(point[0]);
-    changed.gemm.per_group = Seconds{std::exp(point[1])};
+    changed.gemm.series = std::exp(point[0]);
+    changed.gemm.series_call = Seconds{std::exp(point[1])};
+    changed.gemm.accumulate_loss = share_of(point[2]);
   };
-  set(device, minimum_near(gemm_objective(device, samples, set), {0.0, std::log(1e-6)}, kStep));
+  const auto objective = [changed = device, &samples, set](const Point& point) mutable {
+    set(changed, point);
+    return misfit(samples,
+                  [&changed](const ir::GemmShape& shape) { return series_time(changed, shape); });
+  };
+  set(device, minimum_near(objective, {0.0, std::log(6e-6), 0.0}, kStep));
 }
 
 void set_backward_in_step(DevicePerformance& device, FlopsPerSecond both) {
@@ -155,6 +166,12 @@ void fit_attention(DevicePerformance& device, const Samples<ir::AttentionShape>&
                        std::log(attention.key_overhead), std::log(attention.floor.value())};
   set_forward(device,
               minimum_near(attention_objective(device, samples, set_forward), start, kStep));
+  const bool narrow = std::any_of(samples.begin(), samples.end(),
+                                  [](const auto& each) { return each.shape.head_dim == 64; });
+  if (!narrow) {
+    // FlashAttention-2 on H100: Shah et al. 2024, arXiv:2407.08608, figure 5, 16384 tokens.
+    device.attention.native.forward_64 = (324.0 / 370.0) * device.attention.native.forward_128;
+  }
 }
 
 void fit_training_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples) {

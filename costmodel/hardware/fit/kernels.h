@@ -11,10 +11,15 @@ void fit_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
 /// rate stays.
 void fit_training_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
 
-/// Fits what grouping costs, with all else as it is.
-void fit_grouped(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
+/// A series of products alone on the device: as long as the host needs to hand them over, if that
+/// is longer.
+[[nodiscard]] Seconds series_time(const DevicePerformance& device, const ir::GemmShape& shape);
 
-/// Fits forward rates by head size and the overhead of a block.
+/// Fits what a series costs, with all else as it is.
+void fit_series(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
+
+/// Fits forward rates by head size and the overhead of a block. Where nothing was measured at head
+/// size 64, it is as far below 128 as FlashAttention-2 was elsewhere.
 void fit_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples);
 
 /// Sets backward rates such that attention forward and backward in a training step of an 8B model

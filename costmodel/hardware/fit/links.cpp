@@ -9,6 +9,7 @@
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/hardware/fit/search.h"
 #include "model_ir/base/file.h"
+#include "model_ir/json/json_value.h"
 #include "model_ir/json/json_writer.h"
 
 namespace headroom::cost::fit {
@@ -97,6 +98,12 @@ void write_link(const std::string& path, const Fabric& fabric, const LinkSpec& l
   if (fabric.multicast.rate > BytesPerSecond{0}) {
     fields.add("multicast",
                json_of(fabric.multicast, link).add("least_devices", fabric.multicast_least));
+  }
+  if (const Result<std::string> text = read_file(path)) {
+    const Result<ir::JsonValue> before = ir::parse_json(*text, path);
+    if (const ir::JsonValue* channels = before ? before->find("channels") : nullptr) {
+      fields.add("channels", *channels);  // No benchmark tells them.
+    }
   }
   fields.add("source",
              "fitted by headroom_fit_performance to the nccl tables of "

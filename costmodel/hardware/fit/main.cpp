@@ -98,8 +98,9 @@ void write_device(const std::string& path, const DevicePerformance& fitted,
   set(root, "gemm", "floor_seconds", gemm.floor.value());
   set(root, "gemm", "input_gradient_time", gemm.input_gradient);
   set(root, "gemm", "weight_gradient_time", gemm.weight_gradient);
-  set(root, "gemm", "grouped_time", gemm.grouped);
-  set(root, "gemm", "per_group_seconds", gemm.per_group.value());
+  set(root, "gemm", "series_time", gemm.series);
+  set(root, "gemm", "accumulate_loss_share", gemm.accumulate_loss);
+  set(root, "gemm", "series_call_seconds", gemm.series_call.value());
   set(root, "attention", "forward_64_share", fitted.attention.native.forward_64 / half);
   set(root, "attention", "forward_128_share", fitted.attention.native.forward_128 / half);
   set(root, "attention", "backward_64_share", fitted.attention.native.backward_64 / half);
@@ -177,7 +178,7 @@ struct Fitter {
     performance.attention.key_overhead = 200;
     performance.attention.floor = Seconds{8e-6};
     performance.gemm.input_gradient = performance.gemm.weight_gradient = 1;
-    performance.gemm.grouped = 1;
+    performance.gemm.series = 1;
     return performance;
   }
 
@@ -198,7 +199,7 @@ struct Fitter {
     set_fp8(device, served.gemm.half, spec(name));
     device.gemm.floor = served.gemm.floor;
     fit_training_gemm(device, data.training_gemms[name]);
-    fit_grouped(device, data.training_gemms[name + " grouped"]);
+    fit_series(device, data.training_gemms[name + " series"]);
     if (name == "b200") {
       set_products_in_step(device, kBlackwellProductsInStep);
     }
@@ -210,8 +211,9 @@ struct Fitter {
     std::printf("%s", table_row(name + ", products of training, bf16",
                                 gemm_residuals(device, data.training_gemms[name]))
                           .c_str());
-    std::printf("%s", table_row(name + ", grouped products, bf16",
-                                gemm_residuals(device, data.training_gemms[name + " grouped"]))
+    const auto alone = [&device](const ir::GemmShape& shape) { return series_time(device, shape); };
+    std::printf("%s", table_row(name + ", products in series, bf16",
+                                residuals_of(data.training_gemms[name + " series"], alone))
                           .c_str());
     std::printf("%s", table_row(name + ", attention forward and backward, bf16",
                                 attention_residuals(device, data.training_attention[name]))
@@ -249,8 +251,9 @@ struct Fitter {
     const DevicePerformance& relative = fitted.at(training_relative(name));
     device.gemm.input_gradient = relative.gemm.input_gradient;
     device.gemm.weight_gradient = relative.gemm.weight_gradient;
-    device.gemm.grouped = relative.gemm.grouped;
-    device.gemm.per_group = relative.gemm.per_group;
+    device.gemm.series = relative.gemm.series;
+    device.gemm.accumulate_loss = relative.gemm.accumulate_loss;
+    device.gemm.series_call = relative.gemm.series_call;
     device.attention.wide = relative.attention.wide;
     const AttentionRates& theirs = relative.attention.native;
     AttentionRates& rates = device.attention.native;

@@ -147,7 +147,9 @@ Result<SamplesOf<ir::GemmShape>> read_training_gemms(const std::string& folder) 
                               .k = table->integer(row, "k"),
                               .count = table->integer(row, "count"),
                               .layout = layout_in(table->text(row, "layout")),
-                              .grouped = table->integer(row, "grouped") != 0,
+                              .batch = table->integer(row, "grouped") != 0
+                                           ? ir::GemmBatch::kSeries
+                                           : ir::GemmBatch::kStrided,
                               .accumulate = table->integer(row, "accumulate") != 0};
     if (shape.accumulate && table->text(row, "result") == "bf16") {
       continue;  // Frameworks accumulate weight gradients in fp32.
@@ -155,7 +157,7 @@ Result<SamplesOf<ir::GemmShape>> read_training_gemms(const std::string& folder) 
     const double flops = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                          static_cast<double>(shape.k) * static_cast<double>(shape.count);
     const Seconds measured{flops / (table->number(row, "share_of_peak") * assumed_peak(device))};
-    add(all, device + (shape.grouped ? " grouped" : ""),
+    add(all, device + (shape.batch == ir::GemmBatch::kSeries ? " series" : ""),
         {.shape = shape, .measured = measured, .weight = weight_of(measured)});
   }
   return all;

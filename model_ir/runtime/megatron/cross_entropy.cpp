@@ -25,6 +25,11 @@ void launch_over(Eager& eager, const torch::Shape& logits, std::int64_t bytes) {
   torch::launch_kernels(eager, logits.elements() * bytes);
 }
 
+/// A kernel of Transformer Engine that goes over each token's logits, `times` reading or writing.
+void launch_rows(Eager& eager, const Tensor& logits, std::int64_t times = 1) {
+  torch::launch_kernels(eager, times * torch::bytes_of(logits), 1, TrafficKind::kCrossEntropy);
+}
+
 /// Kernels over the tokens, too short to matter but for their launches.
 void launch_per_token(const Runner& run, std::int64_t launches) {
   torch::launch_kernels(run.eager(), launches * run.context.tokens() * 8, launches);
@@ -143,9 +148,9 @@ Losses te_losses(const Runner& run, const Tensor& logits) {
                               .bytes = bytes_of(gathered.elements(), DType::kFp32).value(),
                               .group = run.context.mesh.tensor.group()});
   }
-  const std::int64_t own_bytes = bits_of(logits.dtype()) / 8;
-  launch_over(eager, logits.shape(), own_bytes);      // online_softmax_kernel
-  launch_over(eager, logits.shape(), 2 * own_bytes);  // cross_entropy_kernel
+  // online_softmax_kernel reads them; cross_entropy_kernel reads and writes.
+  launch_rows(eager, logits);
+  launch_rows(eager, logits, 2);
   result.probabilities = logits;
   return result;
 }
@@ -172,7 +177,7 @@ Gradients loss_gradients(const Runner& run, Gradients&, Node& node) {
       if (run.context.plan.micro_batch > 1) {
         const Tensor contiguous = per.make(DType::kFp32);
       }
-      torch::launch(eager, {&saved[0], &saved[0]});  // element_mul_kernel
+      launch_rows(eager, saved[0], 2);  // element_mul_kernel
       return {saved[0]};
     }
     case MegatronCrossEntropy::kUnfused:

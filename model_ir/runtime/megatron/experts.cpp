@@ -35,6 +35,12 @@ struct Permuted {
   Tensor mapping;        ///< What undoes it.
 };
 
+/// Rows of `from`, each read once and written wherever it belongs in `into`; or added up.
+void launch_permutation(Eager& eager, const Tensor& from, const Tensor& into) {
+  torch::launch_kernels(eager, torch::bytes_of(from) + torch::bytes_of(into), 1,
+                        TrafficKind::kPermutation);
+}
+
 /// moe_permute_with_probs. Source: transformer_engine/pytorch/{permutation,triton/permutation}.py.
 Permuted permute_fused(const Runner& run, const Tensor& hidden, const Routing& routing,
                        const ExpertSizes& sizes) {
@@ -48,9 +54,9 @@ Permuted permute_fused(const Runner& run, const Tensor& hidden, const Routing& r
   }
   result.tokens = eager.empty({sizes.sent, sizes.hidden}, hidden.dtype());
   result.probabilities = eager.empty({sizes.sent}, hidden.dtype());
-  // The mapping in three passes; then each row is read and written.
+  // The mapping in three passes; then each token is read once and written for each of its experts.
   torch::launch_kernels(eager, 3 * torch::bytes_of(result.mapping), 3);
-  torch::launch(eager, {&result.mapping, &result.tokens, &result.tokens, &result.probabilities});
+  launch_permutation(eager, hidden, result.tokens);
   run.process.tune(TunedKernel::kPermute, 0);
   if (record.active()) {
     record.save(result.mapping);
@@ -64,7 +70,7 @@ Permuted permute_fused(const Runner& run, const Tensor& hidden, const Routing& r
     inputs[0]->tracked_view = true;  // Rows were a view of the hidden state.
     inputs[1] = e.empty(node.input_shapes[1], grads[0].dtype());
     torch::launch(e, {&zeros});
-    torch::launch(e, {&grads[0], &grads[1], &inputs[0], &inputs[1]});
+    launch_permutation(e, grads[0], inputs[0]);
     run.process.tune(TunedKernel::kPermuteBackward, 0);
     return inputs;
   });
@@ -137,18 +143,22 @@ Tensor unpermute(const Runner& run, const Tensor& input, const Tensor& mapping,
   if (run.context.megatron.deterministic && !fused) {
     output = torch::filled(eager, output.shape(), input.dtype());  // Zeros a second time.
   }
-  torch::launch(eager, {&input, &output});
   if (fused) {
+    launch_permutation(eager, input, output);
     run.process.tune(TunedKernel::kUnpermute, 0);
+  } else {
+    torch::launch(eager, {&input, &output});
   }
   if (record.active()) {
     record.save(mapping);
   }
   record.finish(output, [run, fused](Eager& e, Gradients& grads, Node& node) -> Gradients {
     Gradients inputs{e.empty(node.input_shapes[0], grads[0].dtype())};
-    torch::launch(e, {&inputs[0], &inputs[0]});
     if (fused) {
+      launch_permutation(e, grads[0], inputs[0]);
       run.process.tune(TunedKernel::kUnpermuteBackward, 0);
+    } else {
+      torch::launch(e, {&inputs[0], &inputs[0]});
     }
     return inputs;
   });
@@ -230,8 +240,12 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
   run.process.touch_grouped_workspaces();
   const auto experts = static_cast<std::int64_t>(weights.size());
   const DType dtype = input.dtype();
-  run_per_expert(eager,
-                 {.m = rows, .n = shape[0], .k = shape[1], .count = experts, .dtype = dtype});
+  run_per_expert(eager, {.m = rows,
+                         .n = shape[0],
+                         .k = shape[1],
+                         .count = experts,
+                         .dtype = dtype,
+                         .batch = GemmBatch::kSeries});
   Tensor output = eager.empty({rows, shape[0]}, input.dtype());
   if (record.active()) {
     record.save(input);
@@ -249,7 +263,8 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
                            .k = shape[0],
                            .count = experts,
                            .dtype = dtype,
-                           .layout = GemmLayout::kNN});
+                           .layout = GemmLayout::kNN,
+                           .batch = GemmBatch::kSeries});
         result[0] = e.empty(node.input_shapes[0], grads[0].dtype());
         run_per_expert(e, {.m = shape[0],
                            .n = shape[1],
@@ -257,6 +272,7 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
                            .count = experts,
                            .dtype = dtype,
                            .layout = GemmLayout::kNT,
+                           .batch = GemmBatch::kSeries,
                            .accumulate = run.context.megatron.accumulation_fusion});
         for (std::size_t i = 1; i < result.size(); ++i) {
           result[i] = run.context.megatron.accumulation_fusion

@@ -299,7 +299,7 @@ void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype, GemmL
     eager.run(shape);
     return;
   }
-  shape.grouped = true;
+  shape.batch = GemmBatch::kGrouped;
   launch_kernels(eager, product.groups * kArgumentBytes);  // Writes the arguments.
   eager.run(shape);
   const BlockId arguments = eager.allocate(product.groups * kArgumentBytes, TensorRole::kWorkspace);

@@ -11,9 +11,9 @@ std::int64_t bytes_of(const Tensor& tensor) {
   return tensor.defined() ? ir::bytes_of(tensor.elements(), tensor.dtype()).value() : 0;
 }
 
-void launch_kernels(Eager& eager, std::int64_t bytes, std::int64_t launches) {
+void launch_kernels(Eager& eager, std::int64_t bytes, std::int64_t launches, TrafficKind kind) {
   if (launches > 0) {
-    eager.run(TrafficShape{.bytes = bytes, .launches = launches});
+    eager.run(TrafficShape{.bytes = bytes, .launches = launches, .kind = kind});
   }
 }
 

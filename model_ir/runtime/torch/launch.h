@@ -13,7 +13,8 @@ namespace headroom::ir::torch {
 [[nodiscard]] std::int64_t bytes_of(const Tensor& tensor);
 
 /// `launches` kernels that together read and write `bytes`. Nothing where there are none.
-void launch_kernels(Eager& eager, std::int64_t bytes, std::int64_t launches = 1);
+void launch_kernels(Eager& eager, std::int64_t bytes, std::int64_t launches = 1,
+                    TrafficKind kind = TrafficKind::kElementwise);
 
 /// An elementwise operator that reads or writes each of `operands` once; undefined ones are left
 /// out. One kernel, unless offsets into the largest operand need more than 32 bits.

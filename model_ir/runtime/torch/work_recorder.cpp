@@ -24,7 +24,7 @@ std::uint64_t mix(std::initializer_list<std::int64_t> values) {
 
 std::uint64_t hash_of(const GemmShape& shape) {
   return mix({shape.m, shape.n, shape.k, shape.count, static_cast<std::int64_t>(shape.dtype),
-              static_cast<std::int64_t>(shape.layout), shape.grouped ? 1 : 0,
+              static_cast<std::int64_t>(shape.layout), static_cast<std::int64_t>(shape.batch),
               shape.accumulate ? 1 : 0});
 }
 
@@ -35,7 +35,7 @@ std::uint64_t hash_of(const AttentionShape& shape) {
 }
 
 std::uint64_t hash_of(const TrafficShape& shape) {
-  return mix({shape.bytes, shape.launches});
+  return mix({shape.bytes, shape.launches, static_cast<std::int64_t>(shape.kind)});
 }
 
 std::uint64_t hash_of(const CollectiveShape& shape) {

@@ -162,6 +162,41 @@ TEST_CASE("kernel time: a product of few rows takes the time to read its weights
   CHECK(time / reading < 1.3);
 }
 
+TEST_CASE("kernel time: products in series fill each other's last waves, sums show their results") {
+  const DevicePerformance device = performance("b200");
+  // 148 multiprocessors: 80 tiles of 128 x 256 leave half of a single product's wave idle.
+  ir::GemmShape one{.m = 1280, .n = 2048, .k = 4096, .count = 1};
+  const Seconds alone = gemm_time(device, one);
+  one.count = 40;
+  one.batch = ir::GemmBatch::kSeries;
+  CHECK(gemm_time(device, one).value() < 0.9 * 40 * alone.value());
+  // 40 experts' gradients of 3072 x 5120 in fp32 from 616 tokens each, read and written: 5 GB.
+  ir::GemmShape gradient{.m = 3072,
+                         .n = 5120,
+                         .k = 616,
+                         .count = 40,
+                         .layout = ir::GemmLayout::kNT,
+                         .batch = ir::GemmBatch::kSeries};
+  const Seconds written = gemm_time(device, gradient);
+  gradient.accumulate = true;
+  const double moved = 40.0 * 3072 * 5120 * 8;
+  const double shown = device.gemm.accumulate_loss * moved / device.memory.rate.value();
+  CHECK(gemm_time(device, gradient).value() > written.value() + 0.8 * shown);
+}
+
+TEST_CASE("kernel time: permutations and cross entropy are slower than elementwise kernels") {
+  const DevicePerformance device = performance("b200");
+  ir::TrafficShape traffic{.bytes = std::int64_t{1} << 32, .launches = 2};
+  const Seconds elementwise = traffic_time(device, traffic);
+  traffic.kind = ir::TrafficKind::kCrossEntropy;
+  const Seconds loss = traffic_time(device, traffic);
+  CHECK(loss > elementwise);
+  CHECK(loss.value() == doctest::Approx(2 * device.memory.floor.value() +
+                                        std::exp2(32) / device.memory.cross_entropy.value()));
+  traffic.kind = ir::TrafficKind::kPermutation;
+  CHECK(traffic_time(device, traffic) > loss);
+}
+
 TEST_CASE("kernel time: causal attention computes half the pairs, a window its band") {
   const ir::AttentionShape full{.batch = 1,
                                 .heads = 1,

@@ -80,6 +80,18 @@ TEST_CASE("stream replay: small kernels are bound by the host that launches them
         6 * 3 + 1);
 }
 
+TEST_CASE("stream replay: products of a series are handed over one by one") {
+  ir::DeviceWork work = work_of({item(Kind::kRun, kCompute, 0)}, 0);
+  work.shapes = {
+      ir::GemmShape{.m = 1, .n = 1, .k = 1, .count = 6, .batch = ir::GemmBatch::kSeries}};
+  const auto together = seconds({6});
+  const cost::WorkCosts costs{
+      .durations = together, .launch = Seconds{1}, .series_call = Seconds{3}};
+  CHECK(cost::replay_streams(work, costs).total.value() == 6 * 3 + 1);
+  work.shapes = {ir::GemmShape{.m = 1, .n = 1, .k = 1, .count = 6}};  // One call.
+  CHECK(cost::replay_streams(work, costs).total.value() == 1 + 6);
+}
+
 TEST_CASE("stream replay: a host that waits issues nothing, and what it waits for is named") {
   const ir::DeviceWork work =
       work_of({item(Kind::kRun, kGather, 0), item(Kind::kRecord, kGather, 0),

@@ -50,7 +50,7 @@ ScoreTools mcore_tools() {
     return device;
   };
   tools.estimate = [](const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&,
-                      double) -> Result<cost::StepEstimate> {
+                      const RunConditions&) -> Result<cost::StepEstimate> {
     cost::StepEstimate estimate;
     estimate.time = cost::StepTime{};
     estimate.time->total = Seconds{1};

@@ -58,7 +58,7 @@ ScoreTools published_tools(cost::Verdict verdict = cost::Verdict::kFits) {
     return device;
   };
   tools.estimate = [verdict](const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&,
-                             double) -> Result<cost::StepEstimate> {
+                             const RunConditions&) -> Result<cost::StepEstimate> {
     cost::StepEstimate estimate;
     estimate.verdict = verdict;
     estimate.peak_allocated = Bytes{1000 * kMiB};
@@ -268,7 +268,7 @@ TEST_CASE("published row: what torchtune's leave open skips them") {
 TEST_CASE("published row: a rate beyond the GPU's datasheet is not that of one GPU") {
   ScoreTools tools = published_tools();
   tools.estimate = [](const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&,
-                      double) -> Result<cost::StepEstimate> {
+                      const RunConditions&) -> Result<cost::StepEstimate> {
     cost::StepEstimate estimate;
     estimate.verdict = cost::Verdict::kFits;
     estimate.time.emplace();

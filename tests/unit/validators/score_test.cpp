@@ -239,4 +239,37 @@ TEST_CASE("metric_named: every name of a report, and the closest one for a slip"
   CHECK(slip.error().fix == "did you mean peak_allocated?");
 }
 
+TEST_CASE("score: the last step's seconds of a timed case are held against the time model") {
+  const std::string timed =
+      R"("gpu": "NVIDIA H200", "phases": [{"phase": "load", "seconds": 9},)"
+      R"( {"phase": "step1.forward", "seconds": 5}, {"phase": "step1.optimizer", "seconds": 1},)"
+      R"( {"phase": "step2.forward", "seconds": 0.3}, {"phase": "step2.optimizer", "seconds": 0.1}])";
+  const MeasuredRow row = row_of("timed", timed);
+  CHECK(last_step_seconds(row) == doctest::Approx(0.4));
+  ScoreTools tools = tools_with([](const RunSetting&) { return fake_prediction(); });
+  tools.find_device = [](const std::string& name) -> Result<cost::DeviceSpec> {
+    cost::DeviceSpec device;
+    device.name = name;
+    return device;
+  };
+  tools.step_time = [](const RunSetting&, const cost::DeviceSpec& device) -> Result<Seconds> {
+    return Seconds{device.name == "h200" ? 0.5 : 0};
+  };
+  const Scoring scoring = score_row(row, tools);
+  const Score& step = find_score(scoring, Metric::kStepTime);
+  CHECK(step.phase == "run");
+  CHECK(step.error == doctest::Approx(0.25));
+}
+
+TEST_CASE("score: a case with a phase that was not timed says nothing of its step") {
+  const std::string half =
+      R"("gpu": "NVIDIA H200", "phases": [{"phase": "step1.forward", "seconds": 5},)"
+      R"( {"phase": "step1.optimizer"}])";
+  CHECK(last_step_seconds(row_of("half", half)) == 0);
+  const std::string zero = R"("phases": [{"phase": "step1.forward", "seconds": 0}])";
+  CHECK_FALSE(parse_rows(
+      R"({"id": "zero", "framework": "transformers", )" + std::string(kCase) + ", " + zero + "}",
+      "t.jsonl"));
+}
+
 }  // namespace headroom::check
