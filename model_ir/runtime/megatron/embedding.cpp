@@ -107,7 +107,7 @@ Tensor embed(const Runner& run, const Chunk& chunk, const Tensor& ids, const Ten
   eager.set_site("embedding", -1);
   const bool sequence = run.context.sequence_parallel();
   const bool learned = chunk.positions.defined();
-  Tensor words = word_rows(run, chunk.embedding, ids);
+  Tensor words = word_rows(run, chunk.embedding, ids);  // A name of the forward to its end.
   if (learned || !sequence) {
     words = reduce_rows(run, std::move(words));
   }
@@ -117,11 +117,12 @@ Tensor embed(const Runner& run, const Chunk& chunk, const Tensor& ids, const Ten
     position_rows = torch::embedding(eager, chunk.positions, positions);
     rows = torch::add(eager, words, position_rows);
   } else {
-    rows = std::exchange(words, Tensor{});
+    rows = sequence ? std::exchange(words, Tensor{}) : words;
   }
   rows = sequence_first(run, rows);
   if (sequence) {
     rows = take_part(run, rows, !learned);
+    words = learned ? words : rows;
     rows = torch::clone(eager, rows);
   }
   return torch::dropout(eager, rows, run.context.spec.dropout.embedding);

@@ -161,6 +161,15 @@ Tensor attend(const Runner& run, const LayerWeights& layer, const Tensor& hidden
   return output;
 }
 
+/// bias_dropout_add_exec_handler is torch.enable_grad: also where layers run to be run again, the
+/// masks of dropout live as long as the stream that they are in.
+Tensor add_to_stream(const Runner& run, const LayerWeights& layer, const Tensor& part,
+                     const Tensor& bias, const Tensor& stream) {
+  run.eager().set_site("add", layer.layer);
+  const torch::GradMode recorded(run.eager(), true);
+  return bias_dropout_add(run, part, bias, stream, layer.modules.hidden_dropout);
+}
+
 /// CheckpointFunction over layers [first, last) of a chunk.
 Tensor checkpointed(const Runner& run, const Chunk& chunk, std::size_t first, std::size_t last,
                     const Tensor& hidden, const LayerInput& input) {
@@ -184,13 +193,10 @@ Tensor run_layer(const Runner& run, const LayerWeights& layer, const Tensor& hid
   Tensor middle;
   {
     const Tensor attention = attend(run, layer, hidden, input);
-    run.eager().set_site("add", layer.layer);
-    middle = bias_dropout_add(run, attention, layer.attention.output.bias, hidden,
-                              layer.modules.hidden_dropout);
+    middle = add_to_stream(run, layer, attention, layer.attention.output.bias, hidden);
   }
   const Tensor output = mlp(run, layer, middle);
-  run.eager().set_site("add", layer.layer);
-  return bias_dropout_add(run, output, layer.mlp.down.bias, middle, layer.modules.hidden_dropout);
+  return add_to_stream(run, layer, output, layer.mlp.down.bias, middle);
 }
 
 bool recomputes(const Runner& run, bool MegatronModules::*module) {

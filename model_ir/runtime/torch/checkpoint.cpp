@@ -1,5 +1,6 @@
 #include "model_ir/runtime/torch/checkpoint.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "model_ir/base/check.h"
@@ -196,6 +197,13 @@ struct ReentrantCall {
   std::int32_t layer = -1;
 };
 
+/// The same memory without a history.
+Tensor detached(Eager& eager, const Tensor& tensor, bool tracked) {
+  Tensor alias = eager.alias(tensor, tensor.shape(), tracked);
+  alias->layout = tensor->layout;
+  return alias;
+}
+
 /// The arguments again, detached; gradients flow to those that wanted one.
 std::vector<Tensor> detached_arguments(Eager& eager, const ReentrantCall& call, Node& node) {
   std::vector<Tensor> arguments(call.given.size());
@@ -205,8 +213,7 @@ std::vector<Tensor> detached_arguments(Eager& eager, const ReentrantCall& call, 
       continue;
     }
     const Tensor saved = node.saved[slot++].unpack(eager);
-    arguments[i] = eager.alias(saved, saved.shape(), false);
-    arguments[i]->layout = saved->layout;
+    arguments[i] = detached(eager, saved, false);
     arguments[i]->requires_grad = node.wants(i);
   }
   return arguments;
@@ -246,16 +253,18 @@ Gradients reentrant_gradients(Eager& eager, const ReentrantCall& call, Gradients
   return gradients;
 }
 
-/// The results as autograd hands them out: an argument among them as a view.
+/// The results as autograd hands them out: an argument among them as a view, and without what a
+/// part of the region has recorded in spite of no_grad.
 std::vector<Tensor> results_of(Eager& eager, const std::vector<Tensor>& inputs,
                                std::vector<Tensor> outputs) {
   for (Tensor& output : outputs) {
-    for (const Tensor& input : inputs) {
-      if (output.defined() && output.impl() == input.impl()) {
-        output = eager.alias(input, input.shape(), true);
-        output->layout = input->layout;
-        break;
-      }
+    const bool argument = std::ranges::any_of(inputs, [&output](const Tensor& input) {
+      return output.defined() && output.impl() == input.impl();
+    });
+    if (argument) {
+      output = detached(eager, output, true);
+    } else if (output.defined() && output->grad_fn != nullptr) {
+      output = detached(eager, output, false);
     }
   }
   return outputs;
