@@ -62,11 +62,14 @@ void read_quant(CaseReader& reader, ir::ParallelPlan& plan) {
   if (plan.quant->bits != 4 && plan.quant->bits != 8) {
     quant.fail("bits", std::to_string(plan.quant->bits));
   }
-  // 4-bit weights are quantised on the GPU, 8-bit ones before they get there.
+  // 4-bit weights are quantised on the GPU, 8-bit ones and FullyShardedDataParallel's before they
+  // get there. FSDP's codes have the type of the other weights.
+  const bool wrapped = plan.fsdp && plan.fsdp->version == 1;
   if (const std::string load = quant.text("load", "gpu");
-      load != (plan.quant->bits == 8 ? "cpu" : "gpu")) {
+      load != (plan.quant->bits == 8 || wrapped ? "cpu" : "gpu")) {
     quant.fail("load", "'" + load + "'");
   }
+  expect(quant, "storage", plan.fsdp ? "bf16" : "uint8");
   if (const std::string type = quant.text("type", "nf4"); type != "nf4" && type != "fp4") {
     quant.fail("type", "'" + type + "'");
   }

@@ -12,12 +12,15 @@ using ir::OptimizerPlan;
 
 // foreach is torch's default on CUDA for every optimizer that has it; transformers' Adafactor is a
 // loop over the parameters.
-constexpr std::array<Word<OptimizerPlan>, 11> kOptimizers = {
+constexpr std::array<Word<OptimizerPlan>, 14> kOptimizers = {
     {{"adamw", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw_foreach", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw_fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
      {"adamw_loop", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
      {"adam8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
+     {"adamw8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
+     {"paged_adamw8bit", {OptimizerKind::kAdamW, OptimizerForm::kPagedEightBit, 0}},
+     {"paged_adamw32bit", {OptimizerKind::kAdamW, OptimizerForm::kPaged, 0}},
      {"sgd", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0}},
      {"sgd_momentum", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0.9}},
      {"adafactor", {OptimizerKind::kAdafactor, OptimizerForm::kLoop, 0}},
@@ -190,6 +193,7 @@ void read_transformers_case(CaseReader& reader, RunSetting& setting) {
   read_generation(reader, plan);
   read_lora(reader, plan);
   read_parallel(reader, setting);
+  read_quant(reader, plan);
 }
 
 }  // namespace headroom::check

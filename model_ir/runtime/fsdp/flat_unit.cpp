@@ -34,7 +34,7 @@ class StreamScope {
 
 }  // namespace
 
-void FlatUnit::add(Tensor* slot) {
+void FlatUnit::add(Tensor* slot, std::vector<Tensor> companions) {
   const std::int64_t aligned =
       sharding_.plan.use_orig_params
           ? kAlignedBytes * 8 / static_cast<std::int64_t>(bits_of(types_.gathered))
@@ -44,7 +44,8 @@ void FlatUnit::add(Tensor* slot) {
                       .shape = (*slot)->shape,
                       .padding = offset - elements_,
                       .offset = offset,
-                      .view = {}});
+                      .view = {},
+                      .companions = std::move(companions)});
   elements_ = offset + members_.back().shape.elements();
 }
 
@@ -59,6 +60,10 @@ void FlatUnit::flatten(const std::vector<std::size_t>& order, const std::vector<
   }
   std::vector<Tensor> moved(members_.size());
   for (const std::size_t index : order) {
+    for (const Tensor& companion : members_[index].companions) {
+      eager.fill_storage(companion, bytes_of(companion.elements(), companion.dtype()).value(),
+                         TensorRole::kBuffer);
+    }
     moved[index] = eager.empty(members_[index].shape, types_.moved, TensorRole::kTemporary);
   }
   for (const Tensor& buffer : buffers) {

@@ -42,8 +42,9 @@ class FlatUnit {
   FlatUnit(const FlatUnit&) = delete;
   FlatUnit& operator=(const FlatUnit&) = delete;
 
-  /// `slot`: where the module finds the parameter. Call `flatten` after the last one.
-  void add(torch::Tensor* slot);
+  /// `slot`: where the module finds the parameter. `companions` come to the device just before it:
+  /// the factors and tables of a quantised weight, which stay whole. Call `flatten` after the last.
+  void add(torch::Tensor* slot, std::vector<torch::Tensor> companions = {});
   /// Moves the parameters, on the host until now, to the device in `order`, flattens them, keeps
   /// this rank's part.
   void flatten(const std::vector<std::size_t>& order, const std::vector<torch::Tensor>& buffers);
@@ -89,6 +90,7 @@ class FlatUnit {
     std::int64_t padding = 0;  ///< Elements of a padding tensor before it.
     std::int64_t offset = 0;   ///< Elements before it in the flat tensor.
     torch::Tensor view{};      ///< Of the flat tensor, as forward made it.
+    std::vector<torch::Tensor> companions{};
   };
   [[nodiscard]] bool casts() const { return types_.gathered != types_.stored; }
   [[nodiscard]] bool offloads() const { return sharding_.plan.cpu_offload; }

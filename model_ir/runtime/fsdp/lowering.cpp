@@ -14,6 +14,7 @@
 #include "model_ir/runtime/fsdp/wrapped_model.h"
 #include "model_ir/runtime/torch/clip.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/grad_scaler.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer.h"
 #include "model_ir/runtime/torch/phase.h"
@@ -37,6 +38,7 @@ struct Run {
   std::span<const Tensor> trained;  ///< In the order of model.parameters().
   std::function<void()> finish_backward;
   torch::OptimizerState optimizer;
+  std::optional<torch::GradScaler> scaler;  ///< fp16 autocast.
 };
 
 /// Resharding among one rank is none at all, among all ranks the usual one.
@@ -56,6 +58,11 @@ FsdpPlan resharding(const ParallelPlan& plan) {
 /// The plan of the arithmetic: parameters in the type in which they are gathered.
 ParallelPlan arithmetic_plan(const ParallelPlan& plan, const FsdpPlan& fsdp) {
   ParallelPlan arithmetic = plan;
+  if (plan.precision == Precision::kAutocastFp16) {  // fp16 parameters under it are pure fp16.
+    const bool widens = fsdp.param_dtype == DType::kFp32;
+    arithmetic.precision = widens ? Precision::kAutocastFp16 : Precision::kFp16;
+    return arithmetic;
+  }
   if (autocast_dtype(plan.precision)) {
     const bool widens = fsdp.param_dtype == DType::kFp32;
     arithmetic.precision = widens ? Precision::kAutocastBf16 : Precision::kBf16AutocastBf16;
@@ -95,6 +102,54 @@ std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelP
   return std::nullopt;
 }
 
+/// What neither wrapper can do with quantised weights.
+/// Source: bitsandbytes 0.50.2 bitsandbytes/nn/modules.py, Linear4bit.forward,
+/// Linear8bitLt.forward;
+///         pytorch/pytorch 2.11 torch/distributed/fsdp/_flat_param.py, _writeback_orig_params.
+std::optional<Error> unsupported_quant(const ModelSpec& model, const ParallelPlan& plan,
+                                       const FsdpPlan& fsdp) {
+  if (plan.quant->bits != 4) {
+    return refused("qlora", "bits=8: a gathered weight has lost the state of LLM.int8()",
+                   "bits=4 with fsdp");
+  }
+  if (param_dtype(plan.precision) != DType::kBf16 || fsdp.param_dtype != DType::kBf16) {
+    return refused("precision", "4-bit weights beside others than bf16 ones",
+                   "bf16 or bf16-autocast, and param=bf16: codes are stored in that type");
+  }
+  if (plan.lora && (plan.lora->dora || !plan.lora->modules_to_save.empty() ||
+                    transformers::adapts_experts(model, *plan.lora))) {
+    return refused("qlora", "DoRA, modules to save or adapted experts on quantised weights",
+                   "LoRA on linear layers with fsdp");
+  }
+  if (fsdp.cpu_offload || fsdp.reshard_ranks != 0) {
+    return refused("fsdp", "quantised weights with offload or reshard=N", "shards on the device");
+  }
+  if (fsdp.version == 1 &&
+      (plan.quant->prepare_kbit || !fsdp.reshard_after_forward || plan.world == fsdp.replicas)) {
+    return refused("qlora",
+                   "version=1 with prepare=yes (types differ within a unit) or with weights that "
+                   "stay gathered (a layer replaces its weight in forward)",
+                   "prepare=no and reshard=yes, or version=2");
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> unsupported_precision(const ModelSpec& model, const ParallelPlan& plan,
+                                           const FsdpPlan& fsdp) {
+  if (plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master) {
+    return refused("precision", "fp32 masters", "fp32 shards, which are the masters with fsdp");
+  }
+  const bool half = fsdp.param_dtype == DType::kFp16;
+  if (plan.precision == Precision::kAutocastFp16 && fsdp.param_dtype == DType::kBf16) {
+    return Error::invalid_argument("fsdp", "param=bf16 under fp16 autocast", "param=fp16 or fp32",
+                                   "add param=fp16,reduce=fp16 to --fsdp");
+  }
+  if (half && model.architecture == Architecture::kEncoderDecoder) {
+    return refused("precision", "an encoder-decoder in fp16", "bf16 with fsdp");
+  }
+  return std::nullopt;
+}
+
 std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan,
                                  const FsdpPlan& fsdp) {
   if (plan.world % fsdp.replicas != 0) {
@@ -102,20 +157,24 @@ std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& pla
                                    "a divisor of the " + std::to_string(plan.world) + " ranks");
   }
   if (plan.quant) {
-    return refused("qlora", "quantised weights", "weights as they are with fsdp");
+    if (const std::optional<Error> error = unsupported_quant(model, plan, fsdp)) {
+      return error;
+    }
   }
   if (plan.loss != LossKind::kHf && fsdp.shard_embeddings) {
     return refused("loss", "one that reads the head's weight itself",
                    "hf with the head in a group of its own");
   }
   const OptimizerForm form = plan.optimizer.form;
-  if (form == OptimizerForm::kEightBit || form == OptimizerForm::kPagedEightBit ||
-      form == OptimizerForm::kPaged) {
-    return refused("optimizer", "an optimizer of bitsandbytes", "one of torch's with fsdp");
+  const bool narrow_states = form == OptimizerForm::kEightBit ||
+                             form == OptimizerForm::kPagedEightBit || form == OptimizerForm::kPaged;
+  if (narrow_states && (fsdp.version == 2 || fsdp.cpu_offload)) {
+    // bitsandbytes 0.50.2 optim/optimizer.py passes DTensors and plain tables to one operator.
+    return refused("optimizer", "an optimizer of bitsandbytes, which does not step DTensors",
+                   "one of torch's, or fsdp version=1 without offload");
   }
-  if (plan.precision == Precision::kAutocastFp16 || plan.precision == Precision::kBf16Master ||
-      plan.precision == Precision::kFp16Master || plan.precision == Precision::kFp16) {
-    return refused("precision", "fp16 or fp32 masters", "fp32 or bf16 shards, or bf16 autocast");
+  if (const std::optional<Error> error = unsupported_precision(model, plan, fsdp)) {
+    return error;
   }
   const std::int64_t ranks = plan.world / fsdp.replicas;
   if (fsdp.reshard_ranks != 0 && ranks % fsdp.reshard_ranks != 0) {
@@ -173,8 +232,9 @@ void run_micro_batch(Run& run, const std::string& tag) {
   const PhaseScope phase(eager, tag + ".backward");
   eager.set_site("loss", -1);
   {
-    const Tensor seed = torch::computed(eager, {}, loss.dtype(), TensorRole::kLogits);
-    eager.backward(loss, seed);
+    const Tensor scaled = run.scaler ? run.scaler->scale(loss) : loss;
+    const Tensor seed = torch::computed(eager, {}, scaled.dtype(), TensorRole::kLogits);
+    eager.backward(scaled, seed);
     run.finish_backward();
   }
   loss.reset();
@@ -195,11 +255,19 @@ void evaluate(Run& run) {
 
 void run_optimizer(Run& run) {
   if (run.plan.clip_norm) {
+    if (run.scaler) {
+      run.scaler->unscale(run.trained);
+    }
     // DTensors reduce norms among ranks; FullyShardedDataParallel's parameters are plain tensors.
     const std::int64_t ranks = run.sharding.plan.version == 1 ? 1 : run.sharding.ranks;
     torch::clip_grad_norm(run.eager, run.trained, {.ranks = ranks});
   }
-  torch::step(run.eager, run.plan.optimizer, run.trained, run.optimizer);
+  if (run.scaler) {
+    run.scaler->step(run.plan.optimizer, run.trained, run.optimizer);
+    run.scaler->update();
+  } else {
+    torch::step(run.eager, run.plan.optimizer, run.trained, run.optimizer);
+  }
 }
 
 /// The optimizer on the host: gradient, parameter and moments are read, all but the first written.
@@ -239,6 +307,12 @@ void run_step(Run& run, const std::string& tag) {
 }
 
 void train(Run& run) {
+  if (run.plan.precision == Precision::kAutocastFp16) {
+    run.scaler.emplace(run.eager,
+                       run.sharding.plan.version == 1 ? torch::FoundReduction::kInPlace
+                                                      : torch::FoundReduction::kDTensors,
+                       run.sharding.ranks);
+  }
   for (int step = 1; step <= run.plan.steps; ++step) {
     run_step(run, "step" + std::to_string(step));
   }
@@ -283,7 +357,8 @@ void run_fully_shard(const Setting& setting) {
           .model = sharded.model,
           .trained = sharded.shards,
           .finish_backward = [&hooks] { hooks.finish_backward(); },
-          .optimizer = {}};
+          .optimizer = {},
+          .scaler = {}};
   train(run);
 }
 
@@ -316,7 +391,8 @@ void run_wrapped(const Setting& setting) {
           .model = wrapped->model,
           .trained = wrapped->pieces,
           .finish_backward = [&hooks] { hooks.finish_backward(); },
-          .optimizer = {}};
+          .optimizer = {},
+          .scaler = {}};
   train(run);
 }
 
@@ -346,7 +422,8 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
                           .trained = plan.lora ? DType::kFp32 : param_dtype(plan.precision),
                           .ranks = plan.world / fsdp.replicas,
                           .stride = 1,
-                          .rank = static_cast<std::int64_t>(rank) % (plan.world / fsdp.replicas)};
+                          .rank = static_cast<std::int64_t>(rank) % (plan.world / fsdp.replicas),
+                          .autocast = autocast_dtype(plan.precision).has_value()};
   const Setting setting{
       .model = model, .plan = plan, .arithmetic = arithmetic, .graph = graph, .sharding = sharding};
   if (fsdp.version == 1) {

@@ -338,6 +338,27 @@ void ShardedGroup::accumulate(std::span<const std::size_t> indices, const Tensor
   }
 }
 
+/// The kernel that chunks and joins serves gradients of the reduction's type and bf16 ones; others
+/// are padded to the ranks, each in a tensor of its own, and copied one by one.
+/// Source: aten/src/ATen/native/cuda/TensorShape.cu, _chunk_cat_out_cuda;
+/// ATen/native/TensorShape.cpp,
+///         _pad_chunk.
+void ShardedGroup::chunk_by_copies(std::span<const Tensor> gradients, const Tensor& input) {
+  Eager& eager = sharding_.eager;
+  std::vector<Tensor> padded;
+  for (const Tensor& gradient : gradients) {
+    const std::int64_t rows = gradient.shape()[0];
+    const std::int64_t all = align_up(rows, sharding_.ranks);
+    if (all != rows) {
+      padded.push_back(eager.empty(gradient.shape().with(0, all), gradient.dtype()));
+      torch::launch_copy(eager, gradient, padded.back(), torch::CopyOrder::kSame);
+    }
+  }
+  torch::launch_kernels(eager,
+                        torch::bytes_of(input) + bytes_of(input.elements(), DType::kFp16).value(),
+                        static_cast<std::int64_t>(gradients.size()));
+}
+
 Tensor ShardedGroup::reduce(std::span<const std::size_t> indices, std::vector<Tensor>& gradients) {
   Eager& eager = sharding_.eager;
   eager.set_site("fsdp.reduce_scatter", module_);
@@ -349,9 +370,13 @@ Tensor ShardedGroup::reduce(std::span<const std::size_t> indices, std::vector<Te
     chunks.push_back(bytes_of(parameters_[index].shard_elements, dtype).value());
   }
   Tensor input = eager.empty({elements * sharding_.ranks}, dtype, TensorRole::kCommunication);
-  pass_table(eager, chunk_cat_table_bytes(chunks));
-  torch::launch_kernels(eager, torch::bytes_of(input) +
-                                   bytes_of(input.elements(), gradients.front().dtype()).value());
+  if (gradients.front().dtype() == DType::kFp16 && dtype != DType::kFp16) {
+    chunk_by_copies(gradients, input);
+  } else {
+    pass_table(eager, chunk_cat_table_bytes(chunks));
+    torch::launch_kernels(eager, torch::bytes_of(input) +
+                                     bytes_of(input.elements(), gradients.front().dtype()).value());
+  }
   // A loop over the gradients has left its variable behind.
   Tensor last = sharding_.ranks > 1 ? gradients.back() : Tensor{};
   torch::release_list(gradients);

@@ -27,6 +27,7 @@ struct Sharding {
   std::int64_t ranks = 1;        ///< That share the model; `plan.replicas` such sets exist.
   std::int64_t stride = 1;       ///< Between them: tensor-parallel ranks lie in between.
   std::int64_t rank = 0;         ///< This one among `ranks`: the last may have fewer rows or none.
+  bool autocast = false;         ///< The model runs under torch.autocast.
 };
 
 /// The rows of a parameter of `rows` rows that `sharding`'s rank keeps: torch.chunk's.
@@ -99,6 +100,7 @@ class ShardedGroup {
   [[nodiscard]] std::vector<torch::Tensor> gather_inputs();
   void copy_out_alone();
   void drop_kept();
+  void chunk_by_copies(std::span<const torch::Tensor> gradients, const torch::Tensor& input);
   void copy_in(std::span<const torch::Tensor> inputs);
   [[nodiscard]] torch::Tensor scatter(std::int64_t elements, DType trained);
   void accumulate(std::span<const std::size_t> indices, const torch::Tensor& reduced);

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "model_ir/runtime/fsdp/fully_shard.h"
-#include "model_ir/runtime/transformers/adapter.h"
+#include "model_ir/runtime/fsdp/named_parameters.h"
+#include "model_ir/runtime/fsdp/quantised_shards.h"
 
 namespace headroom::ir::fsdp {
 
@@ -37,42 +38,6 @@ void walk(std::span<const std::string> names, std::span<const std::size_t> indic
   out.insert(out.end(), own.begin(), own.end());
 }
 
-/// The shape of this rank's rows.
-Shape shard_shape(const Sharding& sharding, const Shape& whole) {
-  const std::int64_t rows = own_rows(sharding, whole[0]);
-  return rows > 0 ? whole.with(0, rows) : Shape{0};
-}
-
-/// A parameter of the model with its wrapper's names, and where it stands.
-struct Named {
-  std::string name;
-  Tensor whole;
-  const TensorInfo* info = nullptr;  ///< Of an adapter: its base weight's.
-  TensorId id{0};
-  bool adapter = false;
-};
-
-/// A head that is tied and trained in full: a copy of its own beside the embedding's.
-constexpr const char* kTiedHeadCopy = "lm_head.modules_to_save.default.weight";
-
-/// Which module's group a parameter belongs to.
-std::int32_t module_of(const Sharding& sharding, const ModelSpec& spec, const Named& parameter) {
-  const TensorInfo& info = *parameter.info;
-  const bool decoder = spec.encoder && info.layer >= spec.encoder->layers;
-  if (info.layer >= 0 && (sharding.plan.shard_decoder || !decoder)) {
-    return info.layer;
-  }
-  if (sharding.plan.shard_embeddings && !spec.tied_embeddings) {
-    if (info.name == "lm_head.weight" || info.name == "lm_head.bias") {
-      return transformers::kHeadModule;
-    }
-    if (info.dims.size() == 2 && info.dims[0] == spec.vocabulary) {
-      return transformers::kEmbeddingModule;
-    }
-  }
-  return kRootModule;
-}
-
 /// PEFT's adapters on the meta device, gathered in the policy's type like the rest.
 void add_meta_adapters(const Sharding& sharding, transformers::Model& model, const LoraPlan& lora) {
   transformers::add_adapters(sharding.eager, model, lora);
@@ -82,91 +47,6 @@ void add_meta_adapters(const Sharding& sharding, transformers::Model& model, con
         *parameter = sharding.eager.parameter(parameter->shape(), sharding.plan.param_dtype, true);
       }
     }
-  }
-}
-
-/// model.named_parameters(): an adapted layer becomes a module that holds the layer and its
-/// adapter, a module that is trained in full one that holds it and its copy.
-/// Source: huggingface/peft src/peft/tuners/lora/layer.py, LoraLayer; utils/other.py,
-///         ModulesToSaveWrapper.
-class Namer {
- public:
-  Namer(const transformers::Model& model, const Graph& graph) : model_(model), graph_(graph) {}
-
-  std::vector<Named> list() {
-    for (const TensorId id : graph_.parameters()) {
-      const std::string& name = graph_.tensor(id).name;
-      const std::string module = name.substr(0, name.rfind('.'));
-      if (module != module_) {
-        named_.insert(named_.end(), copies_.begin(), copies_.end());
-        copies_.clear();
-      }
-      module_ = module;
-      add(id, name.substr(name.rfind('.')));
-    }
-    named_.insert(named_.end(), copies_.begin(), copies_.end());
-    const TensorId table = graph_.parameters().front();  // A tied head has a copy of its own.
-    const auto head = model_.retrained.find({static_cast<std::uint32_t>(table), true});
-    if (head != model_.retrained.end()) {
-      named_.push_back({kTiedHeadCopy, head->second, &graph_.tensor(table), table, false});
-    }
-    return std::move(named_);
-  }
-
- private:
-  void add(TensorId id, const std::string& leaf) {
-    const auto key = static_cast<std::uint32_t>(id);
-    const TensorInfo& info = graph_.tensor(id);
-    const Tensor& whole = model_.parameters[index_of(id)];
-    const bool first = id == graph_.parameters().front();
-    for (const bool head : {false, true}) {
-      const auto copy = model_.retrained.find({key, head});
-      if (copy != model_.retrained.end() && !(head && first)) {
-        copies_.push_back(
-            {module_ + ".modules_to_save.default" + leaf, copy->second, &info, id, false});
-      }
-    }
-    const auto found = model_.adapters.find(key);
-    if (found == model_.adapters.end()) {
-      const bool saved = !copies_.empty();
-      const bool inside = leaf == ".bias" && !named_.empty() && named_.back().adapter;
-      const auto at =
-          inside ? std::find_if(named_.begin(), named_.end(),
-                                [&](const Named& one) {
-                                  return one.adapter && one.name.starts_with(module_ + '.');
-                                })
-                 : named_.end();
-      const char* const wrapper = inside ? ".base_layer" : saved ? ".original_module" : "";
-      named_.insert(at, {module_ + wrapper + leaf, whole, &info, id, false});
-      return;
-    }
-    named_.push_back({module_ + ".base_layer.weight", whole, &info, id, false});
-    named_.push_back({module_ + ".lora_A.default.weight", found->second.a, &info, id, true});
-    named_.push_back({module_ + ".lora_B.default.weight", found->second.b, &info, id, true});
-    if (found->second.magnitude.defined()) {
-      named_.push_back({module_ + ".lora_magnitude_vector.default.weight", found->second.magnitude,
-                        &info, id, true});
-    }
-  }
-
-  const transformers::Model& model_;
-  const Graph& graph_;
-  std::vector<Named> named_;
-  std::vector<Named> copies_;  ///< Of the module under way.
-  std::string module_;
-};
-
-/// Groups in the order in which a walk over the modules meets them.
-std::size_t place_of(std::int32_t module, std::int32_t layers) {
-  switch (module) {
-    case kRootModule:
-      return 0;
-    case transformers::kEmbeddingModule:
-      return 1;
-    case transformers::kHeadModule:
-      return static_cast<std::size_t>(layers) + 2;
-    default:
-      return static_cast<std::size_t>(module) + 2;
   }
 }
 
@@ -198,7 +78,7 @@ class MemoryGiver {
       : sharding_(sharding), spec_(spec), result_(result) {}
 
   /// The shard of a parameter, in the group of its module.
-  Tensor shard(const Named& parameter, std::int32_t layers) {
+  Tensor shard(const NamedParameter& parameter, std::int32_t layers) {
     const Tensor& whole = parameter.whole;
     const DType dtype = parameter.adapter ? sharding_.trained : sharding_.stored;
     Tensor made = sharding_.eager.parameter(shard_shape(sharding_, whole.shape()), dtype,
@@ -254,10 +134,11 @@ bool begins_stack(const ModelSpec& spec, std::int32_t layer_before, std::int32_t
 }
 
 /// The turn of a module comes that shares the embedding's weight, which is made again.
-void give_tied_again(Eager& eager, std::span<const Named> named, const ShardedModel& result) {
+void give_tied_again(Eager& eager, std::span<const NamedParameter> named,
+                     const ShardedModel& result) {
   const auto embedding = static_cast<std::size_t>(
       std::find_if(named.begin(), named.end(),
-                   [](const Named& one) { return one.name.ends_with(".weight"); }) -
+                   [](const NamedParameter& one) { return one.name.ends_with(".weight"); }) -
       named.begin());
   const Tensor& shard = result.shards[embedding];
   const Tensor again = eager.empty(shard.shape(), shard.dtype(), TensorRole::kParameter);
@@ -268,6 +149,9 @@ void give_tied_again(Eager& eager, std::span<const Named> named, const ShardedMo
 
 ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan,
                           const Graph& graph) {
+  if (plan.quant) {
+    return shard_quantised(sharding, spec, plan, graph);
+  }
   Eager& eager = sharding.eager;
   ShardedModel result;
   eager.set_meta(true);
@@ -280,9 +164,9 @@ ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const
 
   const auto layers = static_cast<std::int32_t>(graph.layers().size());
   result.groups.resize(static_cast<std::size_t>(layers) + 3);
-  const std::vector<Named> named = Namer(model, graph).list();
+  const std::vector<NamedParameter> named = named_parameters(model, graph);
   std::vector<std::string> names;
-  for (const Named& one : named) {
+  for (const NamedParameter& one : named) {
     names.push_back(one.name);
   }
   result.shards.resize(names.size());
@@ -290,7 +174,7 @@ ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const
   MemoryGiver give(sharding, spec, result);
   std::int32_t layer = -1;
   for (const std::size_t index : children_first(names)) {
-    const Named& parameter = named[index];
+    const NamedParameter& parameter = named[index];
     if (begins_stack(spec, layer, parameter.info->layer)) {
       give_tied_again(eager, named, result);
     }

@@ -24,7 +24,11 @@ struct ShardedModel {
 };
 
 /// Builds the model on the meta device, shards it, and gives shards and buffers memory
-/// (`to_empty`). `plan` is that of the arithmetic; `sharding.stored` the type of the shards.
+/// (`to_empty`). `plan` is that of the arithmetic; `sharding.stored` the type of the shards. A
+/// model with quantised weights is loaded on the device instead, where its layers are sharded one
+/// after the other: what is quantised cannot be moved to the meta device and back. Source:
+/// huggingface/accelerate src/accelerate/utils/fsdp_utils.py, fsdp2_prepare_model;
+///         pytorch/pytorch 2.11 _fully_shard/_fsdp_param.py, _init_sharded_param.
 [[nodiscard]] ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec,
                                         const ParallelPlan& plan, const Graph& graph);
 

@@ -39,6 +39,16 @@ std::string module_path(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind('.'));
 }
 
+/// In the order in which they come to the device.
+/// Source: bitsandbytes 0.50.2 bitsandbytes/functional.py, QuantState.to.
+std::vector<Tensor> quantisation_state(const transformers::QuantisedWeight& weight) {
+  std::vector<Tensor> tensors = {weight.codes, weight.factors};
+  if (weight.offset.defined()) {
+    tensors.insert(tensors.end(), {weight.offset, weight.outer_factors, weight.outer_codes});
+  }
+  return tensors;
+}
+
 /// Makes the units of a model, in the order in which FullyShardedDataParallel wraps its modules.
 class Wrapper {
  public:
@@ -86,7 +96,7 @@ class Wrapper {
   [[nodiscard]] std::unique_ptr<FlatUnit> make_unit(std::int32_t module, bool trained,
                                                     DType moved) const {
     FlatTypes types{.moved = moved,
-                    .stored = trained && autocast_dtype(plan_.precision) ? DType::kFp32 : moved,
+                    .stored = trained && sharding_.autocast ? DType::kFp32 : moved,
                     .gathered = sharding_.plan.param_dtype,
                     .reduced = sharding_.plan.reduce_dtype,
                     .trained = trained};
@@ -112,7 +122,12 @@ class Wrapper {
       inside = ".original_module";
     }
     frozen.names.push_back(path + inside + name.substr(path.size()));
-    frozen.unit->add(&model_.parameters[index_of(id)]);
+    const auto packed = model_.quantised.find(key);
+    if (packed != model_.quantised.end()) {
+      frozen.unit->add(&packed->second.packed, quantisation_state(packed->second));
+    } else {
+      frozen.unit->add(&model_.parameters[index_of(id)]);
+    }
     if (adapter != model_.adapters.end()) {
       wrap_alone(adapter->second.a);
       wrap_alone(adapter->second.b);
@@ -213,7 +228,7 @@ std::unique_ptr<WrappedModel> load_wrapped(const Sharding& sharding, const Model
     transformers::add_adapters(eager, result->model, *plan.lora);
   }
   eager.set_meta(false);
-  result->mixed = !plan.lora || autocast_dtype(plan.precision);
+  result->mixed = !plan.lora || sharding.autocast;
   Wrapper(sharding, plan, *result).wrap(graph);
   return result;
 }

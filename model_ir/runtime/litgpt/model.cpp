@@ -50,7 +50,7 @@ class Loader {
     Tensor made = weight(shape);
     if (model_.plan->quant) {
       layer.packed =
-          transformers::quantise(eager_, *model_.plan->quant, made, model_.dynamic_codes);
+          transformers::quantise(eager_, *model_.plan->quant, made, DType::kUInt8, model_.dynamic_codes);
       return;
     }
     layer.weight = std::move(made);

@@ -29,10 +29,24 @@ void GradScaler::check(std::span<const Tensor> parameters, Tensor inverse) {
   Tensor inverse_copy = eager_.empty(Shape{}, DType::kFp32, TensorRole::kTemporary);
   for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
     count_kernels(eager_, list_launches(elements_of(parameters, group), ListKernel::kOneList));
+    if (reduction_ == FoundReduction::kDTensors) {
+      const Tensor sum = eager_.empty(Shape{}, DType::kFp32, TensorRole::kTemporary);
+      reduce_found();
+    }
   }
   inverse_copy.reset();
   inverse.reset();
   found.reset();
+  if (reduction_ == FoundReduction::kInPlace) {
+    reduce_found();
+  }
+}
+
+void GradScaler::reduce_found() {
+  if (ranks_ > 1) {
+    eager_.run(
+        CollectiveShape{.kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = ranks_}});
+  }
 }
 
 void GradScaler::unscale(std::span<const Tensor> parameters) {

@@ -10,12 +10,22 @@
 
 namespace headroom::ir::torch {
 
+/// How a GradScaler learns what other ranks have found in their shards of the gradients.
+enum class FoundReduction : std::uint8_t {
+  kNone,      ///< Gradients are whole.
+  kDTensors,  ///< Each check of DTensors adds up what it has found, in a tensor of its own.
+  kInPlace,   ///< ShardedGradScaler: once, after all checks.
+};
+
 /// `torch.amp.GradScaler("cuda")` with one optimizer, no overflow ever found: every step is taken.
 /// Order of calls per optimizer step: scale (once per backward), optionally unscale, step, update.
-/// Source: pytorch/pytorch 2.11 torch/amp/grad_scaler.py.
+/// Source: pytorch/pytorch 2.11 torch/amp/grad_scaler.py; torch/distributed/tensor/_dispatch.py,
+///         found_inf_reduce_handler; torch/distributed/fsdp/sharded_grad_scaler.py.
 class GradScaler {
  public:
-  explicit GradScaler(Eager& eager) : eager_(eager) {}
+  explicit GradScaler(Eager& eager, FoundReduction reduction = FoundReduction::kNone,
+                      std::int64_t ranks = 1)
+      : eager_(eager), reduction_(reduction), ranks_(ranks) {}
 
   /// The loss times the scale, which the first call creates.
   [[nodiscard]] Tensor scale(const Tensor& loss);
@@ -34,8 +44,11 @@ class GradScaler {
   void check(std::span<const Tensor> parameters, Tensor inverse);
   void fused_step(const OptimizerPlan& plan, std::span<const Tensor> parameters,
                   OptimizerState& state);
+  void reduce_found();
 
   Eager& eager_;
+  FoundReduction reduction_;
+  std::int64_t ranks_;
   Tensor scale_;
   Tensor growth_;
   Tensor found_;  ///< Kept from unscaling to `update`.

@@ -144,7 +144,9 @@ Tensor load_quantised(Eager& eager, Model& model, TensorId id) {
       model.spec->qkv == QkvLayout::kFusedConv1d ? torch::Shape{stored[1], stored[0]} : stored;
   const Tensor whole = eager.empty(shape, dtype, TensorRole::kTemporary);
   QuantisedWeight& weight = model.quantised[static_cast<std::uint32_t>(id)];
-  weight = quantise(eager, quant, whole, model.dynamic_codes);
+  // FSDP shards codes in the type of the other weights: integers would not lie in its groups.
+  const DType storage = model.plan->fsdp ? dtype : DType::kUInt8;
+  weight = quantise(eager, quant, whole, storage, model.dynamic_codes);
   return weight.packed;
 }
 
@@ -325,8 +327,8 @@ void prepare_kbit(Eager& eager, Model& model) {
   for (const TensorId id : model.graph->parameters()) {
     const Tensor& parameter = model.parameters[index_of(id)];
     const bool narrow = parameter.dtype() == DType::kBf16 || parameter.dtype() == DType::kFp16;
-    if (!narrow) {
-      continue;  // Quantised, or fp32 already.
+    if (!narrow || model.quantised.contains(static_cast<std::uint32_t>(id))) {
+      continue;
     }
     const Tensor wide = eager.empty(parameter.shape(), DType::kFp32, TensorRole::kParameter);
     eager.move_storage(parameter, wide);

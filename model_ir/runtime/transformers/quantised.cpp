@@ -203,7 +203,7 @@ void cast_for_good(Eager& eager, const Tensor& bias, DType dtype) {
 
 }  // namespace
 
-QuantisedWeight quantise(Eager& eager, const QuantPlan& plan, const Tensor& weight,
+QuantisedWeight quantise(Eager& eager, const QuantPlan& plan, const Tensor& weight, DType storage,
                          Tensor& dynamic_codes) {
   QuantisedWeight result;
   result.shape = weight.shape();
@@ -216,7 +216,8 @@ QuantisedWeight quantise(Eager& eager, const QuantPlan& plan, const Tensor& weig
   }
   const std::int64_t elements = weight.elements();
   result.factors = state(eager, {ceil_div(elements, kBlock)}, DType::kFp32);
-  result.packed = eager.empty({ceil_div(elements, 2), 1}, DType::kUInt8, TensorRole::kParameter);
+  const std::int64_t codes_each = static_cast<std::int64_t>(bits_of(storage)) / 4;
+  result.packed = eager.empty({ceil_div(elements, codes_each), 1}, storage, TensorRole::kParameter);
   result.codes = four_bit_codes(eager);
   if (plan.double_quant) {
     quantise_factors(eager, result, dynamic_codes);

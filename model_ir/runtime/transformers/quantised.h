@@ -34,9 +34,11 @@ struct QuantisedWeight {
                                       const DeviceTraits& device);
 
 /// Quantises a weight of `dtype` on its way to the device: the full weight is there for a moment.
-/// `dynamic_codes` is the table that all double quantisation shares, made when first needed.
+/// `storage` is the type in which 4-bit codes are kept (bnb_4bit_quant_storage), `dynamic_codes` the
+/// table that all double quantisation shares, made when first needed.
 [[nodiscard]] QuantisedWeight quantise(torch::Eager& eager, const QuantPlan& plan,
-                                       const torch::Tensor& weight, torch::Tensor& dynamic_codes);
+                                       const torch::Tensor& weight, DType storage,
+                                       torch::Tensor& dynamic_codes);
 
 /// The whole weight in the type it was quantised from (bf16).
 [[nodiscard]] torch::Tensor dequantise(torch::Eager& eager, const QuantisedWeight& weight);

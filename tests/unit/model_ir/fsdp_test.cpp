@@ -187,10 +187,7 @@ TEST_CASE("fsdp: what it cannot follow is refused by name") {
     return program ? std::string() : program.error().key;
   };
   ParallelPlan plan = sharded();
-  plan.quant = QuantPlan{};
-  CHECK(refused(plan) == "qlora");
-  plan = sharded();
-  plan.precision = Precision::kAutocastFp16;
+  plan.precision = Precision::kBf16Master;
   CHECK(refused(plan) == "precision");
   plan = sharded();
   plan.loss = LossKind::kChunked;
