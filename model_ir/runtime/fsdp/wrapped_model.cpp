@@ -117,6 +117,9 @@ class Wrapper {
     }
     std::string inside;
     if (adapter != model_.adapters.end()) {
+      adapted_path_ = path;  // Its bias lies in the same module.
+    }
+    if (path == adapted_path_) {
       inside = ".base_layer";
     } else if (model_.retrained.contains({key, false}) || model_.retrained.contains({key, true})) {
       inside = ".original_module";
@@ -214,6 +217,7 @@ class Wrapper {
   std::unique_ptr<FlatUnit> leaf_;  ///< A trained module whose parameters are being added.
   std::size_t leaf_members_ = 0;
   std::string leaf_path_;
+  std::string adapted_path_;  ///< The last module that has an adapter.
 };
 
 }  // namespace
@@ -226,6 +230,12 @@ std::unique_ptr<WrappedModel> load_wrapped(const Sharding& sharding, const Model
   result->model = transformers::load_model(eager, spec, plan, graph);
   if (plan.lora) {
     transformers::add_adapters(eager, result->model, *plan.lora);
+  }
+  const DType narrow = sharding.plan.param_dtype;
+  for (const Tensor& buffer : result->model.buffers) {
+    if (buffer.dtype() == narrow && narrow != DType::kFp32) {  // Made in the parameters' type.
+      buffer->dtype = sharding.stored;
+    }
   }
   eager.set_meta(false);
   result->mixed = !plan.lora || sharding.autocast;

@@ -9,6 +9,7 @@
 #include "model_ir/runtime/torch/functions_latent.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/forward.h"
+#include "model_ir/runtime/transformers/kv_cache.h"
 #include "model_ir/runtime/transformers/norm.h"
 
 namespace headroom::ir::transformers {
@@ -326,6 +327,39 @@ Tensor run_experts(Eager& eager, const ExpertsInput& input) {
   }
 }
 
+namespace {
+
+/// The products of rows [S, in] with weights [S, out, in] of their own.
+Tensor batched_linear(Eager& eager, const Tensor& rows, const Tensor& weights) {
+  const std::int64_t selected = rows.shape()[0];
+  const std::int64_t out = weights.shape()[1];
+  Tensor product = eager.empty({selected, out}, rows.dtype());
+  eager.touch_cublas();
+  eager.run(
+      GemmShape{.m = out, .n = 1, .k = rows.shape()[-1], .count = selected, .dtype = rows.dtype()});
+  return product;
+}
+
+}  // namespace
+
+Tensor run_chosen_experts(Eager& eager, const ExpertsInput& input) {
+  const std::int64_t selected = input.indices.elements();
+  const std::int64_t width = input.rows.shape()[-1];
+  Tensor rows = torch::computed(eager, {selected, width}, input.rows.dtype());
+  const Tensor column = torch::view(eager, input.weights, {selected, 1});
+  Tensor ids = torch::computed(eager, {selected}, DType::kInt64);  // Clamped.
+  Tensor chosen = torch::gather_rows(eager, input.gate_up.base, ids);
+  Tensor product = batched_linear(eager, rows, chosen);
+  product = apply_gate(eager, input, product);
+  chosen = torch::gather_rows(eager, input.down.base, ids);
+  product = batched_linear(eager, product, chosen);
+  Tensor weighted = torch::mul(eager, product, column);
+  Tensor summed = torch::sum_groups(eager, weighted, input.indices.shape()[-1]);
+  Tensor output = torch::to(eager, summed, input.rows.dtype());
+  leave({&rows, &ids, &chosen, &product, &weighted, &summed});
+  return output;
+}
+
 bool Interpreter::is_local(const Op& op, TensorId input) const {
   switch (op.kind) {
     case OpKind::kAttention:
@@ -394,7 +428,9 @@ void Interpreter::run_experts(const Op& op) {
                            .down_bias = biases ? parameter(op, 3) : Tensor{},
                            .gate = op.gate,
                            .activation = op.activation};
-  Tensor output = transformers::run_experts(eager_, input);
+  const bool decodes = model_.cache != nullptr && model_.cache->decodes;
+  Tensor output =
+      decodes ? run_chosen_experts(eager_, input) : transformers::run_experts(eager_, input);
   if (model_.hooks.leave) {
     model_.hooks.leave(module_of(op), &output);
   }

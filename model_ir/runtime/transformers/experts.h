@@ -47,4 +47,8 @@ struct ExpertsInput {
 /// huggingface/transformers 5.17 integrations/moe.py.
 [[nodiscard]] torch::Tensor run_experts(torch::Eager& eager, const ExpertsInput& input);
 
+/// batched_mm_experts_forward, which `generate` decodes with: the weights of each row's expert are
+/// copied, a product a row. Without biases or adapters.
+[[nodiscard]] torch::Tensor run_chosen_experts(torch::Eager& eager, const ExpertsInput& input);
+
 }  // namespace headroom::ir::transformers

@@ -11,6 +11,7 @@
 #include "model_ir/runtime/transformers/attention.h"
 #include "model_ir/runtime/transformers/encoder.h"
 #include "model_ir/runtime/transformers/encoder_decoder.h"
+#include "model_ir/runtime/transformers/kv_cache.h"
 #include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/losses.h"
 #include "model_ir/runtime/transformers/masks.h"
@@ -183,6 +184,10 @@ Tensor embed(Eager& eager, Model& model, Interpreter& interpreter) {
   const TensorId output = graph.layers().front().input;
   const Modeling modeling = modeling_of(model.spec->family);
   bool masked = false;
+  if (model.cache != nullptr) {
+    shared.padding = model.cache->given.mask;
+    shared.position_ids = model.cache->given.positions;
+  }
   for (NodeId id{0}; id != graph.layers().front().first; id = next(id)) {
     const OpKind kind = graph.op(id).kind;
     if (kind == OpKind::kPositions || kind == OpKind::kDropout) {
@@ -223,7 +228,9 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
   if (form == RopeForm::kPromoted) {
     dtype = DType::kFp32;
   }
-  const Shape sizes{model.plan->sequence, rotated_dims(spec)};
+  // Positions that are passed are those of every sequence.
+  const std::int64_t sequences = model.cache != nullptr ? model.plan->micro_batch : 1;
+  const Shape sizes{sequences * model.plan->sequence, rotated_dims(spec)};
   const bool on_host =  // FullyShardedDataParallel leaves buffers on the device.
       model.plan->fsdp && model.plan->fsdp->cpu_offload && model.plan->fsdp->version == 2;
   const bool copies =

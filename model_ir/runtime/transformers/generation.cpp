@@ -5,9 +5,12 @@
 #include <utility>
 
 #include "model_ir/graph/decoder.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/phase.h"
+#include "model_ir/runtime/transformers/expert_adapter.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/kv_cache.h"
+#include "model_ir/runtime/transformers/masks.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -19,16 +22,75 @@ using torch::Tensor;
 /// Names of `_sample` and of `generate`.
 struct Sequences {
   Tensor ids;                     ///< [B, tokens so far]
-  Tensor mask;                    ///< Likewise.
-  Tensor positions;               ///< Likewise.
-  Tensor scores;                  ///< [B, V] of the last token, fp32.
-  std::array<Tensor, 2> special;  ///< Ids of the ends of a sequence and of padding.
+  GivenInputs kwargs;             ///< Of all tokens so far.
+  std::array<Tensor, 2> special;  ///< Ids of the beginning of a sequence and of padding.
   Tensor unfinished;              ///< [B]
+  Tensor scores;                  ///< [B, V] of the last token, fp32.
   Tensor next;                    ///< [B]
+  Tensor last;                    ///< [B, 1], of the model's inputs of the last step,
+  GivenInputs inputs;             ///< and the others of them.
 };
 
 Tensor row(Eager& eager, std::int64_t batch, std::int64_t tokens) {
-  return eager.empty({batch, tokens}, DType::kInt64, TensorRole::kInput);
+  return torch::computed(eager, {batch, tokens}, DType::kInt64, TensorRole::kInput);
+}
+
+Tensor flags(Eager& eager, std::int64_t batch) {
+  return torch::computed(eager, {batch}, DType::kBool, TensorRole::kTemporary);
+}
+
+/// Whether prompts are padded on the right is looked at in batches of several.
+void check_padding(Eager& eager, std::int64_t batch) {
+  if (batch > 1) {
+    const Tensor padded = flags(eager, batch);
+    const Tensor any = torch::computed(eager, {}, DType::kBool, TensorRole::kTemporary);
+  }
+}
+
+/// _prepare_position_ids_for_generation: counted along the mask.
+Tensor count_along(Eager& eager, const Tensor& mask) {
+  const std::int64_t batch = mask.shape()[0];
+  const std::int64_t tokens = mask.shape()[1];
+  Tensor counts = row(eager, batch, tokens);
+  scan_scratch(eager, batch, DType::kInt64);
+  const Tensor from_zero = row(eager, batch, tokens);
+  counts.reset();
+  const Tensor hidden =
+      torch::computed(eager, {batch, tokens}, DType::kBool, TensorRole::kTemporary);
+  return row(eager, batch, tokens);
+}
+
+/// _update_model_kwargs_for_generation: positions and mask of one more token.
+void lengthen(Eager& eager, GivenInputs& kwargs) {
+  const std::int64_t batch = kwargs.mask.shape()[0];
+  const std::int64_t tokens = kwargs.mask.shape()[1] + 1;
+  Tensor range = row(eager, 1, 1);
+  Tensor sum = row(eager, batch, 1);
+  range.reset();
+  Tensor position = row(eager, batch, 1);
+  sum.reset();
+  Tensor positions = row(eager, batch, tokens);
+  position.reset();
+  const Tensor one = row(eager, batch, 1);
+  kwargs.mask = row(eager, batch, tokens);
+  kwargs.positions = std::move(positions);
+}
+
+/// Nothing but the length stops a sequence.
+void check_stop(Eager& eager, Sequences& names) {
+  const std::int64_t batch = names.ids.shape()[0];
+  Tensor none = flags(eager, batch);
+  Tensor long_enough = flags(eager, batch);
+  Tensor done = flags(eager, batch);
+  long_enough.reset();
+  none.reset();
+  Tensor others = flags(eager, batch);
+  done.reset();
+  names.unfinished = torch::computed(eager, {batch}, DType::kInt64, TensorRole::kInput);
+  others.reset();
+  Tensor most = torch::computed(eager, {}, DType::kInt64, TensorRole::kTemporary);
+  const Tensor finished = torch::computed(eager, {}, DType::kBool, TensorRole::kTemporary);
+  most.reset();
 }
 
 /// The token of the greatest score is appended; `logits` go.
@@ -36,13 +98,24 @@ void append_token(Eager& eager, Sequences& names, Tensor logits) {
   eager.set_site("sample", -1);
   const std::int64_t batch = names.ids.shape()[0];
   const std::int64_t tokens = names.ids.shape()[1] + 1;
-  names.mask = row(eager, batch, tokens);
-  names.positions = row(eager, batch, tokens);
-  names.scores = eager.empty({batch, logits.shape()[2]}, DType::kFp32, TensorRole::kLogits);
-  names.next = eager.empty({batch}, DType::kInt64, TensorRole::kInput);
+  lengthen(eager, names.kwargs);
+  names.scores =
+      torch::computed(eager, {batch, logits.shape()[2]}, DType::kFp32, TensorRole::kLogits);
+  names.next = torch::computed(eager, {batch}, DType::kInt64, TensorRole::kInput);
   names.ids = row(eager, batch, tokens);
-  names.unfinished = eager.empty({batch}, DType::kInt64, TensorRole::kInput);
+  check_stop(eager, names);
   logits.reset();
+}
+
+/// prepare_inputs_for_generation for one more token: what the last step was given goes now.
+void prepare_inputs(Eager& eager, Sequences& names) {
+  eager.set_site("input_ids", -1);
+  const std::int64_t batch = names.ids.shape()[0];
+  Tensor last = row(eager, batch, 1);
+  GivenInputs inputs{.mask = names.kwargs.mask, .positions = row(eager, batch, 1)};
+  names.last = std::move(last);
+  names.inputs.positions = std::move(inputs.positions);
+  names.inputs.mask = std::move(inputs.mask);
 }
 
 }  // namespace
@@ -55,16 +128,16 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
     return Error::invalid_argument("generation", "parameters that are sharded", "whole ones",
                                    "leave generation out, or use --runtime transformers");
   }
-  bool windows = false;
-  for (const LayerSpec& layer : spec.layers) {
-    windows = windows || layer.window.has_value();
-  }
-  const bool served = spec.architecture == Architecture::kCausalLm && !windows && !spec.latent &&
-                      !spec.moe && spec.position != PositionKind::kAlibi && !spec.attention_sinks;
+  const bool served = spec.architecture == Architecture::kCausalLm && !spec.latent &&
+                      spec.position != PositionKind::kAlibi && !spec.attention_sinks;
   if (!served) {
     return Error::invalid_argument("generation", spec.name,
-                                   "a dense causal decoder without windows or alibi",
+                                   "a causal decoder without latent attention, sinks or alibi",
                                    "leave generation out");
+  }
+  if (plan.lora && adapts_experts(spec, *plan.lora)) {
+    return Error::invalid_argument("generation", "adapters on experts", "adapters on linear layers",
+                                   "leave generation out, or name other targets");
   }
   if (plan.generation->static_cache || plan.padded_batch) {
     return Error::invalid_argument("generation", "a static cache, or padded prompts",
@@ -82,19 +155,24 @@ void generate(Eager& eager, const Model& model) {
   Sequences given;
   Model prefill = model;
   prefill.training = false;
-  prefill.cache = std::make_shared<KeyValueCache>(model.spec->layers.size());
+  prefill.cache = std::make_shared<KeyValueCache>(*model.spec);
   {
     const PhaseScope phase(eager, "generation.prefill");
     eager.set_site("input_ids", -1);
     names.ids = row(eager, batch, prompt);
-    names.mask = row(eager, batch, prompt);
+    names.kwargs.mask = row(eager, batch, prompt);
     for (Tensor& token : names.special) {
-      token = eager.empty({1}, DType::kInt64, TensorRole::kInput);
+      token = row(eager, 1, 1);
     }
-    names.positions = row(eager, batch, prompt);
+    check_padding(eager, batch);
+    names.kwargs.positions = count_along(eager, names.kwargs.mask);
     given = names;  // The caller's, and generate's own arguments.
-    names.unfinished = eager.empty({batch}, DType::kInt64, TensorRole::kInput);
-    Tensor logits = forward(eager, prefill, names.ids).logits;
+    names.unfinished = torch::computed(eager, {batch}, DType::kInt64, TensorRole::kInput);
+    Tensor passed = row(eager, batch, prompt);
+    prefill.cache->given = names.kwargs;
+    Tensor logits = forward(eager, prefill, passed).logits;
+    passed.reset();
+    prefill.cache->given = {};
     append_token(eager, names, std::move(logits));
   }
   const PhaseScope phase(eager, "generation.decode");
@@ -104,10 +182,13 @@ void generate(Eager& eager, const Model& model) {
   Model decode = prefill;
   decode.plan = &one;
   decode.graph = &graph;
+  decode.cache->decodes = true;
   for (std::int64_t token = 1; token < model.plan->generation->new_tokens; ++token) {
-    eager.set_site("input_ids", -1);
-    const Tensor last = row(eager, batch, 1);
-    append_token(eager, names, forward(eager, decode, last).logits);
+    prepare_inputs(eager, names);
+    decode.cache->given = names.inputs;
+    Tensor logits = forward(eager, decode, names.last).logits;
+    decode.cache->given = {};
+    append_token(eager, names, std::move(logits));
   }
   prefill.cache.reset();
   decode.cache.reset();

@@ -22,6 +22,7 @@ class MaskMaker {
         input_(input),
         batch_(model.plan->micro_batch),
         sequence_(model.plan->sequence),
+        tokens_(input.padding.defined() ? input.padding.shape()[1] : sequence_),
         padded_(model.plan->padded_batch),
         flash_(model.plan->attention == AttentionKind::kFlash),
         eager_attention_(model.plan->attention == AttentionKind::kEager || only_eager(*model.spec)),
@@ -33,16 +34,21 @@ class MaskMaker {
     if (library_.fourth) {
       return make_of_four();
     }
+    const std::int64_t past = tokens_ - sequence_;
+    keys_ = window && *window > 0 && past >= *window ? *window - 1 + sequence_ : tokens_;
     Tensor padding;
     if (input_.padding.defined()) {
-      padding = temporary({batch_, sequence_}, DType::kBool);
+      padding = temporary({batch_, tokens_}, DType::kBool);
     } else if (source_ == MaskSource::kPositions) {
       check_packed();
     }
     if (flash_) {
       return {};  // Causality and windows are arguments of the kernel.
     }
-    const bool cuts = window && sequence_ >= *window;
+    const bool cuts = window && keys_ >= *window;
+    if (!eager_attention_ && source_ != MaskSource::kAlways) {
+      cut_to_window();
+    }
     if (!eager_attention_ && !cuts && source_ != MaskSource::kAlways) {
       if (!padding.defined()) {
         return {};
@@ -148,6 +154,16 @@ class MaskMaker {
     indices.reset();
   }
 
+  /// The part of the padding mask that the layers see is looked up before anything is asked of it.
+  void cut_to_window() {
+    if (keys_ < tokens_) {
+      Tensor range = temporary({keys_}, DType::kInt64);
+      const Tensor seen = temporary({keys_}, DType::kInt64);
+      range.reset();
+      const Tensor part = temporary({batch_, keys_}, DType::kBool);
+    }
+  }
+
   /// fast_all: sum() == numel()
   void sum_of(const Tensor& padding) {
     Tensor sum = temporary({}, DType::kInt64);
@@ -158,51 +174,56 @@ class MaskMaker {
     equal.reset();
   }
 
-  Tensor positions() {
-    const Tensor range = temporary({sequence_}, DType::kInt64);
-    return temporary({sequence_}, DType::kInt64);  // Plus the offset.
+  Tensor positions(std::int64_t tokens) {
+    const Tensor range = temporary({tokens}, DType::kInt64);
+    return temporary({tokens}, DType::kInt64);  // Plus the offset.
   }
 
-  /// sdpa_mask: each mask function's result, joined by `&` where there are several.
-  Tensor boolean(bool windowed, const Tensor& padding) {
-    const Shape square{1, 1, sequence_, sequence_};
-    Tensor batches = temporary({batch_}, DType::kInt64);
-    Tensor heads = temporary({1}, DType::kInt64);
-    Tensor queries = positions();
-    Tensor keys = positions();
-    Tensor result;
-    const auto join = [&](Tensor part, const Shape& shape) {
+  /// and_masks: ones, with which each mask function's result is joined by `&`. A window's function
+  /// is such a pair itself.
+  Tensor joint(bool windowed, const Tensor& padding, const Shape& square) {
+    const auto join = [this](Tensor& result, Tensor part, const Shape& shape) {
       Tensor joined = temporary(shape, DType::kBool);
       part.reset();
       result = std::move(joined);
     };
-    const bool several = windowed || padding.defined();
-    if (several) {
-      result = temporary({}, DType::kBool);
-    }
+    Tensor result = temporary({}, DType::kBool);
+    Tensor inner = windowed && padding.defined() ? temporary({}, DType::kBool) : Tensor{};
+    Tensor& first = inner.defined() ? inner : result;
     if (windowed) {
       Tensor bound = temporary({sequence_}, DType::kInt64);
       Tensor inside = temporary(square, DType::kBool);
       bound.reset();
-      join(std::move(inside), square);
+      join(first, std::move(inside), square);
     }
-    Tensor causal = temporary(square, DType::kBool);
-    if (several) {
-      join(std::move(causal), square);
-    } else {
-      result = std::move(causal);
+    join(first, temporary(square, DType::kBool), square);
+    if (inner.defined()) {
+      join(result, std::move(inner), square);
     }
     if (padding.defined()) {
       // Indices are expanded to one shape and made contiguous, where they are not already.
-      Tensor batch_index = temporary({batch_, sequence_}, DType::kInt64);
-      Tensor key_index;
-      if (batch_ > 1) {
-        key_index = temporary({batch_, sequence_}, DType::kInt64);
-      }
-      Tensor present = temporary({batch_, sequence_}, DType::kBool);
+      Tensor batch_index = temporary({batch_, keys_}, DType::kInt64);
+      Tensor key_index = batch_ > 1 ? temporary({batch_, keys_}, DType::kInt64) : Tensor{};
+      Tensor present = temporary({batch_, keys_}, DType::kBool);
       batch_index.reset();
       key_index.reset();
-      join(std::move(present), square.with(0, batch_));
+      join(result, std::move(present), square.with(0, batch_));
+    }
+    return result;
+  }
+
+  /// sdpa_mask: what the mask functions say.
+  Tensor boolean(bool windowed, const Tensor& padding) {
+    const Shape square{1, 1, sequence_, keys_};
+    Tensor batches = temporary({batch_}, DType::kInt64);
+    Tensor heads = temporary({1}, DType::kInt64);
+    Tensor queries = positions(sequence_);
+    Tensor keys = positions(keys_);
+    Tensor result;
+    if (windowed || padding.defined()) {
+      result = joint(windowed, padding, square);
+    } else {
+      result = temporary(square, DType::kBool);
     }
     batches.reset();
     heads.reset();
@@ -215,7 +236,7 @@ class MaskMaker {
   Tensor additive(Tensor allowed) {
     Tensor zero = temporary({}, input_.dtype);
     Tensor lowest = temporary({}, input_.dtype);
-    Tensor mask = temporary({batch_, 1, sequence_, sequence_}, input_.dtype);
+    Tensor mask = temporary({batch_, 1, sequence_, keys_}, input_.dtype);
     zero.reset();
     lowest.reset();
     allowed.reset();
@@ -226,6 +247,8 @@ class MaskMaker {
   const MaskInput& input_;
   std::int64_t batch_;
   std::int64_t sequence_;
+  std::int64_t tokens_;    ///< With a cache those before, too.
+  std::int64_t keys_ = 0;  ///< Of them, those that the layers at hand see.
   bool padded_;
   bool flash_;
   bool eager_attention_;

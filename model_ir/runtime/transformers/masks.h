@@ -13,7 +13,7 @@ struct Masks {
 
 /// What the mask of one forward depends on.
 struct MaskInput {
-  torch::Tensor padding;       ///< [B, S]; undefined: none is passed.
+  torch::Tensor padding;       ///< [B, tokens to be seen]; undefined: none is passed.
   DType dtype = DType::kBf16;  ///< Of the additive mask that eager attention takes.
 };
 

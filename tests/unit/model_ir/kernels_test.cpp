@@ -104,14 +104,53 @@ TEST_CASE("generation: a prompt, then tokens whose cache is copied as it grows")
   test::check_phases(two_layers(), plan, {{"generation.decode", 113'257'472, 114'925'056}});
 }
 
+TEST_CASE("generation: a window keeps the memory of the whole prompt until the next token") {
+  ParallelPlan plan = plan_of(Precision::kBf16, 300);
+  plan.steps = 0;
+  plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
+  const auto windowed = [](std::int64_t tokens) {
+    return parse_hf_config(R"({"model_type": "mistral", "hidden_size": 1024,
+      "intermediate_size": 2816, "num_hidden_layers": 2, "num_attention_heads": 16,
+      "num_key_value_heads": 4, "vocab_size": 8000, "tie_word_embeddings": false,
+      "sliding_window": )" + std::to_string(tokens) +
+                               "}",
+                           "windowed")
+        .value();
+  };
+  test::check_phases(windowed(128), plan,
+                     {{"generation.prefill", 113'922'560, 121'868'800},
+                      {"generation.decode", 113'257'472, 114'281'984}});
+  plan.generation->new_tokens = 6;  // The window is full from the third token on.
+  test::check_phases(windowed(302), plan,
+                     {{"generation.prefill", 113'922'560, 121'778'688},
+                      {"generation.decode", 113'257'472, 115'177'472}});
+}
+
+TEST_CASE("generation: decoding copies the weights of the experts that were chosen") {
+  const ModelSpec model = parse_hf_config(R"({"model_type": "mixtral", "hidden_size": 512,
+    "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "vocab_size": 8000, "num_local_experts": 8,
+    "num_experts_per_tok": 2})",
+                                          "experts")
+                              .value();
+  ParallelPlan plan = plan_of(Precision::kBf16, 300);
+  plan.steps = 0;
+  plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
+  test::check_phases(model, plan,
+                     {{"generation.prefill", 104'102'400, 111'634'432},
+                      {"generation.decode", 103'438'336, 110'610'944}});
+  plan.lora = test::all_linear(8);
+  CHECK(refused(model, plan) == "generation");
+}
+
 TEST_CASE("generation: other caches are refused by name") {
   ParallelPlan plan = plan_of(Precision::kBf16, 64);
   plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = true};
   CHECK(refused(two_layers(), plan) == "generation");
-  ModelSpec windowed = two_layers();
-  windowed.layers[1].window = 32;
+  ModelSpec slanted = two_layers();
+  slanted.position = PositionKind::kAlibi;
   plan.generation->static_cache = false;
-  CHECK(refused(windowed, plan) == "generation");
+  CHECK(refused(slanted, plan) == "generation");
   CHECK(refused(two_layers(), plan).empty());
 }
 
