@@ -82,7 +82,8 @@ constexpr std::array<SizeKey, 8> kSizes = {
      {"stage3_max_live_parameters", "max_live_parameters", &ZeroPlan::max_live_parameters},
      {"stage3_max_reuse_distance", "max_reuse_distance", &ZeroPlan::max_reuse_distance}}};
 
-constexpr std::array<std::string_view, 13> kHarmlessZeroKeys = {
+constexpr std::array<std::string_view, 14> kHarmlessZeroKeys = {
+    "allgather_partitions",  // Nothing in DeepSpeed 0.19 reads it.
     "load_from_fp32_weights",
     "elastic_checkpoint",
     "ignore_unused_parameters",
@@ -205,6 +206,20 @@ void read_leaf_module(ConfigSection& zero, const ModelSpec& model, ZeroPlan& pla
   section.finish_section();
 }
 
+/// Switches that are on by default, where the stage reads them.
+void demand_switches(ConfigSection& zero, int stage) {
+  const auto check = [&](std::string_view key, bool read) {
+    if (read) {
+      zero.demand(key, JsonValue{true});
+    } else {
+      zero.accept(std::array<std::string_view, 1>{key});
+    }
+  };
+  check("reduce_scatter", stage != 0);
+  check("use_multi_rank_bucket_allreduce", stage == 1 || stage == 2);
+  check("memory_efficient_linear", stage == 3);
+}
+
 ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
   ConfigSection zero = root.section("zero_optimization");
   ZeroPlan plan;
@@ -227,11 +242,7 @@ ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
   read_old_offload(zero, "cpu_offload", plan.offload_optimizer);
   read_old_offload(zero, "cpu_offload_param", plan.offload_param);
   zero.accept(kHarmlessZeroKeys);
-  for (const std::string_view key :
-       {"reduce_scatter", "allgather_partitions", "memory_efficient_linear",
-        "use_multi_rank_bucket_allreduce"}) {
-    zero.demand(key, JsonValue{true});
-  }
+  demand_switches(zero, plan.stage);
   for (const std::string_view key : kUnmodelledZeroSwitches) {
     zero.demand(key, JsonValue{false});
   }

@@ -37,9 +37,6 @@ void GradScaler::check(std::span<const Tensor> parameters, Tensor inverse) {
   inverse_copy.reset();
   inverse.reset();
   found.reset();
-  if (reduction_ == FoundReduction::kInPlace) {
-    reduce_found();
-  }
 }
 
 void GradScaler::reduce_found() {
@@ -59,6 +56,9 @@ void GradScaler::unscale(std::span<const Tensor> parameters) {
   Tensor inverse = scalar(DType::kFp32);
   reciprocal.reset();
   check(parameters, std::move(inverse));
+  if (reduction_ == FoundReduction::kInPlace) {
+    reduce_found();
+  }
   unscaled_ = true;
 }
 

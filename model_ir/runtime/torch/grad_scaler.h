@@ -14,7 +14,7 @@ namespace headroom::ir::torch {
 enum class FoundReduction : std::uint8_t {
   kNone,      ///< Gradients are whole.
   kDTensors,  ///< Each check of DTensors adds up what it has found, in a tensor of its own.
-  kInPlace,   ///< ShardedGradScaler: once, after all checks.
+  kInPlace,   ///< ShardedGradScaler: once, in unscale_, which fused optimizers do not call.
 };
 
 /// `torch.amp.GradScaler("cuda")` with one optimizer, no overflow ever found: every step is taken.

@@ -31,11 +31,11 @@ class MaskMaker {
 
   /// `window`: tokens that a layer sees; none: all earlier ones.
   Tensor make(const std::optional<std::int64_t>& window) {
+    const std::int64_t past = tokens_ - sequence_;
+    keys_ = window && *window > 0 && past >= *window ? *window - 1 + sequence_ : tokens_;
     if (library_.fourth) {
       return make_of_four();
     }
-    const std::int64_t past = tokens_ - sequence_;
-    keys_ = window && *window > 0 && past >= *window ? *window - 1 + sequence_ : tokens_;
     Tensor padding;
     if (input_.padding.defined()) {
       padding = temporary({batch_, tokens_}, DType::kBool);

@@ -168,6 +168,17 @@ TEST_CASE("deepspeed config: what changes memory and is not modelled is refused,
                  "data_types": {"grad_accum_dtype": "bf16"}})"));
 }
 
+TEST_CASE("deepspeed config: a switch that the stage does not read passes either way") {
+  CHECK(read(R"({"zero_optimization": {"stage": 2, "allgather_partitions": false}})"));
+  CHECK(read(R"({"zero_optimization": {"stage": 2, "memory_efficient_linear": false}})"));
+  CHECK(read(R"({"zero_optimization": {"stage": 3, "use_multi_rank_bucket_allreduce": false}})"));
+  CHECK_FALSE(
+      refusal(R"({"zero_optimization": {"stage": 1, "use_multi_rank_bucket_allreduce": false}})")
+          .empty());
+  CHECK_FALSE(
+      refusal(R"({"zero_optimization": {"stage": 3, "memory_efficient_linear": false}})").empty());
+}
+
 TEST_CASE("deepspeed config: ZeRO++ and leaf modules") {
   const auto plus = read(R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8,
     "zero_quantized_weights": true, "zero_quantized_gradients": true}})");
