@@ -159,7 +159,7 @@ class Interleaved {
     for (std::int64_t k = 0; k < total_ - warmup_; ++k) {
       steady(k);
     }
-    stage_.deallocate(sendable(output_));
+    stage_.deallocate(output_);
     if (warmup_ == total_) {
       gradients_.back().push_back(mesh_.last_stage() ? Tensor{} : stage_.receive());
     }
@@ -241,13 +241,18 @@ class Interleaved {
     sync_.start(stage_.chunk(chunk));
   }
 
-  void warm_up(std::int64_t k) {
-    Transfer next = transfer(k, true);
-    next.receives = next.receives && k != total_ - 1;
+  /// A loss is not sent, nor kept by the schedule: its graph would hold the chunk's input.
+  void forward(std::int64_t k) {
     output_ = run_forward(k);
     if (stage_.chunk(chunk_of(k, true)).last) {
       output_.reset();
     }
+  }
+
+  void warm_up(std::int64_t k) {
+    Transfer next = transfer(k, true);
+    next.receives = next.receives && k != total_ - 1;
+    forward(k);
     input_ = exchange(output_, next.receives);
     if (next.receives) {
       inputs_[next.chunk].push_back(input_);
@@ -259,12 +264,12 @@ class Interleaved {
   }
 
   void steady(std::int64_t k) {
-    const std::int64_t forward = k + warmup_;
-    stage_.deallocate(sendable(output_));  // pp_pre_forward
-    output_ = run_forward(forward);
-    Transfer next = transfer(forward, true);
+    const std::int64_t ahead = k + warmup_;
+    stage_.deallocate(output_);  // pp_pre_forward
+    forward(ahead);
+    Transfer next = transfer(ahead, true);
     next.receives = next.receives && k != total_ - warmup_ - 1;
-    Tensor received = exchange(sendable(output_), next.receives);
+    Tensor received = exchange(output_, next.receives);
     if (next.receives) {
       inputs_[next.chunk].push_back(std::move(received));
     }
@@ -301,11 +306,6 @@ class Interleaved {
       stage_.send(output);
     }
     return receives ? stage_.receive() : Tensor{};
-  }
-
-  /// A loss is not sent.
-  [[nodiscard]] Tensor sendable(const Tensor& output) const {
-    return output.defined() && output.shape().rank() == 2 ? output : Tensor{};
   }
 
   [[nodiscard]] static Tensor take(std::deque<Tensor>& queue) {
