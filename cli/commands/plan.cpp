@@ -1,5 +1,6 @@
 #include "cli/commands/plan.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -9,6 +10,7 @@
 #include "cli/plan_search.h"
 #include "cli/report/plan_answer.h"
 #include "cli/report/why_text.h"
+#include "costmodel/hardware/catalogue.h"
 #include "planner/explain/explain.h"
 
 namespace headroom::cli {
@@ -78,7 +80,7 @@ ExitCode code_of(const plan::PlanResult& result) {
   return result.best ? ExitCode::kYes : ExitCode::kNo;
 }
 
-/// Lines that answer `--why`, every alternative under `explain`, and an infeasible request.
+/// Lines that answer `--why`, and every alternative under `explain`.
 Result<std::string> explanation(const plan::SearchQuestion& question,
                                 const plan::PlanResult& result,
                                 const std::vector<plan::Alternative>& asked,
@@ -92,14 +94,35 @@ Result<std::string> explanation(const plan::SearchQuestion& question,
     }
     text += why_line(result, *why) + "\n";
   }
-  if (result.status == plan::PlanStatus::kInfeasible) {
-    const Result<plan::Infeasibility> why = plan::explain_infeasible(question, memory);
-    if (!why) {
-      return why.error();
-    }
-    text += mend_lines(*why);
-  }
   return text;
+}
+
+/// The catalogue's GPUs with more memory than the one asked about, from the least; one of each
+/// size, as the first that fits is what is looked for. None where a budget was given.
+std::vector<plan::OtherDevice> larger_devices(const Arguments& arguments,
+                                              const PlanSearch& search) {
+  std::vector<plan::OtherDevice> larger;
+  const Result<ConfigDir> folder = config_dir_of(arguments);
+  if (search.budget > Bytes{0} || !folder) {
+    return larger;
+  }
+  Result<std::vector<cost::DeviceSpec>> listed = cost::list_devices(folder->path);
+  if (!listed) {
+    return larger;
+  }
+  std::vector<cost::DeviceSpec> all = std::move(listed).value();
+  std::ranges::stable_sort(all, {}, &cost::DeviceSpec::total);
+  Bytes least = search.device.total;
+  for (const cost::DeviceSpec& device : all) {
+    if (device.total <= least) {
+      continue;
+    }
+    if (Result<cost::Machine> machine = cost::load_machine(folder->path, device)) {
+      larger.push_back({.device = device, .machine = std::move(machine).value()});
+      least = device.total;
+    }
+  }
+  return larger;
 }
 
 }  // namespace
@@ -119,8 +142,7 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     asked.push_back(*one);
   }
   const StopOnInterrupt guard;
-  PlanAnswer answer{
-      .search = std::move(search).value(), .result = {}, .seconds = 0, .why = {}, .placements = {}};
+  PlanAnswer answer{.search = std::move(search).value(), .result = {}, .seconds = 0, .why = {}};
   {
     ProgressLine line(context.err, context.terminal.color && !context.json);
     plan::SearchQuestion question = answer.search.question();
@@ -151,6 +173,14 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
       return std::move(why).error();
     }
     answer.why = std::move(why).value();
+    if (answer.result.status == plan::PlanStatus::kInfeasible) {
+      Result<plan::Infeasibility> infeasible =
+          plan::explain_infeasible(question, larger_devices(arguments, answer.search), memory);
+      if (!infeasible) {
+        return std::move(infeasible).error();
+      }
+      answer.infeasible = std::move(infeasible).value();
+    }
   }
   context.out << (context.json ? plan_answer_json(answer)
                                : plan_answer_text(answer, context.terminal));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/report/placement_text.h"
+#include "cli/report/why_text.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_json.h"
@@ -234,14 +235,43 @@ std::string time_lines(const PlanAnswer& answer) {
   return text;
 }
 
+/// The lowest peak known of a space that nothing fits in.
+const plan::RatedPlan* leanest_of(const PlanAnswer& answer) {
+  if (answer.infeasible && answer.infeasible->leanest) {
+    return &*answer.infeasible->leanest;
+  }
+  return answer.result.leanest ? &*answer.result.leanest : nullptr;
+}
+
 std::string infeasible_lines(const PlanAnswer& answer) {
   const plan::PlanResult& result = answer.result;
-  if (!result.leanest) {
-    return "every plan's parameters and optimizer states alone are too many\n";
+  const plan::RatedPlan* lean = leanest_of(answer);
+  if (lean == nullptr) {
+    return result.status == plan::PlanStatus::kInfeasible
+               ? "every plan's parameters and optimizer states alone are too many\n"
+               : "stopped before a plan that fits was found\n";
   }
-  const plan::RatedPlan& lean = *result.leanest;
-  return "the nearest of the plans worked out needs " + to_text(lean.peak) + ", of " +
-         to_text(lean.capacity) + " that the allocator may take\n  " + plan_words(lean.plan) + "\n";
+  const bool proven = answer.infeasible && answer.infeasible->proven;
+  return std::string(proven ? "the smallest possible peak is " : "the smallest peak found is ") +
+         to_text(lean->peak) + ", of " + to_text(lean->capacity) +
+         " that the allocator may take\n  " + plan_words(lean->plan) + "\n";
+}
+
+JsonValue would_fit_json(const PlanAnswer& answer) {
+  JsonValue::Array array;
+  if (!answer.infeasible) {
+    return JsonValue{std::move(array)};
+  }
+  for (const plan::Mend& mend : answer.infeasible->mends) {
+    JsonFields fields;
+    fields.add("change", mend_words(mend));
+    fields.add("smallest", mend.proven);
+    fields.add("verdict", name_of(mend.verdict));
+    fields.add("summary", plan_words(mend.plan.plan));
+    fields.add("plan", ir::plan_to_json(mend.plan.plan));
+    array.push_back(std::move(fields).finish());
+  }
+  return JsonValue{std::move(array)};
 }
 
 /// The search of Megatron's plans goes by a closed form; where it leaves out much of a model's
@@ -298,8 +328,10 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("summary", found ? JsonValue{plan_words(result.best->plan)} : JsonValue{});
   fields.add("plan", found ? ir::plan_to_json(result.best->plan) : JsonValue{});
   fields.add("estimate", found ? std::move(estimate_fields(answer)).finish() : JsonValue{});
-  fields.add("least_peak_bytes",
-             result.leanest ? JsonValue{result.leanest->peak.value()} : JsonValue{});
+  const plan::RatedPlan* lean = result.best ? nullptr : leanest_of(answer);
+  fields.add("least_peak_bytes", lean != nullptr ? JsonValue{lean->peak.value()} : JsonValue{});
+  fields.add("least_peak_proven", answer.infeasible && answer.infeasible->proven);
+  fields.add("would_fit", would_fit_json(answer));
   fields.add("front", front_json(answer));
   fields.add("front_whole", result.front_whole);
   fields.add("front_gap", !result.front.empty() && std::isfinite(result.front_gap)
@@ -346,8 +378,8 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
     text += ", gap " + percent(result.gap, 1);
   }
   text += "\n";
-  if (!answer.why.empty()) {
-    text += "\n" + answer.why;
+  if (!answer.why.empty() || answer.infeasible) {
+    text += "\n" + answer.why + (answer.infeasible ? mend_lines(*answer.infeasible) : "");
   }
   if (!answer.placements.empty()) {
     text += "\n" + placement_lines(answer.placements);

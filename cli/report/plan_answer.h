@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/plan_search.h"
 #include "cli/terminal.h"
+#include "planner/explain/infeasible.h"
 #include "planner/placement/stage_placement.h"
 #include "planner/search/search.h"
 
@@ -14,9 +16,10 @@ namespace headroom::cli {
 struct PlanAnswer {
   PlanSearch search;
   plan::PlanResult result;
-  double seconds = 0;                              ///< The search took, by the clock.
-  std::string why;                                 ///< Answers to `--why`, a line each.
-  std::vector<plan::StagePlacement> placements{};  ///< Under `explain`.
+  double seconds = 0;                               ///< The search took, by the clock.
+  std::string why;                                  ///< Answers to `--why`, a line each.
+  std::optional<plan::Infeasibility> infeasible{};  ///< Where no plan fits.
+  std::vector<plan::StagePlacement> placements{};   ///< Under `explain`.
 };
 
 /// Tokens of a step divided by its time.

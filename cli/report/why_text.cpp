@@ -33,20 +33,6 @@ std::string slower(const plan::PlanResult& found, const plan::WhyNot& why) {
   return how + ": " + plan_words(why.plan->plan);
 }
 
-std::string mend_text(const plan::Mend& mend) {
-  switch (mend.kind) {
-    case plan::Mend::Kind::kBudget:
-      return to_text(Bytes{mend.value}) + " of device memory";
-    case plan::Mend::Kind::kGpus:
-      return std::to_string(mend.value) + " GPUs";
-    case plan::Mend::Kind::kSequence:
-      return "--seq " + std::to_string(mend.value);
-    case plan::Mend::Kind::kFreedAxis:
-      return "--" + std::string(plan::option_of(mend.axis)) + " any";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why) {
@@ -68,14 +54,28 @@ std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why) {
   return text;
 }
 
+std::string mend_words(const plan::Mend& mend) {
+  switch (mend.kind) {
+    case plan::Mend::Kind::kBudget:
+      return to_text(Bytes{mend.value}) + " of device memory";
+    case plan::Mend::Kind::kGpus:
+      return std::to_string(mend.value) + " GPUs" +
+             (mend.batch > 0 ? " and --global-batch " + std::to_string(mend.batch) : "");
+    case plan::Mend::Kind::kSequence:
+      return "--seq " + std::to_string(mend.value);
+    case plan::Mend::Kind::kAxis:
+      return "--" + std::string(plan::option_of(mend.axis)) + " " +
+             (mend.value < 0 ? "any" : plan::value_text(mend.axis, mend.value));
+    case plan::Mend::Kind::kDevice:
+      return "--gpu " + mend.device + " (" + to_text(Bytes{mend.value}) + ")";
+  }
+  return "";
+}
+
 std::string mend_lines(const plan::Infeasibility& why) {
   std::string text;
-  if (why.leanest) {
-    text += std::string(why.proven ? "smallest possible peak " : "smallest peak found ") +
-            to_text(why.leanest->peak) + " allocated: " + plan_words(why.leanest->plan) + "\n";
-  }
   for (const plan::Mend& mend : why.mends) {
-    text += "would fit with " + mend_text(mend) +
+    text += "would fit with " + mend_words(mend) +
             " (replayed: " + std::string(name_of(mend.verdict)) +
             "): " + plan_words(mend.plan.plan) + "\n";
   }

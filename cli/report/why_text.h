@@ -5,11 +5,14 @@
 #include "cli/plan_search.h"
 #include "model_ir/base/result.h"
 #include "planner/explain/explain.h"
+#include "planner/explain/infeasible.h"
 
 namespace headroom::cli {
 
 /// One line: "tp 8: 12.3 ms (4.1 %) slower: megatron tp 8 ...".
 [[nodiscard]] std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why);
+/// "10 GiB of device memory", "16 GPUs", "--micro-batch 2".
+[[nodiscard]] std::string mend_words(const plan::Mend& mend);
 /// What makes a request feasible, a line each.
 [[nodiscard]] std::string mend_lines(const plan::Infeasibility& why);
 

@@ -6,8 +6,10 @@
 
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
+#include "model_ir/json/json_value.h"
 #include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_check.h"
+#include "model_ir/plan/plan_json.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/kept_bytes.h"
 #include "planner/evaluate/live_bytes.h"
@@ -142,12 +144,23 @@ Result<Bytes> PlanMemory::lowered_peak(const ir::ParallelPlan& plan) {
 }
 
 Result<Bytes> PlanMemory::whole_peak(const ir::ParallelPlan& plan, ir::Rank rank) {
+  std::string text = ir::to_json(ir::plan_to_json(plan));
+  text += std::to_string(static_cast<std::int32_t>(rank));
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = wholes_.find(text); found != wholes_.end()) {
+      return found->second;
+    }
+  }
   lowered_.fetch_add(1, std::memory_order_relaxed);
   const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_, rank);
   if (!program) {
     return program.error();
   }
-  return Bytes{live_peak(*program, plan.allocator)};
+  const Bytes peak{live_peak(*program, plan.allocator)};
+  const std::lock_guard lock(mutex_);
+  wholes_.try_emplace(std::move(text), peak);
+  return peak;
 }
 
 PlanMemory::Parts PlanMemory::parts_of(const ir::ParallelPlan& plan, const RankPlace& place) {
@@ -307,6 +320,18 @@ std::int64_t logit_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& pla
          (model.vocabulary / megatron.tensor) * element;
 }
 
+/// What transformers' code has at once in the loss of a causal model: the input of every layer, in
+/// 16 bits at least, recomputed or not; under its own loss the fp32 logits.
+std::int64_t kept_at_loss(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  if (model.architecture != ir::Architecture::kCausalLm ||
+      plan.model_code != ir::ModelCode::kTransformers) {
+    return 0;
+  }
+  const std::int64_t inputs = 2 * static_cast<std::int64_t>(model.layers.size()) * model.hidden;
+  const std::int64_t logits = plan.loss == ir::LossKind::kHf ? 4 * model.vocabulary : 0;
+  return plan.micro_batch * plan.sequence * (inputs + logits);
+}
+
 using Layers = std::vector<ir::LayerSpec>;
 
 /// The chunks of the first stage.
@@ -347,7 +372,7 @@ std::int64_t PlanMemory::resident_of(const ir::ParallelPlan& plan,
 
 Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
-    return Bytes{0};
+    return cell_floor(plan);
   }
   const ir::MegatronPlan& megatron = *plan.megatron;
   const std::vector<Layers> chunks = first_stage(model_, megatron);
@@ -403,7 +428,7 @@ Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
 
 Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
-    return Bytes{0};
+    return Bytes{kept_at_loss(model_, plan)};
   }
   const std::vector<Layers> chunks = first_stage(model_, *plan.megatron);
   if (has_empty(chunks)) {

@@ -40,30 +40,4 @@ struct Alternative {
 };
 [[nodiscard]] std::vector<Alternative> alternatives_of(const ir::ParallelPlan& plan);
 
-/// A change of the question that makes it feasible, replayed.
-struct Mend {
-  enum class Kind : std::uint8_t { kBudget, kGpus, kSequence, kFreedAxis };
-  Kind kind = Kind::kGpus;
-  Axis axis = Axis::kGpus;  ///< kFreedAxis: which.
-  std::int64_t value = 0;   ///< Bytes of the device, GPUs, or tokens.
-  RatedPlan plan;
-  cost::Verdict verdict = cost::Verdict::kFits;
-};
-
-/// Why nothing fits and what would.
-struct Infeasibility {
-  /// The lowest peak of the space on a device without a limit.
-  std::optional<RatedPlan> leanest;
-  bool proven = false;  ///< It is the lowest of all; else of the plans that were looked into.
-  std::vector<Mend> mends;
-};
-
-/// The smallest change of each kind: device memory for the leanest plan, GPUs, a shorter sequence,
-/// one constraint freed. Each is replayed.
-///
-/// Model:   GPUs by doubling, then whole nodes between; sequences by halving.
-/// Errors:  those of `search`.
-[[nodiscard]] Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
-                                                       PlanMemory& memory);
-
 }  // namespace headroom::plan

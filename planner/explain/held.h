@@ -1,0 +1,29 @@
+#pragma once
+
+#include <utility>
+
+#include "planner/search/search.h"
+
+namespace headroom::plan {
+
+/// More than any plan needs.
+inline constexpr Bytes kNoLimit{std::int64_t{1} << 50};
+
+/// The same question for its best plan alone, without progress.
+[[nodiscard]] inline SearchQuestion quiet(const SearchQuestion& question) {
+  SearchQuestion asked = question;
+  asked.front = false;
+  asked.replays = 1;
+  asked.progress = {};
+  return asked;
+}
+
+/// `quiet` with `axis` held to `values`; to none: free.
+[[nodiscard]] inline SearchQuestion held(const SearchQuestion& question, Axis axis,
+                                         AxisValues values) {
+  SearchQuestion asked = quiet(question);
+  asked.space.constraints.of(axis) = std::move(values);
+  return asked;
+}
+
+}  // namespace headroom::plan

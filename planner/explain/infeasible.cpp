@@ -1,0 +1,336 @@
+#include "planner/explain/infeasible.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "planner/explain/held.h"
+#include "planner/search/cell_search.h"
+#include "planner/space/axis_value.h"
+
+namespace headroom::plan {
+namespace {
+
+using MaybeMend = Result<std::optional<Mend>>;
+
+/// The allocator reserves in these.
+constexpr std::int64_t kSegment = 2 * kMiB;
+
+bool is_stopped(const SearchQuestion& question) {
+  return question.stop != nullptr && question.stop->load();
+}
+
+/// The search's answer; nothing for an empty space.
+Result<std::optional<PlanResult>> asked(const SearchQuestion& question, PlanMemory& memory) {
+  if (cells_of(question.space).empty()) {
+    return std::optional<PlanResult>();
+  }
+  Result<PlanResult> found = search(question, memory);
+  if (!found) {
+    return std::move(found).error();
+  }
+  return std::optional(std::move(found).value());
+}
+
+std::optional<Mend> mend_of(Mend::Kind kind, std::int64_t value,
+                            const std::optional<PlanResult>& found) {
+  if (!found || !found->best) {
+    return std::nullopt;
+  }
+  Mend mend;
+  mend.kind = kind;
+  mend.value = value;
+  mend.plan = *found->best;
+  mend.verdict = found->estimate->verdict;
+  return mend;
+}
+
+/// Whether the replay of `plan` fits in `budget`, and how.
+Result<cost::Verdict> verdict_of(const SearchQuestion& question, const RatedPlan& plan,
+                                 Bytes budget) {
+  const Result<cost::StepEstimate> estimate =
+      cost::estimate(question.space.model, plan.plan, question.device, budget);
+  return estimate ? Result<cost::Verdict>(estimate->verdict)
+                  : Result<cost::Verdict>(estimate.error());
+}
+
+/// The least budget, in whole segments and above `below`, under which the replay of `plan` fits.
+Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPlan& plan,
+                                  std::int64_t below) {
+  std::int64_t refused = std::max(below, plan.peak.value()) / kSegment;
+  std::int64_t fits = refused;
+  for (std::int64_t step = 1;; step *= 2) {
+    fits = refused + step;
+    const Result<cost::Verdict> verdict = verdict_of(question, plan, Bytes{fits * kSegment});
+    if (!verdict) {
+      return verdict.error();
+    }
+    if (*verdict != cost::Verdict::kDoesNotFit) {
+      break;
+    }
+    refused = fits;
+  }
+  while (fits - refused > 1) {
+    const std::int64_t middle = (fits + refused) / 2;
+    const Result<cost::Verdict> verdict = verdict_of(question, plan, Bytes{middle * kSegment});
+    if (!verdict) {
+      return verdict.error();
+    }
+    (*verdict == cost::Verdict::kDoesNotFit ? refused : fits) = middle;
+  }
+  return fits * kSegment;
+}
+
+/// The least device memory that some plan fits in: that of `leanest`, then less for as long as the
+/// search finds a plan under it.
+MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
+                      PlanMemory& memory) {
+  constexpr int kMostRounds = 24;
+  RatedPlan plan = leanest;
+  Mend mend;
+  mend.kind = Mend::Kind::kBudget;
+  for (int round = 0; round < kMostRounds; ++round) {
+    const Result<std::int64_t> least = least_budget(question, plan, question.budget.value());
+    if (!least) {
+      return least.error();
+    }
+    const Result<cost::Verdict> verdict = verdict_of(question, plan, Bytes{*least});
+    if (!verdict) {
+      return verdict.error();
+    }
+    mend.value = *least;
+    mend.plan = plan;
+    mend.verdict = *verdict;
+    SearchQuestion less = quiet(question);
+    less.budget = Bytes{*least - kSegment};
+    Result<PlanResult> found = search(less, memory);
+    if (!found) {
+      return std::move(found).error();
+    }
+    mend.proven = found->status == PlanStatus::kInfeasible;
+    if (!found->best) {
+      return std::optional(mend);
+    }
+    plan = *found->best;
+  }
+  mend.proven = false;
+  return std::optional(mend);
+}
+
+/// The fewest GPUs above `above` and up to `most` under which some plan fits, with a batch of
+/// `batch` sequences.
+MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::int64_t most,
+                      std::int64_t batch, PlanMemory& memory) {
+  constexpr std::int64_t kMostCounts = 256;
+  const std::int64_t step = (most - above + kMostCounts - 1) / kMostCounts;
+  AxisValues counts;
+  for (std::int64_t gpus = above + step; gpus <= most; gpus += step) {
+    counts.push_back(gpus);
+  }
+  SearchQuestion fewest = held(question, Axis::kGpus, counts);
+  fewest.objective = Objective::kGpus;
+  fewest.space.global_batch = batch;
+  const Result<std::optional<PlanResult>> found = asked(fewest, memory);
+  if (!found) {
+    return found.error();
+  }
+  std::optional<Mend> mend = mend_of(Mend::Kind::kGpus, 0, *found);
+  if (mend) {
+    mend->value = mend->plan.plan.world;
+    mend->batch = batch == question.space.global_batch ? 0 : batch;
+    mend->proven = step == 1 && mend->batch == 0 && (*found)->status == PlanStatus::kOptimal;
+  }
+  return mend;
+}
+
+/// The least number of GPUs that some plan fits on.
+MaybeMend more_gpus(const SearchQuestion& question, PlanMemory& memory) {
+  constexpr int kMostDoublings = 8;
+  const AxisValues& given = question.space.constraints.of(Axis::kGpus);
+  std::int64_t above = 0;
+  std::int64_t most = 2 * (given.empty() ? question.space.base.world : given.back());
+  for (int doubling = 0; doubling < kMostDoublings && !is_stopped(question); ++doubling) {
+    // The batch of a step stays, unless it does not spread over so many.
+    const std::int64_t batch = question.space.global_batch;
+    for (const std::int64_t sequences : {batch, std::max(batch, most)}) {
+      MaybeMend mend = fewest_gpus(question, above, most, sequences, memory);
+      if (!mend || *mend) {
+        return mend;
+      }
+      if (sequences == most || batch >= most) {
+        break;
+      }
+    }
+    above = most;
+    most *= 2;
+  }
+  return std::optional<Mend>();
+}
+
+MaybeMend with_sequence(const SearchQuestion& question, std::int64_t length, PlanMemory& memory) {
+  const Result<std::optional<PlanResult>> found =
+      asked(held(question, Axis::kSequence, {length}), memory);
+  return found ? MaybeMend(mend_of(Mend::Kind::kSequence, length, *found))
+               : MaybeMend(found.error());
+}
+
+/// The longest shorter sequence that some plan fits with.
+MaybeMend shorter(const SearchQuestion& question, PlanMemory& memory) {
+  constexpr std::int64_t kShortest = 128;
+  constexpr std::int64_t kParts = 64;
+  const AxisValues& given = question.space.constraints.of(Axis::kSequence);
+  const std::int64_t whole = given.empty() ? question.space.base.sequence : given.front();
+  const std::int64_t grain = std::max(kShortest, whole / kParts / kShortest * kShortest);
+  std::int64_t refused = whole;
+  std::optional<Mend> longest;
+  for (std::int64_t length = whole / 2; length >= kShortest && !longest; length /= 2) {
+    MaybeMend mend = with_sequence(question, length, memory);
+    if (!mend) {
+      return mend;
+    }
+    longest = std::move(mend).value();
+    refused = longest ? refused : length;
+  }
+  if (!longest) {
+    return std::optional<Mend>();
+  }
+  longest->proven = false;
+  while (!is_stopped(question)) {
+    const std::int64_t middle = (longest->value + refused) / 2 / grain * grain;
+    if (middle <= longest->value || middle >= refused) {
+      break;
+    }
+    MaybeMend mend = with_sequence(question, middle, memory);
+    if (!mend) {
+      return mend;
+    }
+    if (*mend) {
+      longest = std::move(mend).value();
+      longest->proven = false;  // To the grain, not to the token.
+    } else {
+      refused = middle;
+    }
+  }
+  return longest;
+}
+
+/// How far `value` is from what was asked: words in their order, numbers by ratio.
+double distance_of(Axis axis, const AxisValues& given, std::int64_t value) {
+  double least = INFINITY;
+  for (const std::int64_t one : given) {
+    const auto from = static_cast<double>(one);
+    const auto to = static_cast<double>(value);
+    const double far = words_of_axis(axis).empty() ? std::abs(std::log2((to + 1) / (from + 1)))
+                                                   : std::abs(to - from);
+    least = std::min(least, far);
+  }
+  return least;
+}
+
+/// Values of an axis that are held: another one, the nearest that some plan fits with.
+MaybeMend other_value(const SearchQuestion& question, Axis axis, PlanMemory& memory) {
+  const SearchQuestion free = held(question, axis, {});
+  const Result<std::optional<PlanResult>> any = asked(free, memory);
+  if (!any) {
+    return any.error();
+  }
+  if (!*any || !(*any)->best) {
+    return std::optional<Mend>();
+  }
+  const AxisValues& given = question.space.constraints.of(axis);
+  AxisValues values = values_in_space(free.space, axis);
+  std::erase_if(values,
+                [&](std::int64_t value) { return question.space.constraints.allows(axis, value); });
+  std::ranges::stable_sort(values, {},
+                           [&](std::int64_t value) { return distance_of(axis, given, value); });
+  for (const std::int64_t value : values) {
+    const Result<std::optional<PlanResult>> found = asked(held(question, axis, {value}), memory);
+    if (!found) {
+      return found.error();
+    }
+    if (std::optional<Mend> mend = mend_of(Mend::Kind::kAxis, value, *found)) {
+      mend->axis = axis;
+      return mend;
+    }
+  }
+  // A plan without the axis: a runtime that does not have it.
+  std::optional<Mend> mend = mend_of(Mend::Kind::kAxis, -1, *any);
+  mend->axis = axis;
+  return mend;
+}
+
+/// The GPU of least memory that some plan fits on.
+MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevice> others) {
+  for (const OtherDevice& other : others) {
+    if (is_stopped(question)) {
+      break;
+    }
+    SearchQuestion there = quiet(question);
+    there.device = other.device;
+    there.machine = other.machine;
+    PlanMemory memory(question.space.model, other.device);
+    const Result<std::optional<PlanResult>> found = asked(there, memory);
+    if (!found) {
+      return found.error();
+    }
+    if (std::optional<Mend> mend =
+            mend_of(Mend::Kind::kDevice, other.device.total.value(), *found)) {
+      mend->device = other.device.name;
+      return mend;
+    }
+  }
+  return std::optional<Mend>();
+}
+
+}  // namespace
+
+Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
+                                         std::span<const OtherDevice> others, PlanMemory& memory) {
+  Infeasibility why;
+  SearchQuestion lean = quiet(question);
+  lean.objective = Objective::kMemory;
+  lean.budget = kNoLimit;
+  lean.work_limit = 0;
+  Result<PlanResult> least = search(lean, memory);
+  if (!least) {
+    return std::move(least).error();
+  }
+  const auto take = [&](MaybeMend mend) -> Status {
+    if (!mend) {
+      return std::move(mend).error();
+    }
+    if (*mend) {
+      why.mends.push_back(std::move(**mend));
+    }
+    return ok();
+  };
+  if (least->best) {
+    why.leanest = least->best;
+    why.leanest->capacity = capacity_of(question, least->best->plan);
+    why.proven = least->status == PlanStatus::kOptimal;
+    if (Status status = take(more_memory(question, *least->best, memory)); !status) {
+      return std::move(status).error();
+    }
+  }
+  for (const auto& change : {more_gpus, shorter}) {
+    if (Status status = take(change(question, memory)); !status) {
+      return std::move(status).error();
+    }
+  }
+  for (const AxisName& name : axis_names()) {
+    const bool fixed = name.axis != Axis::kGpus && name.axis != Axis::kSequence &&
+                       !question.space.constraints.of(name.axis).empty();
+    if (!fixed || is_stopped(question)) {
+      continue;
+    }
+    if (Status status = take(other_value(question, name.axis, memory)); !status) {
+      return std::move(status).error();
+    }
+  }
+  if (Status status = take(other_device(question, others)); !status) {
+    return std::move(status).error();
+  }
+  return why;
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,216 @@
+#include "planner/space/axis_value.h"
+
+#include <algorithm>
+#include <set>
+
+#include "model_ir/plan/plan_words.h"
+#include "planner/space/stage_forms.h"
+
+namespace headroom::plan {
+namespace {
+
+template <typename Value>
+std::int64_t position(std::span<const ir::Word<Value>> words, const Value& value) {
+  const auto found = std::ranges::find(words, value, &ir::Word<Value>::value);
+  return found == words.end() ? -1 : found - words.begin();
+}
+
+std::int64_t precision_of(const ir::ParallelPlan& plan) {
+  const bool policy = plan.fsdp && plan.precision == ir::Precision::kFp32;
+  const ir::Precision recipe =
+      policy && plan.fsdp->param_dtype == ir::DType::kBf16 ? ir::Precision::kBf16 : plan.precision;
+  return canonical(Axis::kPrecision, position(ir::precision_words(), recipe));
+}
+
+/// Fused, unfused (Megatron), SDPA, eager, flash.
+std::int64_t attention_of(const ir::ParallelPlan& plan) {
+  if (plan.megatron) {
+    return plan.megatron->attention == ir::MegatronAttention::kUnfused ? 1 : 0;
+  }
+  return 2 + static_cast<std::int64_t>(plan.attention);
+}
+
+std::int64_t recompute_of(const ir::ParallelPlan& plan) {
+  if (plan.megatron) {
+    return static_cast<std::int64_t>(plan.megatron->recompute);
+  }
+  return static_cast<std::int64_t>(plan.recompute == ir::Recompute::kNone ? RecomputeChoice::kNone
+                                                                          : RecomputeChoice::kFull);
+}
+
+std::int64_t offload_of(const ir::ParallelPlan& plan) {
+  if (plan.fsdp) {
+    return plan.fsdp->cpu_offload ? 2 : 0;
+  }
+  if (!plan.zero || plan.zero->offload_optimizer == ir::OffloadDevice::kNone) {
+    return 0;
+  }
+  return plan.zero->offload_param == ir::OffloadDevice::kNone ? 1 : 2;
+}
+
+std::int64_t optimizer_of(const ir::ParallelPlan& plan) {
+  ir::OptimizerPlan optimizer = plan.optimizer;
+  if (offload_of(plan) > 0 && optimizer.kind == ir::OptimizerKind::kAdamW &&
+      optimizer.form == ir::OptimizerForm::kFused) {
+    optimizer.form = ir::OptimizerForm::kForeach;  // DeepSpeedCPUAdam goes by the name of adamw.
+  }
+  return position(ir::optimizer_words(), optimizer);
+}
+
+/// Axes that are choices within a cell.
+bool is_choice(Axis axis) {
+  switch (axis) {
+    case Axis::kRecompute:
+    case Axis::kRecomputeLayers:
+    case Axis::kDistributedOptimizer:
+    case Axis::kOverlapGradReduce:
+    case Axis::kOverlapParamGather:
+    case Axis::kAccumulationFusion:
+    case Axis::kLoss:
+    case Axis::kLoaderMask:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Groups of uniform recomputation divide all chunks; block leaves a layer of the longest.
+AxisValues recompute_layers_of(const SpaceQuestion& question) {
+  const Constraints& allowed = question.constraints;
+  const auto has = [&](RecomputeChoice choice) {
+    return allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice));
+  };
+  SpaceQuestion any = question;
+  any.constraints.of(Axis::kRecompute) = {};
+  any.constraints.of(Axis::kRecomputeLayers) = {};
+  std::set<std::int64_t> values;
+  for (const Cell& cell : cells_of(any)) {
+    if (!cell.plan.megatron) {
+      continue;
+    }
+    const ChunkSizes chunk =
+        chunk_sizes(*cell.plan.megatron, static_cast<std::int64_t>(question.model.layers.size()));
+    for (std::int64_t layers = 1; layers <= chunk.most; ++layers) {
+      const bool block = layers < chunk.most && has(RecomputeChoice::kBlock);
+      const bool uniform = chunk.divisor % layers == 0 && has(RecomputeChoice::kUniform);
+      if ((block || uniform) && allowed.allows(Axis::kRecomputeLayers, layers)) {
+        values.insert(layers);
+      }
+    }
+  }
+  return {values.begin(), values.end()};
+}
+
+AxisValues choices_on(const SpaceQuestion& question, Axis axis) {
+  if (axis == Axis::kRecomputeLayers) {
+    return recompute_layers_of(question);
+  }
+  AxisValues values;
+  const auto words = static_cast<std::int64_t>(words_of_axis(axis).size());
+  for (std::int64_t value = 0; value < words; ++value) {
+    SpaceQuestion with = question;
+    with.constraints.of(axis) = {value};
+    if (question.constraints.allows(axis, value) && !cells_of(with).empty()) {
+      values.push_back(value);
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+std::int64_t canonical(Axis axis, std::int64_t value) {
+  if (axis != Axis::kPrecision) {
+    return value;
+  }
+  const auto is = [&](ir::Precision one) { return value == position(ir::precision_words(), one); };
+  if (is(ir::Precision::kBf16Master) || is(ir::Precision::kAutocastBf16)) {
+    return position(ir::precision_words(), ir::Precision::kBf16);
+  }
+  if (is(ir::Precision::kFp16Master) || is(ir::Precision::kAutocastFp16)) {
+    return position(ir::precision_words(), ir::Precision::kFp16);
+  }
+  return value;
+}
+
+std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
+  const ir::MegatronPlan megatron = plan.megatron.value_or(ir::MegatronPlan{});
+  const auto on = [&](bool value) { return std::int64_t{plan.megatron && value ? 1 : 0}; };
+  switch (axis) {
+    case Axis::kRuntime:
+      return static_cast<std::int64_t>(plan.runtime);
+    case Axis::kGpus:
+      return plan.world;
+    case Axis::kTensor:
+      return megatron.tensor;
+    case Axis::kPipeline:
+      return megatron.pipeline;
+    case Axis::kContext:
+      return megatron.context;
+    case Axis::kExpert:
+      return megatron.expert;
+    case Axis::kExpertTensor:
+      return megatron.expert_tensor;
+    case Axis::kChunk:
+      return megatron.layers_per_chunk;
+    case Axis::kFirstStage:
+      return megatron.first_stage_layers;
+    case Axis::kLastStage:
+      return megatron.last_stage_layers;
+    case Axis::kAccountEmbedding:
+      return on(megatron.account_for_embedding);
+    case Axis::kAccountLoss:
+      return on(megatron.account_for_loss);
+    case Axis::kPrecision:
+      return precision_of(plan);
+    case Axis::kOptimizer:
+      return optimizer_of(plan);
+    case Axis::kMicroBatch:
+      return plan.micro_batch;
+    case Axis::kSequence:
+      return plan.sequence;
+    case Axis::kSequenceParallel:
+      return on(megatron.sequence_parallel);
+    case Axis::kAttention:
+      return attention_of(plan);
+    case Axis::kRecompute:
+      return recompute_of(plan);
+    case Axis::kRecomputeLayers:
+      return megatron.recompute_layers;
+    case Axis::kDistributedOptimizer:
+      return on(megatron.distributed_optimizer);
+    case Axis::kOverlapGradReduce:
+      return on(megatron.overlap_grad_reduce);
+    case Axis::kOverlapParamGather:
+      return on(megatron.overlap_param_gather);
+    case Axis::kAccumulationFusion:
+      return on(megatron.accumulation_fusion);
+    case Axis::kLoss:
+      return plan.megatron ? static_cast<std::int64_t>(megatron.cross_entropy)
+                           : 3 + static_cast<std::int64_t>(plan.loss);
+    case Axis::kLoaderMask:
+      return on(megatron.mask_in_dataloader);
+    case Axis::kZero:
+      return plan.zero ? plan.zero->stage : 0;
+    case Axis::kReshard:
+      return plan.fsdp && plan.fsdp->reshard_after_forward ? 1 : 0;
+    case Axis::kReplicas:
+      return plan.fsdp ? plan.fsdp->replicas : 1;
+    case Axis::kOffload:
+      return offload_of(plan);
+  }
+  return -1;
+}
+
+AxisValues values_in_space(const SpaceQuestion& question, Axis axis) {
+  if (is_choice(axis)) {
+    return choices_on(question, axis);
+  }
+  std::set<std::int64_t> values;
+  for (const Cell& cell : cells_of(question)) {
+    values.insert(value_of(cell.plan, axis));
+  }
+  return {values.begin(), values.end()};
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,143 @@
+#include "planner/explain/explain.h"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/hardware/catalogue.h"
+#include "planner/explain/infeasible.h"
+#include "planner/space/axis_value.h"
+#include "tests/support/random.h"
+#include "tests/support/small_llama.h"
+
+namespace headroom::plan {
+namespace {
+
+const std::string kConfigs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
+
+cost::DeviceSpec t4() {
+  return cost::load_device(kConfigs, "t4").value();
+}
+
+/// Some plans of FSDP and Megatron for a small model on two T4.
+SearchQuestion small_question(const ir::ModelSpec& model) {
+  SearchQuestion question{
+      .space = {.model = model, .base = {}, .global_batch = 8, .constraints = {}},
+      .machine = cost::load_machine(kConfigs, t4()).value(),
+      .device = t4(),
+      .budget = {},
+      .objective = Objective::kThroughput,
+      .pruning = {},
+      .threads = 1,
+      .work_limit = 0,
+      .front = false,
+      .stop = nullptr,
+      .progress = {}};
+  question.space.base.precision = ir::Precision::kBf16Master;
+  question.space.base.sequence = 512;
+  question.space.base.allocator.expandable_segments = true;
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kRuntime) = {2, 3};
+  constraints.of(Axis::kGpus) = {2};
+  constraints.of(Axis::kPipeline) = {1};
+  constraints.of(Axis::kContext) = {1};
+  constraints.of(Axis::kMicroBatch) = {2, 4};
+  constraints.of(Axis::kLoss) = {2, 3};
+  constraints.of(Axis::kAccumulationFusion) = {1};
+  return question;
+}
+
+bool fits(const SearchQuestion& question, const ir::ParallelPlan& plan, Bytes budget) {
+  return cost::estimate(question.space.model, plan, question.device, budget).value().verdict !=
+         cost::Verdict::kDoesNotFit;
+}
+
+/// Whether any plan of the space fits when replayed.
+bool any_fits(const SearchQuestion& question, Bytes budget) {
+  for (const Cell& cell : cells_of(question.space)) {
+    const Choices choices = choices_of(question.space, cell);
+    for (std::uint64_t index = 0; index < cell.choices; ++index) {
+      if (fits(question, plan_at(choices, index), budget)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+const Mend* mend_of_kind(const Infeasibility& why, Mend::Kind kind) {
+  const auto found = std::ranges::find(why.mends, kind, &Mend::kind);
+  return found == why.mends.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+TEST_CASE("explain: the least budget is that of all plans replayed, and the peak the lowest") {
+  const ir::ModelSpec model = test::small_llama();
+  SearchQuestion question = small_question(model);
+  question.budget = Bytes{kGiB};
+  PlanMemory memory(model, question.device);
+  REQUIRE(search(question, memory).value().status == PlanStatus::kInfeasible);
+  const Infeasibility why = explain_infeasible(question, {}, memory).value();
+  REQUIRE(why.leanest);
+  CHECK(why.proven);
+  const Mend* budget = mend_of_kind(why, Mend::Kind::kBudget);
+  REQUIRE(budget != nullptr);
+  CHECK(budget->proven);
+  CHECK(fits(question, budget->plan.plan, Bytes{budget->value}));
+  CHECK_FALSE(any_fits(question, Bytes{budget->value - 2 * kMiB}));
+  for (const Cell& cell : cells_of(question.space)) {
+    const Choices choices = choices_of(question.space, cell);
+    for (std::uint64_t index = 0; index < cell.choices; ++index) {
+      CHECK(why.leanest->peak <= memory.peak(plan_at(choices, index)).value());
+    }
+  }
+}
+
+TEST_CASE("explain: every change makes the request feasible, and no smaller one does") {
+  const ir::ModelSpec model = test::small_llama();
+  SearchQuestion question = small_question(model);
+  PlanMemory memory(model, question.device);
+  question.budget = Bytes{kGiB};
+  const Infeasibility need = explain_infeasible(question, {}, memory).value();
+  // Room for less than micro-batches of two need.
+  question.budget = Bytes{mend_of_kind(need, Mend::Kind::kBudget)->value - 16 * kMiB};
+  const Infeasibility why = explain_infeasible(question, {}, memory).value();
+  int axes = 0;
+  for (const Mend& mend : why.mends) {
+    CAPTURE(static_cast<int>(mend.kind));
+    const Bytes budget = mend.kind == Mend::Kind::kBudget ? Bytes{mend.value} : question.budget;
+    CHECK(fits(question, mend.plan.plan, budget));
+    axes += mend.kind == Mend::Kind::kAxis ? 1 : 0;
+    if (mend.kind == Mend::Kind::kAxis && mend.value >= 0) {
+      CHECK(value_of(mend.plan.plan, mend.axis) == mend.value);
+    }
+    if (mend.kind == Mend::Kind::kAxis && mend.axis == Axis::kMicroBatch) {
+      CHECK(mend.value == 1);
+    }
+  }
+  CHECK(axes > 0);
+  const Mend* gpus = mend_of_kind(why, Mend::Kind::kGpus);
+  REQUIRE(gpus != nullptr);
+  for (std::int64_t fewer = 1; fewer < gpus->value; ++fewer) {
+    SearchQuestion less = question;
+    less.space.constraints.of(Axis::kGpus) = {fewer};
+    CHECK((cells_of(less.space).empty() || !search(less, memory).value().best));
+  }
+}
+
+TEST_CASE("explain: the value that the best plan has is known on every axis") {
+  const ir::ModelSpec model = test::small_llama();
+  const SearchQuestion question = small_question(model);
+  PlanMemory memory(model, question.device);
+  const PlanResult found = search(question, memory).value();
+  REQUIRE(found.best);
+  for (const AxisName& name : axis_names()) {
+    const std::int64_t value = value_of(found.best->plan, name.axis);
+    CAPTURE(name.option);
+    const WhyNot why = why_not(question, found, name.axis, value, memory).value();
+    CHECK(why.kind == WhyNot::Kind::kChosen);
+  }
+}
+
+}  // namespace headroom::plan
