@@ -320,18 +320,6 @@ std::int64_t logit_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& pla
          (model.vocabulary / megatron.tensor) * element;
 }
 
-/// What transformers' code has at once in the loss of a causal model: the input of every layer, in
-/// 16 bits at least, recomputed or not; under its own loss the fp32 logits.
-std::int64_t kept_at_loss(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  if (model.architecture != ir::Architecture::kCausalLm ||
-      plan.model_code != ir::ModelCode::kTransformers) {
-    return 0;
-  }
-  const std::int64_t inputs = 2 * static_cast<std::int64_t>(model.layers.size()) * model.hidden;
-  const std::int64_t logits = plan.loss == ir::LossKind::kHf ? 4 * model.vocabulary : 0;
-  return plan.micro_batch * plan.sequence * (inputs + logits);
-}
-
 using Layers = std::vector<ir::LayerSpec>;
 
 /// The chunks of the first stage.
@@ -372,7 +360,7 @@ std::int64_t PlanMemory::resident_of(const ir::ParallelPlan& plan,
 
 Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
-    return cell_floor(plan);
+    return Bytes{0};
   }
   const ir::MegatronPlan& megatron = *plan.megatron;
   const std::vector<Layers> chunks = first_stage(model_, megatron);
@@ -428,7 +416,7 @@ Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
 
 Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
-    return Bytes{kept_at_loss(model_, plan)};
+    return Bytes{0};
   }
   const std::vector<Layers> chunks = first_stage(model_, *plan.megatron);
   if (has_empty(chunks)) {

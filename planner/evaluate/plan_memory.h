@@ -51,7 +51,7 @@ class PlanMemory {
   [[nodiscard]] Result<Bytes> peak(const ir::ParallelPlan& plan);
 
   /// What the peak of a Megatron plan is at least: what its first stage's layers keep, and their
-  /// parameters, gradients and states. For the other runtimes `cell_floor`.
+  /// parameters, gradients and states. 0 for the other runtimes.
   ///
   /// Model:   every pass of the warm-up keeps its layers' bytes until the first backward; a layer
   ///          keeps the same on any stage. Before its backward a group of layers that is run again
@@ -60,8 +60,7 @@ class PlanMemory {
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
 
   /// What `floor` is at least, whatever `plan` recomputes: each chunk keeps its input, and a layer
-  /// what it keeps. Of the other runtimes' plans for causal models, the inputs of all layers and
-  /// the logits, which are alive together in the loss.
+  /// what it keeps.
   [[nodiscard]] Bytes cell_floor(const ir::ParallelPlan& plan);
 
   [[nodiscard]] MemoryCounts counts() const;

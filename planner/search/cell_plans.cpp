@@ -1,6 +1,7 @@
 #include "planner/search/cell_plans.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "costmodel/memory_floor.h"
 
@@ -17,6 +18,8 @@ bool is_dominated(const Constraints& allowed, const ir::MegatronPlan& with) {
                     allowed.allows(Axis::kLoss, kFused);
   return mask || loss;
 }
+
+constexpr Bytes kMostBytes{std::numeric_limits<std::int64_t>::max()};
 
 }  // namespace
 
@@ -45,9 +48,15 @@ std::vector<Timed> CellPlans::listed() {
 
 Bytes CellPlans::cell_floor(const SearchState& state, const BoundedCell& cell) {
   ir::ParallelPlan sharded = cell.cell.plan;
-  if (sharded.megatron) {
-    sharded.megatron->distributed_optimizer = true;
+  if (!sharded.megatron) {
+    Bytes least = kMostBytes;
+    for (const ir::ParallelPlan& plan :
+         choices_of(state.question.space, cell.cell).recomputations) {
+      least = std::min(least, state.lowered.floor(plan));
+    }
+    return std::max(cost::memory_floor(state.question.space.model, sharded), least);
   }
+  sharded.megatron->distributed_optimizer = true;
   return std::max(cost::memory_floor(state.question.space.model, sharded),
                   state.memory.cell_floor(sharded));
 }

@@ -290,30 +290,6 @@ TEST_CASE("search: the best plan of every runtime is replayed") {
   }
 }
 
-TEST_CASE("search: no plan of the other runtimes has a peak below its cell's floor") {
-  test::Random random = test::seeded_random(513);
-  CAPTURE(random.seed());
-  const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
-  question.space.base.sequence = 256;
-  question.space.constraints.of(Axis::kRuntime) = {0, 1, 2};
-  question.space.constraints.of(Axis::kGpus) = {1, 2, 4};
-  question.space.constraints.of(Axis::kAttention) = {};
-  question.space.constraints.of(Axis::kOverlapGradReduce) = {};
-  question.space.constraints.of(Axis::kOverlapParamGather) = {};
-  question.space.constraints.of(Axis::kLoss) = {3, 4, 5};
-  PlanMemory memory(model, question.device);
-  int plans = 0;
-  for (const Cell& cell : cells_of(question.space)) {
-    const Choices choices = choices_of(question.space, cell);
-    for (std::uint64_t index = 0; index < cell.choices; ++index, ++plans) {
-      const ir::ParallelPlan plan = plan_at(choices, index);
-      CHECK(memory.cell_floor(plan) <= memory.peak(plan).value());
-    }
-  }
-  CHECK(plans > 300);
-}
-
 TEST_CASE("search: plans behind the best are replayed and listed by their replayed times") {
   test::Random random = test::seeded_random(509);
   const ir::ModelSpec model = small_model();
