@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <utility>
 
+#include "cli/scalars.h"
 #include "cli/weights_check.h"
 #include "model_ir/base/file.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_catalogue.h"
+#include "model_ir/spec/task.h"
 #include "model_ir/spec/weights/gguf.h"
 #include "model_ir/spec/weights/gguf_model.h"
 
@@ -21,10 +24,14 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kConfigName = "config.json";
 
-constexpr std::array<OptionSpec, 2> kModelOptions = {
+constexpr std::array<OptionSpec, 4> kModelOptions = {
     {{"as", "FAMILY", "the configuration's model_type",
       "read the configuration as that of another family"},
-     {"ignored-keys", "", "", "tell which keys of the configuration have no influence"}}};
+     {"ignored-keys", "", "", "tell which keys of the configuration have no influence"},
+     {"task", "TASK", "what the configuration's architectures say, else language",
+      "the head: language, sequence-classification or token-classification"},
+     {"num-labels", "N", "the configuration's, else 2",
+      "labels of a head that classifies; 1: a regression"}}};
 
 /// How a configuration is to be read.
 struct Reading {
@@ -167,6 +174,53 @@ Result<LoadedModel> read_catalogue(const std::string& name, const Arguments& arg
                      .notes = {}};
 }
 
+Result<LoadedModel> find_model(const std::string& text, const Arguments& arguments) {
+  const Result<Reading> reading = read_reading(arguments);
+  if (!reading) {
+    return reading.error();
+  }
+  if (text == "-") {
+    return read_standard_input(*reading);
+  }
+  if (is_path(text)) {
+    return read_path(text, *reading);
+  }
+  if (reading->as) {
+    return Error::invalid_argument("as", arguments.value("as").value_or(""),
+                                   "nothing with a catalogue name, whose family is known",
+                                   "give --as together with a config.json");
+  }
+  return read_catalogue(text, arguments);
+}
+
+/// `--task` and `--num-labels`.
+Status apply_task(const Arguments& arguments, ir::ModelSpec& model) {
+  ir::Task task = model.task;
+  if (const std::optional<std::string> text = arguments.value("task")) {
+    const std::optional<ir::Task> named = ir::parse_task(*text);
+    if (!named) {
+      const std::vector<std::string> known = ir::task_names();
+      return Error::invalid_argument("task", *text, "one of " + ir::join(known),
+                                     ir::suggestion(*text, known));
+    }
+    task = *named;
+  }
+  std::int64_t labels = model.labels;
+  if (const std::optional<std::string> text = arguments.value("num-labels")) {
+    constexpr std::int64_t kMostLabels = 1 << 20;
+    const Result<std::int64_t> count = parse_whole("num-labels", *text, 1, kMostLabels);
+    if (!count) {
+      return count.error();
+    }
+    if (task == ir::Task::kLanguage) {
+      return Error::invalid_argument("num-labels", *text, "a head that classifies",
+                                     "add --task sequence-classification");
+    }
+    labels = *count;
+  }
+  return ir::set_task(model, task, labels);
+}
+
 }  // namespace
 
 std::span<const OptionSpec> model_options() {
@@ -194,22 +248,13 @@ Result<LoadedModel> load_model_argument(const Arguments& arguments) {
 }
 
 Result<LoadedModel> load_model(const std::string& text, const Arguments& arguments) {
-  const Result<Reading> reading = read_reading(arguments);
-  if (!reading) {
-    return reading.error();
+  Result<LoadedModel> model = find_model(text, arguments);
+  if (model) {
+    if (Status known = apply_task(arguments, model->spec); !known) {
+      return std::move(known).error();
+    }
   }
-  if (text == "-") {
-    return read_standard_input(*reading);
-  }
-  if (is_path(text)) {
-    return read_path(text, *reading);
-  }
-  if (reading->as) {
-    return Error::invalid_argument("as", arguments.value("as").value_or(""),
-                                   "nothing with a catalogue name, whose family is known",
-                                   "give --as together with a config.json");
-  }
-  return read_catalogue(text, arguments);
+  return model;
 }
 
 }  // namespace headroom::cli

@@ -25,7 +25,7 @@ struct LoadedModel {
 ///
 /// Model:   what holds a slash or ends like one of these files is a path; anything else a name of
 ///          the catalogue, which is looked for only then. `--as` reads a configuration as another
-///          family.
+///          family, `--task` puts another head on the model.
 /// Errors:  those of the readers; kInvalidArgument for a name that is not known or a `--as` that is
 ///          no family.
 [[nodiscard]] Result<LoadedModel> load_model_argument(const Arguments& arguments);
@@ -38,7 +38,7 @@ struct LoadedModel {
 /// Errors:  kInvalidArgument if there is none, or more than one.
 [[nodiscard]] Result<std::string> model_text(const Arguments& arguments);
 
-/// `--as FAMILY` and `--ignored-keys`.
+/// `--as FAMILY`, `--ignored-keys`, `--task TASK` and `--num-labels N`.
 [[nodiscard]] std::span<const OptionSpec> model_options();
 
 /// The folder of the catalogue, as `--config-dir` and its like say.

@@ -8,6 +8,7 @@
 #include "model_ir/plan/plan_json.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/param_count.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::cli {
 namespace {
@@ -55,6 +56,10 @@ JsonFields model_fields(const FitAnswer& answer) {
   fields.add("name", answer.question.model.label);
   fields.add("origin", answer.question.model.origin);
   fields.add("family", name_of(spec.family));
+  if (spec.task != ir::Task::kLanguage) {
+    fields.add("task", name_of(spec.task));
+    fields.add("labels", spec.labels);
+  }
   fields.add("layers", spec.layers.size());
   fields.add("parameters", count.total());
   fields.add("active_parameters", count.active());

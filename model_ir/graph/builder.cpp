@@ -50,6 +50,11 @@ TensorId GraphBuilder::input(std::string_view name) {
                             .dims = {shape_.batch, shape_.sequence}});
 }
 
+TensorId GraphBuilder::input_per_sequence(std::string_view name) {
+  return graph_.add_tensor(
+      {.name = std::string(name), .kind = ValueKind::kInput, .dims = {shape_.batch}});
+}
+
 TensorId GraphBuilder::tensor(std::string_view name, std::vector<std::int64_t> dims) {
   return graph_.add_tensor({.name = std::string(name),
                             .kind = ValueKind::kActivation,
@@ -89,8 +94,11 @@ TensorId GraphBuilder::linear(OpRole role, std::string_view name, TensorId input
   std::vector<TensorId> weights = parameters(role);
   HEADROOM_ASSERT(!weights.empty());
   const std::vector<std::int64_t>& weight = graph_.tensor(weights.front()).dims;
-  const bool transposed = model_.qkv == QkvLayout::kFusedConv1d;  // GPT-2: [in, out]
-  const TensorId output = activation(name, transposed ? weight.back() : weight.front());
+  const bool transposed =  // GPT-2: [in, out]
+      model_.qkv == QkvLayout::kFusedConv1d && role != OpRole::kHead;
+  std::vector<std::int64_t> dims = graph_.tensor(input).dims;
+  dims.back() = transposed ? weight.back() : weight.front();
+  const TensorId output = tensor(name, std::move(dims));
   add({.kind = OpKind::kLinear,
        .role = role,
        .inputs = {input},

@@ -29,6 +29,8 @@ class GraphBuilder {
 
   /// An input of integers, [B,S].
   TensorId input(std::string_view name);
+  /// An input with a number for each sequence, [B].
+  TensorId input_per_sequence(std::string_view name);
   /// An activation [B,S,width].
   TensorId activation(std::string_view name, std::int64_t width);
   /// An activation of any dims.

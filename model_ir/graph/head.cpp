@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "model_ir/graph/sublayers.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir {
 namespace {
@@ -20,10 +21,46 @@ TensorId build_transform(GraphBuilder& builder, TensorId hidden) {
   return builder.norm(OpRole::kHeadDenseNorm, builder.act(hidden));
 }
 
+TensorId pool(GraphBuilder& builder, TensorId input, Pooling pooling) {
+  const TensorId output = builder.tensor("pooled", {builder.shape().batch, builder.width(input)});
+  builder.add({.kind = OpKind::kPool, .inputs = {input}, .outputs = {output}, .pooling = pooling});
+  return output;
+}
+
+/// BERT pools the hidden states, decoders the logits.
+void build_classifier(GraphBuilder& builder, const ClassifierForm& form, TensorId hidden) {
+  const ModelSpec& model = builder.model();
+  const bool sequences = model.task == Task::kSequenceClassification;
+  const TensorId labels =
+      sequences ? builder.input_per_sequence("labels") : builder.input("labels");
+  builder.enter(Module::kHead);
+  if (form.pools) {
+    hidden = builder.linear(OpRole::kPooler, "pooled", pool(builder, hidden, Pooling::kFirst));
+    hidden = builder.same_width(
+        "activated",
+        {.kind = OpKind::kActivation, .inputs = {hidden}, .activation = Activation::kTanh});
+  }
+  if (form.drops) {
+    hidden = builder.dropout(hidden, model.dropout.classifier);
+  }
+  TensorId logits = builder.linear(OpRole::kHead, "logits", hidden);
+  if (sequences && !form.pools) {
+    logits = pool(builder, logits, Pooling::kLast);
+  }
+  const bool regression = sequences && model.labels == 1;
+  builder.add({.kind = regression ? OpKind::kSquaredError : OpKind::kCrossEntropy,
+               .inputs = {logits, labels},
+               .outputs = {builder.tensor("loss", {})}});
+  builder.leave();
+}
+
 }  // namespace
 
 void build_head(GraphBuilder& builder, TensorId hidden, TensorId embedding) {
   const ModelSpec& model = builder.model();
+  if (const auto form = classifier_form(model.family, model.task)) {
+    return build_classifier(builder, *form, hidden);
+  }
   const TensorId labels = builder.input("labels");
   builder.enter(Module::kHead);
   if (model.head_transform) {

@@ -44,8 +44,12 @@ std::string_view name_of(OpKind kind) {
       return "shared_gate";
     case OpKind::kSoftcap:
       return "softcap";
+    case OpKind::kPool:
+      return "pool";
     case OpKind::kCrossEntropy:
       return "cross_entropy";
+    case OpKind::kSquaredError:
+      return "squared_error";
   }
   return "?";
 }
@@ -137,6 +141,8 @@ std::string_view name_of(OpRole role) {
       return "cross_attention_norm";
     case OpRole::kHeadDenseNorm:
       return "head_dense_norm";
+    case OpRole::kPooler:
+      return "pooler";
     case OpRole::kEncoderFinalNorm:
       return "encoder_final_norm";
   }

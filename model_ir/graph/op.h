@@ -33,9 +33,16 @@ enum class OpKind : std::uint8_t {
   kExperts,       ///< [T,H], weights, indices -> [T,H]
   kSharedGate,    ///< sigmoid gate of a shared expert
   kSoftcap,       ///< cap * tanh(x / cap)
-  kCrossEntropy,  ///< logits [B,S,V], labels -> loss
+  kPool,          ///< one token of each sequence: [B,S,X] -> [B,X]
+  kCrossEntropy,  ///< logits [B,S,V] or [B,V], labels -> loss
+  kSquaredError,  ///< The loss of a regression: values [B,1], labels -> loss
 };
 [[nodiscard]] std::string_view name_of(OpKind kind);
+
+/// Whether it makes the one number that training minimises.
+[[nodiscard]] constexpr bool is_loss(OpKind kind) {
+  return kind == OpKind::kCrossEntropy || kind == OpKind::kSquaredError;
+}
 
 /// The role of a linear layer or norm, for naming, LoRA targets and fusion by other runtimes.
 enum class OpRole : std::uint8_t {
@@ -81,6 +88,7 @@ enum class OpRole : std::uint8_t {
   kSharedSigmoid,  ///< Weight of the sigmoid gate on a shared expert.
   kCrossAttentionNorm,
   kHeadDenseNorm,  ///< Of BERT's head.
+  kPooler,         ///< BERT's, of the first token.
   kEncoderFinalNorm,
 };
 [[nodiscard]] std::string_view name_of(OpRole role);
@@ -104,6 +112,12 @@ enum class ExpertGate : std::uint8_t {
   kInterleavedClamped,  ///< gpt-oss: even and odd columns, both clamped, (up + 1) * swish(gate).
 };
 
+/// Which token stands for its sequence.
+enum class Pooling : std::uint8_t {
+  kFirst,
+  kLast,  ///< The last one that is no padding.
+};
+
 /// One operator.
 struct Op {
   OpKind kind = OpKind::kAdd;
@@ -120,6 +134,7 @@ struct Op {
   bool causal = true;                         ///< kAttention
   RouterForm router = RouterForm::kSoftmax;   ///< kRouter
   ExpertGate gate = ExpertGate::kHalves;      ///< kExperts
+  Pooling pooling = Pooling::kFirst;          ///< kPool
 };
 
 /// The operators of one layer: [first, last].

@@ -100,7 +100,9 @@ void write_bert(ParameterWriter& writer) {
     write_bert_layer(writer);
   }
   writer.leave_layer();
-  write_bert_head(writer);
+  if (!writer.classifier()) {
+    write_bert_head(writer);
+  }
 }
 
 void write_t5(ParameterWriter& writer) {

@@ -16,7 +16,7 @@ std::int64_t qkv_width(const ModelSpec& model) {
 
 void write_head(ParameterWriter& writer) {
   const ModelSpec& model = writer.model();
-  if (!model.tied_embeddings) {
+  if (!writer.classifier() && !model.tied_embeddings) {
     writer.set_module(Module::kHead);
     writer.linear(OpRole::kHead, "lm_head", {model.embedding_dim, model.vocabulary});
   }

@@ -210,7 +210,7 @@ void write_llama_like(ParameterWriter& writer) {
   if (model.final_norm) {
     writer.norm(OpRole::kFinalNorm, "model.norm", model.hidden);
   }
-  if (!model.tied_embeddings) {
+  if (!writer.classifier() && !model.tied_embeddings) {
     writer.set_module(Module::kHead);
     writer.linear(OpRole::kHead, "lm_head", {model.hidden, model.vocabulary});
   }

@@ -1,6 +1,9 @@
 #include "model_ir/graph/param_writer.h"
 
+#include <optional>
 #include <utility>
+
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir {
 
@@ -61,6 +64,19 @@ void ParameterWriter::linear(OpRole role, std::string_view name, LinearSize size
             .role = role,
             .part = ParameterPart::kBias});
   }
+}
+
+bool ParameterWriter::classifier() {
+  const std::optional<ClassifierForm> form = classifier_form(model_.family, model_.task);
+  if (!form) {
+    return false;
+  }
+  set_module(Module::kHead);
+  if (form->pools) {
+    linear(OpRole::kPooler, "bert.pooler.dense", {model_.hidden, model_.hidden, true});
+  }
+  linear(OpRole::kHead, form->module, {model_.embedding_dim, model_.labels, form->bias});
+  return true;
 }
 
 void ParameterWriter::conv1d(OpRole role, std::string_view name, LinearSize size) {

@@ -43,6 +43,8 @@ class ParameterWriter {
   void norm(OpRole role, std::string_view name, std::int64_t width);
   /// A weight without a bias, of whatever shape.
   void weight(OpRole role, std::string_view name, std::vector<std::int64_t> dims);
+  /// The head of a model that classifies; false, and nothing, for one of another task.
+  bool classifier();
   void mark_last_unused() { table_.back().info.unused = true; }
 
   [[nodiscard]] const ModelSpec& model() const { return model_; }

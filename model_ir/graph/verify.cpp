@@ -47,8 +47,7 @@ Uses find_uses(const Graph& graph) {
 
 bool is_loss(const Graph& graph, const Uses& uses, std::size_t tensor) {
   const std::size_t producer = uses.producer[tensor];
-  return producer != kNone &&
-         graph.op(NodeId{static_cast<std::uint32_t>(producer)}).kind == OpKind::kCrossEntropy;
+  return producer != kNone && is_loss(graph.op(NodeId{static_cast<std::uint32_t>(producer)}).kind);
 }
 
 void verify_activation(const Graph& graph, const Uses& uses, TensorId id, Violations& violations) {

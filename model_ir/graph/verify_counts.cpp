@@ -39,12 +39,14 @@ Counts counts_of(OpKind kind) {
     case OpKind::kScale:
     case OpKind::kDropout:
     case OpKind::kSoftcap:
+    case OpKind::kPool:
       return {1, 0, 0, 1};
     case OpKind::kSplitGateUp:
       return {1, 0, 0, 2};
     case OpKind::kMultiply:
     case OpKind::kAdd:
     case OpKind::kCrossEntropy:
+    case OpKind::kSquaredError:
       return {2, 0, 0, 1};
     case OpKind::kRouter:
       return {1, 1, 2, 2};

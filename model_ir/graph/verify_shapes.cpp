@@ -228,6 +228,13 @@ Fault shared_gate_fault(const Shapes& s) {
   return s.parameter(0) == Dims{1, s.in_width(0)} ? output_like(s, 1) : parameter_misfit(s, 0);
 }
 
+/// One token of each sequence: the second extent goes.
+Fault pool_fault(const Shapes& s) {
+  const Dims& input = s.in(0);
+  const bool pooled = input.size() == 3 && s.out(0) == Dims{input[0], input[2]};
+  return pooled ? std::nullopt : Fault("output " + text_of(s.out(0)) + " is not one token each");
+}
+
 Fault loss_fault(const Shapes& s) {
   const Dims& logits = s.in(0);
   if (Dims(logits.begin(), logits.end() - 1) != s.in(1)) {
@@ -240,7 +247,7 @@ Fault loss_fault(const Shapes& s) {
 bool has_scalar(const Shapes& s) {
   const auto scalar = [&](TensorId id) { return s.graph.tensor(id).dims.empty(); };
   const bool output = std::any_of(s.op.outputs.begin(), s.op.outputs.end(), scalar);
-  return (output && s.op.kind != OpKind::kCrossEntropy) ||
+  return (output && !is_loss(s.op.kind)) ||
          std::any_of(s.op.inputs.begin(), s.op.inputs.end(), scalar) ||
          std::any_of(s.op.parameters.begin(), s.op.parameters.end(), scalar);
 }
@@ -296,7 +303,10 @@ std::optional<std::string> shape_fault(const Graph& graph, const Op& op) {
       return experts_fault(shapes);
     case OpKind::kSharedGate:
       return shared_gate_fault(shapes);
+    case OpKind::kPool:
+      return pool_fault(shapes);
     case OpKind::kCrossEntropy:
+    case OpKind::kSquaredError:
       return loss_fault(shapes);
   }
   return std::nullopt;

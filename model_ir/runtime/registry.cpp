@@ -1,16 +1,39 @@
 #include "model_ir/runtime/registry.h"
 
+#include <optional>
+#include <string>
+#include <utility>
+
 #include "model_ir/runtime/deepspeed/lowering.h"
 #include "model_ir/runtime/fsdp/lowering.h"
 #include "model_ir/runtime/litgpt/lowering.h"
 #include "model_ir/runtime/megatron/lowering.h"
 #include "model_ir/runtime/torchtitan/lowering.h"
 #include "model_ir/runtime/transformers/lowering.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir {
+namespace {
+
+/// Heads that classify are transformers': the other model codes have none.
+std::optional<Error> foreign_head(const ModelSpec& model, const ParallelPlan& plan) {
+  const bool own =
+      plan.model_code == ModelCode::kTransformers && plan.runtime != RuntimeKind::kMegatron;
+  if (own || model.task == Task::kLanguage) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument("task", std::string(name_of(model.task)),
+                                 "transformers' model code, under any runtime that trains it",
+                                 "leave --megatron and --model-code out");
+}
+
+}  // namespace
 
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                           const DeviceTraits& device) {
+  if (std::optional<Error> refused = foreign_head(model, plan)) {
+    return *std::move(refused);
+  }
   // Data-parallel ranks of the others hold and do the same.
   switch (plan.runtime) {
     case RuntimeKind::kTransformers:

@@ -4,6 +4,7 @@
 
 #include "model_ir/base/file.h"
 #include "model_ir/spec/hf_families.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir {
 namespace {
@@ -113,6 +114,64 @@ JsonObject text_part(const JsonObject& config, Family family, const HfConfigOpti
   return config;
 }
 
+/// Families whose configuration class names a padding token.
+bool pads_by_default(Family family) {
+  switch (family) {
+    case Family::kGemma:
+    case Family::kGemma2:
+    case Family::kGemma3Text:
+    case Family::kPhi3:
+    case Family::kOpt:
+    case Family::kOlmo2:
+    case Family::kCohere:
+    case Family::kGlm4:
+    case Family::kBert:
+    case Family::kT5:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Before a head that classifies: classifier_dropout, else hidden_dropout where the class has one.
+double classifier_dropout(const HfFields& fields, const ModelSpec& model) {
+  constexpr double kDefault = 0.1;
+  switch (model.family) {
+    case Family::kBert:
+    case Family::kBloom:
+    case Family::kFalcon:
+    case Family::kStablelm:
+      return fields.probability("classifier_dropout", model.dropout.residual);
+    default:
+      return fields.probability("classifier_dropout", kDefault);
+  }
+}
+
+/// The head that `architectures` names, and what configurations say about heads that classify.
+void read_task(const HfFields& fields, const JsonObject& config, ModelSpec& model) {
+  const JsonObject& json = fields.json();
+  model.pad_token = json.is_null("pad_token_id")
+                        ? false
+                        : json.has("pad_token_id") || pads_by_default(model.family);
+  model.dropout.classifier = classifier_dropout(fields, model);
+  constexpr IntegerRange kLabels{1, 1 << 20};
+  constexpr std::int64_t kDefaultLabels = 2;
+  const auto names = config.optional_object("id2label");
+  if (names) {
+    for (const std::string& key : names->keys()) {
+      names->accept(key);
+    }
+  }
+  model.labels = config.integer_or(
+      "num_labels", names ? static_cast<std::int64_t>(names->keys().size()) : kDefaultLabels,
+      kLabels);
+  const std::vector<std::string> classes = config.texts_or_none("architectures");
+  const std::optional<Task> task = classes.empty() ? std::nullopt : task_of_class(classes.front());
+  if (task && !set_task(model, *task, model.labels)) {
+    config.refuse("architectures", "a head of this family that is modelled");
+  }
+}
+
 void read_quantisation(const JsonObject& config, ModelSpec& model) {
   if (const auto quantisation = config.optional_object("quantization_config")) {
     for (const std::string& key : quantisation->keys()) {
@@ -139,6 +198,7 @@ ModelSpec read_hf_object(const JsonObject& config, const HfConfigOptions& option
   const HfFields fields(text);
   read_family(fields, model);
   fields.read_dtype(model, config);
+  read_task(fields, config, model);
   read_quantisation(config, model);
   check_size(model, text);
   return model;

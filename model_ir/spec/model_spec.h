@@ -42,6 +42,13 @@ enum class Family : std::uint8_t {
 
 enum class Architecture : std::uint8_t { kCausalLm, kMaskedLm, kEncoderDecoder };
 
+/// What the head on the hidden states predicts.
+enum class Task : std::uint8_t {
+  kLanguage,                ///< Tokens, as the architecture says.
+  kSequenceClassification,  ///< One label for each sequence.
+  kTokenClassification,     ///< One label for each token.
+};
+
 enum class NormKind : std::uint8_t {
   kRms,          ///< x / rms(x), times weight in the input's type (Llama).
   kRmsFp32,      ///< The weight multiplies in fp32, then one cast (OLMo 2, gpt-oss).
@@ -75,7 +82,7 @@ enum class QkNorm : std::uint8_t {
 
 enum class PositionKind : std::uint8_t { kRope, kLearned, kAlibi, kRelativeBias, kNone };
 
-enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh, kGeluNew, kRelu, kGeluFast };
+enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh, kGeluNew, kRelu, kGeluFast, kTanh };
 
 /// Layout of the weights that make queries, keys and values.
 enum class QkvLayout : std::uint8_t {
@@ -123,6 +130,7 @@ struct DropoutSpec {
   double attention = 0;  ///< On the attention probabilities.
   double residual = 0;   ///< On the outputs of attention and MLP.
   double activation = 0;
+  double classifier = 0.1;  ///< Before a head that classifies, where the code drops there.
   friend bool operator==(const DropoutSpec&, const DropoutSpec&) = default;
 };
 
@@ -138,6 +146,9 @@ struct ModelSpec {
   std::string name;  ///< For people: catalogue name or file.
   Family family = Family::kLlama;
   Architecture architecture = Architecture::kCausalLm;
+  Task task = Task::kLanguage;
+  std::int64_t labels = 2;  ///< Of a head that classifies; 1: a regression.
+  bool pad_token = false;   ///< A padding token is known, so that the last token is looked for.
 
   std::int64_t hidden = 0;      ///< H
   std::int64_t heads = 0;       ///< A

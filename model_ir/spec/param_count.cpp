@@ -1,6 +1,9 @@
 #include "model_ir/spec/param_count.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir {
 namespace {
@@ -113,6 +116,11 @@ ParameterCount count_parameters(const ModelSpec& model) {
     count.layers +=
         model.encoder->layers * layer_parameters(model, LayerSpec{}, Stack::kEncoder).total();
     count.final_norm *= 2;
+  }
+  if (const std::optional<ClassifierForm> form = classifier_form(model.family, model.task)) {
+    count.head = linear(model.embedding_dim, model.labels, form->bias) +
+                 (form->pools ? linear(model.hidden, model.hidden, true) : 0);
+    return count;
   }
   if (!model.tied_embeddings) {
     count.head += model.vocabulary * model.embedding_dim;

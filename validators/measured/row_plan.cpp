@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model_ir/runtime/transformers/modeling.h"
+#include "model_ir/spec/task.h"
 #include "validators/measured/case_plan.h"
 #include "validators/measured/case_reader.h"
 #include "validators/measured/published_words.h"
@@ -93,13 +94,13 @@ void read_gpu(CaseReader& reader, RunSetting& setting) {
   reader.absorb(gpu.trouble());
 }
 
-/// Which head stands on the model, as the case's `task` says.
-std::optional<std::string> task_trouble(const JsonValue& setting, ir::Architecture architecture) {
+/// Puts the head on the model that the case's `task` names.
+std::optional<std::string> set_head(const JsonValue& setting, ir::ModelSpec& model) {
   const JsonValue* value = setting.find("task");
   const std::string* task = value != nullptr ? value->as_string() : nullptr;
   const std::string_view got = task != nullptr ? std::string_view(*task) : "causal";
   std::string_view expected = "causal";
-  switch (architecture) {
+  switch (model.architecture) {
     case ir::Architecture::kCausalLm:
       break;
     case ir::Architecture::kMaskedLm:
@@ -111,6 +112,11 @@ std::optional<std::string> task_trouble(const JsonValue& setting, ir::Architectu
   }
   if (got == expected) {
     return std::nullopt;
+  }
+  if (const std::optional<ir::Task> head = ir::parse_task(got)) {
+    if (ir::set_task(model, *head, model.labels)) {
+      return std::nullopt;
+    }
   }
   return "case.task: '" + std::string(got) + "' for a " + std::string(expected) + " model";
 }
@@ -188,7 +194,7 @@ Planned plan_modelled(const MeasuredRow& row, std::string_view runtime,
   // These rows were recorded where every value read back from the device is zero: a mask of ones
   // that a model makes itself then looks like padding.
   setting.plan.padded_batch = ir::transformers::makes_padding_mask(setting.model.family);
-  reader.absorb(task_trouble(row.setting, setting.model.architecture));
+  reader.absorb(set_head(row.setting, setting.model));
   if (const auto trouble = reader.trouble()) {
     return Skip{*trouble};
   }

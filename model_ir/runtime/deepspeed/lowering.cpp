@@ -94,17 +94,16 @@ struct Run {
   OptimizerWrapper& wrapper;
 };
 
-/// `ids`: the batch, whose name holds it until the next one has been made.
-void run_micro_batch(const Run& run, const std::string& tag, bool boundary, Tensor& ids) {
+/// `batch`: its name holds it until the next one has been made.
+void run_micro_batch(const Run& run, const std::string& tag, bool boundary,
+                     transformers::Batch& batch) {
   Eager& eager = run.eager;
   Tensor loss;
   transformers::ModelOutput output;
   {
     const PhaseScope phase(eager, tag + ".forward");
-    eager.set_site("input_ids", -1);
-    ids = torch::computed(eager, {run.plan.micro_batch, run.plan.sequence}, DType::kInt64,
-                          TensorRole::kInput);
-    output = transformers::forward(eager, run.model, ids);
+    batch = transformers::make_batch(eager, run.model);
+    output = transformers::forward(eager, run.model, batch);
     loss = std::move(output.loss);
     if (!run.plan.keep_logits) {
       output = {};
@@ -234,29 +233,27 @@ void initialize(const EngineState& state, OptimizerWrapper& wrapper) {
   count_broadcast(state.eager, parameters, state.plan.world);  // Takes no memory; told at the end.
 }
 
-void evaluate(const Run& run, Tensor& ids) {
+void evaluate(const Run& run, transformers::Batch& batch) {
   const PhaseScope phase(run.eager, "evaluation");
   const torch::GradMode grad(run.eager, false);
   run.model.training = false;
-  run.eager.set_site("input_ids", -1);
-  ids = torch::computed(run.eager, {run.plan.micro_batch, run.plan.sequence}, DType::kInt64,
-                        TensorRole::kInput);
-  const transformers::ModelOutput output = transformers::forward(run.eager, run.model, ids);
+  batch = transformers::make_batch(run.eager, run.model);
+  const transformers::ModelOutput output = transformers::forward(run.eager, run.model, batch);
 }
 
 void run_phases(const Run& run) {
-  Tensor ids;
+  transformers::Batch batch;
   for (int step = 1; step <= run.plan.steps; ++step) {
     for (std::int64_t micro = 1; micro <= run.plan.accumulation; ++micro) {
       std::string tag = "step" + std::to_string(step);
       if (run.plan.accumulation > 1) {
         tag += "." + std::to_string(micro);
       }
-      run_micro_batch(run, tag, micro == run.plan.accumulation, ids);
+      run_micro_batch(run, tag, micro == run.plan.accumulation, batch);
     }
   }
   if (run.plan.evaluation) {
-    evaluate(run, ids);
+    evaluate(run, batch);
   }
 }
 

@@ -194,30 +194,32 @@ std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& pla
   return std::nullopt;
 }
 
-transformers::ModelOutput call(Run& run, const Tensor& ids) {
-  std::vector<Tensor> inputs{ids};
+transformers::ModelOutput call(Run& run, const transformers::Batch& batch) {
+  transformers::Batch given = batch;
+  if (run.sharding.plan.version == 2 && is_floating(batch.labels.dtype())) {
+    given.labels = torch::to(run.eager, batch.labels, run.sharding.plan.param_dtype);
+  }
+  std::vector<Tensor> inputs{given.ids};
   run.model.hooks.before(kRootModule, inputs);
   inputs.clear();
-  transformers::ModelOutput output = transformers::forward(run.eager, run.model, ids);
+  transformers::ModelOutput output = transformers::forward(run.eager, run.model, given);
   run.model.hooks.after(kRootModule, {output.loss});
   return output;
 }
 
 void run_micro_batch(Run& run, const std::string& tag) {
   Eager& eager = run.eager;
-  Tensor ids;
+  transformers::Batch batch;
   Tensor loss;
   transformers::ModelOutput output;
   {
     const PhaseScope phase(eager, tag + ".forward");
-    eager.set_site("input_ids", -1);
-    ids = torch::computed(eager, {run.plan.micro_batch, run.plan.sequence}, DType::kInt64,
-                          TensorRole::kInput);
+    batch = transformers::make_batch(eager, run.model);
     const auto autocast = autocast_dtype(run.plan.precision);
     if (autocast) {
       eager.enter_autocast(*autocast);
     }
-    output = call(run, ids);
+    output = call(run, batch);
     if (autocast) {
       eager.leave_autocast();
     }
@@ -239,17 +241,15 @@ void run_micro_batch(Run& run, const std::string& tag) {
   }
   loss.reset();
   output = {};
-  ids.reset();
+  batch = {};
 }
 
 void evaluate(Run& run) {
   const PhaseScope phase(run.eager, "evaluation");
   const torch::GradMode grad(run.eager, false);
   run.model.training = false;
-  run.eager.set_site("input_ids", -1);
-  const Tensor ids = torch::computed(run.eager, {run.plan.micro_batch, run.plan.sequence},
-                                     DType::kInt64, TensorRole::kInput);
-  transformers::ModelOutput output = call(run, ids);
+  const transformers::Batch batch = transformers::make_batch(run.eager, run.model);
+  transformers::ModelOutput output = call(run, batch);
   output = {};
 }
 

@@ -1,12 +1,14 @@
 #include "model_ir/runtime/fsdp/sharded_model.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "model_ir/runtime/fsdp/fully_shard.h"
 #include "model_ir/runtime/fsdp/named_parameters.h"
 #include "model_ir/runtime/fsdp/quantised_shards.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir::fsdp {
 
@@ -172,9 +174,13 @@ ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const
   result.shards.resize(names.size());
   eager.set_site("fsdp.to_empty", -1);
   MemoryGiver give(sharding, spec, result);
+  const std::string head = std::string(head_module(spec)) + '.';
   std::int32_t layer = -1;
   for (const std::size_t index : children_first(names)) {
     const NamedParameter& parameter = named[index];
+    if (spec.architecture == Architecture::kMaskedLm && layer < 0 && parameter.info->layer == 0) {
+      give.buffers();  // Of BERT's embeddings.
+    }
     if (begins_stack(spec, layer, parameter.info->layer)) {
       give_tied_again(eager, named, result);
     }
@@ -182,7 +188,7 @@ ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const
     if (parameter.name == kTiedHeadCopy) {  // Beside the tied module itself.
       give_tied_again(eager, named, result);
     }
-    if (parameter.name.starts_with("lm_head.")) {  // Rotary modules end the inner model.
+    if (parameter.name.starts_with(head)) {  // Rotary modules end the inner model.
       give.buffers();
     }
     result.shards[index] = give.shard(parameter, layers);

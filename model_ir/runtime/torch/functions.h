@@ -26,6 +26,8 @@ namespace headroom::ir::torch {
 [[nodiscard]] Tensor merge_heads(Eager& eager, const Tensor& input);
 /// Part of the last dim. Backward fills a zero tensor of the whole (slice_backward).
 [[nodiscard]] Tensor slice_last(Eager& eager, const Tensor& input, std::int64_t size);
+/// One token of each sequence: [B, S, X] -> [B, X], a view. Backward as that of `slice_last`.
+[[nodiscard]] Tensor select_token(Eager& eager, const Tensor& input);
 /// Parts of the last dim as one operator (split): backward concatenates the gradients.
 [[nodiscard]] std::vector<Tensor> split_last(Eager& eager, const Tensor& input,
                                              std::span<const std::int64_t> sizes);
@@ -155,5 +157,13 @@ struct FlashOutputs {
 [[nodiscard]] Tensor log_softmax(Eager& eager, const Tensor& input, DType dtype);
 /// Mean negative log likelihood; keeps the labels and the total weight.
 [[nodiscard]] Tensor nll_loss(Eager& eager, const Tensor& log_probabilities, const Tensor& labels);
+/// torch.nn.CrossEntropyLoss of logits in their own type, which log_softmax respects under
+/// autocast, too; nll_loss is computed in fp32 there. Source: pytorch/pytorch
+/// aten/src/ATen/native/LossNLL.cpp, cross_entropy_loss, and
+///         aten/src/ATen/autocast_mode.h.
+[[nodiscard]] Tensor cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels);
+/// torch.nn.MSELoss: the mean of squared differences, which autocast computes in fp32.
+/// Source: aten/src/ATen/native/cuda/BinaryMiscOpsKernels.cu and Loss.cpp, mse_loss.
+[[nodiscard]] Tensor mse_loss(Eager& eager, const Tensor& values, const Tensor& labels);
 
 }  // namespace headroom::ir::torch

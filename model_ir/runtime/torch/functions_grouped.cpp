@@ -30,11 +30,20 @@ std::int64_t tile_items(const DeviceTraits& device) {
   return device.compute_major >= 9 ? 384 * 12 : 384 * 10;
 }
 
-/// Sums the rows of a gradient into `rows` rows: linear indices, sorted with their origins.
-void scatter_rows(Eager& eager, const Tensor& gradient, std::int64_t items, std::int64_t rows) {
+/// Of a further extent that is indexed: its product with the stride, and the sum.
+constexpr std::int64_t kKernelsPerIndex = 2;
+
+/// Sums the rows of a gradient into `rows` rows: linear indices, sorted with their origins. They
+/// are made of the indices of `dims` extents.
+void scatter_rows(Eager& eager, const Tensor& gradient, std::int64_t items, std::int64_t rows,
+                  int dims = 1) {
   const auto ids = [&] { return eager.empty({items}, DType::kInt64, TensorRole::kWorkspace); };
   Tensor linear = ids();
   { const Tensor product = ids(); }
+  for (int dim = 1; dim < dims; ++dim) {
+    const Tensor further = ids();
+    linear = ids();  // The sum.
+  }
   const Tensor sorted = ids();
   const Tensor origins = ids();
   const Tensor range = ids();
@@ -43,7 +52,8 @@ void scatter_rows(Eager& eager, const Tensor& gradient, std::int64_t items, std:
                                      TensorRole::kWorkspace);
   // The linear index, a sort (a pass for every 8 bits unless one block does it), the sums.
   // Source: observed on PyTorch 2.11.
-  const std::int64_t kernels = items <= kSingleTile ? 6 : 7 + ceil_div(bits, 8);
+  const std::int64_t kernels =
+      (items <= kSingleTile ? 6 : 7 + ceil_div(bits, 8)) + kKernelsPerIndex * (dims - 1);
   launch_kernels(eager, 2 * bytes_of(gradient), kernels);
 }
 
@@ -87,6 +97,24 @@ Tensor gather_rows(Eager& eager, const Tensor& input, const Tensor& index) {
       const Tensor saved = node.saved[0].unpack(e);
       Tensor gradient = filled(e, node.input_shapes[0], grads[0].dtype());
       scatter_rows(e, grads[0], saved.elements(), node.input_shapes[0][0]);
+      return {gradient};
+    });
+  }
+  return output;
+}
+
+Tensor gather_tokens(Eager& eager, const Tensor& input, const Tensor& row, const Tensor& token) {
+  Record record(eager, {&input});
+  record.save(row);
+  record.save(token);
+  const Shape& shape = input.shape();
+  Tensor output = computed(eager, {shape[0], shape[2]}, input.dtype());
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Unpacked saved(e, node);
+      const Shape& whole = node.input_shapes[0];
+      Tensor gradient = filled(e, whole, grads[0].dtype());
+      scatter_rows(e, grads[0], whole[0], whole[0] * whole[1], 2);
       return {gradient};
     });
   }

@@ -47,4 +47,27 @@ Tensor nll_loss(Eager& eager, const Tensor& log_probabilities, const Tensor& lab
   return loss;
 }
 
+Tensor cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels) {
+  const Tensor log_probabilities = log_softmax(eager, logits, logits.dtype());
+  const Tensor wide =
+      eager.autocast() ? to(eager, log_probabilities, DType::kFp32) : log_probabilities;
+  return nll_loss(eager, wide, labels);
+}
+
+Tensor mse_loss(Eager& eager, const Tensor& values, const Tensor& labels) {
+  const Tensor wide = eager.autocast() ? to(eager, values, DType::kFp32) : values;
+  Record record(eager, {&wide});
+  record.save(wide);
+  record.save(labels);
+  const Tensor squares = computed(eager, wide.shape(), wide.dtype(), {&wide, &labels});
+  Tensor loss = computed(eager, {}, wide.dtype(), {&squares});
+  if (record.active()) {
+    record.finish(loss, [](Eager& e, Gradients&, Node& node) -> Gradients {
+      const Unpacked saved(e, node);
+      return {computed(e, saved[0].shape(), saved[0].dtype(), {&saved[0], &saved[1]})};
+    });
+  }
+  return loss;
+}
+
 }  // namespace headroom::ir::torch

@@ -51,8 +51,8 @@ Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const Gem
   }
   if (with_bias) {
     weight_gradient();
-    if (node.wants(0)) {
-      result[0] = grads[0];
+    if (node.wants(0)) {  // Summed over the rows when it is validated; over a single one, here.
+      result[0] = dims.rows == 1 ? computed(eager, {dims.out}, dtype, {&grads[0]}) : grads[0];
     }
   }
   return result;

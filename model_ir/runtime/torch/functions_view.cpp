@@ -237,6 +237,18 @@ std::vector<Tensor> split_multi_query(Eager& eager, const Tensor& input, std::in
   return parts;
 }
 
+Tensor select_token(Eager& eager, const Tensor& input) {
+  const Shape whole = input.shape();
+  Record record(eager, {&input});
+  Tensor output = eager.alias(input, {whole[0], whole[2]}, true);
+  if (record.active()) {
+    record.finish(output, [whole](Eager& e, Gradients& grads, Node&) -> Gradients {
+      return {slice_backward(e, grads[0], whole)};
+    });
+  }
+  return output;
+}
+
 std::pair<Tensor, Tensor> chunk_last(Eager& eager, const Tensor& input) {
   const std::int64_t half = ceil_div(input.shape()[-1], 2);
   const std::array<std::int64_t, 2> sizes = {half, input.shape()[-1] - half};

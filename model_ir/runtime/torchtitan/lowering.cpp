@@ -97,7 +97,7 @@ Tensor Trainer::loss_of(const Tensor& logits, const Tensor& labels) {
     sum = sharded_cross_entropy(eager_, logits, labels);
   } else {
     sum = compiles_loss(plan_) ? compiled_cross_entropy(eager_, logits, labels)
-                               : cross_entropy(eager_, logits, labels);
+                               : torchtitan::cross_entropy(eager_, logits, labels);
   }
   eager_.set_role(TensorRole::kTemporary);
   return sum;

@@ -44,7 +44,7 @@ std::vector<TensorId> targets_of(const ModelSpec& spec, const Graph& graph, cons
     const bool named = lora.targets.empty() || std::find(lora.targets.begin(), lora.targets.end(),
                                                          name) != lora.targets.end();
     if (named && linear.contains(id) && !names_expert_part(spec, name) &&
-        !is_saved_module(lora, name)) {
+        !is_saved_module(spec, lora, name)) {
       targets.push_back(id);
     }
   }
@@ -189,6 +189,7 @@ void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora) {
       model.parameter_count += parameter.defined() ? parameter.elements() : 0;
     }
   }
+  add_token_head(eager, model);
   list_trainable(model);
   eager.program().parameters = model.parameter_count;
   eager.program().trainable_parameters = model.trainable_count;

@@ -5,6 +5,7 @@
 
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/transformers/classification.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -45,16 +46,11 @@ Tensor embed(Eager& eager, const Model& model, Interpreter& interpreter) {
   return interpreter.take(graph.layers().front().input);
 }
 
-/// Asks log_softmax for the logits' type, which autocast respects; nll_loss it makes fp32.
-/// Source: pytorch/pytorch aten/src/ATen/native/LossNLL.cpp, cross_entropy_loss, and
-/// aten/src/ATen/autocast_mode.h.
-Tensor cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels) {
-  Tensor log_probabilities = torch::log_softmax(eager, logits, logits.dtype());
-  if (eager.autocast()) {
-    const Tensor wide = torch::to(eager, log_probabilities, DType::kFp32);
-    return torch::nll_loss(eager, wide, labels);
-  }
-  return torch::nll_loss(eager, log_probabilities, labels);
+/// The pooler is the inner model's: pooling, its linear layer and what follows.
+bool is_pooler(const Graph& graph, NodeId id) {
+  const Op& op = graph.op(id);
+  return op.kind == OpKind::kPool || op.role == OpRole::kPooler ||
+         (op.kind == OpKind::kActivation && op.activation == Activation::kTanh);
 }
 
 }  // namespace
@@ -70,24 +66,32 @@ ModelOutput run_plain_head(Eager& eager, Model& model, Interpreter& interpreter,
   ModelOutput output;
   output.logits = interpreter.take(graph.op(loss).inputs[0]);
   eager.set_site("cross_entropy", -1);
-  output.loss = cross_entropy(eager, output.logits, labels);
+  output.loss = torch::cross_entropy(eager, output.logits, labels);
   eager.set_role(TensorRole::kTemporary);
   return output;
 }
 
-ModelOutput forward_masked(Eager& eager, Model& model, const Tensor& ids) {
+ModelOutput forward_masked(Eager& eager, Model& model, const Batch& batch) {
   const Graph& graph = *model.graph;
   const auto interpreter = std::make_shared<Interpreter>(eager, model);
-  interpreter->set(graph.op(NodeId{0}).inputs[0], ids);
+  interpreter->set(graph.op(NodeId{0}).inputs[0], batch.ids);
   eager.set_role(TensorRole::kTemporary);
+  NodeId head = next(graph.layers().back().last);
+  // The last hidden states are a name of the outer module and live as long as its forward.
+  Tensor last_hidden;
+  Tensor pooled;  // Likewise.
   {
     const Tensor embedded = embed(eager, model, *interpreter);
-    Tensor hidden = run_layers(eager, model, interpreter, embedded);
-    interpreter->set(graph.layers().back().output, std::move(hidden));
+    last_hidden = run_layers(eager, model, interpreter, embedded);
+    interpreter->set(graph.layers().back().output, last_hidden);
+    for (; is_pooler(graph, head); head = next(head)) {
+      interpreter->run(head, head);
+      pooled = interpreter->peek(graph.op(head).outputs[0]);
+    }
   }
-  // The last hidden states are a name of the outer module and live as long as its forward.
-  const Tensor last_hidden = interpreter->peek(graph.layers().back().output);
-  return run_plain_head(eager, model, *interpreter, ids, next(graph.layers().back().last));
+  return model.spec->task == Task::kLanguage
+             ? run_plain_head(eager, model, *interpreter, batch.labels, head)
+             : run_classifier(eager, model, *interpreter, batch, head);
 }
 
 }  // namespace headroom::ir::transformers

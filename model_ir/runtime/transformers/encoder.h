@@ -6,11 +6,10 @@
 
 namespace headroom::ir::transformers {
 
-/// One call of a masked language model: the stem with its token types, the layers, the head and a
-/// cross entropy over all positions.
+/// One call of an encoder: the stem with its token types, the layers, the head and, for masked
+/// language, a cross entropy over all positions.
 /// Source: huggingface/transformers modeling_bert.py, BertForMaskedLM and BertEmbeddings.
-[[nodiscard]] ModelOutput forward_masked(torch::Eager& eager, Model& model,
-                                         const torch::Tensor& ids);
+[[nodiscard]] ModelOutput forward_masked(torch::Eager& eager, Model& model, const Batch& batch);
 
 /// From the last hidden states to the loss, torch.nn.CrossEntropyLoss of the logits as they are.
 /// `head` is the head's first operator; who calls holds the last hidden states.

@@ -9,6 +9,7 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/attention.h"
+#include "model_ir/runtime/transformers/classification.h"
 #include "model_ir/runtime/transformers/encoder.h"
 #include "model_ir/runtime/transformers/encoder_decoder.h"
 #include "model_ir/runtime/transformers/kv_cache.h"
@@ -434,10 +435,20 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
   return hidden;
 }
 
-ModelOutput forward(Eager& eager, Model& model, const Tensor& ids) {
+Batch make_batch(Eager& eager, const Model& model) {
+  eager.set_site("input_ids", -1);
+  Batch batch;
+  batch.ids = torch::computed(eager, {model.plan->micro_batch, model.plan->sequence}, DType::kInt64,
+                              TensorRole::kInput);
+  batch.labels = labels_of(eager, *model.spec, batch.ids);
+  return batch;
+}
+
+ModelOutput forward(Eager& eager, Model& model, const Batch& batch) {
+  const Tensor& ids = batch.ids;
   switch (model.spec->architecture) {
     case Architecture::kMaskedLm:
-      return forward_masked(eager, model, ids);
+      return forward_masked(eager, model, batch);
     case Architecture::kEncoderDecoder:
       return forward_encoder_decoder(eager, model, ids);
     case Architecture::kCausalLm:
@@ -474,6 +485,11 @@ ModelOutput forward(Eager& eager, Model& model, const Tensor& ids) {
   // The last hidden states are a name of the outer module and live as long as its forward.
   const Tensor last_hidden = interpreter.peek(graph.op(head).inputs[0]);
   ModelOutput output;
+  if (model.spec->task != Task::kLanguage) {
+    output = run_classifier(eager, model, interpreter, batch, head);
+    leave_part(model, ModuleCall::Part::kModel, output.loss);
+    return output;
+  }
   const NodeId loss{static_cast<std::uint32_t>(graph.op_count() - 1)};
   eager.set_role(TensorRole::kLogits);
   if (model.training && model.plan->loss != LossKind::kHf) {

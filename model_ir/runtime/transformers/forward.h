@@ -20,6 +20,15 @@ struct ModelOutput {
   torch::Tensor memory;  ///< Encoder-decoder: encoder_last_hidden_state.
 };
 
+/// One micro-batch on the device.
+struct Batch {
+  torch::Tensor ids;
+  torch::Tensor labels;  ///< The ids, or a tensor of their own.
+};
+
+/// The next micro-batch of a loop: ids, and the labels that `labels_of` makes of them.
+[[nodiscard]] Batch make_batch(torch::Eager& eager, const Model& model);
+
 /// Tensors made once per forward and read by every layer.
 struct Shared {
   torch::Tensor position_ids;
@@ -36,8 +45,8 @@ struct Shared {
   torch::Tensor mask, window_mask;  ///< What attention is given; undefined: causal by flag.
 };
 
-/// One call of the model on a micro-batch of ids (labels are the ids).
-[[nodiscard]] ModelOutput forward(torch::Eager& eager, Model& model, const torch::Tensor& ids);
+/// One call of the model.
+[[nodiscard]] ModelOutput forward(torch::Eager& eager, Model& model, const Batch& batch);
 
 /// The operator after `id`.
 [[nodiscard]] NodeId next(NodeId id);

@@ -170,7 +170,7 @@ void generate(Eager& eager, const Model& model) {
     names.unfinished = torch::computed(eager, {batch}, DType::kInt64, TensorRole::kInput);
     Tensor passed = row(eager, batch, prompt);
     prefill.cache->given = names.kwargs;
-    Tensor logits = forward(eager, prefill, passed).logits;
+    Tensor logits = forward(eager, prefill, {passed, passed}).logits;
     passed.reset();
     prefill.cache->given = {};
     append_token(eager, names, std::move(logits));
@@ -186,7 +186,7 @@ void generate(Eager& eager, const Model& model) {
   for (std::int64_t token = 1; token < model.plan->generation->new_tokens; ++token) {
     prepare_inputs(eager, names);
     decode.cache->given = names.inputs;
-    Tensor logits = forward(eager, decode, names.last).logits;
+    Tensor logits = forward(eager, decode, {names.last, names.last}).logits;
     decode.cache->given = {};
     append_token(eager, names, std::move(logits));
   }

@@ -87,13 +87,14 @@ std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& 
   }
   const std::optional<int> first = first_like_llama(spec, plan.attention);
   if (!first || *version < *first || plan.liger || plan.generation || plan.padded_batch ||
-      plan.attention == AttentionKind::kFlash || plan.loss != LossKind::kHf || plan.quant) {
+      plan.attention == AttentionKind::kFlash || plan.loss != LossKind::kHf || plan.quant ||
+      spec.task != Task::kLanguage) {
     return Error::invalid_argument(
         "runtime-version", plan.runtime_version + " for this model or plan",
         "before version 5: Llama's modules, Qwen2's from 4.46 and Mistral's from 4.49 on (with "
         "eager attention from 4.53 on), without windows, sdpa or eager attention, transformers' "
         "own "
-        "loss and weights that are not quantised",
+        "language loss and weights that are not quantised",
         "leave it out for the newest one modelled");
   }
   return std::nullopt;

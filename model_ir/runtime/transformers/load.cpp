@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "model_ir/runtime/transformers/load_bidirectional.h"
 #include "model_ir/runtime/transformers/model.h"
 #include "model_ir/runtime/transformers/modeling.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -266,7 +268,8 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   const std::set<TensorId> corrected = corrected_routers(graph);
   const std::set<TensorId> wide = kept_wide(spec, plan, graph);
   eager.set_site("parameters", -1);
-  const auto is_head = [&](TensorId id) { return graph.tensor(id).name == "lm_head.weight"; };
+  const std::string head_weight = std::string(head_module(spec)) + ".weight";
+  const auto is_head = [&](TensorId id) { return graph.tensor(id).name == head_weight; };
   ConstructorExtras extras(eager, model);
   std::vector<Tensor> made;  // Parameters of the module whose constructor is under way.
   const std::vector<TensorId> order = construction_order(graph);

@@ -10,6 +10,7 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
+constexpr std::string_view kEncoder = "bert.";
 constexpr std::string_view kHeadBias = "cls.predictions.bias";
 
 /// _adjust_bias: pads the bias of the output layer to the vocabulary, which copies it.
@@ -53,9 +54,12 @@ void ConstructorExtras::before_masked(TensorId parameter) {
     for (int buffer = 0; buffer < 2; ++buffer) {  // position_ids and token_type_ids.
       model_.buffers.push_back(eager_.empty(ids, DType::kInt64, TensorRole::kBuffer));
     }
-  } else if (layer_ >= 0 && info.layer < 0) {
+  }
+  if (!encoder_made_ && !info.name.starts_with(kEncoder)) {
+    encoder_made_ = true;
     const Tensor range = eager_.empty(ids, DType::kInt64, TensorRole::kTemporary);
-  } else if (info.name == kHeadBias && model_.spec->tied_embeddings) {
+  }
+  if (info.name == kHeadBias && model_.spec->tied_embeddings) {
     copies_.push_back(table());
     decoder_bias_ = eager_.empty({model_.spec->vocabulary}, param_dtype(model_.plan->precision),
                                  TensorRole::kParameter);

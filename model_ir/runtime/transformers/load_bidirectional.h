@@ -36,6 +36,7 @@ class ConstructorExtras {
   std::vector<torch::Tensor> copies_;  ///< Tables and heads that tying lets go.
   torch::Tensor decoder_bias_;         ///< BERT: of the decoder, until it is tied.
   std::int32_t layer_ = -1;            ///< Of the parameter before.
+  bool encoder_made_ = false;          ///< BertModel's constructor has returned.
 };
 
 }  // namespace headroom::ir::transformers

@@ -154,6 +154,8 @@ Tensor activation(Eager& eager, Activation kind, const Tensor& input) {
       return torch::gelu(eager, input);
     case Activation::kRelu:
       return torch::relu(eager, input);
+    case Activation::kTanh:
+      return torch::tanh(eager, input);
     case Activation::kGeluNew:
       break;
   }

@@ -7,13 +7,12 @@
 
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/runtime/transformers/modeling.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir::transformers {
 namespace {
 
 using torch::Tensor;
-
-constexpr std::string_view kHead = "lm_head";
 
 /// "model.layers.0.self_attn.q_proj" of "model.layers.0.self_attn.q_proj.weight".
 std::string_view module_path(std::string_view parameter) {
@@ -24,8 +23,15 @@ std::string_view last_part(std::string_view path) {
   return path.substr(path.rfind('.') + 1);
 }
 
-bool names(const LoraPlan& lora, std::string_view path) {
-  return std::any_of(lora.modules_to_save.begin(), lora.modules_to_save.end(),
+/// PeftModelForSequenceClassification and its like add the head to modules_to_save.
+/// Source: huggingface/peft src/peft/peft_model.py.
+bool saves_head(const ModelSpec& spec) {
+  return spec.task != Task::kLanguage;
+}
+
+bool names(const ModelSpec& spec, const LoraPlan& lora, std::string_view path) {
+  return (saves_head(spec) && path == head_module(spec)) ||
+         std::any_of(lora.modules_to_save.begin(), lora.modules_to_save.end(),
                      [&](const std::string& name) { return path.ends_with(name); });
 }
 
@@ -40,7 +46,7 @@ std::set<std::string> known_modules(const ModelSpec& spec, const Graph& graph) {
     known.emplace(last_part(module_path(graph.tensor(id).name)));
   }
   if (has_tied_head(spec)) {
-    known.emplace(kHead);
+    known.emplace(head_module(spec));
   }
   return known;
 }
@@ -58,9 +64,10 @@ Tensor copy_of(torch::Eager& eager, const Model& model, const Tensor& original) 
 
 }  // namespace
 
-bool is_saved_module(const LoraPlan& lora, std::string_view module) {
-  return std::find(lora.modules_to_save.begin(), lora.modules_to_save.end(), module) !=
-         lora.modules_to_save.end();
+bool is_saved_module(const ModelSpec& spec, const LoraPlan& lora, std::string_view module) {
+  return (saves_head(spec) && module == head_module(spec)) ||
+         std::find(lora.modules_to_save.begin(), lora.modules_to_save.end(), module) !=
+             lora.modules_to_save.end();
 }
 
 std::optional<Error> missing_saved_modules(const ModelSpec& spec, const Graph& graph,
@@ -85,7 +92,8 @@ std::optional<Error> missing_saved_modules(const ModelSpec& spec, const Graph& g
 }
 
 void add_saved_modules(torch::Eager& eager, Model& model, const LoraPlan& lora) {
-  if (lora.modules_to_save.empty()) {
+  const ModelSpec& spec = *model.spec;
+  if (lora.modules_to_save.empty() && !saves_head(spec)) {
     return;
   }
   eager.set_site("lora.modules_to_save", -1);
@@ -104,12 +112,28 @@ void add_saved_modules(torch::Eager& eager, Model& model, const LoraPlan& lora) 
   };
   for (const TensorId id : model.graph->parameters()) {
     const std::string_view path = module_path(model.graph->tensor(id).name);
-    if (names(lora, path) && !model.quantised.contains(static_cast<std::uint32_t>(id))) {
-      save(id, last_part(path) == kHead);
+    const bool later = spec.task == Task::kTokenClassification && path == head_module(spec);
+    if (!later && names(spec, lora, path) &&
+        !model.quantised.contains(static_cast<std::uint32_t>(id))) {
+      save(id, path == head_module(spec));
     }
   }
-  if (has_tied_head(*model.spec) && names(lora, kHead)) {
+  if (has_tied_head(spec) && names(spec, lora, head_module(spec))) {
     save(table, true);
+  }
+}
+
+void add_token_head(torch::Eager& eager, Model& model) {
+  const ModelSpec& spec = *model.spec;
+  if (spec.task != Task::kTokenClassification) {
+    return;
+  }
+  for (const TensorId id : model.graph->parameters()) {
+    if (module_path(model.graph->tensor(id).name) == head_module(spec)) {
+      const Tensor copy = copy_of(eager, model, model.parameters[index_of(id)]);
+      model.retrained[{static_cast<std::uint32_t>(id), true}] = copy;
+      model.parameter_count += copy.elements();
+    }
   }
 }
 

@@ -13,7 +13,8 @@ namespace headroom::ir::transformers {
 
 /// Whether `module`, the last part of a module's name, is trained in full: no adapter stands on it.
 /// Source: huggingface/peft 0.21 src/peft/tuners/tuners_utils.py, check_target_module_exists.
-[[nodiscard]] bool is_saved_module(const LoraPlan& lora, std::string_view module);
+[[nodiscard]] bool is_saved_module(const ModelSpec& spec, const LoraPlan& lora,
+                                   std::string_view module);
 
 /// Why `lora.modules_to_save` cannot be followed: a name that no module with parameters ends with,
 /// or one of a whole block.
@@ -24,5 +25,11 @@ namespace headroom::ir::transformers {
 /// originals stay, frozen. A tied table that both modules name is copied twice.
 /// Source: huggingface/peft 0.21 src/peft/utils/other.py, _set_trainable, ModulesToSaveWrapper.
 void add_saved_modules(torch::Eager& eager, Model& model, const LoraPlan& lora);
+
+/// The same for the head of a model that labels tokens, which PEFT copies once its adapters are
+/// there: one of sequences is among the modules above.
+/// Source: huggingface/peft 0.21 src/peft/peft_model.py, PeftModelForTokenClassification and
+///         PeftModelForSequenceClassification.
+void add_token_head(torch::Eager& eager, Model& model);
 
 }  // namespace headroom::ir::transformers

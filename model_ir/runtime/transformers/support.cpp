@@ -1,10 +1,13 @@
 #include "model_ir/runtime/transformers/support.h"
 
+#include <string>
+
 #include "model_ir/runtime/transformers/expert_adapter.h"
 #include "model_ir/runtime/transformers/generation.h"
 #include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/liger.h"
 #include "model_ir/runtime/transformers/modeling.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -30,6 +33,33 @@ std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& pl
   return std::nullopt;
 }
 
+/// What is not modelled for heads that classify.
+std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (spec.task == Task::kLanguage) {
+    return std::nullopt;
+  }
+  const std::string task(name_of(spec.task));
+  if (plan.loss != LossKind::kHf) {
+    return Error::invalid_argument("loss", "chunked or fused", "hf",
+                                   "the other losses are those of causal language models");
+  }
+  if (spec.task == Task::kTokenClassification && plan.lora && plan.lora->targets.empty()) {
+    return Error::invalid_argument(
+        "lora", "all linear layers with " + task, "names of layers (targets=...)",
+        "PEFT would adapt the head, which it also copies, and breaks off");
+  }
+  if (plan.quant || plan.generation || plan.liger) {
+    return Error::invalid_argument("task",
+                                   task + " with " +
+                                       (plan.quant   ? "qlora"
+                                        : plan.liger ? "liger"
+                                                     : "generate"),
+                                   "heads that classify on weights as they are",
+                                   "leave one of both out");
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
@@ -51,6 +81,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     if (const std::optional<Error> trouble = liger_trouble(spec)) {
       return trouble;
     }
+  }
+  if (const std::optional<Error> trouble = task_trouble(spec, plan)) {
+    return trouble;
   }
   if (spec.architecture == Architecture::kCausalLm) {
     return std::nullopt;

@@ -26,12 +26,6 @@ using torch::Eager;
 using torch::PhaseScope;
 using torch::Tensor;
 
-/// One micro-batch on the device.
-struct Batch {
-  Tensor ids;
-  Tensor labels;  ///< The ids, or a tensor of their own.
-};
-
 struct Training {
   Eager& eager;
   const ParallelPlan& plan;
@@ -45,14 +39,10 @@ struct Training {
 
 /// A loop variable is assigned: the next batch is there before the last one goes.
 void next_batch(Training& run) {
-  Eager& eager = run.eager;
-  const torch::Shape shape{run.plan.micro_batch, run.plan.sequence};
-  eager.set_site("input_ids", -1);
-  Batch batch;
-  batch.ids = torch::computed(eager, shape, DType::kInt64, TensorRole::kInput);
-  batch.labels = run.plan.keep_batch
-                     ? torch::computed(eager, shape, DType::kInt64, TensorRole::kInput)
-                     : batch.ids;
+  Batch batch = make_batch(run.eager, run.model);
+  if (run.plan.keep_batch && batch.labels.impl() == batch.ids.impl()) {
+    batch.labels = torch::computed(run.eager, batch.ids.shape(), DType::kInt64, TensorRole::kInput);
+  }
   run.batch = std::move(batch);
 }
 
@@ -72,7 +62,7 @@ void run_micro_batch(Training& run, const std::string& tag) {
     if (run.ddp) {
       run.ddp->before_forward();
     }
-    output = forward(eager, run.model, run.batch.ids);
+    output = forward(eager, run.model, run.batch);
     if (autocast) {
       eager.leave_autocast();
     }
@@ -160,12 +150,11 @@ void evaluate(Training& run) {
   const PhaseScope phase(run.eager, "evaluation");
   const torch::GradMode grad(run.eager, false);
   run.model.training = false;
-  const Tensor ids = torch::computed(run.eager, {run.plan.micro_batch, run.plan.sequence},
-                                     DType::kInt64, TensorRole::kInput);
+  const Batch batch = make_batch(run.eager, run.model);
   if (run.ddp) {
     run.ddp->before_forward();
   }
-  ModelOutput output = forward(run.eager, run.model, ids);
+  ModelOutput output = forward(run.eager, run.model, batch);
   output = {};
 }
 

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/base/result.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir {
+
+/// "language", "sequence-classification", "token-classification".
+[[nodiscard]] std::string_view name_of(Task task);
+[[nodiscard]] std::optional<Task> parse_task(std::string_view name);
+[[nodiscard]] std::vector<std::string> task_names();
+
+/// The task of a class of transformers ("BertForSequenceClassification"), if it classifies.
+[[nodiscard]] std::optional<Task> task_of_class(std::string_view name);
+
+/// A head that classifies, as a family's code builds it.
+struct ClassifierForm {
+  std::string_view module;  ///< Name of its linear layer.
+  bool bias = false;        ///< That layer's.
+  bool pools = false;       ///< A pooler of the first token comes before it (BERT).
+  bool drops = false;       ///< Dropout comes right before it.
+  bool widens = false;      ///< The loss is computed on fp32 logits.
+  bool operator==(const ClassifierForm&) const = default;
+};
+
+/// How `family` classifies; nothing where its code has no such head or it is not modelled.
+/// Source: huggingface/transformers 5.17 modeling_layers.py, GenericForSequenceClassification and
+///         GenericForTokenClassification; modeling_gpt2.py and its like; loss/loss_utils.py.
+[[nodiscard]] std::optional<ClassifierForm> classifier_form(Family family, Task task);
+
+/// Name of the module that makes the logits: "lm_head", or the classifier's.
+[[nodiscard]] std::string_view head_module(const ModelSpec& model);
+
+/// Puts the head of `task` in the place of the language model's.
+///
+/// Model:   what only that head had goes: its matrix and tying, BERT's transform, scaled or capped
+///          logits.
+/// Errors:  kInvalidArgument if the family has no such head, or labels are fewer than 1.
+[[nodiscard]] Status set_task(ModelSpec& model, Task task, std::int64_t labels);
+
+}  // namespace headroom::ir
