@@ -69,7 +69,9 @@ constexpr std::array<OptionSpec, 36> kOptions = {
       "--precision says what the shards are stored in"},
      {"titan", "SPEC", "tp=1,reshard=default",
       "torchtitan's code on fsdp: tp=N (tensor and sequence parallel), cp=N (ring attention), "
-      "compiled, "
+      "compiled, pp=N with schedule=gpipe|1f1b|interleaved|zb-h1|zb-v|dualpipev, pp-batch=N "
+      "(sequences that go through it together), pp-layers=N (of a stage), pp-first-less=N, "
+      "pp-last-less=N (layers that embedding and head count for), "
       "reshard=default|always|never, loss-parallel=no, selective (checkpointing by operators)"},
      {"tune", "SPEC", "compiled=no",
       "torchtune's code: compiled (layers and loss), optimizer-in-backward, offload-activations"},

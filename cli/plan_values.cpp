@@ -428,6 +428,12 @@ Result<ir::TitanPlan> parse_titan(const std::string& text, ir::TitanPlan titan) 
   ValueTaker taker(kOption, values);
   taker.whole("tp", 1, ir::kMostRanks, titan.tensor);
   taker.whole("cp", 1, ir::kMostRanks, titan.context);
+  taker.whole("pp", 1, ir::kMostRanks, titan.pipeline);
+  taker.word("schedule", ir::titan_schedule_words(), titan.schedule);
+  taker.whole("pp-batch", 1, ir::kMostMicroBatch, titan.pipeline_batch);
+  taker.whole("pp-layers", 0, ir::kMostRanks, titan.stage_layers);
+  taker.whole("pp-first-less", 0, ir::kMostRanks, titan.first_stage_less);
+  taker.whole("pp-last-less", 0, ir::kMostRanks, titan.last_stage_less);
   taker.word("reshard", ir::titan_reshard_words(), titan.reshard);
   taker.flag("loss-parallel", titan.loss_parallel);
   taker.flag("selective", titan.selective_operators);
@@ -438,9 +444,29 @@ Result<ir::TitanPlan> parse_titan(const std::string& text, ir::TitanPlan titan) 
   return taker.fault() ? Result<ir::TitanPlan>(*taker.fault()) : Result<ir::TitanPlan>(titan);
 }
 
+namespace {
+/// The pipeline's part of `titan_text`; nothing where there is none.
+std::string pipeline_text(const ir::TitanPlan& titan) {
+  if (titan.pipeline == 1) {
+    return {};
+  }
+  const auto pair = [](const char* key, std::int64_t value, std::int64_t usual) {
+    return value == usual ? std::string() : "," + std::string(key) + "=" + std::to_string(value);
+  };
+  std::string text = ",pp=" + std::to_string(titan.pipeline) + ",schedule=";
+  text += ir::word_of(ir::titan_schedule_words(), titan.schedule);
+  const ir::TitanPlan usual;
+  text += pair("pp-batch", titan.pipeline_batch, usual.pipeline_batch);
+  text += pair("pp-layers", titan.stage_layers, usual.stage_layers);
+  text += pair("pp-first-less", titan.first_stage_less, usual.first_stage_less);
+  return text + pair("pp-last-less", titan.last_stage_less, usual.last_stage_less);
+}
+}  // namespace
+
 std::string titan_text(const ir::TitanPlan& titan) {
   std::string text = "tp=" + std::to_string(titan.tensor);
   text += titan.context > 1 ? ",cp=" + std::to_string(titan.context) : "";
+  text += pipeline_text(titan);
   text += ",reshard=" + std::string(ir::word_of(ir::titan_reshard_words(), titan.reshard));
   text += titan.loss_parallel ? "" : ",loss-parallel=no";
   text += titan.selective_operators ? ",selective" : "";

@@ -15,7 +15,8 @@ namespace headroom::cost {
 ///          later ones have fewer micro-batches in flight: so the first stage (embedding, most in
 ///          flight), the second (receives), the first that holds so many sparse layers, or the last
 ///          (head and loss) binds. Of a ring of context-parallel ranks the first waits for most,
-///          the last keeps most.
+///          the last keeps most. Of torchtitan's pipelines the first two and the last two ranks,
+///          and the first and the last of those that hold as many layers.
 /// Source:  NVIDIA/Megatron-LM megatron/core/pipeline_parallel/schedules.py;
 ///          NVIDIA/TransformerEngine attention/dot_product_attention/context_parallel.py.
 [[nodiscard]] std::vector<ir::Rank> binding_ranks(const ir::ModelSpec& model,

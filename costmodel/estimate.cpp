@@ -10,6 +10,7 @@
 
 #include "costmodel/binding_rank.h"
 #include "model_ir/plan/megatron_stages.h"
+#include "model_ir/plan/pipeline_plan.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/runtime/registry.h"
 
@@ -85,9 +86,10 @@ struct RankEstimate {
 /// The price of a stage, from the first of its ranks; nothing from the others.
 std::optional<StagePrice> price_rank(const StepEstimate& estimate, const ir::ParallelPlan& plan,
                                      const Machine& machine) {
-  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
+  const std::int64_t stages = ir::pipeline_stages(plan);
   const std::int64_t stage_ranks =
-      plan.megatron ? ir::stage_stride(*plan.megatron, plan.world) : plan.world;
+      plan.megatron ? ir::stage_stride(*plan.megatron, plan.world)
+                    : std::max<std::int64_t>(plan.world / stages, 1);
   const auto rank = static_cast<std::int64_t>(estimate.rank);
   // A rank that the plan asks for stands for its whole pipeline only where there is none.
   if (plan.rank ? stages > 1 : rank % stage_ranks != 0) {

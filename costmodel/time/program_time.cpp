@@ -1,6 +1,7 @@
 #include "costmodel/time/program_time.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -150,43 +151,52 @@ void drop_transfers(WorkTime& pass) {
   pass.parts.add(StepPart::kPipeline, -1.0 * pass.parts.of(StepPart::kPipeline));
 }
 
-bool is_pass(const ir::WorkRange& range) {
-  return range.name == ir::kForwardPass || range.name == ir::kBackwardPass;
+/// Passes by what they do, in the order of `kPasses`.
+constexpr std::array<std::string_view, 4> kPasses = {ir::kForwardPass, ir::kBackwardPass,
+                                                     ir::kInputPass, ir::kWeightPass};
+using Passes = std::array<std::vector<WorkTime>, kPasses.size()>;
+
+WorkTime steady_of(const std::vector<WorkTime>& passes) {
+  return passes.empty() ? WorkTime{} : passes[passes.size() >= 2 ? passes.size() - 2 : 0];
+}
+
+ProgramTime::Chunk chunk_of(const Passes& passes) {
+  ProgramTime::Chunk chunk{.forward = steady_of(passes[0]),
+                           .backward = steady_of(passes[1]),
+                           .backward_input = steady_of(passes[2]),
+                           .backward_weight = steady_of(passes[3])};
+  if (passes[1].empty()) {
+    chunk.backward.add(chunk.backward_input);
+    chunk.backward.add(chunk.backward_weight);
+  }
+  return chunk;
 }
 
 /// Reads the passes of a program. The last backward reduces gradients, so the one before stands for
 /// the steady state where there is one.
 void read_chunks(const ir::RankProgram& program, const Reader& reader, ProgramTime& out) {
   out.outside = out.step;
-  std::vector<std::vector<WorkTime>> forward;
-  std::vector<std::vector<WorkTime>> backward;
+  std::vector<Passes> chunks;
   for (const ir::WorkRange& range : ir::work_ranges(program)) {
-    if (!is_pass(range) || range.begin < out.last_step.first) {
+    const auto kind = std::find(kPasses.begin(), kPasses.end(), range.name);
+    if (kind == kPasses.end() || range.begin < out.last_step.first) {
       continue;
     }
     const auto chunk = static_cast<std::size_t>(range.chunk);
-    if (forward.size() <= chunk) {
-      forward.resize(chunk + 1);
-      backward.resize(chunk + 1);
-    }
+    chunks.resize(std::max(chunks.size(), chunk + 1));
     WorkTime pass = reader.read({range.begin, range.end});
     out.outside.add(pass, -1);
     drop_transfers(pass);
-    (range.name == ir::kBackwardPass ? backward : forward)[chunk].push_back(pass);
+    chunks[chunk].at(static_cast<std::size_t>(kind - kPasses.begin())).push_back(pass);
   }
-  const auto steady = [](const std::vector<WorkTime>& passes) {
-    return passes.empty() ? WorkTime{} : passes[passes.size() >= 2 ? passes.size() - 2 : 0];
-  };
-  for (std::size_t chunk = 0; chunk < forward.size(); ++chunk) {
-    out.chunks.push_back({steady(forward[chunk]), steady(backward[chunk])});
+  for (const Passes& passes : chunks) {
+    out.chunks.push_back(chunk_of(passes));
     // What the last pass takes longer than the steady one is the step's, once.
-    if (!forward[chunk].empty()) {
-      out.outside.add(forward[chunk].back());
-      out.outside.add(steady(forward[chunk]), -1);
-    }
-    if (!backward[chunk].empty()) {
-      out.outside.add(backward[chunk].back());
-      out.outside.add(steady(backward[chunk]), -1);
+    for (const std::vector<WorkTime>& kind : passes) {
+      if (!kind.empty()) {
+        out.outside.add(kind.back());
+        out.outside.add(steady_of(kind), -1);
+      }
     }
   }
   drop_transfers(out.outside);

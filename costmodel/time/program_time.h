@@ -41,7 +41,9 @@ struct ProgramTime {
   /// without transfers between stages; and the step without its passes.
   struct Chunk {
     WorkTime forward;
-    WorkTime backward;
+    WorkTime backward;         ///< Whole; if none is, its two parts together.
+    WorkTime backward_input;   ///< Of a backward in parts: for the stage before,
+    WorkTime backward_weight;  ///< and the rest.
   };
   std::vector<Chunk> chunks;
   WorkTime outside;

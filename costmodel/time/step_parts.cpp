@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model_ir/plan/megatron_stages.h"
+#include "model_ir/plan/pipeline_plan.h"
 
 namespace headroom::cost {
 namespace {
@@ -56,12 +57,12 @@ Seconds PartTimes::total() const {
 }
 
 StepPart part_of(const ir::ParallelPlan& plan, const ir::CollectiveShape& shape) {
-  if (!plan.megatron) {
-    return StepPart::kData;
-  }
-  const ir::MegatronPlan& megatron = *plan.megatron;
   const bool direct =
       shape.kind == ir::CollectiveKind::kSend || shape.kind == ir::CollectiveKind::kReceive;
+  if (!plan.megatron) {
+    return direct && ir::pipeline_stages(plan) > 1 ? StepPart::kPipeline : StepPart::kData;
+  }
+  const ir::MegatronPlan& megatron = *plan.megatron;
   const std::int64_t tensor = megatron.tensor;
   if (direct) {
     const bool ring = megatron.context > 1 && shape.group.stride == tensor;

@@ -5,6 +5,8 @@
 
 #include "costmodel/time/model_flops.h"
 #include "model_ir/base/check.h"
+#include "model_ir/plan/pipeline_plan.h"
+#include "model_ir/plan/titan_stages.h"
 
 namespace headroom::cost {
 namespace {
@@ -16,7 +18,7 @@ constexpr double kJoulesPerMegawattHour = 3.6e9;
 /// How many ranks a sequence is spread over: they make one step's tokens together.
 std::int64_t ranks_per_replica(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
-    return plan.titan ? plan.titan->tensor * plan.titan->context : 1;
+    return plan.titan ? plan.titan->tensor * plan.titan->context * plan.titan->pipeline : 1;
   }
   return plan.megatron->tensor * plan.megatron->pipeline * plan.megatron->context;
 }
@@ -28,7 +30,11 @@ std::optional<FlopsPerSecond> peak_of(const ir::ParallelPlan& plan, const Device
   return full ? std::optional(device.fp32) : device.half;
 }
 
-ir::PipelineShape shape_of(const ir::ParallelPlan& plan, const std::vector<StagePrice>& stages) {
+ir::PipelineShape shape_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                           const std::vector<StagePrice>& stages) {
+  if (!plan.megatron) {
+    return ir::titan_pipeline(plan, static_cast<std::int64_t>(model.layers.size()));
+  }
   const auto chunks = static_cast<std::int64_t>(stages.front().time.chunks.size());
   return {.kind = chunks > 1 ? ir::PipelineKind::kInterleaved
                              : ir::PipelineKind::kOneForwardOneBackward,
@@ -63,7 +69,10 @@ PipelineTimes times_of(const std::vector<const StagePrice*>& stages,
   for (const StagePrice* stage : stages) {
     std::vector<ChunkTimes>& chunks = times.stages.emplace_back();
     for (const ProgramTime::Chunk& chunk : stage->time.chunks) {
-      chunks.push_back({chunk.forward.time(), chunk.backward.time(), Seconds{}});
+      const Seconds weight = chunk.backward_weight.time();
+      const bool parts = weight > Seconds{};
+      chunks.push_back({chunk.forward.time(),
+                        parts ? chunk.backward_input.time() : chunk.backward.time(), weight});
     }
     times.transfer.time = std::max(times.transfer.time, stage->time.transfer);
   }
@@ -105,8 +114,12 @@ Composed without_pipeline(const ir::ParallelPlan& plan, const StagePrice& only) 
   return out;
 }
 
-Composed with_pipeline(const ir::ParallelPlan& plan, const std::vector<StagePrice>& priced) {
-  const ir::PipelineShape shape = shape_of(plan, priced);
+Composed with_pipeline(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                       const std::vector<StagePrice>& priced) {
+  const ir::PipelineShape shape = shape_of(model, plan, priced);
+  // Micro-batches of Megatron-LM are those that gradients accumulate over; torchtitan runs the
+  // pipeline again for each of these.
+  const auto rounds = static_cast<double>(plan.megatron ? 1 : plan.accumulation);
   std::vector<const StagePrice*> stages;
   for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
     stages.push_back(&price_of(priced, stage, shape.stages - 1));
@@ -117,19 +130,21 @@ Composed with_pipeline(const ir::ParallelPlan& plan, const std::vector<StagePric
   Seconds longest;
   WorkTime all;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    const WorkTime work = work_of(*stages[stage], shape.micro_batches);
+    const WorkTime work =
+        work_of(*stages[stage], shape.micro_batches * (plan.megatron ? 1 : plan.accumulation));
     all.add(work);
     if (stage == 0 || work.time() > out.work.time()) {
       out.work = work;
       out.stage = static_cast<std::int64_t>(stage);
     }
-    longest = std::max(longest,
-                       out.pipeline->stages[stage].back().end + stages[stage]->time.outside.time());
+    longest = std::max(longest, rounds * out.pipeline->stages[stage].back().end +
+                                    stages[stage]->time.outside.time());
   }
   out.share_recomputed = share_recomputed(all);
   const Seconds idle = longest - out.work.time();
   // A stage inside a blocking pipeline sends as often forward as backward.
-  const double sends = times.transfer.blocking ? 2.0 * static_cast<double>(shape.micro_batches) : 0;
+  const double sends =
+      times.transfer.blocking ? 2.0 * rounds * static_cast<double>(shape.micro_batches) : 0;
   const Seconds transfers = std::min(idle, sends * times.transfer.time);
   out.work.parts.add(StepPart::kPipeline, transfers);
   out.work.parts.add(StepPart::kBubble, idle - transfers);
@@ -161,9 +176,9 @@ std::optional<double> StepTime::hfu() const {
 StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                       const DeviceSpec& device, const std::vector<StagePrice>& stages) {
   HEADROOM_ASSERT(!stages.empty());
-  const bool pipelined = plan.megatron && plan.megatron->pipeline > 1;
+  const bool pipelined = ir::pipeline_stages(plan) > 1;
   Composed composed =
-      pipelined ? with_pipeline(plan, stages) : without_pipeline(plan, stages.front());
+      pipelined ? with_pipeline(model, plan, stages) : without_pipeline(plan, stages.front());
   StepTime step;
   step.parts = composed.work.parts;
   step.total = step.parts.total();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "model_ir/plan/layer_span.h"
 #include "model_ir/plan/parallel_plan.h"
 
 /// How Megatron deals the layers of a model out to pipeline stages and their chunks.
@@ -13,12 +14,6 @@ namespace headroom::ir {
 struct ChunkPlace {
   std::int64_t stage = 0;
   std::int64_t chunk = 0;
-};
-
-/// Consecutive layers.
-struct LayerSpan {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
 };
 
 /// How many ranks apart the stages of a pipeline are, of `world` ranks: those of other

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/spec/dtype.h"
 
 namespace headroom::ir {
@@ -265,7 +266,7 @@ struct MegatronPlan {
 
 /// parallelism.fsdp_reshard_after_forward of torchtitan.
 enum class TitanReshard : std::uint8_t {
-  kDefault,  ///< All but the last group, whose gather would come at once again.
+  kDefault,  ///< All but the last group, whose gather would come at once again; none in a pipeline.
   kAlways,
   kNever,
 };
@@ -275,7 +276,15 @@ enum class TitanReshard : std::uint8_t {
 struct TitanPlan {
   std::int64_t tensor = 1;    ///< tensor_parallel_degree; sequence parallel comes with it.
   std::int64_t context = 1;   ///< context_parallel_degree: ring attention, keys gathered at once.
-  bool loss_parallel = true;  ///< Logits stay sharded by vocabulary.
+  std::int64_t pipeline = 1;  ///< pipeline_parallel_degree
+  PipelineKind schedule = PipelineKind::kOneForwardOneBackward;  ///< pipeline_parallel_schedule
+  /// pipeline_parallel_microbatch_size: of the `ParallelPlan::micro_batch` sequences that a rank
+  /// takes at once, as many go through the pipeline together.
+  std::int64_t pipeline_batch = 1;
+  std::int64_t stage_layers = 0;      ///< pipeline_parallel_layers_per_stage; 0: one or two stages.
+  std::int64_t first_stage_less = 1;  ///< Layers that the embedding counts for in the split.
+  std::int64_t last_stage_less = 1;   ///< Layers that norm and head count for.
+  bool loss_parallel = true;          ///< Logits stay sharded by vocabulary.
   TitanReshard reshard = TitanReshard::kDefault;
   /// Selective checkpointing "op": layers are run again but for every second product, attention and
   /// reduce-scatters. Otherwise `ParallelPlan::recompute` says what is run again.

@@ -136,6 +136,32 @@ std::vector<PipelineAction> zero_bubble(const PipelineShape& shape, std::int64_t
   return write.take(count);
 }
 
+/// The interleaved order with fewer forwards ahead; weights as late as their stage stands.
+std::vector<PipelineAction> interleaved_zero_bubble(const PipelineShape& shape,
+                                                    std::int64_t stage) {
+  const std::int64_t group = shape.group > 0 ? shape.group : shape.stages;
+  const std::vector<std::int64_t> order = chunk_order(shape.micro_batches, shape.chunks, group);
+  const std::int64_t total = shape.micro_batches * shape.chunks;
+  const std::int64_t warmup =
+      std::min(shape.stages - stage - 1 + (shape.chunks - 1) * group, total);
+  Writer write(static_cast<std::size_t>(shape.chunks));
+  for (std::int64_t k = 0; k < total + warmup; ++k) {
+    if (k < total) {
+      write.forward(order[static_cast<std::size_t>(k)]);
+    }
+    if (k >= warmup) {
+      write.input(shape.chunks - 1 - order[static_cast<std::size_t>(k - warmup)]);
+    }
+    if (k - warmup >= stage) {
+      write.weight();
+    }
+  }
+  while (write.owed() > 0) {
+    write.weight();
+  }
+  return write.take(shape.micro_batches);
+}
+
 std::vector<PipelineAction> zero_bubble_v(const PipelineShape& shape, std::int64_t stage) {
   const std::int64_t after = shape.stages - stage;  // Stages from this one on.
   const std::int64_t count = std::max(2 * shape.stages - 1, shape.micro_batches);
@@ -297,10 +323,10 @@ std::int64_t chunks_of(const PipelineShape& shape) {
   switch (shape.kind) {
     case PipelineKind::kGPipe:
     case PipelineKind::kOneForwardOneBackward:
-    case PipelineKind::kZbH1:
     case PipelineKind::kZbH2:
       return 1;
     case PipelineKind::kInterleaved:
+    case PipelineKind::kZbH1:
       return shape.chunks;
     case PipelineKind::kZbV:
     case PipelineKind::kDualPipe:
@@ -375,7 +401,8 @@ std::vector<PipelineAction> actions_of_stage(const PipelineShape& shape, std::in
     case PipelineKind::kInterleaved:
       return one_forward_one_backward(shape, stage);
     case PipelineKind::kZbH1:
-      return zero_bubble(shape, after, stage);
+      return shape.chunks > 1 ? interleaved_zero_bubble(shape, stage)
+                              : zero_bubble(shape, after, stage);
     case PipelineKind::kZbH2:
       return zero_bubble(shape, 2 * after - 1, 2 * stage);
     case PipelineKind::kZbV:

@@ -15,7 +15,7 @@ enum class PipelineKind : std::uint8_t {
   kGPipe,
   kOneForwardOneBackward,
   kInterleaved,  ///< 1F1B with several chunks of layers on each stage.
-  kZbH1,         ///< Zero bubble with the memory of 1F1B.
+  kZbH1,         ///< Zero bubble with the memory of 1F1B; with several chunks as interleaved ones.
   kZbH2,         ///< Zero bubble with twice of it.
   kZbV,          ///< Zero bubble with two chunks on each stage, laid out as a V.
   kDualPipe,     ///< Two copies of the model, run through from both ends.
@@ -24,9 +24,9 @@ enum class PipelineKind : std::uint8_t {
 /// "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", "dualpipev".
 [[nodiscard]] std::string_view name_of(PipelineKind kind);
 
-/// A pipeline. `chunks`: pieces of the model on each stage, for kInterleaved; the V-shaped and the
-/// two-way schedules have two, the others one. `group`: micro-batches that an interleaved schedule
-/// runs through one chunk before the next; 0: as many as stages.
+/// A pipeline. `chunks`: pieces of the model on each stage, for kInterleaved and kZbH1; the
+/// V-shaped and the two-way schedules have two, the others one. `group`: micro-batches that an
+/// interleaved schedule runs through one chunk before the next; 0: as many as stages.
 struct PipelineShape {
   PipelineKind kind = PipelineKind::kOneForwardOneBackward;
   std::int64_t stages = 1;
@@ -74,7 +74,9 @@ struct PipelinePlace {
 /// Source:  Huang et al. 2019, "GPipe", arXiv:1811.06965, section 2.3; Narayanan et al. 2021,
 ///          arXiv:2104.04473, section 2.2, with the order of NVIDIA/Megatron-LM
 ///          megatron/core/pipeline_parallel/schedules.py; Qi et al. 2023, "Zero Bubble Pipeline
-///          Parallelism", arXiv:2401.10241, sections 2 and 3 (H1, H2); Qi et al. 2024,
+///          Parallelism", arXiv:2401.10241, sections 2 and 3 (H1, H2), with several chunks in the
+///          order of pytorch/pytorch torch/distributed/pipelining/schedules.py,
+///          ScheduleInterleavedZeroBubble; Qi et al. 2024,
 ///          arXiv:2405.15362 (V), with the order of pytorch/pytorch
 ///          torch/distributed/pipelining/schedules.py, ScheduleZBVZeroBubble; DeepSeek-AI 2024,
 ///          arXiv:2412.19437, section 3.2.1, with the order of deepseek-ai/DualPipe

@@ -151,6 +151,12 @@ JsonFields titan_fields(const TitanPlan& titan) {
   JsonFields fields;
   fields.add("tp", titan.tensor);
   fields.add("cp", titan.context);
+  fields.add("pp", titan.pipeline);
+  fields.add("schedule", word_of(titan_schedule_words(), titan.schedule));
+  fields.add("pp_batch", titan.pipeline_batch);
+  fields.add("pp_layers", titan.stage_layers);
+  fields.add("pp_first_less", titan.first_stage_less);
+  fields.add("pp_last_less", titan.last_stage_less);
   fields.add("loss_parallel", titan.loss_parallel);
   fields.add("reshard", word_of(titan_reshard_words(), titan.reshard));
   fields.add("selective_operators", titan.selective_operators);
@@ -334,6 +340,13 @@ void read_megatron(const JsonObject& object, MegatronPlan& megatron) {
 void read_titan(const JsonObject& object, TitanPlan& titan) {
   titan.tensor = object.integer_or("tp", titan.tensor, {1, kMostRanks});
   titan.context = object.integer_or("cp", titan.context, {1, kMostRanks});
+  titan.pipeline = object.integer_or("pp", titan.pipeline, {1, kMostRanks});
+  read_word(object, "schedule", titan_schedule_words(), titan.schedule);
+  titan.pipeline_batch = object.integer_or("pp_batch", titan.pipeline_batch, {1, kMostMicroBatch});
+  titan.stage_layers = object.integer_or("pp_layers", titan.stage_layers, {0, kMostRanks});
+  titan.first_stage_less =
+      object.integer_or("pp_first_less", titan.first_stage_less, {0, kMostRanks});
+  titan.last_stage_less = object.integer_or("pp_last_less", titan.last_stage_less, {0, kMostRanks});
   titan.loss_parallel = object.boolean_or("loss_parallel", titan.loss_parallel);
   read_word(object, "reshard", titan_reshard_words(), titan.reshard);
   titan.selective_operators = object.boolean_or("selective_operators", titan.selective_operators);

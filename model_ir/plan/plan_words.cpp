@@ -92,6 +92,21 @@ std::span<const Word<ModelCode>> model_code_words() {
 std::span<const Word<TitanReshard>> titan_reshard_words() {
   return kTitanReshards;
 }
+
+std::span<const Word<PipelineKind>> titan_schedule_words() {
+  static const std::array<Word<PipelineKind>, 6> kSchedules = [] {
+    std::array<Word<PipelineKind>, 6> words{};
+    constexpr std::array kKinds = {PipelineKind::kGPipe,       PipelineKind::kOneForwardOneBackward,
+                                   PipelineKind::kInterleaved, PipelineKind::kZbH1,
+                                   PipelineKind::kZbV,         PipelineKind::kDualPipeV};
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      words[i] = {name_of(kKinds[i]), kKinds[i]};
+    }
+    return words;
+  }();
+  return kSchedules;
+}
+
 std::span<const Word<OffloadDevice>> offload_words() {
   return kOffloads;
 }

@@ -8,8 +8,8 @@ namespace {
 
 /// What a mark opens or ends, by the operation of its site; nothing for other marks.
 std::vector<std::string_view> range_names(const RankProgram& program) {
-  constexpr std::array<std::string_view, 4> kNames = {kForwardPass, kBackwardPass, kRecomputation,
-                                                      kRangeEnd};
+  constexpr std::array<std::string_view, 6> kNames = {kForwardPass, kBackwardPass,  kInputPass,
+                                                      kWeightPass,  kRecomputation, kRangeEnd};
   std::vector<std::string_view> names(program.operations.size());
   for (std::size_t i = 0; i < names.size(); ++i) {
     for (const std::string_view name : kNames) {

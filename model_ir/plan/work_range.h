@@ -13,6 +13,9 @@ namespace headroom::ir {
 /// One pass of a micro-batch through a chunk of a pipeline stage. `Site::layer`: the chunk.
 inline constexpr std::string_view kForwardPass = "pass.forward";
 inline constexpr std::string_view kBackwardPass = "pass.backward";
+/// A backward in two parts: what the stage before waits for, and the rest.
+inline constexpr std::string_view kInputPass = "pass.input";
+inline constexpr std::string_view kWeightPass = "pass.weight";
 /// Forward operators that run again for backward.
 inline constexpr std::string_view kRecomputation = "recomputation";
 /// Behind any of them.

@@ -42,8 +42,9 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
     case RuntimeKind::kDeepspeed:
       return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
     case RuntimeKind::kFsdp:
-      return plan.model_code == ModelCode::kTorchtitan ? torchtitan::lower(model, plan, device)
-                                                       : fsdp::lower(model, plan, rank, device);
+      return plan.model_code == ModelCode::kTorchtitan
+                 ? torchtitan::lower(model, plan, static_cast<std::int64_t>(rank), device)
+                 : fsdp::lower(model, plan, rank, device);
     case RuntimeKind::kMegatron:
       return megatron::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }

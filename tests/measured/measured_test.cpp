@@ -207,7 +207,8 @@ TEST_CASE("measured: Megatron-Core on B200 GPUs, SimuMax's published runs, peaks
 }
 
 TEST_CASE("measured: torchtitan, all of it exact but segments of 2 MiB") {
-  for (const char* source : {"torchtitan", "torchtitan_options", "unseen_torchtitan"}) {
+  for (const char* source :
+       {"torchtitan", "torchtitan_options", "unseen_torchtitan", "torchtitan_pipelines"}) {
     const std::vector<SummaryLine> lines = summary_of(source);
     CHECK_FALSE(lines.empty());
     for (const SummaryLine& line : lines) {

@@ -60,18 +60,43 @@ void read_spread(CaseReader& reader, ir::ParallelPlan& plan) {
     reader.fail("dp_shard", "another degree than what is left over");
   }
   plan.titan->context = reader.integer("cp", 1, kDegree);
-  for (const char* axis : {"pp", "ep", "etp"}) {
+  plan.titan->pipeline = reader.integer("pp", 1, kDegree);
+  for (const char* axis : {"ep", "etp"}) {
     if (reader.integer(axis, 1, kDegree) != 1) {
       reader.fail(axis, "a degree above 1");
     }
   }
 }
 
+/// pipeline_parallel_schedule
+constexpr std::array<Word<ir::PipelineKind>, 6> kSchedules = {
+    {{"GPipe", ir::PipelineKind::kGPipe},
+     {"1F1B", ir::PipelineKind::kOneForwardOneBackward},
+     {"Interleaved1F1B", ir::PipelineKind::kInterleaved},
+     {"InterleavedZeroBubble", ir::PipelineKind::kZbH1},
+     {"ZBVZeroBubble", ir::PipelineKind::kZbV},
+     {"DualPipeV", ir::PipelineKind::kDualPipeV}}};
+
+/// The pipeline, and the rank that was recorded.
+void read_pipeline(CaseReader& reader, RunSetting& setting) {
+  ir::TitanPlan& titan = *setting.plan.titan;
+  titan.schedule = reader.word<ir::PipelineKind>("pp_schedule", "1F1B", kSchedules);
+  if (titan.schedule == ir::PipelineKind::kDualPipeV && reader.flag("pp_overlap", true)) {
+    reader.fail("pp_overlap", "a forward and a backward in two threads at once");
+  }
+  titan.pipeline_batch = reader.integer("pp_microbatch", 1, kBatchRange);
+  titan.stage_layers = reader.integer("pp_layers_per_stage", 0, {0, 1 << 12});
+  titan.first_stage_less = reader.integer("pp_first_less", 1, {0, 1 << 12});
+  titan.last_stage_less = reader.integer("pp_last_less", 1, {0, 1 << 12});
+  const std::int64_t rank = reader.integer("rank", 0, {0, setting.plan.world - 1});
+  setting.rank = ir::Rank{static_cast<std::int32_t>(rank)};
+}
+
 /// `global_batch`: -1 for what all ranks take at once.
 void read_global_batch(CaseReader& reader, ir::ParallelPlan& plan) {
   const std::int64_t global = reader.integer("global_batch", -1, {-1, 1 << 24});
-  const std::int64_t once =
-      plan.micro_batch * plan.world / (plan.titan->tensor * plan.titan->context);
+  const std::int64_t once = plan.micro_batch * plan.world /
+                            (plan.titan->tensor * plan.titan->context * plan.titan->pipeline);
   if (global == 0 || global < -1 || (global > 0 && global % std::max<std::int64_t>(1, once) != 0)) {
     reader.fail("global_batch", "no multiple of what all ranks take at once");
     return;
@@ -102,6 +127,7 @@ void read_torchtitan_case(CaseReader& reader, RunSetting& setting) {
   plan.clip_norm = 1.0;
   plan.micro_batch = reader.integer("batch", 1, kBatchRange);
   read_global_batch(reader, plan);
+  read_pipeline(reader, setting);
   plan.sequence = reader.integer("seq", 2048, kSequenceRange);
   plan.steps = static_cast<int>(reader.integer("steps", 3, {1, 64}));
   setting.capacity = Bytes{reader.integer("gpu_bytes", 85'024'112'640, {1, std::int64_t{1} << 50})};

@@ -35,11 +35,12 @@ class SiteScope {
 
 FullyShard::FullyShard(Eager& eager, std::vector<std::unique_ptr<ShardedGroup>> groups)
     : eager_(eager) {
+  streams_ = groups.empty() ? Streams{} : groups.front()->streams();
   torch::WorkRecorder& recorder = eager_.recorder();
-  recorder.name_stream(kGatherStream, "all_gather_copy_in");
-  recorder.name_stream(kCollectiveStream, "all_gather");
-  recorder.name_stream(kReduceStream, "reduce_scatter");
-  recorder.name_stream(kReplicaStream, "all_reduce");
+  recorder.name_stream(streams_.gather, "all_gather_copy_in");
+  recorder.name_stream(streams_.collective, "all_gather");
+  recorder.name_stream(streams_.reduce, "reduce_scatter");
+  recorder.name_stream(streams_.replica, "all_reduce");
   units_.reserve(groups.size());
   for (std::unique_ptr<ShardedGroup>& group : groups) {
     units_.push_back(Unit{.group = std::move(group), .order = {}});
@@ -55,8 +56,8 @@ FullyShard::Unit* FullyShard::find(std::int32_t module) {
 /// _wait_all_gather_streams_on_event
 void FullyShard::wait_gathers(std::optional<std::uint32_t>& mark) {
   if (mark) {
-    eager_.wait_mark(kGatherStream, *mark);
-    eager_.wait_mark(kCollectiveStream, *mark);
+    eager_.wait_mark(streams_.gather, *mark);
+    eager_.wait_mark(streams_.collective, *mark);
     mark.reset();
   }
 }
@@ -99,8 +100,8 @@ void FullyShard::before(std::int32_t module, std::vector<Tensor>& inputs) {
   }
   if (outermost_ == nullptr) {
     outermost_ = unit;
-    eager_.wait_stream(kGatherStream, eager_.stream());  // For the optimizer.
-    eager_.wait_stream(kCollectiveStream, eager_.stream());
+    eager_.wait_stream(streams_.gather, eager_.stream());  // For the optimizer.
+    eager_.wait_stream(streams_.collective, eager_.stream());
   }
   unit->module = State::kForward;
   unit->parameters = State::kForward;
@@ -231,6 +232,48 @@ void FullyShard::release(std::int32_t module) {
   }
 }
 
+void FullyShard::unshard() {
+  const SiteScope site(eager_);
+  for (Unit& unit : units_) {
+    const ShardedGroup& group = *unit.group;
+    if (!group.pending() && !group.gathered() && !group.parameters().empty()) {
+      unit.group->start_gather_here();
+    }
+  }
+}
+
+void FullyShard::wait_unshard() {
+  const SiteScope site(eager_);
+  for (Unit& unit : units_) {
+    wait(unit);
+  }
+}
+
+void FullyShard::reshard() {
+  const SiteScope site(eager_);
+  for (Unit& unit : units_) {
+    unit.group->release();
+  }
+}
+
+void FullyShard::hold_gradients() {
+  last_backward_ = false;
+  for (Unit& unit : units_) {
+    unit.reduces = false;
+    unit.reshards_after_backward = false;
+  }
+}
+
+void FullyShard::reduce_gradients() {
+  last_backward_ = true;
+  for (Unit& unit : units_) {
+    unit.reduces = true;
+    unit.reshards_after_backward = true;
+    after_backward(unit);
+  }
+  finish_backward();
+}
+
 void FullyShard::finish_backward() {
   const SiteScope site(eager_);
   for (Unit& unit : units_) {
@@ -239,10 +282,15 @@ void FullyShard::finish_backward() {
     }
     unit.module = State::kIdle;
     unit.parameters = State::kIdle;
-    unit.group->finish_all_reduce();
-    unit.group->wait_for_reduction();
-    unit.group->drop_pending();
-    unit.order.clear();
+    if (last_backward_) {
+      unit.group->finish_all_reduce();
+      unit.group->wait_for_reduction();
+      unit.group->drop_pending();
+      unit.order.clear();
+    }
+  }
+  if (!last_backward_) {
+    return;
   }
   order_.clear();
   if (scattered_) {

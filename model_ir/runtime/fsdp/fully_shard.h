@@ -42,6 +42,20 @@ class FullyShard {
   /// `module.reshard()`
   void release(std::int32_t module);
 
+  // --- As a pipeline's stage ------------------------------------------------------------------
+  /// `unshard(async_op=True)` of every module, and the wait for all of them.
+  void unshard();
+  void wait_unshard();
+  /// `reshard()` of every module.
+  void reshard();
+  /// Until `reduce_gradients`, backward adds gradients up whole and keeps parameters: what a stage
+  /// sets for the backward of each micro-batch.
+  /// Source: torch/distributed/pipelining/stage.py, backward_maybe_with_nosync.
+  void hold_gradients();
+  /// Reduces and reshards what `hold_gradients` has kept, in the order of the modules.
+  /// Source: torch/distributed/pipelining/stage.py, perform_reduce_grad.
+  void reduce_gradients();
+
  private:
   enum class State : std::uint8_t { kIdle, kForward, kBeforeBackward, kAfterBackward };
   struct Unit {
@@ -64,7 +78,9 @@ class FullyShard {
 
   torch::Eager& eager_;
   std::vector<Unit> units_;
-  std::vector<Unit*> order_;   ///< Of the forward calls.
+  std::vector<Unit*> order_;  ///< Of the forward calls.
+  Streams streams_;
+  bool last_backward_ = true;  ///< set_is_last_backward
   Unit* outermost_ = nullptr;  ///< Of the hooked modules under way: iter_forward_root.
   torch::Tensor gathered_;     ///< Buffer of the last gather in forward.
   torch::Tensor reducing_;     ///< Input of the last reduce-scatter.

@@ -129,6 +129,14 @@ std::vector<Tensor> ShardedGroup::gather_inputs() {
 }
 
 void ShardedGroup::start_gather() {
+  gather_on(sharding_.streams.gather, sharding_.streams.collective);
+}
+
+void ShardedGroup::start_gather_here() {
+  gather_on(sharding_.eager.stream(), sharding_.eager.stream());
+}
+
+void ShardedGroup::gather_on(StreamId copies_stream, StreamId collective_stream) {
   pending_ = true;
   const std::int64_t ranks = gather_ranks();
   if (ranks == 1) {
@@ -141,20 +149,22 @@ void ShardedGroup::start_gather() {
     bytes += bytes_of(part_of(each), each.whole.dtype()).value();
   }
   if (was_released_) {
-    eager.wait_mark(kGatherStream, *was_released_);
-    eager.wait_mark(kCollectiveStream, *was_released_);
+    eager.wait_mark(copies_stream, *was_released_);
+    eager.wait_mark(collective_stream, *was_released_);
     was_released_.reset();
   }
-  const StreamScope copies(eager, kGatherStream);
+  const StreamScope copies(eager, copies_stream);
   const std::vector<Tensor> inputs = gather_inputs();
   buffer_ = eager.empty({bytes * ranks}, DType::kUInt8, TensorRole::kCommunication);
   copy_in(inputs);
-  eager.wait_stream(kCollectiveStream, kGatherStream);
-  const StreamScope stream(eager, kCollectiveStream);
+  if (collective_stream != copies_stream) {
+    eager.wait_stream(collective_stream, copies_stream);
+  }
+  const StreamScope stream(eager, collective_stream);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
                             .bytes = bytes * ranks,
                             .group = {.size = ranks, .stride = sharding_.stride}});
-  was_gathered_ = eager.record_mark(kCollectiveStream);
+  was_gathered_ = eager.record_mark(collective_stream);
 }
 
 void ShardedGroup::copy_out_alone() {
@@ -256,8 +266,8 @@ void ShardedGroup::add_to_sums(bool begins) {
       continue;
     }
     if (!each.sum.defined()) {
-      each.sum =
-          eager.empty(each.whole.shape(), sharding_.plan.reduce_dtype, TensorRole::kGradient);
+      const Tensor gradient(eager, each.whole->grad);
+      each.sum = eager.empty(gradient.shape(), sharding_.plan.reduce_dtype, TensorRole::kGradient);
     }
     eager.drop_grad(each.whole);
   }
@@ -266,19 +276,21 @@ void ShardedGroup::add_to_sums(bool begins) {
 std::vector<std::size_t> ShardedGroup::take_gradients(std::vector<Tensor>& gradients) {
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor& whole = parameters_[i].whole;
-    if (parameters_[i].sum.defined()) {
-      indices.push_back(i);
-      gradients.push_back(std::exchange(parameters_[i].sum, Tensor{}));
-    } else if (whole->grad != nullptr) {
-      indices.push_back(i);
-      Tensor gradient = torch::gradient_of(sharding_.eager, whole);
-      sharding_.eager.drop_grad(whole);
-      if (parameters_[i].partial) {  // A DTensor's sum among the ranks takes another tensor.
-        gradient = sharding_.eager.empty(gradient.shape(), gradient.dtype());
-      }
-      gradients.push_back(std::move(gradient));
+    ShardedParameter& parameter = parameters_[i];
+    Tensor gradient = std::exchange(parameter.sum, Tensor{});
+    if (!gradient.defined() && parameter.whole->grad != nullptr) {
+      gradient = torch::gradient_of(sharding_.eager, parameter.whole);
+      sharding_.eager.drop_grad(parameter.whole);
     }
+    if (!gradient.defined()) {
+      continue;
+    }
+    // A DTensor's sum among the ranks takes another tensor; so does cutting this rank's rows out.
+    if (parameter.partial || gradient.elements() != parameter.whole.elements()) {
+      gradient = sharding_.eager.empty(parameter.whole.shape(), gradient.dtype());
+    }
+    indices.push_back(i);
+    gradients.push_back(std::move(gradient));
   }
   return indices;
 }
@@ -286,8 +298,8 @@ std::vector<std::size_t> ShardedGroup::take_gradients(std::vector<Tensor>& gradi
 Tensor ShardedGroup::scatter(std::int64_t elements, DType trained) {
   Eager& eager = sharding_.eager;
   const FsdpPlan& plan = sharding_.plan;
-  eager.wait_stream(kReduceStream, eager.stream());  // For the copies into its input.
-  const StreamScope scattering(eager, kReduceStream);
+  eager.wait_stream(sharding_.streams.reduce, eager.stream());  // For the copies into its input.
+  const StreamScope scattering(eager, sharding_.streams.reduce);
   Tensor reduced = eager.empty({elements}, plan.reduce_dtype, TensorRole::kGradient);
   if (sharding_.ranks > 1) {
     eager.run(
@@ -297,11 +309,12 @@ Tensor ShardedGroup::scatter(std::int64_t elements, DType trained) {
   } else {
     torch::launch_copy(eager, reduced, reduced, torch::CopyOrder::kSame);
   }
-  scattered_ = eager.record_mark(kReduceStream);
+  scattered_ = eager.record_mark(sharding_.streams.reduce);
   const bool replicated = plan.replicas > 1;
-  const StreamScope stream(eager, replicated ? kReplicaStream : kReduceStream);
+  const StreamScope stream(eager,
+                           replicated ? sharding_.streams.replica : sharding_.streams.reduce);
   if (replicated) {
-    eager.wait_stream(kReplicaStream, kReduceStream);
+    eager.wait_stream(sharding_.streams.replica, sharding_.streams.reduce);
     eager.run(CollectiveShape{
         .kind = CollectiveKind::kAllReduce,
         .bytes = bytes_of(elements, plan.reduce_dtype).value(),
@@ -382,7 +395,8 @@ Tensor ShardedGroup::reduce(std::span<const std::size_t> indices, std::vector<Te
   torch::release_list(gradients);
   const DType trained = parameters_[indices.front()].shard.dtype();
   const Tensor reduced = scatter(elements, trained);
-  const StreamId last_stream = sharding_.plan.replicas > 1 ? kReplicaStream : kReduceStream;
+  const StreamId last_stream =
+      sharding_.plan.replicas > 1 ? sharding_.streams.replica : sharding_.streams.reduce;
   {
     const StreamScope stream(eager, last_stream);
     if (sharding_.plan.cpu_offload) {

@@ -18,6 +18,14 @@ inline constexpr StreamId kReplicaStream = 3;  ///< All-reduces among replicas.
 /// Carries the all-gathers themselves; nothing is allocated there.
 inline constexpr StreamId kCollectiveStream = 5;
 
+/// The streams of one root: each model that is called by itself makes its own.
+struct Streams {
+  StreamId gather = kGatherStream;
+  StreamId collective = kCollectiveStream;
+  StreamId reduce = kReduceStream;
+  StreamId replica = kReplicaStream;
+};
+
 /// What all groups of a model share.
 struct Sharding {
   torch::Eager& eager;
@@ -28,6 +36,7 @@ struct Sharding {
   std::int64_t stride = 1;       ///< Between them: tensor-parallel ranks lie in between.
   std::int64_t rank = 0;         ///< This one among `ranks`: the last may have fewer rows or none.
   bool autocast = false;         ///< The model runs under torch.autocast.
+  Streams streams{};
 };
 
 /// The rows of a parameter of `rows` rows that `sharding`'s rank keeps: torch.chunk's.
@@ -68,7 +77,10 @@ class ShardedGroup {
   [[nodiscard]] bool gathered() const { return gathered_; }
   /// A gather has been started whose result is not in the parameters yet.
   [[nodiscard]] bool pending() const { return pending_; }
+  [[nodiscard]] const Streams& streams() const { return sharding_.streams; }
   void start_gather();
+  /// The same on the current stream: `unshard(async_op=True)`.
+  void start_gather_here();
   /// Fills the parameters; returns the gather's buffer.
   [[nodiscard]] torch::Tensor finish_gather();
   void drop_pending();
@@ -93,6 +105,7 @@ class ShardedGroup {
   [[nodiscard]] std::optional<std::uint32_t> scattered() const { return scattered_; }
 
  private:
+  void gather_on(StreamId copies, StreamId collective);
   [[nodiscard]] bool casts(const ShardedParameter& parameter) const;
   /// Ranks among which a gather finds its parts, and the elements of this one's part.
   [[nodiscard]] std::int64_t gather_ranks() const;

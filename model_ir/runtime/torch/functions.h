@@ -52,6 +52,8 @@ enum class FusedHeads : std::uint8_t { kSelected, kChunked };
 [[nodiscard]] Tensor cat_last(Eager& eager, const Tensor& first, const Tensor& second);
 /// Outside autograd.
 [[nodiscard]] Tensor detach(Eager& eager, const Tensor& input);
+/// `tensor.detach_()`: the tensor lets its graph go.
+void detach_in_place(const Tensor& tensor);
 /// K heads repeated to A: [B, K, S, D] -> [B, A, S, D], a copy unless K is 1 (transformers'
 /// repeat_kv: expand and reshape).
 [[nodiscard]] Tensor repeat_heads(Eager& eager, const Tensor& input, std::int64_t times);

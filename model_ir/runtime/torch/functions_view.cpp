@@ -316,6 +316,13 @@ Tensor detach(Eager& eager, const Tensor& input) {
   return output;
 }
 
+void detach_in_place(const Tensor& tensor) {
+  tensor->requires_grad = false;
+  if (Node* const node = std::exchange(tensor->grad_fn, nullptr)) {
+    drop_use(node);
+  }
+}
+
 Tensor repeat_heads(Eager& eager, const Tensor& input, std::int64_t times) {
   if (times == 1) {
     return input;

@@ -247,8 +247,8 @@ bool is_checkpointed(const Context& context, std::size_t layer) {
   if (titan_of(context).selective_operators) {
     return true;
   }
-  const auto every = static_cast<std::size_t>(plan.recompute_every);
-  return plan.recompute == Recompute::kFull && (layer + 1) % every == 0;
+  const std::int64_t number = context.model.blocks_before + static_cast<std::int64_t>(layer) + 1;
+  return plan.recompute == Recompute::kFull && number % plan.recompute_every == 0;
 }
 
 /// A block, under checkpoint_wrapper if the plan says so: activation_checkpoint.early_stop is off.
@@ -320,11 +320,12 @@ Tensor head(Context& context, Tensor h) {
   return logits;
 }
 
-/// Embedding and blocks.
-Tensor run_blocks(Context& context, const Tensor& ids) {
-  Tensor h = embed(context, ids);
+/// Embedding and blocks, as far as the model has them.
+Tensor run_blocks(Context& context, const Tensor& input) {
+  Tensor h = context.model.embedding.defined() ? embed(context, input) : input;
   for (std::size_t layer = 0; layer < context.model.blocks.size(); ++layer) {
-    const auto number = static_cast<std::int32_t>(layer);
+    const auto number =
+        static_cast<std::int32_t>(context.model.first_layer) + static_cast<std::int32_t>(layer);
     context.eager.set_site("torchtitan.block", number);
     const Tensor rotary = cast_argument(context, context.model.rotary);
     std::vector<Tensor> inputs{h};
@@ -340,12 +341,15 @@ Tensor run_blocks(Context& context, const Tensor& ids) {
 
 }  // namespace
 
-Tensor forward(Context& context, const Tensor& ids) {
-  std::vector<Tensor> arguments{ids};
+Tensor forward(Context& context, const Tensor& input) {
+  std::vector<Tensor> arguments{input};
   context.hooks.before(fsdp::kRootModule, arguments);
-  Tensor logits = head(context, run_blocks(context, ids));
-  context.hooks.after(fsdp::kRootModule, {logits});
-  return logits;
+  Tensor output = run_blocks(context, input);
+  if (context.model.output.defined()) {
+    output = head(context, std::move(output));
+  }
+  context.hooks.after(fsdp::kRootModule, {output});
+  return output;
 }
 
 Tensor forward_hidden(Context& context, const Tensor& ids) {

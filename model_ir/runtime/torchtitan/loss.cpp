@@ -5,6 +5,7 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torchtitan/model.h"
 
 namespace headroom::ir::torchtitan {
 
@@ -144,6 +145,21 @@ Tensor sharded_cross_entropy(Eager& eager, const Tensor& logits, const Tensor& l
     });
   }
   return loss;
+}
+
+Tensor loss_of(Eager& eager, const ParallelPlan& plan, const Tensor& logits, const Tensor& labels) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  eager.set_site("cross_entropy", -1);
+  eager.set_role(TensorRole::kLogits);
+  Tensor sum;
+  if (titan.tensor > 1 && titan.loss_parallel) {
+    sum = sharded_cross_entropy(eager, logits, labels);
+  } else {
+    sum = compiles_loss(plan) ? compiled_cross_entropy(eager, logits, labels)
+                              : torchtitan::cross_entropy(eager, logits, labels);
+  }
+  eager.set_role(TensorRole::kTemporary);
+  return sum;
 }
 
 }  // namespace headroom::ir::torchtitan

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model_ir/plan/parallel_plan.h"
 #include "model_ir/runtime/torch/eager.h"
 #include "model_ir/runtime/torchtitan/tensor_mesh.h"
 
@@ -21,5 +22,9 @@ namespace headroom::ir::torchtitan {
 /// Source: pytorch/pytorch 2.11 torch/distributed/tensor/parallel/loss.py.
 [[nodiscard]] torch::Tensor sharded_cross_entropy(torch::Eager& eager, const torch::Tensor& logits,
                                                   const torch::Tensor& labels);
+
+/// The one of them that the plan's Trainer builds.
+[[nodiscard]] torch::Tensor loss_of(torch::Eager& eager, const ParallelPlan& plan,
+                                    const torch::Tensor& logits, const torch::Tensor& labels);
 
 }  // namespace headroom::ir::torchtitan

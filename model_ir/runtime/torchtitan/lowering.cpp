@@ -1,6 +1,8 @@
 #include "model_ir/runtime/torchtitan/lowering.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "model_ir/runtime/torch/phase.h"
 #include "model_ir/runtime/torchtitan/forward.h"
 #include "model_ir/runtime/torchtitan/loss.h"
+#include "model_ir/runtime/torchtitan/pipeline.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -44,23 +47,13 @@ class AutocastScope {
 /// Trainer, and what its names hold between steps.
 class Trainer {
  public:
-  Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan)
-      : eager_(sharding.eager),
-        plan_(plan),
-        titan_(plan.titan.value_or(TitanPlan{})),
-        mesh_(eager_, titan_.tensor),
-        sharded_(load(sharding, spec, plan)),
-        hooks_(eager_, std::move(sharded_.groups)),
-        shards_(sharding.ranks) {}
+  Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan,
+          std::int64_t stage);
 
   void step(int number);
 
  private:
-  static ShardedModel load(const fsdp::Sharding& sharding, const ModelSpec& spec,
-                           const ParallelPlan& plan) {
-    const PhaseScope phase(sharding.eager, "load");
-    return load_model(sharding, spec, plan);
-  }
+  void load(fsdp::Sharding sharding, const ModelSpec& spec, std::int64_t stage);
   Tensor scalar(DType dtype) { return eager_.empty({}, dtype); }
   /// Whether nothing is shared: no groups, autocast in place of gathers in bf16.
   [[nodiscard]] bool alone() const { return shards_ == 1; }
@@ -70,7 +63,7 @@ class Trainer {
   [[nodiscard]] Tensor share_sequence(Tensor& ids, Tensor& labels);
   Tensor forward_backward(Tensor ids, Tensor labels);
   Tensor chunked_forward_backward(Tensor ids, Tensor labels);
-  Tensor loss_of(const Tensor& logits, const Tensor& labels);
+  Tensor pipelined_forward_backward(Tensor ids, Tensor labels);
   void run_piece(Context& context, const Tensor& piece);
   Tensor clip();
   void log(const Tensor& loss);
@@ -79,28 +72,52 @@ class Trainer {
   const ParallelPlan& plan_;
   TitanPlan titan_;
   TensorMesh mesh_;
-  ShardedModel sharded_;
-  fsdp::FullyShard hooks_;
   std::int64_t shards_;
-  torch::OptimizerState optimizer_;
+  std::vector<std::unique_ptr<ModelPart>> parts_;  ///< One, or a pipeline's stages here.
+  std::optional<Pipeline> pipeline_;
+  std::vector<torch::OptimizerState> optimizers_;  ///< Of each part.
   Tensor batch_;    ///< Ids of the last batch, which the generator's frame holds.
   Tensor barrier_;  ///< Of the barrier after the first step.
 };
 
-/// The summed cross entropy of logits.
-Tensor Trainer::loss_of(const Tensor& logits, const Tensor& labels) {
-  eager_.set_site("cross_entropy", -1);
-  eager_.set_role(TensorRole::kLogits);
-  const bool sharded = titan_.tensor > 1 && titan_.loss_parallel;
-  Tensor sum;
-  if (sharded) {
-    sum = sharded_cross_entropy(eager_, logits, labels);
-  } else {
-    sum = compiles_loss(plan_) ? compiled_cross_entropy(eager_, logits, labels)
-                               : torchtitan::cross_entropy(eager_, logits, labels);
+/// Streams of the `index`-th model of a process.
+fsdp::Streams streams_of(std::size_t index) {
+  constexpr std::size_t kFirstStream = 128;  // Behind those of communicators.
+  constexpr std::size_t kEach = 4;
+  if (index == 0) {
+    return {};
   }
-  eager_.set_role(TensorRole::kTemporary);
-  return sum;
+  const auto stream = [&](std::size_t offset) {
+    return static_cast<StreamId>(kFirstStream + kEach * (index - 1) + offset);
+  };
+  return {.gather = stream(0), .collective = stream(1), .reduce = stream(2), .replica = stream(3)};
+}
+
+Trainer::Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan,
+                 std::int64_t stage)
+    : eager_(sharding.eager),
+      plan_(plan),
+      titan_(plan.titan.value_or(TitanPlan{})),
+      mesh_(eager_, titan_.tensor, titan_.pipeline > 1),
+      shards_(sharding.ranks) {
+  load(sharding, spec, stage);
+  optimizers_.resize(parts_.size());
+  if (titan_.pipeline > 1) {
+    pipeline_.emplace(eager_, mesh_, parts_, stage);
+  }
+}
+
+void Trainer::load(fsdp::Sharding sharding, const ModelSpec& spec, std::int64_t stage) {
+  const PhaseScope phase(eager_, "load");
+  std::int64_t blocks = 0;
+  const auto layers = static_cast<std::int64_t>(spec.layers.size());
+  for (const TitanChunk& chunk : titan_chunks(plan_, layers, stage)) {
+    sharding.streams = streams_of(parts_.size());
+    ShardedModel sharded = load_model(sharding, spec, plan_, chunk);
+    sharded.model.blocks_before = blocks;
+    blocks += chunk.layers.count;
+    parts_.push_back(std::make_unique<ModelPart>(eager_, std::move(sharded)));
+  }
 }
 
 Tensor Trainer::share_sequence(Tensor& ids, Tensor& labels) {
@@ -123,19 +140,20 @@ Tensor Trainer::share_sequence(Tensor& ids, Tensor& labels) {
 
 Tensor Trainer::forward_backward(Tensor ids, Tensor labels) {
   const Tensor own_positions = share_sequence(ids, labels);
-  Context context{eager_, sharded_.model, mesh_, hooks_};
+  ModelPart& part = *parts_.front();
+  Context context{eager_, part.model, mesh_, part.hooks};
   Tensor sum;  // loss_sum, which nobody deletes.
   Tensor loss;
   {
     const AutocastScope autocast(eager_, alone());
     const Tensor logits = forward(context, ids);
-    sum = loss_of(logits, labels);
+    sum = loss_of(eager_, plan_, logits, labels);
     loss = torch::scale(eager_, sum);
   }
   eager_.set_site("loss", -1);
   const Tensor seed = eager_.empty({}, DType::kFp32, TensorRole::kLogits);
   eager_.backward(loss, seed);
-  hooks_.finish_backward();
+  part.hooks.finish_backward();
   return torch::detach(eager_, loss);
 }
 
@@ -144,11 +162,11 @@ void Trainer::run_piece(Context& context, const Tensor& piece) {
   const Tensor labels =
       eager_.empty({piece.shape()[0] * piece.shape()[1]}, DType::kInt64, TensorRole::kInput);
   const Tensor logits = apply_head(context, piece);
-  const Tensor sum = loss_of(logits, labels);
+  const Tensor sum = loss_of(eager_, plan_, logits, labels);
   const Tensor loss = torch::scale(eager_, sum);
   const Tensor seed = eager_.empty({}, DType::kFp32, TensorRole::kLogits);
   eager_.backward(loss, seed);
-  hooks_.finish_backward();
+  context.hooks.finish_backward();
   eager_.drop_grad(piece);
 }
 
@@ -159,7 +177,8 @@ void Trainer::run_piece(Context& context, const Tensor& piece) {
 Tensor Trainer::chunked_forward_backward(Tensor ids, Tensor labels) {
   constexpr std::int64_t kPieces = 8;
   const Tensor own_positions = share_sequence(ids, labels);
-  Context context{eager_, sharded_.model, mesh_, hooks_};
+  ModelPart& part = *parts_.front();
+  Context context{eager_, part.model, mesh_, part.hooks};
   const Tensor hidden = forward_hidden(context, ids);
   const std::int64_t length = ceil_div(hidden.shape()[1], kPieces);
   std::vector<Tensor> pieces;
@@ -171,24 +190,46 @@ Tensor Trainer::chunked_forward_backward(Tensor ids, Tensor labels) {
   Tensor joined = eager_.empty(hidden.shape(), DType::kFp32, TensorRole::kGradient);
   const Tensor total = scalar(DType::kFp32);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    hooks_.set_module(transformers::kHeadModule, i + 1 == pieces.size(), false);
+    part.hooks.set_module(transformers::kHeadModule, i + 1 == pieces.size(), false);
     run_piece(context, pieces[i]);
   }
-  hooks_.set_module(transformers::kHeadModule, true, titan_.reshard == TitanReshard::kAlways);
-  hooks_.release(transformers::kHeadModule);
+  part.hooks.set_module(transformers::kHeadModule, true, titan_.reshard == TitanReshard::kAlways);
+  part.hooks.release(transformers::kHeadModule);
   pieces.clear();
   const Tensor seed = eager_.empty(hidden.shape(), hidden.dtype(), TensorRole::kGradient);
   joined.reset();
   eager_.set_site("loss", -1);
   eager_.backward(hidden, seed);
-  hooks_.finish_backward();
+  part.hooks.finish_backward();
   return torch::detach(eager_, total);
 }
 
+/// All micro-batches of a pipeline; ranks without the last stage log -1.
+Tensor Trainer::pipelined_forward_backward(Tensor ids, Tensor labels) {
+  const Tensor own_positions = share_sequence(ids, labels);
+  const std::vector<Tensor> losses = pipeline_->step(ids, labels);
+  eager_.set_site("loss", -1);
+  if (losses.empty()) {
+    return eager_.empty({1}, DType::kFp32, TensorRole::kLogits);
+  }
+  Tensor sum;
+  {
+    const Tensor stacked =
+        eager_.empty({static_cast<std::int64_t>(losses.size())}, DType::kFp32, TensorRole::kLogits);
+    sum = scalar(DType::kFp32);
+  }
+  return scalar(DType::kFp32);
+}
+
 Tensor Trainer::clip() {
+  std::vector<Tensor> shards;
+  std::vector<bool> replicated;
+  for (const std::unique_ptr<ModelPart>& part : parts_) {
+    shards.insert(shards.end(), part->shards.begin(), part->shards.end());
+    replicated.insert(replicated.end(), part->replicated.begin(), part->replicated.end());
+  }
   return torch::clip_grad_norm(
-      eager_, sharded_.shards,
-      {.ranks = shards_, .tensor_ranks = titan_.tensor, .replicated = sharded_.replicated});
+      eager_, shards, {.ranks = shards_, .tensor_ranks = titan_.tensor, .replicated = replicated});
 }
 
 /// What the log of a step reduces among ranks.
@@ -213,7 +254,9 @@ void Trainer::step(int number) {
     barrier_ = eager_.empty({1}, DType::kUInt8, TensorRole::kCommunication);
     sum_among_ranks(DType::kFp32);
   }
-  torch::zero_grad(eager_, sharded_.shards);
+  for (const std::unique_ptr<ModelPart>& part : parts_) {
+    torch::zero_grad(eager_, part->shards);
+  }
   batch_.reset();
   eager_.set_site("torchtitan.train_step", -1);
   const Tensor valid_tokens = scalar(DType::kInt64);
@@ -231,11 +274,17 @@ void Trainer::step(int number) {
     batch_ = eager_.empty(shape, DType::kInt64, TensorRole::kInput);
     batches.push_back(batch_);
     labels = eager_.empty(shape, DType::kInt64, TensorRole::kInput);
-    losses.push_back(has_chunked_loss(plan_) ? chunked_forward_backward(batch_, labels)
-                                             : forward_backward(batch_, labels));
+    if (pipeline_) {
+      losses.push_back(pipelined_forward_backward(batch_, labels));
+    } else {
+      losses.push_back(has_chunked_loss(plan_) ? chunked_forward_backward(batch_, labels)
+                                               : forward_backward(batch_, labels));
+    }
   }
   const Tensor norm = clip();
-  torch::step(eager_, plan_.optimizer, sharded_.shards, optimizer_);
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    torch::step(eager_, plan_.optimizer, parts_[i]->shards, optimizers_[i]);
+  }
   eager_.set_site("torchtitan.train_step", -1);
   Tensor loss;
   {
@@ -249,22 +298,22 @@ void Trainer::step(int number) {
 
 }  // namespace
 
-Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
+Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::int64_t rank,
                           const DeviceTraits& device) {
   if (const std::optional<Error> error = unsupported(spec, plan)) {
     return *error;
   }
   const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
-  const std::int64_t tensor = plan.titan ? plan.titan->tensor : 1;
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
   Eager eager(device);
   const DType stored = plan.precision == Precision::kBf16 ? DType::kBf16 : DType::kFp32;
   const fsdp::Sharding sharding{.eager = eager,
                                 .plan = fsdp,
                                 .stored = stored,
                                 .trained = stored,
-                                .ranks = plan.world / fsdp.replicas / tensor,
-                                .stride = tensor};
-  Trainer trainer(sharding, spec, plan);
+                                .ranks = plan.world / fsdp.replicas / titan.tensor / titan.pipeline,
+                                .stride = titan.tensor};
+  Trainer trainer(sharding, spec, plan, rank * titan.pipeline / plan.world);
   for (int number = 1; number <= plan.steps; ++number) {
     trainer.step(number);
   }

@@ -8,8 +8,9 @@
 
 namespace headroom::ir::torchtitan {
 
-/// Rank 0's program of `plan.steps` steps of torchtitan's Trainer, eager: FSDP2 or HSDP, with or
-/// without tensor and sequence parallelism.
+/// A rank's program of `plan.steps` steps of torchtitan's Trainer: FSDP2 or HSDP, with or without
+/// tensor and sequence parallelism, a ring of ranks, a pipeline. Of the ranks of a pipeline's stage
+/// it is the first one's.
 ///
 /// Model:   fp32 shards gathered in bf16; embedding, each block, and last norm with head as groups;
 ///          the logits' fp32 copy and summed cross entropy; norms are always clipped.
@@ -18,6 +19,6 @@ namespace headroom::ir::torchtitan {
 /// Ignores: a few 512-byte tensors of the start (random states, probes of the device).
 /// Source:  pytorch/torchtitan 0.2.2 torchtitan/train.py.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
-                                        const DeviceTraits& device);
+                                        std::int64_t rank, const DeviceTraits& device);
 
 }  // namespace headroom::ir::torchtitan

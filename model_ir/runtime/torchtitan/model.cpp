@@ -60,7 +60,15 @@ bool is_known(const ModelSpec& spec) {
 std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPlan& plan) {
   const TitanPlan titan = plan.titan.value_or(TitanPlan{});
   const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
-  const std::int64_t ranks = titan.tensor * replicas;
+  const std::int64_t ranks = titan.tensor * titan.pipeline * replicas;
+  if (const std::optional<Error> error =
+          unsupported_pipeline(plan, static_cast<std::int64_t>(spec.layers.size()))) {
+    return error;
+  }
+  if (titan.pipeline > 1 && has_cosine_table(spec)) {
+    return refused("titan", "pp=" + std::to_string(titan.pipeline),
+                   "Llama (Qwen3's train specification has no pipelining function)");
+  }
   if (titan.compiled && (titan.tensor > 1 || titan.context > 1)) {
     return refused("titan", "compiled", "compiled blocks without tensor or context parallelism");
   }
@@ -156,6 +164,19 @@ Block load_block(Loader& load, const ModelSpec& spec) {
   return block;
 }
 
+/// The last norm and the head, one group unless the loss calls the head.
+void load_head(Loader& load, Model& model) {
+  const ParallelPlan& plan = *model.plan;
+  // The last group would be gathered again at once.
+  const bool last = plan.titan && plan.titan->reshard == TitanReshard::kAlways;
+  load.begin_group(has_chunked_loss(plan) ? kNormModule : transformers::kHeadModule, last);
+  model.norm = load.norm(model.spec->hidden);
+  if (has_chunked_loss(plan)) {
+    load.begin_group(transformers::kHeadModule, last);
+  }
+  model.output = load.columns(model.spec->vocabulary, model.spec->hidden);
+}
+
 /// precompute_freqs_cis: angles of every position, a tensor of ones, and the two as complex
 /// numbers.
 Tensor complex_table(Eager& eager, std::int64_t positions, std::int64_t pairs) {
@@ -243,35 +264,35 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
 }
 
 ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
-                        const ParallelPlan& plan) {
+                        const ParallelPlan& plan, const TitanChunk& part) {
   ShardedModel result;
   Model& model = result.model;
   model.spec = &spec;
   model.plan = &plan;
+  model.first_layer = part.layers.first;
   const TitanPlan titan = plan.titan.value_or(TitanPlan{});
-  const bool reshards = titan.reshard != TitanReshard::kNever;
+  const bool pipelined = titan.pipeline > 1;
+  const bool reshards = titan.reshard == TitanReshard::kAlways ||
+                        (titan.reshard == TitanReshard::kDefault && !pipelined);
   Eager& eager = sharding.eager;
   eager.set_site("fsdp.to_empty", -1);
   Loader load(sharding, result);
   load.set_tensor(titan.tensor);
   load.begin_group(fsdp::kRootModule, false);
-  load.begin_group(transformers::kEmbeddingModule, reshards);
-  model.embedding = load.columns(spec.vocabulary, spec.hidden);
-  for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
-    load.begin_group(static_cast<std::int32_t>(layer), reshards);
+  if (part.first) {
+    load.begin_group(transformers::kEmbeddingModule, reshards);
+    model.embedding = load.columns(spec.vocabulary, spec.hidden);
+  }
+  for (std::int64_t layer = 0; layer < part.layers.count; ++layer) {
+    load.begin_group(static_cast<std::int32_t>(part.layers.first + layer), reshards);
     model.blocks.push_back(load_block(load, spec));
   }
-  // The last group would be gathered again at once.
-  const bool last = titan.reshard == TitanReshard::kAlways;
-  load.begin_group(has_chunked_loss(plan) ? kNormModule : transformers::kHeadModule, last);
-  model.norm = load.norm(spec.hidden);
-  if (has_chunked_loss(plan)) {
-    load.begin_group(transformers::kHeadModule, last);
+  if (part.last) {
+    load_head(load, model);
   }
-  model.output = load.columns(spec.vocabulary, spec.hidden);
   load_rotary(eager, model);
-  eager.program().parameters = load.count();
-  eager.program().trainable_parameters = load.count();
+  eager.program().parameters += load.count();
+  eager.program().trainable_parameters += load.count();
   return result;
 }
 

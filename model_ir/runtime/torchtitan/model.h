@@ -6,6 +6,7 @@
 
 #include "model_ir/base/error.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/titan_stages.h"
 #include "model_ir/runtime/fsdp/sharded_group.h"
 #include "model_ir/runtime/torch/eager.h"
 #include "model_ir/spec/model_spec.h"
@@ -22,12 +23,16 @@ struct Block {
   torch::Tensor attention_norm, ffn_norm;  ///< [H]
 };
 
+/// A model, or the part of it that one stage of a pipeline holds.
 struct Model {
   const ModelSpec* spec = nullptr;
   const ParallelPlan* plan = nullptr;
-  torch::Tensor embedding;  ///< tok_embeddings [V/T, H]
+  torch::Tensor embedding;  ///< tok_embeddings [V/T, H]; only where the model begins.
   std::vector<Block> blocks;
-  torch::Tensor norm;
+  std::int64_t first_layer = 0;  ///< Of `blocks`, in the whole model.
+  /// Blocks in the parts of the same process that were made before: each k-th is checkpointed.
+  std::int64_t blocks_before = 0;
+  torch::Tensor norm;    ///< Only where the model ends, as `output`.
   torch::Tensor output;  ///< [V/T, H]
   /// Llama: complex [S, D/2], as pairs of fp32; Qwen3: cosines and sines, fp32 [S, 2D].
   torch::Tensor rotary;
@@ -63,6 +68,6 @@ inline constexpr std::int32_t kNormModule = -4;
 /// gives shards and buffers memory (`to_empty`) and fills them (`init_weights`).
 /// `sharding.ranks`: that share what a tensor-parallel rank holds.
 [[nodiscard]] ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
-                                      const ParallelPlan& plan);
+                                      const ParallelPlan& plan, const TitanChunk& part);
 
 }  // namespace headroom::ir::torchtitan

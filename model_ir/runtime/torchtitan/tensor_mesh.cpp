@@ -113,9 +113,12 @@ Tensor TensorMesh::embedding(const Tensor& weight, const Tensor& ids) {
   {
     Record record(eager_, {&weight});
     whole = eager_.alias(weight, weight.shape().with(0, weight.shape()[0] * ranks_), true);
+    const Shape own = whole_gradients_ ? whole.shape() : weight.shape();
     if (record.active()) {
-      record.finish(whole, [own = weight.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
-        return {e.empty(own, grads[0].dtype())};
+      record.finish(whole, [own](Eager& e, Gradients& grads, Node& node) -> Gradients {
+        node.input_shapes[0] = own;
+        const bool cuts = own.elements() != grads[0].elements();
+        return {cuts ? e.empty(own, grads[0].dtype()) : std::move(grads[0])};
       });
     }
   }

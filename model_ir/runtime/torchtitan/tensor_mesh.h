@@ -13,7 +13,10 @@ namespace headroom::ir::torchtitan {
 ///         torch/distributed/_functional_collectives.py.
 class TensorMesh {
  public:
-  TensorMesh(torch::Eager& eager, std::int64_t ranks) : eager_(eager), ranks_(ranks) {}
+  /// `whole_gradients`: micro-batches add up the gradient of a table sharded by rows before this
+  /// rank's rows are cut out.
+  TensorMesh(torch::Eager& eager, std::int64_t ranks, bool whole_gradients)
+      : eager_(eager), ranks_(ranks), whole_gradients_(whole_gradients) {}
 
   [[nodiscard]] std::int64_t ranks() const { return ranks_; }
 
@@ -38,6 +41,7 @@ class TensorMesh {
 
   torch::Eager& eager_;
   std::int64_t ranks_;
+  bool whole_gradients_;
   torch::Tensor input_;  ///< Of the last collective, until somebody waits for its output.
 };
 

@@ -4,6 +4,8 @@
 
 #include "cli/allocator_options.h"
 #include "cli/plan_values.h"
+#include "model_ir/json/json_writer.h"
+#include "model_ir/plan/plan_json.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/temporary_folder.h"
 
@@ -84,6 +86,17 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
                                     .loss_parallel = false,
                                     .reshard = ir::TitanReshard::kNever,
                                     .selective_operators = true});
+  const std::string text = "tp=1,pp=4,schedule=zb-v,pp-batch=2,pp-layers=3,pp-last-less=2,"
+                           "reshard=default";
+  const ir::ParallelPlan staged = plan_of({{"titan", text}, {"gpus", "16"}});
+  CHECK(staged.titan == ir::TitanPlan{.pipeline = 4,
+                                      .schedule = ir::PipelineKind::kZbV,
+                                      .pipeline_batch = 2,
+                                      .stage_layers = 3,
+                                      .last_stage_less = 2});
+  CHECK(titan_text(*staged.titan) == text);
+  CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(staged)), "staged").value() == staged);
+  CHECK(refusal_of({{"titan", "schedule=zb-h2"}}).key == "titan");
   CHECK(refusal_of({{"titan", "tp=0"}}).key == "titan");
   CHECK(refusal_of({{"titan", "reshard=sometimes"}}).key == "titan");
 }

@@ -23,7 +23,7 @@ PipelineShape random_shape(std::mt19937& random, PipelineKind kind) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   PipelineShape shape{.kind = kind, .stages = draw(1, 9), .micro_batches = draw(1, 24)};
-  if (kind == PipelineKind::kInterleaved) {
+  if (kind == PipelineKind::kInterleaved || (kind == PipelineKind::kZbH1 && draw(0, 1) == 1)) {
     shape.chunks = draw(2, 4);
     shape.micro_batches = shape.stages * draw(1, 4);
   }

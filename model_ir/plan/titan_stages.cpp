@@ -1,0 +1,157 @@
+#include "model_ir/plan/titan_stages.h"
+
+#include <algorithm>
+#include <string>
+
+#include "model_ir/base/units.h"
+
+namespace headroom::ir {
+namespace {
+
+bool has_one_chunk(PipelineKind kind) {
+  return kind == PipelineKind::kGPipe || kind == PipelineKind::kOneForwardOneBackward;
+}
+
+bool is_v(PipelineKind kind) {
+  return kind == PipelineKind::kZbV || kind == PipelineKind::kDualPipeV;
+}
+
+/// Layers, and those that embedding and head count for.
+std::int64_t weight_of(const TitanPlan& titan, std::int64_t layers) {
+  return layers + titan.first_stage_less + titan.last_stage_less;
+}
+
+/// Chunks of all ranks.
+std::int64_t chunk_count(const TitanPlan& titan, std::int64_t layers) {
+  if (titan.stage_layers > 0) {
+    return ceil_div(weight_of(titan, layers), titan.stage_layers);
+  }
+  return titan.pipeline * (has_one_chunk(titan.schedule) ? 1 : 2);
+}
+
+Error refused(const std::string& got, const std::string& wanted) {
+  return Error::invalid_argument("titan", got, wanted + " under torchtitan");
+}
+
+/// The layers of chunk `index`: what is left over goes to the first ones.
+LayerSpan layers_of(const TitanPlan& titan, std::int64_t layers, std::int64_t index) {
+  const std::int64_t chunks = chunk_count(titan, layers);
+  const std::int64_t each = weight_of(titan, layers) / chunks;
+  const std::int64_t more = weight_of(titan, layers) % chunks;
+  const std::int64_t before = index * each + std::min(index, more);
+  const std::int64_t own = each + (index < more ? 1 : 0);
+  LayerSpan span{.first = before - titan.first_stage_less, .count = own};
+  if (index == 0) {
+    span = {.first = 0, .count = own - titan.first_stage_less};
+  }
+  span.count -= index == chunks - 1 ? titan.last_stage_less : 0;
+  return span;
+}
+
+std::optional<Error> unsupported_split(const TitanPlan& titan, std::int64_t layers) {
+  const std::int64_t chunks = chunk_count(titan, layers);
+  if (chunks % titan.pipeline != 0) {
+    return refused("pp-layers=" + std::to_string(titan.stage_layers),
+                   "layers of a stage that make a multiple of pp stages (" +
+                       std::to_string(chunks) + " for pp=" + std::to_string(titan.pipeline) + ")");
+  }
+  const std::int64_t own = chunks / titan.pipeline;
+  const bool fits = has_one_chunk(titan.schedule) ? own == 1
+                    : is_v(titan.schedule)        ? own == 2
+                                                  : own >= 2;
+  const std::string schedule(name_of(titan.schedule));
+  if (!fits) {
+    return refused("schedule=" + schedule + " with " + std::to_string(own) + " stages a rank",
+                   "one stage with gpipe and 1f1b, two with zb-v and dualpipev, else two or more");
+  }
+  const std::int64_t each = weight_of(titan, layers) / chunks;
+  if (each == 0 || titan.first_stage_less > each || titan.last_stage_less > each) {
+    return refused(std::to_string(chunks) + " stages of " + std::to_string(layers) + " layers",
+                   "no more layers off the first and last stage than a stage has (" +
+                       std::to_string(each) + ")");
+  }
+  return std::nullopt;
+}
+
+/// What the schedules themselves ask for.
+std::optional<Error> unsupported_order(const ParallelPlan& plan, const PipelineShape& shape) {
+  const std::string count = std::to_string(shape.micro_batches) + " micro-batches";
+  switch (shape.kind) {
+    case PipelineKind::kOneForwardOneBackward:
+      if (shape.micro_batches < shape.stages) {
+        return refused(count, "as many micro-batches as stages, or more, with 1f1b");
+      }
+      break;
+    case PipelineKind::kInterleaved:
+    case PipelineKind::kZbH1:
+      if (shape.micro_batches % shape.group != 0) {
+        return refused(count, "micro-batches in rounds of one length with this schedule");
+      }
+      break;
+    default:
+      break;
+  }
+  const bool splits = shape.kind == PipelineKind::kZbH1 || is_v(shape.kind);
+  const bool again = plan.recompute != Recompute::kNone || plan.titan->selective_operators;
+  if (splits && (plan.titan->compiled || again)) {
+    return refused("schedule=" + std::string(name_of(shape.kind)) +
+                       (again ? " with checkpointing" : " with compiled blocks"),
+                   "eager blocks without checkpointing where backward is split");
+  }
+  const Status status = check_pipeline(shape);
+  return status ? std::nullopt : std::optional(status.error());
+}
+
+}  // namespace
+
+PipelineShape titan_pipeline(const ParallelPlan& plan, std::int64_t layers) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const std::int64_t micro_batches =
+      std::max<std::int64_t>(1, plan.micro_batch / titan.pipeline_batch);
+  const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / titan.pipeline);
+  return {.kind = titan.schedule,
+          .stages = titan.pipeline,
+          .micro_batches = micro_batches,
+          .chunks = chunk_count(titan, layers) / titan.pipeline,
+          .group = micro_batches / rounds};
+}
+
+std::vector<TitanChunk> titan_chunks(const ParallelPlan& plan, std::int64_t layers,
+                                     std::int64_t rank) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  if (titan.pipeline == 1) {
+    return {{.index = 0, .layers = {.first = 0, .count = layers}, .first = true, .last = true}};
+  }
+  const std::int64_t all = chunk_count(titan, layers);
+  std::vector<TitanChunk> chunks;
+  for (std::int64_t chunk = 0; chunk < all / titan.pipeline; ++chunk) {
+    const bool back = is_v(titan.schedule) && chunk == 1;
+    const std::int64_t index = back ? all - 1 - rank : rank + chunk * titan.pipeline;
+    chunks.push_back({.index = index,
+                      .layers = layers_of(titan, layers, index),
+                      .first = index == 0,
+                      .last = index == all - 1});
+  }
+  return chunks;
+}
+
+std::optional<Error> unsupported_pipeline(const ParallelPlan& plan, std::int64_t layers) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  if (titan.pipeline == 1) {
+    return std::nullopt;
+  }
+  if (plan.loss == LossKind::kChunked) {
+    return refused("a chunked loss with pp=" + std::to_string(titan.pipeline),
+                   "the loss of whole micro-batches in a pipeline");
+  }
+  if (plan.micro_batch % titan.pipeline_batch != 0) {
+    return refused("pp-batch=" + std::to_string(titan.pipeline_batch),
+                   "a divisor of the batch (" + std::to_string(plan.micro_batch) + ")");
+  }
+  if (std::optional<Error> error = unsupported_split(titan, layers)) {
+    return error;
+  }
+  return unsupported_order(plan, titan_pipeline(plan, layers));
+}
+
+}  // namespace headroom::ir
