@@ -56,7 +56,8 @@ JsonFields estimate_fields(const PlanAnswer& answer) {
   fields.add("margin_bytes", estimate.margin);
   fields.add("moment", estimate.peak_moment);
   fields.add("rank", static_cast<std::int32_t>(estimate.rank));
-  fields.add("step_seconds", estimate.time ? JsonValue{estimate.time->total.value()} : JsonValue{});
+  fields.add("replayed_step_seconds",
+             estimate.time ? JsonValue{estimate.time->total.value()} : JsonValue{});
   fields.add("time", time_fields(answer.search, *answer.result.best));
   return fields;
 }
@@ -206,12 +207,20 @@ std::string recipe_words(const ir::ParallelPlan& plan) {
   return text;
 }
 
+/// Tokens of the sequences, where they are the plan's choice.
+std::string length_words(const PlanAnswer& answer) {
+  const bool chosen = answer.search.constraints.of(plan::Axis::kSequence).size() > 1;
+  return chosen && answer.result.best
+             ? " of " + with_commas(answer.result.best->plan.sequence) + " tokens"
+             : "";
+}
+
 std::string head_line(const PlanAnswer& answer) {
   const PlanSearch& search = answer.search;
   return search.model.label + " on " + search.device.name +
          (search.machine.node.empty() ? "" : " (" + search.machine.node + ")") + ", batch of " +
-         with_commas(search.global_batch) +
-         " sequences: " + std::string(name_of(answer.result.status));
+         with_commas(search.global_batch) + " sequences" + length_words(answer) + ": " +
+         std::string(name_of(answer.result.status));
 }
 
 std::string time_lines(const PlanAnswer& answer) {

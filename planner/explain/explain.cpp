@@ -4,6 +4,7 @@
 
 #include "planner/explain/held.h"
 #include "planner/space/axis_value.h"
+#include "planner/space/refusal.h"
 
 namespace headroom::plan {
 namespace {
@@ -34,8 +35,9 @@ Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found, 
   const SearchQuestion with = held(question, axis, {value});
   if (cells_of(with.space).empty()) {
     why.kind = WhyNot::Kind::kNotInSpace;
-    const Result<PlanResult> refused = search(with, memory);
-    why.refusal = refused ? "" : refused.error().got;
+    const Error refusal = refusal_of(with.space);
+    why.refusal = "got " + refusal.got + ", expected " + refusal.wanted +
+                  (refusal.fix.empty() ? "" : "; " + refusal.fix);
     return why;
   }
   Result<PlanResult> other = search(with, memory);

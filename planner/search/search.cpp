@@ -16,6 +16,7 @@
 #include "planner/search/cell_search.h"
 #include "planner/search/front_search.h"
 #include "planner/search/in_parallel.h"
+#include "planner/space/refusal.h"
 
 namespace headroom::plan {
 namespace {
@@ -265,30 +266,6 @@ class Pass {
   std::vector<Ranked> ranking_;  ///< By worth.
 };
 
-Error empty_space(const SpaceQuestion& question) {
-  const std::optional<Conflict> conflict = conflict_of(question);
-  if (!conflict) {
-    return Error::invalid_argument("plan", "no plan", "a space that is not empty",
-                                   "free some of the options");
-  }
-  const auto text = [&](Axis axis) {
-    std::string values;
-    for (const std::int64_t value : question.constraints.of(axis)) {
-      values += (values.empty() ? "" : ",") + value_text(axis, value);
-    }
-    return "--" + std::string(option_of(axis)) + " " + values;
-  };
-  const std::string first(option_of(conflict->axes.front()));
-  if (conflict->axes.size() == 1) {
-    return Error::invalid_argument(first, text(conflict->axes[0]),
-                                   "a value that some plan for this model and these GPUs can have");
-  }
-  return Error::invalid_argument(
-      first, text(conflict->axes[0]) + " with " + text(conflict->axes[1]),
-      "values that some plan for this model and these GPUs can have together",
-      "free one of the two");
-}
-
 }  // namespace
 
 std::span<const ir::Word<Objective>> objective_words() {
@@ -408,7 +385,7 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
   std::vector<Cell> cells = cells_of(question.space);
   const std::uint64_t space = count_plans(cells);
   if (cells.empty()) {
-    return empty_space(question.space);
+    return refusal_of(question.space);
   }
   cost::DeviceSpec device = question.device;
   device.total = question.budget > Bytes{0} ? question.budget : device.total;

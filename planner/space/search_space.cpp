@@ -396,6 +396,9 @@ std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
     }
     return cells_of(some).empty();
   };
+  if (!is_empty(given) || is_empty({})) {
+    return std::nullopt;
+  }
   for (const Axis one : given) {
     if (is_empty({one})) {
       return Conflict{{one}};
@@ -408,7 +411,13 @@ std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
       }
     }
   }
-  return std::nullopt;
+  std::vector<Axis> kept = given;
+  for (const Axis axis : given) {
+    std::vector<Axis> fewer = kept;
+    std::erase(fewer, axis);
+    kept = is_empty(fewer) ? fewer : kept;
+  }
+  return Conflict{kept};
 }
 
 }  // namespace headroom::plan

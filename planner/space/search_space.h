@@ -47,11 +47,14 @@ struct Choices {
 /// Number of plans.
 [[nodiscard]] std::uint64_t count_plans(const std::vector<Cell>& cells);
 
-/// Two axes whose values alone leave no plan; one if it is alone to blame.
+/// Axes whose values alone leave no plan, as few as can be: without any of them some would be left.
 struct Conflict {
   std::vector<Axis> axes;
 };
-/// Why the space is empty, if it is; nothing where more than two axes are needed to say so.
+/// Why the space is empty, if it is; nothing where the GPUs and the batch alone leave no plan.
+///
+/// Model:   one axis, else a pair, else what is left when axes are freed one after the other for as
+///          long as the space stays empty.
 [[nodiscard]] std::optional<Conflict> conflict_of(const SpaceQuestion& question);
 
 }  // namespace headroom::plan

@@ -453,7 +453,29 @@ TEST_CASE("search: constraints that contradict each other are named") {
   question.space.constraints.of(Axis::kPipeline) = {4};
   const Result<PlanResult> found = search(question);
   REQUIRE(!found);
-  CHECK(found.error().got.find("--tp 4") != std::string::npos);
+  CHECK(found.error().got == "--tp 4 with --pp 4");
+  CHECK(found.error().wanted.find("the heads (4)") != std::string::npos);
+  CHECK(found.error().fix == "use --tp 1, or --pp 1");
+}
+
+TEST_CASE("search: a value that no plan can have is named with its rule and what works") {
+  test::Random random = test::seeded_random(514);
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = random_question(random, model);
+  question.space.constraints.of(Axis::kGpus) = {4};
+  question.space.constraints.of(Axis::kTensor) = {3};
+  const Result<PlanResult> one = search(question);
+  REQUIRE(!one);
+  CHECK(one.error().got == "--tp 3");
+  CHECK(one.error().wanted.find("the GPUs (4)") != std::string::npos);
+  CHECK(one.error().fix == "use --tp 1,2,4");
+  // Three that only together leave nothing: four GPUs cannot be cut eight ways.
+  question.space.constraints.of(Axis::kTensor) = {2};
+  question.space.constraints.of(Axis::kPipeline) = {2};
+  question.space.constraints.of(Axis::kContext) = {2};
+  const Result<PlanResult> three = search(question);
+  REQUIRE(!three);
+  CHECK(three.error().got == "--tp 2 with --pp 2 with --cp 2");
 }
 
 TEST_CASE("space: every cell's plans are accepted, and counted") {

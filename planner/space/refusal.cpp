@@ -1,0 +1,175 @@
+#include "planner/space/refusal.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/space/axis_value.h"
+
+namespace headroom::plan {
+namespace {
+
+std::string number(std::int64_t value) {
+  return std::to_string(value);
+}
+
+std::string gpus_text(const SpaceQuestion& question) {
+  const AxisValues& given = question.constraints.of(Axis::kGpus);
+  return number(given.empty() ? question.base.world : given.back());
+}
+
+std::string sequence_text(const SpaceQuestion& question) {
+  const AxisValues& given = question.constraints.of(Axis::kSequence);
+  return number(given.empty() ? question.base.sequence : given.front());
+}
+
+std::string values_text(Axis axis, const AxisValues& values) {
+  std::string text;
+  for (const std::int64_t value : values) {
+    text += (text.empty() ? "" : ",") + value_text(axis, value);
+  }
+  return text;
+}
+
+std::string option_text(Axis axis, const AxisValues& values) {
+  return "--" + std::string(option_of(axis)) + " " + values_text(axis, values);
+}
+
+/// The same question with nothing said but the GPUs and these axes.
+SpaceQuestion only(const SpaceQuestion& question, const std::vector<Axis>& axes) {
+  SpaceQuestion some = question;
+  some.constraints = {};
+  some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
+  for (const Axis axis : axes) {
+    some.constraints.of(axis) = question.constraints.of(axis);
+  }
+  return some;
+}
+
+/// "--tp 1,2,4": the values of `axis` nearest to those given that work beside the other `axes`;
+/// nothing where none does.
+std::string working_text(const SpaceQuestion& question, const std::vector<Axis>& axes, Axis axis) {
+  constexpr std::size_t kMost = 6;
+  std::vector<Axis> others = axes;
+  std::erase(others, axis);
+  SpaceQuestion some = only(question, others);
+  if (axis == Axis::kGpus) {
+    return "";  // The axes beside it say what would do.
+  }
+  AxisValues values = values_in_space(some, axis);
+  const auto asked = static_cast<double>(question.constraints.of(axis).front());
+  std::ranges::stable_sort(values, {}, [&](std::int64_t value) {
+    return std::abs(std::log2((static_cast<double>(value) + 1) / (asked + 1)));
+  });
+  values.resize(std::min(values.size(), kMost));
+  std::ranges::sort(values);
+  return values.empty() ? "" : option_text(axis, values);
+}
+
+}  // namespace
+
+std::string rule_of(const SpaceQuestion& question, Axis axis) {
+  const ir::ModelSpec& model = question.model;
+  const std::string gpus = gpus_text(question);
+  const std::string layers = number(static_cast<std::int64_t>(model.layers.size()));
+  const std::string none = "no value: the model has no experts";
+  switch (axis) {
+    case Axis::kRuntime:
+      return "a framework that has the model and what is asked for";
+    case Axis::kGpus:
+      return "GPUs that degrees divide and whose data-parallel ranks divide the batch (" +
+             number(question.global_batch) + ")";
+    case Axis::kTensor:
+      return "a divisor of the heads (" + number(model.heads) + "), the KV heads (" +
+             number(model.kv_heads) + ") and the GPUs (" + gpus + "), of megatron alone above 1";
+    case Axis::kPipeline:
+      return "a divisor of the GPUs (" + gpus +
+             ") that the tensor degree leaves, with a layer (of " + layers +
+             ") in every stage, of megatron alone above 1";
+    case Axis::kContext:
+      return "a divisor of the GPUs (" + gpus +
+             ") that the other degrees leave, twice which divides the sequence (" +
+             sequence_text(question) + "), of megatron alone above 1";
+    case Axis::kExpert:
+      return model.moe
+                 ? "a divisor of the experts (" + number(model.moe->experts) +
+                       ") and of a stage's ranks (of " + gpus + " GPUs), of megatron alone above 1"
+                 : "1: the model has no experts";
+    case Axis::kExpertTensor:
+      return model.moe ? "1 or the tensor degree, of megatron alone" : none;
+    case Axis::kChunk:
+      return "0 or, with several stages, a divisor of a stage's layers (of " + layers +
+             ") below them, of megatron alone";
+    case Axis::kFirstStage:
+    case Axis::kLastStage:
+      return "0 or, with several stages and no chunks, so many layers (of " + layers +
+             ") that the stages between share the rest evenly, of megatron alone";
+    case Axis::kAccountEmbedding:
+    case Axis::kAccountLoss:
+      return "no or, with several stages, yes where the layers (" + layers +
+             ") and what counts as one can be dealt out evenly, of megatron alone";
+    case Axis::kPrecision:
+      return "a recipe that the framework has";
+    case Axis::kOptimizer:
+      return "an optimizer that the framework has (megatron: adamw)";
+    case Axis::kMicroBatch:
+      return "a divisor of the sequences of a data-parallel rank (a batch of " +
+             number(question.global_batch) + " over ranks that divide " + gpus + " GPUs)";
+    case Axis::kSequence:
+      return model.max_positions > 0
+                 ? "a length that the model has positions for (" + number(model.max_positions) + ")"
+                 : "a length that the framework has";
+    case Axis::kSequenceParallel:
+      return "no or, with a tensor degree above 1, yes, of megatron alone";
+    case Axis::kAttention:
+      return "fused or unfused of megatron (with context parallelism fused), sdpa, eager or flash "
+             "of the other frameworks where the model has it";
+    case Axis::kRecompute:
+      return "none, selective, uniform or block of megatron, none or full of the others";
+    case Axis::kRecomputeLayers:
+      return "fewer layers than a model chunk has (of " + layers +
+             ") for block, a divisor of them for uniform, of megatron alone";
+    case Axis::kDistributedOptimizer:
+    case Axis::kOverlapGradReduce:
+    case Axis::kAccumulationFusion:
+    case Axis::kLoaderMask:
+      return "yes or no, of megatron alone";
+    case Axis::kOverlapParamGather:
+      return "no or, with distributed-optimizer and overlap-grad-reduce, yes, of megatron alone";
+    case Axis::kLoss:
+      return "unfused, native or te of megatron, hf, chunked or fused-linear of the others";
+    case Axis::kZero:
+      return "a stage from 0 to 3 of deepspeed, 3 for causal models";
+    case Axis::kReshard:
+      return "yes or no, of fsdp alone";
+    case Axis::kReplicas:
+      return "a divisor of the GPUs (" + gpus + ") below them, of fsdp alone";
+    case Axis::kOffload:
+      return "none, optimizer (deepspeed's stages 1 to 3) or all (its stage 3, fsdp)";
+  }
+  return "a value that some plan can have";
+}
+
+Error refusal_of(const SpaceQuestion& question) {
+  const std::optional<Conflict> conflict = conflict_of(question);
+  if (!conflict) {
+    return Error::invalid_argument(
+        "gpus", gpus_text(question) + " with --global-batch " + number(question.global_batch),
+        rule_of(question, Axis::kGpus), "change one of the two");
+  }
+  const std::vector<Axis>& axes = conflict->axes;
+  std::string got;
+  std::string wanted;
+  std::string fix;
+  for (const Axis axis : axes) {
+    got += (got.empty() ? "" : " with ") + option_text(axis, question.constraints.of(axis));
+    const std::string rule =
+        (axes.size() > 1 ? std::string(option_of(axis)) + ": " : "") + rule_of(question, axis);
+    wanted += (wanted.empty() ? "" : "; ") + rule;
+    const std::string working = working_text(question, axes, axis);
+    fix += working.empty() ? "" : (fix.empty() ? "use " : ", or ") + working;
+  }
+  return Error::invalid_argument(option_of(axes.front()), got, wanted,
+                                 fix.empty() ? "leave one of them out" : fix);
+}
+
+}  // namespace headroom::plan
