@@ -8,6 +8,9 @@
 namespace headroom::ir {
 namespace {
 
+/// So many models of one process can have streams of their own in a program: see `StreamId`.
+constexpr std::int64_t kMostChunks = 32;
+
 bool has_one_chunk(PipelineKind kind) {
   return kind == PipelineKind::kGPipe || kind == PipelineKind::kOneForwardOneBackward;
 }
@@ -63,6 +66,10 @@ std::optional<Error> unsupported_split(const TitanPlan& titan, std::int64_t laye
   if (!fits) {
     return refused("schedule=" + schedule + " with " + std::to_string(own) + " stages a rank",
                    "one stage with gpipe and 1f1b, two with zb-v and dualpipev, else two or more");
+  }
+  if (own > kMostChunks) {
+    return refused(std::to_string(own) + " stages a rank",
+                   "at most " + std::to_string(kMostChunks) + ", each with streams of its own,");
   }
   const std::int64_t each = weight_of(titan, layers) / chunks;
   if (each == 0 || titan.first_stage_less > each || titan.last_stage_less > each) {

@@ -205,6 +205,9 @@ TEST_CASE("torchtitan pipeline: what cannot be split or scheduled is refused") {
   CHECK(refused(plan));
   plan = pipelined(PipelineKind::kInterleaved, 0);
   CHECK(refused(plan, 1));
+  plan.titan->stage_layers = 1;
+  CHECK(refused(plan, 70));  // 36 stages a rank.
+  plan.titan->stage_layers = 0;
   plan.micro_batch = 5;
   CHECK(refused(plan));  // No whole rounds of two.
   plan = pipelined(PipelineKind::kZbV, 0);
