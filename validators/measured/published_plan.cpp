@@ -18,6 +18,11 @@ using ir::JsonValue;
 
 constexpr CaseReader::Range kDimension{1, 1 << 24};
 
+/// Until PyTorch 2.0 zero_grad left gradients of zeros, which lie beside the activations of the
+/// next step. Source: pytorch/pytorch release notes of 2.0.0, backwards incompatible changes:
+/// gradients are set to None by default.
+constexpr std::string_view kGradientsFreedSince = "2023-03";
+
 void read_published_lora(CaseReader& row, ir::ParallelPlan& plan) {
   const JsonValue* value = row.take("lora");
   if (value == nullptr ||
@@ -93,6 +98,14 @@ std::string architecture_of(const MeasuredRow& row) {
   return model != nullptr ? words_of(*model, "arch") : "";
 }
 
+/// `framework_version` is a date where no release is named.
+void refuse_old_release(CaseReader& row) {
+  const std::string version = row.text("framework_version", "");
+  if (version.starts_with("20") && version < kGradientsFreedSince) {
+    row.fail("framework_version", "'" + version + "', before PyTorch 2.0, which keeps gradients");
+  }
+}
+
 /// "row.precision: ..." as "precision: ...": the contract names keys of the row.
 Skip skip_from(std::string trouble) {
   constexpr std::string_view kPrefix = "row.";
@@ -133,6 +146,7 @@ PublishedPlanned on_device(const CaseReader& reader, std::string_view gpu, const
 
 std::string published_config(CaseReader& row) {
   CaseReader model(row.take("model"), "model");
+  const std::string architecture = model.text("arch", "");
   const auto type = lookup<std::string_view>(model, "arch", published_model_type);
   struct Key {
     std::string_view row;
@@ -149,7 +163,10 @@ std::string published_config(CaseReader& row) {
   for (const Key& key : kKeys) {
     config.push_back({key.config, JsonValue{stated(model, key.row, kDimension)}});
   }
-  if (model.take("tied_embeddings") == nullptr) {
+  const bool tied_stated = model.take("tied_embeddings") != nullptr;
+  if (const auto head = published_class(architecture)) {  // Nothing is tied to a classifier.
+    config.push_back({"architectures", JsonValue{JsonValue::Array{JsonValue{std::string(*head)}}}});
+  } else if (!tied_stated) {
     model.fail("tied_embeddings", "not stated");
   }
   config.push_back({"tie_word_embeddings", JsonValue{model.flag("tied_embeddings", false)}});
@@ -230,6 +247,9 @@ PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& too
   } else {
     read_published_training(reader, setting.plan);
     read_published_spread(reader, runtime, setting.plan);
+    if (runtime == "transformers") {
+      refuse_old_release(reader);
+    }
     config = published_config(reader);
   }
   const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);

@@ -53,14 +53,20 @@ constexpr std::array<Entry<std::string_view>, 16> kRuntimes = {
      {"deepspeed", "deepspeed"},
      {"megatron", "megatron"}}};
 
-constexpr std::array<Entry<std::string_view>, 8> kModelTypes = {{{"llama", "llama"},
-                                                                 {"qwen (v1)", "qwen2"},
-                                                                 {"mistral", "mistral"},
-                                                                 {"qwen2", "qwen2"},
-                                                                 {"qwen3", "qwen3"},
-                                                                 {"gemma", "gemma"},
-                                                                 {"gemma2", "gemma2"},
-                                                                 {"phi3", "phi3"}}};
+constexpr std::array<Entry<std::string_view>, 9> kModelTypes = {
+    {{"bert (encoder, classification head)", "bert"},
+     {"llama", "llama"},
+     {"qwen (v1)", "qwen2"},
+     {"mistral", "mistral"},
+     {"qwen2", "qwen2"},
+     {"qwen3", "qwen3"},
+     {"gemma", "gemma"},
+     {"gemma2", "gemma2"},
+     {"phi3", "phi3"}}};
+
+/// Classes of transformers that architectures with another head stand for.
+constexpr std::array<Entry<std::string_view>, 1> kClasses = {
+    {{"bert (encoder, classification head)", "BertForSequenceClassification"}}};
 
 constexpr std::array<Entry<std::string_view>, 36> kDevices = {
     {{"NVIDIA L40S", "l40s"},
@@ -114,8 +120,10 @@ constexpr std::array<Entry<ir::Precision>, 9> kPrecisions = {
 
 using ir::OptimizerForm;
 using ir::OptimizerKind;
-constexpr std::array<Entry<ir::OptimizerPlan>, 7> kOptimizers = {
+constexpr std::array<Entry<ir::OptimizerPlan>, 8> kOptimizers = {
     {{"AdamW", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
+     // transformers' own of before 4.46 (optimization.py): one parameter after the other.
+     {"AdamW (Trainer default adamw_hf)", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
      {"AdamW (bf16 states on adapters)", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"AdamW fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
      {"bitsandbytes Adam8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
@@ -174,6 +182,9 @@ std::optional<std::string_view> published_runtime(std::string_view framework) {
 }
 std::optional<std::string_view> published_model_type(std::string_view architecture) {
   return find_words<std::string_view>(architecture, kModelTypes);
+}
+std::optional<std::string_view> published_class(std::string_view architecture) {
+  return find_words<std::string_view>(architecture, kClasses);
 }
 std::optional<std::string_view> published_device(std::string_view gpu) {
   return find_words<std::string_view>(gpu, kDevices);

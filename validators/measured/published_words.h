@@ -17,6 +17,8 @@ namespace headroom::check {
 [[nodiscard]] std::optional<std::string_view> published_runtime(std::string_view framework);
 /// Hugging Face `model_type` of an architecture whose configuration has Llama's keys.
 [[nodiscard]] std::optional<std::string_view> published_model_type(std::string_view architecture);
+/// Class of transformers with the head that an architecture names; none: a language model's.
+[[nodiscard]] std::optional<std::string_view> published_class(std::string_view architecture);
 /// Catalogue name of a GPU.
 [[nodiscard]] std::optional<std::string_view> published_device(std::string_view gpu);
 [[nodiscard]] std::optional<ir::Precision> published_precision(std::string_view words);

@@ -97,6 +97,25 @@ TEST_CASE("published row: a regular one becomes a model, a plan and a device") {
   CHECK(setting.plan.lora->rank == 32);
 }
 
+TEST_CASE("published row: an architecture with a classification head is that class") {
+  const std::string bert = R"j({"name": "b", "arch": "bert (encoder, classification head)",)j"
+                           R"( "layers": 2, "hidden": 64, "heads": 4, "kv_heads": 4,)"
+                           R"( "head_dim": 16, "ffn": 128, "vocab": 256})";
+  const auto planned =
+      plan_of_published(parse_published(published_row("model", bert)), published_tools());
+  REQUIRE(std::holds_alternative<PublishedSetting>(planned));
+  const ir::ModelSpec& model = std::get<PublishedSetting>(planned).model;
+  CHECK(model.family == ir::Family::kBert);
+  CHECK(model.task == ir::Task::kSequenceClassification);
+  CHECK_FALSE(model.tied_embeddings);
+}
+
+TEST_CASE("published row: a release that keeps gradients of zeros is named") {
+  CHECK(published_skip("tp", R"(1, "framework_version": "2022-01, CUDA 11.2")") ==
+        "framework_version: '2022-01, CUDA 11.2', before PyTorch 2.0, which keeps gradients");
+  CHECK(published_skip("tp", R"(1, "framework_version": "2024")") == "(planned)");
+}
+
 TEST_CASE("published row: what is prose or missing skips it with the key") {
   CHECK(published_skip("precision", R"("see the script")") == "precision: 'see the script'");
   CHECK(published_skip("precision", "null") == "precision: not stated");
@@ -111,8 +130,8 @@ TEST_CASE("published row: what is prose or missing skips it with the key") {
   CHECK(published_skip("framework", R"("nanotron")") == "framework: 'nanotron'");
   CHECK(published_skip("num_gpus", "8").starts_with("num_gpus: 8"));
   CHECK(published_skip("sparsity", "1") == "(planned)");  // No such key in the row.
-  CHECK(published_skip("model", R"j({"arch": "bert (encoder, classification head)"})j") ==
-        "model.arch: 'bert (encoder, classification head)'");
+  CHECK(published_skip("model", R"j({"arch": "bert (encoder, two heads)"})j") ==
+        "model.arch: 'bert (encoder, two heads)'");
 }  // namespace headroom::check
 
 TEST_CASE("published row: a key that the tables do not know is never passed over") {
