@@ -1,6 +1,7 @@
 #include "costmodel/hardware/topology.h"
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -141,12 +142,29 @@ Result<Topology> topology_of(const std::string& config_dir, const NodeSpec& node
   return topology;
 }
 
+namespace {
+
+/// Devices of a domain that ranks fill one after the other. 72 hold no whole number of groups over
+/// 16, 32 or 64 ranks: a job that has such groups is given 64 of each domain, and none of them lies
+/// across two.
+std::int64_t segment_for(std::int64_t extent, std::int64_t devices) {
+  constexpr std::int64_t kLargestNode = 16;  // Above it, many trays behind one switch.
+  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(devices)));
+  const bool cut = devices > kLargestNode && devices % extent != 0 && power % extent == 0;
+  return cut ? power : devices;
+}
+
+}  // namespace
+
 GroupPlacement placement_of(const Topology& topology, const ir::RankGroup& group) {
   HEADROOM_ASSERT(group.size > 0 && group.stride > 0);
   HEADROOM_ASSERT(group.outer_size > 0 && group.outer_stride > 0);
   const std::int64_t devices = topology.devices_per_node;
-  const GroupPlacement inner = axis_placement(group.size, group.stride, devices);
-  const GroupPlacement outer = axis_placement(group.outer_size, group.outer_stride, devices);
+  const GroupPlacement inner =
+      axis_placement(group.size, group.stride, segment_for(group.size * group.stride, devices));
+  const GroupPlacement outer =
+      axis_placement(group.outer_size, group.outer_stride,
+                     segment_for(group.outer_size * group.outer_stride, devices));
   return {.ranks = inner.ranks * outer.ranks,
           .nodes = inner.nodes * outer.nodes,
           .most = inner.most * outer.most,

@@ -91,7 +91,9 @@ struct GroupPlacement {
 /// Where the worst placed group of this shape lies, of all that tile the ranks from 0 on.
 ///
 /// Model:   a group whose ranks do not fill nodes evenly is modelled by its worst member: as many
-///          nodes as it can touch, and the adapters of the node that holds fewest of its ranks.
+///          nodes as it can touch, and the adapters of the node that holds fewest of its ranks. Of
+///          a domain of more than 16 devices whose number a group's extent does not divide, but
+///          does divide the power of two below it, only those are filled (64 of 72).
 /// Shapes:  Requires positive sizes and strides.
 [[nodiscard]] GroupPlacement placement_of(const Topology& topology, const ir::RankGroup& group);
 

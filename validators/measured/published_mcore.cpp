@@ -142,15 +142,12 @@ void set_chunks(CaseReader& row, std::int64_t layers, std::int64_t chunks, Megat
   const std::int64_t parts =
       chunks * std::max<std::int64_t>(1, megatron.pipeline);  // 0: not stated.
   const bool accounts = layers % parts != 0 && (layers + 2) % parts == 0;
-  if (chunks == 1) {
-    return;
-  }
-  if (layers % parts != 0 && !accounts) {
-    row.fail("vpp", std::to_string(chunks) + ", which leaves stages uneven");
-    return;
-  }
   megatron.account_for_embedding = megatron.account_for_loss = accounts;
-  megatron.layers_per_chunk = (accounts ? layers + 2 : layers) / parts;
+  if (chunks > 1 && layers % parts != 0 && !accounts) {
+    row.fail("vpp", std::to_string(chunks) + ", which leaves stages uneven");
+  } else if (chunks > 1) {
+    megatron.layers_per_chunk = (accounts ? layers + 2 : layers) / parts;
+  }
 }
 
 void read_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) {
@@ -331,11 +328,20 @@ PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& too
   if (is_nemo(row.framework)) {
     plan.megatron->overlap_grad_reduce = plan.megatron->overlap_param_gather =
         plan.megatron->distributed_optimizer && plan.world > 1;
+    if (!setting.model.moe) {
+      plan.megatron->expert_tensor = 0;  // Tables have a column for all models.
+    }
     plan.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
     plan.megatron->fp32_gradients = false;  // grad_reduce_in_fp32=False
   }
   for (const std::string_view key : {"quant", "offload", "fsdp", "lora"}) {
     expect_none(reader, key);
+  }
+  if (const JsonValue* other = row.setting.find("other"); other != nullptr) {
+    const JsonValue* overlap = other->find("moe_a2a_overlap");
+    if (overlap != nullptr && overlap->as_bool().value_or(false)) {
+      reader.fail("other.moe_a2a_overlap", "not modelled");
+    }
   }
   setting.conditions.launches = read_launches(reader);
   const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);

@@ -149,4 +149,15 @@ TEST_CASE("collective time: a file with a rate of zero is refused with the key")
   CHECK(fabric.error().got == "0");
 }
 
+TEST_CASE("placement: a domain of 72 is filled by 64 where groups would lie across two") {
+  Topology topology;
+  topology.devices_per_node = 72;
+  CHECK(placement_of(topology, {.size = 32}).nodes == 1);
+  CHECK(placement_of(topology, {.size = 8, .stride = 8}).nodes == 1);
+  CHECK(placement_of(topology, {.size = 72}).nodes == 1);
+  CHECK(placement_of(topology, {.size = 128}).nodes > 1);
+  topology.devices_per_node = 12;  // A node, not a domain of trays.
+  CHECK(placement_of(topology, {.size = 8}).nodes == 2);
+}
+
 }  // namespace headroom::cost

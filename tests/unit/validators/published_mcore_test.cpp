@@ -110,8 +110,21 @@ TEST_CASE("published Megatron row: context parallelism exchanges heads where the
   CHECK(exchange(R"("--bf16")") == ir::MegatronContext::kRing);
 }
 
+TEST_CASE("published Megatron row: graphs, and layers that count their ends") {
+  const PublishedPlanned graphs = planned("compile", R"("cuda_graph full_iteration/[]")");
+  REQUIRE(std::holds_alternative<PublishedSetting>(graphs));
+  CHECK(std::get<PublishedSetting>(graphs).conditions.launches ==
+        RunConditions::Launches::kStepGraph);
+  const PublishedPlanned ends = planned("vpp", "7");  // 12 layers and two more, in 2 x 7 chunks.
+  REQUIRE(std::holds_alternative<PublishedSetting>(ends));
+  const ir::MegatronPlan& megatron = *std::get<PublishedSetting>(ends).plan.megatron;
+  CHECK(megatron.account_for_embedding);
+  CHECK(megatron.account_for_loss);
+  CHECK(megatron.layers_per_chunk == 1);
+}
+
 TEST_CASE("published Megatron row: what a table leaves open skips it with the key") {
-  CHECK(skip_of_mcore("precision", R"("MXFP8")") == "precision: 'MXFP8'");
+  CHECK(skip_of_mcore("precision", R"("NVFP4")") == "precision: 'NVFP4'");
   CHECK(skip_of_mcore("micro_batch", "null") == "micro_batch: not stated");
   CHECK(skip_of_mcore("global_batch", "null") == "global_batch: not stated");
   CHECK(skip_of_mcore("pp", "null") == "pp: not stated");
@@ -120,6 +133,9 @@ TEST_CASE("published Megatron row: what a table leaves open skips it with the ke
   CHECK(skip_of_mcore("vpp", "5") == "vpp: 5, which leaves stages uneven");
   CHECK(skip_of_mcore("checkpointing", "null") == "checkpointing: ''");
   CHECK(skip_of_mcore("mode", R"("finetune")") == "mode: 'finetune'");
+  CHECK(skip_of_mcore("compile", R"("inductor")") == "compile: 'inductor'");
+  CHECK(skip_of_mcore("other", R"({"moe_a2a_overlap": true})") ==
+        "other.moe_a2a_overlap: not modelled");
 }
 
 TEST_CASE("published Megatron row: degrees that are not stated are a reason, not a division by 0") {
