@@ -92,6 +92,21 @@ TEST_CASE("stream replay: products of a series are handed over one by one") {
   CHECK(cost::replay_streams(work, costs).total.value() == 1 + 6);
 }
 
+TEST_CASE("stream replay: a collective takes multiprocessors from the product beside it") {
+  ir::DeviceWork work = work_of({item(Kind::kRun, kGather, 0), item(Kind::kRun, kCompute, 1)}, 0);
+  work.shapes = {ir::CollectiveShape{}, ir::GemmShape{.m = 1, .n = 1, .k = 1}};
+  const auto durations = seconds({10, 8});
+  cost::WorkCosts costs{.durations = durations, .launch = Seconds{1}, .taken_ratio = 0.5};
+  // gather   1 to 11
+  // compute  from 2 on: 4.5 of 8 by 11, the rest alone
+  CHECK(cost::replay_streams(work, costs).end[1].value() == 14.5);
+  costs.taken_ratio = 0;
+  CHECK(cost::replay_streams(work, costs).end[1].value() == 10);
+  costs.taken_ratio = 0.5;
+  work.shapes[1] = ir::TrafficShape{.bytes = 1};  // Bound by memory, not by multiprocessors.
+  CHECK(cost::replay_streams(work, costs).end[1].value() == 10);
+}
+
 TEST_CASE("stream replay: a host that waits issues nothing, and what it waits for is named") {
   const ir::DeviceWork work =
       work_of({item(Kind::kRun, kGather, 0), item(Kind::kRecord, kGather, 0),
