@@ -45,6 +45,26 @@ std::int64_t usual_sequence(const ir::ModelSpec& model) {
   return model.max_positions > 0 ? std::min(kUsual, model.max_positions) : kUsual;
 }
 
+/// What an axis has where nothing is said, for the help.
+std::string_view usual_of(plan::Axis axis) {
+  switch (axis) {
+    case plan::Axis::kGpus:
+      return "1";
+    case plan::Axis::kSequence:
+      return "2048, or all positions of a model that has fewer";
+    case plan::Axis::kPrecision:
+      return "bf16";
+    case plan::Axis::kOptimizer:
+      return "adamw";
+    case plan::Axis::kMeshOrder:
+      return "tp-cp-ep-dp-pp";
+    case plan::Axis::kOptimizerOffload:
+      return "0";
+    default:
+      return "any";
+  }
+}
+
 /// Lengths among which the longest is sought.
 plan::AxisValues sequences_of(const ir::ModelSpec& model) {
   plan::AxisValues lengths;
@@ -168,15 +188,7 @@ std::vector<OptionSpec> plan_search_options() {
       {"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"}};
   options.insert(options.end(), kMachineOptions.begin(), kMachineOptions.end());
   for (const plan::AxisName& name : plan::axis_names()) {
-    const bool gpus = name.axis == plan::Axis::kGpus;
-    const bool sequence = name.axis == plan::Axis::kSequence;
-    options.push_back({name.option, name.values,
-                       gpus       ? "1"
-                       : sequence ? "2048, or all positions of a model that has fewer"
-                       : name.axis == plan::Axis::kPrecision ? "bf16"
-                       : name.axis == plan::Axis::kOptimizer ? "adamw"
-                                                             : "any",
-                       name.help});
+    options.push_back({name.option, name.values, usual_of(name.axis), name.help});
   }
   options.insert(options.end(), kSearchOptions.begin(), kSearchOptions.end());
   options.insert(options.end(), model_options().begin(), model_options().end());

@@ -170,6 +170,12 @@ std::string degrees_words(const ir::ParallelPlan& plan) {
   if (megatron.distributed_optimizer) {
     text += " distributed-optimizer";
   }
+  if (megatron.optimizer_offload > 0) {
+    text += " optimizer-offload " + three_digits(megatron.optimizer_offload);
+  }
+  if (megatron.pipeline_before_data) {
+    text += " mesh-order " + plan::value_text(plan::Axis::kMeshOrder, 1);
+  }
   return text;
 }
 

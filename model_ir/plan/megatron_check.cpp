@@ -309,16 +309,14 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   return ok();
 }
 
-/// Stages before data-parallel replicas: the grids of dense layers and of experts must put the same
-/// ranks into a pipeline.
-/// Source: megatron/core/parallel_state.py, initialize_model_parallel.
+/// Stages before data-parallel replicas.
 Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
   if (!megatron.pipeline_before_data) {
     return ok();
   }
   const std::int64_t dense = megatron.tensor * megatron.context;
   const std::int64_t cut = megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
-  if (model.moe && megatron.pipeline > 1 && cut * megatron.expert != dense) {
+  if (!has_one_pipeline(model, megatron)) {
     return unsupported(
         "use-tp-pp-dp-mapping with etp x ep = " + std::to_string(cut * megatron.expert),
         "tp x cp = " + std::to_string(dense) + ", as many data-parallel ranks for experts",

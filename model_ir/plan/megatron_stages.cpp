@@ -9,6 +9,12 @@ std::int64_t stage_stride(const MegatronPlan& plan, std::int64_t world) {
                                    : std::max<std::int64_t>(world / plan.pipeline, 1);
 }
 
+bool has_one_pipeline(const ModelSpec& model, const MegatronPlan& plan) {
+  const std::int64_t cut = plan.expert_tensor > 0 ? plan.expert_tensor : plan.tensor;
+  return !plan.pipeline_before_data || !model.moe || plan.pipeline == 1 ||
+         cut * plan.expert == plan.tensor * plan.context;
+}
+
 std::int64_t even_stage_layers(const MegatronPlan& plan, std::int64_t layers) {
   std::int64_t left = layers - plan.first_stage_layers - plan.last_stage_layers;
   left += (plan.account_for_embedding ? 1 : 0) + (plan.account_for_loss ? 1 : 0);

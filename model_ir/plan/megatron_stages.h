@@ -4,6 +4,7 @@
 
 #include "model_ir/plan/layer_span.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
 
 /// How Megatron deals the layers of a model out to pipeline stages and their chunks.
 /// Source: megatron/core/transformer/transformer_block.py, get_num_layers_to_build;
@@ -20,6 +21,10 @@ struct ChunkPlace {
 /// data-parallel replicas lie between them, or beyond the last. Source:
 /// megatron/core/parallel_state.py, RankGenerator.
 [[nodiscard]] std::int64_t stage_stride(const MegatronPlan& plan, std::int64_t world);
+
+/// Whether the grids of dense layers and of experts put the same ranks into a pipeline.
+/// Source: megatron/core/parallel_state.py, initialize_model_parallel.
+[[nodiscard]] bool has_one_pipeline(const ModelSpec& model, const MegatronPlan& plan);
 
 /// Layers of a stage that is neither first nor last, of a model of `layers`; the embedding and the
 /// loss count as layers where the plan says so. 0: they cannot be dealt out evenly.

@@ -329,8 +329,7 @@ BlockKey block_key(const ir::ParallelPlan& plan) {
           degrees.expert_tensor,
           degrees.sequence_parallel ? 1 : 0,
           degrees.permute_fusion ? 1 : 0,
-          degrees.pipeline > 1 ? ir::stage_stride(degrees, plan.world)
-                               : 0};  // How far the next stage is.
+          degrees.pipeline > 1 ? plan.world / degrees.pipeline : 0};  // How far the next stage is.
 }
 
 BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
@@ -347,8 +346,11 @@ BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   for (std::size_t form = 0; form < times.head.size(); ++form) {
     times.head[form] = pricer.head(kPasses.at(form));
   }
-  if (plan.megatron->pipeline > 1) {
-    times.transfer = pricer.transfer(ir::stage_stride(*plan.megatron, plan.world));
+  for (std::size_t order = 0; plan.megatron->pipeline > 1 && order < times.transfer.size();
+       ++order) {
+    ir::MegatronPlan placed = *plan.megatron;
+    placed.pipeline_before_data = order != 0;
+    times.transfer.at(order) = pricer.transfer(ir::stage_stride(placed, plan.world));
   }
   count_block_parameters(model, plan, times);
   return times;

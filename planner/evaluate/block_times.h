@@ -24,9 +24,10 @@ struct LayerTimes {
 struct BlockTimes {
   LayerTimes dense;
   LayerTimes sparse;
-  Seconds embedding;                   ///< Forward and backward.
-  std::array<Seconds, 3> head;         ///< Forward and backward, by `ir::MegatronCrossEntropy`.
-  Seconds transfer;                    ///< Of a micro-batch's hidden states to the next stage.
+  Seconds embedding;            ///< Forward and backward.
+  std::array<Seconds, 3> head;  ///< Forward and backward, by `ir::MegatronCrossEntropy`.
+  /// Of a micro-batch's hidden states to the next stage, by `MegatronPlan::pipeline_before_data`.
+  std::array<Seconds, 2> transfer;
   std::int64_t dense_parameters = 0;   ///< Of a dense layer, on one rank.
   std::int64_t sparse_parameters = 0;  ///< Of a sparse layer without its experts.
   std::int64_t expert_parameters = 0;  ///< Of a sparse layer's experts on one rank.

@@ -6,11 +6,13 @@ namespace headroom::plan {
 namespace {
 
 /// Static parts that the switches of a plan tell apart, and moving parts.
-constexpr std::size_t kFixedSlots = 4;
+constexpr std::size_t kFixedSlots = 4 * (kOffloadSteps + 1);
 constexpr std::size_t kMovingSlots = 12;
 
 std::size_t fixed_slot(const ir::MegatronPlan& with) {
-  return (with.distributed_optimizer ? 1U : 0U) + (with.overlap_grad_reduce ? 2U : 0U);
+  const auto offloaded = static_cast<std::size_t>(with.optimizer_offload * kOffloadSteps);
+  return 4 * offloaded + (with.distributed_optimizer ? 1U : 0U) +
+         (with.overlap_grad_reduce ? 2U : 0U);
 }
 
 std::size_t moving_slot(const ir::MegatronPlan& with) {
@@ -23,8 +25,7 @@ std::size_t moving_slot(const ir::MegatronPlan& with) {
 CellMemory::CellMemory(PlanMemory& memory, const Choices& choices)
     : memory_(memory), choices_(choices) {
   const ir::ParallelPlan& plan = choices.recomputations.front();
-  if (!plan.megatron || plan.megatron->micro_batch_group > 0 || plan.megatron->mtp_layers > 0 ||
-      plan.megatron->optimizer_offload > 0) {
+  if (!plan.megatron || plan.megatron->micro_batch_group > 0 || plan.megatron->mtp_layers > 0) {
     return;
   }
   for (const ir::MegatronPlan& with : choices.switches) {
@@ -38,13 +39,20 @@ CellMemory::CellMemory(PlanMemory& memory, const Choices& choices)
   }
 }
 
+ir::ParallelPlan CellMemory::placed(std::uint64_t index) const {
+  ir::ParallelPlan plan = plan_at(choices_, index);
+  plan.megatron->pipeline_before_data =
+      choices_.recomputations.front().megatron->pipeline_before_data;
+  return plan;
+}
+
 const CellMemory::Moving& CellMemory::moving_of(RankParts& rank, std::uint64_t index) {
   const std::uint64_t count = choices_.switches.size();
   Moving& moving = rank.moving[index / count * kMovingSlots + moving_slot_[index % count]];
   if (moving.known) {
     return moving;
   }
-  const PlanMemory::Parts parts = memory_.parts_of(plan_at(choices_, index), rank.place);
+  const PlanMemory::Parts parts = memory_.parts_of(placed(index), rank.place);
   moving.known = true;
   moving.whole = !parts.family;
   for (std::size_t step = 0; parts.family && step < (*parts.family)->steps(); ++step) {
@@ -56,7 +64,7 @@ const CellMemory::Moving& CellMemory::moving_of(RankParts& rank, std::uint64_t i
 Result<Bytes> CellMemory::rank_peak(RankParts& rank, std::uint64_t index) {
   const Moving& moving = moving_of(rank, index);
   if (moving.whole) {
-    return memory_.whole_peak(plan_at(choices_, index), rank.place.rank);
+    return memory_.whole_peak(placed(index), rank.place.rank);
   }
   const Result<StaticMemory>& fixed = fixed_of(rank, index);
   return fixed ? Result<Bytes>(composed_peak(*fixed, moving.steps)) : Result<Bytes>(fixed.error());
@@ -65,7 +73,7 @@ Result<Bytes> CellMemory::rank_peak(RankParts& rank, std::uint64_t index) {
 const Result<StaticMemory>& CellMemory::fixed_of(RankParts& rank, std::uint64_t index) {
   Fixed& fixed = rank.fixed[fixed_slot_[index % choices_.switches.size()]];
   if (!fixed) {
-    fixed = memory_.static_of(plan_at(choices_, index), rank.place);
+    fixed = memory_.static_of(placed(index), rank.place);
   }
   return *fixed;
 }

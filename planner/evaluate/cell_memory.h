@@ -40,6 +40,9 @@ class CellMemory {
     std::vector<Fixed> fixed;    ///< By `fixed_slot_`.
     std::vector<Moving> moving;  ///< By recomputation and `moving_slot_`.
   };
+  /// Plan number `index` with its ranks where `ranks_` looks for them: the order of the mesh
+  /// changes no peak.
+  [[nodiscard]] ir::ParallelPlan placed(std::uint64_t index) const;
   [[nodiscard]] Result<Bytes> rank_peak(RankParts& rank, std::uint64_t index);
   [[nodiscard]] const Result<StaticMemory>& fixed_of(RankParts& rank, std::uint64_t index);
   [[nodiscard]] const Moving& moving_of(RankParts& rank, std::uint64_t index);

@@ -141,7 +141,8 @@ PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
     result.plain += blocks_.head[form].value();
   }
   if (plan.megatron->pipeline > 1 && plan.megatron->layers_per_chunk == 0) {
-    result.plain += 2 * blocks_.transfer.value();  // Interleaved stages send beside their work.
+    const Seconds transfer = blocks_.transfer[plan.megatron->pipeline_before_data ? 1 : 0];
+    result.plain += 2 * transfer.value();  // Interleaved stages send beside their work.
   }
   return result;
 }

@@ -21,7 +21,7 @@ struct HeldParameters {
   double experts = 0;
 };
 
-/// The pipeline of all plans that differ in recomputation and loss only.
+/// The pipeline of all plans that differ in recomputation, loss and the order of the mesh only.
 ///
 /// Model:   stages of a pipeline take what their layers take; the slowest runs all micro-batches,
 ///          and the others' times divided by the number of chunks are the bubble (Narayanan et al.
@@ -30,7 +30,8 @@ class PipelineTimes {
  public:
   PipelineTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const BlockTimes& blocks);
 
-  /// `plan` may differ from the constructor's in what it recomputes and in its loss.
+  /// `plan` may differ from the constructor's in what it recomputes, in its loss and in the order
+  /// of the mesh.
   [[nodiscard]] PipelineParts parts(const ir::ParallelPlan& plan) const;
   [[nodiscard]] const HeldParameters& held() const { return held_; }
 

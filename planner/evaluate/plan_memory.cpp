@@ -76,8 +76,7 @@ bool is_steady(const SampleForm& form) {
 /// Whether micro-batches come in the usual order, and layers and states are where they usually are:
 /// what the samples are made of.
 bool fits_samples(const ir::MegatronPlan& megatron) {
-  return megatron.micro_batch_group == 0 && megatron.mtp_layers == 0 &&
-         megatron.optimizer_offload == 0;
+  return megatron.micro_batch_group == 0 && megatron.mtp_layers == 0;
 }
 
 }  // namespace
@@ -239,7 +238,8 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
           megatron.first_stage_layers, megatron.last_stage_layers, megatron.account_for_embedding,
           megatron.account_for_loss, megatron.distributed_optimizer, megatron.overlap_grad_reduce,
           megatron.fp32_gradients, megatron.vocabulary_divisor, megatron.permute_fusion,
-          megatron.pipeline_before_data, plan.allocator.roundup_power2_divisions);
+          megatron.pipeline_before_data, megatron.precision_aware, megatron.bf16_moments,
+          megatron.optimizer_offload * 1e6, plan.allocator.roundup_power2_divisions);
   const std::string text = key.text();
   {
     const std::lock_guard lock(mutex_);
@@ -300,7 +300,9 @@ std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& 
   const bool full = plan.precision == ir::Precision::kFp32;
   const bool wide = plan.precision == ir::Precision::kBf16Master && megatron.fp32_gradients;
   const std::int64_t held = full ? 8 : (wide ? 6 : 4);  // Parameter and gradient.
-  const std::int64_t states = full ? 8 : 12;            // Two moments; a master copy.
+  // Two moments; a master copy. A hybrid optimizer may have all of these layers' on the host.
+  const bool apart = megatron.precision_aware || megatron.optimizer_offload > 0;
+  const std::int64_t states = apart ? 0 : (full ? 8 : 12);
   const std::int64_t data = plan.world / megatron.tensor / megatron.pipeline;
   const std::int64_t expert_data = plan.world / (cut * megatron.expert * megatron.pipeline);
   const bool spread = megatron.distributed_optimizer;

@@ -26,9 +26,18 @@ Seconds moved(const cost::Machine& machine, double bytes) {
                          ir::TrafficShape{.bytes = static_cast<std::int64_t>(bytes)});
 }
 
+Seconds copied(const cost::Machine& machine, ir::CopyKind kind, double bytes) {
+  return cost::work_time(machine.performance, machine.topology,
+                         ir::CopyShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes)});
+}
+
 /// Bytes that AdamW's step reads and writes for each parameter: the fp32 gradient read, master copy
 /// and two states read and written, the 16-bit parameter written.
 constexpr double kStepBytes = 4 + 3 * 2 * 4 + 2;
+
+/// The same on the host, where all are fp32: the gradient read, parameter and states read and
+/// written.
+constexpr double kHostBytes = 7 * 4;
 
 /// Ranks that exchange gradients and parameters.
 struct ExchangeGroups {
@@ -64,6 +73,8 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
   const ir::MegatronPlan& megatron = *plan.megatron;
   const double parameters = held.dense + held.experts;
   const ExchangeGroups groups = groups_of(megatron, plan.world);
+  const double shard = held.dense / static_cast<double>(groups.dense.ranks()) +
+                       held.experts / static_cast<double>(groups.experts.ranks());
   const double bytes = megatron.fp32_gradients ? 4 : 2;
   const auto both = [&](ir::CollectiveKind kind, double each) {
     return collective(machine, kind, held.dense * each, groups.dense) +
@@ -73,10 +84,11 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
   reduce_scatter_ = both(ir::CollectiveKind::kReduceScatter, bytes);
   gather_ = both(ir::CollectiveKind::kAllGather, 2);
   adam_ = moved(machine, parameters * kStepBytes);
-  sharded_adam_ = moved(machine, (held.dense / static_cast<double>(groups.dense.ranks()) +
-                                  held.experts / static_cast<double>(groups.experts.ranks())) *
-                                     kStepBytes);
+  sharded_adam_ = moved(machine, shard * kStepBytes);
   accumulation_ = moved(machine, parameters * (2 + 2 * bytes));
+  host_adam_ = copied(machine, ir::CopyKind::kDeviceToHost, 4 * shard) +
+               copied(machine, ir::CopyKind::kHostWork, kHostBytes * shard) +
+               copied(machine, ir::CopyKind::kHostToDevice, 4 * shard);
 }
 
 StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts& pipeline) const {
@@ -95,6 +107,10 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
   if (megatron.distributed_optimizer) {
     parts.exchange += megatron.overlap_param_gather ? beyond(gather_, forward) : gather_;
   }
+  if (megatron.optimizer_offload > 0) {
+    parts.optimizer = (1 - megatron.optimizer_offload) * parts.optimizer;
+    parts.offload = megatron.optimizer_offload * host_adam_;
+  }
   if (!megatron.accumulation_fusion) {
     parts.forward_backward += static_cast<double>(plan.accumulation) * accumulation_;
   }
@@ -112,6 +128,7 @@ Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   ir::ParallelPlan bare = plan;
   bare.megatron->recompute = ir::MegatronRecompute::kNone;
   bare.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  bare.megatron->pipeline_before_data = blocks.transfer[1] < blocks.transfer[0];
   const PipelineParts parts = PipelineTimes(model, bare, blocks).parts(bare);
   return parts.forward_backward + parts.bubble;
 }

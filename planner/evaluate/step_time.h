@@ -20,10 +20,12 @@ struct StepParts {
 };
 
 /// What data-parallel ranks of Megatron exchange and what the optimizer takes, for all switches of
-/// a plan.
+/// a plan but the order of the mesh.
 ///
 /// Model:   communication of gradients and parameters hides behind backward and forward of one
-///          micro-batch where the plan overlaps it. Adam is bound by memory.
+///          micro-batch where the plan overlaps it. Adam is bound by memory. Of the share that is
+///          the host's, fp32 gradients are copied there, the host steps, and fp32 parameters are
+///          copied back.
 class ExchangeTimes {
  public:
   /// `held`: the parameters of the rank that has most.
@@ -41,6 +43,7 @@ class ExchangeTimes {
   Seconds adam_;
   Seconds sharded_adam_;
   Seconds accumulation_;  ///< Adding up one micro-batch's weight gradients apart.
+  Seconds host_adam_;     ///< Of all of a rank's sharded states, on the host, with their copies.
 };
 
 /// Time of one optimizer step of `plan`, for Megatron, whose pieces take `blocks`.

@@ -92,6 +92,14 @@ std::vector<Alternative> alternatives_of(const ir::ParallelPlan& plan) {
     }
     all.push_back({axis, value * 2});
   }
+  if (plan.megatron && plan.megatron->pipeline > 1) {
+    all.push_back({Axis::kMeshOrder, plan.megatron->pipeline_before_data ? 0 : 1});
+  }
+  if (plan.megatron && plan.megatron->distributed_optimizer &&
+      plan.precision == ir::Precision::kBf16Master) {
+    const std::int64_t step = value_of(plan, Axis::kOptimizerOffload);
+    all.push_back({Axis::kOptimizerOffload, step > 0 ? step - 1 : 1});
+  }
   return all;
 }
 

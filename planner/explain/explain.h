@@ -33,7 +33,7 @@ struct WhyNot {
                                      Axis axis, std::int64_t value, PlanMemory& memory);
 
 /// Values next to those of `plan` that are worth asking about: half and twice of each degree, the
-/// other frameworks, no recomputation.
+/// other frameworks, the other order of the mesh, a quarter of the optimizer on the host.
 struct Alternative {
   Axis axis;
   std::int64_t value;

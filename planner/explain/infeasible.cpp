@@ -227,9 +227,15 @@ double distance_of(Axis axis, const AxisValues& given, std::int64_t value) {
   return least;
 }
 
+bool allows_megatron(const SpaceQuestion& space) {
+  return space.constraints.allows(Axis::kRuntime,
+                                  static_cast<std::int64_t>(ir::RuntimeKind::kMegatron));
+}
+
 /// Values of an axis that are held: another one, the nearest that some plan fits with.
 MaybeMend other_value(const SearchQuestion& question, Axis axis, PlanMemory& memory) {
-  const SearchQuestion free = held(question, axis, {});
+  const SearchQuestion free =
+      held(question, axis, is_held(axis) ? parse_axis(axis, "any").value() : AxisValues{});
   const Result<std::optional<PlanResult>> any = asked(free, memory);
   if (!any) {
     return any.error();
@@ -237,10 +243,13 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, PlanMemory& mem
   if (!*any || !(*any)->best) {
     return std::optional<Mend>();
   }
-  const AxisValues& given = question.space.constraints.of(axis);
+  AxisValues given = question.space.constraints.of(axis);
+  if (given.empty()) {
+    given = {0};  // What an axis has that is held where nothing is said.
+  }
   AxisValues values = values_in_space(free.space, axis);
   std::erase_if(values,
-                [&](std::int64_t value) { return question.space.constraints.allows(axis, value); });
+                [&](std::int64_t value) { return std::ranges::binary_search(given, value); });
   std::ranges::stable_sort(values, {},
                            [&](std::int64_t value) { return distance_of(axis, given, value); });
   for (const std::int64_t value : values) {
@@ -318,8 +327,10 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
     }
   }
   for (const AxisName& name : axis_names()) {
-    const bool fixed = name.axis != Axis::kGpus && name.axis != Axis::kSequence &&
-                       !question.space.constraints.of(name.axis).empty();
+    // The optimizer is on the device unless something is said.
+    const bool said = !question.space.constraints.of(name.axis).empty() ||
+                      (name.axis == Axis::kOptimizerOffload && allows_megatron(question.space));
+    const bool fixed = name.axis != Axis::kGpus && name.axis != Axis::kSequence && said;
     if (!fixed || is_stopped(question)) {
       continue;
     }

@@ -31,7 +31,7 @@ CellPlans::CellPlans(const SearchState& state, const BoundedCell& cell)
       times_(state.question.space.model, cell.cell.plan, *cell.blocks, state.question.machine,
              choices_),
       memory_(state.memory, choices_),
-      floors_(2 * choices_.recomputations.size()) {}
+      floors_(4 * choices_.recomputations.size()) {}
 
 std::vector<Timed> CellPlans::listed() {
   std::vector<Timed> all;
@@ -47,24 +47,24 @@ std::vector<Timed> CellPlans::listed() {
 }
 
 Bytes CellPlans::cell_floor(const SearchState& state, const BoundedCell& cell) {
-  ir::ParallelPlan sharded = cell.cell.plan;
-  if (!sharded.megatron) {
-    Bytes least = kMostBytes;
-    for (const ir::ParallelPlan& plan :
-         choices_of(state.question.space, cell.cell).recomputations) {
-      least = std::min(least, state.lowered.floor(plan));
-    }
-    return std::max(cost::memory_floor(state.question.space.model, sharded), least);
+  const ir::ParallelPlan lean = least_states(state.question.space.constraints, cell.cell.plan);
+  const Bytes held = cost::memory_floor(state.question.space.model, lean);
+  if (lean.megatron) {
+    return std::max(held, state.memory.cell_floor(lean));
   }
-  sharded.megatron->distributed_optimizer = true;
-  return std::max(cost::memory_floor(state.question.space.model, sharded),
-                  state.memory.cell_floor(sharded));
+  Bytes least = kMostBytes;
+  for (const ir::ParallelPlan& plan : choices_of(state.question.space, cell.cell).recomputations) {
+    least = std::min(least, state.lowered.floor(plan));
+  }
+  return std::max(held, least);
 }
 
 Bytes CellPlans::floor_of(std::uint64_t index) {
   const std::uint64_t count = choices_.switches.size();
-  const bool spread = choices_.switches[index % count].distributed_optimizer;
-  std::optional<Bytes>& floor = floors_[2 * (index / count) + (spread ? 1 : 0)];
+  const ir::MegatronPlan& with = choices_.switches[index % count];
+  const std::size_t slot =
+      (with.distributed_optimizer ? 1U : 0U) + (with.optimizer_offload > 0 ? 2U : 0U);
+  std::optional<Bytes>& floor = floors_[4 * (index / count) + slot];
   if (!floor) {
     floor = state_.memory.floor(plan_at(choices_, index));
   }

@@ -48,7 +48,7 @@ class CellPlans {
   CellTimes times_;
   CellMemory memory_;
   /// `PlanMemory::floor`: plans of a cell differ by recomputation and by whether optimizer states
-  /// are spread.
+  /// are spread and in part on the host.
   std::vector<std::optional<Bytes>> floors_;
 };
 

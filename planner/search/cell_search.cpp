@@ -27,6 +27,18 @@ Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds
   return {};
 }
 
+ir::ParallelPlan least_states(const Constraints& allowed, const ir::ParallelPlan& plan) {
+  ir::ParallelPlan lean = plan;
+  if (lean.megatron) {
+    const AxisValues& offload = allowed.of(Axis::kOptimizerOffload);
+    const bool hybrid = !offload.empty() && offload.back() > 0;
+    lean.megatron->distributed_optimizer = true;
+    lean.megatron->precision_aware = hybrid;
+    lean.megatron->optimizer_offload = hybrid ? 1 : 0;
+  }
+  return lean;
+}
+
 BoundedCell bound_cell(const SearchState& state, Cell cell,
                        std::shared_ptr<const BlockTimes> blocks) {
   const SearchQuestion& question = state.question;
@@ -40,13 +52,10 @@ BoundedCell bound_cell(const SearchState& state, Cell cell,
   const Seconds least = plan.megatron ? least_step(question.space.model, plan, *bounded.blocks)
                                       : state.lowered.least_step(plan);
   bounded.seconds = least.value();
-  ir::ParallelPlan sharded = plan;
-  if (sharded.megatron) {
-    sharded.megatron->distributed_optimizer = true;
-  }
-  const Bytes floor = question.objective == Objective::kMemory
-                          ? cost::memory_floor(question.space.model, sharded)
-                          : Bytes{0};
+  const Bytes floor =
+      question.objective == Objective::kMemory
+          ? cost::memory_floor(question.space.model, least_states(question.space.constraints, plan))
+          : Bytes{0};
   bounded.bound = worth_of(question.objective, plan, bounded.seconds, floor);
   return bounded;
 }

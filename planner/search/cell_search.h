@@ -66,6 +66,9 @@ struct SearchState {
 
 [[nodiscard]] Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds,
                              Bytes peak);
+/// `plan` with the switches that leave fewest optimizer states on the device, of those allowed.
+[[nodiscard]] ir::ParallelPlan least_states(const Constraints& allowed,
+                                            const ir::ParallelPlan& plan);
 /// The worth that no plan of the cell falls below.
 [[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell,
                                      std::shared_ptr<const BlockTimes> blocks);

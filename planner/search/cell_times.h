@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -21,12 +22,15 @@ class CellTimes {
   [[nodiscard]] StepParts parts(std::uint64_t index);
 
  private:
-  [[nodiscard]] const PipelineParts& pipeline(std::uint64_t recomputation, std::size_t loss);
+  [[nodiscard]] const PipelineParts& pipeline(std::uint64_t recomputation);
+  [[nodiscard]] const ExchangeTimes& exchange();
 
+  const cost::Machine& machine_;
   const Choices& choices_;
   PipelineTimes pipeline_;
-  ExchangeTimes exchange_;
-  std::vector<std::optional<PipelineParts>> pipelines_;  ///< By recomputation and loss.
+  std::array<std::optional<ExchangeTimes>, 2> exchange_;  ///< By the order of the mesh.
+  /// By recomputation, loss and the order of the mesh.
+  std::vector<std::optional<PipelineParts>> pipelines_;
   ir::ParallelPlan plan_;  ///< Switches are put in here, so that it is not copied for each plan.
 };
 

@@ -26,6 +26,8 @@ constexpr std::array<AxisName, kAxes> kNames = {{
      "the embedding counts as a layer of the first stage (megatron)"},
     {Axis::kAccountLoss, "account-for-loss", "SWITCH",
      "the loss counts as a layer of the last stage (megatron)"},
+    {Axis::kMeshOrder, "mesh-order", "ORDER,..",
+     "tp-cp-ep-dp-pp or tp-cp-ep-pp-dp: which ranks are neighbours in a pipeline (megatron)"},
     {Axis::kPrecision, "precision", "RECIPE,..",
      "bf16 or fp16 (arithmetic, with fp32 masters and states, in each framework's own way), fp32"},
     {Axis::kOptimizer, "optimizer", "NAME,..", "as headroom fit takes it"},
@@ -50,6 +52,8 @@ constexpr std::array<AxisName, kAxes> kNames = {{
     {Axis::kReplicas, "replicas", "N,..", "copies of the sharded model: hybrid sharding (fsdp)"},
     {Axis::kOffload, "offload", "WHAT,..",
      "none, optimizer, all: what lives on the host (deepspeed; fsdp: none or all)"},
+    {Axis::kOptimizerOffload, "optimizer-offload", "SHARE,..",
+     "0, 0.25, 0.5, 0.75, 1: share of the distributed optimizer on the host (megatron, bf16)"},
 }};
 
 constexpr std::array<std::string_view, 2> kSwitch = {"no", "yes"};
@@ -62,6 +66,9 @@ constexpr std::array<std::string_view, 5> kRecompute = {"none", "selective", "un
 constexpr std::array<std::string_view, 6> kLoss = {"unfused", "native",  "te",
                                                    "hf",      "chunked", "fused-linear"};
 constexpr std::array<std::string_view, 3> kOffload = {"none", "optimizer", "all"};
+constexpr std::array<std::string_view, 2> kMeshOrder = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"};
+constexpr std::array<std::string_view, kOffloadSteps + 1> kOptimizerOffload = {"0", "0.25", "0.5",
+                                                                               "0.75", "1"};
 
 /// What `any` stands for where an axis is not free when it is left out.
 constexpr std::array<std::string_view, 3> kAnyPrecision = {"bf16", "fp16", "fp32"};
@@ -121,7 +128,21 @@ std::optional<AxisValues> parse_part(Axis axis, std::string_view part) {
   return values;
 }
 
+/// What "any" stands for of an axis that is otherwise held.
+std::span<const std::string_view> any_words(Axis axis) {
+  if (axis == Axis::kPrecision) {
+    return kAnyPrecision;
+  }
+  return axis == Axis::kOptimizer ? std::span<const std::string_view>(kAnyOptimizer)
+                                  : words_of_axis(axis);
+}
+
 }  // namespace
+
+bool is_held(Axis axis) {
+  return axis == Axis::kPrecision || axis == Axis::kOptimizer || axis == Axis::kMeshOrder ||
+         axis == Axis::kOptimizerOffload;
+}
 
 std::span<const AxisName> axis_names() {
   return kNames;
@@ -151,6 +172,10 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
       return kLoss;
     case Axis::kOffload:
       return kOffload;
+    case Axis::kMeshOrder:
+      return kMeshOrder;
+    case Axis::kOptimizerOffload:
+      return kOptimizerOffload;
     case Axis::kAccountEmbedding:
     case Axis::kAccountLoss:
     case Axis::kSequenceParallel:
@@ -188,13 +213,9 @@ std::string value_text(Axis axis, std::int64_t value) {
 
 Result<AxisValues> parse_axis(Axis axis, std::string_view text) {
   AxisValues values;
-  if (text == "any" && axis != Axis::kPrecision && axis != Axis::kOptimizer) {
-    return values;
-  }
   if (text == "any") {
     const std::span<const std::string_view> all =
-        axis == Axis::kPrecision ? std::span<const std::string_view>(kAnyPrecision)
-                                 : std::span<const std::string_view>(kAnyOptimizer);
+        is_held(axis) ? any_words(axis) : std::span<const std::string_view>();
     for (const std::string_view word : all) {
       const std::optional<AxisValues> one = parse_part(axis, word);
       values.insert(values.end(), one->begin(), one->end());

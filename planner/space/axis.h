@@ -28,6 +28,7 @@ enum class Axis : std::uint8_t {
   kLastStage,
   kAccountEmbedding,  ///< The embedding counts as a layer where layers are dealt out to stages.
   kAccountLoss,
+  kMeshOrder,  ///< Order in which ranks lie in the mesh of a pipeline.
   kPrecision,  ///< Positions in `ir::precision_words`.
   kOptimizer,  ///< Positions in `ir::optimizer_words`.
   kMicroBatch,
@@ -46,8 +47,11 @@ enum class Axis : std::uint8_t {
   kReshard,
   kReplicas,
   kOffload,
+  kOptimizerOffload,  ///< Share of the optimizer on the host, in `kOffloadSteps`.
 };
-inline constexpr std::size_t kAxes = static_cast<std::size_t>(Axis::kOffload) + 1;
+inline constexpr std::size_t kAxes = static_cast<std::size_t>(Axis::kOptimizerOffload) + 1;
+/// How many steps of `Axis::kOptimizerOffload` are the whole optimizer.
+inline constexpr std::int64_t kOffloadSteps = 4;
 
 struct AxisName {
   Axis axis;
@@ -69,9 +73,13 @@ enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock,
 /// Which values an axis may take; none: it is free.
 using AxisValues = std::vector<std::int64_t>;
 
-/// Reads "1,2,4", "2-16", "yes", "selective,block" or "any". Precision and optimizer change what is
-/// trained and stay as they are unless they are given: their "any" is every recipe and every
-/// optimizer whose step is priced.
+/// Whether an axis keeps one value unless it is given: precision and optimizer change what is
+/// trained; the order of the mesh and the optimizer's share on the host ask for the launcher or the
+/// host.
+[[nodiscard]] bool is_held(Axis axis);
+
+/// Reads "1,2,4", "2-16", "yes", "selective,block" or "any", which of an axis that is otherwise
+/// held is every value: of precision and optimizer every recipe and optimizer whose step is priced.
 ///
 /// Errors:  kInvalidArgument naming the option, what was given and what it takes.
 [[nodiscard]] Result<AxisValues> parse_axis(Axis axis, std::string_view text);

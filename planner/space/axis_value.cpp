@@ -1,6 +1,7 @@
 #include "planner/space/axis_value.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "model_ir/plan/plan_words.h"
@@ -68,6 +69,8 @@ bool is_choice(Axis axis) {
     case Axis::kAccumulationFusion:
     case Axis::kLoss:
     case Axis::kLoaderMask:
+    case Axis::kMeshOrder:
+    case Axis::kOptimizerOffload:
       return true;
     default:
       return false;
@@ -104,6 +107,9 @@ AxisValues recompute_layers_of(const SpaceQuestion& question) {
 AxisValues choices_on(const SpaceQuestion& question, Axis axis) {
   if (axis == Axis::kRecomputeLayers) {
     return recompute_layers_of(question);
+  }
+  if (is_held(axis) && question.constraints.of(axis).empty()) {
+    return {0};
   }
   AxisValues values;
   const auto words = static_cast<std::int64_t>(words_of_axis(axis).size());
@@ -198,6 +204,10 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
       return plan.fsdp ? plan.fsdp->replicas : 1;
     case Axis::kOffload:
       return offload_of(plan);
+    case Axis::kMeshOrder:
+      return on(megatron.pipeline_before_data);
+    case Axis::kOptimizerOffload:
+      return std::lround(megatron.optimizer_offload * static_cast<double>(kOffloadSteps));
   }
   return -1;
 }

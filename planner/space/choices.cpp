@@ -1,5 +1,6 @@
 #include "planner/space/choices.h"
 
+#include "model_ir/plan/megatron_stages.h"
 #include "planner/space/stage_forms.h"
 
 namespace headroom::plan {
@@ -55,7 +56,65 @@ ChunkSizes sizes_of(const SpaceQuestion& question, const ParallelPlan& plan) {
   return chunk_sizes(*plan.megatron, static_cast<std::int64_t>(question.model.layers.size()));
 }
 
-std::vector<MegatronPlan> megatron_switches(const Constraints& allowed) {
+/// What of a plan decides which switches it can have.
+struct SwitchForm {
+  bool staged = false;    ///< It has stages, which lie next to each other or apart.
+  bool reorders = false;  ///< Stages can lie next to each other.
+  bool hybrid = false;    ///< A part of the optimizer can be the host's.
+  [[nodiscard]] std::array<bool, 3> key() const { return {staged, reorders, hybrid}; }
+};
+
+SwitchForm form_of(const ir::ModelSpec& model, const ParallelPlan& plan) {
+  ParallelPlan other = plan;
+  other.megatron->pipeline_before_data = true;
+  return {.staged = plan.megatron->pipeline > 1,
+          .reorders = ir::has_one_pipeline(model, *other.megatron),
+          .hybrid = plan.precision == ir::Precision::kBf16Master};
+}
+
+AxisValues orders_of(const Constraints& allowed, const SwitchForm& form) {
+  AxisValues orders = allowed.of(Axis::kMeshOrder);
+  if (orders.empty()) {
+    return {0};
+  }
+  if (!form.staged) {
+    return {orders.front()};  // Both are the same.
+  }
+  std::erase_if(orders, [&](std::int64_t order) { return order != 0 && !form.reorders; });
+  return orders;
+}
+
+AxisValues offloads_of(const Constraints& allowed, const SwitchForm& form) {
+  AxisValues steps = allowed.of(Axis::kOptimizerOffload);
+  if (steps.empty()) {
+    return {0};
+  }
+  std::erase_if(steps, [&](std::int64_t step) { return step > 0 && !form.hybrid; });
+  return steps;
+}
+
+/// Each of `all` with each order of the mesh and each share of the optimizer on the host, in this
+/// order: the share that takes least time first.
+std::vector<MegatronPlan> with_places(const std::vector<MegatronPlan>& all,
+                                      const Constraints& allowed, const SwitchForm& form) {
+  std::vector<MegatronPlan> placed;
+  for (const std::int64_t order : orders_of(allowed, form)) {
+    for (const std::int64_t step : offloads_of(allowed, form)) {
+      for (MegatronPlan one : all) {
+        if (step > 0 && !one.distributed_optimizer) {
+          continue;
+        }
+        one.pipeline_before_data = order != 0;
+        one.precision_aware = step > 0;  // What the hybrid optimizer asks for.
+        one.optimizer_offload = static_cast<double>(step) / kOffloadSteps;
+        placed.push_back(one);
+      }
+    }
+  }
+  return placed;
+}
+
+std::vector<MegatronPlan> megatron_switches(const Constraints& allowed, const SwitchForm& form) {
   std::vector<MegatronPlan> all;
   // What costs nothing and takes least memory comes first: ties go to it.
   for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
@@ -87,7 +146,7 @@ std::vector<MegatronPlan> megatron_switches(const Constraints& allowed) {
       }
     }
   }
-  return all;
+  return with_places(all, allowed, form);
 }
 
 void switch_to(MegatronPlan& megatron, const MegatronPlan& with) {
@@ -97,6 +156,9 @@ void switch_to(MegatronPlan& megatron, const MegatronPlan& with) {
   megatron.accumulation_fusion = with.accumulation_fusion;
   megatron.cross_entropy = with.cross_entropy;
   megatron.mask_in_dataloader = with.mask_in_dataloader;
+  megatron.pipeline_before_data = with.pipeline_before_data;
+  megatron.precision_aware = with.precision_aware;
+  megatron.optimizer_offload = with.optimizer_offload;
 }
 
 }  // namespace
@@ -136,9 +198,7 @@ void Recomputation::apply_to(ParallelPlan& plan) const {
 }
 
 ChoiceCounter::ChoiceCounter(const SpaceQuestion& question)
-    : question_(question),
-      switches_(megatron_switches(question.constraints)),
-      others_(whole_recomputations(question.constraints)) {}
+    : question_(question), others_(whole_recomputations(question.constraints)) {}
 
 const std::vector<Recomputation>& ChoiceCounter::recomputations(const ParallelPlan& plan) {
   if (!plan.megatron) {
@@ -152,14 +212,23 @@ const std::vector<Recomputation>& ChoiceCounter::recomputations(const ParallelPl
   return at->second;
 }
 
+const std::vector<MegatronPlan>& ChoiceCounter::switches(const ParallelPlan& plan) {
+  const SwitchForm form = form_of(question_.model, plan);
+  const auto [at, added] = switches_.try_emplace(form.key());
+  if (added) {
+    at->second = megatron_switches(question_.constraints, form);
+  }
+  return at->second;
+}
+
 std::uint64_t ChoiceCounter::count(const ParallelPlan& plan) {
-  return recomputations(plan).size() * (plan.megatron ? switches_.size() : 1);
+  return recomputations(plan).size() * (plan.megatron ? switches(plan).size() : 1);
 }
 
 void ChoiceCounter::choose_first(ParallelPlan& plan) {
   recomputations(plan).front().apply_to(plan);
   if (plan.megatron) {
-    switch_to(*plan.megatron, switches_.front());
+    switch_to(*plan.megatron, switches(plan).front());
   }
 }
 
@@ -172,8 +241,9 @@ Choices choices_of(const SpaceQuestion& question, const Cell& cell) {
     choices.recomputations.push_back(cell.plan);
     one.apply_to(choices.recomputations.back());
   }
-  choices.switches = megatron ? megatron_switches(question.constraints)
-                              : std::vector<MegatronPlan>{MegatronPlan{}};
+  choices.switches =
+      megatron ? megatron_switches(question.constraints, form_of(question.model, cell.plan))
+               : std::vector<MegatronPlan>{MegatronPlan{}};
   return choices;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -36,9 +37,10 @@ class ChoiceCounter {
 
  private:
   const std::vector<Recomputation>& recomputations(const ir::ParallelPlan& plan);
+  const std::vector<ir::MegatronPlan>& switches(const ir::ParallelPlan& plan);
 
   const SpaceQuestion& question_;
-  std::vector<ir::MegatronPlan> switches_;
+  std::map<std::array<bool, 3>, std::vector<ir::MegatronPlan>> switches_;  ///< By `SwitchForm`.
   std::vector<Recomputation> others_;  ///< Of the runtimes other than Megatron.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Recomputation>> megatron_;
 };

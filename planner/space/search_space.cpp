@@ -86,7 +86,8 @@ class CellWriter {
     const bool off = std::ranges::all_of(
         std::array{Axis::kSequenceParallel, Axis::kDistributedOptimizer, Axis::kOverlapGradReduce,
                    Axis::kOverlapParamGather, Axis::kChunk, Axis::kFirstStage, Axis::kLastStage,
-                   Axis::kAccountEmbedding, Axis::kAccountLoss},
+                   Axis::kAccountEmbedding, Axis::kAccountLoss, Axis::kMeshOrder,
+                   Axis::kOptimizerOffload},
         [&](Axis axis) { return allowed_.allows(axis, 0); });
     return ones && off;
   }

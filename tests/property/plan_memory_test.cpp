@@ -75,6 +75,13 @@ ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model, boo
     megatron.recompute_layers =
         megatron.recompute == ir::MegatronRecompute::kFullBlock ? random.between(1, 4) : 1;
   }
+  if (megatron.distributed_optimizer && plan.precision == ir::Precision::kBf16Master &&
+      random.chance(1, 3)) {
+    megatron.precision_aware = true;
+    megatron.bf16_moments = false;
+    megatron.optimizer_offload = random.pick<double>({0.25, 0.5, 1});
+  }
+  megatron.pipeline_before_data = random.chance(1, 3);
   plan.world = megatron.tensor * megatron.pipeline * megatron.context *
                (model.moe ? 4 * random.between(1, 2) : random.between(1, 4));
   plan.accumulation = megatron.pipeline * random.between(1, 4);

@@ -153,6 +153,12 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
   constraints.of(Axis::kAccumulationFusion) = {1};
   constraints.of(Axis::kLoss) = some_of(random, {0, 2});
   constraints.of(Axis::kLoaderMask) = some_of(random, {0, 1});
+  if (random.chance(1, 2)) {
+    constraints.of(Axis::kMeshOrder) = some_of(random, {0, 1});
+  }
+  if (random.chance(1, 3)) {
+    constraints.of(Axis::kOptimizerOffload) = some_of(random, {0, 1, 4});
+  }
   // Groups of layers of two kinds would be lowered whole, and there are many selective sets.
   const bool one_kind = model.layers.front() == model.layers.back();
   constraints.of(Axis::kRecompute) =
@@ -322,6 +328,58 @@ TEST_CASE("space: precisions and optimizers are what they were unless they are a
   constraints.of(Axis::kOptimizer) = parse_axis(Axis::kOptimizer, "any").value();
   const std::vector<Cell> all = cells_of(question.space);
   CHECK(all.size() == 3 * usual.size());  // Megatron has AdamW alone, under one name.
+}
+
+TEST_CASE("space: mesh order and the optimizer's share on the host are held unless asked for") {
+  test::Random random = test::seeded_random(511);
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = random_question(random, model);
+  question.space.constraints.of(Axis::kGpus) = {4};
+  question.space.constraints.of(Axis::kDistributedOptimizer) = {1};
+  const auto plans = [&](const char* order, const char* share) {
+    Constraints& constraints = question.space.constraints;
+    constraints.of(Axis::kMeshOrder) =
+        order == nullptr ? AxisValues{} : parse_axis(Axis::kMeshOrder, order).value();
+    constraints.of(Axis::kOptimizerOffload) =
+        share == nullptr ? AxisValues{} : parse_axis(Axis::kOptimizerOffload, share).value();
+    return count_plans(cells_of(question.space));
+  };
+  const std::uint64_t usual = plans(nullptr, nullptr);
+  CHECK(plans("tp-cp-ep-dp-pp", "0") == usual);
+  CHECK(plans("tp-cp-ep-pp-dp", nullptr) == usual);  // Each order is one of every plan.
+  CHECK(plans(nullptr, "0.25,1") == 2 * usual);
+  CHECK(plans(nullptr, "any") == 5 * usual);
+  question.space.constraints.of(Axis::kPipeline) = {1};
+  CHECK(plans("any", nullptr) == plans(nullptr, nullptr));  // Without stages both are the same.
+  question.space.constraints.of(Axis::kPipeline) = {2, 4};
+  CHECK(plans("any", nullptr) == 2 * plans(nullptr, nullptr));
+  CHECK_FALSE(parse_axis(Axis::kOptimizerOffload, "0.3"));
+  question.space.base.precision = ir::Precision::kFp32;  // No hybrid optimizer there.
+  CHECK(plans(nullptr, "1") == 0);
+}
+
+TEST_CASE("search: stages that lie next to each other send within the node") {
+  // Two nodes and two stages: one neighbour is on the other node, or each node has both stages.
+  const ir::ModelSpec model = small_model();
+  test::Random random = test::seeded_random(512);
+  SearchQuestion question = random_question(random, model);
+  question.budget = Bytes{};
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kGpus) = {16};
+  constraints.of(Axis::kTensor) = {1};
+  constraints.of(Axis::kPipeline) = {2};
+  constraints.of(Axis::kChunk) = {0};
+  constraints.of(Axis::kMicroBatch) = {1};
+  const auto blocks = [&](std::int64_t order) {
+    constraints.of(Axis::kMeshOrder) = {order};
+    const std::vector<Cell> cells = cells_of(question.space);
+    REQUIRE(!cells.empty());
+    CHECK(cells.front().plan.megatron->pipeline_before_data == (order != 0));
+    return block_times(model, cells.front().plan, question.machine);
+  };
+  const BlockTimes apart = blocks(0);
+  CHECK(apart.transfer[1] < apart.transfer[0]);
+  CHECK(blocks(1).transfer == apart.transfer);
 }
 
 TEST_CASE("search: more GPUs to choose from never make the best step longer") {

@@ -110,14 +110,30 @@ Result<LayerModules> layer_modules(const Graph& graph, const LayerRange& range) 
   return modules;
 }
 
-Result<std::vector<LayerModules>> all_layer_modules(const Graph& graph) {
-  std::vector<LayerModules> all;
+Result<std::vector<LayerModules>> all_layer_modules(const ModelSpec& model,
+                                                    const BatchShape& batch) {
+  ModelSpec kinds = model;
+  kinds.layers.clear();
+  std::vector<std::size_t> kind_of;
+  for (const LayerSpec& layer : model.layers) {
+    const auto known = std::ranges::find(kinds.layers, layer);
+    kind_of.push_back(static_cast<std::size_t>(known - kinds.layers.begin()));
+    if (known == kinds.layers.end()) {
+      kinds.layers.push_back(layer);
+    }
+  }
+  const Graph graph = build_graph(kinds, batch);
+  std::vector<LayerModules> modules;
   for (const LayerRange& range : graph.layers()) {
     Result<LayerModules> one = layer_modules(graph, range);
     if (!one) {
       return std::move(one).error();
     }
-    all.push_back(one.value());
+    modules.push_back(one.value());
+  }
+  std::vector<LayerModules> all;
+  for (const std::size_t kind : kind_of) {
+    all.push_back(modules[kind]);
   }
   return all;
 }

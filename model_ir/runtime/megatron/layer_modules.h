@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model_ir/base/result.h"
+#include "model_ir/graph/decoder.h"
 #include "model_ir/graph/graph.h"
 #include "model_ir/spec/model_spec.h"
 
@@ -31,7 +32,9 @@ struct LayerModules {
 /// Errors: kInvalidArgument naming an operator that the layer specification has no place for.
 [[nodiscard]] Result<LayerModules> layer_modules(const Graph& graph, const LayerRange& range);
 
-/// The modules of every layer. Errors as above.
-[[nodiscard]] Result<std::vector<LayerModules>> all_layer_modules(const Graph& graph);
+/// The modules of every layer of `model`, read off a graph that has one layer of each kind. Errors as
+/// above.
+[[nodiscard]] Result<std::vector<LayerModules>> all_layer_modules(const ModelSpec& model,
+                                                                  const BatchShape& batch);
 
 }  // namespace headroom::ir::megatron

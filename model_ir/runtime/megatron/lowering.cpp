@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/graph/decoder.h"
 #include "model_ir/runtime/megatron/gradient_buffer.h"
 #include "model_ir/runtime/megatron/gradient_sync.h"
 #include "model_ir/runtime/megatron/layer_modules.h"
@@ -146,8 +145,8 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
   if (!mesh) {
     return mesh.error();
   }
-  const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
-  const Result<std::vector<LayerModules>> modules = all_layer_modules(graph);
+  const Result<std::vector<LayerModules>> modules =
+      all_layer_modules(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
   if (!modules) {
     return modules.error();
   }
