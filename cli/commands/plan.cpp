@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <ostream>
 #include <utility>
@@ -39,7 +40,8 @@ using Clock = std::chrono::steady_clock;
 /// One line on a terminal, drawn over at most ten times a second.
 class ProgressLine {
  public:
-  ProgressLine(std::ostream& err, bool shown) : err_(err), shown_(shown), begin_(Clock::now()) {}
+  ProgressLine(std::ostream& err, bool shown, plan::Objective objective)
+      : err_(err), shown_(shown), objective_(objective), begin_(Clock::now()) {}
   ~ProgressLine() {
     if (drawn_) {
       err_ << "\r\033[K";
@@ -61,13 +63,19 @@ class ProgressLine {
          << static_cast<std::int64_t>(static_cast<double>(now.evaluated) / elapsed)
          << " plans/s, best " << (now.best_seconds > 0 ? duration_text(now.best_seconds) : "none")
          << (now.front > 0 ? ", front of " + std::to_string(now.front)
-                           : ", bound " + duration_text(now.bound_seconds))
+                           : ", bound " + bound_text(objective_, now.bound) + gap_text(now))
          << std::flush;
   }
 
  private:
+  static std::string gap_text(const plan::SearchProgress& now) {
+    return now.best_seconds > 0 ? ", gap " + std::to_string(std::llround(100 * now.gap)) + " %"
+                                : "";
+  }
+
   std::ostream& err_;
   bool shown_;
+  plan::Objective objective_;
   bool drawn_ = false;
   Clock::time_point begin_;
   Clock::time_point last_{};
@@ -144,7 +152,8 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
   const StopOnInterrupt guard;
   PlanAnswer answer{.search = std::move(search).value(), .result = {}, .seconds = 0, .why = {}};
   {
-    ProgressLine line(context.err, context.terminal.color && !context.json);
+    ProgressLine line(context.err, context.terminal.color && !context.json,
+                      answer.search.objective);
     plan::SearchQuestion question = answer.search.question();
     question.stop = &stop_asked;
     question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };

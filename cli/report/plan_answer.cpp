@@ -117,7 +117,11 @@ std::string front_lines(const PlanAnswer& answer) {
   text += "\n";
   for (const plan::RatedPlan& one : result.front) {
     text += "  " + pad_left(duration_text(one.time.total().value()), 9) + "  " +
-            pad_left(to_text(one.peak), 10) + "  " + plan_words(one.plan) + "\n";
+            pad_left(to_text(one.peak), 10) + "  " + plan_words(one.plan) +
+            (answer.search.constraints.of(plan::Axis::kSequence).size() > 1
+                 ? ", " + with_commas(one.plan.sequence) + " tokens"
+                 : "") +
+            "\n";
   }
   return text;
 }
@@ -306,6 +310,25 @@ double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan) 
          plan.time.total().value();
 }
 
+std::string bound_text(plan::Objective objective, double bound) {
+  const std::string whole = with_commas(std::llround(bound));
+  switch (objective) {
+    case plan::Objective::kThroughput:
+      return duration_text(bound);
+    case plan::Objective::kGpus:
+      return whole + " GPUs";
+    case plan::Objective::kMemory:
+      return to_text(Bytes{std::llround(bound)});
+    case plan::Objective::kCost:
+      return three_digits(bound) + " GPU seconds";
+    case plan::Objective::kMicroBatch:
+      return whole + " sequences";
+    case plan::Objective::kSequence:
+      return whole + " tokens";
+  }
+  return whole;
+}
+
 std::string duration_text(double seconds) {
   if (seconds >= 1) {
     return three_digits(seconds) + " s";
@@ -336,8 +359,10 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("evaluated", result.evaluated);
   fields.add("rejected_by_replay", result.rejected);
   fields.add("lowered_whole", result.memory.lowered);
-  fields.add("bound", result.bound_seconds);
-  fields.add("gap", result.gap);
+  const bool bounded = result.status != plan::PlanStatus::kInfeasible;
+  fields.add("objective", ir::word_of(plan::objective_words(), answer.search.objective));
+  fields.add("bound", bounded ? JsonValue{result.bound} : JsonValue{});
+  fields.add("gap", result.best ? JsonValue{result.gap} : JsonValue{});
   fields.add("seconds", answer.seconds);
   const bool found = result.best && result.estimate;
   fields.add("summary", found ? JsonValue{plan_words(result.best->plan)} : JsonValue{});
@@ -390,7 +415,8 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
           with_commas(static_cast<std::int64_t>(result.evaluated)) + " worked out, " +
           duration_text(answer.seconds);
   if (result.status == plan::PlanStatus::kFeasible) {
-    text += ", gap " + percent(result.gap, 1);
+    text += ", bound " + bound_text(answer.search.objective, result.bound) + ", gap " +
+            percent(result.gap, 1);
   }
   text += "\n";
   if (!answer.why.empty() || answer.infeasible) {

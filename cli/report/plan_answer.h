@@ -32,6 +32,9 @@ struct PlanAnswer {
 [[nodiscard]] std::string plan_answer_json(const PlanAnswer& answer);
 [[nodiscard]] std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal);
 
+/// `plan::PlanResult::bound` with its unit.
+[[nodiscard]] std::string bound_text(plan::Objective objective, double bound);
+
 /// "412 ms", "3.21 s".
 [[nodiscard]] std::string duration_text(double seconds);
 

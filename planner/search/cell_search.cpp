@@ -12,13 +12,13 @@ Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds
   const auto gpus = static_cast<double>(plan.world);
   switch (objective) {
     case Objective::kThroughput:
-      return {.first = seconds};
+      return {.first = seconds / static_cast<double>(plan.sequence)};
     case Objective::kGpus:
       return {.first = gpus, .second = seconds};
     case Objective::kMemory:
       return {.first = static_cast<double>(peak.value()), .second = seconds};
     case Objective::kCost:
-      return {.first = gpus * seconds};
+      return {.first = gpus * seconds / static_cast<double>(plan.sequence)};
     case Objective::kMicroBatch:
       return {.first = -static_cast<double>(plan.micro_batch), .second = seconds};
     case Objective::kSequence:

@@ -6,20 +6,31 @@
 #include <tuple>
 
 namespace headroom::plan {
+namespace {
 
-Bytes Front::ceiling(double seconds, std::int64_t gpus, std::uint64_t number) const {
+double pace_of(const RatedPlan& plan) {
+  return plan::pace_of(plan.plan, plan.time.total().value());
+}
+
+}  // namespace
+
+double pace_of(const ir::ParallelPlan& plan, double seconds) {
+  return seconds / static_cast<double>(plan.sequence);
+}
+
+Bytes Front::ceiling(double pace, std::int64_t gpus, std::uint64_t number) const {
   constexpr Bytes kNone{std::numeric_limits<std::int64_t>::max()};
   const auto above = steps_.upper_bound(gpus);
   if (above == steps_.begin()) {
     return kNone;
   }
   const std::vector<Step>& steps = std::prev(above)->second;
-  const auto later = std::ranges::upper_bound(steps, seconds, {}, &Step::seconds);
+  const auto later = std::ranges::upper_bound(steps, pace, {}, &Step::pace);
   if (later == steps.begin()) {
     return kNone;
   }
   const Step& lowest = *std::prev(later);
-  const bool ties = lowest.seconds == seconds && number < lowest.number;
+  const bool ties = lowest.pace == pace && number < lowest.number;
   return ties ? lowest.peak : lowest.peak - Bytes{1};
 }
 
@@ -29,8 +40,8 @@ void Front::add(std::vector<RatedPlan> plans) {
   }
   std::ranges::move(plans, std::back_inserter(plans_));
   std::ranges::sort(plans_, [](const RatedPlan& a, const RatedPlan& b) {
-    return std::tuple(a.time.total(), a.peak, a.plan.world, a.number) <
-           std::tuple(b.time.total(), b.peak, b.plan.world, b.number);
+    return std::tuple(pace_of(a), a.peak, a.plan.world, a.number) <
+           std::tuple(pace_of(b), b.peak, b.plan.world, b.number);
   });
   std::vector<RatedPlan> kept;
   std::map<std::int64_t, Bytes> lowest;  // By GPUs, of the plans that are no slower.
@@ -55,18 +66,17 @@ void Front::rebuild() {
   for (auto& [gpus, steps] : steps_) {
     for (const RatedPlan& plan : plans_) {
       if (plan.plan.world <= gpus && (steps.empty() || plan.peak < steps.back().peak)) {
-        steps.push_back(
-            {.seconds = plan.time.total().value(), .peak = plan.peak, .number = plan.number});
+        steps.push_back({.pace = pace_of(plan), .peak = plan.peak, .number = plan.number});
       }
     }
   }
 }
 
-double Front::distance(double seconds, Bytes peak, std::int64_t gpus) const {
+double Front::distance(double pace, Bytes peak, std::int64_t gpus) const {
   double least = std::numeric_limits<double>::infinity();
   for (const RatedPlan& plan : plans_) {
     const double worst =
-        std::max({plan.time.total().value() / seconds,
+        std::max({pace_of(plan) / pace,
                   static_cast<double>(plan.peak.value()) / static_cast<double>(peak.value()),
                   static_cast<double>(plan.plan.world) / static_cast<double>(gpus), 1.0});
     least = std::min(least, worst - 1);

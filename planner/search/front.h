@@ -8,13 +8,17 @@
 
 namespace headroom::plan {
 
-/// Plans that no other known one beats in time, peak and GPUs (and so in GPU seconds) at once; of
+/// What times are compared by where plans may differ in their sequences: seconds of a step for each
+/// token of a sequence, as every step has the same number of sequences.
+[[nodiscard]] double pace_of(const ir::ParallelPlan& plan, double seconds);
+
+/// Plans that no other known one beats in pace, peak and GPUs (and so in GPU seconds) at once; of
 /// equals the first of the space.
 class Front {
  public:
   /// The highest peak with which plan `number` on so many GPUs would be one of them; less than
   /// nothing if none would do.
-  [[nodiscard]] Bytes ceiling(double seconds, std::int64_t gpus, std::uint64_t number) const;
+  [[nodiscard]] Bytes ceiling(double pace, std::int64_t gpus, std::uint64_t number) const;
 
   /// Takes in those of `plans` that none beats, and drops what they beat.
   void add(std::vector<RatedPlan> plans);
@@ -23,23 +27,23 @@ class Front {
   /// share: the least over all known plans; 0 if one beats or equals them.
   ///
   /// Source:  Zitzler et al. 2003, IEEE Trans. Evol. Comput. 7(2), epsilon indicator.
-  [[nodiscard]] double distance(double seconds, Bytes peak, std::int64_t gpus) const;
+  [[nodiscard]] double distance(double pace, Bytes peak, std::int64_t gpus) const;
 
-  /// By time, then peak, GPUs and place in the space.
+  /// By pace, then peak, GPUs and place in the space.
   [[nodiscard]] const std::vector<RatedPlan>& plans() const { return plans_; }
   [[nodiscard]] std::vector<RatedPlan> take() { return std::move(plans_); }
 
  private:
-  /// From `seconds` on, the lowest known peak.
+  /// From `pace` on, the lowest known peak.
   struct Step {
-    double seconds = 0;
+    double pace = 0;
     Bytes peak;
     std::uint64_t number = 0;
   };
   void rebuild();
 
   std::vector<RatedPlan> plans_;
-  /// By GPUs: of plans on no more GPUs, by time; peaks fall.
+  /// By GPUs: of plans on no more GPUs, by pace; peaks fall.
   std::map<std::int64_t, std::vector<Step>> steps_;
 };
 

@@ -40,8 +40,9 @@ Result<CellFront> front_of_lowered_cell(const SearchState& state, const BoundedC
     const std::uint64_t number = cell.first_number + index;
     Bytes ceiling = capacity;
     if (pruning.time_bound) {
-      ceiling = std::min(ceiling,
-                         front.ceiling(state.lowered.least_step(plan).value(), plan.world, number));
+      ceiling = std::min(
+          ceiling,
+          front.ceiling(pace_of(plan, state.lowered.least_step(plan).value()), plan.world, number));
     }
     if (state.refused.contains(number) || ceiling < Bytes{0} ||
         (pruning.memory_floor && state.lowered.floor(plan) > ceiling)) {
@@ -78,8 +79,9 @@ Result<CellFront> front_of_cell(const SearchState& state, const BoundedCell& cel
   for (const Timed& timed : order) {
     Bytes ceiling = lowest - Bytes{1};
     if (pruning.time_bound) {
-      ceiling = std::min(ceiling, front.ceiling(timed.seconds, cell.cell.plan.world,
-                                                cell.first_number + timed.index));
+      ceiling =
+          std::min(ceiling, front.ceiling(pace_of(cell.cell.plan, timed.seconds),
+                                          cell.cell.plan.world, cell.first_number + timed.index));
     }
     if (ceiling < Bytes{0} || (pruning.memory_floor && plans.is_above(timed.index, ceiling))) {
       continue;
@@ -155,7 +157,8 @@ class FrontPass {
       return true;
     }
     return pruning.time_bound &&
-           floors_[i] > front_.ceiling(cell.seconds, cell.cell.plan.world, cell.first_number);
+           floors_[i] > front_.ceiling(pace_of(cell.cell.plan, cell.seconds), cell.cell.plan.world,
+                                       cell.first_number);
   }
 
   /// The cells of the next wave.
@@ -212,7 +215,8 @@ class FrontPass {
          .cells = cells_.size(),
          .cells_done = done,
          .best_seconds = plans.empty() ? 0 : plans.front().time.total().value(),
-         .bound_seconds = 0,
+         .bound = 0,
+         .gap = 0,
          .front = plans.size()});
   }
 
@@ -222,8 +226,8 @@ class FrontPass {
       if (!done_[i] && !is_beaten(i)) {
         answer_.whole = false;
         const BoundedCell& cell = cells_[i];
-        answer_.gap =
-            std::max(answer_.gap, front_.distance(cell.seconds, floors_[i], cell.cell.plan.world));
+        answer_.gap = std::max(answer_.gap, front_.distance(pace_of(cell.cell.plan, cell.seconds),
+                                                            floors_[i], cell.cell.plan.world));
       }
     }
     answer_.plans = front_.take();

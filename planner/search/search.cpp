@@ -85,6 +85,22 @@ struct Open {
   friend bool operator>(const Open& a, const Open& b) { return a.bound > b.bound; }
 };
 
+/// `PlanResult::bound` of a bound on what plans are worth, for plans of `sequence` tokens.
+double bound_of(Objective objective, double first, std::int64_t sequence) {
+  switch (objective) {
+    case Objective::kThroughput:
+    case Objective::kCost:
+      return first * static_cast<double>(sequence);
+    case Objective::kGpus:
+    case Objective::kMemory:
+      return first;
+    case Objective::kMicroBatch:
+    case Objective::kSequence:
+      return -first;
+  }
+  return first;
+}
+
 /// A plan that fits and what it is worth.
 struct Ranked {
   Worth worth;
@@ -235,25 +251,55 @@ class Pass {
                          .cells = cells_.size(),
                          .cells_done = visited_,
                          .best_seconds = result_.best ? result_.best->time.total().value() : 0,
-                         .bound_seconds = open_.empty() ? worth_.first : open_.top().bound.first});
+                         .bound = bound(),
+                         .gap = gap()});
     }
   }
 
   void finish() {
     const bool whole = open_.empty() || hopeless(open_.top().bound);
+    result_.bound = bound();
     if (result_.best) {
       result_.status = whole ? PlanStatus::kOptimal : PlanStatus::kFeasible;
-      const double best = worth_.first;
-      const double bound = whole ? best : std::min(best, open_.top().bound.first);
-      result_.gap = best != 0 ? (best - bound) / std::abs(best) : 0;
-      result_.bound_seconds = whole ? result_.best->time.total().value() : open_.top().bound.first;
+      result_.gap = gap();
       result_.leanest.reset();
       for (std::size_t i = 1; i < ranking_.size(); ++i) {
         result_.next.push_back(ranking_[i].plan);
       }
     } else {
       result_.status = whole ? PlanStatus::kInfeasible : PlanStatus::kUnknown;
+      result_.gap = whole ? 0 : 1;
     }
+  }
+
+  /// The worth that no plan falls below.
+  [[nodiscard]] double least_worth() const {
+    if (open_.empty() || hopeless(open_.top().bound)) {
+      return worth_.first;
+    }
+    const double next = open_.top().bound.first;
+    return result_.best ? std::min(next, worth_.first) : next;
+  }
+  [[nodiscard]] double bound() const {
+    const SearchQuestion& question = state_.question;
+    const double least = least_worth();
+    if (!result_.best) {
+      return bound_of(question.objective, least, question.space.base.sequence);
+    }
+    const RatedPlan& best = *result_.best;
+    // A step's time divided and multiplied again may differ in its last digit.
+    const bool own = least == worth_.first;
+    if (own && question.objective == Objective::kThroughput) {
+      return best.time.total().value();
+    }
+    return bound_of(question.objective, least, best.plan.sequence);
+  }
+  [[nodiscard]] double gap() const {
+    if (!result_.best) {
+      return 1;
+    }
+    const double best = worth_.first;
+    return best != 0 ? (best - least_worth()) / std::abs(best) : 0;
   }
 
   const SearchState& state_;

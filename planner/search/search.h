@@ -18,10 +18,10 @@ namespace headroom::plan {
 
 /// What is best.
 enum class Objective : std::uint8_t {
-  kThroughput,  ///< Shortest step.
+  kThroughput,  ///< Most tokens a second: the shortest step, for each token of a sequence.
   kGpus,        ///< Fewest GPUs, then the shortest step.
   kMemory,      ///< Lowest peak, then the shortest step.
-  kCost,        ///< GPUs times the time of a step.
+  kCost,        ///< GPUs times the time of a step, for each token of a sequence.
   kMicroBatch,  ///< Greatest micro-batch, then the shortest step.
   kSequence,    ///< Longest sequence, then the shortest step.
 };
@@ -39,9 +39,10 @@ struct SearchProgress {
   std::uint64_t evaluated = 0;
   std::uint64_t cells = 0;
   std::uint64_t cells_done = 0;
-  double best_seconds = 0;   ///< Of a step; 0: none yet.
-  double bound_seconds = 0;  ///< No plan takes less.
-  std::uint64_t front = 0;   ///< Plans of the front; 0: it is not looked for yet.
+  double best_seconds = 0;  ///< Of a step; 0: none yet.
+  double bound = 0;         ///< As `PlanResult::bound`.
+  double gap = 0;           ///< As `PlanResult::gap`; 1 before there is a best.
+  std::uint64_t front = 0;  ///< Plans of the front; 0: it is not looked for yet.
 };
 
 struct SearchQuestion {
@@ -85,8 +86,11 @@ struct PlanResult {
   std::uint64_t rejected = 0;   ///< Fit by the fast path, but not when replayed.
   std::optional<RatedPlan> best;
   std::optional<cost::StepEstimate> estimate;  ///< The replay of the best.
-  double bound_seconds = 0;  ///< No plan of the space takes less; the best's time if optimal.
-  double gap = 0;            ///< (best - bound) / best.
+  /// No plan of the space is better: seconds of a step, GPUs, bytes, GPU seconds, sequences of a
+  /// micro-batch or tokens of a sequence, as the objective has it; the best's own if optimal, 0 if
+  /// infeasible.
+  double bound = 0;
+  double gap = 0;  ///< (best - bound) / best.
   std::optional<RatedPlan>
       leanest;                   ///< Nothing fits: of the plans worked out, one that comes near.
   std::vector<RatedPlan> front;  ///< By time; each has been replayed.

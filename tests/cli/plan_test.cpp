@@ -1,0 +1,116 @@
+#include <csignal>
+#include <sstream>
+#include <streambuf>
+#include <string>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/cli.h"
+#include "tests/support/schema.h"
+
+namespace headroom::cli {
+namespace {
+
+using test::Answer;
+using test::Document;
+
+/// Takes what is written to it, and interrupts the program when `word` has been.
+class InterruptingBuffer : public std::stringbuf {
+ public:
+  explicit InterruptingBuffer(std::string word) : word_(std::move(word)) {}
+
+ protected:
+  int sync() override {
+    if (!done_ && str().find(word_) != std::string::npos) {
+      done_ = true;
+      static_cast<void>(std::raise(SIGINT));
+    }
+    return std::stringbuf::sync();
+  }
+
+ private:
+  std::string word_;
+  bool done_ = false;
+};
+
+/// The answer when Ctrl-C is pressed as soon as progress shows `word`.
+Answer interrupted(const std::string& line, const std::string& word) {
+  std::ostringstream out;
+  InterruptingBuffer buffer(word);
+  std::ostream err(&buffer);
+  std::vector<std::string> arguments = test::words(line);
+  arguments.insert(arguments.end(), {"--color", "always"});
+  const ExitCode code = run(arguments, out, err);
+  return {code, out.str(), buffer.str()};
+}
+
+}  // namespace
+
+TEST_CASE("plan: --json has every key in every status, as the schema says") {
+  const ir::JsonValue schema = test::read_schema("plan_answer.schema.json");
+  const std::vector<std::pair<std::string, std::string>> lines = {
+      {"plan gpt2 --gpu t4 --runtime megatron", "optimal"},
+      {"plan gpt2 --gpu t4 --runtime megatron --front --replay 2", "optimal"},
+      {"plan gpt2 --gpu t4 --gpus 2 --runtime megatron --work-limit 1", "feasible"},
+      {"plan gpt2 --gpu t4 --runtime megatron --micro-batch 8 --budget 2GiB", "infeasible"},
+      {"plan gpt2 --gpu t4 --runtime megatron --budget 4GiB --work-limit 1", "unknown"}};
+  for (const auto& [line, status] : lines) {
+    CAPTURE(line);
+    const Answer answer = test::headroom(line + " --json");
+    const Document document(answer.out);
+    CHECK(document.text("status") == status);
+    const ir::JsonValue value = ir::parse_json(answer.out, "answer").value();
+    for (const std::string& fault : test::SchemaCheck::faults(schema, value)) {
+      FAIL_CHECK(fault);
+    }
+    for (const char* key :
+         {"space", "evaluated", "bound", "gap", "seconds", "plan", "estimate", "front"}) {
+      CAPTURE(key);
+      CHECK(document.find(key) != nullptr);
+    }
+  }
+}
+
+TEST_CASE("plan: the front is listed, the chosen sequence named") {
+  const Answer front = test::headroom("plan gpt2 --gpu t4 --runtime megatron --front");
+  CHECK(front.code == ExitCode::kYes);
+  CHECK(front.says("not beaten in time, memory and GPUs at once\n"));
+  const Answer longest =
+      test::headroom("plan gpt2 --gpu t4 --runtime megatron --objective sequence");
+  CHECK(longest.says("sequences of 1,024 tokens"));
+}
+
+TEST_CASE("plan: a request that nothing fits names the smallest peak and what would do") {
+  const Answer answer =
+      test::headroom("plan gpt2 --gpu t4 --runtime megatron --micro-batch 8 --budget 2GiB");
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(answer.says("the smallest possible peak is "));
+  CHECK(answer.says(" of device memory (replayed: "));
+  CHECK(answer.says(" GPUs (replayed: "));
+  CHECK(answer.says("would fit with --micro-batch "));
+}
+
+TEST_CASE("plan: --why gives the rule that a value breaks") {
+  const Answer answer = test::headroom("plan gpt2 --gpu t4 --runtime megatron --why pp=5");
+  CHECK(answer.says("pp 5: no plan of the space has it"));
+  CHECK(answer.says("a divisor of the GPUs (1)"));
+}
+
+TEST_CASE("plan: progress has the best, its bound and the gap, and Ctrl-C prints the best found") {
+  const Answer answer =
+      interrupted("plan gpt2 --gpu t4 --gpus 2 --runtime megatron --front", "front of");
+  CHECK(answer.code == ExitCode::kInterrupted);
+  CHECK(answer.complains("groups"));
+  CHECK(answer.complains("plans/s"));
+  CHECK(answer.complains("front of"));
+  CHECK(answer.says("\nstep "));
+  CHECK(answer.says("peak "));
+  CHECK(answer.says("not beaten in time"));
+  const Answer first = interrupted("plan gpt3-175b --gpu a100-80gb --gpus 1024", "groups");
+  CHECK(first.code == ExitCode::kInterrupted);
+  CHECK(first.complains(", bound "));
+  CHECK(first.says(" worked out, "));
+}
+
+}  // namespace headroom::cli
