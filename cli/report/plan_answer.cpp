@@ -272,8 +272,9 @@ std::string infeasible_lines(const PlanAnswer& answer) {
   }
   const bool proven = answer.infeasible && answer.infeasible->proven;
   return std::string(proven ? "the smallest possible peak is " : "the smallest peak found is ") +
-         to_text(lean->peak) + ", of " + to_text(lean->capacity) +
-         " that the allocator may take\n  " + plan_words(lean->plan) + "\n";
+         to_text(lean->peak) + ", of " + to_text(lean->capacity) + " that the allocator may take" +
+         (lean->peak <= lean->capacity ? ", but its segments are larger" : "") + "\n  " +
+         plan_words(lean->plan) + "\n";
 }
 
 JsonValue would_fit_json(const PlanAnswer& answer) {

@@ -83,7 +83,7 @@ TEST_CASE("plan: the front is listed, the chosen sequence named") {
 
 TEST_CASE("plan: a request that nothing fits names the smallest peak and what would do") {
   const Answer answer =
-      test::headroom("plan gpt2 --gpu t4 --runtime megatron --micro-batch 8 --budget 2GiB");
+      test::headroom("plan gpt2 --gpu t4 --runtime megatron --micro-batch 8 --budget 4GiB");
   CHECK(answer.code == ExitCode::kNo);
   CHECK(answer.says("the smallest possible peak is "));
   CHECK(answer.says(" of device memory (replayed: "));
