@@ -95,6 +95,9 @@ std::string megatron_words(const ir::MegatronPlan& megatron) {
                      " attention";
   text +=
       megatron.context_exchange == ir::MegatronContext::kAllToAll ? " by exchange of heads" : "";
+  if (megatron.fp8 != ir::MegatronFp8::kNone) {
+    text += ", fp8 " + std::string(ir::word_of(ir::megatron_fp8_words(), megatron.fp8));
+  }
   if (megatron.mtp_layers > 0) {
     text += ", MTP " + std::to_string(megatron.mtp_layers);
   }

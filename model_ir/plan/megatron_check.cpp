@@ -309,6 +309,53 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   return ok();
 }
 
+/// Products in 8 bits want bf16 beside them and sizes of whole blocks.
+/// Source: transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; tensor/mxfp8_tensor.py.
+Status check_fp8(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  if (megatron.fp8 == MegatronFp8::kNone) {
+    return ok();
+  }
+  const std::string recipe =
+      "fp8-recipe=" + std::string(word_of(megatron_fp8_words(), megatron.fp8));
+  if (plan.precision != Precision::kBf16Master) {
+    return unsupported(
+        recipe + " with precision=" + std::string(word_of(precision_words(), plan.precision)),
+        "bf16-master", "use --precision bf16-master");
+  }
+  if (!megatron.transformer_engine) {
+    return unsupported(recipe + " with transformer-engine=no", "Transformer Engine's modules",
+                       "leave one of the two out");
+  }
+  if (model.moe && !megatron.grouped_gemm) {
+    return unsupported(recipe + " with grouped-gemm=false", "experts with grouped GEMMs",
+                       "leave out fp8-recipe");
+  }
+  const bool again = megatron.recompute != MegatronRecompute::kNone;
+  if (again && megatron.fp8 == MegatronFp8::kDelayed) {
+    return unsupported(recipe + " with recompute", "a recipe whose scales are not kept apart",
+                       "use fp8-recipe=tensorwise, or leave out recompute");
+  }
+  const bool micro = megatron.fp8 == MegatronFp8::kMxfp8;
+  const std::int64_t parts = megatron.context * (megatron.sequence_parallel ? megatron.tensor : 1);
+  const std::int64_t tokens = plan.micro_batch * plan.sequence / parts;
+  const std::int64_t rows = micro ? 32 : 8;
+  if (tokens % rows != 0) {
+    return unsupported(recipe + " on " + std::to_string(tokens) + " tokens of a rank",
+                       "a multiple of " + std::to_string(rows), "change seq or micro-batch");
+  }
+  const std::int64_t block = micro ? 32 : 16;
+  const std::int64_t widths[] = {model.hidden, model.ffn / megatron.tensor,
+                                 model.heads * model.head_dim / megatron.tensor};
+  for (const std::int64_t width : widths) {
+    if (width % block != 0) {
+      return unsupported(recipe + " on matrices of " + std::to_string(width) + " columns",
+                         "multiples of " + std::to_string(block), "leave out fp8-recipe");
+    }
+  }
+  return ok();
+}
+
 /// Stages before data-parallel replicas.
 Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
   if (!megatron.pipeline_before_data) {
@@ -358,6 +405,9 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (!megatron.rope_fusion && (model.latent || model.rope_fraction < 1)) {
     return unsupported("rope-fusion=false for latent attention or a part of each head",
                        "heads that are rotated whole", "leave it out");
+  }
+  if (const Status fp8 = check_fp8(model, plan); !fp8) {
+    return fp8;
   }
   if (const Status left_out = check_left_out(megatron); !left_out) {
     return left_out;

@@ -67,6 +67,12 @@ constexpr std::array<Word<MegatronCrossEntropy>, 3> kCrossEntropies = {
      {"native", MegatronCrossEntropy::kNative},
      {"te", MegatronCrossEntropy::kTransformerEngine}}};
 
+constexpr std::array<Word<MegatronFp8>, 5> kFp8Recipes = {{{"none", MegatronFp8::kNone},
+                                                           {"delayed", MegatronFp8::kDelayed},
+                                                           {"tensorwise", MegatronFp8::kTensorwise},
+                                                           {"blockwise", MegatronFp8::kBlockwise},
+                                                           {"mxfp8", MegatronFp8::kMxfp8}}};
+
 constexpr std::array<Word<MegatronRecompute>, 4> kRecomputes = {
     {{"none", MegatronRecompute::kNone},
      {"selective", MegatronRecompute::kSelective},
@@ -128,6 +134,9 @@ std::span<const Word<MegatronContext>> megatron_context_words() {
 }
 std::span<const Word<MegatronCrossEntropy>> megatron_cross_entropy_words() {
   return kCrossEntropies;
+}
+std::span<const Word<MegatronFp8>> megatron_fp8_words() {
+  return kFp8Recipes;
 }
 std::span<const Word<MegatronRecompute>> megatron_recompute_words() {
   return kRecomputes;

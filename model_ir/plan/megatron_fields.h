@@ -45,6 +45,7 @@ struct MegatronModule {
 [[nodiscard]] std::span<const Word<MegatronAttention>> megatron_attention_words();
 [[nodiscard]] std::span<const Word<MegatronContext>> megatron_context_words();
 [[nodiscard]] std::span<const Word<MegatronCrossEntropy>> megatron_cross_entropy_words();
+[[nodiscard]] std::span<const Word<MegatronFp8>> megatron_fp8_words();
 [[nodiscard]] std::span<const Word<MegatronRecompute>> megatron_recompute_words();
 
 }  // namespace headroom::ir

@@ -201,6 +201,16 @@ enum class MegatronContext : std::uint8_t {
   kAllToAll,  ///< "a2a": heads are dealt out instead of tokens.
 };
 
+/// What linear layers are multiplied in (--fp8-format hybrid with --fp8-recipe): operands are cast
+/// to 8 bits, with scales per tensor or per block.
+enum class MegatronFp8 : std::uint8_t {
+  kNone,
+  kDelayed,     ///< Scales from the largest values of steps before.
+  kTensorwise,  ///< Scales from the tensor itself.
+  kBlockwise,   ///< One scale for 128 elements of an activation, for 128 x 128 of a weight.
+  kMxfp8,       ///< One scale for 32 elements; compute capability 10.0 and later.
+};
+
 /// --cross-entropy-loss-fusion and --cross-entropy-fusion-impl.
 enum class MegatronCrossEntropy : std::uint8_t {
   kUnfused,
@@ -248,6 +258,7 @@ struct MegatronPlan {
   bool mask_in_dataloader = true;  ///< --create-attention-mask-in-dataloader
   MegatronAttention attention = MegatronAttention::kFused;
   MegatronContext context_exchange = MegatronContext::kRing;
+  MegatronFp8 fp8 = MegatronFp8::kNone;
   MegatronRecompute recompute = MegatronRecompute::kNone;
   std::int64_t recompute_layers = 1;
   MegatronModules recompute_modules{};

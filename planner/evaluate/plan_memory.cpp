@@ -54,7 +54,7 @@ void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
       plan.precision, plan.micro_batch, plan.sequence, std::min(plan.steps, 2), megatron.tensor,
       megatron.context, megatron.expert, megatron.expert_tensor, megatron.sequence_parallel,
       megatron.accumulation_fusion, megatron.fp32_gradients, megatron.cross_entropy,
-      megatron.mask_in_dataloader, megatron.attention, megatron.context_exchange,
+      megatron.mask_in_dataloader, megatron.attention, megatron.context_exchange, megatron.fp8,
       megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
       modules_bits(megatron.recompute_modules), megatron.vocabulary_divisor,
       megatron.permute_fusion, megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32,

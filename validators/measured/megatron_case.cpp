@@ -198,6 +198,17 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   constexpr std::array<Word<ir::MegatronContext>, 2> kContexts = {
       {{"p2p", ir::MegatronContext::kRing}, {"a2a", ir::MegatronContext::kAllToAll}}};
   megatron.context_exchange = config.word<ir::MegatronContext>("cp_comm_type", "p2p", kContexts);
+  const std::string format = config.text("fp8", "none");
+  if (format != "none" && format != "hybrid" && format != "e4m3") {
+    config.fail("fp8", "'" + format + "'");
+  }
+  constexpr std::array<Word<ir::MegatronFp8>, 4> kRecipes = {
+      {{"delayed", ir::MegatronFp8::kDelayed},
+       {"tensorwise", ir::MegatronFp8::kTensorwise},
+       {"blockwise", ir::MegatronFp8::kBlockwise},
+       {"mxfp8", ir::MegatronFp8::kMxfp8}}};
+  const ir::MegatronFp8 recipe = config.word<ir::MegatronFp8>("fp8_recipe", "delayed", kRecipes);
+  megatron.fp8 = format == "none" ? ir::MegatronFp8::kNone : recipe;
   const std::string implementation = config.text("cross_entropy_fusion_impl", "native");
   if (megatron.cross_entropy == ir::MegatronCrossEntropy::kNative && implementation == "te") {
     megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;

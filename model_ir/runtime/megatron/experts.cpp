@@ -8,6 +8,7 @@
 
 #include "model_ir/runtime/megatron/discarded_region.h"
 #include "model_ir/runtime/megatron/fused.h"
+#include "model_ir/runtime/megatron/grouped_linear.h"
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/megatron/local_modules.h"
 #include "model_ir/runtime/megatron/router.h"
@@ -211,79 +212,6 @@ Tensor scatter_parts(const Runner& run, const Tensor& input) {
                   CollectiveKind::kAllGather);
 }
 
-/// Products of `all.count` experts whose rows together are `m`, or `k` for gradients of weights:
-/// spread evenly, what does not divide on top.
-void run_per_expert(Eager& eager, GemmShape all) {
-  std::int64_t GemmShape::*const rows =
-      all.layout == GemmLayout::kNT ? &GemmShape::k : &GemmShape::m;
-  const std::int64_t total = all.*rows;
-  all.*rows = total / all.count;
-  if (all.*rows > 0) {
-    eager.run(all);
-  }
-  all.*rows = total - all.*rows * all.count;
-  if (all.*rows > 0) {
-    all.count = 1;
-    eager.run(all);
-  }
-}
-
-/// GroupedLinear: one product per expert. Source: transformer_engine/pytorch/module/
-/// grouped_linear.py.
-Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<Tensor>& weights) {
-  Eager& eager = run.eager();
-  std::vector<Tensor> edges{input};
-  edges.insert(edges.end(), weights.begin(), weights.end());
-  const Shape shape = weights.front().shape();
-  const std::int64_t rows = input.shape()[0];
-  Record record(eager, edges);
-  run.process.touch_grouped_workspaces();
-  const auto experts = static_cast<std::int64_t>(weights.size());
-  const DType dtype = input.dtype();
-  run_per_expert(eager, {.m = rows,
-                         .n = shape[0],
-                         .k = shape[1],
-                         .count = experts,
-                         .dtype = dtype,
-                         .batch = GemmBatch::kSeries});
-  Tensor output = eager.empty({rows, shape[0]}, input.dtype());
-  if (record.active()) {
-    record.save(input);
-    for (const Tensor& weight : weights) {
-      record.save(weight);
-    }
-  }
-  record.finish(
-      output,
-      [run, shape, rows, experts, dtype](Eager& e, Gradients& grads, Node& node) -> Gradients {
-        const torch::Unpacked saved(e, node);
-        Gradients result(node.next.size());
-        run_per_expert(e, {.m = rows,
-                           .n = shape[1],
-                           .k = shape[0],
-                           .count = experts,
-                           .dtype = dtype,
-                           .layout = GemmLayout::kNN,
-                           .batch = GemmBatch::kSeries});
-        result[0] = e.empty(node.input_shapes[0], grads[0].dtype());
-        run_per_expert(e, {.m = shape[0],
-                           .n = shape[1],
-                           .k = rows,
-                           .count = experts,
-                           .dtype = dtype,
-                           .layout = GemmLayout::kNT,
-                           .batch = GemmBatch::kSeries,
-                           .accumulate = run.context.megatron.accumulation_fusion});
-        for (std::size_t i = 1; i < result.size(); ++i) {
-          result[i] = run.context.megatron.accumulation_fusion
-                          ? run.process.dummy_gradient(shape)
-                          : e.empty(shape, grads[0].dtype(), TensorRole::kGradient);
-        }
-        return result;
-      });
-  return output;
-}
-
 /// weighted_bias_swiglu_impl: SwiGLU times the token's probability.
 Tensor weighted_swiglu(const Runner& run, const Tensor& input, const Tensor& probabilities) {
   Eager& eager = run.eager();
@@ -335,18 +263,32 @@ torch::Region activation_region(const Runner& run) {
   };
 }
 
-/// TEGroupedMLP
-Tensor run_grouped(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
-                   const Tensor& probabilities) {
+/// The products of TEGroupedMLP. In fp8 the second keeps its input as it is where that is run
+/// again.
+Tensor multiply_grouped(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
+                        const Tensor& probabilities) {
   const Tensor inner = grouped_linear(run, tokens, weights.up);
   if (!recomputes(run, &MegatronModules::moe_activation)) {
     const Tensor activated = weighted_activation(run, inner, probabilities);
     return grouped_linear(run, activated, weights.down);
   }
   DiscardedRegion again(run, {inner, probabilities}, activation_region(run));
-  Tensor output = grouped_linear(run, again.take_outputs()[0], weights.down);
+  Tensor output = grouped_linear(run, again.take_outputs()[0], weights.down, KeptInput::kOriginal);
   again.discard_until(output);
   return output;
+}
+
+/// TEGroupedMLP
+Tensor run_grouped(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
+                   const Tensor& probabilities) {
+  if (!run.context.fp8()) {
+    return multiply_grouped(run, weights, tokens, probabilities);
+  }
+  const std::size_t count = weights.up.size();
+  const Tensor padded = pad_experts(run, tokens, count);
+  const Tensor shares = pad_experts(run, probabilities, count);
+  const Tensor output = multiply_grouped(run, weights, padded, shares);
+  return unpad_experts(run, output, tokens.shape()[0]);
 }
 
 /// SequentialMLP: one expert after the other.
@@ -365,8 +307,7 @@ Tensor run_sequential(const Runner& run, const ExpertWeights& weights, const Ten
   if (count == 1) {
     return expert(0, tokens, probabilities);
   }
-  std::vector<std::int64_t> rows(count, tokens.shape()[0] / static_cast<std::int64_t>(count));
-  rows.back() += tokens.shape()[0] % static_cast<std::int64_t>(count);
+  const std::vector<std::int64_t> rows = expert_rows(tokens.shape()[0], count);
   const std::vector<Tensor> parts = split_rows(run.eager(), tokens, rows);
   const std::vector<Tensor> shares = split_rows(run.eager(), probabilities, rows);
   std::vector<Tensor> outputs;
@@ -407,7 +348,11 @@ Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor token
 }
 
 Tensor shared_experts(const Runner& run, const MlpWeights& weights, const Tensor& normed) {
-  Tensor inner = linear(run, normed, weights.up.weight, Cut::kColumn);
+  // What the norm gives is there for others, too, until it is discarded.
+  const bool shares = recomputes(run, &MegatronModules::norms) &&
+                      !recomputes(run, &MegatronModules::shared_experts);
+  Tensor inner = linear(run, normed, weights.up.weight, Cut::kColumn,
+                        shares ? KeptInput::kOriginal : KeptInput::kCast);
   inner = run.context.spec.gated_mlp ? swiglu(run, inner) : torch::gelu(run.eager(), inner);
   return linear(run, inner, weights.down.weight, Cut::kRow);
 }

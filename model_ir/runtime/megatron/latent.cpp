@@ -155,11 +155,14 @@ Tensor latent_attention(const Runner& run, const LayerWeights& layer, const Tens
   eager.set_site("rotary_table", layer.layer);
   run.process.touch_latent_tables(layer.layer, weights.tables);
   eager.set_site("latent", layer.layer);
+  // What the norm gives is kept once, until it is discarded.
+  const KeptInput kept =
+      recomputes(run, &MegatronModules::norms) ? KeptInput::kOriginal : KeptInput::kCast;
   Tensor query_latent;
   if (weights.query_down.weight.defined()) {
-    query_latent = linear(run, normed, weights.query_down.weight, Cut::kNone);
+    query_latent = linear(run, normed, weights.query_down.weight, Cut::kNone, kept);
   }
-  const Tensor combined = linear(run, normed, weights.kv_down.weight, Cut::kNone);
+  const Tensor combined = linear(run, normed, weights.kv_down.weight, Cut::kNone, kept);
   QueryKeyValue qkv;
   std::optional<DiscardedRegion> again;
   {
@@ -184,7 +187,7 @@ Tensor latent_attention(const Runner& run, const LayerWeights& layer, const Tens
     again->discard_until(context);
   }
   eager.set_site("attention_out", layer.layer);
-  return linear(run, context, layer.attention.output.weight, Cut::kRow);
+  return linear(run, context, layer.attention.output.weight, Cut::kRow, KeptInput::kOriginal);
 }
 
 }  // namespace headroom::ir::megatron

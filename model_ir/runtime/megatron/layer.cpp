@@ -42,9 +42,10 @@ Tensor first_product(const Runner& run, const Tensor& input, const NormWeights& 
 }
 
 /// A projection cut by its inputs, without its bias.
-Tensor second_product(const Runner& run, const Tensor& input, const LinearWeights& weights) {
+Tensor second_product(const Runner& run, const Tensor& input, const LinearWeights& weights,
+                      KeptInput kept = KeptInput::kCast) {
   return run.context.local() ? row_linear(run, input, weights.weight)
-                             : linear(run, input, weights.weight, Cut::kRow);
+                             : linear(run, input, weights.weight, Cut::kRow, kept);
 }
 
 /// q_layernorm and k_layernorm over the heads: a norm of [T*heads, D]. Views are copied first.
@@ -99,7 +100,7 @@ Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor
   run.eager().set_site("attention", layer.layer);
   const Tensor context = core_attention(run, rotated, input.mask, sizes);
   run.eager().set_site("attention_out", layer.layer);
-  return second_product(run, context, weights.output);
+  return second_product(run, context, weights.output, KeptInput::kOriginal);
 }
 
 Tensor dense_mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden) {
@@ -209,6 +210,7 @@ Tensor core_attention(const Runner& run, const QueryKeyValue& qkv, const Tensor&
     if (run.context.local()) {  // It takes views as they are.
       return dot_product_attention(run, {.query = query, .key = key, .value = value}, sizes);
     }
+    run.process.touch_fp8_attention(run.eager().layer());
     QueryKeyValue contiguous{.query = query, .key = key, .value = value};
     if (sizes.layout == QkvLayout::kViews) {
       contiguous.query = contiguous_copy(run, query);

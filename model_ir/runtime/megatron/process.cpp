@@ -160,6 +160,45 @@ void Process::touch_chunk_order(ChunkOrder order) {
   }
 }
 
+void Process::add_fp8_state(Casts casts) {
+  const MegatronFp8 recipe = context_.megatron.fp8;
+  const auto keep = [this](std::int64_t elements) {
+    fp8_state_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kBuffer));
+  };
+  constexpr int kKept = 2;  // Scale, and the largest value or its history of one step.
+  for (const int count : {casts.forward, casts.backward}) {
+    if (recipe == MegatronFp8::kDelayed) {
+      for (int i = 0; i < kKept; ++i) {
+        keep(count);
+      }
+    } else if (recipe == MegatronFp8::kTensorwise) {
+      for (int i = 0; i < kKept * count; ++i) {
+        keep(1);
+      }
+    }
+  }
+}
+
+void Process::touch_fp8_state(const Tensor& weight, Casts casts) {
+  if (fp8_modules_.insert(weight.impl()).second) {
+    add_fp8_state(casts);
+  }
+}
+
+void Process::touch_fp8_attention(std::int32_t layer) {
+  // Three products of three operands each; backward of two.
+  constexpr Casts kCasts{.forward = 9, .backward = 6};
+  if (context_.fp8() && fp8_attention_.insert(layer).second) {
+    add_fp8_state(kCasts);
+  }
+}
+
+void Process::begin_step() {
+  for (auto& [weight, kept] : fp8_weights_) {
+    kept.current = false;
+  }
+}
+
 void Process::wait_for_parameters(std::int32_t layer) {
   const auto found = gathers_.find(layer);
   if (found != gathers_.end()) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "model_ir/runtime/megatron/fp8_tensor.h"
 #include "model_ir/runtime/megatron/weights.h"
 #include "model_ir/runtime/torch/eager.h"
 
@@ -66,6 +67,24 @@ class Process {
   /// exchange heads. Source: context_parallel.py, get_seq_chunk_ids_for_reordering_*.
   enum class ChunkOrder : std::uint8_t { kBefore, kAfter };
   void touch_chunk_order(ChunkOrder order);
+  /// A module's quantizers for fp8, made when it first runs: scales and the largest values seen.
+  /// Source: transformer_engine/pytorch/quantization.py, RecipeState.
+  struct Casts {
+    int forward = 0;
+    int backward = 0;
+  };
+  void touch_fp8_state(const torch::Tensor& weight, Casts casts);
+  /// The same of the attention of a layer, which keeps quantizers without using them.
+  void touch_fp8_attention(std::int32_t layer);
+  struct Fp8Weight {
+    Fp8Tensor tensor;
+    bool current = false;  ///< Cast since the optimizer's last step.
+  };
+  [[nodiscard]] Fp8Weight& fp8_weight(const torch::Tensor& weight) {
+    return fp8_weights_[weight.impl()];
+  }
+  /// set_is_first_microbatch: weights will be cast again.
+  void begin_step();
   /// cu_seqlens of whole sequences, of one length and half of it.
   void touch_sequence_lengths();
 
@@ -83,6 +102,11 @@ class Process {
   torch::Tensor causal_mask_;
   std::vector<torch::Tensor> sequence_lengths_;
   std::map<ChunkOrder, torch::Tensor> chunk_orders_;
+  void add_fp8_state(Casts casts);
+  std::map<const torch::TensorImpl*, Fp8Weight> fp8_weights_;
+  std::set<const torch::TensorImpl*> fp8_modules_;
+  std::set<std::int32_t> fp8_attention_;
+  std::vector<torch::Tensor> fp8_state_;
 };
 
 }  // namespace headroom::ir::megatron

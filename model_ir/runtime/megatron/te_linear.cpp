@@ -2,9 +2,10 @@
 #include <utility>
 #include <vector>
 
+#include "model_ir/runtime/megatron/fp8_linear.h"
+#include "model_ir/runtime/megatron/te_gemm.h"
 #include "model_ir/runtime/megatron/te_norm.h"
 #include "model_ir/runtime/megatron/transformer_engine.h"
-#include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/record.h"
 
 namespace headroom::ir::megatron {
@@ -16,85 +17,6 @@ using torch::Node;
 using torch::Record;
 using torch::Shape;
 using torch::Tensor;
-
-/// The dims of a product of `rows` rows with a weight: forward, or the gradient of the rows.
-GemmShape forward_dims(std::int64_t rows, const Shape& weight) {
-  return {.m = rows, .n = weight[0], .k = weight[1], .layout = GemmLayout::kTN};
-}
-GemmShape backward_dims(std::int64_t rows, const Shape& weight) {
-  return {.m = rows, .n = weight[1], .k = weight[0], .layout = GemmLayout::kNN};
-}
-
-/// general_gemm without an output of its own.
-void run_gemm(const Runner& run, GemmShape dims) {
-  run.process.touch_te_workspace();
-  dims.dtype = run.context.dtype;
-  run.eager().run(dims);
-}
-
-/// general_gemm: the output [m, n] of a product.
-Tensor gemm(const Runner& run, const GemmShape& dims) {
-  run_gemm(run, dims);
-  return run.eager().empty({dims.m, dims.n}, run.context.dtype);
-}
-
-void communicate(const Runner& run, CollectiveKind kind, const Tensor& whole) {
-  run.eager().run(CollectiveShape{.kind = kind,
-                                  .bytes = bytes_of(whole.elements(), whole.dtype()).value(),
-                                  .group = run.context.mesh.tensor.group()});
-}
-
-/// clear_tensor_data: the memory goes, whoever still holds the tensor.
-void clear(const Runner& run, const Tensor& tensor) {
-  run.eager().move_storage(tensor, {});
-}
-
-/// gather_along_first_dim
-Tensor gather(const Runner& run, const Tensor& part) {
-  const Shape& shape = part.shape();
-  Tensor whole =
-      run.eager().empty(shape.with(0, shape[0] * run.context.mesh.tensor.size), part.dtype());
-  communicate(run, CollectiveKind::kAllGather, whole);
-  return whole;
-}
-
-/// reduce_scatter_along_first_dim
-Tensor scatter(const Runner& run, const Tensor& whole) {
-  const Shape& shape = whole.shape();
-  communicate(run, CollectiveKind::kReduceScatter, whole);
-  return run.eager().empty(shape.with(0, shape[0] / run.context.mesh.tensor.size), whole.dtype());
-}
-
-/// The gradient of a weight: added to the gradient buffer inside its product, or a tensor.
-struct WeightGradient {
-  Tensor weight;
-  Tensor bias;
-};
-
-/// `bias`: summed by the product's epilogue, in the type that the product writes.
-WeightGradient weight_gradient(const Runner& run, const Shape& weight, std::int64_t rows,
-                               bool bias) {
-  const bool fused = run.context.megatron.accumulation_fusion;
-  GemmShape dims{.m = weight[0], .n = weight[1], .k = rows, .layout = GemmLayout::kNT};
-  WeightGradient result;
-  if (fused) {
-    if (bias) {
-      result.bias = run.eager().empty({weight[0]}, run.context.grad_dtype);
-    }
-    dims.accumulate = true;  // Added to the gradient buffer.
-    run_gemm(run, dims);
-  } else {
-    result.weight = gemm(run, dims);
-    if (bias) {
-      result.bias = run.eager().empty({weight[0]}, run.context.dtype);
-    }
-  }
-  return result;
-}
-
-Tensor finish_weight(const Runner& run, Tensor gradient, const Shape& weight) {
-  return gradient.defined() ? std::move(gradient) : run.process.dummy_gradient(weight);
-}
 
 /// Edges of `norm_linear`: input, norm weight, norm bias, weight, bias.
 enum NormLinearEdge : std::uint8_t { kInput, kNormWeight, kNormBias, kWeight, kBias, kEdges };
@@ -108,14 +30,15 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   const std::int64_t rows = grads[0].shape()[0];
   Gradients result(kEdges);
   Tensor normed_total = gathers ? gather(run, normed) : normed;
-  Tensor product = gemm(run, backward_dims(rows, weight));
+  Tensor product = gemm(run, backward_dims(rows, weight, run.context.dtype));
   Tensor through = product;
   if (gathers) {
     through = scatter(run, product);
   } else if (run.context.mesh.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, product);
   }
-  WeightGradient own = weight_gradient(run, weight, rows, node.wants(kBias));
+  WeightGradient own =
+      weight_gradient(run, weight_dims(rows, weight, run.context.dtype), node.wants(kBias));
   clear(run, normed);
   if (gathers) {
     clear(run, normed_total);
@@ -137,13 +60,16 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
 
 Tensor norm_linear(const Runner& run, const Tensor& input, const NormWeights& norm,
                    const LinearWeights& linear, bool gemm_bias) {
-  const bool gathers = run.context.sequence_parallel();
   const Tensor bias = gemm_bias ? linear.bias : Tensor{};
+  if (run.context.fp8()) {
+    return fp8_norm_linear(run, input, norm, {.weight = linear.weight, .bias = bias});
+  }
+  const bool gathers = run.context.sequence_parallel();
   Record record(run.eager(), {&input, &norm.weight, &norm.bias, &linear.weight, &bias});
   const NormOutput normed = norm_forward(run, input, norm);
   const Shape& weight = linear.weight.shape();
   Tensor total = gathers ? gather(run, normed.output) : normed.output;
-  Tensor output = gemm(run, forward_dims(total.shape()[0], weight));
+  Tensor output = gemm(run, forward_dims(total.shape()[0], weight, run.context.dtype));
   total.reset();
   if (record.active()) {
     record.save(input);
@@ -169,7 +95,7 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, Cut 
   Tensor gradient = cut == Cut::kRow && sequence ? gather(run, grads[0]) : grads[0];
   const std::int64_t rows = gradient.shape()[0];
   const Tensor input = cut == Cut::kColumn && sequence ? gather(run, saved[1]) : saved[1];
-  Tensor through = gemm(run, backward_dims(rows, weight));
+  Tensor through = gemm(run, backward_dims(rows, weight, run.context.dtype));
   if (cut == Cut::kColumn && run.context.mesh.tensor.size > 1) {
     if (sequence) {
       through = scatter(run, through);
@@ -177,7 +103,7 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, Cut 
       communicate(run, CollectiveKind::kAllReduce, through);
     }
   }
-  WeightGradient own = weight_gradient(run, weight, rows, false);
+  WeightGradient own = weight_gradient(run, weight_dims(rows, weight, run.context.dtype), false);
   if (cut == Cut::kRow && sequence) {
     clear(run, gradient);
   }
@@ -189,12 +115,16 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, Cut 
 
 }  // namespace
 
-Tensor linear(const Runner& run, const Tensor& input, const Tensor& weight, Cut cut) {
+Tensor linear(const Runner& run, const Tensor& input, const Tensor& weight, Cut cut,
+              KeptInput kept) {
+  if (run.context.fp8()) {
+    return fp8_linear(run, input, weight, cut, kept);
+  }
   const Shape& shape = weight.shape();
   const bool sequence = run.context.sequence_parallel();
   Record record(run.eager(), {&weight, &input});
   Tensor total = cut == Cut::kColumn && sequence ? gather(run, input) : input;
-  Tensor output = gemm(run, forward_dims(total.shape()[0], shape));
+  Tensor output = gemm(run, forward_dims(total.shape()[0], shape, run.context.dtype));
   total.reset();
   if (cut == Cut::kRow && run.context.mesh.tensor.size > 1) {
     if (sequence) {

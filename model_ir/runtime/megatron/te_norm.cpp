@@ -98,20 +98,57 @@ std::int64_t workspace_bytes(const DeviceTraits& device, std::int64_t rows, std:
 
 }  // namespace
 
-NormOutput norm_forward(const Runner& run, const Tensor& input, const NormWeights& weights) {
+namespace {
+
+/// Mean and deviation, which the kernel writes and backward reads.
+void make_statistics(const Runner& run, const Tensor& input, const NormWeights& weights,
+                     NormOutput& result) {
+  const std::int64_t rows = input.elements() / weights.weight.elements();
+  if (weights.bias.defined()) {
+    result.mean = run.eager().empty({rows}, DType::kFp32);
+  }
+  result.deviation = run.eager().empty({rows}, DType::kFp32);
+}
+
+/// The kernel, with its workspace; `written`: where its result goes.
+void run_forward(const Runner& run, const Tensor& input, const NormWeights& weights,
+                 const NormOutput& statistics, const Tensor& written) {
   Eager& eager = run.eager();
   const std::int64_t rows = input.elements() / weights.weight.elements();
-  NormOutput result;
-  if (weights.bias.defined()) {
-    result.mean = eager.empty({rows}, DType::kFp32);
-  }
-  result.deviation = eager.empty({rows}, DType::kFp32);
-  result.output = eager.empty(input.shape(), input.dtype());
   const Tensor workspace =
       eager.empty({workspace_bytes(eager.device(), rows, weights.weight.elements(),
                                    !weights.bias.defined(), Pass::kForward)},
                   DType::kUInt8, TensorRole::kWorkspace);
-  torch::launch(eager, {&input, &result.output, &result.mean, &result.deviation});
+  torch::launch(eager, {&input, &written, &statistics.mean, &statistics.deviation});
+}
+
+}  // namespace
+
+NormOutput norm_forward(const Runner& run, const Tensor& input, const NormWeights& weights) {
+  NormOutput result;
+  make_statistics(run, input, weights, result);
+  result.output = run.eager().empty(input.shape(), input.dtype());
+  run_forward(run, input, weights, result, result.output);
+  return result;
+}
+
+Fp8NormOutput norm_forward_fp8(const Runner& run, const Tensor& input, const NormWeights& weights,
+                               Fp8Use use, Fp8Operand operand) {
+  NormOutput statistics;
+  make_statistics(run, input, weights, statistics);
+  Fp8NormOutput result{.output = empty_fp8(run, input.shape(), use, operand),
+                       .mean = statistics.mean,
+                       .deviation = statistics.deviation};
+  if (run.context.megatron.fp8 == MegatronFp8::kDelayed) {
+    run_forward(run, input, weights, statistics, result.output.rows);
+    if (result.output.columns.defined()) {
+      torch::launch(run.eager(), {&result.output.rows, &result.output.columns});
+    }
+    return result;
+  }
+  const Tensor wide = run.eager().empty(input.shape(), input.dtype(), TensorRole::kTemporary);
+  run_forward(run, input, weights, statistics, wide);
+  launch_cast(run, wide, result.output, true);
   return result;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model_ir/runtime/megatron/fp8_tensor.h"
 #include "model_ir/runtime/megatron/transformer_engine.h"
 
 namespace headroom::ir::megatron {
@@ -16,9 +17,21 @@ struct NormGradients {
   torch::Tensor bias;
 };
 
+/// What a norm's kernel returns where products in 8 bits follow.
+struct Fp8NormOutput {
+  Fp8Tensor output;
+  torch::Tensor mean;
+  torch::Tensor deviation;
+};
+
 /// The kernels of csrc/extensions/normalization.cpp, outside autograd.
 [[nodiscard]] NormOutput norm_forward(const Runner& run, const torch::Tensor& input,
                                       const NormWeights& weights);
+/// Delayed scaling lets the kernel write 8 bits; for the others its result, of which it can find
+/// the largest value, is cast and goes.
+[[nodiscard]] Fp8NormOutput norm_forward_fp8(const Runner& run, const torch::Tensor& input,
+                                             const NormWeights& weights, Fp8Use use,
+                                             Fp8Operand operand);
 [[nodiscard]] NormGradients norm_backward(const Runner& run, const torch::Tensor& input,
                                           bool with_bias);
 

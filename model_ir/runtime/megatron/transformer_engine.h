@@ -35,9 +35,16 @@ enum class Cut : std::uint8_t {
   kRow,     ///< By inputs: outputs are summed over the ranks.
 };
 
-/// Linear without a bias. Source: module/linear.py.
+/// What a linear layer in fp8 keeps of its input for backward.
+enum class KeptInput : std::uint8_t {
+  kCast,      ///< In 8 bits.
+  kOriginal,  ///< As it came, because others keep that anyway: save_original_input.
+};
+
+/// Linear without a bias. `kept` is of no matter outside fp8. Source: module/linear.py.
 [[nodiscard]] torch::Tensor linear(const Runner& run, const torch::Tensor& input,
-                                   const torch::Tensor& weight, Cut cut);
+                                   const torch::Tensor& weight, Cut cut,
+                                   KeptInput kept = KeptInput::kCast);
 
 /// LayerNorm or RMSNorm on its own. Source: ops/basic/{layer_norm,rmsnorm}.py.
 [[nodiscard]] torch::Tensor norm(const Runner& run, const torch::Tensor& input,

@@ -30,6 +30,7 @@ struct Context {
   [[nodiscard]] std::int64_t stream_tokens() const {
     return sequence_parallel() ? tokens() / mesh.tensor.size : tokens();
   }
+  [[nodiscard]] bool fp8() const { return megatron.fp8 != MegatronFp8::kNone; }
   [[nodiscard]] bool sequence_parallel() const {
     return megatron.sequence_parallel && mesh.tensor.size > 1;
   }

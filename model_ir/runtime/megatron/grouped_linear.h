@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model_ir/runtime/megatron/transformer_engine.h"
+
+namespace headroom::ir::megatron {
+
+/// GroupedLinear: one product per expert. `kept` is of no matter outside fp8.
+/// Source: transformer_engine/pytorch/module/grouped_linear.py.
+[[nodiscard]] torch::Tensor grouped_linear(const Runner& run, const torch::Tensor& input,
+                                           const std::vector<torch::Tensor>& weights,
+                                           KeptInput kept = KeptInput::kCast);
+
+/// Rows of each of `count` experts: even shares, what does not divide with the last.
+[[nodiscard]] std::vector<std::int64_t> expert_rows(std::int64_t rows, std::size_t count);
+
+/// Products of `all.count` experts whose rows together are `m`, or `k` for gradients of weights:
+/// spread evenly, what does not divide on top.
+void run_per_expert(torch::Eager& eager, GemmShape all);
+
+/// Fp8Padding and Fp8Unpadding: rows of each expert filled up to whole blocks of scales, and the
+/// way back. `input` itself where no expert has any to fill.
+/// Source: transformer_engine/pytorch/module/{fp8_padding,fp8_unpadding}.py.
+[[nodiscard]] torch::Tensor pad_experts(const Runner& run, const torch::Tensor& input,
+                                        std::size_t count);
+[[nodiscard]] torch::Tensor unpad_experts(const Runner& run, const torch::Tensor& padded,
+                                          std::int64_t rows);
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,134 @@
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/plan/plan_check.h"
+#include "model_ir/runtime/registry.h"
+#include "tests/support/small_llama.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+constexpr std::int64_t kTokens = 1024;
+constexpr std::int64_t kHidden = 1024;
+constexpr std::int64_t kFfn = 2816;
+constexpr std::int64_t kLayers = 2;
+/// Queries, keys and values; output; gate and up; down.
+constexpr std::int64_t kWeights = (1536 + 1024 + 5632 + 2816) * kHidden;
+
+ParallelPlan fp8_plan(MegatronFp8 recipe) {
+  ParallelPlan plan;
+  plan.runtime = RuntimeKind::kMegatron;
+  plan.precision = Precision::kBf16Master;
+  plan.megatron = MegatronPlan{};
+  plan.megatron->fp8 = recipe;
+  plan.sequence = kTokens;
+  return plan;
+}
+
+RankProgram program_of(const ParallelPlan& plan, int compute_major) {
+  DeviceTraits device;
+  device.compute_major = compute_major;
+  device.compute_minor = 0;
+  return lower(test::small_llama(), plan, Rank{0}, device).value();
+}
+
+/// Bytes alive when the loss begins.
+std::int64_t kept(MegatronFp8 recipe, int compute_major) {
+  const RankProgram program = program_of(fp8_plan(recipe), compute_major);
+  std::vector<std::int64_t> sizes(program.blocks, 0);
+  std::int64_t bytes = 0;
+  for (const Event& event : program.events) {
+    if (event.kind == EventKind::kAllocate && event.role == TensorRole::kLogits) {
+      break;
+    }
+    if (event.kind == EventKind::kAllocate) {
+      sizes[event.block] = event.bytes;
+      bytes += event.bytes;
+    } else if (event.kind == EventKind::kFree) {
+      bytes -= sizes[event.block];
+    }
+  }
+  return bytes;
+}
+
+std::int64_t beyond_bf16(MegatronFp8 recipe, int compute_major) {
+  const std::int64_t more = kept(recipe, compute_major) - kept(MegatronFp8::kNone, compute_major);
+  REQUIRE(more % kLayers == 0);
+  return more / kLayers;
+}
+
+std::string refused(const ParallelPlan& plan) {
+  const Status status = check_plan(test::small_llama(), plan);
+  return status ? "" : status.error().got;
+}
+
+}  // namespace
+
+// bf16 keeps both norms' outputs and the activation, 2 bytes an element: 2 (2 H + F) a token. In 8
+// bits they take half; attention's output is kept for attention anyway.
+constexpr std::int64_t kSaved = (2 * kHidden + kFfn) * kTokens;
+
+TEST_CASE("megatron fp8: one scale a tensor halves inputs and keeps weights both ways") {
+  // Scales of 4 weights and 3 inputs; 10 scalars of each linear layer, 30 of attention.
+  const std::int64_t scalars = 4 * (4 + 3 + 4 * 10 + 30);
+  CHECK(beyond_bf16(MegatronFp8::kTensorwise, 9) == 2 * kWeights - kSaved + scalars);
+  CHECK(beyond_bf16(MegatronFp8::kDelayed, 9) == 2 * kWeights - kSaved + scalars);
+}
+
+TEST_CASE("megatron fp8: a GPU that multiplies either layout keeps no transposed weights") {
+  const std::int64_t scalars = 4 * (4 + 3 + 4 * 10 + 30);
+  CHECK(beyond_bf16(MegatronFp8::kTensorwise, 10) == kWeights - kSaved + scalars);
+}
+
+TEST_CASE("megatron fp8: mxfp8 keeps a scale of one byte for 32 elements") {
+  CHECK(beyond_bf16(MegatronFp8::kMxfp8, 10) ==
+        2 * (kWeights + kWeights / 32) - kSaved + kSaved / 32);
+}
+
+TEST_CASE("megatron fp8: blockwise scales are fp32, one for 128 elements or 128 x 128 weights") {
+  // Weights in blocks, the second count padded to fours: 12 x 8, 8 x 8, 44 x 8, 8 x 24 (rows);
+  // 8 x 12, 8 x 8, 8 x 44, 22 x 8 (columns).
+  const std::int64_t rows = 12 * 8 + 8 * 8 + 44 * 8 + 8 * 24;
+  const std::int64_t columns = 8 * 12 + 8 * 8 + 8 * 44 + 22 * 8;
+  const std::int64_t inputs = (kTokens / 128) * (2 * kHidden + kFfn);
+  CHECK(beyond_bf16(MegatronFp8::kBlockwise, 9) ==
+        2 * kWeights - kSaved + 4 * (rows + columns + inputs));
+}
+
+TEST_CASE("megatron fp8: layers multiply 8 bits, the output layer does not") {
+  const RankProgram program = program_of(fp8_plan(MegatronFp8::kTensorwise), 9);
+  std::int64_t narrow = 0;
+  std::int64_t wide = 0;
+  for (const WorkItem& item : program.work.items) {
+    const GemmShape* const gemm = item.kind == WorkItem::Kind::kRun
+                                      ? std::get_if<GemmShape>(&program.work.shapes[item.index])
+                                      : nullptr;
+    if (gemm != nullptr) {
+      (gemm->dtype == DType::kFp8 ? narrow : wide) += 1;
+    }
+  }
+  CHECK(narrow == 2 * kLayers * 4 * 3);  // Two steps; four products, each with two gradients.
+  CHECK(wide == 2 * 3);
+}
+
+TEST_CASE("megatron fp8: what a device or a plan has no products for is refused by name") {
+  ParallelPlan plan = fp8_plan(MegatronFp8::kMxfp8);
+  DeviceTraits hopper;
+  CHECK(lower(test::small_llama(), plan, Rank{0}, hopper).error().got == "fp8-recipe=mxfp8");
+  CHECK(refused(plan).empty());
+  plan.sequence = 1000;
+  CHECK(refused(plan) == "fp8-recipe=mxfp8 on 1000 tokens of a rank");
+  plan.megatron->fp8 = MegatronFp8::kTensorwise;
+  CHECK(refused(plan).empty());
+  plan.precision = Precision::kFp16Master;
+  CHECK(refused(plan) == "fp8-recipe=tensorwise with precision=fp16-master");
+  plan = fp8_plan(MegatronFp8::kDelayed);
+  plan.megatron->recompute = MegatronRecompute::kFullUniform;
+  CHECK(refused(plan) == "fp8-recipe=delayed with recompute");
+}
+
+}  // namespace headroom::ir::megatron
