@@ -348,11 +348,10 @@ Tensor run_experts(const Runner& run, const ExpertWeights& weights, Tensor token
 }
 
 Tensor shared_experts(const Runner& run, const MlpWeights& weights, const Tensor& normed) {
-  // What the norm gives is there for others, too, until it is discarded.
-  const bool shares = recomputes(run, &MegatronModules::norms) &&
-                      !recomputes(run, &MegatronModules::shared_experts);
+  // The router keeps what the norm gives, too; a checkpoint keeps it by itself.
+  const bool again = recomputes(run, &MegatronModules::shared_experts);
   Tensor inner = linear(run, normed, weights.up.weight, Cut::kColumn,
-                        shares ? KeptInput::kOriginal : KeptInput::kCast);
+                        again ? KeptInput::kCast : KeptInput::kOriginal);
   inner = run.context.spec.gated_mlp ? swiglu(run, inner) : torch::gelu(run.eager(), inner);
   return linear(run, inner, weights.down.weight, Cut::kRow);
 }

@@ -98,16 +98,11 @@ std::int64_t rows_of(const Fp8Tensor& tensor) {
   return tensor.rows.shape()[0];
 }
 
-}  // namespace
-
-namespace {
-
 /// Edges of the norm with its layer: input, norm weight, norm bias, weight, bias.
 enum NormLinearEdge : std::uint8_t { kInput, kNormWeight, kNormBias, kWeight, kBias, kEdges };
 
 /// grad_output_preprocess of a layer that is not cut by inputs: the bias's gradient, which other
 /// recipes sum up while they cast, and the gradient in 8 bits.
-constexpr std::int64_t kMicroTile = 64;
 struct Incoming {
   Tensor bias;
   Fp8Tensor gradient;
@@ -129,7 +124,7 @@ Incoming receive(const Runner& run, const Tensor& gradient, bool with_bias) {
   if (with_bias && fused) {
     // Sums of each tile of rows. Source: transformer_engine/common/transpose/
     // cast_transpose_fusion.cu; cast/mxfp8/quantize_mxfp8.cuh.
-    const std::int64_t tile = recipe == MegatronFp8::kDelayed ? 256 : kMicroTile;
+    const std::int64_t tile = recipe == MegatronFp8::kDelayed ? 256 : 128;
     const Tensor partial =
         run.eager().empty({ceil_div(rows, tile), width}, DType::kFp32, TensorRole::kWorkspace);
     torch::launch(run.eager(), {&partial, &result.bias});
