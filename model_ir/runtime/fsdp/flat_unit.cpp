@@ -324,6 +324,9 @@ void FlatUnit::make_views() {
                   grads.clear();
                   return {joined};
                 });
+  // A tied weight's gradients are added up where the view was made.
+  // Source: torch/csrc/autograd/input_buffer.cpp, InputBuffer::add.
+  (*views.front())->grad_fn->stream = kGatherStream;
   keep_views();
 }
 

@@ -240,6 +240,23 @@ TEST_CASE("fsdp 1: hybrid sharding among two ranks, resharded after forward or n
       {{"step1.forward", 430'326'272, 483'577'856}, {"step2.backward", 475'038'720, 739'180'032}});
 }
 
+TEST_CASE("fsdp 1: gradients of a tied weight are added up on the stream that made its view") {
+  const auto sums = [](bool tied) {
+    ModelSpec model = three_layers();
+    model.tied_embeddings = tied;
+    const RankProgram program = lower(model, wrapped(), Rank{0}, DeviceTraits{}).value();
+    int count = 0;
+    for (std::size_t i = program.phases[2].begin; i < program.phases[2].end; ++i) {
+      const Event& event = program.events[i];
+      const bool table = event.bytes == 8000 * 1024 * 2;  // bf16
+      count += event.kind == EventKind::kAllocate && table && event.stream == 1 ? 1 : 0;
+    }
+    return count;
+  };
+  CHECK(sums(true) == 1);
+  CHECK(sums(false) == 0);
+}
+
 TEST_CASE("fsdp 2: options of FullyShardedDataParallel are refused by name") {
   FsdpPlan fsdp;
   fsdp.use_orig_params = false;
