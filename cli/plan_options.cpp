@@ -72,7 +72,8 @@ constexpr std::array<OptionSpec, 36> kOptions = {
       "compiled, pp=N with schedule=gpipe|1f1b|interleaved|zb-h1|zb-v|dualpipev, pp-batch=N "
       "(sequences that go through it together), pp-layers=N (of a stage), pp-first-less=N, "
       "pp-last-less=N (layers that embedding and head count for), "
-      "reshard=default|always|never, loss-parallel=no, selective (checkpointing by operators)"},
+      "reshard=default|always|never, loss-parallel=no, selective (checkpointing by operators), "
+      "float8=tensorwise (with fp8-all-gather, precompute-scale)|rowwise|rowwise-gw-hp (compiled)"},
      {"tune", "SPEC", "compiled=no",
       "torchtune's code: compiled (layers and loss), optimizer-in-backward, offload-activations"},
      {"megatron", "SPEC", "tp=1",

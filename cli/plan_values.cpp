@@ -442,6 +442,9 @@ Result<ir::TitanPlan> parse_titan(const std::string& text, ir::TitanPlan titan) 
   taker.flag("loss-parallel", titan.loss_parallel);
   taker.flag("selective", titan.selective_operators);
   taker.flag("compiled", titan.compiled);
+  taker.word("float8", ir::float8_recipe_words(), titan.float8);
+  taker.flag("fp8-all-gather", titan.float8_gather);
+  taker.flag("precompute-scale", titan.float8_precompute);
   if (const Status known = values.finish(); !known) {
     return known.error();
   }
@@ -474,7 +477,12 @@ std::string titan_text(const ir::TitanPlan& titan) {
   text += ",reshard=" + std::string(ir::word_of(ir::titan_reshard_words(), titan.reshard));
   text += titan.loss_parallel ? "" : ",loss-parallel=no";
   text += titan.selective_operators ? ",selective" : "";
-  return text + (titan.compiled ? ",compiled" : "");
+  text += titan.compiled ? ",compiled" : "";
+  if (titan.float8 != ir::Float8Recipe::kNone) {
+    text += ",float8=" + std::string(ir::word_of(ir::float8_recipe_words(), titan.float8));
+  }
+  text += titan.float8_gather ? ",fp8-all-gather" : "";
+  return text + (titan.float8_precompute ? ",precompute-scale" : "");
 }
 
 Result<ir::TunePlan> parse_tune(const std::string& text, ir::TunePlan tune) {

@@ -282,6 +282,15 @@ enum class TitanReshard : std::uint8_t {
   kNever,
 };
 
+/// Scales of torchao's float8 linear layers.
+/// Source: pytorch/ao 0.17 torchao/float8/config.py, Float8LinearConfig.from_recipe_name.
+enum class Float8Recipe : std::uint8_t {
+  kNone,
+  kTensorwise,
+  kRowwise,
+  kRowwiseGradientHp,  ///< rowwise_with_gw_hp: products for weights' gradients stay in 16 bits.
+};
+
 /// torchtitan's own choices; the rest is in `FsdpPlan` and in the plan itself. The data-parallel
 /// degree is what `ParallelPlan::world` leaves over.
 struct TitanPlan {
@@ -301,6 +310,9 @@ struct TitanPlan {
   /// reduce-scatters. Otherwise `ParallelPlan::recompute` says what is run again.
   bool selective_operators = false;
   bool compiled = false;  ///< torch.compile of each block.
+  Float8Recipe float8 = Float8Recipe::kNone;  ///< Of the blocks' linear layers, not of the head.
+  bool float8_gather = false;                 ///< enable_fsdp_float8_all_gather
+  bool float8_precompute = false;             ///< precompute_float8_dynamic_scale_for_fsdp
   friend bool operator==(const TitanPlan&, const TitanPlan&) = default;
 };
 

@@ -57,6 +57,12 @@ constexpr std::array<Word<ModelCode>, 4> kModelCodes = {{{"transformers", ModelC
                                                          {"torchtitan", ModelCode::kTorchtitan},
                                                          {"torchtune", ModelCode::kTorchtune}}};
 
+constexpr std::array<Word<Float8Recipe>, 4> kFloat8Recipes = {
+    {{"none", Float8Recipe::kNone},
+     {"tensorwise", Float8Recipe::kTensorwise},
+     {"rowwise", Float8Recipe::kRowwise},
+     {"rowwise-gw-hp", Float8Recipe::kRowwiseGradientHp}}};
+
 constexpr std::array<Word<TitanReshard>, 3> kTitanReshards = {{{"default", TitanReshard::kDefault},
                                                                {"always", TitanReshard::kAlways},
                                                                {"never", TitanReshard::kNever}}};
@@ -107,6 +113,9 @@ std::span<const Word<PipelineKind>> titan_schedule_words() {
   return kSchedules;
 }
 
+std::span<const Word<Float8Recipe>> float8_recipe_words() {
+  return kFloat8Recipes;
+}
 std::span<const Word<OffloadDevice>> offload_words() {
   return kOffloads;
 }

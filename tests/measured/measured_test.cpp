@@ -220,6 +220,17 @@ TEST_CASE("measured: torchtitan, all of it exact but segments of 2 MiB") {
   }
 }
 
+TEST_CASE("measured: torchtitan's blocks with 8-bit products, what is allocated exact") {
+  const std::vector<SummaryLine> lines = summary_of("torchtitan_float8");
+  CHECK_FALSE(lines.empty());
+  for (const SummaryLine& line : lines) {
+    CAPTURE(key_of(line));
+    const bool reserved =
+        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    CHECK((line.exact_share == 1 || (reserved && line.worst < 1e-3)));
+  }
+}
+
 TEST_CASE("measured: Megatron-Core's modules, the second step") {
   const DeviceFinder no_device = [](const std::string& name) -> Result<cost::DeviceSpec> {
     return Error::invalid_argument("gpu", name, "no device: these rows had it to themselves");

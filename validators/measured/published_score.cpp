@@ -77,6 +77,14 @@ std::string_view untimed(const ir::ParallelPlan& plan) {
   return plan.tune && plan.tune->compiled ? "compiled layers are priced as eager ones" : "";
 }
 
+/// What a row leaves open about its GPU that its rates, but not its memory, depend on.
+std::string_view unstated_of_gpu(std::string_view words) {
+  if (words.find("power limited") != std::string_view::npos) {
+    return "a limit of power that is not stated";
+  }
+  return words == "NVIDIA H100" ? "which H100 is not stated" : "";
+}
+
 /// A rate that no GPU of the kind reaches: of all of them, where a table does not say.
 bool is_beyond(const MetricValue& value, const cost::StepTime& step) {
   const std::optional<double> mfu = step.mfu();
@@ -93,7 +101,10 @@ void score_time(const MetricValue& value, const PublishedSetting& setting,
     return;
   }
   const cost::StepTime& step = *estimate.time;
-  if (is_beyond(value, step)) {
+  const std::string_view unstated = unstated_of_gpu(text_of(row.setting, "gpu"));
+  if (!unstated.empty()) {
+    scorer.skip(name + ": " + std::string(unstated), "run", value.metric);
+  } else if (is_beyond(value, step)) {
     scorer.skip(name + ": more than one GPU can compute", "run", value.metric);
   } else if (!untimed(setting.plan).empty()) {
     scorer.skip(name + ": " + std::string(untimed(setting.plan)), "run", value.metric);

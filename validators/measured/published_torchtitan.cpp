@@ -1,4 +1,5 @@
 // Published rows of torchtitan: FSDP2 with its own model code, in the words of its benchmarks.
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -14,10 +15,34 @@ constexpr std::array<Word<ir::Precision>, 3> kPrecisions = {
      {"fp32 params, bf16 FSDP compute, fp32 reduce", ir::Precision::kFp32},
      {"bf16 params and compute, fp32 reduce", ir::Precision::kBf16}}};
 
-enum class Checkpointing : std::uint8_t { kNone, kFull, kOperators };
-constexpr std::array<Word<Checkpointing>, 4> kCheckpointing = {
+/// What may follow the precision: 8-bit linear layers, and whether they are gathered so.
+struct Float8 {
+  ir::Float8Recipe recipe = ir::Float8Recipe::kNone;
+  bool gather = false;
+};
+// A weight that is gathered in 8 bits needs no second cast in backward, forced or not.
+constexpr std::array<Word<Float8>, 8> kFloat8 = {
+    {{"float8 tensorwise dynamic on Linear (not lm head), fp8 all-gather",
+      {ir::Float8Recipe::kTensorwise, true}},
+     {"float8 tensorwise dynamic on Linear (not lm head), fp8 all-gather, "
+      "force_recompute_fp8_weight_in_bwd",
+      {ir::Float8Recipe::kTensorwise, true}},
+     {"fp8-tensorwise-fp8ag", {ir::Float8Recipe::kTensorwise, true}},
+     {"fp8-tensorwise", {ir::Float8Recipe::kTensorwise, false}},
+     {"float8 fp8-compile", {ir::Float8Recipe::kTensorwise, false}},
+     {"fp8-rowwise", {ir::Float8Recipe::kRowwise, false}},
+     {"fp8-rowwise-gwhp", {ir::Float8Recipe::kRowwiseGradientHp, false}},
+     {"bf16", {ir::Float8Recipe::kNone, false}}}};
+
+enum class Checkpointing : std::uint8_t { kNone, kFull, kEverySecond, kOperators };
+/// A layer's selective checkpointing takes every second one unless told otherwise.
+constexpr std::array<Word<Checkpointing>, 8> kCheckpointing = {
     {{"none", Checkpointing::kNone},
+     {"full", Checkpointing::kFull},
      {"full (every block)", Checkpointing::kFull},
+     {"selective layer", Checkpointing::kEverySecond},
+     {"selective layer, every 2nd block", Checkpointing::kEverySecond},
+     {"selective layer (every 2nd block; default option)", Checkpointing::kEverySecond},
      {"selective op (torchtitan policy)", Checkpointing::kOperators},
      {"selective 'op': saves SDPA output, reduce-scatter, every second mm (and abs/max); "
       "recomputes "
@@ -65,11 +90,66 @@ void read_sharding(CaseReader& row, ir::FsdpPlan& fsdp) {
   }
 }
 
+/// Which PyTorch a row's words about its version mean; the newest where they say nothing.
+std::string torch_version(CaseReader& row) {
+  struct Era {
+    std::string_view words;
+    const char* version;
+  };
+  // Nightlies of December 2024; of January 2025, when pull request 778 was open; of June 2025.
+  constexpr std::array<Era, 4> kEras = {{{"(2024-12)", "2.6"},
+                                         {"PR 778 era", "2.7"},
+                                         {"torch 2.8.0a0", "2.8"},
+                                         {"(2025-06)", "2.8"}}};
+  const std::string words = row.text("framework_version", "");
+  for (const Era& era : kEras) {
+    if (words.find(era.words) != std::string::npos) {
+      return era.version;
+    }
+  }
+  return "";
+}
+
+/// "fp32 master params, ...; float8 ...": the precision and, behind a semicolon, 8-bit products.
+void read_precision(CaseReader& row, ir::ParallelPlan& plan) {
+  const std::string words = row.text("precision", "not stated");
+  const std::size_t end = words.find("; ");
+  const Word<ir::Precision>* const precision = std::ranges::find(
+      kPrecisions, std::string_view(words).substr(0, end), &Word<ir::Precision>::word);
+  if (precision == kPrecisions.end()) {
+    row.fail("precision", "'" + words + "'");
+    return;
+  }
+  plan.precision = precision->value;
+  if (end == std::string::npos) {
+    return;
+  }
+  const Word<Float8>* const float8 =
+      std::ranges::find(kFloat8, std::string_view(words).substr(end + 2), &Word<Float8>::word);
+  if (float8 == kFloat8.end()) {
+    row.fail("precision", "'" + words + "'");
+    return;
+  }
+  plan.titan->float8 = float8->value.recipe;
+  plan.titan->float8_gather = float8->value.gather;
+}
+
+void read_checkpointing(CaseReader& row, ir::ParallelPlan& plan) {
+  const auto words = row.word<Checkpointing>("checkpointing", "not stated", kCheckpointing);
+  const bool layers = words == Checkpointing::kFull || words == Checkpointing::kEverySecond;
+  plan.recompute = layers ? ir::Recompute::kFull : ir::Recompute::kNone;
+  plan.recompute_every = words == Checkpointing::kEverySecond ? 2 : 1;
+  plan.titan->selective_operators = words == Checkpointing::kOperators;
+}
+
 void read_other(CaseReader& row, ir::ParallelPlan& plan) {
   CaseReader other(row.take("other"), "other");
   plan.loss = other.word<ir::LossKind>("loss", "plain CE", kLosses);
   plan.titan->reshard = other.word<ir::TitanReshard>("reshard_after_forward",
                                                      "default (all but last block)", kReshards);
+  if (other.flag("async_tp", false)) {
+    other.fail("async_tp", "true");
+  }
   row.absorb(other.trouble());
 }
 
@@ -84,18 +164,13 @@ std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan) {
   // Branches run run_train.sh on one machine; the benchmarks' clusters have launchers of their own.
   plan.allocator.expandable_segments =
       row.text("framework", "") == "torchtitan (agent experiment branch)";
-  if (row.text("framework_version", "").find("(2024-12)") != std::string::npos) {
-    plan.runtime_version = "2.6";  // A nightly of that month.
-  }
+  plan.runtime_version = torch_version(row);
   plan.world = stated(row, "num_gpus", kWorldRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   plan.sequence = stated(row, "seq_len", kSequenceRange);
-  plan.precision = row.word<ir::Precision>("precision", "not stated", kPrecisions);
+  read_precision(row, plan);
   plan.optimizer = lookup<ir::OptimizerPlan>(row, "optimizer", published_optimizer);
-  const auto checkpointing = row.word<Checkpointing>("checkpointing", "not stated", kCheckpointing);
-  plan.titan->selective_operators = checkpointing == Checkpointing::kOperators;
-  plan.recompute =
-      checkpointing == Checkpointing::kFull ? ir::Recompute::kFull : ir::Recompute::kNone;
+  read_checkpointing(row, plan);
   expect_one_of(row, "attention", std::array<std::string_view, 2>{"SDPA flash", "SDPA"});
   for (const std::string_view key : {"quant", "offload", "lora"}) {
     expect_none(row, key);

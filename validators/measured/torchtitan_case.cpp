@@ -51,6 +51,46 @@ void read_checkpointing(CaseReader& reader, ir::ParallelPlan& plan) {
   plan.recompute_every = every > 0 ? every : 1;
 }
 
+constexpr std::array<Word<ir::Float8Recipe>, 3> kRecipes = {
+    {{"tensorwise", ir::Float8Recipe::kTensorwise},
+     {"rowwise", ir::Float8Recipe::kRowwise},
+     {"rowwise_with_gw_hp", ir::Float8Recipe::kRowwiseGradientHp}}};
+
+/// Whether a key is a list of this one string; absent is no.
+bool has_only(CaseReader& reader, std::string_view key, std::string_view wanted) {
+  const ir::JsonValue* const value = reader.take(key);
+  if (value == nullptr || (value->as_array() != nullptr && value->as_array()->empty())) {
+    return false;
+  }
+  const auto* const list = value->as_array();
+  const bool known = list != nullptr && list->size() == 1 && list->front().as_string() != nullptr &&
+                     *list->front().as_string() == wanted;
+  if (!known) {
+    reader.fail(key, "another list than of " + std::string(wanted));
+  }
+  return known;
+}
+
+/// `converters` and, in `set`, what the configuration says of 8-bit linear layers.
+void read_float8(CaseReader& reader, ir::TitanPlan& titan) {
+  const bool converts = has_only(reader, "converters", "quantize.linear.float8");
+  CaseReader set(reader.take("set"), "set");
+  constexpr std::string_view kRecipe = "quantize.linear.float8.recipe_name";
+  constexpr std::string_view kGather = "quantize.linear.float8.enable_fsdp_float8_all_gather";
+  constexpr std::string_view kPrecompute =
+      "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp";
+  constexpr std::string_view kFilter = "quantize.linear.float8.filter_fqns";
+  if (converts) {
+    titan.float8 = set.word<ir::Float8Recipe>(kRecipe, "tensorwise", kRecipes);
+    titan.float8_gather = set.flag(kGather, false);
+    titan.float8_precompute = set.flag(kPrecompute, false);
+    if (!has_only(set, kFilter, "output")) {
+      set.fail(kFilter, "a head in 8 bits");
+    }
+  }
+  reader.absorb(set.trouble());
+}
+
 /// Degrees, and keys that have to say what is modelled.
 void read_spread(CaseReader& reader, ir::ParallelPlan& plan) {
   plan.world = reader.integer("world", 8, kWorldRange);
@@ -121,6 +161,7 @@ void read_torchtitan_case(CaseReader& reader, RunSetting& setting) {
   read_checkpointing(reader, plan);
   plan.titan->reshard = reader.word<ir::TitanReshard>("reshard", "default", kReshards);
   plan.titan->compiled = reader.flag("compile", false);
+  read_float8(reader, *plan.titan);
   plan.titan->loss_parallel = reader.flag("loss_parallel", true);
   plan.optimizer = {.kind = ir::OptimizerKind::kAdamW,
                     .form = reader.word<ir::OptimizerForm>("opt_impl", "fused", kForms)};

@@ -4,13 +4,16 @@
 #include <utility>
 
 #include "model_ir/runtime/fsdp/copy_tables.h"
+#include "model_ir/runtime/torch/collective.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/torch/split_reduction.h"
 
 namespace headroom::ir::fsdp {
 
 using torch::Eager;
+using torch::Shape;
 using torch::Tensor;
 
 namespace {
@@ -73,6 +76,53 @@ bool ShardedGroup::casts(const ShardedParameter& parameter) const {
   return parameter.shard.dtype() != parameter.whole.dtype();
 }
 
+bool ShardedGroup::quantises(const ShardedParameter& parameter) const {
+  return parameter.whole.dtype() == DType::kFp8 && casts(parameter);
+}
+
+/// tensor_to_scale of a shard, the largest magnitude reduced among the ranks.
+/// Source: pytorch/ao 0.17 torchao/float8/float8_utils.py.
+void ShardedGroup::make_scale(ShardedParameter& parameter) {
+  Eager& eager = sharding_.eager;
+  const auto scalar = [&](DType dtype) {
+    return torch::computed(eager, {}, dtype, TensorRole::kTemporary);
+  };
+  const DType dtype = parameter.shard.dtype();
+  Tensor largest;
+  {
+    const Tensor magnitudes =
+        torch::computed(eager, {parameter.shard_elements}, dtype, {&parameter.shard});
+    largest = torch::reduce_all(eager, magnitudes);
+  }
+  const Tensor reduced = scalar(dtype);
+  torch::finish_collective(eager, {.kind = CollectiveKind::kAllReduce,
+                                   .bytes = torch::bytes_of(reduced),
+                                   .group = {.size = sharding_.ranks, .stride = sharding_.stride}});
+  largest.reset();
+  const Tensor wide = scalar(DType::kFp64);
+  Tensor quotient;
+  {
+    const Tensor clamped = scalar(DType::kFp64);
+    const Tensor reciprocal = scalar(DType::kFp64);
+    quotient = scalar(DType::kFp64);
+  }
+  parameter.scale = scalar(DType::kFp32);
+}
+
+/// fsdp_pre_all_gather: a shard scaled, clamped and cast.
+/// Source: pytorch/ao 0.17 torchao/float8/fsdp_utils.py; float8_training_tensor.py,
+/// _ToFloat8ConstrFunc.
+Tensor ShardedGroup::quantise(ShardedParameter& parameter) {
+  Eager& eager = sharding_.eager;
+  if (!precomputed_scales_) {
+    make_scale(parameter);
+  }
+  const Shape shape{parameter.shard_elements};
+  const Tensor scaled = torch::computed(eager, shape, DType::kFp32, {&parameter.shard});
+  const Tensor clamped = torch::computed(eager, shape, DType::kFp32, {&scaled});
+  return torch::computed(eager, shape, DType::kFp8, {&clamped});
+}
+
 std::int64_t ShardedGroup::gather_ranks() const {
   return kept_ ? sharding_.plan.reshard_ranks : sharding_.ranks;
 }
@@ -91,7 +141,7 @@ void ShardedGroup::copy_in(std::span<const Tensor> inputs) {
     const std::int64_t part = part_of(each);
     all.push_back(part);
     written += bytes_of(part, each.whole.dtype()).value();
-    if (casts(each) && !(sharding_.plan.cpu_offload && !kept_)) {
+    if (casts(each) && !quantises(each) && !(sharding_.plan.cpu_offload && !kept_)) {
       cast.push_back(part);
       read += bytes_of(part, each.shard.dtype()).value();
     }
@@ -110,9 +160,11 @@ std::vector<Tensor> ShardedGroup::gather_inputs() {
   Eager& eager = sharding_.eager;
   std::vector<Tensor> inputs;
   std::int64_t cast = 0;
-  for (const ShardedParameter& each : parameters_) {
+  for (ShardedParameter& each : parameters_) {
     const std::int64_t part = part_of(each);
-    if (sharding_.plan.cpu_offload && !kept_) {
+    if (quantises(each)) {
+      inputs.push_back(quantise(each));
+    } else if (sharding_.plan.cpu_offload && !kept_) {
       Tensor copied = eager.empty({part}, each.shard.dtype(), TensorRole::kCommunication);
       eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(copied)});
       inputs.push_back(casts(each) ? torch::computed(eager, {part}, each.whole.dtype(),

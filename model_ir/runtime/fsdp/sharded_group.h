@@ -49,7 +49,8 @@ struct ShardedParameter {
   std::int64_t shard_elements = 0;  ///< With the padding of the last rank.
   torch::Tensor kept;               ///< Between forward and backward, where it goes to fewer ranks.
   torch::Tensor sum;                ///< Of whole gradients that are not reduced yet.
-  bool partial = false;  ///< Its gradient is a part of a sum among tensor-parallel ranks.
+  bool partial = false;   ///< Its gradient is a part of a sum among tensor-parallel ranks.
+  torch::Tensor scale{};  ///< Of the whole, where it is gathered in 8 bits.
 };
 
 /// Parameters that are gathered, released and reduced together, and their buffers.
@@ -70,6 +71,8 @@ class ShardedGroup {
   /// _fsdp_param.py, reset_sharded_param, which FSDPModule._apply calls.
   void pad_shards();
   void set_reshards(bool reshards) { reshards_ = reshards; }
+  /// Scales of parameters gathered in 8 bits are made for all at once behind the optimizer's step.
+  void set_precomputed_scales(bool precomputed) { precomputed_scales_ = precomputed; }
   [[nodiscard]] bool reshards() const { return reshards_; }
   [[nodiscard]] std::span<const ShardedParameter> parameters() const { return parameters_; }
   [[nodiscard]] std::int32_t module() const { return module_; }
@@ -110,6 +113,10 @@ class ShardedGroup {
   /// Ranks among which a gather finds its parts, and the elements of this one's part.
   [[nodiscard]] std::int64_t gather_ranks() const;
   [[nodiscard]] std::int64_t part_of(const ShardedParameter& parameter) const;
+  /// Gathered in 8 bits (torchao's WeightWithDynamicFloat8CastTensor) from a shard of more.
+  [[nodiscard]] bool quantises(const ShardedParameter& parameter) const;
+  [[nodiscard]] torch::Tensor quantise(ShardedParameter& parameter);
+  void make_scale(ShardedParameter& parameter);
   [[nodiscard]] std::vector<torch::Tensor> gather_inputs();
   void copy_out_alone();
   void drop_kept();
@@ -121,6 +128,7 @@ class ShardedGroup {
   Sharding sharding_;
   std::int32_t module_;
   bool reshards_;
+  bool precomputed_scales_ = false;
   std::vector<ShardedParameter> parameters_;
   bool gathered_ = false;
   bool pending_ = false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -147,6 +148,14 @@ Tensor clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, const No
   factor.reset();
   clamped.reset();
   return total;
+}
+
+Tensor stacked_norms(Eager& eager, std::span<const Tensor> tensors) {
+  std::vector<std::size_t> group(tensors.size());
+  std::iota(group.begin(), group.end(), std::size_t{0});
+  std::vector<Tensor> norms;
+  norms_of(eager, tensors, group, norms);
+  return stack(eager, norms);
 }
 
 }  // namespace headroom::ir::torch

@@ -27,4 +27,8 @@ struct NormMesh {
 ///         torch/distributed/tensor/_ops/_math_ops.py, _NormPartial.
 Tensor clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, const NormMesh& mesh = {});
 
+/// The norm of each tensor, side by side: torch.stack(torch._foreach_norm(tensors)). Requires one
+/// tensor or more.
+[[nodiscard]] Tensor stacked_norms(Eager& eager, std::span<const Tensor> tensors);
+
 }  // namespace headroom::ir::torch

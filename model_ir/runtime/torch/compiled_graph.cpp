@@ -34,6 +34,7 @@ std::vector<CompiledGraph::Id> CompiledGraph::add(Step step, std::vector<Made> m
     buffer.dtype = each.dtype;
     buffer.over = std::move(each.over);
     buffer.complex = each.complex;
+    buffer.wide = each.wide;
     buffer.made_at = steps_.size();
     step.made.push_back(buffers_.size());
     buffers_.push_back(std::move(buffer));
@@ -59,7 +60,8 @@ CompiledGraph::Id CompiledGraph::product(std::vector<Id> reads, const Shape& sha
   step.reads = std::move(reads);
   step.gemm = gemm;
   step.is_product = true;
-  return add(std::move(step), {{shape, gemm.dtype, {}}}, Kind::kOwn)[0];
+  const DType result = gemm.dtype == DType::kFp8 ? DType::kBf16 : gemm.dtype;
+  return add(std::move(step), {{shape, result, {}}}, Kind::kOwn)[0];
 }
 
 std::vector<CompiledGraph::Id> CompiledGraph::call(std::vector<Id> reads, std::vector<Made> made,
@@ -123,7 +125,7 @@ void CompiledGraph::estimate() {
 
 bool CompiledGraph::reuse(Id id, std::size_t step) {
   Buffer& buffer = buffers_[id];
-  const auto found = dead_.find({buffer.dtype, buffer.shape.elements()});
+  const auto found = dead_.find(buffer.likeness());
   if (found == dead_.end() || found->second.empty()) {
     return false;
   }
@@ -148,7 +150,7 @@ void CompiledGraph::place(Id id, std::size_t step) {
   Buffer& buffer = buffers_[id];
   for (const Id candidate : buffer.over) {
     Buffer& old = buffers_[candidate];
-    const bool fits = old.dtype == buffer.dtype && old.shape.elements() == buffer.shape.elements();
+    const bool fits = old.likeness() == buffer.likeness();
     const bool dies = old.last == step && !old.output && !old.moved;
     if (fits && dies && old.kind != Kind::kArgument && old.kind != Kind::kView) {
       old.moved = true;
@@ -179,7 +181,7 @@ void CompiledGraph::plan() {
       const Buffer& buffer = buffers_[id];
       const bool generated = buffer.kind == Kind::kOwn || buffer.kind == Kind::kMade;
       if (generated && !buffer.moved && !buffer.complex) {
-        dead_[{buffer.dtype, buffer.shape.elements()}].push_back(id);
+        dead_[buffer.likeness()].push_back(id);
       }
     }
   }
@@ -191,7 +193,11 @@ void CompiledGraph::plan() {
 
 void CompiledGraph::give_work(const Step& step) {
   if (step.is_product) {
-    eager_.touch_cublas();
+    if (step.gemm.dtype == DType::kFp8) {
+      eager_.touch_cublaslt();  // _scaled_mm
+    } else {
+      eager_.touch_cublas();
+    }
     eager_.run(step.gemm);
     return;
   }

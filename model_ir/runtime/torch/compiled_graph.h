@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 #include <span>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "model_ir/plan/device_work.h"
@@ -33,6 +33,7 @@ class CompiledGraph {
     DType dtype = DType::kBf16;
     std::vector<Id> over;
     bool complex = false;  ///< Pairs are complex numbers: it makes no place for others.
+    bool wide = false;     ///< Of 8 bits: e5m2, not e4m3, which do not share a place.
   };
   /// Runs what Inductor has not generated; returns what it has made.
   using Call = std::function<std::vector<Tensor>(Eager& eager)>;
@@ -47,7 +48,7 @@ class CompiledGraph {
   /// A generated kernel.
   std::vector<Id> kernel(std::vector<Id> reads, std::vector<Made> made);
   [[nodiscard]] Id kernel_of(std::vector<Id> reads, Made made);
-  /// A library's matrix product.
+  /// A library's matrix product. Operands of 8 bits make a result of bf16.
   [[nodiscard]] Id product(std::vector<Id> reads, const Shape& shape, const GemmShape& gemm);
   /// An operator of PyTorch's own that makes `shapes.size()` tensors.
   std::vector<Id> call(std::vector<Id> reads, std::vector<Made> made, Call run);
@@ -60,6 +61,7 @@ class CompiledGraph {
   [[nodiscard]] Id view(Id base);
 
   [[nodiscard]] const Shape& shape(Id buffer) const { return buffers_[buffer].shape; }
+  [[nodiscard]] DType dtype(Id buffer) const { return buffers_[buffer].dtype; }
   [[nodiscard]] std::int64_t multiprocessors() const { return eager_.device().multiprocessors; }
   /// Keeps a buffer beyond the end: see `tensor`.
   void keep(Id buffer) { buffers_[buffer].output = true; }
@@ -69,6 +71,7 @@ class CompiledGraph {
   [[nodiscard]] Tensor take(Id buffer) { return std::move(buffers_[buffer].tensor); }
 
  private:
+  using Likeness = std::tuple<DType, bool, std::int64_t>;
   enum class Kind : std::uint8_t { kArgument, kTaken, kDonated, kOwn, kMade, kView };
   struct Buffer {
     Kind kind = Kind::kOwn;
@@ -78,6 +81,7 @@ class CompiledGraph {
     Tensor tensor;
     bool output = false;
     bool complex = false;
+    bool wide = false;
     bool moved = false;  ///< Another buffer has its memory.
     std::size_t made_at = 0;
     std::size_t last = 0;     ///< Step that reads it, or a view of it, last.
@@ -85,6 +89,8 @@ class CompiledGraph {
     Id place = 0;             ///< In whose memory it lies, if in another's.
     bool has_place = false;
     [[nodiscard]] std::int64_t bytes() const;
+    /// What buffers that share a place agree in.
+    [[nodiscard]] Likeness likeness() const { return {dtype, wide, shape.elements()}; }
   };
   struct Step {
     std::vector<Id> reads;
@@ -111,7 +117,7 @@ class CompiledGraph {
   std::vector<Step> steps_;
   std::vector<std::int64_t> alive_;  ///< Estimated bytes at each step.
   std::int64_t peak_ = 0;
-  std::map<std::pair<DType, std::int64_t>, std::vector<Id>> dead_;
+  std::map<Likeness, std::vector<Id>> dead_;
 };
 
 /// How many parts a compiled sum of [rows, width] over its rows is cut into; 1: not at all.

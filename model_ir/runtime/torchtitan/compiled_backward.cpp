@@ -152,8 +152,9 @@ std::array<Id, 3> Steps::attend_backward(Id gradient) {
   return {ids[0], ids[1], ids[2]};
 }
 
-/// The gradient of what was turned, over that of the result. The first makes the conjugate table.
-Id Steps::turned_back(Id gradient, std::int64_t width, bool first) {
+/// The gradient of what was turned, over that of the result, in fp32. The first makes the conjugate
+/// table.
+Id Steps::turned_look(Id gradient, std::int64_t width, bool first) {
   const Id wide = widened(gradient, width);
   const Id look = graph.view(wide);
   if (first) {
@@ -164,7 +165,11 @@ Id Steps::turned_back(Id gradient, std::int64_t width, bool first) {
                               })[0];
   }
   const Id back = turned(look);
-  return narrowed(graph.view(back), width);
+  return graph.view(back);
+}
+
+Id Steps::turned_back(Id gradient, std::int64_t width, bool first) {
+  return narrowed(turned_look(gradient, width, first), width);
 }
 
 /// The gradient of queries or keys behind their rotation, and of their norm.

@@ -16,30 +16,6 @@ using torch::Node;
 using torch::Record;
 using torch::Tensor;
 
-/// What forward keeps for backward beside its inputs.
-std::vector<Id Values::*> kept_values(const Sizes& sizes, BlockMemory memory) {
-  std::vector<Id Values::*> kept;
-  switch (memory) {
-    case BlockMemory::kAll:
-      kept = {&Values::rstd1,  &Values::normed1,   &Values::q,       &Values::k,
-              &Values::v,      &Values::attended,  &Values::log_sum, &Values::seed,
-              &Values::offset, &Values::projected, &Values::rstd2,   &Values::normed2,
-              &Values::gate,   &Values::up,        &Values::active};
-      if (sizes.norms_heads) {
-        kept.insert(kept.end(),
-                    {&Values::q_product, &Values::k_product, &Values::q_rstd, &Values::k_rstd});
-      }
-      break;
-    case BlockMemory::kOperators:
-      kept = {&Values::q,    &Values::v,      &Values::attended, &Values::log_sum,
-              &Values::seed, &Values::offset, &Values::gate};
-      break;
-    case BlockMemory::kInputs:
-      break;
-  }
-  return kept;
-}
-
 /// Those of norms of heads come last, where there are any.
 constexpr std::array<Id Weights::*, 11> kWeights = {
     &Weights::norm1, &Weights::wq, &Weights::wk, &Weights::wv,     &Weights::wo,    &Weights::norm2,
@@ -49,7 +25,7 @@ std::size_t weight_count(const Sizes& sizes) {
   return sizes.norms_heads ? kWeights.size() : kWeights.size() - 2;
 }
 
-/// Of the saved tensors: input, rotations, weights, then what `kept_values` names.
+/// Of the saved tensors: input, rotations, weights, then what `Steps::kept` names.
 Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& sizes,
                        BlockMemory memory) {
   Steps steps(eager, sizes, memory);
@@ -65,11 +41,12 @@ Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& 
   for (std::size_t i = 0; i < weight_count(sizes); ++i) {
     steps.weights.*kWeights[i] = steps.graph.taken(next(), false);
   }
-  for (Id Values::*const value : kept_values(sizes, memory)) {
-    steps.values.*value = steps.graph.taken(next(), true);
+  for (Id* const value : steps.kept()) {
+    *value = steps.graph.taken(next(), true);
   }
   const Id tangent = steps.graph.argument(grads[0]);
-  const std::vector<Id> made = steps.backward(tangent);
+  const bool eight = sizes.float8 != Float8Recipe::kNone;
+  const std::vector<Id> made = eight ? steps.backward_float8(tangent) : steps.backward(tangent);
   steps.graph.run();
   Gradients result;
   for (const Id gradient : made) {
@@ -91,7 +68,9 @@ Tensor compiled_block(Eager& eager, const Model& model, const Block& block, cons
                     .head_dim = spec.head_dim,
                     .ffn = spec.ffn,
                     .dtype = x.dtype(),
-                    .norms_heads = has_cosine_table(spec)};
+                    .norms_heads = has_cosine_table(spec),
+                    .float8 = model.plan->titan.value_or(TitanPlan{}).float8,
+                    .float8_weights = block.wq.dtype() == DType::kFp8};
   const std::array<const Tensor*, 11> weights = {
       &block.attention_norm, &block.wq, &block.wk, &block.wv, &block.wo,
       &block.ffn_norm,       &block.w1, &block.w3, &block.w2, &block.q_norm,
@@ -108,10 +87,11 @@ Tensor compiled_block(Eager& eager, const Model& model, const Block& block, cons
   for (std::size_t i = 0; i < count; ++i) {
     steps.weights.*kWeights[i] = steps.graph.argument(*weights[i]);
   }
-  const Id result = steps.forward();
-  const std::vector<Id Values::*> kept = kept_values(sizes, memory);
-  for (Id Values::*const value : kept) {
-    steps.graph.keep(steps.values.*value);
+  const bool eight = sizes.float8 != Float8Recipe::kNone;
+  const Id result = eight ? steps.forward_float8() : steps.forward();
+  const std::vector<Id*> kept = steps.kept();
+  for (const Id* const value : kept) {
+    steps.graph.keep(*value);
   }
   steps.graph.run();
   record.save(x);
@@ -119,8 +99,8 @@ Tensor compiled_block(Eager& eager, const Model& model, const Block& block, cons
   for (std::size_t i = 0; i < count; ++i) {
     record.save(*weights[i]);
   }
-  for (Id Values::*const value : kept) {
-    record.save(steps.graph.tensor(steps.values.*value));
+  for (const Id* const value : kept) {
+    record.save(steps.graph.tensor(*value));
   }
   Tensor output = steps.graph.take(result);
   record.finish(output, [sizes, memory](Eager& e, Gradients& grads, Node& node) -> Gradients {

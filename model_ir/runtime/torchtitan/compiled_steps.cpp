@@ -161,6 +161,33 @@ Id Steps::forward() {
   return output;
 }
 
+std::vector<Id*> Steps::kept() {
+  Values& at = values;
+  const bool eight = sizes_.float8 != Float8Recipe::kNone;
+  std::vector<Id*> kept;
+  switch (memory_) {
+    case BlockMemory::kAll:
+      kept = {&at.rstd1, &at.q,      &at.k,         &at.v,     &at.attended, &at.log_sum,
+              &at.seed,  &at.offset, &at.projected, &at.rstd2, &at.gate,     &at.up};
+      if (!eight) {
+        kept.insert(kept.end(), {&at.normed1, &at.normed2, &at.active});
+      }
+      if (sizes_.norms_heads) {
+        kept.insert(kept.end(), {&at.q_product, &at.k_product, &at.q_rstd, &at.k_rstd});
+      }
+      break;
+    case BlockMemory::kOperators:
+      kept = {&at.q, &at.v, &at.attended, &at.log_sum, &at.seed, &at.offset, &at.gate};
+      break;
+    case BlockMemory::kInputs:
+      break;
+  }
+  if (eight) {
+    keep_scales(kept);
+  }
+  return kept;
+}
+
 /// What a block that keeps its inputs alone, or operators, runs again before its backward.
 void Steps::again() {
   if (memory_ == BlockMemory::kInputs) {

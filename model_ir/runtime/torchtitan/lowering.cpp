@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "model_ir/runtime/torch/clip.h"
+#include "model_ir/runtime/torch/collective.h"
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer.h"
 #include "model_ir/runtime/torch/phase.h"
 #include "model_ir/runtime/torchtitan/forward.h"
@@ -66,6 +68,7 @@ class Trainer {
   Tensor pipelined_forward_backward(Tensor ids, Tensor labels);
   void run_piece(Context& context, const Tensor& piece);
   Tensor clip();
+  void precompute_scales();
   void log(const Tensor& loss);
 
   Eager& eager_;
@@ -78,6 +81,7 @@ class Trainer {
   std::vector<torch::OptimizerState> optimizers_;  ///< Of each part.
   Tensor batch_;    ///< Ids of the last batch, which the generator's frame holds.
   Tensor barrier_;  ///< Of the barrier after the first step.
+  Tensor scales_;   ///< Of all weights that are gathered in 8 bits.
 };
 
 /// Streams of the `index`-th model of a process.
@@ -232,6 +236,20 @@ Tensor Trainer::clip() {
       eager_, shards, {.ranks = shards_, .tensor_ranks = titan_.tensor, .replicated = replicated});
 }
 
+/// precompute_float8_dynamic_scale_for_fsdp: the largest magnitude of every weight that is gathered
+/// in 8 bits, reduced at once.
+/// Source: pytorch/ao 0.17 torchao/float8/fsdp_utils.py.
+void Trainer::precompute_scales() {
+  eager_.set_site("torchtitan.precompute_scales", -1);
+  const Tensor largest = torch::stacked_norms(eager_, parts_.front()->quantised);
+  torch::finish_collective(eager_, {.kind = CollectiveKind::kAllReduce,
+                                    .bytes = torch::bytes_of(largest),
+                                    .group = {.size = shards_, .stride = titan_.tensor}});
+  const Tensor wide = torch::computed(eager_, largest.shape(), DType::kFp64, {&largest});
+  const Tensor quotient = torch::computed(eager_, largest.shape(), DType::kFp64, {&wide});
+  scales_ = torch::computed(eager_, largest.shape(), DType::kFp32, {&quotient});
+}
+
 /// What the log of a step reduces among ranks.
 void Trainer::log(const Tensor& loss) {
   eager_.set_site("torchtitan.log", -1);
@@ -284,6 +302,9 @@ void Trainer::step(int number) {
   const Tensor norm = clip();
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     torch::step(eager_, plan_.optimizer, parts_[i]->shards, optimizers_[i]);
+  }
+  if (titan_.float8_precompute) {
+    precompute_scales();
   }
   eager_.set_site("torchtitan.train_step", -1);
   Tensor loss;

@@ -96,6 +96,25 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
   return std::nullopt;
 }
 
+std::optional<Error> unsupported_float8(const ParallelPlan& plan) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const bool any = titan.float8 != Float8Recipe::kNone;
+  if (any && titan.pipeline > 1) {
+    return refused("titan", "float8 with pp=" + std::to_string(titan.pipeline),
+                   "8-bit products without a pipeline");
+  }
+  if (any && !titan.compiled) {
+    return refused("titan", "float8 without compiled", "8-bit products in compiled blocks");
+  }
+  if (titan.float8_gather && titan.float8 != Float8Recipe::kTensorwise) {
+    return refused("titan", "fp8-all-gather without float8=tensorwise", "float8=tensorwise");
+  }
+  if (titan.float8_precompute && !titan.float8_gather) {
+    return refused("titan", "precompute-scale without fp8-all-gather", "fp8-all-gather");
+  }
+  return std::nullopt;
+}
+
 /// Makes parameters on the meta device and their shards in memory, group by group.
 class Loader {
  public:
@@ -108,10 +127,15 @@ class Loader {
     }
     result_.groups.push_back(std::make_unique<fsdp::ShardedGroup>(sharding_, module));
     result_.groups.back()->set_reshards(reshards);
+    result_.groups.back()->set_precomputed_scales(precomputed_);
   }
 
   /// `replicated`: the same on every tensor-parallel rank, which has a part of its gradient.
   Tensor parameter(const Shape& shape, bool replicated = false) {
+    return parameter(shape, sharding_.plan.param_dtype, replicated);
+  }
+  /// `gathered`: the type in which the whole is put together.
+  Tensor parameter(const Shape& shape, DType gathered, bool replicated) {
     Eager& eager = sharding_.eager;
     if (sharding_.ranks == 1) {
       Tensor parameter = eager.parameter(shape, sharding_.stored, true);
@@ -121,28 +145,43 @@ class Loader {
       return parameter;
     }
     eager.set_meta(true);
-    Tensor whole = eager.parameter(shape, sharding_.plan.param_dtype, true);
+    Tensor whole = eager.parameter(shape, gathered, true);
     eager.set_meta(false);
     const Shape own = shape.with(0, ceil_div(shape[0], sharding_.ranks));
     const Tensor shard = eager.parameter(own, sharding_.stored, true);
     result_.groups.back()->add(whole, shard, replicated && tensor_ > 1);
     result_.shards.push_back(shard);
     result_.replicated.push_back(replicated);
+    if (gathered == DType::kFp8) {
+      result_.quantised.push_back(shard);
+    }
     count_ += own.elements();
     return whole;
   }
   Tensor norm(std::int64_t width) { return parameter({width}, true); }
-  /// A linear layer whose outputs, or whose inputs, are shared among tensor-parallel ranks.
-  Tensor columns(std::int64_t out, std::int64_t in) { return parameter({out / tensor_, in}); }
-  Tensor rows(std::int64_t out, std::int64_t in) { return parameter({out, in / tensor_}); }
+  /// A table whose rows are shared among tensor-parallel ranks.
+  Tensor table(std::int64_t out, std::int64_t in) { return parameter({out / tensor_, in}); }
+  /// A block's linear layer whose outputs, or whose inputs, are shared among them.
+  Tensor columns(std::int64_t out, std::int64_t in) {
+    return parameter({out / tensor_, in}, linear_, false);
+  }
+  Tensor rows(std::int64_t out, std::int64_t in) {
+    return parameter({out, in / tensor_}, linear_, false);
+  }
 
   void set_tensor(std::int64_t ranks) { tensor_ = ranks; }
+  void set_float8(const TitanPlan& titan) {
+    linear_ = titan.float8_gather ? DType::kFp8 : sharding_.plan.param_dtype;
+    precomputed_ = titan.float8_precompute;
+  }
   [[nodiscard]] std::int64_t count() const { return count_; }
 
  private:
   const fsdp::Sharding& sharding_;
   ShardedModel& result_;
   std::int64_t tensor_ = 1;
+  DType linear_ = DType::kBf16;
+  bool precomputed_ = false;
   std::int64_t count_ = 0;
 };
 
@@ -174,7 +213,7 @@ void load_head(Loader& load, Model& model) {
   if (has_chunked_loss(plan)) {
     load.begin_group(transformers::kHeadModule, last);
   }
-  model.output = load.columns(model.spec->vocabulary, model.spec->hidden);
+  model.output = load.table(model.spec->vocabulary, model.spec->hidden);
 }
 
 /// precompute_freqs_cis: angles of every position, a tensor of ones, and the two as complex
@@ -254,6 +293,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (plan.recompute == Recompute::kFullReentrant) {
     return refused("checkpointing", "full-reentrant", "none, full or every-K");
   }
+  if (const std::optional<Error> error = unsupported_float8(plan)) {
+    return *error;
+  }
   const bool adamw = plan.optimizer.kind == OptimizerKind::kAdamW;
   if (!adamw || (plan.optimizer.form != OptimizerForm::kFused &&
                  plan.optimizer.form != OptimizerForm::kForeach &&
@@ -278,10 +320,11 @@ ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
   eager.set_site("fsdp.to_empty", -1);
   Loader load(sharding, result);
   load.set_tensor(titan.tensor);
+  load.set_float8(titan);
   load.begin_group(fsdp::kRootModule, false);
   if (part.first) {
     load.begin_group(transformers::kEmbeddingModule, reshards);
-    model.embedding = load.columns(spec.vocabulary, spec.hidden);
+    model.embedding = load.table(spec.vocabulary, spec.hidden);
   }
   for (std::int64_t layer = 0; layer < part.layers.count; ++layer) {
     load.begin_group(static_cast<std::int32_t>(part.layers.first + layer), reshards);

@@ -43,6 +43,7 @@ struct ShardedModel {
   Model model;
   std::vector<std::unique_ptr<fsdp::ShardedGroup>> groups;  ///< The root, then in module order.
   std::vector<torch::Tensor> shards;                        ///< In the order of parameters().
+  std::vector<torch::Tensor> quantised;  ///< Of `shards`: those that are gathered in 8 bits.
   /// Of `shards`: which are the same on every tensor-parallel rank (norms).
   std::vector<bool> replicated;
 };

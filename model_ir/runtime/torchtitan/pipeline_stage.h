@@ -17,11 +17,13 @@ struct ModelPart {
   ModelPart(torch::Eager& eager, ShardedModel sharded)
       : model(std::move(sharded.model)),
         shards(std::move(sharded.shards)),
+        quantised(std::move(sharded.quantised)),
         replicated(std::move(sharded.replicated)),
         hooks(eager, std::move(sharded.groups)) {}
 
   Model model;
   std::vector<torch::Tensor> shards;
+  std::vector<torch::Tensor> quantised;
   std::vector<bool> replicated;
   fsdp::FullyShard hooks;
 };

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <variant>
 
 #include <doctest/doctest.h>
 
+#include "model_ir/plan/device_work.h"
 #include "model_ir/plan/plan_check.h"
 #include "tests/support/event_text.h"
 #include "tests/support/random_plan.h"
@@ -52,6 +54,29 @@ TitanPlan selective(std::int64_t tensor) {
   titan.tensor = tensor;
   titan.selective_operators = true;
   return titan;
+}
+
+/// The key that a refusal names.
+std::string key_of(const ModelSpec& model, const ParallelPlan& plan) {
+  const auto program = lower(model, plan, Rank{0}, DeviceTraits{});
+  REQUIRE_FALSE(program);
+  return program.error().key;
+}
+
+/// Of all collectives together.
+std::int64_t collective_bytes(const Work& work) {
+  std::int64_t bytes = 0;
+  for (const Work::Collective& each : work.collectives) {
+    bytes += each.bytes;
+  }
+  return bytes;
+}
+std::int64_t collective_calls(const Work& work) {
+  std::int64_t calls = 0;
+  for (const Work::Collective& each : work.collectives) {
+    calls += each.calls;
+  }
+  return calls;
 }
 
 }  // namespace
@@ -301,11 +326,6 @@ TEST_CASE("property: torchtitan's steps end with what they began with") {
 }
 
 TEST_CASE("torchtitan: what its code is not modelled for is refused by the plan's key") {
-  const auto key_of = [](const ModelSpec& model, const ParallelPlan& plan) {
-    const auto program = lower(model, plan, Rank{0}, DeviceTraits{});
-    REQUIRE_FALSE(program);
-    return program.error().key;
-  };
   const ModelSpec llama = three_layers("llama");
   CHECK(key_of(three_layers("qwen2"), on_ranks(2)) == "model");
   CHECK(key_of(llama, on_ranks(3, tensor_parallel())) == "gpus");
@@ -345,6 +365,99 @@ TEST_CASE("torchtitan: its choices belong to its code, and its code to fsdp") {
   plan.runtime = RuntimeKind::kTransformers;
   plan.fsdp.reset();
   CHECK(check_plan(llama, plan).error().key == "model_code");
+}
+
+TEST_CASE("torchtitan: weights gathered in 8 bits halve the gathers, products are in 8 bits") {
+  TitanPlan titan;
+  titan.compiled = true;
+  ParallelPlan plan = on_ranks(2, titan);
+  const auto step = [&plan] {
+    const RankProgram program = lower(three_layers("llama"), plan, Rank{0}, DeviceTraits{}).value();
+    return test::find_phase(program, "step2")->work;
+  };
+  const Work sixteen = step();
+  plan.titan->float8 = Float8Recipe::kTensorwise;
+  const Work cast = step();
+  CHECK(cast.gemm_flops == sixteen.gemm_flops);
+  CHECK(cast.kernels > sixteen.kernels);
+  CHECK(collective_bytes(cast) == collective_bytes(sixteen));
+  plan.titan->float8_gather = true;
+  const Work gathered = step();
+  // Linear weights of a block: wq, wo 1024 x 1024; wk, wv 512 x 1024; w1, w2, w3 2816 x 1024. Three
+  // layers, forward and backward (the last is kept): a byte less each; and 7 maxima of four bytes.
+  constexpr std::int64_t kLinear = 2 * 1024 * 1024 + 2 * 512 * 1024 + 3 * 2816 * 1024;
+  CHECK(collective_bytes(sixteen) - collective_bytes(gathered) == 6 * (kLinear - 7 * 4));
+  CHECK(collective_calls(gathered) - collective_calls(sixteen) == 6 * 7);
+  plan.titan->float8_precompute = true;
+  const Work once = step();
+  CHECK(collective_calls(gathered) - collective_calls(once) == 6 * 7 - 1);
+}
+
+TEST_CASE(
+    "torchtitan: compiled blocks of 8-bit products keep neither norms nor the gated product") {
+  TitanPlan titan;
+  titan.compiled = true;
+  titan.float8 = Float8Recipe::kTensorwise;
+  ParallelPlan plan = on_ranks(2, titan);
+  plan.micro_batch = 8;
+  test::check_phases(
+      three_layers("llama"), plan,
+      {{"step1", 877'272'064, 1'914'382'848}, {"step2", 877'272'576, 2'352'732'160}});
+  plan.titan->selective_operators = true;
+  test::check_phases(
+      three_layers("llama"), plan,
+      {{"step1", 877'272'064, 1'700'279'808}, {"step2", 877'272'576, 2'138'629'120}});
+  plan.titan->float8_gather = true;
+  test::check_phases(
+      three_layers("llama"), plan,
+      {{"step1", 877'282'816, 1'700'279'808}, {"step2", 877'283'328, 2'138'629'120}});
+}
+
+TEST_CASE(
+    "torchtitan: scales by rows are kept in place of scalars, wide gradients undone in bf16") {
+  TitanPlan titan;
+  titan.compiled = true;
+  titan.selective_operators = true;
+  ParallelPlan plan = on_ranks(2, titan);
+  plan.micro_batch = 8;
+  for (const Float8Recipe recipe : {Float8Recipe::kRowwise, Float8Recipe::kRowwiseGradientHp}) {
+    plan.titan->float8 = recipe;
+    test::check_phases(
+        three_layers("llama"), plan,
+        {{"step1", 877'272'064, 1'700'451'840}, {"step2", 877'272'576, 2'138'801'152}});
+  }
+  // A third of the products of linear layers are in 16 bits then.
+  const auto eight_bits = [&plan](Float8Recipe recipe) {
+    plan.titan->float8 = recipe;
+    const RankProgram program = lower(three_layers("llama"), plan, Rank{0}, DeviceTraits{}).value();
+    std::int64_t count = 0;
+    for (const WorkItem& item : program.work.items) {
+      const auto* const gemm = item.kind == WorkItem::Kind::kRun
+                                   ? std::get_if<GemmShape>(&program.work.shapes[item.index])
+                                   : nullptr;
+      count += gemm != nullptr && gemm->dtype == DType::kFp8 ? 1 : 0;
+    }
+    return count;
+  };
+  // A layer: seven products forward, three of them again, and fourteen backward; two steps.
+  CHECK(eight_bits(Float8Recipe::kRowwise) == 2 * 3 * (7 + 3 + 14));
+  CHECK(eight_bits(Float8Recipe::kRowwiseGradientHp) == 2 * 3 * (7 + 3 + 7));
+}
+
+TEST_CASE("torchtitan: 8-bit products in eager blocks are refused, and gathers without them") {
+  ParallelPlan plan = on_ranks(2);
+  plan.titan->float8 = Float8Recipe::kTensorwise;
+  CHECK(key_of(three_layers("llama"), plan) == "titan");
+  plan.titan->compiled = true;
+  CHECK(lower(three_layers("llama"), plan, Rank{0}, DeviceTraits{}));
+  plan.titan->float8_precompute = true;
+  CHECK(key_of(three_layers("llama"), plan) == "titan");
+  plan.titan->float8_gather = true;
+  CHECK(lower(three_layers("llama"), plan, Rank{0}, DeviceTraits{}));
+  plan.titan->float8 = Float8Recipe::kRowwise;
+  CHECK(key_of(three_layers("llama"), plan) == "titan");
+  plan.titan->float8 = Float8Recipe::kNone;
+  CHECK(key_of(three_layers("llama"), plan) == "titan");
 }
 
 }  // namespace headroom::ir
