@@ -27,6 +27,10 @@ std::optional<FlopsPerSecond> peak_of(const ir::ParallelPlan& plan, const Device
   // Under FSDP the arithmetic is in the type of the gathered parameters.
   const bool full = plan.precision == ir::Precision::kFp32 &&
                     (!plan.fsdp || plan.fsdp->param_dtype == ir::DType::kFp32);
+  const bool eight = plan.megatron && plan.megatron->fp8 != ir::MegatronFp8::kNone;
+  if (eight && device.fp8) {
+    return device.fp8;
+  }
   return full ? std::optional(device.fp32) : device.half;
 }
 

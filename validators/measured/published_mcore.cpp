@@ -219,7 +219,7 @@ struct Numbers {
   ir::MegatronFp8 fp8 = ir::MegatronFp8::kNone;
 };
 
-void read_numbers(CaseReader& row, ir::ParallelPlan& plan) {
+void read_numbers(CaseReader& row, std::string_view framework, ir::ParallelPlan& plan) {
   using ir::MegatronFp8;
   using ir::Precision;
   constexpr Numbers kHalf{};
@@ -227,26 +227,31 @@ void read_numbers(CaseReader& row, ir::ParallelPlan& plan) {
   constexpr Numbers kMicro{.fp8 = MegatronFp8::kMxfp8};
   constexpr Numbers kCurrent{.fp8 = MegatronFp8::kTensorwise};
   constexpr Numbers kDelayed{.fp8 = MegatronFp8::kDelayed};
-  constexpr std::array<Word<Numbers>, 12> kWords = {{{"bf16 params, fp32 main grads", kHalf},
-                                                     {"bf16, fp32 main grads", kHalf},
-                                                     {"bf16", kHalf},
-                                                     {"BF16", kHalf},
-                                                     {"fp16 mixed (fp32 main params/grads)", kFp16},
-                                                     {"fp16 mixed", kFp16},
-                                                     {"MXFP8", kMicro},
-                                                     {"FP8-MX", kMicro},
-                                                     {"FP8-CS", kCurrent},
-                                                     {"FP8", kCurrent},
-                                                     {"bf16 + FP8 (per-tensor scaling)", kDelayed},
-                                                     {"fp8 hybrid (bf16 params)", kDelayed}}};
+  constexpr std::array<Word<Numbers>, 15> kWords = {
+      {{"bf16 params, fp32 main grads", kHalf},
+       {"bf16, fp32 main grads", kHalf},
+       {"bf16", kHalf},
+       {"BF16", kHalf},
+       {"fp16 mixed (fp32 main params/grads)", kFp16},
+       {"fp16 mixed", kFp16},
+       {"MXFP8", kMicro},
+       {"FP8-MX", kMicro},
+       {"FP8-CS", kCurrent},
+       {"FP8", kCurrent},
+       {"FP8-CS (FP8-MX)", kCurrent},
+       {"FP8 (25.09 tables give no precision column)", kCurrent},
+       {"bf16 + FP8", kDelayed},
+       {"bf16 + FP8 (per-tensor scaling)", kDelayed},
+       {"fp8 hybrid (bf16 params)", kDelayed}}};
   const auto numbers = row.word<Numbers>("precision", "", kWords);
   plan.precision = numbers.precision;
-  plan.megatron->fp8 = numbers.fp8;
+  const bool history = framework.starts_with("NeMo") && numbers.fp8 == MegatronFp8::kTensorwise;
+  plan.megatron->fp8 = history ? MegatronFp8::kDelayed : numbers.fp8;
 }
 
 void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
-  read_numbers(row, plan);
+  read_numbers(row, framework, plan);
   using ir::MegatronRecompute;
   constexpr std::array<Word<MegatronRecompute>, 6> kRecompute = {
       {{"none", MegatronRecompute::kNone},
@@ -356,6 +361,10 @@ PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& too
   if (is_nemo(row.framework)) {
     plan.megatron->overlap_grad_reduce = plan.megatron->overlap_param_gather =
         plan.megatron->distributed_optimizer && plan.world > 1;
+    if (plan.megatron->fp8 == ir::MegatronFp8::kMxfp8) {
+      // Source: Megatron-Bridge v0.2.0, scripts/performance/configs/llama3: norms became NaN.
+      plan.megatron->overlap_param_gather = false;
+    }
     if (!setting.model.moe) {
       plan.megatron->expert_tensor = 0;  // Tables have a column for all models.
     }

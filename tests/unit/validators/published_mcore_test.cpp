@@ -110,6 +110,19 @@ TEST_CASE("published Megatron row: context parallelism exchanges heads where the
   CHECK(exchange(R"("--bf16")") == ir::MegatronContext::kRing);
 }
 
+TEST_CASE("published Megatron row: 8-bit recipes by the names of their tables") {
+  const auto recipe = [](const char* words) {
+    const PublishedPlanned row = planned("precision", words);
+    REQUIRE(std::holds_alternative<PublishedSetting>(row));
+    const ir::ParallelPlan& plan = std::get<PublishedSetting>(row).plan;
+    CHECK(plan.precision == ir::Precision::kBf16Master);
+    return plan.megatron->fp8;
+  };
+  CHECK(recipe(R"("MXFP8")") == ir::MegatronFp8::kMxfp8);
+  CHECK(recipe(R"("FP8-CS")") == ir::MegatronFp8::kTensorwise);
+  CHECK(recipe("\"bf16 + FP8 (per-tensor scaling)\"") == ir::MegatronFp8::kDelayed);
+}
+
 TEST_CASE("published Megatron row: graphs, and layers that count their ends") {
   const PublishedPlanned graphs = planned("compile", R"("cuda_graph full_iteration/[]")");
   REQUIRE(std::holds_alternative<PublishedSetting>(graphs));
