@@ -145,6 +145,12 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
       return "a divisor of the GPUs (" + gpus + ") below them, of fsdp alone";
     case Axis::kOffload:
       return "none, optimizer (deepspeed's stages 1 to 3) or all (its stage 3, fsdp)";
+    case Axis::kMeshOrder:
+      return "tp-cp-ep-dp-pp or, of megatron alone and with experts only where etp x ep is tp x "
+             "cp, "
+             "tp-cp-ep-pp-dp";
+    case Axis::kOptimizerOffload:
+      return "0 or, with megatron's distributed optimizer in bf16, 0.25, 0.5, 0.75 or 1";
   }
   return "a value that some plan can have";
 }
