@@ -174,6 +174,9 @@ Tensor Stage::forward(std::size_t index, const Tensor& input) {
   if (chunk.last) {
     output = scaled_loss(output, loss_mask);
   }
+  if (chunks_.size() > 1) {
+    token_count_.reset();  // A name of forward_step_helper; elsewhere one of the schedule.
+  }
   note_predictions(chunk);
   return output;
 }

@@ -38,8 +38,11 @@ TEST_CASE("pipeline makespan: bubbles are those of the papers at equal costs") {
     CHECK(bubble(PipelineKind::kOneForwardOneBackward, 3 * m) == 3.0 * static_cast<double>(p - 1));
     // Chunks of the same time each: (p - 1)(F + B + W) of a chunk, 1 / v of the whole's.
     CHECK(bubble(PipelineKind::kInterleaved, 6 * m) == 3.0 * static_cast<double>(p - 1));
-    // ZB-H1: (p - 1)(F + B - W).
-    CHECK(bubble(PipelineKind::kZbH1, 3 * m) == static_cast<double>(p - 1));
+    // ZB-H1: (p - 1)(F + B - W), of a chunk where there are several.
+    CHECK(bubble(PipelineKind::kZbH1, 6 * m) == static_cast<double>(p - 1));
+    PipelineShape whole = shape(PipelineKind::kZbH1);
+    whole.chunks = 1;
+    CHECK(total_of(whole) - static_cast<double>(3 * m) == static_cast<double>(p - 1));
     // ZB-H2: (p - 1)(F + B - 2W) = 0; ZBV: none: every stage works without a gap.
     for (const PipelineKind kind : {PipelineKind::kZbH2, PipelineKind::kZbV}) {
       CAPTURE(name_of(kind));
