@@ -526,9 +526,17 @@ void Interpreter::run_rope(const Op& op) {
 void Interpreter::run_attention(const Op& op) {
   const std::int64_t dim = model_.spec->head_dim;
   AttentionInput input;
-  input.q = split(eager_, value(op, 0), dim);
+  // GPT-2 sees its queries as heads last, so that backward comes to them first.
+  // Source: huggingface/transformers models/gpt2/modeling_gpt2.py, GPT2Attention.forward.
+  const bool query_last = model_.spec->qkv == QkvLayout::kFusedConv1d;
+  if (!query_last) {
+    input.q = split(eager_, value(op, 0), dim);
+  }
   input.k = split(eager_, value(op, 1), dim);
   input.v = split(eager_, value(op, 2), dim);
+  if (query_last) {
+    input.q = split(eager_, value(op, 0), dim);
+  }
   if (library_traits(*model_.plan).attention_classes) {
     const std::int64_t groups = input.q.shape()[1] / input.k.shape()[1];
     values_[index_of(op.inputs[1])] = input.k = torch::repeat_heads(eager_, input.k, groups);
