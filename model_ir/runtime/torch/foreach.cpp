@@ -41,15 +41,24 @@ std::int64_t list_launches(std::span<const std::int64_t> elements, ListKernel ki
 
 std::int64_t elementwise_launches(std::int64_t elements, std::int64_t element_bytes) {
   constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
+  const auto fits = [element_bytes](std::int64_t count) {
+    return count <= kLimit && 1 + (count - 1) * element_bytes <= kLimit;
+  };
   if (elements == 0) {
     return 0;
   }
-  if (elements <= kLimit && 1 + (elements - 1) * element_bytes <= kLimit) {
-    return 1;
+  // Halves of halves have one of two sizes: `least` elements, or one more.
+  std::int64_t least = elements;
+  std::int64_t smaller = 1;
+  std::int64_t larger = 0;
+  while (!fits(least)) {
+    const bool even = least % 2 == 0;
+    const std::int64_t halves_of_smaller = even ? 2 * smaller : smaller;
+    smaller = even ? halves_of_smaller + larger : halves_of_smaller;
+    larger = even ? larger : halves_of_smaller + 2 * larger;
+    least /= 2;
   }
-  const std::int64_t half = elements / 2;
-  return elementwise_launches(half, element_bytes) +
-         elementwise_launches(elements - half, element_bytes);
+  return smaller + (fits(least + 1) ? larger : 2 * larger);
 }
 
 std::int64_t elementwise_launches(const Tensor& tensor) {

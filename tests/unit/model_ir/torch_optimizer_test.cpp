@@ -323,6 +323,16 @@ TEST_CASE("elementwise_launches: tensors are halved until a kernel can index the
   CHECK(elementwise_launches((std::int64_t{1} << 30) - 1, 2) == 1);
   CHECK(elementwise_launches((std::int64_t{1} << 30) + 1, 2) == 2);
   CHECK(elementwise_launches((std::int64_t{1} << 30) + 5, 4) == 4);
+  // What does not fit takes the kernels of its two halves.
+  for (std::int64_t bytes : {1, 2, 4, 8}) {
+    for (std::int64_t size = (std::int64_t{1} << 31) / bytes - 3; size < std::int64_t{1} << 42;
+         size = size * 2 + size % 3) {
+      CAPTURE(bytes);
+      CAPTURE(size);
+      CHECK(elementwise_launches(2 * size + 1, bytes) ==
+            elementwise_launches(size, bytes) + elementwise_launches(size + 1, bytes));
+    }
+  }
 }
 
 namespace {
