@@ -72,6 +72,16 @@ class Pricer {
             time(m, k, n, ir::GemmLayout::kNN) + time(n, k, m, ir::GemmLayout::kNT)};
   }
 
+  /// Products of `count` experts: the device's time, or the host's for handing them out.
+  [[nodiscard]] Pass series(std::int64_t m, std::int64_t n, std::int64_t k,
+                            std::int64_t count) const {
+    const Pass device = linear(m, n, k, count, ir::GemmBatch::kSeries);
+    const cost::DevicePerformance& performance = machine_.performance;
+    const Seconds call = std::max(performance.launch.eager, performance.gemm.series_call);
+    const Seconds host = static_cast<double>(count) * call;
+    return {std::max(device.forward, host), std::max(device.backward, 2 * host)};
+  }
+
   /// Kernels that read and write `bytes` forward, and twice as much backward.
   [[nodiscard]] Pass traffic(std::int64_t bytes, std::int64_t launches = 1) const {
     return {price(ir::TrafficShape{.bytes = bytes, .launches = launches}),
@@ -274,15 +284,19 @@ class Pricer {
     const std::int64_t rows = std::max<std::int64_t>(routed * cut / local, 1);
     const std::int64_t width = std::max<std::int64_t>(moe.expert_ffn / cut, 1);
     Pass pass = linear(sizes_.stretch, moe.experts, model_.hidden);
-    pass += linear(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local,
-                   ir::GemmBatch::kSeries);
-    pass += linear(rows, model_.hidden, width, local, ir::GemmBatch::kSeries);
+    pass += series(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local);
+    pass += series(rows, model_.hidden, width, local);
     pass += activation(rows * local * width);
     pass += permutation(routed);
     const ir::RankGroup ranks{.size = degrees.expert, .stride = cut};
     const Seconds exchange =
         collective(ir::CollectiveKind::kAllToAll, routed * model_.hidden * element(), ranks);
     pass += {2 * exchange, 2 * exchange};
+    // Ranks that share an expert's weights gather its tokens and scatter what comes of them.
+    const std::int64_t shared = routed * cut * model_.hidden * element();
+    const Seconds parts = collective(ir::CollectiveKind::kAllGather, shared, {.size = cut}) +
+                          collective(ir::CollectiveKind::kReduceScatter, shared, {.size = cut});
+    pass += {parts, parts};
     if (moe.shared_ffn > 0) {
       pass += dense_mlp(moe.shared_ffn);
     }

@@ -39,7 +39,8 @@ struct BlockTimes {
 /// Model:   the matrix products, fused attention, memory-bound kernels and collectives that the
 ///          runtime runs for one layer, each priced by `cost::work_time`.
 /// Shapes:  T = B S / c tokens of a rank.
-/// Ignores: what the host takes to hand out kernels; imbalance among experts.
+/// Ignores: what the host takes to hand out kernels, but for the products of experts; imbalance
+///          among experts.
 [[nodiscard]] BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                      const cost::Machine& machine);
 
