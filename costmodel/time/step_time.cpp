@@ -27,7 +27,8 @@ std::optional<FlopsPerSecond> peak_of(const ir::ParallelPlan& plan, const Device
   // Under FSDP the arithmetic is in the type of the gathered parameters.
   const bool full = plan.precision == ir::Precision::kFp32 &&
                     (!plan.fsdp || plan.fsdp->param_dtype == ir::DType::kFp32);
-  const bool eight = plan.megatron && plan.megatron->fp8 != ir::MegatronFp8::kNone;
+  const bool eight = (plan.megatron && plan.megatron->fp8 != ir::MegatronFp8::kNone) ||
+                     (plan.titan && plan.titan->float8 != ir::Float8Recipe::kNone);
   if (eight && device.fp8) {
     return device.fp8;
   }

@@ -145,7 +145,15 @@ std::vector<TitanChunk> titan_chunks(const ParallelPlan& plan, std::int64_t laye
 std::optional<Error> unsupported_pipeline(const ParallelPlan& plan, std::int64_t layers) {
   const TitanPlan titan = plan.titan.value_or(TitanPlan{});
   if (titan.pipeline == 1) {
-    return std::nullopt;
+    const TitanPlan usual;
+    const bool idle = titan.schedule == usual.schedule &&
+                      titan.pipeline_batch == usual.pipeline_batch &&
+                      titan.stage_layers == usual.stage_layers &&
+                      titan.first_stage_less == usual.first_stage_less &&
+                      titan.last_stage_less == usual.last_stage_less;
+    return idle ? std::nullopt
+                : std::optional(refused("schedule, pp-batch, pp-layers or pp-...-less",
+                                        "pp of 2 or more beside it"));
   }
   if (plan.loss == LossKind::kChunked) {
     return refused("a chunked loss with pp=" + std::to_string(titan.pipeline),

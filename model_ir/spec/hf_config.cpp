@@ -165,6 +165,13 @@ void read_task(const HfFields& fields, const JsonObject& config, ModelSpec& mode
   model.labels = config.integer_or(
       "num_labels", names ? static_cast<std::int64_t>(names->keys().size()) : kDefaultLabels,
       kLabels);
+  const std::string problem = json.has("problem_type") && !json.is_null("problem_type")
+                                  ? config.text_or("problem_type", "")
+                                  : "";
+  const bool squared = problem == "regression" && model.labels > 1;
+  if (squared || problem == "multi_label_classification") {
+    config.refuse("problem_type", "one label of each sequence, or regression with num_labels 1");
+  }
   const std::vector<std::string> classes = config.texts_or_none("architectures");
   const std::optional<Task> task = classes.empty() ? std::nullopt : task_of_class(classes.front());
   if (task && !set_task(model, *task, model.labels)) {

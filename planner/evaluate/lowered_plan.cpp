@@ -133,6 +133,9 @@ LoweredPlans::Alone LoweredPlans::extrapolated(const ir::ParallelPlan& one) cons
   const Alone three = lowered_alone(cost::without_layers(model_, stretch, removed), one);
   const Alone four =
       lowered_alone(cost::without_layers(model_, stretch, removed - stretch.period), one);
+  if (three.kept == 0 || four.kept < three.kept) {
+    return {};  // One of the two could not be lowered: nothing is known.
+  }
   const auto periods = static_cast<std::int64_t>(removed / stretch.period);
   return {.computing =
               three.computing + static_cast<double>(periods) * (four.computing - three.computing),

@@ -58,7 +58,8 @@ void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
       megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
       modules_bits(megatron.recompute_modules), megatron.vocabulary_divisor,
       megatron.permute_fusion, megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32,
-      megatron.gather_dispatcher, megatron.transformer_engine,
+      megatron.gather_dispatcher, megatron.transformer_engine, megatron.deterministic,
+      megatron.expert_load * 1e6,
       megatron.capacity_factor ? static_cast<std::int64_t>(*megatron.capacity_factor * 1e6) : -1,
       plan.allocator.roundup_power2_divisions);
 }
@@ -239,7 +240,9 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
           megatron.account_for_loss, megatron.distributed_optimizer, megatron.overlap_grad_reduce,
           megatron.fp32_gradients, megatron.vocabulary_divisor, megatron.permute_fusion,
           megatron.pipeline_before_data, megatron.precision_aware, megatron.bf16_moments,
-          megatron.optimizer_offload * 1e6, plan.allocator.roundup_power2_divisions);
+          megatron.optimizer_offload * 1e6, megatron.optimizer_instances,
+          megatron.transformer_engine, megatron.grouped_gemm, megatron.deterministic,
+          plan.allocator.roundup_power2_divisions);
   const std::string text = key.text();
   {
     const std::lock_guard lock(mutex_);

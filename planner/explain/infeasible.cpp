@@ -57,6 +57,7 @@ Result<cost::Verdict> verdict_of(const SearchQuestion& question, const RatedPlan
 /// The least budget, in whole segments and above `below`, under which the replay of `plan` fits.
 Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPlan& plan,
                                   std::int64_t below) {
+  constexpr std::int64_t kLargest = (std::int64_t{1} << 60) / kSegment / 4;
   std::int64_t refused = std::max(below, plan.peak.value()) / kSegment;
   std::int64_t fits = refused;
   for (std::int64_t step = 1;; step *= 2) {
@@ -67,6 +68,10 @@ Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPla
     }
     if (*verdict != cost::Verdict::kDoesNotFit) {
       break;
+    }
+    if (fits > kLargest) {  // What refuses it is not its size.
+      return Error::invalid_argument("budget", to_text(Bytes{fits * kSegment}),
+                                     "a plan that fits into some memory");
     }
     refused = fits;
   }

@@ -76,6 +76,10 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
     return refused("titan", "cp=" + std::to_string(titan.context),
                    "sequences that are a multiple of twice the ranks that share them");
   }
+  if (titan.context > 1 && plan.sequence % (titan.context * titan.tensor) != 0) {
+    return refused("titan", "cp=" + std::to_string(titan.context) + " with tp",
+                   "sequences that are a multiple of cp x tp");
+  }
   if (titan.context > 1 && titan.tensor > 1 && has_cosine_table(spec)) {
     return refused("titan", "cp=" + std::to_string(titan.context),
                    "Llama (Qwen3's code does not run with tensor and context parallelism)");

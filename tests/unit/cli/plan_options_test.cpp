@@ -86,8 +86,9 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
                                     .loss_parallel = false,
                                     .reshard = ir::TitanReshard::kNever,
                                     .selective_operators = true});
-  const std::string text = "tp=1,pp=4,schedule=zb-v,pp-batch=2,pp-layers=3,pp-last-less=2,"
-                           "reshard=default";
+  const std::string text =
+      "tp=1,pp=4,schedule=zb-v,pp-batch=2,pp-layers=3,pp-last-less=2,"
+      "reshard=default";
   const ir::ParallelPlan staged = plan_of({{"titan", text}, {"gpus", "16"}});
   CHECK(staged.titan == ir::TitanPlan{.pipeline = 4,
                                       .schedule = ir::PipelineKind::kZbV,
@@ -96,6 +97,13 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
                                       .last_stage_less = 2});
   CHECK(titan_text(*staged.titan) == text);
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(staged)), "staged").value() == staged);
+  const std::string eight = "tp=1,compiled,float8=rowwise-gw-hp,fp8-all-gather,precompute-scale";
+  const ir::ParallelPlan narrow = plan_of({{"titan", eight}, {"gpus", "8"}});
+  CHECK(narrow.titan->float8 == ir::Float8Recipe::kRowwiseGradientHp);
+  CHECK(narrow.titan->float8_gather);
+  CHECK(narrow.titan->float8_precompute);
+  CHECK(parse_titan(titan_text(*narrow.titan), {}).value() == *narrow.titan);
+  CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(narrow)), "narrow").value() == narrow);
   CHECK(refusal_of({{"titan", "schedule=zb-h2"}}).key == "titan");
   CHECK(refusal_of({{"titan", "tp=0"}}).key == "titan");
   CHECK(refusal_of({{"titan", "reshard=sometimes"}}).key == "titan");

@@ -161,6 +161,16 @@ TEST_CASE("classification: a configuration's class, labels and padding token are
   CHECK_FALSE(read("llama", sizes + R"("pad_token_id": null)").pad_token);
   CHECK(read("bert", sizes + R"("hidden_dropout_prob": 0.2)").dropout.classifier == 0.2);
   CHECK(read("bert", sizes + R"("classifier_dropout": 0.3)").dropout.classifier == 0.3);
+  CHECK(read("llama", sizes + R"("problem_type": "single_label_classification")").labels == 2);
+  for (const char* const problem : {"multi_label_classification", "regression"}) {
+    const auto several = parse_hf_config(
+        R"({"model_type": "t5", "d_model": 64, "num_layers": 1, "num_heads": 4, "vocab_size": 100,
+            "problem_type": ")" +
+            std::string(problem) + R"("})",
+        "several");
+    REQUIRE_FALSE(several);
+    CHECK(several.error().pointer == "/problem_type");
+  }
   const auto refused = parse_hf_config(
       R"({"model_type": "t5", "d_model": 64, "num_layers": 1, "num_heads": 4, "vocab_size": 100,
           "architectures": ["T5ForSequenceClassification"]})",

@@ -201,6 +201,10 @@ TEST_CASE("torchtitan pipeline: what cannot be split or scheduled is refused") {
   plan.titan->pipeline_batch = 3;
   CHECK(refused(plan));
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
+  plan.titan->pipeline = 1;  // Nothing to schedule.
+  plan.titan->schedule = PipelineKind::kGPipe;
+  CHECK(refused(plan));
+  plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
   plan.titan->stage_layers = 2;  // Two stages a rank.
   CHECK(refused(plan));
   plan = pipelined(PipelineKind::kInterleaved, 0);
