@@ -109,10 +109,12 @@ class Reader {
   std::vector<bool> recomputed_;  ///< Of each item.
 };
 
-/// The items of the last "stepN." of the program; all of them if it has no steps.
+/// The items of the last "stepN." of the program, not of an evaluation or generation after it; all
+/// of them if it has no steps.
 ItemRange last_step_of(const ir::RankProgram& program) {
   std::string_view tag;
   std::size_t begin = 0;
+  std::size_t end = program.work.items.size();
   for (const ir::Phase& phase : program.phases) {
     const std::string_view name = phase.name;
     const std::string_view step = name.substr(0, name.find('.'));
@@ -120,8 +122,11 @@ ItemRange last_step_of(const ir::RankProgram& program) {
       tag = step;
       begin = phase.first_item;
     }
+    if (!tag.empty() && step == tag) {
+      end = phase.end_item;
+    }
   }
-  return {begin, program.work.items.size()};
+  return {begin, end};
 }
 
 /// First items of the micro-batches of a step: passes forward through chunk 0, or phases

@@ -186,8 +186,9 @@ Status check_model(const ModelSpec& model) {
     bool has;
     std::string_view what;
   };
-  const std::array<Lack, 12> lacks = {
-      {{model.encoder.has_value() || model.architecture != Architecture::kCausalLm, "an encoder"},
+  const std::array<Lack, 13> lacks = {
+      {{model.task != Task::kLanguage, "a head that classifies"},
+       {model.encoder.has_value() || model.architecture != Architecture::kCausalLm, "an encoder"},
        {model.norm_placement != NormPlacement::kPre, "norms behind attention or MLP"},
        {model.residual != ResidualForm::kSequential, "attention and MLP side by side"},
        {model.position == PositionKind::kAlibi || model.position == PositionKind::kRelativeBias,

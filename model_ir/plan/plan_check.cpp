@@ -49,6 +49,17 @@ Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
     return Error::invalid_argument("rank", std::to_string(*plan.rank),
                                    "a rank from 0 to " + std::to_string(plan.world - 1));
   }
+  // The last token that is generated is not read any more.
+  const std::int64_t generated = plan.generation ? plan.generation->new_tokens : 0;
+  const std::int64_t most = model.max_positions - plan.sequence + 1;
+  if (model.position == PositionKind::kLearned && plan.sequence <= model.max_positions &&
+      generated > most) {
+    return Error::invalid_argument(
+        "generate", std::to_string(generated),
+        "at most " + std::to_string(most) + " behind --seq " + std::to_string(plan.sequence) +
+            ": this model has no positions beyond " + std::to_string(model.max_positions),
+        "use a shorter --seq");
+  }
   if (model.position == PositionKind::kLearned && plan.sequence > model.max_positions) {
     return Error::invalid_argument(
         "seq", std::to_string(plan.sequence),

@@ -253,6 +253,23 @@ TEST_CASE("fit: says between what the reserved peak lies and how likely it fits"
   CHECK(document.at("confidence/fits_probability").as_number() == 1);
 }
 
+TEST_CASE("fit: what comes after the training steps is no part of a step's time") {
+  const auto seconds = [](const std::string& options) {
+    return test::json_of("fit llama-3.2-1b --gpu h100" + options)
+        .at("time/step_seconds")
+        .as_number();
+  };
+  CHECK(seconds(" --evaluation") == seconds(""));
+  CHECK(seconds(" --generate 8") == seconds(""));
+}
+
+TEST_CASE("fit: float8 needs a GPU that has it") {
+  const Answer answer =
+      test::headroom("fit llama-3.1-8b --gpu a100-80gb --gpus 8 --titan compiled,float8=rowwise");
+  CHECK(answer.code == cli::ExitCode::kUsage);
+  CHECK(answer.complains("compute capability 8.9"));
+}
+
 TEST_CASE("fit: a run of one's own narrows the interval and moves it") {
   const test::TemporaryFolder folder;
   const Document plain = test::json_of("fit llama-3.2-1b --gpu a100-80gb");

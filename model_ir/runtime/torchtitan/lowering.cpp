@@ -324,6 +324,13 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   if (const std::optional<Error> error = unsupported(spec, plan)) {
     return *error;
   }
+  // Float8LinearConverter leaves the layers as they are below compute capability 8.9, and warns.
+  // Source: torchtitan/components/quantization/float8.py.
+  const bool eight = plan.titan && plan.titan->float8 != Float8Recipe::kNone;
+  if (eight && device.compute_major * 10 + device.compute_minor < 89) {
+    return Error::invalid_argument("titan", "float8", "a GPU of compute capability 8.9 or more",
+                                   "leave float8 out: torchtitan would, too");
+  }
   const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
   const TitanPlan titan = plan.titan.value_or(TitanPlan{});
   Eager eager(device);

@@ -68,6 +68,10 @@ TEST_CASE("check_plan: learned positions end") {
   CHECK(refused_key(model, plan) == "seq");
   plan.sequence = 1'024;
   CHECK(check_plan(model, plan));
+  plan.generation = GenerationPlan{.new_tokens = 2};
+  CHECK(refused_key(model, plan) == "generate");
+  plan.sequence = 1'023;
+  CHECK(refused_key(model, plan) != "generate");
 }
 
 TEST_CASE("check_plan: ZeRO belongs to deepspeed, and offload to its stages") {
