@@ -87,9 +87,8 @@ struct RankEstimate {
 std::optional<StagePrice> price_rank(const StepEstimate& estimate, const ir::ParallelPlan& plan,
                                      const Machine& machine) {
   const std::int64_t stages = ir::pipeline_stages(plan);
-  const std::int64_t stage_ranks =
-      plan.megatron ? ir::stage_stride(*plan.megatron, plan.world)
-                    : std::max<std::int64_t>(plan.world / stages, 1);
+  const std::int64_t stage_ranks = plan.megatron ? ir::stage_stride(*plan.megatron, plan.world)
+                                                 : std::max<std::int64_t>(plan.world / stages, 1);
   const auto rank = static_cast<std::int64_t>(estimate.rank);
   // A rank that the plan asks for stands for its whole pipeline only where there is none.
   if (plan.rank ? stages > 1 : rank % stage_ranks != 0) {

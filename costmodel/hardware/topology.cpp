@@ -145,8 +145,8 @@ Result<Topology> topology_of(const std::string& config_dir, const NodeSpec& node
 namespace {
 
 /// Devices of a domain that ranks fill one after the other. 72 hold no whole number of groups over
-/// 16, 32 or 64 ranks: a job that has such groups is given 64 of each domain, and none of them lies
-/// across two.
+/// 16, 32 or 64 ranks: a job that has such groups is assumed to be given 64 of each domain, so that
+/// none of them lies across two; nothing published says how jobs were placed.
 std::int64_t segment_for(std::int64_t extent, std::int64_t devices) {
   constexpr std::int64_t kLargestNode = 16;  // Above it, many trays behind one switch.
   const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(devices)));

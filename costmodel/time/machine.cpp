@@ -87,8 +87,8 @@ PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan) {
               },
           .launch = compiled ? launch.compiled : launch.eager,
           .series_call = machine.performance.gemm.series_call,
-          .taken_ratio = std::min(0.5, static_cast<double>(machine.topology.fabric.channels) /
-                                           machine.performance.multiprocessors)};
+          .taken_ratio = static_cast<double>(machine.topology.fabric.channels) /
+                         machine.performance.multiprocessors};
 }
 
 }  // namespace headroom::cost

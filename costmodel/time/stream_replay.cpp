@@ -14,7 +14,8 @@ using ir::WorkItem;
 constexpr std::size_t kStreams = 256;
 constexpr std::uint32_t kHost = StreamTimeline::kHost;
 
-/// However many collectives there are, some multiprocessor is left.
+/// However many collectives there are, some multiprocessors are left: a fourth is assumed, which
+/// one or two at a time do not come near.
 constexpr double kLeastRate = 0.25;
 
 /// A moment, and the item whose end it is.

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/megatron_stages.h"
@@ -310,6 +311,31 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   return ok();
 }
 
+/// Columns and rows of the matrices that a layer multiplies in 8 bits, on one rank.
+std::vector<std::int64_t> product_widths(const ModelSpec& model, const MegatronPlan& megatron) {
+  const std::int64_t cut = megatron.tensor;
+  std::vector<std::int64_t> widths{model.hidden};
+  if (const auto& latent = model.latent) {
+    const std::int64_t query = latent->nope_dim + latent->rope_dim;
+    widths.insert(widths.end(), {latent->q_rank, latent->kv_rank,
+                                 latent->kv_rank + latent->rope_dim, model.heads * query / cut,
+                                 model.heads * (latent->nope_dim + latent->v_dim) / cut,
+                                 model.heads * latent->v_dim / cut});
+  } else {
+    widths.insert(widths.end(), {model.heads * model.head_dim / cut,
+                                 (model.heads + 2 * model.kv_heads) * model.head_dim / cut});
+  }
+  if (std::ranges::any_of(model.layers,
+                          [&model](const LayerSpec& layer) { return !model.moe || !layer.moe; })) {
+    widths.push_back(model.ffn / cut);
+  }
+  if (model.moe) {
+    const std::int64_t own = megatron.expert_tensor > 0 ? megatron.expert_tensor : cut;
+    widths.insert(widths.end(), {model.moe->expert_ffn / own, model.moe->shared_ffn / cut});
+  }
+  return widths;
+}
+
 /// Products in 8 bits want bf16 beside them and sizes of whole blocks.
 /// Source: transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; tensor/mxfp8_tensor.py.
 Status check_fp8(const ModelSpec& model, const ParallelPlan& plan) {
@@ -346,9 +372,7 @@ Status check_fp8(const ModelSpec& model, const ParallelPlan& plan) {
                        "a multiple of " + std::to_string(rows), "change seq or micro-batch");
   }
   const std::int64_t block = micro ? 32 : 16;
-  const std::int64_t widths[] = {model.hidden, model.ffn / megatron.tensor,
-                                 model.heads * model.head_dim / megatron.tensor};
-  for (const std::int64_t width : widths) {
+  for (const std::int64_t width : product_widths(model, megatron)) {
     if (width % block != 0) {
       return unsupported(recipe + " on matrices of " + std::to_string(width) + " columns",
                          "multiples of " + std::to_string(block), "leave out fp8-recipe");

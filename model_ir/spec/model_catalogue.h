@@ -14,10 +14,10 @@ namespace headroom::ir {
 struct ModelEntry {
   std::string name;  ///< That of the file, without ".json".
   std::vector<std::string> aliases;
-  std::string hf_id;                      ///< Repository on the Hugging Face hub; empty: it has none.
-  std::string config_source;              ///< Where the dimensions are published.
-  std::string parameters_source;          ///< Where the count of parameters is published.
-  std::int64_t parameters = 0;            ///< As the model code builds it, tied weights once.
+  std::string hf_id;              ///< Repository on the Hugging Face hub; empty: it has none.
+  std::string config_source;      ///< Where the dimensions are published.
+  std::string parameters_source;  ///< Where the count of parameters is published.
+  std::int64_t parameters = 0;    ///< As the model code builds it, tied weights once.
   std::int64_t published_parameters = 0;  ///< As the source counts them.
   std::string difference;  ///< Why the two differ (stored buffers, a tied head stored twice).
   ModelSpec spec;

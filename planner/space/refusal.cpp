@@ -65,19 +65,13 @@ std::string working_text(const SpaceQuestion& question, const std::vector<Axis>&
   return values.empty() ? "" : option_text(axis, values);
 }
 
-}  // namespace
-
-std::string rule_of(const SpaceQuestion& question, Axis axis) {
+/// The rules of how a model is cut; nothing for other axes.
+std::string degree_rule(const SpaceQuestion& question, Axis axis) {
   const ir::ModelSpec& model = question.model;
   const std::string gpus = gpus_text(question);
   const std::string layers = number(static_cast<std::int64_t>(model.layers.size()));
   const std::string none = "no value: the model has no experts";
   switch (axis) {
-    case Axis::kRuntime:
-      return "a framework that has the model and what is asked for";
-    case Axis::kGpus:
-      return "GPUs that degrees divide and whose data-parallel ranks divide the batch (" +
-             number(question.global_batch) + ")";
     case Axis::kTensor:
       return "a divisor of the heads (" + number(model.heads) + "), the KV heads (" +
              number(model.kv_heads) + ") and the GPUs (" + gpus + "), of megatron alone above 1";
@@ -107,6 +101,34 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
     case Axis::kAccountLoss:
       return "no or, with several stages, yes where the layers (" + layers +
              ") and what counts as one can be dealt out evenly, of megatron alone";
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+std::string rule_of(const SpaceQuestion& question, Axis axis) {
+  const ir::ModelSpec& model = question.model;
+  const std::string gpus = gpus_text(question);
+  const std::string layers = number(static_cast<std::int64_t>(model.layers.size()));
+  switch (axis) {
+    case Axis::kRuntime:
+      return "a framework that has the model and what is asked for";
+    case Axis::kGpus:
+      return "GPUs that degrees divide and whose data-parallel ranks divide the batch (" +
+             number(question.global_batch) + ")";
+    case Axis::kTensor:
+    case Axis::kPipeline:
+    case Axis::kContext:
+    case Axis::kExpert:
+    case Axis::kExpertTensor:
+    case Axis::kChunk:
+    case Axis::kFirstStage:
+    case Axis::kLastStage:
+    case Axis::kAccountEmbedding:
+    case Axis::kAccountLoss:
+      return degree_rule(question, axis);
     case Axis::kPrecision:
       return "a recipe that the framework has";
     case Axis::kOptimizer:
@@ -147,8 +169,7 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
       return "none, optimizer (deepspeed's stages 1 to 3) or all (its stage 3, fsdp)";
     case Axis::kMeshOrder:
       return "tp-cp-ep-dp-pp or, of megatron alone and with experts only where etp x ep is tp x "
-             "cp, "
-             "tp-cp-ep-pp-dp";
+             "cp, tp-cp-ep-pp-dp";
     case Axis::kOptimizerOffload:
       return "0 or, with megatron's distributed optimizer in bf16, 0.25, 0.5, 0.75 or 1";
   }

@@ -8,6 +8,7 @@
 #include "planner/explain/infeasible.h"
 #include "planner/space/axis_value.h"
 #include "tests/support/random.h"
+#include "tests/support/rated_plans.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::plan {
@@ -21,21 +22,9 @@ cost::DeviceSpec t4() {
 
 /// Some plans of FSDP and Megatron for a small model on two T4.
 SearchQuestion small_question(const ir::ModelSpec& model) {
-  SearchQuestion question{
-      .space = {.model = model, .base = {}, .global_batch = 8, .constraints = {}},
-      .machine = cost::load_machine(kConfigs, t4()).value(),
-      .device = t4(),
-      .budget = {},
-      .objective = Objective::kThroughput,
-      .pruning = {},
-      .threads = 1,
-      .work_limit = 0,
-      .front = false,
-      .stop = nullptr,
-      .progress = {}};
-  question.space.base.precision = ir::Precision::kBf16Master;
+  SearchQuestion question =
+      test::search_question(model, t4(), cost::load_machine(kConfigs, t4()).value(), 8);
   question.space.base.sequence = 512;
-  question.space.base.allocator.expandable_segments = true;
   Constraints& constraints = question.space.constraints;
   constraints.of(Axis::kRuntime) = {2, 3};
   constraints.of(Axis::kGpus) = {2};

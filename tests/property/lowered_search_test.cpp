@@ -17,6 +17,7 @@
 #include "planner/evaluate/lowered_plan.h"
 #include "planner/search/cell_search.h"
 #include "tests/support/random.h"
+#include "tests/support/rated_plans.h"
 
 /// Plans of the runtimes on transformers' modelling code, which are lowered whole.
 namespace headroom::plan {
@@ -63,21 +64,8 @@ struct Setting {
         machine(cost::load_machine(kConfigs, device).value()) {}
 
   [[nodiscard]] SearchQuestion question(test::Random& random) const {
-    SearchQuestion asked{
-        .space = {.model = model, .base = {}, .global_batch = 8, .constraints = {}},
-        .machine = machine,
-        .device = device,
-        .budget = {},
-        .objective = Objective::kThroughput,
-        .pruning = {},
-        .threads = 1,
-        .work_limit = 0,
-        .front = false,
-        .stop = nullptr,
-        .progress = {}};
-    asked.space.base.precision = ir::Precision::kBf16Master;
+    SearchQuestion asked = test::search_question(model, device, machine, 8);
     asked.space.base.sequence = 64 * random.between(1, 4);
-    asked.space.base.allocator.expandable_segments = true;
     asked.space.constraints.of(Axis::kRuntime) = {0, 1, 2};
     return asked;
   }
@@ -107,14 +95,10 @@ void narrow(test::Random& random, SearchQuestion& question) {
                               Objective::kCost, Objective::kMicroBatch, Objective::kSequence});
 }
 
-/// A plan of a space, worked out alone.
-struct Rated {
-  Worth worth;
-  double seconds = 0;
-  Bytes peak;
-  std::int64_t gpus = 0;
-  Bytes outside;
-};
+using test::fits;
+using test::front_of;
+using test::Point;
+using test::Rated;
 
 std::vector<Rated> every_plan(const SearchQuestion& question) {
   std::vector<Rated> all;
@@ -136,30 +120,6 @@ std::vector<Rated> every_plan(const SearchQuestion& question) {
     }
   }
   return all;
-}
-
-bool fits(const Rated& plan, Bytes budget) {
-  return plan.peak <= budget - plan.outside;
-}
-
-using Point = std::tuple<double, std::int64_t, std::int64_t>;
-
-/// What no other plan that fits beats in time, peak and GPUs.
-std::set<Point> front_of(const std::vector<Rated>& all, Bytes budget) {
-  std::set<Point> front;
-  const auto beats = [](const Rated& a, const Rated& b) {
-    return a.seconds <= b.seconds && a.peak <= b.peak && a.gpus <= b.gpus &&
-           (a.seconds < b.seconds || a.peak < b.peak || a.gpus < b.gpus);
-  };
-  for (const Rated& one : all) {
-    const auto is_better = [&](const Rated& other) {
-      return fits(other, budget) && beats(other, one);
-    };
-    if (fits(one, budget) && !std::ranges::any_of(all, is_better)) {
-      front.emplace(one.seconds, one.peak.value(), one.gpus);
-    }
-  }
-  return front;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "model_ir/spec/hf_config.h"
 #include "planner/search/cell_search.h"
 #include "tests/support/random.h"
+#include "tests/support/rated_plans.h"
 
 namespace headroom::plan {
 namespace {
@@ -37,21 +38,8 @@ const cost::Machine& dgx() {
 
 /// A space of some hundred plans on a device with little memory.
 SearchQuestion random_question(test::Random& random, const ir::ModelSpec& model) {
-  SearchQuestion question{
-      .space = {.model = model, .base = {}, .global_batch = 16, .constraints = {}},
-      .machine = dgx(),
-      .device = a100(),
-      .budget = {},
-      .objective = Objective::kThroughput,
-      .pruning = {},
-      .threads = 1,
-      .work_limit = 0,
-      .front = false,
-      .stop = nullptr,
-      .progress = {}};
-  question.space.base.precision = ir::Precision::kBf16Master;
+  SearchQuestion question = test::search_question(model, a100(), dgx(), 16);
   question.space.base.sequence = 256 * random.between(1, 8);
-  question.space.base.allocator.expandable_segments = true;
   Constraints& constraints = question.space.constraints;
   constraints.of(Axis::kRuntime) = {3};
   constraints.of(Axis::kGpus) = {random.pick<std::int64_t>({2, 4, 8})};
@@ -70,15 +58,12 @@ PlanResult unreplayed(const SearchQuestion& question) {
   return search_unreplayed(question, memory).value();
 }
 
-/// Every plan of a space, by the fast path, which plan_memory_test compares with the replay.
-struct Rated {
-  Worth worth;
-  double seconds = 0;
-  Bytes peak;
-  std::int64_t gpus = 0;
-  Bytes outside;  ///< What the device loses beside the allocator.
-};
+using test::fits;
+using test::front_of;
+using test::Point;
+using test::Rated;
 
+/// Every plan of a space, by the fast path, which plan_memory_test compares with the replay.
 std::vector<Rated> every_plan(const SearchQuestion& question, PlanMemory& memory) {
   std::vector<Rated> all;
   std::uint64_t number = 0;
@@ -181,30 +166,6 @@ Bytes budget_for_some(test::Random& random, const std::vector<Rated>& all) {
   const auto last = static_cast<std::int64_t>(all.size()) - 1;
   const Rated& one = all[static_cast<std::size_t>(random.between(0, last))];
   return one.outside + Bytes{random.chance(1, 8) ? one.peak.value() / 2 : one.peak.value()};
-}
-
-bool fits(const Rated& plan, Bytes budget) {
-  return plan.peak <= budget - plan.outside;
-}
-
-using Point = std::tuple<double, std::int64_t, std::int64_t>;
-
-/// What no other plan that fits beats in time, peak and GPUs.
-std::set<Point> front_of(const std::vector<Rated>& all, Bytes budget) {
-  std::set<Point> front;
-  const auto beats = [](const Rated& a, const Rated& b) {
-    return a.seconds <= b.seconds && a.peak <= b.peak && a.gpus <= b.gpus &&
-           (a.seconds < b.seconds || a.peak < b.peak || a.gpus < b.gpus);
-  };
-  for (const Rated& one : all) {
-    const auto is_better = [&](const Rated& other) {
-      return fits(other, budget) && beats(other, one);
-    };
-    if (fits(one, budget) && !std::ranges::any_of(all, is_better)) {
-      front.emplace(one.seconds, one.peak.value(), one.gpus);
-    }
-  }
-  return front;
 }
 
 std::set<Point> points_of(const std::vector<RatedPlan>& plans) {

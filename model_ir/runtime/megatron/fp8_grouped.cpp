@@ -181,7 +181,7 @@ Tensor fp8_grouped_linear(const Runner& run, const Tensor& input,
   Eager& eager = run.eager();
   const bool original =
       kept == KeptInput::kOriginal && run.context.megatron.fp8 != MegatronFp8::kDelayed;
-  Experts experts{.rows = expert_rows(input.shape()[0], weights.size()),
+  Experts experts{.rows = expert_rows(input.shape()[0], weights.size(), padded_unit(run)),
                   .weight = weights.front().shape(),
                   .total = input.shape()[0],
                   .kept = original ? KeptInput::kOriginal : KeptInput::kCast};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model_ir/base/check.h"
 #include "model_ir/runtime/megatron/fp8_grouped.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
@@ -17,11 +18,6 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// get_align_size_for_quantization. Source: transformer_engine/pytorch/quantization.py.
-std::int64_t aligned_rows(const Runner& run, std::int64_t rows) {
-  return align_up(rows, run.context.megatron.fp8 == MegatronFp8::kMxfp8 ? 32 : 16);
-}
-
 /// A copy with another number of rows; the gradient goes the other way.
 Tensor refilled(const Runner& run, const Tensor& input, std::int64_t rows) {
   Eager& eager = run.eager();
@@ -35,17 +31,23 @@ Tensor refilled(const Runner& run, const Tensor& input, std::int64_t rows) {
 
 }  // namespace
 
-std::vector<std::int64_t> expert_rows(std::int64_t rows, std::size_t count) {
+std::vector<std::int64_t> expert_rows(std::int64_t rows, std::size_t count, std::int64_t unit) {
+  HEADROOM_ASSERT(rows % unit == 0);
   const auto experts = static_cast<std::int64_t>(count);
-  std::vector<std::int64_t> shares(count, rows / experts);
-  shares.back() += rows % experts;
+  const std::int64_t share = rows / unit / experts * unit;
+  std::vector<std::int64_t> shares(count, share);
+  shares.back() = rows - share * (experts - 1);
   return shares;
+}
+
+std::int64_t padded_unit(const Runner& run) {
+  return run.context.megatron.fp8 == MegatronFp8::kMxfp8 ? 32 : 16;
 }
 
 Tensor pad_experts(const Runner& run, const Tensor& input, std::size_t count) {
   std::int64_t padded = 0;
   for (const std::int64_t rows : expert_rows(input.shape()[0], count)) {
-    padded += aligned_rows(run, rows);
+    padded += align_up(rows, padded_unit(run));
   }
   return padded == input.shape()[0] ? input : refilled(run, input, padded);
 }

@@ -32,8 +32,8 @@ struct LayerModules {
 /// Errors: kInvalidArgument naming an operator that the layer specification has no place for.
 [[nodiscard]] Result<LayerModules> layer_modules(const Graph& graph, const LayerRange& range);
 
-/// The modules of every layer of `model`, read off a graph that has one layer of each kind. Errors as
-/// above.
+/// The modules of every layer of `model`, read off a graph that has one layer of each kind. Errors
+/// as above.
 [[nodiscard]] Result<std::vector<LayerModules>> all_layer_modules(const ModelSpec& model,
                                                                   const BatchShape& batch);
 

@@ -444,6 +444,52 @@ Batch make_batch(Eager& eager, const Model& model) {
   return batch;
 }
 
+namespace {
+
+/// Logits and loss of a language model, from operator `head` on.
+ModelOutput run_language_head(Eager& eager, Model& model, Interpreter& interpreter,
+                              const Tensor& ids, NodeId head) {
+  const Graph& graph = *model.graph;
+  ModelOutput output;
+  const NodeId loss{static_cast<std::uint32_t>(graph.op_count() - 1)};
+  eager.set_role(TensorRole::kLogits);
+  if (model.training && model.plan->loss != LossKind::kHf) {
+    eager.set_site("cross_entropy", -1);
+    const HeadInput input = head_input(model, head, interpreter.take(graph.op(head).inputs[0]));
+    output.loss = model.plan->loss == LossKind::kFusedLinear ? fused_linear_loss(eager, input, ids)
+                                                             : chunked_loss(eager, input, ids);
+    leave_part(model, ModuleCall::Part::kModel, output.loss);
+    eager.set_role(TensorRole::kTemporary);
+    return output;
+  }
+  if (model.cache != nullptr) {  // logits_to_keep=1
+    const TensorId last = graph.op(head).inputs[0];
+    const Tensor states = interpreter.take(last);
+    interpreter.set(last, eager.alias(states, states.shape().with(1, 1), false));
+  }
+  while (head != loss) {
+    interpreter.run(head, head);
+    head = next(head);
+  }
+  output.logits = interpreter.take(graph.op(loss).inputs[0]);
+  if (model.cache != nullptr) {
+    eager.set_role(TensorRole::kTemporary);
+    return output;
+  }
+  eager.set_site("cross_entropy", -1);
+  const LibraryTraits library = library_traits(*model.plan);
+  if (library.widens_logits) {
+    output.logits = torch::to(eager, output.logits, DType::kFp32);
+  }
+  output.loss = library.shifts_logits ? shifted_logits_loss(eager, output.logits, ids)
+                                      : causal_lm_loss(eager, output.logits, ids);
+  leave_part(model, ModuleCall::Part::kModel, output.loss);
+  eager.set_role(TensorRole::kTemporary);
+  return output;
+}
+
+}  // namespace
+
 ModelOutput forward(Eager& eager, Model& model, const Batch& batch) {
   const Tensor& ids = batch.ids;
   switch (model.spec->architecture) {
@@ -484,47 +530,12 @@ ModelOutput forward(Eager& eager, Model& model, const Batch& batch) {
   }
   // The last hidden states are a name of the outer module and live as long as its forward.
   const Tensor last_hidden = interpreter.peek(graph.op(head).inputs[0]);
-  ModelOutput output;
   if (model.spec->task != Task::kLanguage) {
-    output = run_classifier(eager, model, interpreter, batch, head);
+    ModelOutput output = run_classifier(eager, model, interpreter, batch, head);
     leave_part(model, ModuleCall::Part::kModel, output.loss);
     return output;
   }
-  const NodeId loss{static_cast<std::uint32_t>(graph.op_count() - 1)};
-  eager.set_role(TensorRole::kLogits);
-  if (model.training && model.plan->loss != LossKind::kHf) {
-    eager.set_site("cross_entropy", -1);
-    const HeadInput input = head_input(model, head, interpreter.take(graph.op(head).inputs[0]));
-    output.loss = model.plan->loss == LossKind::kFusedLinear ? fused_linear_loss(eager, input, ids)
-                                                             : chunked_loss(eager, input, ids);
-    leave_part(model, ModuleCall::Part::kModel, output.loss);
-    eager.set_role(TensorRole::kTemporary);
-    return output;
-  }
-  if (model.cache != nullptr) {  // logits_to_keep=1
-    const TensorId last = graph.op(head).inputs[0];
-    const Tensor states = interpreter.take(last);
-    interpreter.set(last, eager.alias(states, states.shape().with(1, 1), false));
-  }
-  while (head != loss) {
-    interpreter.run(head, head);
-    head = next(head);
-  }
-  output.logits = interpreter.take(graph.op(loss).inputs[0]);
-  if (model.cache != nullptr) {
-    eager.set_role(TensorRole::kTemporary);
-    return output;
-  }
-  eager.set_site("cross_entropy", -1);
-  const LibraryTraits library = library_traits(*model.plan);
-  if (library.widens_logits) {
-    output.logits = torch::to(eager, output.logits, DType::kFp32);
-  }
-  output.loss = library.shifts_logits ? shifted_logits_loss(eager, output.logits, ids)
-                                      : causal_lm_loss(eager, output.logits, ids);
-  leave_part(model, ModuleCall::Part::kModel, output.loss);
-  eager.set_role(TensorRole::kTemporary);
-  return output;
+  return run_language_head(eager, model, interpreter, ids, head);
 }
 
 }  // namespace headroom::ir::transformers

@@ -34,8 +34,8 @@ struct QuantisedWeight {
                                       const DeviceTraits& device);
 
 /// Quantises a weight of `dtype` on its way to the device: the full weight is there for a moment.
-/// `storage` is the type in which 4-bit codes are kept (bnb_4bit_quant_storage), `dynamic_codes` the
-/// table that all double quantisation shares, made when first needed.
+/// `storage` is the type in which 4-bit codes are kept (bnb_4bit_quant_storage), `dynamic_codes`
+/// the table that all double quantisation shares, made when first needed.
 [[nodiscard]] QuantisedWeight quantise(torch::Eager& eager, const QuantPlan& plan,
                                        const torch::Tensor& weight, DType storage,
                                        torch::Tensor& dynamic_codes);

@@ -6,7 +6,9 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/plan_check.h"
+#include "model_ir/runtime/megatron/grouped_linear.h"
 #include "model_ir/runtime/registry.h"
+#include "tests/support/alive_at_loss.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir::megatron {
@@ -38,21 +40,7 @@ RankProgram program_of(const ParallelPlan& plan, int compute_major) {
 
 /// Bytes alive when the loss begins.
 std::int64_t kept(MegatronFp8 recipe, int compute_major) {
-  const RankProgram program = program_of(fp8_plan(recipe), compute_major);
-  std::vector<std::int64_t> sizes(program.blocks, 0);
-  std::int64_t bytes = 0;
-  for (const Event& event : program.events) {
-    if (event.kind == EventKind::kAllocate && event.role == TensorRole::kLogits) {
-      break;
-    }
-    if (event.kind == EventKind::kAllocate) {
-      sizes[event.block] = event.bytes;
-      bytes += event.bytes;
-    } else if (event.kind == EventKind::kFree) {
-      bytes -= sizes[event.block];
-    }
-  }
-  return bytes;
+  return test::alive_at_loss(program_of(fp8_plan(recipe), compute_major));
 }
 
 std::int64_t beyond_bf16(MegatronFp8 recipe, int compute_major) {
@@ -61,8 +49,8 @@ std::int64_t beyond_bf16(MegatronFp8 recipe, int compute_major) {
   return more / kLayers;
 }
 
-std::string refused(const ParallelPlan& plan) {
-  const Status status = check_plan(test::small_llama(), plan);
+std::string refused(const ParallelPlan& plan, const ModelSpec& model = test::small_llama()) {
+  const Status status = check_plan(model, plan);
   return status ? "" : status.error().got;
 }
 
@@ -131,6 +119,28 @@ TEST_CASE("megatron fp8: what a device or a plan has no products for is refused 
   plan = fp8_plan(MegatronFp8::kDelayed);
   plan.megatron->recompute = MegatronRecompute::kFullUniform;
   CHECK(refused(plan) == "fp8-recipe=delayed with recompute");
+}
+
+TEST_CASE("megatron fp8: every matrix that is multiplied in 8 bits is whole blocks") {
+  const auto experts = [](std::int64_t width) {
+    return parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 1000,
+      "moe_intermediate_size": )" +
+                               std::to_string(width) + R"(, "num_hidden_layers": 2,
+      "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64, "num_experts": 4,
+      "num_experts_per_tok": 2, "vocab_size": 1024, "max_position_embeddings": 4096,
+      "model_type": "qwen3_moe"})",
+                           "experts")
+        .value();
+  };
+  const ParallelPlan plan = fp8_plan(MegatronFp8::kTensorwise);
+  CHECK(refused(plan, experts(512)).empty());  // No layer is dense: 1000 is multiplied nowhere.
+  CHECK(refused(plan, experts(520)) == "fp8-recipe=tensorwise on matrices of 520 columns");
+}
+
+TEST_CASE("megatron fp8: experts' padded rows are shared out in whole blocks") {
+  using Rows = std::vector<std::int64_t>;
+  CHECK(expert_rows(1056, 4, 32) == Rows{256, 256, 256, 288});
+  CHECK(expert_rows(1056, 4) == Rows{264, 264, 264, 264});
 }
 
 }  // namespace headroom::ir::megatron

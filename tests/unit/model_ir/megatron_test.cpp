@@ -12,6 +12,7 @@
 #include "model_ir/runtime/megatron/schedule.h"
 #include "model_ir/runtime/megatron/weights.h"
 #include "model_ir/runtime/registry.h"
+#include "tests/support/alive_at_loss.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/small_llama.h"
 
@@ -217,21 +218,7 @@ TEST_CASE("megatron: FlashAttention keeps copies of what several sequences inter
   const auto kept = [](MegatronAttention attention, std::int64_t batch) {
     ParallelPlan plan = plan_with({.attention = attention}, 1);
     plan.micro_batch = batch;
-    const RankProgram program = lower(test::small_llama(), plan, Rank{0}, DeviceTraits{}).value();
-    std::int64_t bytes = 0;  // Alive when the loss begins.
-    std::vector<std::int64_t> sizes(program.blocks, 0);
-    for (const Event& event : program.events) {
-      if (event.kind == EventKind::kAllocate && event.role == TensorRole::kLogits) {
-        break;
-      }
-      if (event.kind == EventKind::kAllocate) {
-        sizes[event.block] = event.bytes;
-        bytes += event.bytes;
-      } else if (event.kind == EventKind::kFree) {
-        bytes -= sizes[event.block];
-      }
-    }
-    return bytes;
+    return test::alive_at_loss(lower(test::small_llama(), plan, Rank{0}, DeviceTraits{}).value());
   };
   CHECK(kept(MegatronAttention::kFlash, 1) == kept(MegatronAttention::kFused, 1));
   const ModelSpec model = test::small_llama();
@@ -257,23 +244,7 @@ TEST_CASE("megatron: ranks exchange queries, keys, values and results for heads,
 TEST_CASE("megatron: rotation without a fused kernel keeps cosines and sines of each call") {
   const auto peak_kept = [](bool fused) {
     const ParallelPlan plan = plan_with({.rope_fusion = fused}, 1);
-    const RankProgram program = lower(test::small_llama(), plan, Rank{0}, DeviceTraits{}).value();
-    std::map<BlockId, std::int64_t> kept;
-    for (const Event& event : program.events) {
-      if (event.kind == EventKind::kAllocate && event.role == TensorRole::kLogits) {
-        break;
-      }
-      if (event.kind == EventKind::kAllocate) {
-        kept[event.block] = event.bytes;
-      } else if (event.kind == EventKind::kFree) {
-        kept.erase(event.block);
-      }
-    }
-    std::int64_t bytes = 0;
-    for (const auto& [block, size] : kept) {
-      bytes += size;
-    }
-    return bytes;
+    return test::alive_at_loss(lower(test::small_llama(), plan, Rank{0}, DeviceTraits{}).value());
   };
   const ModelSpec model = test::small_llama();
   const auto layers = static_cast<std::int64_t>(model.layers.size());

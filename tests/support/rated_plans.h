@@ -1,0 +1,65 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "planner/search/cell_search.h"
+#include "planner/search/search.h"
+
+/// What the planner's property tests ask, and every plan that it could answer.
+namespace headroom::test {
+
+/// Throughput on one thread, bf16 with fp32 masters, expandable segments; the caller narrows it.
+inline plan::SearchQuestion search_question(const ir::ModelSpec& model,
+                                            const cost::DeviceSpec& device,
+                                            const cost::Machine& machine,
+                                            std::int64_t global_batch) {
+  plan::SearchQuestion question{
+      .space = {.model = model, .base = {}, .global_batch = global_batch, .constraints = {}},
+      .machine = machine,
+      .device = device,
+      .budget = {},
+      .pruning = {},
+      .progress = {}};
+  question.space.base.precision = ir::Precision::kBf16Master;
+  question.space.base.allocator.expandable_segments = true;
+  return question;
+}
+
+/// One plan of a space, worked out alone.
+struct Rated {
+  plan::Worth worth;
+  double seconds = 0;
+  Bytes peak;
+  std::int64_t gpus = 0;
+  Bytes outside;  ///< What the device loses beside the allocator.
+};
+
+inline bool fits(const Rated& plan, Bytes budget) {
+  return plan.peak <= budget - plan.outside;
+}
+
+using Point = std::tuple<double, std::int64_t, std::int64_t>;
+
+/// What no other plan that fits beats in time, peak and GPUs.
+inline std::set<Point> front_of(const std::vector<Rated>& all, Bytes budget) {
+  std::set<Point> front;
+  const auto beats = [](const Rated& a, const Rated& b) {
+    return a.seconds <= b.seconds && a.peak <= b.peak && a.gpus <= b.gpus &&
+           (a.seconds < b.seconds || a.peak < b.peak || a.gpus < b.gpus);
+  };
+  for (const Rated& one : all) {
+    const auto is_better = [&](const Rated& other) {
+      return fits(other, budget) && beats(other, one);
+    };
+    if (fits(one, budget) && !std::ranges::any_of(all, is_better)) {
+      front.emplace(one.seconds, one.peak.value(), one.gpus);
+    }
+  }
+  return front;
+}
+
+}  // namespace headroom::test
