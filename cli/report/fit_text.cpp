@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <numeric>
 
+#include "cli/plan_options.h"
 #include "cli/plan_values.h"
 #include "cli/report/time_report.h"
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_words.h"
+#include "model_ir/spec/task.h"
 
 namespace headroom::cli {
 namespace {
@@ -111,6 +113,23 @@ std::string megatron_words(const ir::MegatronPlan& megatron) {
   return text;
 }
 
+/// ", --clip-norm 1, --liger": what is asked for besides, that no word of the line stands for.
+std::string other_options(const ir::ParallelPlan& plan, const ir::ModelSpec& model) {
+  constexpr std::array<std::string_view, 15> kInWords = {
+      "gpus",        "zero", "zeropp",       "fsdp",          "precision",
+      "micro-batch", "seq",  "accumulation", "checkpointing", "optimizer",
+      "attention",   "lora", "qlora",        "titan",         "megatron"};
+  std::string text;
+  for (const OptionValue& option : options_of(plan, model)) {
+    const bool in_words = std::ranges::find(kInWords, option.name) != kInWords.end() ||
+                          (option.name == "model-code" && option.value == "torchtitan");
+    if (!in_words) {
+      text += ", --" + option.name + (option.value.empty() ? "" : " " + option.value);
+    }
+  }
+  return text;
+}
+
 std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
   std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
@@ -124,6 +143,9 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   } else if (plan.model_code == ir::ModelCode::kTorchtitan) {
     const ir::TitanPlan titan = plan.titan.value_or(ir::TitanPlan{});
     text += " torchtitan " + titan_text(titan) + (titan.compiled ? " (approximate)" : "");
+  }
+  if (plan.fsdp) {
+    text += " " + fsdp_text(*plan.fsdp);
   }
   const auto add = [&](const std::string& part) { text += ", " + part; };
   add(std::string(ir::word_of(ir::precision_words(), plan.precision)));
@@ -142,8 +164,12 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
     add("checkpointing " + ir::checkpointing_text(plan.recompute, plan.recompute_every));
   }
   if (plan.lora) {
-    add((plan.quant ? "QLoRA r=" : "LoRA r=") + std::to_string(plan.lora->rank));
+    add((plan.quant ? "QLoRA " : "LoRA ") + adapter_text(plan));
   }
+  if (const ir::Task task = answer.question.model.spec.task; task != ir::Task::kLanguage) {
+    add(std::string(name_of(task)));
+  }
+  text += other_options(plan, answer.question.model.spec);
   return styled(terminal, Style::kFaint, wrap(text, terminal.width - 2, 2)) + "\n";
 }
 

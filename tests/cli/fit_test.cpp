@@ -53,6 +53,29 @@ TEST_CASE("fit: the screen shows peak, bars, device, phases, blocks and the next
   }
 }
 
+TEST_CASE("fit: the line of the plan leaves out nothing that was asked") {
+  const auto plan_line = [](const std::string& question) {
+    const std::string out = test::headroom(question).out;
+    const std::size_t begin = out.find('\n') + 1;
+    std::string line = out.substr(begin, out.find("\n\n") - begin);
+    for (std::size_t at = line.find("\n  "); at != std::string::npos; at = line.find("\n  ")) {
+      line.replace(at, 3, " ");
+    }
+    return line;
+  };
+  const std::string eager =
+      plan_line("fit llama-3.2-1b --gpu h100 --precision bf16 --liger --clip-norm 1");
+  for (const char* part : {"transformers, bf16, adamw", ", --liger", ", --clip-norm 1"}) {
+    CAPTURE(part);
+    CHECK(eager.find(part) != std::string::npos);
+  }
+  const std::string sharded =
+      plan_line("fit gpt2 --gpu h100 --gpus 2 --runtime fsdp --fsdp reshard=no --lora r=4");
+  CHECK(sharded.find("fsdp reshard=no,") == 0);
+  CHECK(sharded.find(", LoRA r=4") != std::string::npos);
+  CHECK(sharded.find("--") == std::string::npos);
+}
+
 TEST_CASE("fit: the JSON document is exact and adds up") {
   const Document document = test::json_of("fit llama-3.2-1b --gpu a100-80gb");
   CHECK(document.integer("schema_version") == 1);
