@@ -444,11 +444,11 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     return unsupported("recompute-modules of experts", "a model with experts",
                        "use core_attn, layernorm or mlp");
   }
-  const bool tied = model.tied_embeddings && megatron.pipeline > 1;
-  if (megatron.mtp_layers > 0 && (megatron.tensor > 1 || megatron.context > 1 || tied)) {
-    return unsupported("mtp-layers=" + std::to_string(megatron.mtp_layers) +
-                           " with tp, cp or tied embeddings on several stages",
-                       "tp=1, cp=1 and, with pp, embeddings apart", "leave out mtp-layers");
+  const bool unused = model.tied_embeddings && megatron.pipeline > 1 && megatron.mtp_layers > 0;
+  if (unused && megatron.overlap_grad_reduce) {
+    return unsupported("overlap-grad-reduce with mtp-layers and tied embeddings on several stages",
+                       "gradients reduced at the end: the last stage's second table has none",
+                       "leave out overlap-grad-reduce");
   }
   if (modules.moe_activation && !megatron.grouped_gemm) {
     return unsupported("recompute-modules=moe_act with grouped-gemm=false",

@@ -27,43 +27,61 @@ void check_bucket(const Runner& run, std::int64_t elements) {
   const Tensor infinite = torch::computed(eager, {1}, DType::kBool);
 }
 
-/// Elements of the gradients that every tensor-parallel rank has a part of: norms (and biases that
-/// every rank holds) of parts of the sequence, and norms of heads.
-std::int64_t shared_elements(const Runner& run, const Chunk& chunk) {
-  const bool sequence = run.context.sequence_parallel();
-  std::int64_t elements = 0;
-  const auto add = [&elements](const Tensor& tensor) {
-    elements += tensor.defined() ? tensor.elements() : 0;
-  };
-  const auto add_norm = [&add](const NormWeights& norm) {
+/// Adds up the elements of the gradients that every tensor-parallel rank has a part of: norms (and
+/// biases that every rank holds) of parts of the sequence, and norms of heads.
+class SharedElements {
+ public:
+  explicit SharedElements(bool sequence) : sequence_(sequence) {}
+
+  [[nodiscard]] std::int64_t of(const Chunk& chunk) {
+    for (const LayerWeights& layer : chunk.layers) {
+      add(layer);
+    }
+    for (const PredictionWeights& prediction : chunk.predictions) {
+      add(prediction.layer);
+      if (sequence_) {
+        add(prediction.embedding_norm);
+        add(prediction.hidden_norm);
+        add(prediction.final_norm);
+      }
+    }
+    if (sequence_) {
+      add(chunk.final_norm);
+    }
+    return elements_;
+  }
+
+ private:
+  void add(const Tensor& tensor) { elements_ += tensor.defined() ? tensor.elements() : 0; }
+  void add(const NormWeights& norm) {
     add(norm.weight);
     add(norm.bias);
-  };
-  for (const LayerWeights& layer : chunk.layers) {
-    add_norm(layer.attention.query_norm);
-    add_norm(layer.attention.key_norm);
-    if (sequence) {
-      add_norm(layer.attention.norm);
-      add(layer.attention.output.bias);
-      add_norm(layer.mlp_norm);
-      add(layer.mlp.down.bias);
+  }
+  void add(const LayerWeights& layer) {
+    add(layer.attention.query_norm);
+    add(layer.attention.key_norm);
+    if (!sequence_) {
+      return;
     }
-    if (sequence && layer.experts) {
+    add(layer.attention.norm);
+    add(layer.attention.output.bias);
+    add(layer.mlp_norm);
+    add(layer.mlp.down.bias);
+    if (layer.experts) {
       add(layer.experts->router);
     }
-    if (sequence && layer.attention.latent) {
+    if (layer.attention.latent) {
       const LatentWeights& latent = *layer.attention.latent;
-      add_norm(latent.query_norm);
-      add_norm(latent.kv_norm);
+      add(latent.query_norm);
+      add(latent.kv_norm);
       add(latent.query_down.weight);
       add(latent.kv_down.weight);
     }
   }
-  if (sequence) {
-    add_norm(chunk.final_norm);
-  }
-  return elements;
-}
+
+  bool sequence_;
+  std::int64_t elements_ = 0;
+};
 
 /// Coalesced into one tensor, reduced and copied back.
 void reduce_shared(const Runner& run, std::span<const Chunk> chunks) {
@@ -73,7 +91,7 @@ void reduce_shared(const Runner& run, std::span<const Chunk> chunks) {
   }
   std::int64_t elements = 0;
   for (const Chunk& chunk : chunks) {
-    elements += shared_elements(run, chunk);
+    elements += SharedElements(run.context.sequence_parallel()).of(chunk);
   }
   if (elements > 0) {
     const Tensor coalesced = run.eager().empty({elements}, run.context.grad_dtype);

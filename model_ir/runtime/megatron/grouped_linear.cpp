@@ -82,7 +82,6 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
   const Shape shape = weights.front().shape();
   const std::int64_t rows = input.shape()[0];
   Record record(eager, edges);
-  run.process.touch_grouped_workspaces();
   const auto experts = static_cast<std::int64_t>(weights.size());
   const DType dtype = input.dtype();
   run_per_expert(eager, {.m = rows,
@@ -92,6 +91,7 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
                          .dtype = dtype,
                          .batch = GemmBatch::kSeries});
   Tensor output = eager.empty({rows, shape[0]}, input.dtype());
+  run.process.touch_grouped_workspaces();
   if (record.active()) {
     record.save(input);
     for (const Tensor& weight : weights) {

@@ -2,6 +2,8 @@
 // ahead from the hidden states and the embedding of the tokens moved by one.
 // Source: megatron/core/transformer/multi_token_prediction.py; models/gpt/gpt_model.py,
 //         _postprocess.
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -9,7 +11,9 @@
 #include "model_ir/runtime/megatron/head.h"
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/megatron/rows.h"
+#include "model_ir/runtime/megatron/te_gemm.h"
 #include "model_ir/runtime/torch/checkpoint.h"
+#include "model_ir/runtime/torch/collective.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
@@ -29,13 +33,70 @@ struct Rolled {
   Tensor moved;
   Tensor sum;
 };
-Rolled roll(const Runner& run, const Tensor& input) {
+Rolled roll_whole(const Runner& run, const Tensor& input) {
   Eager& eager = run.eager();
   Rolled result;
   result.moved = torch::computed(eager, input.shape(), input.dtype(), {&input});
   torch::launch_kernels(eager, 8 * input.shape()[0]);  // fill_
   result.sum = torch::computed(eager, {1}, input.dtype(), {&result.moved});
   return result;
+}
+
+/// One column to or from a neighbour in the ring of context-parallel ranks.
+void pass_column(const Runner& run, const Tensor& column, CollectiveKind kind) {
+  run.eager().record_stream(column);
+  torch::finish_collective(run.eager(),
+                           {.kind = kind,
+                            .bytes = torch::bytes_of(column),
+                            .group = {.size = 2, .stride = run.context.mesh.context.stride}},
+                           kind == CollectiveKind::kSend ? "roll_send" : "roll_receive");
+}
+
+/// The same where each rank has two stretches of a sequence, whose last columns are the first ones
+/// of others: of the ranks before and after this one, but for the two ends of the ring.
+Rolled roll_stretches(const Runner& run, const Tensor& input) {
+  Eager& eager = run.eager();
+  const Axis& ring = run.context.mesh.context;
+  const torch::Shape half = input.shape().with(1, input.shape()[1] / 2);
+  const torch::Shape column{input.shape()[0]};
+  const bool several = column[0] > 1;
+  std::array<Tensor, 2> received;
+  std::array<Tensor, 2> sent;
+  std::array<Tensor, 2> moved;  // Goes first, as Python's names do.
+  for (Tensor& each : moved) {
+    Tensor stretch;  // A part of several sequences has gaps between them.
+    if (several) {
+      stretch = torch::computed(eager, half, input.dtype());
+    }
+    each = torch::computed(eager, half, input.dtype());
+  }
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    // A column of one sequence lies in memory as it is sent.
+    sent[i] = several ? torch::computed(eager, column, input.dtype())
+                      : eager.alias(moved[i], column, false);
+    received[i] = eager.empty(column, input.dtype());
+  }
+  if (ring.rank > 0) {
+    pass_column(run, sent[0], CollectiveKind::kSend);
+    pass_column(run, received[1], CollectiveKind::kReceive);
+  } else {
+    received[1].reset();  // A zero.
+  }
+  if (ring.rank + 1 < ring.size) {
+    pass_column(run, received[0], CollectiveKind::kReceive);
+    pass_column(run, sent[1], CollectiveKind::kSend);
+  } else {
+    received[0] = sent[1];
+  }
+  torch::launch_kernels(eager, 4 * torch::bytes_of(sent[0]), 2);
+  Rolled result;
+  result.moved = torch::computed(eager, input.shape(), input.dtype(), {&input});  // cat
+  result.sum = torch::computed(eager, {1}, input.dtype(), {&result.moved});
+  return result;
+}
+
+Rolled roll(const Runner& run, const Tensor& input) {
+  return run.context.mesh.context.size > 1 ? roll_stretches(run, input) : roll_whole(run, input);
 }
 
 /// A factor that backward applies in the same way; `kept` is what it then reads, if anything.
@@ -97,20 +158,56 @@ Tensor viewless(const Runner& run, const Tensor& input) {
   return output;
 }
 
+/// gather_from_tensor_model_parallel_region: columns of all tensor-parallel ranks side by side, and
+/// of the gradient this rank's.
+Tensor gather_columns(const Runner& run, const Tensor& part) {
+  Eager& eager = run.eager();
+  const std::int64_t ranks = run.context.mesh.tensor.size;
+  if (ranks == 1) {
+    return part;
+  }
+  Record record(eager, {&part});
+  const Tensor stacked = gather(run, part);
+  const torch::Shape whole{part.shape()[0], part.shape()[1] * ranks};
+  Tensor output = torch::computed(eager, whole, part.dtype(), {&stacked});
+  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    return {torch::computed(e, node.input_shapes[0], grads[0].dtype())};
+  });
+  return output;
+}
+
+/// scatter_to_sequence_parallel_region: a view of this rank's rows; their gradient is gathered.
+Tensor take_rows(const Runner& run, const Tensor& whole) {
+  Eager& eager = run.eager();
+  if (!run.context.sequence_parallel()) {
+    return whole;
+  }
+  Record record(eager, {&whole});
+  Tensor output = eager.alias(whole, whole.shape().with(0, run.context.stream_tokens()), false);
+  record.finish(output, [run](Eager&, Gradients& grads, Node&) -> Gradients {
+    return {gather(run, grads[0])};
+  });
+  return output;
+}
+
+/// _concat_embeddings: each name is bound anew, so that what it held may go.
+Tensor project(const Runner& run, const PredictionWeights& weights, const Tensor& hidden,
+               const Tensor& embedded) {
+  run.eager().set_site("mtp_projection", weights.layer.layer);
+  const Tensor normed_tokens = norm(run, embedded, weights.embedding_norm);
+  make_viewless(run);
+  Tensor states = norm(run, hidden, weights.hidden_norm);
+  make_viewless(run);
+  states = join_columns(run, normed_tokens, states);
+  states = linear(run, states, weights.projection.weight, Cut::kColumn);
+  states = gather_columns(run, states);
+  return take_rows(run, states);
+}
+
 /// _proj_and_transformer_layer
 Tensor project_and_run(const Runner& run, const PredictionWeights& weights, const Tensor& hidden,
                        const Tensor& embedded, const LayerInput& input) {
-  Tensor projected;
-  {
-    run.eager().set_site("mtp_projection", weights.layer.layer);
-    const Tensor normed_tokens = norm(run, embedded, weights.embedding_norm);
-    make_viewless(run);
-    Tensor normed = norm(run, hidden, weights.hidden_norm);
-    make_viewless(run);
-    const Tensor both = join_columns(run, normed_tokens, normed);
-    normed.reset();
-    projected = linear(run, both, weights.projection.weight, Cut::kColumn);
-  }
+  Tensor projected = project(run, weights, hidden, embedded);
   const Tensor output = run_layer(run, weights.layer, projected, input);
   projected.reset();
   run.eager().set_site("final_norm", weights.layer.layer);
@@ -142,13 +239,21 @@ Tensor prediction_block(const Runner& run, const Chunk& chunk, const Tensor& hid
   Tensor positions = tokens.positions;
   for (const PredictionWeights& weights : chunk.predictions) {
     run.eager().set_site("mtp_tokens", weights.layer.layer);
-    const Rolled rolled_ids = roll(run, ids);
-    const Rolled rolled_positions = roll(run, positions);
-    const Tensor embedded = embed(run, chunk, rolled_ids.moved, rolled_positions.moved);
-    const Tensor before = viewless(run, all.back());
+    Tensor next_ids;  // Take the others' names once the layer has run.
+    Tensor next_positions;
+    Tensor embedded;
+    {
+      Rolled rolled = roll(run, ids);
+      next_ids = rolled.moved;
+      rolled = roll(run, positions);
+      next_positions = rolled.moved;
+      embedded = embed(run, chunk, next_ids, next_positions);
+    }
+    // Only what the model itself hands on is a view.
+    const Tensor before = all.size() == 1 ? viewless(run, all.back()) : all.back();
     all.push_back(prediction_layer(run, weights, before, embedded, input));
-    ids = rolled_ids.moved;
-    positions = rolled_positions.moved;
+    ids = next_ids;
+    positions = next_positions;
   }
   return join_rows(run.eager(), all);
 }

@@ -87,6 +87,14 @@ Tensor Process::rotary_table(const Chunk& chunk) {
   return table;
 }
 
+void Process::touch_balance_log() {
+  if (!balance_log_.defined()) {
+    const auto layers = static_cast<std::int64_t>(context_.spec.layers.size());
+    balance_log_ = context_.eager.empty({layers + context_.megatron.mtp_layers}, DType::kFp32,
+                                        TensorRole::kBuffer);
+  }
+}
+
 /// Source: yarn_rotary_pos_embedding.py, get_cached_cos_sin: made anew where the type or a longer
 /// sequence asks for it; the angles are kept by lru_cache.
 void Process::touch_latent_tables(std::int32_t layer, const LatentTables& tables) {

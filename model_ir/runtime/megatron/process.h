@@ -85,6 +85,9 @@ class Process {
   }
   /// set_is_first_microbatch: weights will be cast again.
   void begin_step();
+  /// The log of experts' balancing losses, one number for each layer.
+  /// Source: megatron/core/transformer/moe/moe_utils.py, save_to_aux_losses_tracker.
+  void touch_balance_log();
   /// cu_seqlens of whole sequences, of one length and half of it.
   void touch_sequence_lengths();
 
@@ -100,6 +103,7 @@ class Process {
   std::map<std::int32_t, DispatcherState> dispatchers_;
   std::map<std::int32_t, std::uint32_t> gathers_;
   torch::Tensor causal_mask_;
+  torch::Tensor balance_log_;
   std::vector<torch::Tensor> sequence_lengths_;
   std::map<ChunkOrder, torch::Tensor> chunk_orders_;
   void add_fp8_state(Casts casts);

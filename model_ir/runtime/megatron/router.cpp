@@ -137,14 +137,15 @@ AuxLoss balance(const Runner& run, const RouterTensors& make, DType dtype) {
                         .bytes = bytes_of(result.counts.elements(), DType::kInt64).value(),
                         .group = {.size = ranks}});
   }
-  const Tensor sums = make.per_expert(DType::kFp32);
   {
+    const Tensor sums = make.per_expert(DType::kFp32);
     Tensor product = make.per_expert(DType::kFp32);
     const Tensor total = make.scalar();
     product.reset();
     result.loss = make.scalar();
   }
-  { const Tensor logged = make.scalar(); }
+  const Tensor logged = make.scalar();
+  run.process.touch_balance_log();
   return result;
 }
 

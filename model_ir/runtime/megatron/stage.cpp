@@ -64,7 +64,7 @@ Stage::Batch Stage::make_batch(const Chunk& chunk) {
     if (chunk.first) {
       batch.labels.reset();
       batch.loss_mask.reset();
-    } else {
+    } else if (run_.context.megatron.mtp_layers == 0) {
       batch.tokens.reset();
       batch.positions.reset();
     }
@@ -177,22 +177,24 @@ Tensor Stage::forward(std::size_t index, const Tensor& input) {
   if (chunks_.size() > 1) {
     token_count_.reset();  // A name of forward_step_helper; elsewhere one of the schedule.
   }
-  note_predictions(chunk);
+  note_scales(chunk);
   return output;
 }
 
-/// What stays of multi-token prediction: the losses for the log and, on every stage, the scale of
-/// their gradients. Source: multi_token_prediction.py, MTPLossLoggingHelper, MTPLossAutoScaler.
-void Stage::note_predictions(const Chunk& chunk) {
-  if (run_.context.megatron.mtp_layers == 0) {
-    return;
+/// What stays of the losses beside the main one: those of multi-token prediction for the log and,
+/// on every stage, the scales of their gradients. Source: multi_token_prediction.py,
+/// MTPLossLoggingHelper, MTPLossAutoScaler; moe/moe_utils.py, MoEAuxLossAutoScaler.
+void Stage::note_scales(const Chunk& chunk) {
+  Eager& eager = run_.eager();
+  const std::int64_t predicted = run_.context.megatron.mtp_layers;
+  if (chunk.last && predicted > 0 && !prediction_losses_.defined()) {
+    prediction_losses_ = eager.empty({predicted}, DType::kFp32, TensorRole::kBuffer);
   }
-  if (chunk.last && !prediction_losses_.defined()) {
-    prediction_losses_ =
-        run_.eager().empty({run_.context.megatron.mtp_layers}, DType::kFp32, TensorRole::kBuffer);
+  if (run_.context.spec.moe && !expert_scale_.defined()) {
+    expert_scale_ = eager.empty({1}, DType::kFp32, TensorRole::kBuffer);
   }
-  if (!prediction_scale_.defined()) {
-    prediction_scale_ = run_.eager().empty({1}, DType::kFp32, TensorRole::kBuffer);
+  if (predicted > 0 && !prediction_scale_.defined()) {
+    prediction_scale_ = eager.empty({1}, DType::kFp32, TensorRole::kBuffer);
   }
 }
 

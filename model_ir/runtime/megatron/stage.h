@@ -56,7 +56,7 @@ class Stage {
   [[nodiscard]] torch::Tensor scaled_loss(const torch::Tensor& losses,
                                           const torch::Tensor& loss_mask);
 
-  void note_predictions(const Chunk& chunk);
+  void note_scales(const Chunk& chunk);
   void transfer(const torch::Tensor& tensor, CollectiveKind kind);
   void wait_for(const torch::Tensor& received);
 
@@ -66,6 +66,7 @@ class Stage {
   std::vector<torch::Tensor> reports_;
   std::unordered_map<const torch::TensorImpl*, std::uint32_t> received_;  ///< Marks behind them.
   torch::Tensor prediction_losses_;
+  torch::Tensor expert_scale_;
   torch::Tensor prediction_scale_;
   torch::Tensor token_count_;  ///< Of the last micro-batch whose loss is known.
 };

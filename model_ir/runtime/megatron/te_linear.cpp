@@ -95,15 +95,19 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, Cut 
   Tensor gradient = cut == Cut::kRow && sequence ? gather(run, grads[0]) : grads[0];
   const std::int64_t rows = gradient.shape()[0];
   const Tensor input = cut == Cut::kColumn && sequence ? gather(run, saved[1]) : saved[1];
-  Tensor through = gemm(run, backward_dims(rows, weight, run.context.dtype));
+  const Tensor product = gemm(run, backward_dims(rows, weight, run.context.dtype));
+  Tensor through = product;
   if (cut == Cut::kColumn && run.context.mesh.tensor.size > 1) {
     if (sequence) {
-      through = scatter(run, through);
+      through = scatter(run, product);
     } else {
-      communicate(run, CollectiveKind::kAllReduce, through);
+      communicate(run, CollectiveKind::kAllReduce, product);
     }
   }
   WeightGradient own = weight_gradient(run, weight_dims(rows, weight, run.context.dtype), false);
+  if (cut == Cut::kColumn && sequence) {
+    clear(run, input);
+  }
   if (cut == Cut::kRow && sequence) {
     clear(run, gradient);
   }

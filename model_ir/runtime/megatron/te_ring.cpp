@@ -37,8 +37,12 @@ Extent extent_of(Section section, std::int64_t sequence) {
           .causal = section == Section::kDiagonal};
 }
 
-/// Starts to hand keys and values on and to take the next ones; both run beside the step's kernels.
-std::vector<std::uint32_t> start_ring(const Runner& run, std::int64_t bytes) {
+/// Starts to hand keys and values on and to take the next ones; both run beside the step's kernels,
+/// on streams that the allocator notes for what they use.
+std::vector<std::uint32_t> start_ring(const Runner& run, const Tensor& sent, const Tensor& received,
+                                      std::int64_t bytes) {
+  run.eager().record_stream(sent);
+  run.eager().record_stream(received);
   CollectiveShape shape{.kind = CollectiveKind::kSend,
                         .bytes = bytes,
                         .group = {.size = 2, .stride = run.context.mesh.context.stride}};
@@ -63,9 +67,9 @@ struct RingOutput {
   std::vector<Tensor> random;
 };
 
-/// The pieces of the steps, as the lists of the two implementations' forward hold them.
-void let_go(const Runner& run, std::vector<KernelOutput>& steps) {
-  for (auto step = steps.rbegin(); is_flash(run) && step != steps.rend(); ++step) {
+/// The pieces of the steps: lists of outputs and of statistics, whose last ones go first.
+void let_go(std::vector<KernelOutput>& steps) {
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     step->output.reset();
   }
   while (!steps.empty()) {
@@ -88,7 +92,8 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
       wait_ring(eager, marks);
       if (step + 1 < ring.size) {
         buffers.push_back(eager.empty({elements}, run.context.dtype, TensorRole::kCommunication));
-        marks = start_ring(run, bytes_of(elements, run.context.dtype).value());
+        marks = start_ring(run, buffers[buffers.size() - 2], buffers.back(),
+                           bytes_of(elements, run.context.dtype).value());
       }
       const Extent extent = extent_of(forward_section(step, ring.rank), sizes.sequence);
       steps.push_back(kernel_forward(run, sizes, extent));
@@ -107,7 +112,7 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
   for (const KernelOutput& step : steps) {
     torch::launch(eager, {&step.output, &step.statistics, &result.output, &result.output});
   }
-  let_go(run, steps);
+  let_go(steps);
   result.last = buffers.back();
   return result;
 }
@@ -125,13 +130,16 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& no
   }
   Tensor query = eager.empty(saved[0].shape(), dtype);
   const Tensor travelling = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
-  Tensor other = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
+  const Tensor other = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
+  Tensor sent = travelling;
+  Tensor received = other;
   std::vector<std::uint32_t> marks;
   for (std::int64_t step = 0; step < ring.size; ++step) {
     // The first step sends keys and values, the last gradients, those between both.
     const bool ends = step == 0 || step == ring.size - 1;
     wait_ring(eager, marks);
-    marks = start_ring(run, ends ? bytes : 2 * bytes);
+    marks = start_ring(run, step == 0 ? saved[1] : sent, received, ends ? bytes : 2 * bytes);
+    std::swap(sent, received);
     const Section section = step == ring.size - 1               ? Section::kDiagonal
                             : step >= ring.size - ring.rank - 1 ? Section::kLower
                                                                 : Section::kUpper;

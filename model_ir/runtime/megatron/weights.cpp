@@ -163,6 +163,23 @@ class Constructor {
     return weights;
   }
 
+  /// The dispatcher's orders of its input chunks, by local experts and back: views of the numbers
+  /// from 0 on where there is one local expert or one rank, else copies.
+  /// Source: megatron/core/transformer/moe/token_dispatcher.py,
+  /// MoEAlltoAllTokenDispatcher.__init__.
+  std::vector<Tensor> chunk_orders(std::int64_t local) {
+    const std::int64_t ranks = context_.mesh.expert.size * context_.mesh.expert_tensor.size;
+    const auto make = [&] {
+      return context_.eager.empty({local * ranks}, DType::kInt64, TensorRole::kBuffer);
+    };
+    const Tensor numbers = make();
+    if (local == 1 || ranks == 1) {
+      return {numbers};
+    }
+    Tensor sorted = make();
+    return {std::move(sorted), make()};
+  }
+
   void experts(LayerWeights& layer) {
     const MoeSpec& moe = *context_.spec.moe;
     const std::int64_t hidden = context_.spec.hidden;
@@ -172,9 +189,7 @@ class Constructor {
     ExpertWeights weights;
     weights.router = later({moe.experts, hidden});
     if (context_.megatron.permute_fusion) {
-      // The dispatcher's order of its input chunks.
-      weights.chunk_order = context_.eager.empty({moe.experts * context_.mesh.expert_tensor.size},
-                                                 DType::kInt64, TensorRole::kBuffer);
+      weights.chunk_orders = chunk_orders(local);
     }
     const bool grouped = context_.megatron.grouped_gemm;  // Else each expert is a module.
     for (std::int64_t i = 0; i < local; ++i) {
@@ -240,7 +255,8 @@ void build_head(const Context& context, Constructor& make, Chunk& chunk, const L
     PredictionWeights& weights = chunk.predictions.emplace_back();
     weights.embedding_norm = make.norm(spec.hidden, rms);
     weights.hidden_norm = make.norm(spec.hidden, rms);
-    weights.projection = make.linear(spec.hidden, 2 * spec.hidden, false);
+    weights.projection =
+        make.linear(spec.hidden / context.mesh.tensor.size, 2 * spec.hidden, false);
     weights.layer.layer =
         static_cast<std::int32_t>(spec.layers.size()) + static_cast<std::int32_t>(i);
     weights.layer.modules = last;
@@ -254,6 +270,9 @@ void build_head(const Context& context, Constructor& make, Chunk& chunk, const L
   }
   const std::int64_t rows = padded_vocabulary(spec, context.megatron) / context.mesh.tensor.size;
   chunk.head = make.make({rows, spec.hidden});
+  if (spec.tied_embeddings && chunk.embedding.defined()) {
+    chunk.head = chunk.embedding;  // Whose parameter stays, without a use.
+  }
 }
 
 /// Tables of which two stages hold a copy are reduced apart.

@@ -86,9 +86,9 @@ struct MlpWeights {
 };
 
 struct ExpertWeights {
-  torch::Tensor router;  ///< [E, H]
-  torch::Tensor chunk_order;
-  std::vector<torch::Tensor> up;  ///< Of each expert of this rank.
+  torch::Tensor router;                     ///< [E, H]
+  std::vector<torch::Tensor> chunk_orders;  ///< Of the fused permutation.
+  std::vector<torch::Tensor> up;            ///< Of each expert of this rank.
   std::vector<torch::Tensor> down;
   std::optional<MlpWeights> shared;
 };

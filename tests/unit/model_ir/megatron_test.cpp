@@ -1,5 +1,6 @@
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -38,8 +39,7 @@ ParallelPlan plan_with(const MegatronPlan& megatron, std::int64_t world) {
   return plan;
 }
 
-std::int64_t model_parameters(const ModelSpec& model) {
-  const RankProgram program = lower(model, plan_with({}, 1), Rank{0}, DeviceTraits{}).value();
+std::int64_t parameters_of(const RankProgram& program) {
   std::int64_t parameters = 0;
   for (const Event& event : program.events) {
     const bool parameter =
@@ -47,6 +47,10 @@ std::int64_t model_parameters(const ModelSpec& model) {
     parameters += parameter ? event.bytes / 2 : 0;
   }
   return parameters;
+}
+
+std::int64_t model_parameters(const ModelSpec& model) {
+  return parameters_of(lower(model, plan_with({}, 1), Rank{0}, DeviceTraits{}).value());
 }
 
 std::string refused(const ModelSpec& model, const ParallelPlan& plan) {
@@ -323,8 +327,43 @@ TEST_CASE("megatron: a layer of multi-token prediction brings logits and weights
                              2 * hidden;
   CHECK(more - parameters == layer + 3 * hidden + 2 * hidden * hidden);
   CHECK(twice == 2 * logits);
-  CHECK(refused(narrow_llama(), plan_with({.tensor = 2, .mtp_layers = 1}, 2)) ==
-        "mtp-layers=1 with tp, cp or tied embeddings on several stages");
+  const MegatronPlan tied{.pipeline = 2, .mtp_layers = 1, .overlap_grad_reduce = true};
+  CHECK(refused(narrow_llama(), plan_with(tied, 2)) ==
+        "overlap-grad-reduce with mtp-layers and tied embeddings on several stages");
+}
+
+TEST_CASE("megatron: the projection of predicted tokens is cut by columns") {
+  const ModelSpec model = test::small_llama();
+  const auto parameters = [&model](std::int64_t tensor, std::int64_t layers) {
+    const MegatronPlan megatron{
+        .tensor = tensor, .mtp_layers = layers, .sequence_parallel = tensor > 1};
+    const RankProgram program =
+        lower(model, plan_with(megatron, tensor), Rank{0}, DeviceTraits{}).value();
+    return parameters_of(program);
+  };
+  const std::int64_t norms = 5 * model.hidden;  // Whole on every rank.
+  const std::int64_t whole = parameters(1, 1) - parameters(1, 0) - norms;
+  CHECK(2 * (parameters(2, 1) - parameters(2, 0) - norms) == whole);
+}
+
+TEST_CASE("megatron: tokens moved by one pass the ends of stretches on to neighbours") {
+  const auto columns = [](std::int32_t rank) {
+    const ParallelPlan plan = plan_with({.context = 4, .mtp_layers = 1}, 4);
+    const RankProgram program =
+        lower(test::small_llama(), plan, Rank{rank}, DeviceTraits{}).value();
+    std::int64_t sent = 0;
+    for (const WorkItem& item : program.work.items) {
+      if (item.kind == WorkItem::Kind::kRun) {
+        const auto* shape = std::get_if<CollectiveShape>(&program.work.shapes[item.index]);
+        sent += shape != nullptr && shape->kind == CollectiveKind::kSend && shape->bytes <= 8;
+      }
+    }
+    return sent / plan.steps;
+  };
+  // Ids, positions, labels and mask; the ends of the ring have one neighbour.
+  CHECK(columns(0) == 4);
+  CHECK(columns(1) == 8);
+  CHECK(columns(3) == 4);
 }
 
 TEST_CASE("megatron: modules are recomputed where the model has them") {
