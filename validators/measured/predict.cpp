@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <variant>
@@ -41,18 +42,50 @@ Counted counted(const ir::RankProgram& program) {
           })};
 }
 
+bool is_megatron(const ir::Phase& phase) {
+  return phase.name.ends_with(".forward_backward");
+}
+
+/// Kernels of an item that zeroes gradients, which Megatron's rows do before they count.
+std::int64_t zeroing_kernels(const ir::RankProgram& program, const ir::WorkItem& item) {
+  const auto* const traffic = std::get_if<ir::TrafficShape>(&program.work.shapes[item.index]);
+  const bool zeroing = program.operations[program.sites[item.site].operation] == "zero_gradients";
+  return traffic != nullptr && zeroing ? traffic->launches : 0;
+}
+
 /// Megatron's rows are recorded where Transformer Engine's attention is a stand-in that launches
 /// nothing; its phases are told by their name.
 std::int64_t absent_kernels(const ir::RankProgram& program, const ir::Phase& phase) {
-  if (!phase.name.ends_with(".forward_backward")) {
+  if (!is_megatron(phase)) {
     return 0;
   }
   const auto first = program.work.items.begin() + static_cast<std::ptrdiff_t>(phase.first_item);
   const auto last = program.work.items.begin() + static_cast<std::ptrdiff_t>(phase.end_item);
-  return std::count_if(first, last, [&program](const ir::WorkItem& item) {
-    return item.kind == ir::WorkItem::Kind::kRun &&
-           std::holds_alternative<ir::AttentionShape>(program.work.shapes[item.index]);
-  });
+  return std::accumulate(
+      first, last, std::int64_t{0}, [&program](std::int64_t sum, const ir::WorkItem& item) {
+        if (item.kind != ir::WorkItem::Kind::kRun) {
+          return sum;
+        }
+        const bool attention =
+            std::holds_alternative<ir::AttentionShape>(program.work.shapes[item.index]);
+        return sum + (attention ? 1 : 0) + zeroing_kernels(program, item);
+      });
+}
+
+/// FLOPs of products whose rows the host reads from the device, where it finds zeros.
+double unread_flops(const ir::RankProgram& program, const ir::Phase& phase) {
+  if (is_megatron(phase)) {
+    return 0;  // Padded experts: rows are known.
+  }
+  double flops = 0;
+  for (std::size_t i = phase.first_item; i < phase.end_item; ++i) {
+    const ir::WorkItem& item = program.work.items[i];
+    const auto* const gemm = item.kind == ir::WorkItem::Kind::kRun
+                                 ? std::get_if<ir::GemmShape>(&program.work.shapes[item.index])
+                                 : nullptr;
+    flops += gemm != nullptr && gemm->batch == ir::GemmBatch::kSeries ? gemm->flops() : 0;
+  }
+  return flops;
 }
 
 void add_work(const ir::RankProgram& program, const ir::Phase& from, const Counted& counts,
@@ -60,7 +93,8 @@ void add_work(const ir::RankProgram& program, const ir::Phase& from, const Count
   const ir::Work& work = from.work;
   if (counts.flops) {
     // Rows are recorded where apex's extension is a stand-in that launches nothing.
-    phase.values.push_back({Metric::kGemmFlops, work.gemm_flops - work.apex_gemm_flops});
+    const double absent = work.apex_gemm_flops + unread_flops(program, from);
+    phase.values.push_back({Metric::kGemmFlops, work.gemm_flops - absent});
   }
   if (counts.kernels) {
     const std::int64_t kernels = work.kernels - absent_kernels(program, from);

@@ -123,7 +123,8 @@ Losses fused_losses(const Runner& run, const Tensor& logits) {
     both = eager.empty({2, run.context.tokens()}, DType::kFp32, TensorRole::kLogits);
   }
   { const Tensor exponentials = eager.empty(logits.shape(), DType::kFp32, TensorRole::kLogits); }
-  launch_over(eager, logits.shape(), 8);
+  // One kernel: exponentials into a new array, from which it copies them over the logits.
+  launch_over(eager, logits.shape(), 16);
   launch_per_token(run, 3);
   reduce_over_ranks(run, 2 * run.context.tokens());
   result.loss = per.make(DType::kFp32);
@@ -156,10 +157,12 @@ Losses te_losses(const Runner& run, const Tensor& logits) {
 }
 
 /// The compiled backward ends in bf16, whatever the logits are in.
-Tensor fused_gradient(Eager& eager, const torch::Shape& logits) {
+Tensor fused_gradient(const Runner& run, const torch::Shape& logits) {
+  Eager& eager = run.eager();
   const Tensor wide = eager.empty(logits, DType::kFp32, TensorRole::kLogits);
-  launch_over(eager, logits, 8);
-  launch_over(eager, logits, 6);
+  launch_over(eager, logits, 8);   // A copy of the probabilities.
+  launch_per_token(run, 1);        // One less at each target.
+  launch_over(eager, logits, 10);  // The gradient, and the copy back over the probabilities.
   return eager.empty(logits, DType::kBf16, TensorRole::kLogits);
 }
 
@@ -169,7 +172,7 @@ Gradients loss_gradients(const Runner& run, Gradients&, Node& node) {
   const PerToken per(run);
   switch (run.context.megatron.cross_entropy) {
     case MegatronCrossEntropy::kNative:
-      return {fused_gradient(eager, node.input_shapes[0])};
+      return {fused_gradient(run, node.input_shapes[0])};
     case MegatronCrossEntropy::kTransformerEngine: {
       {
         const Tensor one = eager.empty({1}, DType::kFp32, TensorRole::kLogits);

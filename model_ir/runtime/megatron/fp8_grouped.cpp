@@ -71,7 +71,7 @@ Group cast_group(const Runner& run, const Tensor& input, const Experts& experts,
     }
     for (std::size_t i = 0; i < group.size(); ++i) {
       const Tensor own = eager.alias(input, {experts.rows[i], width}, false);
-      launch_cast(run, own, group[i], false);
+      launch_cast(run, own, group[i], Fp8Operand::kActivation, false);
     }
     return group;
   }

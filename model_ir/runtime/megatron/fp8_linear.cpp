@@ -28,6 +28,7 @@ struct Layer {
   bool gathers = false;   ///< The input is cut among ranks and gathered.
   bool scatters = false;  ///< The output is.
   bool reduces = false;   ///< The gradient of the input is a sum over ranks.
+  bool first = false;     ///< In 8 bits, of those of its pass.
   KeptInput kept = KeptInput::kCast;
   SavedFp8 saved_weight{};
   SavedFp8 saved_input{};
@@ -175,6 +176,7 @@ Tensor fp8_norm_linear(const Runner& run, const Tensor& input, const NormWeights
               .gathers = run.context.sequence_parallel(),
               .reduces = run.context.mesh.tensor.size > 1};
   run.process.touch_fp8_state(linear.weight, kCasts);
+  layer.first = run.process.begins_fp8(linear.weight);
   Record record(run.eager(), {&input, &norm.weight, &norm.bias, &linear.weight, &linear.bias});
   Fp8NormOutput normed =
       norm_forward_fp8(run, input, norm, forward_use(run, layer.gathers),
@@ -195,7 +197,11 @@ Tensor fp8_norm_linear(const Runner& run, const Tensor& input, const NormWeights
     record.save(normed.mean);
     record.save(normed.deviation);
     record.finish(output, [run, layer](torch::Eager&, Gradients& grads, Node& node) -> Gradients {
-      return norm_linear_gradients(run, grads, node, layer);
+      Gradients result = norm_linear_gradients(run, grads, node, layer);
+      if (layer.first) {
+        run.process.reduce_fp8_scales(false);
+      }
+      return result;
     });
   }
   return output;
@@ -267,6 +273,7 @@ Tensor fp8_linear(const Runner& run, const Tensor& input, const Tensor& weight, 
               .reduces = cut == Cut::kColumn && cut_ranks,
               .kept = original ? KeptInput::kOriginal : KeptInput::kCast};
   run.process.touch_fp8_state(weight, kCasts);
+  layer.first = run.process.begins_fp8(weight);
   Record record(run.eager(), {&weight, &input});
   Fp8Tensor own =
       cast_to_fp8(run, input, original ? Fp8Use::kRows : forward_use(run, layer.gathers),
@@ -294,7 +301,11 @@ Tensor fp8_linear(const Runner& run, const Tensor& input, const Tensor& weight, 
       layer.saved_input = SavedFp8(record, own);
     }
     record.finish(output, [run, layer](torch::Eager&, Gradients& grads, Node& node) -> Gradients {
-      return linear_gradients(run, grads, node, layer);
+      Gradients result = linear_gradients(run, grads, node, layer);
+      if (layer.first) {
+        run.process.reduce_fp8_scales(false);
+      }
+      return result;
     });
   }
   return output;

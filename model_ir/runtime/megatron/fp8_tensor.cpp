@@ -140,11 +140,15 @@ std::int64_t fp8_scale_bytes(const Runner& run, const Shape& shape, Fp8Use side,
   return bytes_of(scales.shape.elements(), scales.dtype).value();
 }
 
-void launch_cast(const Runner& run, const Tensor& input, const Fp8Tensor& result, bool known) {
+void launch_cast(const Runner& run, const Tensor& input, const Fp8Tensor& result,
+                 Fp8Operand operand, bool known) {
   Eager& eager = run.eager();
   if (run.context.megatron.fp8 == MegatronFp8::kTensorwise) {
     if (!known) {
       torch::launch(eager, {&input});  // The largest value.
+    }
+    if (operand == Fp8Operand::kGathered) {
+      communicate(run, CollectiveKind::kAllReduce, result.row_scales);  // Of all ranks' parts.
     }
     torch::launch(eager, {&result.row_scales});
   }
@@ -154,7 +158,7 @@ void launch_cast(const Runner& run, const Tensor& input, const Fp8Tensor& result
 
 Fp8Tensor cast_to_fp8(const Runner& run, const Tensor& input, Fp8Use use, Fp8Operand operand) {
   Fp8Tensor result = empty_fp8(run, input.shape(), use, operand);
-  launch_cast(run, input, result, false);
+  launch_cast(run, input, result, operand, false);
   return result;
 }
 
@@ -264,7 +268,7 @@ Fp8Tensor fp8_weight(const Runner& run, const Tensor& weight) {
       kept.tensor.columns.reset();
       kept.tensor.column_scales.reset();
     }
-    launch_cast(run, weight, kept.tensor, false);
+    launch_cast(run, weight, kept.tensor, Fp8Operand::kWeight, false);
   }
   if (lacks_columns && !kept.tensor.columns.defined()) {
     kept.tensor.columns = transpose(run, kept.tensor.rows);

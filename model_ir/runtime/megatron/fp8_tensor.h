@@ -40,7 +40,7 @@ enum class Fp8Operand : std::uint8_t { kActivation, kGathered, kWeight };
                                            Fp8Use side, Fp8Operand operand);
 /// The work of casting `input` into `result`; `known`: its largest value has been found before.
 void launch_cast(const Runner& run, const torch::Tensor& input, const Fp8Tensor& result,
-                 bool known);
+                 Fp8Operand operand, bool known);
 /// quantizer(input)
 [[nodiscard]] Fp8Tensor cast_to_fp8(const Runner& run, const torch::Tensor& input, Fp8Use use,
                                     Fp8Operand operand);

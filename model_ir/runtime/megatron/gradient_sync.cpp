@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model_ir/runtime/torch/collective.h"
+#include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
@@ -158,7 +159,9 @@ void GradientSync::add_to_buffer(const Tensor& gradient) {
   const StreamId before = eager.exchange_stream(kWrappingStream);
   const std::int64_t held =
       bytes_of(gradient.elements(), run_.context.grad_dtype).value();  // Read and written.
-  torch::launch_kernels(eager, torch::bytes_of(gradient) + 2 * held);
+  torch::launch_kernels(
+      eager, torch::bytes_of(gradient) + 2 * held,
+      torch::elementwise_launches(gradient.elements(), held / gradient.elements()));
   eager.exchange_stream(before);
 }
 
@@ -183,7 +186,9 @@ void GradientSync::reduce(Part& part) {
   check_bucket(run_, elements);
   const std::int64_t bytes = bytes_of(elements, run_.context.grad_dtype).value();
   if (run_.context.mesh.data_context().size > 1) {
-    torch::launch_kernels(run_.eager(), 2 * bytes);  // gradient_scaling_factor
+    // gradient_scaling_factor
+    torch::launch_kernels(run_.eager(), 2 * bytes,
+                          torch::elementwise_launches(elements, bytes / elements));
   }
   const bool scatters = run_.context.megatron.distributed_optimizer;
   const std::int64_t ranks = part.buffer->ranks.size;

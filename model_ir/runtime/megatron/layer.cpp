@@ -245,6 +245,7 @@ Tensor run_layers(const Runner& run, const Chunk& chunk, Tensor hidden, const La
   const MegatronPlan& plan = run.context.megatron;
   const auto group = static_cast<std::size_t>(plan.recompute_layers);
   const std::size_t count = chunk.layers.size();
+  run.process.begin_fp8_layers();
   for (std::size_t i = 0; i < count;) {
     const bool uniform = plan.recompute == MegatronRecompute::kFullUniform;
     const bool block = plan.recompute == MegatronRecompute::kFullBlock && i < group;
@@ -256,6 +257,7 @@ Tensor run_layers(const Runner& run, const Chunk& chunk, Tensor hidden, const La
                               : run_layer(run, chunk.layers[i], hidden, input);
     i = last;
   }
+  run.process.reduce_fp8_scales(true);
   return hidden;
 }
 

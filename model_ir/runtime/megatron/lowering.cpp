@@ -133,12 +133,7 @@ class Trainer {
     for (Optimizer& optimizer : optimizers_) {
       optimizer.prepare();
     }
-    for (Optimizer& optimizer : optimizers_) {
-      optimizer.measure_norm();
-      if (context_.megatron.distributed_optimizer) {
-        break;  // Norms that the same ranks share are taken at once.
-      }
-    }
+    measure_norms();
     for (Optimizer& optimizer : optimizers_) {
       optimizer.update();
     }
@@ -148,6 +143,20 @@ class Trainer {
       }
     }
     log_loss();
+  }
+
+  /// Norms that the same ranks share are taken at once.
+  void measure_norms() {
+    std::vector<std::int64_t> all;
+    for (Optimizer& optimizer : optimizers_) {
+      all.insert(all.end(), optimizer.in_norm().begin(), optimizer.in_norm().end());
+      if (!context_.megatron.distributed_optimizer) {
+        optimizer.measure_norm(optimizer.in_norm());
+      }
+    }
+    if (context_.megatron.distributed_optimizer) {
+      optimizers_.front().measure_norm(all);
+    }
   }
 
   /// The training log sums up the micro-batches' losses.

@@ -177,7 +177,7 @@ void Optimizer::prepare() {
   }
 }
 
-void Optimizer::measure_norm() {
+void Optimizer::measure_norm(std::span<const std::int64_t> counted) {
   // multi_tensor_l2norm: a partial sum of each of 320 blocks and the norm.
   // Source: transformer_engine/common/multi_tensor/l2norm.cu.
   constexpr std::int64_t kBlocks = 320;
@@ -185,12 +185,12 @@ void Optimizer::measure_norm() {
   eager.set_site("grad_norm", -1);
   const Tensor overflow = eager.empty({1}, DType::kInt32);
   Tensor norm;
-  if (in_norm_.empty()) {
+  if (counted.empty()) {
     norm = eager.empty({1}, DType::kFp32);
   } else {
     const Tensor partial = eager.empty({kBlocks}, DType::kFp32);
     norm = eager.empty({1}, DType::kFp32);
-    launch_list(eager, in_norm_, 4, torch::ListKernel::kOneList);
+    launch_list(eager, counted, 4, torch::ListKernel::kOneList);
     torch::launch_kernels(eager, 4 * kBlocks);  // The sum of the blocks.
   }
   const Tensor square = torch::computed(eager, {1}, DType::kFp32);
@@ -235,6 +235,9 @@ void Optimizer::step_group(std::size_t begin, std::size_t end) {
     const std::int64_t elements = wide_[i - begin].elements();
     const Tensor rounded = eager.empty({elements}, DType::kBf16, TensorRole::kTemporary);
   }
+  // Reads gradient, parameter and two moments, and writes all but the first.
+  const std::span<const std::int64_t> group = std::span(shards_).subspan(begin, end - begin);
+  launch_list(eager, group, 7 * 4, torch::ListKernel::kFourLists);
 }
 
 /// HybridDeviceOptimizer.step: the device's parameters, then the host's, which come back in fp32
@@ -285,8 +288,6 @@ void Optimizer::update() {
   step_group(0, first_group_);
   step_group(first_group_, shards_.size());
   wide_.clear();
-  // Reads gradient, parameter and two moments, and writes all but the first.
-  launch_list(context_.eager, shards_, 7 * 4, torch::ListKernel::kFourLists);
   if (main_.empty() || context_.megatron.precision_aware) {
     return;  // The step has written the parameters.
   }

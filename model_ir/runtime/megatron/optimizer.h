@@ -29,7 +29,10 @@ class Optimizer {
 
   /// Brings the gradients to fp32 and, under fp16, out of their scale.
   void prepare();
-  void measure_norm();
+  /// Elements of what this rank counts in the norm of gradients.
+  [[nodiscard]] std::span<const std::int64_t> in_norm() const { return in_norm_; }
+  /// The norm of gradients of these sizes, with those of the ranks that share it.
+  void measure_norm(std::span<const std::int64_t> counted);
   /// FusedAdam.step: the first call makes the states.
   void update();
   void zero_grad() {

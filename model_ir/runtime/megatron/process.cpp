@@ -1,8 +1,10 @@
 #include "model_ir/runtime/megatron/process.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "model_ir/runtime/torch/ddp.h"
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -71,17 +73,17 @@ Tensor Process::rotary_table(const Chunk& chunk) {
     const std::int64_t length = context_.plan.sequence;
     Tensor angles;
     {
-      Tensor positions = eager.empty({length}, DType::kFp32);
-      const Tensor scaled = eager.empty({length}, DType::kFp32);
+      Tensor positions = torch::filled(eager, {length}, DType::kFp32);
+      const Tensor shifted = torch::computed(eager, {length}, DType::kFp32);
       positions.reset();
-      angles = eager.empty({length, half}, DType::kFp32);
+      angles = torch::computed(eager, {length, half}, DType::kFp32);
     }
-    table = eager.empty({length, 2 * half}, DType::kFp32, TensorRole::kBuffer);
+    table = torch::computed(eager, {length, 2 * half}, DType::kFp32, TensorRole::kBuffer);
     angles.reset();
     if (const std::int64_t ranks = context_.mesh.context.size; ranks > 1) {
       // get_pos_emb_on_this_cp_rank
       const Tensor index = eager.empty({2}, DType::kInt64);
-      table = eager.empty({length / ranks, 2 * half}, DType::kFp32, TensorRole::kBuffer);
+      table = torch::computed(eager, {length / ranks, 2 * half}, DType::kFp32, TensorRole::kBuffer);
     }
   }
   return table;
@@ -105,19 +107,20 @@ void Process::touch_latent_tables(std::int32_t layer, const LatentTables& tables
   }
   torch::Eager& eager = context_.eager;
   const std::int64_t width = tables.cosine.shape()[1];
-  Tensor positions = eager.empty({length}, DType::kFp32);
-  Tensor shifted = eager.empty({length}, DType::kFp32);
+  Tensor positions = torch::filled(eager, {length}, DType::kFp32);
+  Tensor shifted = torch::computed(eager, {length}, DType::kFp32);
   positions.reset();
-  Tensor outer = eager.empty({length, width / 2}, DType::kFp32);
-  latent_angles_[layer] = eager.empty({length, width}, DType::kFp32, TensorRole::kBuffer);
+  Tensor outer = torch::computed(eager, {length, width / 2}, DType::kFp32);
+  latent_angles_[layer] =
+      torch::computed(eager, {length, width}, DType::kFp32, TensorRole::kBuffer);
   shifted.reset();
   outer.reset();
   for (const Tensor* const table : {&tables.cosine, &tables.sine}) {
-    Tensor plain = eager.empty({length, width}, DType::kFp32);
-    Tensor scaled = eager.empty({length, width}, DType::kFp32);
+    Tensor plain = torch::computed(eager, {length, width}, DType::kFp32);
+    Tensor scaled = torch::computed(eager, {length, width}, DType::kFp32);
     plain.reset();
     if (context_.dtype != DType::kFp32) {
-      scaled = eager.empty({length, width}, context_.dtype, TensorRole::kBuffer);
+      scaled = torch::computed(eager, {length, width}, context_.dtype, TensorRole::kBuffer);
     }
     eager.move_storage(*table, scaled);
   }
@@ -157,6 +160,7 @@ void Process::touch_sequence_lengths() {
   while (sequence_lengths_.size() < wanted) {
     sequence_lengths_.push_back(
         context_.eager.empty({context_.plan.micro_batch + 1}, DType::kInt32, TensorRole::kBuffer));
+    torch::launch_fill(context_.eager, sequence_lengths_.back());
   }
 }
 
@@ -165,6 +169,8 @@ void Process::touch_chunk_order(ChunkOrder order) {
   if (!kept.defined()) {
     kept =
         context_.eager.empty({2 * context_.mesh.context.size}, DType::kInt32, TensorRole::kBuffer);
+    // One element after the other.
+    torch::launch_kernels(context_.eager, torch::bytes_of(kept), kept.elements());
   }
 }
 
@@ -173,6 +179,8 @@ void Process::add_fp8_state(Casts casts) {
   const auto keep = [this](std::int64_t elements) {
     fp8_state_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kBuffer));
   };
+  fp8_casts_.forward += casts.forward;
+  fp8_casts_.backward += casts.backward;
   constexpr int kKept = 2;  // Scale, and the largest value or its history of one step.
   for (const int count : {casts.forward, casts.backward}) {
     if (recipe == MegatronFp8::kDelayed) {
@@ -188,6 +196,9 @@ void Process::add_fp8_state(Casts casts) {
 }
 
 void Process::touch_fp8_state(const Tensor& weight, Casts casts) {
+  if (std::exchange(fp8_begins_, false)) {
+    fp8_first_.insert(weight.impl());
+  }
   if (fp8_modules_.insert(weight.impl()).second) {
     add_fp8_state(casts);
   }
@@ -199,6 +210,26 @@ void Process::touch_fp8_attention(std::int32_t layer) {
   if (context_.fp8() && fp8_attention_.insert(layer).second) {
     add_fp8_state(kCasts);
   }
+}
+
+/// Source: transformer_engine/pytorch/quantization.py, reduce_and_update_fp8_tensors.
+void Process::reduce_fp8_scales(bool forward) {
+  const int values = forward ? fp8_casts_.forward : fp8_casts_.backward;
+  if (context_.megatron.fp8 != MegatronFp8::kDelayed || values == 0) {
+    return;
+  }
+  const Mesh& mesh = context_.mesh;
+  const Tensor all = torch::computed(context_.eager, {values}, DType::kFp32);
+  if (mesh.world > mesh.pipeline.size) {
+    context_.eager.run(CollectiveShape{
+        .kind = CollectiveKind::kAllReduce,
+        .bytes = torch::bytes_of(all),
+        .group = {.size = mesh.tensor.size * mesh.context.size,
+                  .stride = mesh.tensor.size > 1 ? mesh.tensor.stride : mesh.context.stride,
+                  .outer_size = mesh.data.size,
+                  .outer_stride = mesh.data.stride}});
+  }
+  torch::launch_kernels(context_.eager, 3 * torch::bytes_of(all));
 }
 
 void Process::begin_step() {

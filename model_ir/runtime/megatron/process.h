@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "model_ir/runtime/megatron/fp8_tensor.h"
 #include "model_ir/runtime/megatron/weights.h"
@@ -88,6 +89,15 @@ class Process {
   /// The log of experts' balancing losses, one number for each layer.
   /// Source: megatron/core/transformer/moe/moe_utils.py, save_to_aux_losses_tracker.
   void touch_balance_log();
+  /// Delayed scaling: the largest values that all modules have seen in this direction are reduced
+  /// over the ranks of the stage, once the layers have run.
+  void reduce_fp8_scales(bool forward);
+  /// Whether this is the first 8-bit module of its pass, whose backward is the last.
+  [[nodiscard]] bool begins_fp8(const torch::Tensor& weight) const {
+    return fp8_first_.contains(weight.impl());
+  }
+  /// The layers of a chunk begin: the next 8-bit module is the first one.
+  void begin_fp8_layers() { fp8_begins_ = true; }
   /// cu_seqlens of whole sequences, of one length and half of it.
   void touch_sequence_lengths();
 
@@ -95,6 +105,9 @@ class Process {
   const Context& context_;
   torch::Tensor te_workspace_;
   std::vector<torch::Tensor> grouped_workspaces_;
+  Casts fp8_casts_;  ///< Of all modules that have run.
+  bool fp8_begins_ = false;
+  std::set<const torch::TensorImpl*> fp8_first_;
   std::map<std::pair<std::int64_t, std::int64_t>, torch::Tensor> dummies_;
   torch::Tensor memory_buffer_;
   std::map<const Chunk*, torch::Tensor> rotary_;

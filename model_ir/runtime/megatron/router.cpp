@@ -2,6 +2,7 @@
 #include "model_ir/runtime/megatron/router.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -30,6 +31,32 @@ enum RouterSaved : std::uint8_t {
   kAuxLoss,
 };
 
+/// Kernels of an unsorted topk along `length` elements of each of `slices`: one block for each
+/// slice, or, where long slices are few, several and passes over eight bits of a value at a time.
+/// Source: pytorch/pytorch 2.11 aten/src/ATen/native/cuda/TensorTopK.cu, should_use_multiblock,
+/// mbtopk::launch (a fill, three kernels a pass, two scans by key of two kernels each, the counts
+/// of a block's k-th value, the result).
+std::int64_t topk_launches(std::int64_t slices, std::int64_t length, DType dtype) {
+  struct Threshold {
+    std::int64_t slices;  ///< At most.
+    std::int64_t length;  ///< From here on.
+  };
+  constexpr std::array<Threshold, 7> kSeveralBlocks = {{{20, 20'000},
+                                                        {40, 10'000},
+                                                        {80, 8'000},
+                                                        {199, 5'000},
+                                                        {799, 3'000},
+                                                        {4'000, 800},
+                                                        {65'535, 400}}};
+  const auto found = std::ranges::find_if(
+      kSeveralBlocks, [slices](const Threshold& each) { return slices <= each.slices; });
+  if (found == kSeveralBlocks.end() || length < found->length) {
+    return 1;
+  }
+  constexpr std::int64_t kRadixBits = 8;
+  return 7 + 3 * (bits_of(dtype) / kRadixBits);
+}
+
 /// Tensors of the router, by their shapes: each what one kernel writes.
 class RouterTensors {
  public:
@@ -43,8 +70,15 @@ class RouterTensors {
   [[nodiscard]] Tensor per_expert(DType dtype) const {
     return torch::computed(eager_, {sizes_.experts}, dtype);
   }
-  [[nodiscard]] Tensor kept(DType dtype) const {
-    return torch::computed(eager_, {*sizes_.capacity, sizes_.experts}, dtype);
+  [[nodiscard]] Tensor picked(DType dtype) const {
+    return eager_.empty({*sizes_.capacity, sizes_.experts}, dtype);
+  }
+  /// topk over each expert's tokens, unsorted, which writes `picked`.
+  void pick(const Tensor& values) const {
+    const std::int64_t bytes = torch::bytes_of(values);
+    torch::launch_kernels(eager_,
+                          bytes + sizes_.tokens * sizes_.experts * bits_of(values.dtype()) / 8,
+                          topk_launches(sizes_.experts, sizes_.tokens, values.dtype()));
   }
   [[nodiscard]] Tensor scalar() const { return torch::computed(eager_, {1}, DType::kFp32); }
   /// zeros_like(logits).int().scatter(...).bool()
@@ -96,8 +130,9 @@ Chosen choose(const RouterTensors& make, DType dtype) {
 
 /// apply_router_token_dropping, by probability: what an expert has no room for is masked.
 void drop_tokens(const RouterTensors& make, DType dtype, Chosen& chosen) {
-  const Tensor values = make.kept(dtype);
-  const Tensor indices = make.kept(DType::kInt64);
+  const Tensor values = make.picked(dtype);
+  const Tensor indices = make.picked(DType::kInt64);
+  make.pick(values);
   Tensor zeros = make.all(dtype);
   Tensor scattered = make.all(dtype);
   zeros.reset();

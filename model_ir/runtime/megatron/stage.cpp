@@ -143,6 +143,7 @@ Tensor Stage::scaled_loss(const Tensor& losses, const Tensor& loss_mask) {
   }
   const Tensor clamped = torch::computed(eager, {1}, DType::kInt32, TensorRole::kLogits);
   record.save(clamped);
+  torch::launch_kernels(eager, 16, 2);  // Over the tokens and the micro-batches, in place.
   record.finish(loss, [](Eager& e, Gradients&, Node& node) -> Gradients {
     // The loss scale, the micro-batches, the context-parallel ranks and the tokens.
     Tensor scaled;
@@ -196,6 +197,10 @@ void Stage::note_scales(const Chunk& chunk) {
   if (predicted > 0 && !prediction_scale_.defined()) {
     prediction_scale_ = eager.empty({1}, DType::kFp32, TensorRole::kBuffer);
   }
+  // One, the loss scale, the context-parallel ranks, the micro-batches.
+  const std::int64_t launches = (run_.context.spec.moe ? 4 : 0) + (predicted > 0 ? 3 : 0);
+  eager.set_site("loss", -1);
+  torch::launch_kernels(eager, 8 * launches, launches);
 }
 
 Tensor Stage::backward(std::size_t index, const Tensor& input, Tensor output,

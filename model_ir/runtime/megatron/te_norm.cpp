@@ -148,7 +148,7 @@ Fp8NormOutput norm_forward_fp8(const Runner& run, const Tensor& input, const Nor
   }
   const Tensor wide = run.eager().empty(input.shape(), input.dtype(), TensorRole::kTemporary);
   run_forward(run, input, weights, statistics, wide);
-  launch_cast(run, wide, result.output, true);
+  launch_cast(run, wide, result.output, operand, true);
   return result;
 }
 

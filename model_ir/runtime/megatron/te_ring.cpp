@@ -117,6 +117,37 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
   return result;
 }
 
+/// How a step's gradient joins those of the steps before: copied where nothing has come yet.
+enum class Merge : std::uint8_t { kCopy, kAdd, kCopyAndAdd };
+
+/// Source: transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py,
+/// AttnFuncWithCPAndKVP2P.backward, "sbhd" under a causal mask.
+Merge query_merge(std::int64_t step, const Axis& ring) {
+  const std::int64_t whole = ring.size - ring.rank - 1;  // From here on of all queries.
+  if (step == whole) {
+    return step == 0 ? Merge::kCopy : Merge::kCopyAndAdd;
+  }
+  return step == 0 ? Merge::kCopy : Merge::kAdd;
+}
+
+Merge key_merge(std::int64_t step, const Axis& ring) {
+  if (step == ring.size - 1) {
+    return ring.rank == 0 ? Merge::kCopyAndAdd : Merge::kAdd;
+  }
+  return step == 0 ? Merge::kCopy : Merge::kAdd;
+}
+
+void merge(Eager& eager, const Tensor& gradient, Merge how) {
+  const std::int64_t bytes = torch::bytes_of(gradient);
+  const std::int64_t added = how == Merge::kCopy ? 0 : how == Merge::kAdd ? bytes : bytes / 2;
+  if (added < bytes) {
+    eager.run(CopyShape{.kind = CopyKind::kDeviceToDevice, .bytes = bytes - added});
+  }
+  if (added > 0) {
+    torch::launch_kernels(eager, 3 * added);
+  }
+}
+
 Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& node) {
   Eager& eager = run.eager();
   const torch::Unpacked saved(eager, node);
@@ -145,8 +176,8 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& no
                                                                 : Section::kUpper;
     const std::vector<Tensor> gradients =
         kernel_backward(run, sizes, extent_of(section, sizes.sequence));
-    for (const Tensor& gradient : gradients) {  // Added to what has come so far.
-      torch::launch(eager, {&gradient, &gradient, &gradient});
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      merge(eager, gradients[i], i == 0 ? query_merge(step, ring) : key_merge(step, ring));
     }
   }
   wait_ring(eager, marks);

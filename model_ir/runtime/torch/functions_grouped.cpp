@@ -324,6 +324,8 @@ void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype, GemmL
                   .dtype = dtype,
                   .layout = layout};
   if (!one_kernel) {
+    // _grouped_mm_fallback: the host reads the offsets and calls the library once for each group.
+    shape.batch = GemmBatch::kSeries;
     eager.run(shape);
     return;
   }

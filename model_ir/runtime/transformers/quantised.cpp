@@ -83,10 +83,13 @@ Tensor four_bit_product(Eager& eager, const QuantisedWeight& weight, const Tenso
   const std::int64_t in = weight.shape[1];
   const std::int64_t rows = input.elements() / in;
   const Shape shape = input.shape().with(-1, weight.shape[0]);
-  eager.run(GemmShape{.m = rows, .n = weight.shape[0], .k = in, .dtype = input.dtype()});
+  GemmShape product{.m = rows, .n = weight.shape[0], .k = in, .dtype = input.dtype()};
   if (in % kBlock == 0 && rows <= fused_rows(weight.shape[0], in, eager.device())) {
+    product.batch = GemmBatch::kGrouped;  // The library's own kernel.
+    eager.run(product);
     return eager.empty(shape, input.dtype());
   }
+  eager.run(product);
   Tensor raw;
   if (weight.offset.defined()) {
     raw = torch::computed(eager, weight.factors.shape(), DType::kFp32);

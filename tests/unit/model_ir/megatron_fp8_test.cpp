@@ -105,6 +105,31 @@ TEST_CASE("megatron fp8: layers multiply 8 bits, the output layer does not") {
   CHECK(wide == 2 * 3);
 }
 
+// Of each layer four linear layers with three values forward and two backward, and an attention
+// with nine and six; one reduction a pass and direction.
+TEST_CASE("megatron fp8: delayed scales are reduced over the ranks once a pass and direction") {
+  ParallelPlan plan = fp8_plan(MegatronFp8::kDelayed);
+  plan.world = 2;
+  plan.accumulation = 3;
+  plan.steps = 1;
+  const RankProgram program = program_of(plan, 9);
+  std::vector<std::int64_t> reduced;
+  for (const WorkItem& item : program.work.items) {
+    const auto* const shape = item.kind == WorkItem::Kind::kRun
+                                  ? std::get_if<CollectiveShape>(&program.work.shapes[item.index])
+                                  : nullptr;
+    if (shape != nullptr && shape->kind == CollectiveKind::kAllReduce && shape->bytes < 1024 &&
+        shape->bytes > 4) {
+      CHECK(shape->group.ranks() == 2);
+      reduced.push_back(shape->bytes);
+    }
+  }
+  constexpr std::int64_t kForward = 4 * kLayers * (4 * 3 + 9);
+  constexpr std::int64_t kBackward = 4 * kLayers * (4 * 2 + 6);
+  CHECK(reduced ==
+        std::vector<std::int64_t>{kForward, kBackward, kForward, kBackward, kForward, kBackward});
+}
+
 TEST_CASE("megatron fp8: what a device or a plan has no products for is refused by name") {
   ParallelPlan plan = fp8_plan(MegatronFp8::kMxfp8);
   DeviceTraits hopper;
