@@ -184,6 +184,14 @@ TEST_CASE("measured: DeepSpeed, stage 3, drawn after the mechanisms were modelle
   check_source("unseen_zero3");
 }
 
+TEST_CASE("measured: generation from shards") {
+  check_exact("fsdp_generation");
+}
+
+TEST_CASE("measured: DeepSpeed, stage 3 of encoders and encoder-decoders") {
+  check_exact("zero3_encoders");
+}
+
 TEST_CASE("measured: Megatron-Core") {
   check_source("megatron");
 }

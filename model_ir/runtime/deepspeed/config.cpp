@@ -18,15 +18,13 @@ namespace {
 constexpr IntegerRange kElements{0, std::numeric_limits<std::int64_t>::max()};
 constexpr double kUsualClipping = 1.0;  // GRADIENT_CLIPPING_DEFAULT
 
-constexpr std::array<std::string_view, 32> kHarmlessRootKeys = {
+constexpr std::array<std::string_view, 28> kHarmlessRootKeys = {
     "scheduler",
     "steps_per_print",
     "wall_clock_breakdown",
     "dump_state",
     "memory_breakdown",
     "disable_python_gc",
-    "prescale_gradients",
-    "gradient_predivide_factor",
     "gradient_allreduce_op",
     "flops_profiler",
     "tensorboard",
@@ -48,21 +46,26 @@ constexpr std::array<std::string_view, 32> kHarmlessRootKeys = {
     "managed_gradient_accumulation",
     "disable_allgather",
     "seq_parallel_communication_data_type",
-    "nebula",
-    "datastates_ckpt",
-    "elasticity"};
+    "datastates_ckpt"};
+
+/// DeepSpeed 0.19 breaks off where it meets one of them, whatever it holds.
+/// Source: deepspeed/runtime/config.py, _REMOVED_TOP_LEVEL_CONFIG_KEYS.
+constexpr std::array<std::string_view, 11> kRemovedRootKeys = {"nebula",
+                                                               "compression_training",
+                                                               "amp",
+                                                               "quantize_training",
+                                                               "sparse_gradients",
+                                                               "eigenvalue",
+                                                               "sparse_attention",
+                                                               "elasticity",
+                                                               "graph_harvesting",
+                                                               "curriculum_learning",
+                                                               "progressive_layer_drop"};
 
 /// Sections that change memory as soon as they are enabled.
-constexpr std::array<std::string_view, 10> kUnmodelledSections = {"amp",
-                                                                  "torch_autocast",
-                                                                  "hybrid_engine",
-                                                                  "data_efficiency",
-                                                                  "tensor_parallel",
-                                                                  "expert_parallel",
-                                                                  "weight_quantization",
-                                                                  "compression_training",
-                                                                  "quantize_training",
-                                                                  "progressive_layer_drop"};
+constexpr std::array<std::string_view, 6> kUnmodelledSections = {
+    "torch_autocast",  "hybrid_engine",   "data_efficiency",
+    "tensor_parallel", "expert_parallel", "weight_quantization"};
 
 /// Where DeepSpeed knows a key by two names, the plain one and the one with "stage3_".
 struct SizeKey {
@@ -398,6 +401,36 @@ void read_clipping(ConfigSection& root, ParallelPlan& plan) {
   plan.clip_norm = norm > 0 ? std::optional(norm) : std::nullopt;
 }
 
+/// What older versions had: switched off it changes nothing, switched on it is not modelled.
+void check_removed(ConfigSection& root) {
+  for (const std::string_view key : kRemovedRootKeys) {
+    if (!root.has(key)) {
+      root.accept({&key, 1});
+    } else if (root.switches_on(key)) {
+      root.refuse(key, "nothing: DeepSpeed 0.19 has removed it", "leave the key out");
+    } else {
+      root.note("/" + std::string(key) +
+                ": DeepSpeed 0.19 has removed it and breaks off where it stands");
+    }
+  }
+}
+
+/// What DeepSpeed itself breaks off at. Source: zero/stage_1_and_2.py and zero/stage3.py, the
+/// constructors.
+void check_reduction(ConfigSection& root, int stage) {
+  const bool before = root.boolean("prescale_gradients").value_or(false);
+  if (before && stage >= 2) {
+    root.refuse("prescale_gradients", "false at ZeRO stages 2 and 3, where DeepSpeed breaks off",
+                "leave the key out");
+  }
+  const double factor = root.number("gradient_predivide_factor", {0, 1e12}).value_or(1);
+  if (factor != 1 && stage >= 2) {
+    root.refuse("gradient_predivide_factor",
+                "1 at ZeRO stages 2 and 3, where DeepSpeed breaks off otherwise",
+                "leave the key out");
+  }
+}
+
 void check_unmodelled(ConfigSection& root) {
   root.accept(kHarmlessRootKeys);
   root.demand("sequence_parallel_size", JsonValue{std::int64_t{1}});
@@ -452,6 +485,8 @@ Result<ConfigReading> parse_config(std::string_view text, std::string_view file,
   read_optimizer(root, plan);
   read_batch(root, plan);
   read_clipping(root, plan);
+  check_removed(root);
+  check_reduction(root, plan.zero->stage);
   check_unmodelled(root);
   root.finish_root();
   if (!findings.errors.empty()) {

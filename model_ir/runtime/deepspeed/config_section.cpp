@@ -111,6 +111,15 @@ ConfigSection ConfigSection::section(std::string_view key) {
   return {value, pointer_of(key), *findings_};
 }
 
+bool ConfigSection::switches_on(std::string_view key) {
+  const JsonValue* value = take(key);
+  if (value == nullptr) {
+    return false;
+  }
+  const JsonValue* flag = value->as_object() != nullptr ? value->find("enabled") : value;
+  return flag != nullptr && flag->as_bool().value_or(false);
+}
+
 void ConfigSection::accept(std::span<const std::string_view> keys) {
   known_.insert(known_.end(), keys.begin(), keys.end());
 }

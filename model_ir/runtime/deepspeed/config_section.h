@@ -40,6 +40,9 @@ class ConfigSection {
   [[nodiscard]] std::vector<std::string> texts(std::string_view key);
   [[nodiscard]] ConfigSection section(std::string_view key);
 
+  /// Whether a key that may hold a section or a flag is switched on; makes it known.
+  [[nodiscard]] bool switches_on(std::string_view key);
+
   /// Keys that change no byte of device memory.
   void accept(std::span<const std::string_view> keys);
   /// A setting that changes memory and is not modelled: anything but the neutral value is a fault.

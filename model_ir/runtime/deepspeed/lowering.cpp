@@ -165,10 +165,6 @@ std::optional<Error> refusal_of(const ModelSpec& spec, const ParallelPlan& plan,
                                    "bf16-master, fp16-master or fp32",
                                    "use --precision bf16-master");
   }
-  if (spec.architecture != Architecture::kCausalLm && plan.zero && plan.zero->stage == 3) {
-    return Error::invalid_argument("model", spec.name, "a causal language model under ZeRO stage 3",
-                                   "use ZeRO stage 0, 1 or 2 for encoders and encoder-decoders");
-  }
   if (std::optional<Error> refused = unsupported(spec, plan)) {
     return refused;
   }

@@ -49,8 +49,9 @@ void ZeroPartitions::hook_modules() {
   state_.model.hooks.enter = [this](const ModuleCall& call, std::initializer_list<Tensor*> inputs) {
     enter(call, inputs);
   };
-  state_.model.hooks.leave = [this](const ModuleCall& call, Tensor* output) {
-    leave(call, output);
+  state_.model.hooks.leave = [this](const ModuleCall& call,
+                                    std::initializer_list<Tensor*> outputs) {
+    leave(call, outputs);
   };
   state_.model.hooks.read = [this](const ModuleCall& owner, const Tensor& parameter) {
     read(owner, parameter);
@@ -157,6 +158,8 @@ std::set<std::size_t> ZeroPartitions::parameters_of(const ModuleCall& call) cons
     own.insert(parameters_.index_of(call.part == Part::kAdapterA   ? adapter.a
                                     : call.part == Part::kAdapterB ? adapter.b
                                                                    : adapter.magnitude));
+  } else if (call.part == Part::kPredictions) {
+    own.insert(weight_index(call.op->parameters.back()));
   }
   return own;
 }
@@ -194,7 +197,7 @@ void ZeroPartitions::enter(const ModuleCall& call, std::initializer_list<Tensor*
   coordinator_.fetch(module, Pass::kForward);
   const auto remaining = std::make_shared<int>(0);  // Inputs whose gradients are to come.
   for (Tensor* const input : inputs) {
-    if (!input->requires_grad()) {
+    if (!input->defined() || !input->requires_grad()) {
       continue;
     }
     ++*remaining;
@@ -210,7 +213,7 @@ void ZeroPartitions::enter(const ModuleCall& call, std::initializer_list<Tensor*
   }
 }
 
-void ZeroPartitions::leave(const ModuleCall& call, Tensor* output) {
+void ZeroPartitions::leave(const ModuleCall& call, std::initializer_list<Tensor*> outputs) {
   if (leaf_ != nullptr && leaf_ != call.op) {
     return;
   }
@@ -219,28 +222,36 @@ void ZeroPartitions::leave(const ModuleCall& call, Tensor* output) {
   }
   leaf_ = nullptr;
   const SiteScope site(state_.eager);
-  finish_call(module_of(call), output);
+  finish_call(module_of(call), outputs);
   if (call.part == ModuleCall::Part::kModel) {
     const std::vector<std::int32_t> outer = wrappers();
     for (auto module = outer.rbegin(); module != outer.rend(); ++module) {
-      finish_call(module_of({.part = call.part, .layer = *module, .op = nullptr}), output);
+      finish_call(module_of({.part = call.part, .layer = *module, .op = nullptr}), outputs);
     }
   }
 }
 
-void ZeroPartitions::finish_call(std::size_t module, Tensor* output) {
+void ZeroPartitions::finish_call(std::size_t module, std::initializer_list<Tensor*> outputs) {
   coordinator_.release(module, Pass::kForward);
-  if (output != nullptr && output->defined() && output->requires_grad()) {
-    watch(state_.eager, *output, [this, module] {
-      const SiteScope inner(state_.eager);
-      coordinator_.fetch(module, Pass::kBackward);
-    });
+  for (Tensor* const output : outputs) {
+    if (output->defined() && output->requires_grad()) {
+      watch(state_.eager, *output, [this, module] {
+        const SiteScope inner(state_.eager);
+        coordinator_.fetch(module, Pass::kBackward);
+      });
+    }
   }
 }
 
-/// PEFT puts two modules around the model, the outermost first.
+/// PEFT puts two modules around the model, the outermost first; without a task's own class the
+/// inner one is passed by. Source: peft/peft_model.py, PeftModel.forward.
 std::vector<std::int32_t> ZeroPartitions::wrappers() const {
-  return state_.plan.lora ? std::vector<std::int32_t>{-3, -2} : std::vector<std::int32_t>{};
+  if (!state_.plan.lora) {
+    return {};
+  }
+  const ModelSpec& spec = *state_.model.spec;
+  const bool plain = spec.architecture == Architecture::kMaskedLm && spec.task == Task::kLanguage;
+  return plain ? std::vector<std::int32_t>{-3} : std::vector<std::int32_t>{-3, -2};
 }
 
 /// ZeROOrderedDict: a parameter that is read while it is partitioned is gathered for the module

@@ -71,8 +71,8 @@ class ZeroPartitions : public OptimizerWrapper {
   void reduce_leaf(const Op& first);
   [[nodiscard]] std::vector<std::int32_t> wrappers() const;
   void enter(const transformers::ModuleCall& call, std::initializer_list<torch::Tensor*> inputs);
-  void leave(const transformers::ModuleCall& call, torch::Tensor* output);
-  void finish_call(std::size_t module, torch::Tensor* output);
+  void leave(const transformers::ModuleCall& call, std::initializer_list<torch::Tensor*> outputs);
+  void finish_call(std::size_t module, std::initializer_list<torch::Tensor*> outputs);
   void read(const transformers::ModuleCall& owner, const torch::Tensor& parameter);
 
   void barrier();

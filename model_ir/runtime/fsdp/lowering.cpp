@@ -21,6 +21,7 @@
 #include "model_ir/runtime/transformers/adapter.h"
 #include "model_ir/runtime/transformers/expert_adapter.h"
 #include "model_ir/runtime/transformers/forward.h"
+#include "model_ir/runtime/transformers/generation.h"
 #include "model_ir/runtime/transformers/support.h"
 
 namespace headroom::ir::fsdp {
@@ -194,17 +195,26 @@ std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& pla
   return std::nullopt;
 }
 
+transformers::ModelOutput call_root(Eager& eager, transformers::Model& model,
+                                    const transformers::Batch& batch) {
+  std::vector<Tensor> inputs{batch.ids};
+  model.hooks.before(kRootModule, inputs);
+  inputs.clear();
+  transformers::ModelOutput output = transformers::forward(eager, model, batch);
+  std::vector<Tensor> outputs;
+  if (output.loss.defined()) {
+    outputs.push_back(output.loss);
+  }
+  model.hooks.after(kRootModule, outputs);
+  return output;
+}
+
 transformers::ModelOutput call(Run& run, const transformers::Batch& batch) {
   transformers::Batch given = batch;
   if (run.sharding.plan.version == 2 && is_floating(batch.labels.dtype())) {
     given.labels = torch::to(run.eager, batch.labels, run.sharding.plan.param_dtype);
   }
-  std::vector<Tensor> inputs{given.ids};
-  run.model.hooks.before(kRootModule, inputs);
-  inputs.clear();
-  transformers::ModelOutput output = transformers::forward(run.eager, run.model, given);
-  run.model.hooks.after(kRootModule, {output.loss});
-  return output;
+  return call_root(run.eager, run.model, given);
 }
 
 void run_micro_batch(Run& run, const std::string& tag) {
@@ -322,6 +332,9 @@ void train(Run& run) {
   if (run.plan.checkpoint_save) {
     const PhaseScope phase(run.eager, "checkpoint-save");  // Each rank writes its shards.
   }
+  if (run.plan.generation) {
+    transformers::generate(run.eager, run.model, call_root);
+  }
 }
 
 /// What a program is made from.
@@ -381,9 +394,8 @@ void run_wrapped(const Setting& setting) {
   if (setting.plan.lora) {
     calls.enter = [&hooks](const transformers::ModuleCall& call,
                            std::initializer_list<Tensor*> inputs) { hooks.enter(call, inputs); };
-    calls.leave = [&hooks](const transformers::ModuleCall& call, Tensor* output) {
-      hooks.leave(call, output);
-    };
+    calls.leave = [&hooks](const transformers::ModuleCall& call,
+                           std::initializer_list<Tensor*> outputs) { hooks.leave(call, outputs); };
   }
   Run run{.eager = sharding.eager,
           .plan = setting.plan,

@@ -348,10 +348,11 @@ void WrapperHooks::enter(const transformers::ModuleCall& call,
   eager_.set_site(operation, call.layer);
 }
 
-void WrapperHooks::leave(const transformers::ModuleCall& call, const Tensor* output) {
+void WrapperHooks::leave(const transformers::ModuleCall& call,
+                         std::initializer_list<Tensor*> outputs) {
   if (Unit* const unit = find(call)) {
     const std::uint16_t operation = eager_.operation();
-    after(*unit, {*output});
+    after(*unit, {**outputs.begin()});
     eager_.set_site(operation, call.layer);
   }
 }

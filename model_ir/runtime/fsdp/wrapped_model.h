@@ -54,7 +54,7 @@ class WrapperHooks {
   void after(std::int32_t module, const std::vector<torch::Tensor>& outputs);
   /// The same for modules inside a layer.
   void enter(const transformers::ModuleCall& call, std::initializer_list<torch::Tensor*> inputs);
-  void leave(const transformers::ModuleCall& call, const torch::Tensor* output);
+  void leave(const transformers::ModuleCall& call, std::initializer_list<torch::Tensor*> outputs);
   void finish_backward();
 
  private:

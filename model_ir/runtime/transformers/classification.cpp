@@ -92,6 +92,9 @@ ModelOutput run_classifier(Eager& eager, Model& model, Interpreter& interpreter,
     output.loss = torch::cross_entropy(
         eager, widens ? torch::to(eager, logits, DType::kFp32) : output.logits, batch.labels);
   }
+  if (spec.architecture == Architecture::kMaskedLm) {
+    leave_part(model.hooks, {.part = ModuleCall::Part::kModel}, {&output.loss});
+  }
   eager.set_role(TensorRole::kTemporary);
   return output;
 }

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
@@ -30,6 +31,7 @@ void make_ids(Eager& eager, const Model& model, Shared& shared) {
 Tensor embed(Eager& eager, const Model& model, Interpreter& interpreter) {
   const Graph& graph = *model.graph;
   Shared& shared = interpreter.shared();
+  enter_part(model.hooks, {.part = ModuleCall::Part::kEmbeddings}, {});
   eager.set_site("positions", -1);
   make_ids(eager, model, shared);
   for (NodeId id{0}; id != graph.layers().front().first; id = next(id)) {
@@ -43,14 +45,73 @@ Tensor embed(Eager& eager, const Model& model, Interpreter& interpreter) {
                        &shared.token_type_rows, &shared.position_rows}) {
     name->reset();
   }
-  return interpreter.take(graph.layers().front().input);
+  Tensor embedded = interpreter.take(graph.layers().front().input);
+  leave_part(model.hooks, {.part = ModuleCall::Part::kEmbeddings}, {&embedded});
+  return embedded;
 }
+
+/// Hooks around the modules that a masked language model's head is made of.
+class HeadModules {
+ public:
+  HeadModules(const ModuleHooks& hooks, const Op& first) : hooks_(hooks) {
+    if (first.role == OpRole::kHeadDense) {
+      open_ = {Part::kHead, Part::kPredictions, Part::kTransform};
+    }
+  }
+  void enter(Tensor& states, const Op& head) {
+    head_ = &head;
+    for (const Part part : open_) {
+      enter_part(hooks_, call_of(part), {&states});
+    }
+  }
+  /// The transformation has returned.
+  void leave_transform(Tensor& states) {
+    open_.pop_back();
+    leave_part(hooks_, call_of(Part::kTransform), {&states});
+  }
+  void leave(Tensor& logits) {
+    for (; !open_.empty(); open_.pop_back()) {
+      leave_part(hooks_, call_of(open_.back()), {&logits});
+    }
+  }
+
+ private:
+  using Part = ModuleCall::Part;
+  [[nodiscard]] ModuleCall call_of(Part part) const {
+    return {.part = part, .layer = -1, .op = head_};
+  }
+  const ModuleHooks& hooks_;
+  const Op* head_ = nullptr;
+  std::vector<Part> open_;
+};
 
 /// The pooler is the inner model's: pooling, its linear layer and what follows.
 bool is_pooler(const Graph& graph, NodeId id) {
   const Op& op = graph.op(id);
   return op.kind == OpKind::kPool || op.role == OpRole::kPooler ||
          (op.kind == OpKind::kActivation && op.activation == Activation::kTanh);
+}
+
+/// BertPooler, if there is one; leaves `head` behind it.
+Tensor run_pooler(const Model& model, Interpreter& interpreter, const Tensor& hidden,
+                  NodeId& head) {
+  const Graph& graph = *model.graph;
+  interpreter.set(graph.layers().back().output, hidden);
+  if (!is_pooler(graph, head)) {
+    return {};
+  }
+  const ModuleCall call{.part = ModuleCall::Part::kPooler, .layer = -1, .op = &graph.op(head)};
+  Tensor given = hidden;
+  enter_part(model.hooks, call, {&given});
+  interpreter.set(graph.layers().back().output, std::move(given));
+  NodeId last = head;
+  for (; is_pooler(graph, head); head = next(head)) {
+    interpreter.run(head, head);
+    last = head;
+  }
+  Tensor pooled = interpreter.peek(graph.op(last).outputs[0]);
+  leave_part(model.hooks, call, {&pooled});
+  return pooled;
 }
 
 }  // namespace
@@ -60,13 +121,24 @@ ModelOutput run_plain_head(Eager& eager, Model& model, Interpreter& interpreter,
   const Graph& graph = *model.graph;
   const NodeId loss{static_cast<std::uint32_t>(graph.op_count() - 1)};
   eager.set_role(TensorRole::kLogits);
+  HeadModules modules(model.hooks, graph.op(head));
+  Tensor states = interpreter.take(graph.op(head).inputs[0]);
+  modules.enter(states, graph.op(NodeId{static_cast<std::uint32_t>(index_of(loss) - 1)}));
+  interpreter.set(graph.op(head).inputs[0], std::move(states));
   for (; head != loss; head = next(head)) {
     interpreter.run(head, head);
+    if (graph.op(head).role == OpRole::kHeadDenseNorm) {
+      Tensor transformed = interpreter.take(graph.op(head).outputs[0]);
+      modules.leave_transform(transformed);
+      interpreter.set(graph.op(head).outputs[0], std::move(transformed));
+    }
   }
   ModelOutput output;
   output.logits = interpreter.take(graph.op(loss).inputs[0]);
+  modules.leave(output.logits);
   eager.set_site("cross_entropy", -1);
   output.loss = torch::cross_entropy(eager, output.logits, labels);
+  leave_part(model.hooks, {.part = ModuleCall::Part::kModel}, {&output.loss});
   eager.set_role(TensorRole::kTemporary);
   return output;
 }
@@ -80,15 +152,19 @@ ModelOutput forward_masked(Eager& eager, Model& model, const Batch& batch) {
   // The last hidden states are a name of the outer module and live as long as its forward.
   Tensor last_hidden;
   Tensor pooled;  // Likewise.
+  enter_part(model.hooks, {.part = ModuleCall::Part::kModel}, {});
+  enter_part(model.hooks, {.part = ModuleCall::Part::kDecoder}, {});
   {
     const Tensor embedded = embed(eager, model, *interpreter);
-    last_hidden = run_layers(eager, model, interpreter, embedded);
-    interpreter->set(graph.layers().back().output, last_hidden);
-    for (; is_pooler(graph, head); head = next(head)) {
-      interpreter->run(head, head);
-      pooled = interpreter->peek(graph.op(head).outputs[0]);
-    }
+    Tensor given = embedded;
+    enter_part(model.hooks, {.part = ModuleCall::Part::kEncoder}, {&given});
+    last_hidden = run_layers(eager, model, interpreter, std::move(given));
+    leave_part(model.hooks, {.part = ModuleCall::Part::kEncoder}, {&last_hidden});
+    pooled = run_pooler(model, *interpreter, last_hidden, head);
   }
+  Tensor& handed = model.spec->task == Task::kSequenceClassification ? pooled : last_hidden;
+  leave_part(model.hooks, {.part = ModuleCall::Part::kDecoder}, {&last_hidden, &pooled});
+  interpreter->set(graph.op(head).inputs[0], handed);
   return model.spec->task == Task::kLanguage
              ? run_plain_head(eager, model, *interpreter, batch.labels, head)
              : run_classifier(eager, model, *interpreter, batch, head);

@@ -94,6 +94,9 @@ class Stack {
 
   /// The stack's output. `memory`: undefined for the encoder.
   Tensor run(const Tensor& ids, const Tensor& memory) {
+    const ModuleCall call{
+        .part = ModuleCall::Part::kDecoder, .layer = nodes_.first_layer, .op = nullptr};
+    enter_part(model_.hooks, call, {});
     interpreter_->set(graph_.op(nodes_.first).inputs[0], ids);
     interpreter_->run(nodes_.first, nodes_.first);
     Tensor embedded = interpreter_->peek(graph_.op(nodes_.first).outputs[0]);
@@ -119,6 +122,7 @@ class Stack {
     embedded.reset();
     state.bias.reset();
     state.cross_bias.reset();
+    leave_part(model_.hooks, call, {&output});
     return output;
   }
 
@@ -132,6 +136,8 @@ class Stack {
       if (model.hooks.before && !around) {
         model.hooks.before(range.layer, inputs);
       }
+      const ModuleCall call{.part = ModuleCall::Part::kLayer, .layer = range.layer, .op = nullptr};
+      enter_part(model.hooks, call, {&inputs[0], &inputs[1], &inputs[2], &inputs[3]});
       const LayerNames names(
           *interpreter, memory,
           {.hidden = {}, .bias = inputs[1], .memory = inputs[2], .cross_bias = inputs[3]});
@@ -139,6 +145,7 @@ class Stack {
       outputs[0] = interpreter->run_layer(range, inputs[0], inputs[4]);
       outputs[1] = interpreter->shared().position_bias;
       outputs[2] = interpreter->shared().cross_bias;
+      leave_part(model.hooks, call, {&outputs[0], &outputs[1], &outputs[2]});
       if (model.hooks.after && !around) {
         model.hooks.after(range.layer, outputs);
       }
@@ -203,6 +210,7 @@ ModelOutput forward_encoder_decoder(Eager& eager, Model& model, const Tensor& id
   const auto interpreter = std::make_shared<Interpreter>(eager, model);
   eager.set_role(TensorRole::kTemporary);
   const StackNodes decoder = decoder_nodes(model);
+  enter_part(model.hooks, {.part = ModuleCall::Part::kModel}, {});
   Tensor encoded = Stack(eager, model, interpreter, encoder_nodes(model)).run(ids, {});
   eager.set_site("decoder_input_ids", -1);
   Tensor decoder_ids = shift_right(eager, ids);

@@ -403,7 +403,7 @@ void Interpreter::run_router(const Op& op) {
   }
   Routing routing = route(eager_, op.router, *model_.spec->moe, input);
   if (model_.hooks.leave) {
-    model_.hooks.leave(module_of(op), &routing.weights);
+    model_.hooks.leave(module_of(op), {&routing.weights});
   }
   block_names_.push_back(std::move(routing.logits));
   values_[index_of(op.outputs[0])] = std::move(routing.weights);
@@ -432,7 +432,7 @@ void Interpreter::run_experts(const Op& op) {
   Tensor output =
       decodes ? run_chosen_experts(eager_, input) : transformers::run_experts(eager_, input);
   if (model_.hooks.leave) {
-    model_.hooks.leave(module_of(op), &output);
+    model_.hooks.leave(module_of(op), {&output});
   }
   if (!model_.spec->moe->shared_gate) {  // Qwen2-MoE adds its shared expert first.
     output = torch::view(eager_, output, value(op, 0).shape());

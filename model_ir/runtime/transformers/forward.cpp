@@ -221,9 +221,7 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
     return;
   }
   const ModuleCall call{.part = ModuleCall::Part::kRotary, .layer = -1, .op = nullptr};
-  if (model.hooks.enter) {
-    model.hooks.enter(call, {});
-  }
+  enter_part(model.hooks, call, {});
   eager.set_site("rotary_embedding", -1);
   const RopeForm form = modeling_of(spec.family).rope;
   if (form == RopeForm::kPromoted) {
@@ -249,9 +247,7 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
     shared.local_cos = local.cos;
     shared.local_sin = local.sin;
   }
-  if (model.hooks.leave) {
-    model.hooks.leave(call, nullptr);
-  }
+  leave_part(model.hooks, call, {});
 }
 
 /// Whether hooks cast the tables that layers are given.
@@ -313,13 +309,9 @@ Tensor run_hooked_layer(Model& model, Interpreter& interpreter, const LayerArgum
   if (hooked) {
     model.hooks.before(arguments.range.layer, given);
   }
-  if (model.hooks.enter) {
-    model.hooks.enter(call, {&given[0]});
-  }
+  enter_part(model.hooks, call, {&given[0]});
   Tensor output = interpreter.run_layer(arguments.range, given[0], arguments.mask);
-  if (model.hooks.leave) {
-    model.hooks.leave(call, &output);
-  }
+  leave_part(model.hooks, call, {&output});
   if (hooked) {
     model.hooks.after(arguments.range.layer, {output});
   }
@@ -328,16 +320,8 @@ Tensor run_hooked_layer(Model& model, Interpreter& interpreter, const LayerArgum
 
 /// Hooks around the outermost module and the decoder in it, whose arguments are keywords.
 void enter_model(const Model& model) {
-  if (model.hooks.enter) {
-    model.hooks.enter({.part = ModuleCall::Part::kModel, .layer = -1, .op = nullptr}, {});
-    model.hooks.enter({.part = ModuleCall::Part::kDecoder, .layer = -1, .op = nullptr}, {});
-  }
-}
-
-void leave_part(const Model& model, ModuleCall::Part part, Tensor& output) {
-  if (model.hooks.leave) {
-    model.hooks.leave({.part = part, .layer = -1, .op = nullptr}, &output);
-  }
+  enter_part(model.hooks, {.part = ModuleCall::Part::kModel}, {});
+  enter_part(model.hooks, {.part = ModuleCall::Part::kDecoder}, {});
 }
 
 /// The embeddings' names go when the inner model returns; a checkpointed layer's arguments hold the
@@ -366,6 +350,20 @@ void release_shared(const Model& model, Shared& shared) {
 }
 
 }  // namespace
+
+void enter_part(const ModuleHooks& hooks, const ModuleCall& call,
+                std::initializer_list<Tensor*> inputs) {
+  if (hooks.enter) {
+    hooks.enter(call, inputs);
+  }
+}
+
+void leave_part(const ModuleHooks& hooks, const ModuleCall& call,
+                std::initializer_list<Tensor*> outputs) {
+  if (hooks.leave) {
+    hooks.leave(call, outputs);
+  }
+}
 
 NodeId next(NodeId id) {
   return NodeId{static_cast<std::uint32_t>(index_of(id) + 1)};
@@ -458,7 +456,7 @@ ModelOutput run_language_head(Eager& eager, Model& model, Interpreter& interpret
     const HeadInput input = head_input(model, head, interpreter.take(graph.op(head).inputs[0]));
     output.loss = model.plan->loss == LossKind::kFusedLinear ? fused_linear_loss(eager, input, ids)
                                                              : chunked_loss(eager, input, ids);
-    leave_part(model, ModuleCall::Part::kModel, output.loss);
+    leave_part(model.hooks, {.part = ModuleCall::Part::kModel}, {&output.loss});
     eager.set_role(TensorRole::kTemporary);
     return output;
   }
@@ -483,7 +481,7 @@ ModelOutput run_language_head(Eager& eager, Model& model, Interpreter& interpret
   }
   output.loss = library.shifts_logits ? shifted_logits_loss(eager, output.logits, ids)
                                       : causal_lm_loss(eager, output.logits, ids);
-  leave_part(model, ModuleCall::Part::kModel, output.loss);
+  leave_part(model.hooks, {.part = ModuleCall::Part::kModel}, {&output.loss});
   eager.set_role(TensorRole::kTemporary);
   return output;
 }
@@ -525,14 +523,14 @@ ModelOutput forward(Eager& eager, Model& model, const Batch& batch) {
   if (model.hooks.leave) {
     const TensorId last = graph.op(head).inputs[0];
     Tensor states = interpreter.take(last);
-    leave_part(model, ModuleCall::Part::kDecoder, states);
+    leave_part(model.hooks, {.part = ModuleCall::Part::kDecoder}, {&states});
     interpreter.set(last, std::move(states));
   }
   // The last hidden states are a name of the outer module and live as long as its forward.
   const Tensor last_hidden = interpreter.peek(graph.op(head).inputs[0]);
   if (model.spec->task != Task::kLanguage) {
     ModelOutput output = run_classifier(eager, model, interpreter, batch, head);
-    leave_part(model, ModuleCall::Part::kModel, output.loss);
+    leave_part(model.hooks, {.part = ModuleCall::Part::kModel}, {&output.loss});
     return output;
   }
   return run_language_head(eager, model, interpreter, ids, head);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -93,6 +94,16 @@ class Interpreter {
   /// Hooks around attention and MLP; `first`: the block's first operator.
   void enter_block(const Op& first);
   void leave_block();
+  /// A hooked module within a layer, and what its caller calls the values that it was given.
+  struct NestedCall {
+    ModuleCall call;
+    std::vector<std::pair<TensorId, torch::Tensor>> given;
+  };
+  /// Hooks around the modules of encoders that hold a part of a block, or a block and more.
+  void enter_parts(NodeId id);
+  void leave_parts(const Op& op);
+  void enter_nested(const ModuleCall& call, const std::vector<TensorId>& inputs);
+  void leave_nested(std::initializer_list<torch::Tensor*> outputs);
   /// Which name keeps an operator's input once its last reader has run.
   enum class Holder : std::uint8_t { kNobody, kModule, kCaller, kAddition, kNorm, kLayer };
   [[nodiscard]] Holder holder_of(const Op& op, TensorId input) const;
@@ -111,6 +122,7 @@ class Interpreter {
   [[nodiscard]] torch::Tensor run_scale(const Op& op);
   [[nodiscard]] torch::Tensor run_norm(const Op& op, const torch::Tensor& input);
   [[nodiscard]] torch::Tensor run_activation(const Op& op);
+  [[nodiscard]] torch::Tensor run_dropout(const Op& op);
   [[nodiscard]] torch::Tensor run_head_norm(const Op& op);
   [[nodiscard]] torch::Tensor as_heads(const Op& op, torch::Tensor projected);
   void run_rope(const Op& op);
@@ -154,8 +166,9 @@ class Interpreter {
   LatentFrame latent_;                      ///< Of the open attention module.
   torch::Tensor latent_query_;              ///< Rotated, until its keys are there.
   Module module_ = Module::kNone;
-  const Op* block_ = nullptr;  ///< First operator of the hooked block under way.
-  TensorId block_output_{};    ///< What has been made last.
+  const Op* block_ = nullptr;       ///< First operator of the hooked block under way.
+  TensorId block_output_{};         ///< What has been made last.
+  std::vector<NestedCall> nested_;  ///< Modules under way, the innermost last.
 };
 
 }  // namespace headroom::ir::transformers

@@ -93,6 +93,17 @@ void check_stop(Eager& eager, Sequences& names) {
   most.reset();
 }
 
+/// _has_unfinished_sequences: ranks that share the parameters stop together (synced_gpus).
+void ask_ranks(Eager& eager, const ParallelPlan& plan) {
+  if (!plan.fsdp || plan.world == 1) {
+    return;
+  }
+  const Tensor unfinished = torch::computed(eager, {}, DType::kFp32, TensorRole::kCommunication);
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                            .bytes = torch::bytes_of(unfinished),
+                            .group = {.size = plan.world}});
+}
+
 /// The token of the greatest score is appended; `logits` go.
 void append_token(Eager& eager, Sequences& names, Tensor logits) {
   eager.set_site("sample", -1);
@@ -124,9 +135,12 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
   if (!plan.generation) {
     return std::nullopt;
   }
-  if (plan.runtime != RuntimeKind::kTransformers) {
-    return Error::invalid_argument("generation", "parameters that are sharded", "whole ones",
-                                   "leave generation out, or use --runtime transformers");
+  const bool shards = plan.runtime == RuntimeKind::kFsdp && plan.fsdp && plan.fsdp->version == 2 &&
+                      !plan.fsdp->cpu_offload;
+  if (plan.runtime != RuntimeKind::kTransformers && !shards) {
+    return Error::invalid_argument("generation", "parameters that are wrapped, or on the host",
+                                   "whole ones, or fully_shard's on the device",
+                                   "leave generation out, or use --fsdp version=2");
   }
   const bool served = spec.architecture == Architecture::kCausalLm && !spec.latent &&
                       spec.position != PositionKind::kAlibi && !spec.attention_sinks;
@@ -147,7 +161,7 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
   return std::nullopt;
 }
 
-void generate(Eager& eager, const Model& model) {
+void generate(Eager& eager, const Model& model, const ForwardCall& call) {
   const torch::GradMode grad(eager, false);
   const std::int64_t batch = model.plan->micro_batch;
   const std::int64_t prompt = model.plan->sequence;
@@ -168,12 +182,14 @@ void generate(Eager& eager, const Model& model) {
     names.kwargs.positions = count_along(eager, names.kwargs.mask);
     given = names;  // The caller's, and generate's own arguments.
     names.unfinished = torch::computed(eager, {batch}, DType::kInt64, TensorRole::kInput);
+    ask_ranks(eager, *model.plan);
     Tensor passed = row(eager, batch, prompt);
     prefill.cache->given = names.kwargs;
-    Tensor logits = forward(eager, prefill, {passed, passed}).logits;
+    Tensor logits = call(eager, prefill, {passed, passed}).logits;
     passed.reset();
     prefill.cache->given = {};
     append_token(eager, names, std::move(logits));
+    ask_ranks(eager, *model.plan);
   }
   const PhaseScope phase(eager, "generation.decode");
   ParallelPlan one = *model.plan;
@@ -186,9 +202,10 @@ void generate(Eager& eager, const Model& model) {
   for (std::int64_t token = 1; token < model.plan->generation->new_tokens; ++token) {
     prepare_inputs(eager, names);
     decode.cache->given = names.inputs;
-    Tensor logits = forward(eager, decode, {names.last, names.last}).logits;
+    Tensor logits = call(eager, decode, {names.last, names.last}).logits;
     decode.cache->given = {};
     append_token(eager, names, std::move(logits));
+    ask_ranks(eager, *model.plan);
   }
   prefill.cache.reset();
   decode.cache.reset();

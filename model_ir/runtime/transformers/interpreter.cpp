@@ -23,12 +23,13 @@ using torch::Tensor;
 namespace {
 
 /// Operators with parameters whose modules are hooked as a whole: their tensors are left alone.
-bool is_hooked_whole(const Op& op) {
+bool is_hooked_whole(const ModelSpec& spec, const Op& op) {
   switch (op.kind) {
     case OpKind::kPositions:
     case OpKind::kTokenTypes:
-    case OpKind::kAttention:
       return !op.parameters.empty();
+    case OpKind::kAttention:
+      return spec.attention_sinks;
     default:
       return false;
   }
@@ -76,13 +77,15 @@ void Interpreter::leave_module() {
 }
 
 void Interpreter::enter_block(const Op& first) {
-  const bool block = first.module == Module::kAttention || first.module == Module::kMlp;
+  const bool block = first.module == Module::kAttention ||
+                     first.module == Module::kCrossAttention ||
+                     (first.module == Module::kMlp && !modeling_.nests_modules);
   if (!block || !model_.hooks.enter) {
     return;
   }
   block_ = &first;
   const ModuleCall call{.part = ModuleCall::Part::kBlock, .layer = first.layer, .op = block_};
-  if (first.module == Module::kMlp) {
+  if (first.module == Module::kMlp || modeling_.nests_modules || modeling_.drops_in_sum) {
     model_.hooks.enter(call, {&values_[index_of(first.inputs[0])]});
   } else {
     model_.hooks.enter(call, {});  // Attention is called by keyword.
@@ -91,8 +94,13 @@ void Interpreter::enter_block(const Op& first) {
 
 void Interpreter::leave_block() {
   if (const Op* const first = std::exchange(block_, nullptr)) {
+    const bool biased = modeling_.drops_in_sum && first->module != Module::kMlp;
+    Tensor none;
     model_.hooks.leave({.part = ModuleCall::Part::kBlock, .layer = first->layer, .op = first},
-                       &values_[index_of(block_output_)]);
+                       {&values_[index_of(block_output_)],
+                        !biased                                    ? &none
+                        : first->module == Module::kCrossAttention ? &shared_.cross_bias
+                                                                   : &shared_.position_bias});
   }
 }
 
@@ -198,14 +206,15 @@ void Interpreter::run(NodeId first, NodeId last) {
       }
       enter_block(op);
     }
+    enter_parts(id);
     eager_.set_site(name_of(op.kind), op.layer);
-    const bool whole = model_.hooks.enter && is_hooked_whole(op);
+    const bool whole = model_.hooks.enter && is_hooked_whole(*model_.spec, op);
     if (whole) {
       model_.hooks.enter(module_of(op), {});
     }
     run_op(id);
     if (whole) {
-      model_.hooks.leave(module_of(op), &values_[index_of(op.outputs[0])]);
+      model_.hooks.leave(module_of(op), {&values_[index_of(op.outputs[0])]});
     }
     block_output_ = op.outputs.empty() ? block_output_ : op.outputs[0];
     if (op.kind == OpKind::kNorm) {
@@ -215,6 +224,7 @@ void Interpreter::run(NodeId first, NodeId last) {
       producers_[index_of(output)] = id;
     }
     drop_inputs(id);
+    leave_parts(op);
     keep_finite(op);
   }
   leave_module();
@@ -242,6 +252,7 @@ void Interpreter::clear(const LayerRange& range) {
   locals_.clear();
   arguments_.clear();
   block_ = nullptr;
+  nested_.clear();
   module_ = Module::kNone;
 }
 
@@ -268,6 +279,10 @@ Tensor Interpreter::run_layer(const LayerRange& range, const Tensor& input, cons
 
 Tensor Interpreter::run_linear(const Op& op) {
   if (modeling_.widens_down && op.role == OpRole::kDown) {
+    if (model_.hooks.read) {  // T5DenseActDense reads the type of `wo`.
+      model_.hooks.read({.part = ModuleCall::Part::kBlock, .layer = op.layer, .op = block_},
+                        parameter(op, 0));
+    }
     Tensor& input = values_[index_of(op.inputs[0])];
     input = torch::to(eager_, input, parameter(op, 0).dtype());
   }
@@ -341,6 +356,14 @@ Tensor Interpreter::run_activation(const Op& op) {
     return modeling_.python_gelu ? python_gelu(eager_, given)
                                  : activation(eager_, op.activation, given);
   });
+}
+
+Tensor Interpreter::run_dropout(const Op& op) {
+  const auto drop = [&](const Tensor& given) {
+    return torch::dropout(eager_, given, model_.training ? op.probability : 0);
+  };
+  return modeling_.dropout_modules ? call_module(model_.hooks, module_of(op), value(op, 0), drop)
+                                   : drop(value(op, 0));
 }
 
 Tensor Interpreter::run_head_norm(const Op& op) {
@@ -445,7 +468,7 @@ void Interpreter::run_op(NodeId id) {
       return store(torch::scale(eager_, logits));
     }
     case OpKind::kDropout:
-      return store(torch::dropout(eager_, value(op, 0), model_.training ? op.probability : 0));
+      return store(run_dropout(op));
     case OpKind::kLatentQkv:
       return run_latent_qkv(op);
     case OpKind::kRouter:

@@ -116,13 +116,96 @@ Tensor Interpreter::position_bias(const Op& op, const Tensor& q, const Tensor& k
   const std::int64_t queries = q.shape()[2];
   const std::int64_t keys = k.shape()[2];
   if (!bias.defined() && !op.parameters.empty()) {
-    bias = relative_bias(eager_, parameter(op, 0),
-                         {.queries = queries, .keys = keys, .causal = op.causal});
+    const auto look_up = [&](const Tensor& buckets) {
+      return call_module(model_.hooks, module_of(op), buckets, [&](const Tensor& ids) {
+        return torch::embedding(eager_, parameter(op, 0), ids);
+      });
+    };
+    bias = relative_bias(eager_, look_up, {.queries = queries, .keys = keys, .causal = op.causal});
   } else if (!bias.defined()) {
     bias = eager_.empty({1, q.shape()[1], queries, keys}, q.dtype());
     bias->requires_grad = recomputes(model_);  // position_bias.requires_grad = True
   }
   return bias;
+}
+
+namespace {
+
+/// Norms that begin a sub-layer.
+bool begins_sublayer(const Op& op) {
+  return op.kind == OpKind::kNorm &&
+         (op.role == OpRole::kAttentionNorm || op.role == OpRole::kCrossAttentionNorm ||
+          op.role == OpRole::kMlpNorm);
+}
+
+/// What the addition of the block of `at` adds to.
+TensorId residual_of(const Graph& graph, NodeId at) {
+  while (graph.op(at).kind != OpKind::kAdd) {
+    at = next(at);
+  }
+  return graph.op(at).inputs[0];
+}
+
+}  // namespace
+
+void Interpreter::enter_nested(const ModuleCall& call, const std::vector<TensorId>& inputs) {
+  NestedCall nested{.call = call, .given = {}};
+  for (const TensorId id : inputs) {
+    nested.given.emplace_back(id, values_[index_of(id)]);
+  }
+  Tensor unused;
+  Tensor* const second = inputs.size() > 1 ? &values_[index_of(inputs[1])] : &unused;
+  model_.hooks.enter(call, {&values_[index_of(inputs[0])], second});
+  nested_.push_back(std::move(nested));
+}
+
+void Interpreter::leave_nested(std::initializer_list<Tensor*> outputs) {
+  NestedCall nested = std::move(nested_.back());
+  nested_.pop_back();
+  for (auto& [id, caller] : nested.given) {
+    if (values_[index_of(id)].defined()) {
+      values_[index_of(id)] = std::move(caller);  // The caller knows what it passed.
+    }
+  }
+  model_.hooks.leave(nested.call, outputs);
+}
+
+void Interpreter::enter_parts(NodeId id) {
+  const Op& op = model_.graph->op(id);
+  if (!model_.hooks.enter || op.layer < 0) {
+    return;
+  }
+  if (modeling_.drops_in_sum && begins_sublayer(op)) {
+    enter_nested({.part = ModuleCall::Part::kSublayer, .layer = op.layer, .op = &op},
+                 {op.inputs[0]});
+  }
+  const ModuleCall half{.part = ModuleCall::Part::kHalf, .layer = op.layer, .op = &op};
+  if (modeling_.nests_modules && (op.role == OpRole::kQuery || op.role == OpRole::kUp)) {
+    enter_nested(half, {op.inputs[0]});
+  }
+  if (modeling_.nests_modules &&
+      (op.role == OpRole::kAttentionOutput || op.role == OpRole::kDown)) {
+    leave_nested({&values_[index_of(op.inputs[0])]});
+    enter_nested(half, {op.inputs[0], residual_of(*model_.graph, id)});
+  }
+}
+
+void Interpreter::leave_parts(const Op& op) {
+  if (nested_.empty() || op.layer < 0) {
+    return;
+  }
+  Tensor& output = values_[index_of(op.outputs[0])];
+  if (modeling_.drops_in_sum && op.kind == OpKind::kAdd) {
+    const bool crosses = nested_.back().call.op->role == OpRole::kCrossAttentionNorm;
+    const bool attends = nested_.back().call.op->role != OpRole::kMlpNorm;
+    Tensor none;
+    leave_nested({&output, !attends  ? &none
+                           : crosses ? &shared_.cross_bias
+                                     : &shared_.position_bias});
+  }
+  if (modeling_.nests_modules && op.kind == OpKind::kNorm) {
+    leave_nested({&output});
+  }
 }
 
 }  // namespace headroom::ir::transformers

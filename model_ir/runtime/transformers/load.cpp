@@ -270,7 +270,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   eager.set_site("parameters", -1);
   const std::string head_weight = std::string(head_module(spec)) + ".weight";
   const auto is_head = [&](TensorId id) { return graph.tensor(id).name == head_weight; };
-  ConstructorExtras extras(eager, model);
+  ConstructorExtras extras(eager, model, created);
   std::vector<Tensor> made;  // Parameters of the module whose constructor is under way.
   const std::vector<TensorId> order = construction_order(graph);
   for (std::size_t at = 0; at < order.size(); ++at) {

@@ -31,9 +31,19 @@ std::vector<TensorId> construction_order(const Graph& graph) {
   return order;
 }
 
-Tensor ConstructorExtras::table() {
-  return eager_.empty({model_.spec->vocabulary, model_.spec->hidden},
-                      param_dtype(model_.plan->precision), TensorRole::kParameter);
+void ConstructorExtras::add_table(bool biased) {
+  const DType dtype = param_dtype(model_.plan->precision);
+  copies_.push_back(
+      eager_.empty({model_.spec->vocabulary, model_.spec->hidden}, dtype, TensorRole::kParameter));
+  if (biased) {
+    decoder_bias_ = eager_.empty({model_.spec->vocabulary}, dtype, TensorRole::kParameter);
+  }
+  if (created_) {
+    created_(copies_.back());
+  }
+  if (created_ && biased) {
+    created_(decoder_bias_);
+  }
 }
 
 void ConstructorExtras::before(TensorId parameter) {
@@ -42,7 +52,7 @@ void ConstructorExtras::before(TensorId parameter) {
     before_masked(parameter);
   } else if (model_.spec->encoder && layer != layer_ &&
              (layer == 0 || layer == model_.spec->encoder->layers)) {
-    copies_.push_back(table());  // Each stack makes embed_tokens of its own.
+    add_table(false);  // Each stack makes embed_tokens of its own.
   }
   layer_ = layer;
 }
@@ -60,9 +70,7 @@ void ConstructorExtras::before_masked(TensorId parameter) {
     const Tensor range = eager_.empty(ids, DType::kInt64, TensorRole::kTemporary);
   }
   if (info.name == kHeadBias && model_.spec->tied_embeddings) {
-    copies_.push_back(table());
-    decoder_bias_ = eager_.empty({model_.spec->vocabulary}, param_dtype(model_.plan->precision),
-                                 TensorRole::kParameter);
+    add_table(true);
   }
 }
 
@@ -70,7 +78,7 @@ void ConstructorExtras::finish() {
   if (model_.spec->architecture == Architecture::kMaskedLm) {
     finish_masked();
   } else if (model_.spec->encoder) {
-    copies_.push_back(table());  // lm_head
+    add_table(false);  // lm_head
   }
   copies_.clear();
 }
@@ -85,6 +93,10 @@ void ConstructorExtras::finish_masked() {
                    [&](TensorId id) { return model_.graph->tensor(id).name == kHeadBias; });
   const Tensor& kept = model_.parameters[index_of(*bias)];
   copies_.clear();
+  if (created_) {  // Partitioned: there is nothing here to pad.
+    decoder_bias_.reset();
+    return;
+  }
   pad_bias(eager_, decoder_bias_);
   decoder_bias_.reset();
   for (int pass = 0; pass < 3; ++pass) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "model_ir/runtime/torch/eager.h"
@@ -19,7 +20,10 @@ namespace headroom::ir::transformers {
 /// modeling_t5.py and modeling_utils.py, tie_weights and _adjust_bias.
 class ConstructorExtras {
  public:
-  ConstructorExtras(torch::Eager& eager, Model& model) : eager_(eager), model_(model) {}
+  /// `created` sees the tables and heads as `load_model` has it of parameters.
+  ConstructorExtras(torch::Eager& eager, Model& model,
+                    const std::function<void(const torch::Tensor&)>& created)
+      : eager_(eager), model_(model), created_(created) {}
 
   /// Called before each parameter, in the order of construction.
   void before(TensorId parameter);
@@ -29,10 +33,12 @@ class ConstructorExtras {
  private:
   void before_masked(TensorId parameter);
   void finish_masked();
-  [[nodiscard]] torch::Tensor table();
+  /// A module with a table of the vocabulary; `biased`: with `decoder_bias_`, too.
+  void add_table(bool biased);
 
   torch::Eager& eager_;
   Model& model_;
+  const std::function<void(const torch::Tensor&)>& created_;
   std::vector<torch::Tensor> copies_;  ///< Tables and heads that tying lets go.
   torch::Tensor decoder_bias_;         ///< BERT: of the decoder, until it is tied.
   std::int32_t layer_ = -1;            ///< Of the parameter before.

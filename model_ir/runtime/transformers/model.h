@@ -32,17 +32,25 @@ inline constexpr std::int32_t kHeadModule = -3;
 /// One call of a module (nn.Module) of the model's code.
 struct ModuleCall {
   enum class Part : std::uint8_t {
-    kModel,    ///< The outermost module.
-    kDecoder,  ///< Embedding, layers and last norm.
-    kRotary,   ///< Makes the rotary tables; has no parameters.
+    kModel,       ///< The outermost module.
+    kDecoder,     ///< Embedding, layers and last norm; a stack of T5 by its first layer's number.
+    kEmbeddings,  ///< BERT: tables, norm and dropout.
+    kEncoder,     ///< BERT: the layers alone.
+    kRotary,      ///< Makes the rotary tables; has no parameters.
     kLayer,
+    kSublayer,  ///< T5: norm, block, dropout and addition; by its norm.
     kBlock,     ///< Attention or MLP of a layer.
+    kHalf,      ///< BERT: a block's products alone, or what follows them; by its first operator.
     kOperator,  ///< What runs one operator: a linear layer, a norm, an embedding, an activation.
     kAdapted,   ///< PEFT's layer around a linear layer with an adapter; in it:
     kAdapterDropout,
     kAdapterA,
     kAdapterB,
-    kMagnitude,  ///< DoRA's layer around both, which owns the magnitude.
+    kMagnitude,    ///< DoRA's layer around both, which owns the magnitude.
+    kPooler,       ///< BERT: the first token's linear layer and activation.
+    kHead,         ///< BERT's head; in it:
+    kPredictions,  ///< Owns the bias of the output layer.
+    kTransform,
   };
   Part part = Part::kModel;
   std::int32_t layer = -1;
@@ -62,10 +70,10 @@ struct ModuleHooks {
   /// Both stand around a layer's checkpoint: the wrapper is a module of its own. Otherwise they are
   /// run again with the layer.
   bool around_checkpoint = false;
-  /// The same around every module. `inputs` are those passed by position, `output` may be null; all
-  /// of them may be replaced.
+  /// The same around every module. `inputs` are those passed by position; all of them, and the
+  /// outputs, may be replaced.
   std::function<void(const ModuleCall& call, std::initializer_list<torch::Tensor*> inputs)> enter;
-  std::function<void(const ModuleCall& call, torch::Tensor* output)> leave;
+  std::function<void(const ModuleCall& call, std::initializer_list<torch::Tensor*> outputs)> leave;
   /// `owner` reads an attribute of `parameter`, which belongs to another module.
   std::function<void(const ModuleCall& owner, const torch::Tensor& parameter)> read;
   /// Type to which layers have their other floating-point arguments cast, too.
@@ -83,9 +91,15 @@ template <typename Body>
   hooks.enter(call, {&given});
   torch::Tensor output = body(given);
   given.reset();
-  hooks.leave(call, &output);
+  hooks.leave(call, {&output});
   return output;
 }
+
+/// A wrapper's hooks around a module that stands for none of the graph's operators alone.
+void enter_part(const ModuleHooks& hooks, const ModuleCall& call,
+                std::initializer_list<torch::Tensor*> inputs);
+void leave_part(const ModuleHooks& hooks, const ModuleCall& call,
+                std::initializer_list<torch::Tensor*> outputs);
 
 class KeyValueCache;
 

@@ -9,12 +9,14 @@ Modeling modeling_of_experts_and_encoders(Family family) {
     case Family::kBert:
       modeling.scores = EagerScores::kPlain;
       modeling.nests_modules = true;
+      modeling.dropout_modules = true;
       break;
     case Family::kT5:
       modeling.mask = MaskSource::kUnchecked;
       modeling.scores = EagerScores::kPlain;
       modeling.normed = NormedName::kAttention;
       modeling.drops_in_sum = true;
+      modeling.dropout_modules = true;
       modeling.names_gate = true;
       modeling.widens_down = true;
       break;

@@ -93,6 +93,7 @@ struct Modeling {
   bool multiplies_weights = false;  ///< input @ weight.T instead of F.linear (Falcon).
   bool nests_modules = false;       ///< Attention and MLP are two modules each, within one (BERT).
   bool python_gelu = false;         ///< An autograd function that keeps its input (BLOOM).
+  bool dropout_modules = false;     ///< Dropout is a module that wrappers hook (BERT, T5).
 };
 
 [[nodiscard]] Modeling modeling_of(Family family);

@@ -81,7 +81,8 @@ class Buckets {
 
 }  // namespace
 
-Tensor relative_bias(Eager& eager, const Tensor& table, const BiasForm& form) {
+Tensor relative_bias(Eager& eager, const std::function<Tensor(const Tensor&)>& look_up,
+                     const BiasForm& form) {
   const auto range = [&](std::int64_t count) {
     return torch::computed(eager, {count}, DType::kInt64);
   };
@@ -91,7 +92,7 @@ Tensor relative_bias(Eager& eager, const Tensor& table, const BiasForm& form) {
   Tensor keys = range(form.keys);
   Tensor distances = torch::computed(eager, {form.queries, form.keys}, DType::kInt64);
   const Tensor buckets = Buckets(eager, form).make();
-  const Tensor values = torch::embedding(eager, table, buckets);
+  const Tensor values = look_up(buckets);
   Tensor bias = torch::heads_first(eager, values);
   queries.reset();
   keys.reset();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "model_ir/runtime/torch/eager.h"
 
@@ -13,11 +14,12 @@ struct BiasForm {
   bool causal = false;  ///< Of a decoder's self-attention: one direction only.
 };
 
-/// T5's learned bias [1, A, S, S'] of the bucketed distances of queries and keys; `table` is
-/// [buckets, A].
+/// T5's learned bias [1, A, S, S'] of the bucketed distances of queries and keys; `look_up` gives
+/// the rows of the table [buckets, A].
 /// Source: huggingface/transformers modeling_t5.py, T5Attention.compute_bias and
 /// _relative_position_bucket.
-[[nodiscard]] torch::Tensor relative_bias(torch::Eager& eager, const torch::Tensor& table,
-                                          const BiasForm& form);
+[[nodiscard]] torch::Tensor relative_bias(
+    torch::Eager& eager, const std::function<torch::Tensor(const torch::Tensor&)>& look_up,
+    const BiasForm& form);
 
 }  // namespace headroom::ir::transformers

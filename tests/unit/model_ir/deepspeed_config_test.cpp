@@ -168,6 +168,25 @@ TEST_CASE("deepspeed config: what changes memory and is not modelled is refused,
                  "data_types": {"grad_accum_dtype": "bf16"}})"));
 }
 
+TEST_CASE("deepspeed config: what DeepSpeed 0.19 breaks off at") {
+  CHECK_FALSE(refusal(R"({"sparse_gradients": true})").empty());
+  CHECK_FALSE(refusal(R"({"amp": {"enabled": true}})").empty());
+  for (const char* text : {R"({"sparse_gradients": false})", R"({"amp": {"enabled": false}})",
+                           R"({"elasticity": {"enabled": false}})", R"({"nebula": {}})"}) {
+    CAPTURE(text);
+    const auto reading = read(text);
+    REQUIRE(reading);
+    REQUIRE(reading->notes.size() == 1);
+    CHECK(reading->notes[0].find("breaks off") != std::string::npos);
+  }
+  CHECK_FALSE(
+      refusal(R"({"zero_optimization": {"stage": 2}, "prescale_gradients": true})").empty());
+  CHECK_FALSE(
+      refusal(R"({"zero_optimization": {"stage": 3}, "gradient_predivide_factor": 2})").empty());
+  CHECK(read(R"({"zero_optimization": {"stage": 1}, "prescale_gradients": true,
+                 "gradient_predivide_factor": 2})"));
+}
+
 TEST_CASE("deepspeed config: a switch that the stage does not read passes either way") {
   CHECK(read(R"({"zero_optimization": {"stage": 2, "allgather_partitions": false}})"));
   CHECK(read(R"({"zero_optimization": {"stage": 2, "memory_efficient_linear": false}})"));

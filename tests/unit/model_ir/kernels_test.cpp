@@ -143,6 +143,27 @@ TEST_CASE("generation: decoding copies the weights of the experts that were chos
   CHECK(refused(model, plan) == "generation");
 }
 
+TEST_CASE("generation: shards are gathered for the prompt and for every token") {
+  ParallelPlan plan = plan_of(Precision::kFp32, 300);
+  plan.runtime = RuntimeKind::kFsdp;
+  plan.world = 8;
+  plan.steps = 0;
+  plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
+  plan.fsdp = FsdpPlan{};
+  test::check_phases(two_layers(), plan,
+                     {{"load", 19'467'776, 19'467'776},
+                      {"generation.prefill", 53'686'272, 166'459'392},
+                      {"generation.decode", 53'022'208, 166'428'672}});
+  plan.fsdp->reshard_after_forward = false;
+  test::check_phases(two_layers(), plan,
+                     {{"generation.prefill", 132'339'712, 178'923'520},
+                      {"generation.decode", 131'675'648, 132'511'744}});
+  plan.fsdp->cpu_offload = true;
+  CHECK(refused(two_layers(), plan) == "generation");
+  plan.fsdp = FsdpPlan{.version = 1};
+  CHECK(refused(two_layers(), plan) == "generation");
+}
+
 TEST_CASE("generation: other caches are refused by name") {
   ParallelPlan plan = plan_of(Precision::kBf16, 64);
   plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = true};

@@ -72,6 +72,44 @@ TEST_CASE(
       {{"step2.step", 319'787'008, 444'727'808}, {"evaluation", 571'969'536, 1'124'634'624}});
 }
 
+TEST_CASE("zero 3: every module of an encoder is a step of the trace") {
+  const ModelSpec bert = parse_hf_config(R"({"model_type": "bert", "hidden_size": 1024,
+      "intermediate_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 16,
+      "vocab_size": 30522, "max_position_embeddings": 512})",
+                                         "bert")
+                             .value();
+  ParallelPlan plan = partitioned();
+  plan.sequence = 500;
+  test::check_phases(bert, plan,
+                     {{"model", 44'679'680, 107'624'960},
+                      {"deepspeed.initialize", 119'215'616, 182'130'176},
+                      {"step1.forward", 224'775'680, 287'750'656},
+                      {"step1.backward", 186'332'672, 385'307'136},
+                      {"step1.step", 303'174'656, 419'886'080},
+                      {"step2.forward", 493'438'976, 524'896'256},
+                      {"step2.backward", 303'174'656, 557'440'000},
+                      {"step2.step", 303'174'656, 419'886'592}});
+}
+
+TEST_CASE("zero 3: an encoder-decoder hands its biases from module to module, recomputed too") {
+  const ModelSpec t5 = parse_hf_config(R"({"model_type": "t5", "d_model": 1024, "d_kv": 64,
+      "d_ff": 4096, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 16,
+      "vocab_size": 32128})",
+                                       "t5")
+                           .value();
+  ParallelPlan plan = partitioned();
+  plan.sequence = 500;
+  plan.recompute = Recompute::kFull;
+  test::check_phases(t5, plan,
+                     {{"model", 95'820'800, 161'618'944},
+                      {"deepspeed.initialize", 186'326'528, 252'124'672},
+                      {"step1.forward", 293'165'056, 359'986'176},
+                      {"step1.backward", 253'441'536, 525'441'024},
+                      {"step2.forward", 694'534'656, 727'686'656},
+                      {"step2.backward", 438'016'000, 819'197'440},
+                      {"step2.step", 438'016'000, 622'540'288}});
+}
+
 TEST_CASE("zero 3: bf16 copies of modules to save beside fp32 adapters are refused by name") {
   ParallelPlan plan = partitioned();
   plan.lora = LoraPlan{.targets = {}, .modules_to_save = {"lm_head"}};
