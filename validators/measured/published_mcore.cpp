@@ -279,7 +279,10 @@ void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& 
        {"eager (scores and softmax materialised)", MegatronAttention::kUnfused}}};
   megatron.attention =
       row.word<MegatronAttention>("attention", usual_attention(framework), kAttention);
-  megatron.sequence_parallel = row.flag("sequence_parallel", false) && megatron.tensor > 1;
+  // NeMo's recipes set it with every tensor-parallel degree.
+  // Source: NVIDIA/NeMo nemo/collections/llm/recipes.
+  megatron.sequence_parallel =
+      row.flag("sequence_parallel", framework.starts_with("NeMo")) && megatron.tensor > 1;
   const std::string optimizer = row.text("optimizer", "");
   megatron.distributed_optimizer = optimizer.find("distributed") != std::string::npos;
   megatron.precision_aware = optimizer.find("precision aware") != std::string::npos;
