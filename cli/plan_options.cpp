@@ -69,6 +69,7 @@ constexpr std::array<OptionSpec, 36> kOptions = {
       "--precision says what the shards are stored in"},
      {"titan", "SPEC", "tp=1,reshard=default",
       "torchtitan's code on fsdp: tp=N (tensor and sequence parallel), cp=N (ring attention), "
+      "ep=N (experts among ranks that share data), etp=N (of experts: 1 or tp), "
       "compiled, pp=N with schedule=gpipe|1f1b|interleaved|zb-h1|zb-v|dualpipev, pp-batch=N "
       "(sequences that go through it together), pp-layers=N (of a stage), pp-first-less=N, "
       "pp-last-less=N (layers that embedding and head count for), "

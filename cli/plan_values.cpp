@@ -432,6 +432,8 @@ Result<ir::TitanPlan> parse_titan(const std::string& text, ir::TitanPlan titan) 
   ValueTaker taker(kOption, values);
   taker.whole("tp", 1, ir::kMostRanks, titan.tensor);
   taker.whole("cp", 1, ir::kMostRanks, titan.context);
+  taker.whole("ep", 1, ir::kMostRanks, titan.expert);
+  taker.whole("etp", 1, ir::kMostRanks, titan.expert_tensor);
   taker.whole("pp", 1, ir::kMostRanks, titan.pipeline);
   taker.word("schedule", ir::titan_schedule_words(), titan.schedule);
   taker.whole("pp-batch", 1, ir::kMostMicroBatch, titan.pipeline_batch);
@@ -473,6 +475,8 @@ std::string pipeline_text(const ir::TitanPlan& titan) {
 std::string titan_text(const ir::TitanPlan& titan) {
   std::string text = "tp=" + std::to_string(titan.tensor);
   text += titan.context > 1 ? ",cp=" + std::to_string(titan.context) : "";
+  text += titan.expert > 1 ? ",ep=" + std::to_string(titan.expert) : "";
+  text += titan.expert_tensor > 1 ? ",etp=" + std::to_string(titan.expert_tensor) : "";
   text += pipeline_text(titan);
   text += ",reshard=" + std::string(ir::word_of(ir::titan_reshard_words(), titan.reshard));
   text += titan.loss_parallel ? "" : ",loss-parallel=no";

@@ -294,9 +294,11 @@ enum class Float8Recipe : std::uint8_t {
 /// torchtitan's own choices; the rest is in `FsdpPlan` and in the plan itself. The data-parallel
 /// degree is what `ParallelPlan::world` leaves over.
 struct TitanPlan {
-  std::int64_t tensor = 1;    ///< tensor_parallel_degree; sequence parallel comes with it.
-  std::int64_t context = 1;   ///< context_parallel_degree: ring attention, keys gathered at once.
-  std::int64_t pipeline = 1;  ///< pipeline_parallel_degree
+  std::int64_t tensor = 1;   ///< tensor_parallel_degree; sequence parallel comes with it.
+  std::int64_t context = 1;  ///< context_parallel_degree: ring attention, keys gathered at once.
+  std::int64_t expert = 1;   ///< expert_parallel_degree; borrowed from the ranks that share data.
+  std::int64_t expert_tensor = 1;  ///< expert_tensor_parallel_degree: 1 or `tensor`.
+  std::int64_t pipeline = 1;       ///< pipeline_parallel_degree
   PipelineKind schedule = PipelineKind::kOneForwardOneBackward;  ///< pipeline_parallel_schedule
   /// pipeline_parallel_microbatch_size: of the `ParallelPlan::micro_batch` sequences that a rank
   /// takes at once, as many go through the pipeline together.

@@ -152,6 +152,8 @@ JsonFields titan_fields(const TitanPlan& titan) {
   JsonFields fields;
   fields.add("tp", titan.tensor);
   fields.add("cp", titan.context);
+  fields.add("ep", titan.expert);
+  fields.add("etp", titan.expert_tensor);
   fields.add("pp", titan.pipeline);
   fields.add("schedule", word_of(titan_schedule_words(), titan.schedule));
   fields.add("pp_batch", titan.pipeline_batch);
@@ -345,6 +347,8 @@ void read_megatron(const JsonObject& object, MegatronPlan& megatron) {
 void read_titan(const JsonObject& object, TitanPlan& titan) {
   titan.tensor = object.integer_or("tp", titan.tensor, {1, kMostRanks});
   titan.context = object.integer_or("cp", titan.context, {1, kMostRanks});
+  titan.expert = object.integer_or("ep", titan.expert, {1, kMostRanks});
+  titan.expert_tensor = object.integer_or("etp", titan.expert_tensor, {1, kMostRanks});
   titan.pipeline = object.integer_or("pp", titan.pipeline, {1, kMostRanks});
   read_word(object, "schedule", titan_schedule_words(), titan.schedule);
   titan.pipeline_batch = object.integer_or("pp_batch", titan.pipeline_batch, {1, kMostMicroBatch});

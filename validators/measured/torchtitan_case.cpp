@@ -96,16 +96,15 @@ void read_spread(CaseReader& reader, ir::ParallelPlan& plan) {
   plan.world = reader.integer("world", 8, kWorldRange);
   plan.titan->tensor = reader.integer("tp", 1, kDegree);
   plan.fsdp->replicas = reader.integer("dp_replicate", 1, kWorldRange);
-  if (reader.integer("dp_shard", -1, {-1, kWorldRange.high}) != -1) {
+  const std::int64_t shards = reader.integer("dp_shard", -1, {-1, kWorldRange.high});
+  const bool replicated = shards == 1 && plan.fsdp->replicas == plan.world;
+  if (shards != -1 && !replicated) {
     reader.fail("dp_shard", "another degree than what is left over");
   }
   plan.titan->context = reader.integer("cp", 1, kDegree);
   plan.titan->pipeline = reader.integer("pp", 1, kDegree);
-  for (const char* axis : {"ep", "etp"}) {
-    if (reader.integer(axis, 1, kDegree) != 1) {
-      reader.fail(axis, "a degree above 1");
-    }
-  }
+  plan.titan->expert = reader.integer("ep", 1, kDegree);
+  plan.titan->expert_tensor = reader.integer("etp", 1, kDegree);
 }
 
 /// pipeline_parallel_schedule

@@ -107,6 +107,7 @@ void FullyShard::before(std::int32_t module, std::vector<Tensor>& inputs) {
   unit->parameters = State::kForward;
   gather(*unit);
   wait(*unit);
+  gather_all(unit->forward_prefetch);
   if (!unit->group->parameters().empty()) {
     watch_inputs(*unit, inputs);
   }
@@ -179,7 +180,27 @@ void FullyShard::before_backward(Unit& unit) {
   unit.parameters = State::kBeforeBackward;
   gather(unit);
   wait(unit);
-  prefetch(unit);
+  if (unit.backward_prefetch.empty()) {
+    prefetch(unit);
+  } else {
+    gather_all(unit.backward_prefetch);
+  }
+}
+
+void FullyShard::gather_all(const std::vector<std::int32_t>& modules) {
+  for (const std::int32_t module : modules) {
+    if (Unit* const unit = find(module)) {
+      gather(*unit);
+    }
+  }
+}
+
+void FullyShard::set_prefetch(std::int32_t module, std::vector<std::int32_t> forward,
+                              std::vector<std::int32_t> backward) {
+  if (Unit* const unit = find(module)) {
+    unit->forward_prefetch = std::move(forward);
+    unit->backward_prefetch = std::move(backward);
+  }
 }
 
 void FullyShard::prefetch(Unit& unit) {

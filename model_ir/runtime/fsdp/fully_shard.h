@@ -39,6 +39,10 @@ class FullyShard {
   /// What a module does until it is told otherwise: `reduces`, its gradients go to shards after
   /// backward (set_requires_gradient_sync); `reshards`, its parameters after forward and backward.
   void set_module(std::int32_t module, bool reduces, bool reshards);
+  /// set_modules_to_forward_prefetch and set_modules_to_backward_prefetch: what a module's hooks
+  /// gather once its own parameters are there; for backward in place of the group before it.
+  void set_prefetch(std::int32_t module, std::vector<std::int32_t> forward,
+                    std::vector<std::int32_t> backward);
   /// `module.reshard()`
   void release(std::int32_t module);
 
@@ -63,6 +67,8 @@ class FullyShard {
     State module = State::kIdle;      ///< FSDPState
     State parameters = State::kIdle;  ///< FSDPParamGroup
     std::vector<std::size_t> order;   ///< Where the unit stands in `order_`.
+    std::vector<std::int32_t> forward_prefetch{};
+    std::vector<std::int32_t> backward_prefetch{};
     bool reduces = true;
     bool reshards_after_backward = true;
   };
@@ -73,6 +79,7 @@ class FullyShard {
   void before_backward(Unit& unit);
   void after_backward(Unit& unit);
   void prefetch(Unit& unit);
+  void gather_all(const std::vector<std::int32_t>& modules);
   void watch_inputs(Unit& unit, std::vector<torch::Tensor>& inputs);
   void watch_output(Unit& unit, const torch::Tensor& output);
 

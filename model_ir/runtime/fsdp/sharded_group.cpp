@@ -63,7 +63,9 @@ void ShardedGroup::pad_shards() {
 
 void ShardedGroup::add(const Tensor& whole, const Tensor& shard, bool partial) {
   const std::int64_t rows = whole.shape()[0];
-  const std::int64_t own = ceil_div(rows, sharding_.ranks) * (whole.elements() / rows);
+  const std::int64_t own = sharding_.by_columns
+                               ? whole.elements() / sharding_.ranks
+                               : ceil_div(rows, sharding_.ranks) * (whole.elements() / rows);
   parameters_.push_back({.whole = whole,
                          .shard = shard,
                          .shard_elements = own,
@@ -261,13 +263,22 @@ Tensor ShardedGroup::finish_gather() {
     was_gathered_.reset();
   }
   std::vector<std::int64_t> chunks;
+  std::vector<Tensor> pieces;  // Of what is joined along another dim than the first.
   for (const ShardedParameter& each : parameters_) {
     const std::int64_t chunk = bytes_of(part_of(each), each.whole.dtype()).value();
     eager.fill_storage(each.whole, chunk * ranks, TensorRole::kParameter);
     chunks.push_back(chunk);
+    if (sharding_.by_columns) {
+      pieces.push_back(
+          eager.empty(each.whole.shape(), each.whole.dtype(), TensorRole::kCommunication));
+    }
   }
   pass_table(eager, split_copy_table_bytes(chunks, ranks, eager.device()));
   torch::launch_kernels(eager, 2 * torch::bytes_of(buffer_));  // split_with_sizes_copy
+  for (const Tensor& piece : pieces) {
+    torch::launch_copy(eager, piece, piece, torch::CopyOrder::kOther);
+  }
+  torch::release_list(pieces);
   drop_kept();
   return std::move(buffer_);
 }
@@ -359,6 +370,9 @@ Tensor ShardedGroup::scatter(std::int64_t elements, DType trained) {
                         .bytes = bytes_of(elements * sharding_.ranks, plan.reduce_dtype).value(),
                         .group = {.size = sharding_.ranks, .stride = sharding_.stride}});
   } else {
+    const Tensor divided = sharding_.divides
+                               ? torch::computed(eager, {elements}, plan.reduce_dtype, {&reduced})
+                               : Tensor{};
     torch::launch_copy(eager, reduced, reduced, torch::CopyOrder::kSame);
   }
   scattered_ = eager.record_mark(sharding_.streams.reduce);
@@ -424,9 +438,21 @@ void ShardedGroup::chunk_by_copies(std::span<const Tensor> gradients, const Tens
                         static_cast<std::int64_t>(gradients.size()));
 }
 
+Tensor ShardedGroup::turn_gradients(std::vector<Tensor>& gradients) {
+  Tensor before;
+  for (Tensor& gradient : gradients) {
+    before.reset();
+    Tensor turned =
+        torch::computed(sharding_.eager, gradient.shape(), gradient.dtype(), {&gradient});
+    before = std::exchange(gradient, std::move(turned));
+  }
+  return before;
+}
+
 Tensor ShardedGroup::reduce(std::span<const std::size_t> indices, std::vector<Tensor>& gradients) {
   Eager& eager = sharding_.eager;
   eager.set_site("fsdp.reduce_scatter", module_);
+  const Tensor before = sharding_.by_columns ? turn_gradients(gradients) : Tensor{};
   const DType dtype = sharding_.plan.reduce_dtype;
   std::int64_t elements = 0;
   std::vector<std::int64_t> chunks;
@@ -443,7 +469,7 @@ Tensor ShardedGroup::reduce(std::span<const std::size_t> indices, std::vector<Te
                                      bytes_of(input.elements(), gradients.front().dtype()).value());
   }
   // A loop over the gradients has left its variable behind.
-  Tensor last = sharding_.ranks > 1 ? gradients.back() : Tensor{};
+  Tensor last = sharding_.ranks > 1 && !sharding_.by_columns ? gradients.back() : Tensor{};
   torch::release_list(gradients);
   const DType trained = parameters_[indices.front()].shard.dtype();
   const Tensor reduced = scatter(elements, trained);

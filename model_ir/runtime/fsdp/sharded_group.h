@@ -37,6 +37,10 @@ struct Sharding {
   std::int64_t rank = 0;         ///< This one among `ranks`: the last may have fewer rows or none.
   bool autocast = false;         ///< The model runs under torch.autocast.
   Streams streams{};
+  /// Parameters are cut along their second dim (shard_placement_fn): what is gathered, and what is
+  /// reduced, is put together anew. Requires a dim that the ranks divide.
+  bool by_columns = false;
+  bool divides = false;  ///< set_gradient_divide_factor has been called, if only with one.
 };
 
 /// The rows of a parameter of `rows` rows that `sharding`'s rank keeps: torch.chunk's.
@@ -119,6 +123,9 @@ class ShardedGroup {
   void make_scale(ShardedParameter& parameter);
   [[nodiscard]] std::vector<torch::Tensor> gather_inputs();
   void copy_out_alone();
+  /// Gradients cut along their second dim, with the pieces behind one another; returns the last of
+  /// what they were.
+  [[nodiscard]] torch::Tensor turn_gradients(std::vector<torch::Tensor>& gradients);
   void drop_kept();
   void chunk_by_copies(std::span<const torch::Tensor> gradients, const torch::Tensor& input);
   void copy_in(std::span<const torch::Tensor> inputs);

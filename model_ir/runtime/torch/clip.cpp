@@ -99,8 +99,10 @@ Tensor total_norm(Eager& eager, std::span<const Tensor> parameters, const Groups
   }
   Tensor stacked = stack_shards(eager, norms, mesh);
   Tensor reduced = mesh.ranks > 1 ? all_reduced(eager, stacked, mesh.ranks) : Tensor{};
-  if (mesh.tensor_ranks > 1) {
-    reduced = all_reduced(eager, stacked, mesh.tensor_ranks);
+  for (const std::int64_t ranks : {mesh.tensor_ranks, mesh.third_ranks}) {
+    if (ranks > 1) {
+      reduced = all_reduced(eager, stacked, ranks);
+    }
   }
   const DType dtype = stacked.dtype();
   Tensor total = reduce(eager, Shape{}, dtype,
@@ -114,27 +116,20 @@ Tensor total_norm(Eager& eager, std::span<const Tensor> parameters, const Groups
   return total;
 }
 
-}  // namespace
+Tensor scalar_like(Eager& eager, const Tensor& total) {
+  count_kernels(eager, 1);
+  return eager.empty(Shape{}, total.dtype(), TensorRole::kTemporary);
+}
 
-Tensor clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, const NormMesh& mesh) {
-  const std::vector<std::size_t> indices = with_gradient(parameters);
-  if (indices.empty()) {
-    return {};
-  }
-  const GradMode no_grad(eager, false);
-  eager.set_site("clip_grad_norm", -1);
-  const Groups groups = groups_by_dtype(parameters, indices);
-  Tensor total = total_norm(eager, parameters, groups, mesh);
-  const auto scalar = [&] {
-    count_kernels(eager, 1);
-    return eager.empty(Shape{}, total.dtype(), TensorRole::kTemporary);
-  };
-  Tensor sum = scalar();         // total + 1e-6
-  Tensor reciprocal = scalar();  // max_norm / sum is reciprocal() * max_norm
-  Tensor factor = scalar();
+/// clip_grads_with_norm_
+void scale_gradients(Eager& eager, std::span<const Tensor> parameters, const Groups& groups,
+                     const Tensor& total) {
+  Tensor sum = scalar_like(eager, total);         // total + 1e-6
+  Tensor reciprocal = scalar_like(eager, total);  // max_norm / sum is reciprocal() * max_norm
+  Tensor factor = scalar_like(eager, total);
   reciprocal.reset();
   sum.reset();
-  Tensor clamped = scalar();
+  Tensor clamped = scalar_like(eager, total);
   for (const auto& group : groups) {
     if (parameters[group.front()].dtype() == total.dtype()) {
       count_kernels(eager, list_launches(elements_of(parameters, group), ListKernel::kOneList));
@@ -147,6 +142,46 @@ Tensor clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, const No
   }
   factor.reset();
   clamped.reset();
+}
+
+}  // namespace
+
+Tensor clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, const NormMesh& mesh) {
+  const std::vector<std::size_t> indices = with_gradient(parameters);
+  if (indices.empty()) {
+    return {};
+  }
+  const GradMode no_grad(eager, false);
+  eager.set_site("clip_grad_norm", -1);
+  const Groups groups = groups_by_dtype(parameters, indices);
+  Tensor total = total_norm(eager, parameters, groups, mesh);
+  scale_gradients(eager, parameters, groups, total);
+  return total;
+}
+
+Tensor clip_grad_norm(Eager& eager, std::span<const NormGroup> groups) {
+  const GradMode no_grad(eager, false);
+  eager.set_site("clip_grad_norm", -1);
+  std::vector<Groups> by_dtype;
+  std::vector<Tensor> totals;
+  for (const NormGroup& group : groups) {
+    by_dtype.push_back(groups_by_dtype(group.parameters, with_gradient(group.parameters)));
+    totals.push_back(total_norm(eager, group.parameters, by_dtype.back(), group.mesh));
+  }
+  Tensor total;
+  {
+    std::vector<Tensor> squares;
+    for (const Tensor& each : totals) {
+      squares.push_back(scalar_like(eager, each));
+    }
+    total = scalar_like(eager, totals.front());
+    count_kernels(eager, 1);  // The root, in place.
+    release_list(squares);
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    scale_gradients(eager, groups[i].parameters, by_dtype[i], total);
+  }
+  release_list(totals);
   return total;
 }
 

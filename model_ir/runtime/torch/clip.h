@@ -14,6 +14,7 @@ struct NormMesh {
   std::int64_t ranks = 1;          ///< That share them as FSDP does; 1: they are whole.
   std::int64_t tensor_ranks = 1;   ///< Of a second, tensor-parallel dimension of the mesh.
   std::vector<bool> replicated{};  ///< By parameter: the same on all tensor-parallel ranks.
+  std::int64_t third_ranks = 1;    ///< Of a third dimension.
 };
 
 /// `torch.nn.utils.clip_grad_norm_(parameters, max_norm)`: what it allocates and frees. Gradients
@@ -26,6 +27,16 @@ struct NormMesh {
 ///         aten/src/ATen/native/cuda/ForeachReduceOp.cu, foreach_tensor_norm_cuda;
 ///         torch/distributed/tensor/_ops/_math_ops.py, _NormPartial.
 Tensor clip_grad_norm(Eager& eager, std::span<const Tensor> parameters, const NormMesh& mesh = {});
+
+/// Gradients that one norm is made of, and how they lie among ranks.
+struct NormGroup {
+  std::vector<Tensor> parameters;
+  NormMesh mesh{};
+};
+/// The same over several groups, whose norms are squared and added up; each group is scaled by
+/// itself. Source: pytorch/torchtitan 0.2.2 torchtitan/distributed/utils.py,
+/// _clip_grad_norm_with_ep.
+Tensor clip_grad_norm(Eager& eager, std::span<const NormGroup> groups);
 
 /// The norm of each tensor, side by side: torch.stack(torch._foreach_norm(tensors)). Requires one
 /// tensor or more.

@@ -59,6 +59,41 @@ std::vector<std::vector<std::size_t>> assign_buckets(std::span<const std::int64_
   return buckets;
 }
 
+void broadcast_coalesced(Eager& eager, std::int64_t world, std::span<const Tensor> tensors) {
+  std::vector<std::int64_t> bytes;
+  std::vector<DType> dtypes;
+  for (const Tensor& each : tensors) {
+    bytes.push_back(bytes_of(each));
+    dtypes.push_back(each.dtype());
+  }
+  auto assignment = assign_buckets(bytes, dtypes, kBroadcastBytes);
+  std::sort(assignment.begin(), assignment.end());
+  std::deque<Tensor> in_flight;
+  for (const auto& members : assignment) {
+    std::int64_t total = 0;
+    std::int64_t elements = 0;
+    for (const std::size_t index : members) {
+      total += bytes[index];
+      elements += tensors[index].elements();
+    }
+    if (members.size() > 1) {  // A single buffer is sent from where it is.
+      in_flight.push_back(eager.empty(Shape{elements}, tensors[members.front()].dtype(),
+                                      TensorRole::kCommunication));
+      count_kernels(eager, ceil_div(static_cast<std::int64_t>(members.size()), kTensorsPerConcat));
+    } else {
+      in_flight.emplace_back();
+    }
+    finish_collective(
+        eager, {.kind = CollectiveKind::kBroadcast, .bytes = total, .group = {.size = world}});
+    if (in_flight.size() >= kMaxInFlight) {
+      in_flight.pop_front();
+    }
+  }
+  while (!in_flight.empty()) {
+    in_flight.pop_front();
+  }
+}
+
 Ddp::Ddp(Eager& eager, const DdpPlan& plan, std::int64_t world, std::span<const Tensor> parameters,
          std::span<const Tensor> buffers)
     : eager_(eager), plan_(plan), world_(world), buffers_(buffers.begin(), buffers.end()) {
@@ -168,37 +203,7 @@ void Ddp::rebuild_buckets() {
 
 void Ddp::broadcast_buffers() {
   eager_.set_site("ddp.broadcast_buffers", -1);
-  std::vector<std::int64_t> bytes;
-  std::vector<DType> dtypes;
-  for (const Tensor& buffer : buffers_) {
-    bytes.push_back(bytes_of(buffer));
-    dtypes.push_back(buffer.dtype());
-  }
-  auto assignment = assign_buckets(bytes, dtypes, kBroadcastBytes);
-  std::sort(assignment.begin(), assignment.end());
-  std::deque<Tensor> in_flight;
-  for (const auto& members : assignment) {
-    std::int64_t total = 0;
-    std::int64_t elements = 0;
-    for (const std::size_t index : members) {
-      total += bytes[index];
-      elements += buffers_[index].elements();
-    }
-    if (members.size() > 1) {  // A single buffer is sent from where it is.
-      in_flight.push_back(eager_.empty(Shape{elements}, buffers_[members.front()].dtype(),
-                                       TensorRole::kCommunication));
-      count_kernels(eager_, ceil_div(static_cast<std::int64_t>(members.size()), kTensorsPerConcat));
-    } else {
-      in_flight.emplace_back();
-    }
-    broadcast(total);
-    if (in_flight.size() >= kMaxInFlight) {
-      in_flight.pop_front();
-    }
-  }
-  while (!in_flight.empty()) {
-    in_flight.pop_front();
-  }
+  broadcast_coalesced(eager_, world_, buffers_);
 }
 
 void Ddp::arrived(std::size_t index) {

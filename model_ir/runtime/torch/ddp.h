@@ -18,6 +18,11 @@ namespace headroom::ir::torch {
 [[nodiscard]] std::vector<std::vector<std::size_t>> assign_buckets(
     std::span<const std::int64_t> bytes, std::span<const DType> dtypes, std::int64_t cap_bytes);
 
+/// _broadcast_coalesced: tensors of one type are sent together, up to 250 MiB and the tensor that
+/// exceeds it, two such buckets at once.
+/// Source: pytorch/pytorch 2.11 torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced.
+void broadcast_coalesced(Eager& eager, std::int64_t world, std::span<const Tensor> tensors);
+
 /// `torch.nn.parallel.DistributedDataParallel` around a model on one device: what it allocates and
 /// which collectives it starts. It must outlive every backward of the model.
 ///

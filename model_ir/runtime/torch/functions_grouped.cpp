@@ -23,8 +23,10 @@ constexpr std::int64_t kSortKernels = 11;
 constexpr std::int64_t kSmallSortKernels = 2;
 /// Items that one block of cub's radix sort takes when it is the only one.
 constexpr std::int64_t kSingleTile = 2304;
-/// cub::DeviceScan of up to some ten thousand 32-bit integers.
+/// cub::DeviceScan of up to some thousand 32-bit and 64-bit integers.
+/// Source: observed on PyTorch 2.11.
 constexpr std::int64_t kScanBytes = 1023;
+constexpr std::int64_t kWideScanBytes = 1279;
 
 std::int64_t tile_items(const DeviceTraits& device) {
   return device.compute_major >= 9 ? 384 * 12 : 384 * 10;
@@ -33,13 +35,20 @@ std::int64_t tile_items(const DeviceTraits& device) {
 /// Of a further extent that is indexed: its product with the stride, and the sum.
 constexpr std::int64_t kKernelsPerIndex = 2;
 
+/// Indices as kernels take them: int64.
+Tensor widened(Eager& eager, const Tensor& index) {
+  return index.dtype() == DType::kInt64 ? index
+                                        : computed(eager, index.shape(), DType::kInt64, {&index});
+}
+
 /// Sums the rows of a gradient into `rows` rows: linear indices, sorted with their origins. They
 /// are made of the indices of `dims` extents.
 void scatter_rows(Eager& eager, const Tensor& gradient, std::int64_t items, std::int64_t rows,
-                  int dims = 1) {
+                  int dims = 1, Tensor wide = {}) {
   const auto ids = [&] { return eager.empty({items}, DType::kInt64, TensorRole::kWorkspace); };
   Tensor linear = ids();
   { const Tensor product = ids(); }
+  wide.reset();  // Indices that had to be widened.
   for (int dim = 1; dim < dims; ++dim) {
     const Tensor further = ids();
     linear = ids();  // The sum.
@@ -91,13 +100,59 @@ Sorted sort_ids(Eager& eager, const Tensor& ids) {
 Tensor gather_rows(Eager& eager, const Tensor& input, const Tensor& index) {
   Record record(eager, {&input});
   record.save(index);
+  const Tensor wide = widened(eager, index);
   Tensor output = computed(eager, input.shape().with(0, index.elements()), input.dtype());
   if (record.active()) {
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor saved = node.saved[0].unpack(e);
       Tensor gradient = filled(e, node.input_shapes[0], grads[0].dtype());
-      scatter_rows(e, grads[0], saved.elements(), node.input_shapes[0][0]);
+      scatter_rows(e, grads[0], saved.elements(), node.input_shapes[0][0], 1,
+                   saved.dtype() == DType::kInt64 ? Tensor{} : widened(e, saved));
       return {gradient};
+    });
+  }
+  return output;
+}
+
+Tensor put_rows(Eager& eager, const Tensor& target, const Tensor& index, const Tensor& values) {
+  Record record(eager, {&values});
+  record.save(index);
+  Tensor output = eager.alias(target, target.shape(), false);
+  {
+    const Tensor wide = widened(eager, index);
+    launch(eager, {&values, &values});
+  }
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Tensor saved = node.saved[0].unpack(e);
+      const Tensor wide = widened(e, saved);
+      return {computed(e, node.input_shapes[0], grads[0].dtype())};
+    });
+  }
+  return output;
+}
+
+Tensor append_zero_row(Eager& eager, const Tensor& input) {
+  const Shape& shape = input.shape();
+  Record record(eager, {&input});
+  const Tensor row = filled(eager, {shape[1]}, input.dtype());
+  Tensor output = computed(eager, shape.with(0, shape[0] + 1), input.dtype(), {&input});
+  if (record.active()) {
+    record.finish(output, [shape](Eager& e, Gradients& grads, Node&) -> Gradients {
+      return {e.alias(grads[0], shape, true)};
+    });
+  }
+  return output;
+}
+
+Tensor first_rows(Eager& eager, const Tensor& input, std::int64_t rows) {
+  Record record(eager, {&input});
+  Tensor output = eager.alias(input, input.shape().with(0, rows), true);
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      Tensor whole = filled(e, node.input_shapes[0], grads[0].dtype());
+      launch(e, {&grads[0], &grads[0]});
+      return {whole};
     });
   }
   return output;
@@ -181,6 +236,29 @@ Tensor masked_fill_in_place(Eager& eager, const Tensor& input, const Tensor& mas
   return output;
 }
 
+namespace {
+
+/// Of a quotient: the dividend's gradient is the quotient's over the divisor.
+Gradients quotient_gradients(Eager& e, Gradients& grads, Node& node) {
+  const Unpacked saved(e, node);
+  const Shape& shape = grads[0].shape();
+  const DType wide =
+      bits_of(saved[0].dtype()) > bits_of(grads[0].dtype()) ? saved[0].dtype() : grads[0].dtype();
+  Gradients result(2);
+  if (node.wants(1)) {  // -grad * ((input / divisor) / divisor)
+    const Tensor quotient = computed(e, shape, wide);
+    const Tensor squared = computed(e, shape, wide);
+    const Tensor negated = computed(e, shape, grads[0].dtype());
+    result[1] = computed(e, shape, wide);
+  }
+  if (node.wants(0)) {
+    result[0] = computed(e, shape, wide);
+  }
+  return result;
+}
+
+}  // namespace
+
 Tensor divide_in_place(Eager& eager, const Tensor& input, const Tensor& divisor) {
   Record record(eager, {&input, &divisor});
   record.save(divisor);
@@ -189,23 +267,18 @@ Tensor divide_in_place(Eager& eager, const Tensor& input, const Tensor& divisor)
   }
   Tensor output = eager.alias(input, input.shape(), false);
   launch(eager, {&input, &divisor, &input});
-  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    const Unpacked saved(e, node);
-    const Shape& shape = grads[0].shape();
-    const DType wide =
-        bits_of(saved[0].dtype()) > bits_of(grads[0].dtype()) ? saved[0].dtype() : grads[0].dtype();
-    Gradients result(2);
-    if (node.wants(1)) {  // -grad * ((input / divisor) / divisor)
-      const Tensor quotient = computed(e, shape, wide);
-      const Tensor squared = computed(e, shape, wide);
-      const Tensor negated = computed(e, shape, grads[0].dtype());
-      result[1] = computed(e, shape, wide);
-    }
-    if (node.wants(0)) {
-      result[0] = computed(e, shape, wide);
-    }
-    return result;
-  });
+  record.finish(output, quotient_gradients);
+  return output;
+}
+
+Tensor divide(Eager& eager, const Tensor& input, const Tensor& divisor) {
+  Record record(eager, {&input, &divisor});
+  record.save(divisor);
+  if (record.wants(1)) {
+    record.save(input);
+  }
+  Tensor output = computed(eager, input.shape(), input.dtype(), {&input, &divisor});
+  record.finish(output, quotient_gradients);
   return output;
 }
 
@@ -239,6 +312,20 @@ Tensor sum_groups(Eager& eager, const Tensor& input, std::int64_t k) {
     return {k == 1 ? e.alias(grads[0], shape, true)
                    : computed(e, shape, grads[0].dtype(), {&grads[0]})};
   });
+  return output;
+}
+
+Tensor histogram(Eager& eager, const Tensor& ids, std::int64_t bins) {
+  Tensor counts = filled(eager, {bins}, ids.dtype());
+  launch_fill(eager, ids);
+  return counts;
+}
+
+Tensor cumulative_sum(Eager& eager, const Tensor& counts) {
+  Tensor output = eager.empty(counts.shape(), DType::kInt64);
+  const Tensor wide = widened(eager, counts);
+  const Tensor scratch = eager.empty({kWideScanBytes}, DType::kUInt8, TensorRole::kWorkspace);
+  launch_kernels(eager, 2 * bytes_of(output), 2);
   return output;
 }
 

@@ -30,7 +30,7 @@ struct Sorted {
 [[nodiscard]] Sorted sort_ids(Eager& eager, const Tensor& ids);
 
 /// `input[index]` over the first dim. Backward adds the rows up in a zero tensor (index_put_ with
-/// accumulation, which sorts the indices).
+/// accumulation, which sorts the indices). Indices of int32 are widened each time they are used.
 /// Source: aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel.
 [[nodiscard]] Tensor gather_rows(Eager& eager, const Tensor& input, const Tensor& index);
 
@@ -64,8 +64,26 @@ struct TopK {
 /// [T*k, H] -> [T, H]: view(T, k, H).sum(dim=1).
 [[nodiscard]] Tensor sum_groups(Eager& eager, const Tensor& input, std::int64_t k);
 
-/// `torch.cumsum` of a vector of int32.
+/// `target[index] = values` over the first dim, in place; `target` itself wants no gradient. The
+/// result lives where `target` did. Source: derivatives.yaml, index_put_.
+[[nodiscard]] Tensor put_rows(Eager& eager, const Tensor& target, const Tensor& index,
+                              const Tensor& values);
+
+/// torch.vstack((input, zeros(H))): [T, H] -> [T+1, H].
+[[nodiscard]] Tensor append_zero_row(Eager& eager, const Tensor& input);
+/// input[:rows], a view. Backward fills a zero tensor of the whole.
+[[nodiscard]] Tensor first_rows(Eager& eager, const Tensor& input, std::int64_t rows);
+
+/// `input / divisor`, with a divisor per row.
+[[nodiscard]] Tensor divide(Eager& eager, const Tensor& input, const Tensor& divisor);
+
+/// torch.histc of int64 ids: how many fall to each of `bins`.
+[[nodiscard]] Tensor histogram(Eager& eager, const Tensor& ids, std::int64_t bins);
+
+/// `torch.cumsum` of a vector of int32, or of int64 counts into int32.
 [[nodiscard]] Tensor cumulative_counts(Eager& eager, const Tensor& counts);
+/// `torch.cumsum` of a vector of integers: int64. Those of int32 are widened first.
+[[nodiscard]] Tensor cumulative_sum(Eager& eager, const Tensor& counts);
 
 /// A view of other dims in another order, such as a transposed one; its gradient is copied back.
 [[nodiscard]] Tensor permuted(Eager& eager, const Tensor& input, const Shape& seen_as);

@@ -9,6 +9,8 @@
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torchtitan/compiled_block.h"
+#include "model_ir/runtime/torchtitan/experts.h"
+#include "model_ir/runtime/torchtitan/layer_run.h"
 #include "model_ir/runtime/torchtitan/ring_attention.h"
 
 namespace headroom::ir::torchtitan {
@@ -27,29 +29,8 @@ Tensor norm(Context& context, const Tensor& x, const Tensor& weight) {
                                              : torch::rms_norm(context.eager, x, weight);
 }
 
-/// One layer's run, the first or again.
-struct LayerRun {
-  Context& context;
-  const Block& block;
-  const Tensor& rotary;  ///< As the layer was given it.
-  OperatorCache* cache;  ///< Null unless operators are checkpointed selectively.
-};
-
 TitanPlan titan_of(const Context& context) {
   return context.model.plan->titan.value_or(TitanPlan{});
-}
-
-Tensor linear(const LayerRun& run, const Tensor& x, const Tensor& weight) {
-  Eager& eager = run.context.eager;
-  if (run.cache == nullptr || !run.cache->wants_product()) {
-    return torch::linear(eager, x, weight, {});
-  }
-  if (run.cache->again()) {
-    return torch::linear_of(eager, x, weight, run.cache->take());
-  }
-  Tensor product = torch::linear(eager, x, weight, {});
-  run.cache->keep(eager, product);
-  return product;
 }
 
 /// A product of complex numbers by a table without gradient; backward conjugates the table. A
@@ -222,6 +203,20 @@ Tensor feed_forward(const LayerRun& run, const Tensor& x) {
   return run.context.mesh.scatter_sequence(down, run.cache);
 }
 
+/// MoE under PrepareModuleInputOutput: local tensors inside, whole sequences of them.
+Tensor mixture(const LayerRun& run, const Tensor& x) {
+  const auto gathered = [&] {
+    const DistributedScope scope(run.context);
+    return run.context.mesh.gather_local_sequence(x);
+  };
+  const Tensor input = gathered();
+  const Tensor output = run_mixture(run, input);
+  const DistributedScope scope(run.context);
+  Tensor scattered = run.context.mesh.scatter_sequence(output, run.cache);
+  run.context.mesh.hold(output);
+  return scattered;
+}
+
 /// x + part(norm(x))
 Tensor residual(const LayerRun& run, const Tensor& x, const Tensor& weight,
                 Tensor (*part)(const LayerRun&, const Tensor&)) {
@@ -238,7 +233,8 @@ Tensor residual(const LayerRun& run, const Tensor& x, const Tensor& weight,
 
 Tensor run_block(const LayerRun& run, const Tensor& x) {
   const Tensor h = residual(run, x, run.block.attention_norm, attention);
-  return residual(run, h, run.block.ffn_norm, feed_forward);
+  const bool sparse = run.block.mixture.router.defined();
+  return residual(run, h, run.block.ffn_norm, sparse ? mixture : feed_forward);
 }
 
 /// Which layers are run again: all, or each k-th, counted from one.
@@ -262,18 +258,20 @@ Tensor call_block(Context& context, std::size_t layer, const Tensor& x, const Te
     }
     return compiled_block(context.eager, context.model, block, x, rotary, memory);
   }
+  const std::int32_t number = context.eager.layer();
   if (!is_checkpointed(context, layer)) {
-    return run_block({context, block, rotary, nullptr}, x);
+    return run_block({context, block, number, rotary, nullptr}, x);
   }
   context.eager.mark_saved(x);
   const auto cache =
       titan_of(context).selective_operators ? std::make_shared<OperatorCache>() : nullptr;
-  const torch::Region region = [&context, &block, cache](Eager& eager,
-                                                         const std::vector<Tensor>& inputs) {
+  const torch::Region region = [&context, &block, number, cache](
+                                   Eager& eager, const std::vector<Tensor>& inputs) {
     if (cache != nullptr) {
       cache->begin(eager.in_backward());
     }
-    return std::vector<Tensor>{run_block({context, block, inputs[1], cache.get()}, inputs[0])};
+    return std::vector<Tensor>{
+        run_block({context, block, number, inputs[1], cache.get()}, inputs[0])};
   };
   return std::move(torch::run_region(context.eager, {x, rotary}, region,
                                      torch::RegionForm::kRecomputedWhole)[0]);
@@ -340,6 +338,19 @@ Tensor run_blocks(Context& context, const Tensor& input) {
 }
 
 }  // namespace
+
+Tensor linear(const LayerRun& run, const Tensor& x, const Tensor& weight) {
+  Eager& eager = run.context.eager;
+  if (run.cache == nullptr || !run.cache->wants_product()) {
+    return torch::linear(eager, x, weight, {});
+  }
+  if (run.cache->again()) {
+    return torch::linear_of(eager, x, weight, run.cache->take());
+  }
+  Tensor product = torch::linear(eager, x, weight, {});
+  run.cache->keep(eager, product);
+  return product;
+}
 
 Tensor forward(Context& context, const Tensor& input) {
   std::vector<Tensor> arguments{input};

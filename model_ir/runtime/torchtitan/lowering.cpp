@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "model_ir/runtime/torch/clip.h"
 #include "model_ir/runtime/torch/collective.h"
+#include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer.h"
@@ -57,8 +59,11 @@ class Trainer {
  private:
   void load(fsdp::Sharding sharding, const ModelSpec& spec, std::int64_t stage);
   Tensor scalar(DType dtype) { return eager_.empty({}, dtype); }
-  /// Whether nothing is shared: no groups, autocast in place of gathers in bf16.
-  [[nodiscard]] bool alone() const { return shards_ == 1; }
+  [[nodiscard]] bool alone() const { return plan_.world == 1; }
+  /// Whether nothing is sharded: no groups, autocast in place of gathers in bf16.
+  [[nodiscard]] bool whole() const { return shards_ == 1; }
+  /// apply_ddp: replicate() wraps the model at its first forward, then acts before each.
+  void before_forward();
   /// dist_sum: reduced among ranks out of place, then read by the host.
   void sum_among_ranks(DType dtype) { const Tensor reduced = scalar(dtype); }
   /// prepare_context_parallel_input: this rank's part of ids and labels. Returns its positions.
@@ -67,6 +72,7 @@ class Trainer {
   Tensor chunked_forward_backward(Tensor ids, Tensor labels);
   Tensor pipelined_forward_backward(Tensor ids, Tensor labels);
   void run_piece(Context& context, const Tensor& piece);
+  [[nodiscard]] torch::NormMesh expert_mesh() const;
   Tensor clip();
   void precompute_scales();
   void log(const Tensor& loss);
@@ -76,12 +82,14 @@ class Trainer {
   TitanPlan titan_;
   TensorMesh mesh_;
   std::int64_t shards_;
+  std::int64_t replicas_;
   std::vector<std::unique_ptr<ModelPart>> parts_;  ///< One, or a pipeline's stages here.
   std::optional<Pipeline> pipeline_;
   std::vector<torch::OptimizerState> optimizers_;  ///< Of each part.
   Tensor batch_;    ///< Ids of the last batch, which the generator's frame holds.
   Tensor barrier_;  ///< Of the barrier after the first step.
   Tensor scales_;   ///< Of all weights that are gathered in 8 bits.
+  std::optional<torch::Ddp> replicated_;
 };
 
 /// Streams of the `index`-th model of a process.
@@ -103,7 +111,8 @@ Trainer::Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const Pa
       plan_(plan),
       titan_(plan.titan.value_or(TitanPlan{})),
       mesh_(eager_, titan_.tensor, titan_.pipeline > 1),
-      shards_(sharding.ranks) {
+      shards_(sharding.ranks),
+      replicas_(sharding.plan.replicas) {
   load(sharding, spec, stage);
   optimizers_.resize(parts_.size());
   if (titan_.pipeline > 1) {
@@ -142,6 +151,22 @@ Tensor Trainer::share_sequence(Tensor& ids, Tensor& labels) {
   return part(DType::kInt32);
 }
 
+void Trainer::before_forward() {
+  if (!whole() || alone()) {
+    return;
+  }
+  constexpr std::int64_t kBucketBytes = 100 * kMiB;
+  const ModelPart& part = *parts_.front();
+  if (!replicated_) {
+    eager_.set_site("ddp.broadcast_parameters", -1);
+    torch::broadcast_coalesced(eager_, plan_.world, part.shards);
+    const DdpPlan ddp{.bucket_cap_bytes = kBucketBytes};
+    replicated_.emplace(eager_, ddp, plan_.world, part.shards,
+                        std::span<const Tensor>(&part.model.rotary, 1));
+  }
+  replicated_->before_forward();
+}
+
 Tensor Trainer::forward_backward(Tensor ids, Tensor labels) {
   const Tensor own_positions = share_sequence(ids, labels);
   ModelPart& part = *parts_.front();
@@ -149,7 +174,8 @@ Tensor Trainer::forward_backward(Tensor ids, Tensor labels) {
   Tensor sum;  // loss_sum, which nobody deletes.
   Tensor loss;
   {
-    const AutocastScope autocast(eager_, alone());
+    const AutocastScope autocast(eager_, whole());
+    before_forward();
     const Tensor logits = forward(context, ids);
     sum = loss_of(eager_, plan_, logits, labels);
     loss = torch::scale(eager_, sum);
@@ -225,15 +251,33 @@ Tensor Trainer::pipelined_forward_backward(Tensor ids, Tensor labels) {
   return scalar(DType::kFp32);
 }
 
-Tensor Trainer::clip() {
-  std::vector<Tensor> shards;
-  std::vector<bool> replicated;
-  for (const std::unique_ptr<ModelPart>& part : parts_) {
-    shards.insert(shards.end(), part->shards.begin(), part->shards.end());
-    replicated.insert(replicated.end(), part->replicated.begin(), part->replicated.end());
+/// Dimensions of the experts' mesh. The group that adds up losses covers all of it where there is
+/// neither tensor parallelism nor a replica, and one reduction does.
+torch::NormMesh Trainer::expert_mesh() const {
+  const std::int64_t inner = titan_.expert * titan_.expert_tensor;
+  const std::int64_t outer = shards_ * titan_.tensor / inner;
+  if (titan_.tensor == 1 && replicas_ == 1) {
+    return {.ranks = outer * inner};
   }
-  return torch::clip_grad_norm(
-      eager_, shards, {.ranks = shards_, .tensor_ranks = titan_.tensor, .replicated = replicated});
+  return {.ranks = outer, .tensor_ranks = titan_.expert, .third_ranks = titan_.expert_tensor};
+}
+
+Tensor Trainer::clip() {
+  torch::NormGroup dense{.parameters = {},
+                         .mesh = {.ranks = shards_, .tensor_ranks = titan_.tensor}};
+  torch::NormGroup experts{.parameters = {}, .mesh = expert_mesh()};
+  for (const std::unique_ptr<ModelPart>& part : parts_) {
+    for (std::size_t i = 0; i < part->shards.size(); ++i) {
+      torch::NormGroup& group = part->spread[i] ? experts : dense;
+      group.parameters.push_back(part->shards[i]);
+      group.mesh.replicated.push_back(part->replicated[i]);
+    }
+  }
+  if (experts.parameters.empty()) {
+    return torch::clip_grad_norm(eager_, dense.parameters, dense.mesh);
+  }
+  const std::vector<torch::NormGroup> groups{std::move(experts), std::move(dense)};
+  return torch::clip_grad_norm(eager_, groups);
 }
 
 /// precompute_float8_dynamic_scale_for_fsdp: the largest magnitude of every weight that is gathered
@@ -331,6 +375,12 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
     return Error::invalid_argument("titan", "float8", "a GPU of compute capability 8.9 or more",
                                    "leave float8 out: torchtitan would, too");
   }
+  // use_grouped_mm is switched off there, with a warning: a loop over experts, whose rows the host
+  // has to know. Source: torchtitan/models/qwen3/model/args.py.
+  if (spec.moe && device.compute_major < 9) {
+    return Error::invalid_argument("model", spec.name, "a GPU of compute capability 9.0 or more",
+                                   "take a dense model, or leave out --titan");
+  }
   const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
   const TitanPlan titan = plan.titan.value_or(TitanPlan{});
   Eager eager(device);
@@ -340,7 +390,8 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
                                 .stored = stored,
                                 .trained = stored,
                                 .ranks = plan.world / fsdp.replicas / titan.tensor / titan.pipeline,
-                                .stride = titan.tensor};
+                                .stride = titan.tensor,
+                                .divides = true};
   Trainer trainer(sharding, spec, plan, rank * titan.pipeline / plan.world);
   for (int number = 1; number <= plan.steps; ++number) {
     trainer.step(number);

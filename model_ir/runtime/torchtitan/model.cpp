@@ -15,8 +15,8 @@ using torch::Eager;
 using torch::Shape;
 using torch::Tensor;
 
-Error refused(const char* key, const std::string& got, const char* wanted) {
-  return Error::invalid_argument(key, got, std::string(wanted) + " under torchtitan",
+Error refused(const char* key, const std::string& got, const std::string& wanted) {
+  return Error::invalid_argument(key, got, wanted + " under torchtitan",
                                  "change it, or leave out --titan");
 }
 
@@ -41,9 +41,20 @@ const TorchVersion* find_version(const ParallelPlan& plan) {
   return found == kVersions.end() ? nullptr : &*found;
 }
 
-/// What the model's code is made for: Llama 3 and dense Qwen3.
+/// Mixtures of experts: Qwen3's, every layer.
+bool is_known_mixture(const ModelSpec& spec) {
+  const MoeSpec& moe = *spec.moe;
+  bool sparse = true;
+  for (const LayerSpec& layer : spec.layers) {
+    sparse = sparse && layer.moe;
+  }
+  return sparse && has_cosine_table(spec) && moe.shared_ffn == 0 && !moe.expert_bias &&
+         !moe.router_bias && !moe.correction_bias && moe.groups == 1;
+}
+
+/// What the model's code is made for: Llama 3 and Qwen3, dense and with experts.
 bool is_known(const ModelSpec& spec) {
-  const bool plain = spec.architecture == Architecture::kCausalLm && !spec.moe && !spec.latent &&
+  const bool plain = spec.architecture == Architecture::kCausalLm && !spec.latent &&
                      spec.position == PositionKind::kRope && spec.norm == NormKind::kRms &&
                      spec.norm_placement == NormPlacement::kPre && spec.gated_mlp &&
                      spec.residual == ResidualForm::kSequential &&
@@ -54,7 +65,8 @@ bool is_known(const ModelSpec& spec) {
   for (const LayerSpec& layer : spec.layers) {
     windows = windows || layer.window.has_value();
   }
-  return plain && norms && !windows && !spec.tied_embeddings;
+  return plain && norms && !windows && !spec.tied_embeddings &&
+         (!spec.moe || is_known_mixture(spec));
 }
 
 std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPlan& plan) {
@@ -84,13 +96,21 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
     return refused("titan", "cp=" + std::to_string(titan.context),
                    "Llama (Qwen3's code does not run with tensor and context parallelism)");
   }
-  const bool alone = plan.world == 1 && ranks == 1;
-  if (!alone && (plan.world % ranks != 0 || plan.world / ranks < 2)) {
+  // One GPU, or DDP, which torchtitan runs beside no other dimension.
+  const bool whole = plan.world == replicas && titan.tensor == 1 && titan.pipeline == 1;
+  if (!whole && (plan.world % ranks != 0 || plan.world / ranks < 2)) {
     return refused("gpus", std::to_string(plan.world),
-                   "one, or two or more ranks that share what a tensor-parallel rank holds");
+                   "one, replicas alone, or two or more ranks that share what a tensor-parallel "
+                   "rank holds");
   }
-  if (alone && (titan.compiled || titan.context > 1 || has_chunked_loss(plan))) {
-    return refused("gpus", "1", "eager blocks and the plain loss on one GPU");
+  if (whole && has_cosine_table(spec)) {
+    return refused("gpus", std::to_string(plan.world),
+                   "Llama on one GPU and under DDP: Qwen3's norms of heads, of several types under "
+                   "autocast, are not modelled");
+  }
+  if (whole && (titan.compiled || titan.context > 1 || has_chunked_loss(plan))) {
+    return refused("gpus", std::to_string(plan.world),
+                   "eager blocks and the plain loss on one GPU and under DDP");
   }
   if (spec.kv_heads % titan.tensor != 0 || spec.vocabulary % titan.tensor != 0 ||
       spec.ffn % titan.tensor != 0 || plan.sequence % titan.tensor != 0) {
@@ -119,77 +139,208 @@ std::optional<Error> unsupported_float8(const ParallelPlan& plan) {
   return std::nullopt;
 }
 
+/// Where there are more ranks than experts, FSDP cuts experts along their second dim.
+/// Source: torchtitan/models/llama4/infra/parallelize.py, apply_fsdp.
+bool shards_by_columns(const ModelSpec& spec, const TitanPlan& titan, std::int64_t sharers) {
+  return titan.expert > 1 && sharers * titan.expert > spec.moe->experts;
+}
+
+/// Degrees of the experts.
+std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPlan& plan) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const std::int64_t inner = titan.expert * titan.expert_tensor;
+  const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
+  const std::int64_t ranks = plan.world / replicas / titan.pipeline;
+  const std::string degrees =
+      "ep=" + std::to_string(titan.expert) + ",etp=" + std::to_string(titan.expert_tensor);
+  const std::int64_t tensor = titan.expert > 1 ? titan.expert_tensor : titan.tensor;
+  if (titan.expert_tensor != 1 && (titan.expert == 1 || titan.expert_tensor != titan.tensor)) {
+    return refused("titan", degrees, "etp of 1, or of tp beside ep of 2 or more");
+  }
+  if (titan.expert > 1 && ranks % inner != 0) {
+    return refused("titan", degrees,
+                   "a divisor of the ranks of a replica (" + std::to_string(ranks) + ")");
+  }
+  if (spec.moe->experts % titan.expert != 0 || spec.moe->expert_ffn % tensor != 0) {
+    return refused("titan", degrees, "a divisor of experts and of their width");
+  }
+  const std::int64_t sharers = ranks / inner;  // Of an expert.
+  if (shards_by_columns(spec, titan, sharers) &&
+      (spec.hidden % sharers != 0 || spec.moe->expert_ffn / tensor % sharers != 0)) {
+    return refused("titan", degrees,
+                   "widths that the " + std::to_string(sharers) +
+                       " ranks that share an expert divide: there are more ranks than experts");
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPlan& plan) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  if (!spec.moe) {
+    return titan.expert > 1 || titan.expert_tensor > 1
+               ? std::optional(refused("titan", "ep=" + std::to_string(titan.expert),
+                                       "a mixture of experts for ep and etp"))
+               : std::nullopt;
+  }
+  if (titan.compiled) {
+    return refused("titan", "compiled", "a mixture of experts in eager blocks");
+  }
+  if (plan.world == (plan.fsdp ? plan.fsdp->replicas : 1)) {
+    return refused("gpus", std::to_string(plan.world),
+                   "a mixture of experts on two ranks or more that share it");
+  }
+  if (has_chunked_loss(plan) || composes_norms(plan)) {
+    return refused("model", spec.name + " with a chunked loss or PyTorch before 2.9",
+                   "a mixture of experts with torchtitan 0.2.2's loss");
+  }
+  return unsupported_spread(spec, plan);
+}
+
 /// Makes parameters on the meta device and their shards in memory, group by group.
 class Loader {
  public:
-  Loader(const fsdp::Sharding& sharding, ShardedModel& result)
-      : sharding_(sharding), result_(result) {}
+  Loader(const fsdp::Sharding& sharding, const ModelSpec& spec, const TitanPlan& titan,
+         ShardedModel& result)
+      : dense_(sharding),
+        experts_(sharding),
+        result_(result),
+        tensor_(titan.tensor),
+        expert_tensor_(titan.expert > 1 ? titan.expert_tensor : titan.tensor),
+        spread_(titan.expert),
+        linear_(titan.float8_gather ? DType::kFp8 : sharding.plan.param_dtype),
+        precomputed_(titan.float8_precompute) {
+    if (spread_ > 1) {
+      const std::int64_t inner = spread_ * expert_tensor_;
+      experts_.ranks = dense_.ranks * tensor_ / inner;
+      experts_.stride = inner;
+      experts_.by_columns = spec.moe && shards_by_columns(spec, titan, experts_.ranks);
+    }
+  }
 
   void begin_group(std::int32_t module, bool reshards) {
-    if (sharding_.ranks == 1) {
+    if (dense_.ranks == 1) {
       return;  // Nothing is wrapped.
     }
-    result_.groups.push_back(std::make_unique<fsdp::ShardedGroup>(sharding_, module));
-    result_.groups.back()->set_reshards(reshards);
-    result_.groups.back()->set_precomputed_scales(precomputed_);
+    group_ = &add_group(dense_, module, reshards);
+    expert_group_ = group_;
+  }
+  /// The experts of the block whose group has begun, where they are spread.
+  void begin_experts(std::int32_t layer, bool reshards) {
+    if (spread_ > 1) {
+      expert_group_ = &add_group(experts_, experts_module(layer), reshards);
+    }
   }
 
   /// `replicated`: the same on every tensor-parallel rank, which has a part of its gradient.
   Tensor parameter(const Shape& shape, bool replicated = false) {
-    return parameter(shape, sharding_.plan.param_dtype, replicated);
-  }
-  /// `gathered`: the type in which the whole is put together.
-  Tensor parameter(const Shape& shape, DType gathered, bool replicated) {
-    Eager& eager = sharding_.eager;
-    if (sharding_.ranks == 1) {
-      Tensor parameter = eager.parameter(shape, sharding_.stored, true);
-      result_.shards.push_back(parameter);
-      result_.replicated.push_back(false);
-      count_ += shape.elements();
-      return parameter;
-    }
-    eager.set_meta(true);
-    Tensor whole = eager.parameter(shape, gathered, true);
-    eager.set_meta(false);
-    const Shape own = shape.with(0, ceil_div(shape[0], sharding_.ranks));
-    const Tensor shard = eager.parameter(own, sharding_.stored, true);
-    result_.groups.back()->add(whole, shard, replicated && tensor_ > 1);
-    result_.shards.push_back(shard);
-    result_.replicated.push_back(replicated);
-    if (gathered == DType::kFp8) {
-      result_.quantised.push_back(shard);
-    }
-    count_ += own.elements();
-    return whole;
+    return dense(shape, dense_.plan.param_dtype, replicated, replicated);
   }
   Tensor norm(std::int64_t width) { return parameter({width}, true); }
+  /// The same on every tensor-parallel rank, with its whole gradient (NoParallel).
+  Tensor copied(const Shape& shape) { return dense(shape, dense_.plan.param_dtype, true, false); }
   /// A table whose rows are shared among tensor-parallel ranks.
   Tensor table(std::int64_t out, std::int64_t in) { return parameter({out / tensor_, in}); }
   /// A block's linear layer whose outputs, or whose inputs, are shared among them.
   Tensor columns(std::int64_t out, std::int64_t in) {
-    return parameter({out / tensor_, in}, linear_, false);
+    return dense({out / tensor_, in}, linear_, false, false);
   }
   Tensor rows(std::int64_t out, std::int64_t in) {
-    return parameter({out, in / tensor_}, linear_, false);
+    return dense({out, in / tensor_}, linear_, false, false);
   }
-
-  void set_tensor(std::int64_t ranks) { tensor_ = ranks; }
-  void set_float8(const TitanPlan& titan) {
-    linear_ = titan.float8_gather ? DType::kFp8 : sharding_.plan.param_dtype;
-    precomputed_ = titan.float8_precompute;
+  /// The same of all experts: [E, out, in].
+  Tensor expert_columns(std::int64_t experts, std::int64_t out, std::int64_t in) {
+    return expert({experts / spread_, out / expert_tensor_, in});
+  }
+  Tensor expert_rows(std::int64_t experts, std::int64_t out, std::int64_t in) {
+    return expert({experts / spread_, out, in / expert_tensor_});
   }
   [[nodiscard]] std::int64_t count() const { return count_; }
+  [[nodiscard]] Eager& eager() const { return dense_.eager; }
 
  private:
-  const fsdp::Sharding& sharding_;
+  fsdp::ShardedGroup& add_group(const fsdp::Sharding& sharding, std::int32_t module,
+                                bool reshards) {
+    result_.groups.push_back(std::make_unique<fsdp::ShardedGroup>(sharding, module));
+    result_.groups.back()->set_reshards(reshards);
+    result_.groups.back()->set_precomputed_scales(precomputed_);
+    return *result_.groups.back();
+  }
+  /// Notes a shard of a parameter.
+  Tensor shard(const Shape& own, bool replicated, bool spread) {
+    Tensor shard = eager().parameter(own, dense_.stored, true);
+    result_.shards.push_back(shard);
+    result_.replicated.push_back(replicated);
+    result_.spread.push_back(spread);
+    count_ += own.elements();
+    return shard;
+  }
+  /// `gathered`: the type in which the whole is put together; `partial`: a tensor-parallel rank has
+  /// a part of the gradient's sum.
+  Tensor dense(const Shape& shape, DType gathered, bool replicated, bool partial) {
+    if (dense_.ranks == 1) {
+      return shard(shape, false, false);
+    }
+    Tensor whole = on_meta(shape, gathered);
+    const Tensor own = shard(shape.with(0, ceil_div(shape[0], dense_.ranks)), replicated, false);
+    group_->add(whole, own, partial && tensor_ > 1);
+    if (gathered == DType::kFp8) {
+      result_.quantised.push_back(own);
+    }
+    return whole;
+  }
+  Tensor expert(const Shape& shape) {
+    if (dense_.ranks == 1) {
+      return shard(shape, false, false);
+    }
+    Tensor whole = on_meta(shape, dense_.plan.param_dtype);
+    const int dim = experts_.by_columns ? 1 : 0;
+    const Shape own = shape.with(dim, ceil_div(shape[dim], experts_.ranks));
+    expert_group_->add(whole, shard(own, false, spread_ > 1));
+    return whole;
+  }
+  Tensor on_meta(const Shape& shape, DType dtype) {
+    eager().set_meta(true);
+    Tensor whole = eager().parameter(shape, dtype, true);
+    eager().set_meta(false);
+    return whole;
+  }
+
+  fsdp::Sharding dense_;
+  fsdp::Sharding experts_;
   ShardedModel& result_;
-  std::int64_t tensor_ = 1;
-  DType linear_ = DType::kBf16;
-  bool precomputed_ = false;
+  fsdp::ShardedGroup* group_ = nullptr;
+  fsdp::ShardedGroup* expert_group_ = nullptr;
+  std::int64_t tensor_;
+  std::int64_t expert_tensor_;
+  std::int64_t spread_;
+  DType linear_;
+  bool precomputed_;
   std::int64_t count_ = 0;
 };
 
-Block load_block(Loader& load, const ModelSpec& spec) {
+/// MoE: experts, router, and the buffers of the module itself.
+void load_mixture(Loader& load, const ModelSpec& spec, Block& block) {
+  const MoeSpec& moe = *spec.moe;
+  Mixture& mixture = block.mixture;
+  mixture.w1 = load.expert_columns(moe.experts, moe.expert_ffn, spec.hidden);
+  mixture.w2 = load.expert_rows(moe.experts, spec.hidden, moe.expert_ffn);
+  mixture.w3 = load.expert_columns(moe.experts, moe.expert_ffn, spec.hidden);
+  mixture.router = load.copied({moe.experts, spec.hidden});
+  const auto buffer = [&] {
+    return load.eager().empty({moe.experts}, DType::kFp32, TensorRole::kBuffer);
+  };
+  mixture.bias = buffer();
+  mixture.counts = buffer();
+  mixture.permutation = std::make_shared<Tensor>();
+}
+
+void load_feed_forward(Loader& load, const ModelSpec& spec, Block& block) {
+  block.w1 = load.columns(spec.ffn, spec.hidden);
+  block.w2 = load.rows(spec.hidden, spec.ffn);
+  block.w3 = load.columns(spec.ffn, spec.hidden);
+}
+
+Block load_block(Loader& load, const ModelSpec& spec, const LayerSpec& layer) {
   Block block;
   if (spec.qk_norm == QkNorm::kPerHead) {
     block.q_norm = load.norm(spec.head_dim);
@@ -199,12 +350,57 @@ Block load_block(Loader& load, const ModelSpec& spec) {
   block.wk = load.columns(spec.kv_heads * spec.head_dim, spec.hidden);
   block.wv = load.columns(spec.kv_heads * spec.head_dim, spec.hidden);
   block.wo = load.rows(spec.hidden, spec.heads * spec.head_dim);
-  block.w1 = load.columns(spec.ffn, spec.hidden);
-  block.w2 = load.rows(spec.hidden, spec.ffn);
-  block.w3 = load.columns(spec.ffn, spec.hidden);
+  layer.moe ? load_mixture(load, spec, block) : load_feed_forward(load, spec, block);
   block.attention_norm = load.norm(spec.hidden);
   block.ffn_norm = load.norm(spec.hidden);
   return block;
+}
+
+/// MoE.init_weights makes the buffers anew.
+void renew_buffers(Eager& eager, Model& model) {
+  for (Block& block : model.blocks) {
+    for (Tensor* const each : {&block.mixture.counts, &block.mixture.bias}) {
+      if (each->defined()) {
+        *each = eager.empty((*each).shape(), DType::kFp32, TensorRole::kBuffer);
+      }
+    }
+  }
+}
+
+/// apply_fsdp: where experts are spread, each group says what is gathered behind it.
+std::vector<Prefetch> prefetches_of(const Model& model) {
+  std::vector<std::vector<std::int32_t>> stations;  // Groups that are gathered together.
+  if (model.embedding.defined()) {
+    stations.push_back({transformers::kEmbeddingModule});
+  }
+  for (std::size_t i = 0; i < model.blocks.size(); ++i) {
+    const auto layer = static_cast<std::int32_t>(model.first_layer) + static_cast<std::int32_t>(i);
+    stations.push_back({layer});
+    if (model.blocks[i].mixture.router.defined()) {
+      stations.back().push_back(experts_module(layer));
+    }
+  }
+  if (model.output.defined()) {
+    stations.push_back({transformers::kHeadModule});
+  }
+  std::vector<Prefetch> result;
+  for (std::size_t i = 0; i < stations.size(); ++i) {
+    Prefetch next{.module = stations[i].front(), .forward = {}, .backward = {}};
+    if (i + 1 < stations.size()) {
+      next.forward = stations[i + 1];
+    }
+    if (i > 0) {
+      next.backward = stations[i - 1];
+    }
+    if (next.module == transformers::kEmbeddingModule && next.forward.size() > 1) {
+      next.forward.pop_back();  // The first block alone; its experts fetch themselves.
+    }
+    if (next.module == transformers::kHeadModule && next.backward.size() > 1) {
+      next.backward.pop_back();
+    }
+    result.push_back(std::move(next));
+  }
+  return result;
 }
 
 /// The last norm and the head, one group unless the loss calls the head.
@@ -274,7 +470,9 @@ bool has_cosine_table(const ModelSpec& spec) {
 
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
   if (!is_known(spec)) {
-    return refused("model", spec.name, "Llama 3 or a dense Qwen3 with a head of its own");
+    return refused(
+        "model", spec.name,
+        "Llama 3, or Qwen3 (dense or with experts in every layer), with a head of its own");
   }
   if (find_version(plan) == nullptr) {
     return refused("runtime-version", plan.runtime_version, "PyTorch 2.6 to 2.11");
@@ -306,6 +504,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
                  plan.optimizer.form != OptimizerForm::kLoop)) {
     return refused("optimizer", "another one", "adamw, adamw-fused or adamw-loop");
   }
+  if (const std::optional<Error> error = unsupported_experts(spec, plan)) {
+    return *error;
+  }
   return unsupported_degrees(spec, plan);
 }
 
@@ -322,22 +523,29 @@ ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
                         (titan.reshard == TitanReshard::kDefault && !pipelined);
   Eager& eager = sharding.eager;
   eager.set_site("fsdp.to_empty", -1);
-  Loader load(sharding, result);
-  load.set_tensor(titan.tensor);
-  load.set_float8(titan);
+  Loader load(sharding, spec, titan, result);
   load.begin_group(fsdp::kRootModule, false);
   if (part.first) {
     load.begin_group(transformers::kEmbeddingModule, reshards);
     model.embedding = load.table(spec.vocabulary, spec.hidden);
   }
   for (std::int64_t layer = 0; layer < part.layers.count; ++layer) {
-    load.begin_group(static_cast<std::int32_t>(part.layers.first + layer), reshards);
-    model.blocks.push_back(load_block(load, spec));
+    const auto number = static_cast<std::int32_t>(part.layers.first + layer);
+    const LayerSpec& form = spec.layers[static_cast<std::size_t>(number)];
+    load.begin_group(number, reshards);
+    if (form.moe) {
+      load.begin_experts(number, reshards);
+    }
+    model.blocks.push_back(load_block(load, spec, form));
   }
   if (part.last) {
     load_head(load, model);
   }
   load_rotary(eager, model);
+  renew_buffers(eager, model);
+  if (titan.expert > 1) {
+    result.prefetches = prefetches_of(model);
+  }
   eager.program().parameters += load.count();
   eager.program().trainable_parameters += load.count();
   return result;

@@ -15,11 +15,22 @@
 /// Source: pytorch/torchtitan 0.2.2.
 namespace headroom::ir::torchtitan {
 
+/// MoE: what its block holds in place of a dense feed-forward.
+struct Mixture {
+  torch::Tensor w1, w2, w3;  ///< GroupedExperts: [E/e, F, H], [E/e, H, F], [E/e, F, H].
+  torch::Tensor router;      ///< [E, H]
+  torch::Tensor bias;        ///< expert_bias, a buffer [E].
+  torch::Tensor counts;      ///< tokens_per_expert, a buffer [E].
+  /// ExpertParallel.permuted_indices, which stay until the next forward.
+  std::shared_ptr<torch::Tensor> permutation;
+};
+
 /// TransformerBlock: weights [out, in] as this tensor-parallel rank holds them when gathered.
 struct Block {
   torch::Tensor wq, wk, wv, wo;
-  torch::Tensor q_norm, k_norm;  ///< [D]; Qwen3 alone.
-  torch::Tensor w1, w2, w3;
+  torch::Tensor q_norm, k_norm;            ///< [D]; Qwen3 alone.
+  torch::Tensor w1, w2, w3;                ///< Of the dense feed-forward.
+  Mixture mixture;                         ///< Undefined weights where the feed-forward is dense.
   torch::Tensor attention_norm, ffn_norm;  ///< [H]
 };
 
@@ -38,6 +49,12 @@ struct Model {
   torch::Tensor rotary;
 };
 
+/// fsdp::FullyShard::set_prefetch
+struct Prefetch {
+  std::int32_t module = 0;
+  std::vector<std::int32_t> forward, backward;
+};
+
 /// A model and what fully_shard has made of its parameters.
 struct ShardedModel {
   Model model;
@@ -46,10 +63,17 @@ struct ShardedModel {
   std::vector<torch::Tensor> quantised;  ///< Of `shards`: those that are gathered in 8 bits.
   /// Of `shards`: which are the same on every tensor-parallel rank (norms).
   std::vector<bool> replicated;
+  std::vector<bool> spread;  ///< Of `shards`: experts, spread among expert-parallel ranks.
+  /// What each group gathers next, where the host waits for counts of tokens in between.
+  std::vector<Prefetch> prefetches;
 };
 
 /// The last norm's group, where the head is called by the loss.
 inline constexpr std::int32_t kNormModule = -4;
+/// The group of the experts of layer `layer`, where they are spread among ranks.
+[[nodiscard]] constexpr std::int32_t experts_module(std::int32_t layer) {
+  return -16 - layer;
+}
 /// Whether the head and the loss take the sequence in pieces (ChunkedCELoss).
 [[nodiscard]] bool has_chunked_loss(const ParallelPlan& plan);
 

@@ -19,12 +19,18 @@ struct ModelPart {
         shards(std::move(sharded.shards)),
         quantised(std::move(sharded.quantised)),
         replicated(std::move(sharded.replicated)),
-        hooks(eager, std::move(sharded.groups)) {}
+        spread(std::move(sharded.spread)),
+        hooks(eager, std::move(sharded.groups)) {
+    for (Prefetch& each : sharded.prefetches) {
+      hooks.set_prefetch(each.module, std::move(each.forward), std::move(each.backward));
+    }
+  }
 
   Model model;
   std::vector<torch::Tensor> shards;
   std::vector<torch::Tensor> quantised;
   std::vector<bool> replicated;
+  std::vector<bool> spread;
   fsdp::FullyShard hooks;
 };
 

@@ -49,6 +49,35 @@ Tensor TensorMesh::gather_sequence(const Tensor& local) {
   return output;
 }
 
+Tensor TensorMesh::gather_local_sequence(const Tensor& local) {
+  if (ranks_ == 1) {
+    return local;
+  }
+  const Shape own = local.shape();
+  Record record(eager_, {&local});
+  Tensor output = gathered(own.with(1, own[1] * ranks_), local.dtype(), 1);
+  if (record.active()) {
+    record.finish(output, [own](Eager& e, Gradients& grads, Node&) -> Gradients {
+      return {torch::computed(e, own, grads[0].dtype(), {&grads[0]})};
+    });
+  }
+  return output;
+}
+
+Tensor TensorMesh::sum_gradients(const Tensor& whole) {
+  Record record(eager_, {&whole});
+  if (ranks_ == 1 || !record.active()) {
+    return whole;
+  }
+  Tensor output = eager_.alias(whole, whole.shape(), true);
+  record.finish(output, [this](Eager& e, Gradients& grads, Node&) -> Gradients {
+    Tensor sum = e.empty(grads[0].shape(), grads[0].dtype());
+    run(CollectiveKind::kAllReduce, grads[0].shape(), grads[0].dtype());
+    return {sum};
+  });
+  return output;
+}
+
 /// Pieces of the sequence are joined behind one another, then reduced and scattered. The list of
 /// selective checkpointing has the collective, not the joining.
 Tensor TensorMesh::scatter(const Tensor& partial, OperatorCache* cache) {

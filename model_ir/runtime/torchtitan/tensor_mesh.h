@@ -22,6 +22,11 @@ class TensorMesh {
 
   /// Shard(1) to Replicate: [B, S/T, H] to [B, S, H]; backward reduces and scatters.
   [[nodiscard]] torch::Tensor gather_sequence(const torch::Tensor& local);
+  /// The same of a local tensor (use_local_input): each rank is taken to have the whole gradient,
+  /// of which backward cuts its part out.
+  [[nodiscard]] torch::Tensor gather_local_sequence(const torch::Tensor& local);
+  /// A tensor that all ranks have alike, and whose gradients they add up.
+  [[nodiscard]] torch::Tensor sum_gradients(const torch::Tensor& whole);
   /// Partial to Shard(1): [B, S, H] to [B, S/T, H]; backward gathers. `cache` may be null.
   [[nodiscard]] torch::Tensor scatter_sequence(const torch::Tensor& partial, OperatorCache* cache);
   /// Shard(-1) to Replicate: [B, S, V/T] to [B, S, V]; backward cuts this rank's columns out.
@@ -31,7 +36,12 @@ class TensorMesh {
   [[nodiscard]] torch::Tensor embedding(const torch::Tensor& weight, const torch::Tensor& ids);
 
   /// Somebody reads the output of the last collective, whose input may go.
-  void wait() { input_.reset(); }
+  void wait() {
+    input_.reset();
+    held_.reset();
+  }
+  /// What the last collective's input was made of stays as long as that.
+  void hold(const torch::Tensor& source) { held_ = ranks_ > 1 ? source : torch::Tensor{}; }
 
  private:
   /// All-gather of a tensor of `whole` elements along `dim`.
@@ -43,6 +53,7 @@ class TensorMesh {
   std::int64_t ranks_;
   bool whole_gradients_;
   torch::Tensor input_;  ///< Of the last collective, until somebody waits for its output.
+  torch::Tensor held_;
 };
 
 /// Which ids [N] this rank's rows of a table answer, and the ids within them. Gives their mask.

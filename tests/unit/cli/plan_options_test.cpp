@@ -104,6 +104,9 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
   CHECK(narrow.titan->float8_precompute);
   CHECK(parse_titan(titan_text(*narrow.titan), {}).value() == *narrow.titan);
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(narrow)), "narrow").value() == narrow);
+  const ir::ParallelPlan spread = plan_of({{"titan", "tp=2,ep=4,etp=2"}, {"gpus", "16"}});
+  CHECK(spread.titan == ir::TitanPlan{.tensor = 2, .expert = 4, .expert_tensor = 2});
+  CHECK(parse_titan(titan_text(*spread.titan), {}).value() == *spread.titan);
   CHECK(refusal_of({{"titan", "schedule=zb-h2"}}).key == "titan");
   CHECK(refusal_of({{"titan", "tp=0"}}).key == "titan");
   CHECK(refusal_of({{"titan", "reshard=sometimes"}}).key == "titan");

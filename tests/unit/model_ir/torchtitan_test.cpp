@@ -186,6 +186,20 @@ TEST_CASE("torchtitan: compiled blocks of Qwen3 norm and rotate heads in one ker
                      {{"step1", 894'530'048, 894'541'824}, {"step2", 894'530'560, 1'091'148'800}});
 }
 
+TEST_CASE("torchtitan: replicas of a whole model are DDP's, wrapped at the first forward") {
+  ParallelPlan plan = on_ranks(2);
+  plan.fsdp->replicas = 2;
+  plan.steps = 3;
+  test::check_phases(three_layers("llama"), plan,
+                     {{"step1", 2'086'308'864, 2'086'320'640},
+                      {"step2", 2'086'309'376, 2'363'245'056},
+                      {"step3", 2'086'309'376, 2'363'245'056}});
+  plan.titan->tensor = 2;
+  plan.world = 4;
+  CHECK(key_of(three_layers("llama"), plan) == "gpus");  // Beside no other dimension.
+  CHECK(key_of(three_layers("qwen3"), on_ranks(1)) == "gpus");
+}
+
 TEST_CASE("torchtitan: replicas share what ranks do not") {
   ParallelPlan plan = on_ranks(4);
   plan.fsdp->replicas = 2;
