@@ -78,6 +78,11 @@ Result<Machine> load_machine(const std::string& config_dir, const DeviceSpec& de
   return machine;
 }
 
+double taken_ratio(const Machine& machine) {
+  return static_cast<double>(machine.topology.fabric.channels) /
+         machine.performance.multiprocessors;
+}
+
 PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan) {
   const LaunchPerformance& launch = machine.performance.launch;
   const bool compiled = plan.titan && plan.titan->compiled;
@@ -87,8 +92,7 @@ PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan) {
               },
           .launch = compiled ? launch.compiled : launch.eager,
           .series_call = machine.performance.gemm.series_call,
-          .taken_ratio = static_cast<double>(machine.topology.fabric.channels) /
-                         machine.performance.multiprocessors};
+          .taken_ratio = taken_ratio(machine)};
 }
 
 }  // namespace headroom::cost

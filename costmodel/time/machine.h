@@ -31,6 +31,9 @@ struct Machine {
                                            const std::optional<std::string>& node = std::nullopt,
                                            std::optional<DevicePerformance> own = std::nullopt);
 
+/// Share of the multiprocessors that a collective takes from products meanwhile.
+[[nodiscard]] double taken_ratio(const Machine& machine);
+
 /// What work costs on `machine`, each kernel launched by eager PyTorch or, of a plan with compiled
 /// blocks, by what Inductor has generated.
 [[nodiscard]] PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan);

@@ -130,6 +130,9 @@ class Replay {
     if (stream.time >= now.time) {
       now = stream;
     }
+    if (cost.arithmetic) {
+      await(now, arithmetic_);
+    }
     const bool shares = item.stream == 0 && cost.arithmetic && taken_ratio_ > 0;
     Seconds end = shares ? end_beside(now.time, cost.duration) : now.time + cost.duration;
     if (cost.collective && item.stream != 0) {
@@ -145,6 +148,7 @@ class Replay {
     out_.end[index] = end;
     out_.blocker[index] = now.item;
     stream = {end, index};
+    arithmetic_ = cost.arithmetic ? stream : arithmetic_;
   }
 
   /// The end of `alone` from `begin` on, on what collectives leave of the device.
@@ -184,6 +188,7 @@ class Replay {
   std::vector<ShapeCost> shapes_;
   std::vector<Moment> marks_;
   std::array<Moment, kStreams> streams_{};
+  Moment arithmetic_;  ///< The last product or attention kernel of any stream.
   Seconds host_;
   StreamTimeline out_;
 };

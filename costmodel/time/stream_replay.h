@@ -50,8 +50,10 @@ struct StreamTimeline {
 /// Model:   a stream runs its items in the order of issue, each when the host has issued it, the
 ///          one before has ended and every mark it waits for has been reached. An item with several
 ///          launches cannot end before the last of them is issued and has run. Work on the host
-///          keeps the host. A product or an attention kernel of the compute stream goes on with the
-///          multiprocessors that collectives of other streams, issued before it, leave.
+///          keeps the host. Products and attention kernels keep every multiprocessor busy: those of
+///          different streams run one after the other, in the order of issue. Those of the compute
+///          stream go on with the multiprocessors that collectives of other streams, issued before
+///          them, leave.
 /// Ignores: limits of the launch queue; slowdown of other kernels that run at the same time, and by
 ///          collectives that are issued while a kernel waits or runs.
 /// Requires one duration for each shape.

@@ -1,311 +1,213 @@
 #include "planner/evaluate/block_times.h"
 
 #include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <vector>
 
 #include "costmodel/hardware/work_time.h"
+#include "model_ir/graph/op.h"
 #include "model_ir/plan/megatron_stages.h"
+#include "model_ir/plan/work_range.h"
+#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/param_count.h"
 
 namespace headroom::plan {
 namespace {
 
-constexpr std::int64_t kHalf = 2;    ///< Bytes of a 16-bit element.
-constexpr std::int64_t kSingle = 4;  ///< Bytes of an fp32 element.
+/// Layers of a short program: one that is neither the first nor the last.
+constexpr std::int64_t kLayers = 3;
+constexpr std::int32_t kMiddle = 1;
 
-/// Sizes of one rank's part.
-struct Sizes {
-  ir::MegatronPlan degrees;
-  std::int64_t batch = 1;
-  std::int64_t queries = 1;  ///< Of a rank's part of a sequence.
-  std::int64_t tokens = 1;   ///< T
-  std::int64_t stretch = 1;  ///< Tokens between blocks: T, cut under sequence parallelism.
-  ir::DType dtype = ir::DType::kBf16;
-  bool flash = true;    ///< Attention in one kernel.
-  bool native = false;  ///< That of Transformer Engine's fused backend.
-};
-
-Sizes sizes_of(const ir::ParallelPlan& plan) {
-  Sizes sizes;
-  sizes.degrees = *plan.megatron;
-  sizes.batch = plan.micro_batch;
-  sizes.queries = std::max<std::int64_t>(plan.sequence / sizes.degrees.context, 1);
-  sizes.tokens = sizes.batch * sizes.queries;
-  sizes.stretch = sizes.degrees.sequence_parallel
-                      ? std::max<std::int64_t>(sizes.tokens / sizes.degrees.tensor, 1)
-                      : sizes.tokens;
-  sizes.dtype = plan.precision == ir::Precision::kFp32 ? ir::DType::kFp32 : ir::DType::kBf16;
-  sizes.flash = sizes.degrees.attention != ir::MegatronAttention::kUnfused;
-  sizes.native = sizes.degrees.attention == ir::MegatronAttention::kFused;
-  return sizes;
+/// One micro-batch of `plan` on a single stage, with as few ranks as its degrees allow.
+ir::ParallelPlan short_plan(const ir::ParallelPlan& plan) {
+  ir::ParallelPlan one = plan;
+  ir::MegatronPlan& megatron = *one.megatron;
+  megatron.pipeline = 1;
+  megatron.layers_per_chunk = 0;
+  megatron.first_stage_layers = megatron.last_stage_layers = 0;
+  megatron.account_for_embedding = megatron.account_for_loss = false;
+  megatron.pipeline_before_data = false;
+  megatron.recompute = ir::MegatronRecompute::kNone;
+  megatron.recompute_modules = {};
+  megatron.recompute_layers = 1;
+  megatron.distributed_optimizer = false;
+  megatron.overlap_grad_reduce = megatron.overlap_param_gather = false;
+  megatron.accumulation_fusion = true;  // `ExchangeTimes` adds what the other way takes.
+  megatron.optimizer_offload = 0;
+  megatron.optimizer_instances = 1;
+  megatron.precision_aware = megatron.bf16_moments = false;
+  megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  megatron.mask_in_dataloader = false;
+  const std::int64_t experts =
+      megatron.expert * (megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor);
+  one.world = std::lcm(megatron.tensor * megatron.context, experts);
+  one.accumulation = 1;
+  one.steps = 1;
+  return one;
 }
 
-/// Forward and backward of one piece.
-struct Pass {
-  Seconds forward;
-  Seconds backward;
-  Pass& operator+=(Pass other) {
-    forward += other.forward;
-    backward += other.backward;
-    return *this;
-  }
+/// Time by layer of one micro-batch's passes.
+struct PassTimes {
+  std::vector<Seconds> forward;  ///< Of each layer.
+  std::vector<Seconds> backward;
+  Seconds before;  ///< Embedding, both directions.
+  Seconds behind;  ///< Head and loss, both directions.
+  /// What the backward of the layer in the middle runs again, by module.
+  Seconds attention_again;
+  Seconds norms_again;
+  Seconds mlp_again;
 };
 
-class Pricer {
+/// Reads a priced program.
+class PassReader {
  public:
-  Pricer(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const cost::Machine& machine)
-      : model_(model), sizes_(sizes_of(plan)), machine_(machine) {}
-
-  /// [m, k] by [k, n] and its two gradients.
-  [[nodiscard]] Pass linear(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count = 1,
-                            ir::GemmBatch batch = ir::GemmBatch::kStrided) const {
-    const auto time = [&](std::int64_t rows, std::int64_t columns, std::int64_t inner,
-                          ir::GemmLayout layout) {
-      return price(ir::GemmShape{.m = std::max<std::int64_t>(rows, 1),
-                                 .n = std::max<std::int64_t>(columns, 1),
-                                 .k = std::max<std::int64_t>(inner, 1),
-                                 .count = count,
-                                 .dtype = sizes_.dtype,
-                                 .layout = layout,
-                                 .batch = batch});
-    };
-    return {time(m, n, k, ir::GemmLayout::kTN),
-            time(m, k, n, ir::GemmLayout::kNN) + time(n, k, m, ir::GemmLayout::kNT)};
+  PassReader(const ir::RankProgram& program, const cost::StreamTimeline& timeline)
+      : program_(program) {
+    const std::vector<ir::WorkItem>& items = program.work.items;
+    computed_.reserve(items.size() + 1);
+    computed_.emplace_back();
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      computed_.push_back(computes(i) ? timeline.end[i] : computed_.back());
+    }
   }
 
-  /// Products of `count` experts: the device's time, or the host's for handing them out.
-  [[nodiscard]] Pass series(std::int64_t m, std::int64_t n, std::int64_t k,
-                            std::int64_t count) const {
-    const Pass device = linear(m, n, k, count, ir::GemmBatch::kSeries);
-    const cost::DevicePerformance& performance = machine_.performance;
-    const Seconds call = std::max(performance.launch.eager, performance.gemm.series_call);
-    const Seconds host = static_cast<double>(count) * call;
-    return {std::max(device.forward, host), std::max(device.backward, 2 * host)};
-  }
-
-  /// Kernels that read and write `bytes` forward, and twice as much backward.
-  [[nodiscard]] Pass traffic(std::int64_t bytes, std::int64_t launches = 1) const {
-    return {price(ir::TrafficShape{.bytes = bytes, .launches = launches}),
-            price(ir::TrafficShape{.bytes = 2 * bytes, .launches = launches})};
-  }
-
-  [[nodiscard]] Seconds collective(ir::CollectiveKind kind, std::int64_t bytes,
-                                   ir::RankGroup group) const {
-    return group.size <= 1
-               ? Seconds{0}
-               : price(ir::CollectiveShape{.kind = kind, .bytes = bytes, .group = group});
-  }
-
-  [[nodiscard]] LayerTimes layer(bool sparse) const {
-    const Pass norms = norm_pass();
-    const Pass core = core_attention();
-    Pass mlp = sparse ? experts() : dense_mlp(model_.ffn);
-    mlp += edges();
-    Pass whole = norms;
-    whole += core;
-    whole += projections();
-    whole += edges();
-    whole += mlp;
-    whole += traffic(3 * hidden_bytes(), 2);  // Residual additions.
-    return {.forward = whole.forward,
-            .backward = whole.backward,
-            .core_attention = core.forward,
-            .norms = norms.forward,
-            .mlp = mlp.forward};
-  }
-
-  [[nodiscard]] Seconds embedding() const {
-    const Pass pass = traffic(2 * hidden_bytes());
-    return pass.forward + pass.backward;
-  }
-
-  /// Output projection and loss. The loss reads and writes fp32 logits as often as its kernels do.
-  [[nodiscard]] Seconds head(int logit_passes) const {
-    const std::int64_t rows = ceil_div(model_.vocabulary, sizes_.degrees.tensor);
-    Pass pass = linear(sizes_.tokens, rows, model_.hidden);
-    pass += norm_pass();
-    const Seconds loss = price(ir::TrafficShape{
-        .bytes = sizes_.tokens * rows * kSingle * logit_passes, .launches = logit_passes});
-    return pass.forward + pass.backward + loss;
-  }
-
-  [[nodiscard]] Seconds transfer(std::int64_t stride) const {
-    return collective(ir::CollectiveKind::kReceive, hidden_bytes(), {.size = 2, .stride = stride});
+  [[nodiscard]] PassTimes read(std::int64_t layers) const {
+    PassTimes times;
+    for (const ir::WorkRange& range : ir::work_ranges(program_)) {
+      if (range.name == ir::kForwardPass) {
+        read_pass(range, layers, false, times);
+      } else if (range.name == ir::kBackwardPass) {
+        read_pass(range, layers, true, times);
+      } else if (range.name == ir::kRecomputation) {
+        read_recomputation(range, times);
+      }
+    }
+    return times;
   }
 
  private:
-  [[nodiscard]] Seconds price(const ir::WorkShape& shape) const {
-    return cost::work_time(machine_.performance, machine_.topology, shape);
-  }
-  [[nodiscard]] std::int64_t element() const { return ir::bits_of(sizes_.dtype) / 8; }
-  /// Hidden states between blocks.
-  [[nodiscard]] std::int64_t hidden_bytes() const {
-    return sizes_.stretch * model_.hidden * element();
+  [[nodiscard]] bool computes(std::size_t i) const {
+    const ir::WorkItem& item = program_.work.items[i];
+    return item.kind == ir::WorkItem::Kind::kRun && item.stream == 0;
   }
 
-  [[nodiscard]] Pass norm_pass() const {
-    return traffic(4 * hidden_bytes(), 2);  // Two of them, each with one read and one write.
-  }
-
-  /// What tensor-parallel ranks exchange at the two ends of a block: all-reduce behind it, or
-  /// all-gather before and reduce-scatter behind it; the same in backward.
-  [[nodiscard]] Pass edges() const {
-    const ir::RankGroup ranks{.size = sizes_.degrees.tensor, .stride = 1};
-    const std::int64_t bytes = sizes_.tokens * model_.hidden * element();
-    if (sizes_.degrees.sequence_parallel) {
-      const Seconds both = collective(ir::CollectiveKind::kAllGather, bytes, ranks) +
-                           collective(ir::CollectiveKind::kReduceScatter, bytes, ranks);
-      return {both, both};
-    }
-    const Seconds one = collective(ir::CollectiveKind::kAllReduce, bytes, ranks);
-    return {one, one};
-  }
-
-  [[nodiscard]] Pass projections() const {
-    const std::int64_t cut = sizes_.degrees.tensor;
-    const std::int64_t tokens = sizes_.tokens;
-    Pass pass;
-    if (model_.latent) {
-      const ir::LatentAttention& latent = *model_.latent;
-      const std::int64_t query = model_.heads * (latent.nope_dim + latent.rope_dim) / cut;
-      if (latent.q_rank > 0) {
-        pass += linear(tokens, latent.q_rank, model_.hidden);
-        pass += linear(tokens, query, latent.q_rank);
-      } else {
-        pass += linear(tokens, query, model_.hidden);
+  /// Layers follow each other; each takes from the end of the one before to its own.
+  void read_pass(const ir::WorkRange& range, std::int64_t layers, bool backward,
+                 PassTimes& times) const {
+    std::vector<Seconds> ends(static_cast<std::size_t>(layers), computed_[range.begin]);
+    Seconds first = computed_[range.begin];
+    bool begun = false;
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      const std::int32_t layer = program_.sites[program_.work.items[i].site].layer;
+      if (computes(i) && layer >= 0 && layer < layers) {
+        first = begun ? first : computed_[i];
+        begun = true;
+        ends[static_cast<std::size_t>(layer)] = computed_[i + 1];
       }
-      pass += linear(tokens, latent.kv_rank + latent.rope_dim, model_.hidden);
-      pass += linear(tokens, model_.heads * (latent.nope_dim + latent.v_dim) / cut, latent.kv_rank);
-      pass += linear(tokens, model_.hidden, model_.heads * latent.v_dim / cut);
-    } else {
-      const std::int64_t width = (model_.heads + 2 * model_.kv_heads) * model_.head_dim / cut;
-      pass += linear(tokens, width, model_.hidden);
-      pass += linear(tokens, model_.hidden, model_.heads * model_.head_dim / cut);
     }
-    if (model_.position == ir::PositionKind::kRope) {
-      const std::int64_t rotated =
-          tokens * (model_.heads + model_.kv_heads) * model_.head_dim / cut * element();
-      pass += traffic(2 * rotated, 2);
+    std::vector<Seconds>& out = backward ? times.backward : times.forward;
+    out.resize(ends.size());
+    Seconds at = first;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      const std::size_t layer = backward ? ends.size() - 1 - i : i;
+      out[layer] = std::max(Seconds{0}, ends[layer] - at);
+      at = std::max(at, ends[layer]);
     }
-    return pass;
+    (backward ? times.behind : times.before) += first - computed_[range.begin];
+    (backward ? times.before : times.behind) += computed_[range.end] - at;
   }
 
-  [[nodiscard]] Pass core_attention() const {
-    const std::int64_t heads = std::max<std::int64_t>(model_.heads / sizes_.degrees.tensor, 1);
-    const std::int64_t keys = sizes_.queries * sizes_.degrees.context;
-    if (!sizes_.flash) {
-      const std::int64_t scores = sizes_.batch * heads * sizes_.queries * keys;
-      Pass pass = linear(sizes_.queries, keys, model_.head_dim, sizes_.batch * heads);
-      pass += linear(sizes_.queries, model_.head_dim, keys, sizes_.batch * heads);
-      pass += traffic(scores * (4 * kHalf + 2 * kSingle), 4);
-      return pass;
+  /// Core attention and the MLP are told by their operators.
+  void read_recomputation(const ir::WorkRange& range, PassTimes& times) const {
+    Seconds* module = &times.norms_again;
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      const ir::Site& site = program_.sites[program_.work.items[i].site];
+      if (computes(i) && site.layer != kMiddle) {
+        return;
+      }
+      const std::string_view operation = program_.operations[site.operation];
+      if (operation == ir::name_of(ir::OpKind::kAttention)) {
+        module = &times.attention_again;
+      } else if (operation == ir::name_of(ir::OpKind::kActivation)) {
+        module = &times.mlp_again;
+      }
     }
-    ir::AttentionShape shape{
-        .batch = sizes_.batch,
-        .heads = heads,
-        .kv_heads = std::max<std::int64_t>(model_.kv_heads / sizes_.degrees.tensor, 1),
-        .queries = keys,
-        .keys = keys,
-        .head_dim = model_.head_dim,
-        .value_dim = model_.head_dim,
-        .dtype = sizes_.dtype,
-        .kernel = sizes_.native ? ir::AttentionKernel::kNative : ir::AttentionKernel::kFlash2};
-    if (model_.latent) {
-      shape.head_dim = model_.latent->nope_dim + model_.latent->rope_dim;
-      shape.value_dim = model_.latent->v_dim;
+    *module += computed_[range.end] - computed_[range.begin];
+  }
+
+  const ir::RankProgram& program_;
+  std::vector<Seconds> computed_;  ///< Before each item: the end of the compute stream's last.
+};
+
+/// Prices short programs of one plan.
+class Sampler {
+ public:
+  Sampler(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const cost::Machine& machine,
+          const cost::DeviceSpec& device)
+      : model_(model),
+        plan_(short_plan(plan)),
+        prices_(cost::prices_on(machine, plan)),
+        device_(device) {}
+
+  /// `layers` like `layer`, under `plan`.
+  [[nodiscard]] Result<PassTimes> passes(const ir::ParallelPlan& plan, const ir::LayerSpec& layer,
+                                         std::int64_t layers) {
+    model_.layers.assign(static_cast<std::size_t>(layers), layer);
+    const Result<ir::RankProgram> program = ir::lower(model_, plan, ir::Rank{0}, device_.traits);
+    if (!program) {
+      return program.error();
     }
-    return sizes_.degrees.context > 1 ? ring(shape) : kernels(shape);
+    const cost::ProgramTime priced = cost::price_program(*program, plan, prices_);
+    return PassReader(*program, priced.timeline).read(layers);
   }
 
-  /// One attention kernel forward and those of its backward.
-  [[nodiscard]] Pass kernels(ir::AttentionShape shape) const {
-    const Seconds forward = price(shape);
-    shape.backward = true;
-    return {forward, price(shape)};
-  }
-
-  /// Keys and values go round the ring while attention runs; what is longer shows. The step on the
-  /// diagonal sees everything, causally; each other half of it. Outputs are corrected and added up
-  /// step by step, and so are gradients.
-  /// Source:  TransformerEngine, pytorch/attention/context_parallel.py, AttnFuncWithCPAndKVP2P.
-  [[nodiscard]] Pass ring(ir::AttentionShape shape) const {
-    const std::int64_t ranks = sizes_.degrees.context;
-    const std::int64_t steps = ranks - 1;
-    shape.queries = shape.keys = sizes_.queries;
-    Pass pass = kernels(shape);
-    shape.causal = false;
-    shape.queries = std::max<std::int64_t>(sizes_.queries / 2, 1);
-    const Pass half = kernels(shape);
-    const double others = static_cast<double>(steps);
-    pass += {others * half.forward, others * half.backward};
-    const std::int64_t output = sizes_.tokens * shape.heads * shape.value_dim * element();
-    const std::int64_t query = sizes_.tokens * shape.heads * shape.head_dim * element();
-    const std::int64_t part =
-        sizes_.tokens * shape.kv_heads * (shape.head_dim + shape.value_dim) * element();
-    pass += {price(ir::TrafficShape{.bytes = 3 * ranks * output + 2 * part, .launches = 2 * ranks}),
-             price(ir::TrafficShape{.bytes = 3 * (ranks * query + part + steps * part / 2),
-                                    .launches = 3 * ranks})};
-    const Seconds hop = collective(ir::CollectiveKind::kReceive, part,
-                                   {.size = ranks, .stride = sizes_.degrees.tensor});
-    return {std::max(pass.forward, others * hop), std::max(pass.backward, 2 * others * hop)};
-  }
-
-  [[nodiscard]] Pass dense_mlp(std::int64_t width) const {
-    const std::int64_t part = width / sizes_.degrees.tensor;
-    Pass pass = linear(sizes_.tokens, (model_.gated_mlp ? 2 : 1) * part, model_.hidden);
-    pass += linear(sizes_.tokens, model_.hidden, part);
-    pass += activation(sizes_.tokens * part);
-    return pass;
-  }
-
-  [[nodiscard]] Pass activation(std::int64_t elements) const {
-    const std::int64_t bytes = elements * element();
-    return traffic((model_.gated_mlp ? 3 : 2) * bytes);
-  }
-
-  /// Tokens to the order of their experts and back; between ranks in that of ranks and back.
-  [[nodiscard]] Pass permutation(std::int64_t routed) const {
-    const std::int64_t rows = routed * model_.hidden * element();
-    const Seconds order = price(ir::TrafficShape{.bytes = 2 * (hidden_bytes() + rows),
-                                                 .launches = 2,
-                                                 .kind = sizes_.degrees.permute_fusion
-                                                             ? ir::TrafficKind::kPermutation
-                                                             : ir::TrafficKind::kElementwise});
-    const Seconds copies = price(ir::TrafficShape{.bytes = 4 * rows, .launches = 4});
-    return {order + copies, order + copies};
-  }
-
-  /// Router, dispatch, grouped products, combination; the shared expert beside them.
-  [[nodiscard]] Pass experts() const {
-    const ir::MoeSpec& moe = *model_.moe;
-    const ir::MegatronPlan& degrees = sizes_.degrees;
-    const std::int64_t cut = degrees.expert_tensor > 0 ? degrees.expert_tensor : degrees.tensor;
-    const std::int64_t local = std::max<std::int64_t>(moe.experts / degrees.expert, 1);
-    const std::int64_t routed = sizes_.stretch * moe.top_k;  // Sent by this rank.
-    const std::int64_t rows = std::max<std::int64_t>(routed * cut / local, 1);
-    const std::int64_t width = std::max<std::int64_t>(moe.expert_ffn / cut, 1);
-    Pass pass = linear(sizes_.stretch, moe.experts, model_.hidden);
-    pass += series(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local);
-    pass += series(rows, model_.hidden, width, local);
-    pass += activation(rows * local * width);
-    pass += permutation(routed);
-    const ir::RankGroup ranks{.size = degrees.expert, .stride = cut};
-    const Seconds exchange =
-        collective(ir::CollectiveKind::kAllToAll, routed * model_.hidden * element(), ranks);
-    pass += {2 * exchange, 2 * exchange};
-    // Ranks that share an expert's weights gather its tokens and scatter what comes of them.
-    const std::int64_t shared = routed * cut * model_.hidden * element();
-    const Seconds parts = collective(ir::CollectiveKind::kAllGather, shared, {.size = cut}) +
-                          collective(ir::CollectiveKind::kReduceScatter, shared, {.size = cut});
-    pass += {parts, parts};
-    if (moe.shared_ffn > 0) {
-      pass += dense_mlp(moe.shared_ffn);
+  /// The layer in the middle, and what stands before and behind it with Transformer Engine's loss.
+  [[nodiscard]] std::optional<Error> read_layer(const ir::LayerSpec& layer, LayerTimes& times,
+                                                BlockTimes& blocks) {
+    const Result<PassTimes> plain = passes(plan_, layer, kLayers);
+    if (!plain) {
+      return plain.error();
     }
-    return pass;
+    times.forward = plain->forward[kMiddle];
+    times.backward = plain->backward[kMiddle];
+    blocks.embedding = plain->before;
+    blocks.head[static_cast<std::size_t>(plan_.megatron->cross_entropy)] = plain->behind;
+    ir::ParallelPlan with = plan_;
+    with.megatron->recompute = ir::MegatronRecompute::kSelective;
+    with.megatron->recompute_modules = {.core_attention = true, .norms = true, .mlp = true};
+    const Result<PassTimes> recomputed = passes(with, layer, kLayers);
+    if (!recomputed) {
+      return recomputed.error();
+    }
+    times.core_attention = recomputed->attention_again;
+    times.norms = recomputed->norms_again;
+    times.mlp = recomputed->mlp_again;
+    return std::nullopt;
   }
 
-  const ir::ModelSpec& model_;
-  Sizes sizes_;
-  const cost::Machine& machine_;
+  /// Head and loss in the other forms.
+  [[nodiscard]] std::optional<Error> read_heads(const ir::LayerSpec& layer, BlockTimes& blocks) {
+    for (std::size_t form = 0; form < blocks.head.size(); ++form) {
+      ir::ParallelPlan with = plan_;
+      with.megatron->cross_entropy = static_cast<ir::MegatronCrossEntropy>(form);
+      if (with.megatron->cross_entropy == plan_.megatron->cross_entropy) {
+        continue;
+      }
+      Result<PassTimes> times = passes(with, layer, 1);
+      if (!times) {
+        return std::move(times).error();
+      }
+      blocks.head.at(form) = times->behind;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  ir::ModelSpec model_;
+  ir::ParallelPlan plan_;
+  cost::PriceList prices_;
+  const cost::DeviceSpec& device_;
 };
 
 void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
@@ -326,48 +228,69 @@ void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& 
   times.sparse_parameters = (whole - experts) / degrees.tensor;
 }
 
+/// Bytes of the hidden states that one stage sends to the next.
+std::int64_t sent_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  const ir::MegatronPlan& degrees = *plan.megatron;
+  const std::int64_t cut = degrees.context * (degrees.sequence_parallel ? degrees.tensor : 1);
+  const std::int64_t tokens = std::max<std::int64_t>(plan.micro_batch * plan.sequence / cut, 1);
+  return tokens * model.hidden * (plan.precision == ir::Precision::kFp32 ? 4 : 2);
+}
+
 }  // namespace
 
 BlockKey block_key(const ir::ParallelPlan& plan) {
-  const Sizes sizes = sizes_of(plan);
-  const ir::MegatronPlan& degrees = sizes.degrees;
-  return {sizes.batch,
-          sizes.queries,
-          sizes.stretch,
-          static_cast<std::int64_t>(sizes.dtype),
-          sizes.flash ? 1 : 0,
-          sizes.native ? 1 : 0,
+  const ir::MegatronPlan& degrees = *plan.megatron;
+  return {plan.micro_batch,
+          plan.sequence,
+          static_cast<std::int64_t>(plan.precision),
+          static_cast<std::int64_t>(degrees.attention),
           degrees.tensor,
           degrees.context,
           degrees.expert,
           degrees.expert_tensor,
           degrees.sequence_parallel ? 1 : 0,
           degrees.permute_fusion ? 1 : 0,
-          degrees.pipeline > 1 ? plan.world / degrees.pipeline : 0};  // How far the next stage is.
+          static_cast<std::int64_t>(degrees.context_exchange),
+          static_cast<std::int64_t>(degrees.fp8)};
 }
 
-BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                       const cost::Machine& machine) {
-  const Pricer pricer(model, plan, machine);
+Result<BlockTimes> block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                               const cost::Machine& machine, const cost::DeviceSpec& device) {
+  Sampler sampler(model, plan, machine, device);
   BlockTimes times;
-  times.dense = pricer.layer(false);
-  if (model.moe) {
-    times.sparse = pricer.layer(true);
+  for (const bool sparse : {false, true}) {
+    const auto layer = std::ranges::find(model.layers, sparse, &ir::LayerSpec::moe);
+    if (layer == model.layers.end()) {
+      continue;
+    }
+    if (std::optional<Error> error =
+            sampler.read_layer(*layer, sparse ? times.sparse : times.dense, times)) {
+      return *std::move(error);
+    }
   }
-  times.embedding = pricer.embedding();
-  // Reads and writes of fp32 logits by the kernels of each form of the loss, both directions.
-  constexpr std::array<int, 3> kPasses = {10, 6, 3};
-  for (std::size_t form = 0; form < times.head.size(); ++form) {
-    times.head[form] = pricer.head(kPasses.at(form));
+  if (std::optional<Error> error = sampler.read_heads(model.layers.front(), times)) {
+    return *std::move(error);
   }
-  for (std::size_t order = 0; plan.megatron->pipeline > 1 && order < times.transfer.size();
+  count_block_parameters(model, plan, times);
+  return with_transfers(times, model, plan, machine);
+}
+
+BlockTimes with_transfers(BlockTimes blocks, const ir::ModelSpec& model,
+                          const ir::ParallelPlan& plan, const cost::Machine& machine) {
+  blocks.transfer = blocks.beside = {};
+  for (std::size_t order = 0; plan.megatron->pipeline > 1 && order < blocks.transfer.size();
        ++order) {
     ir::MegatronPlan placed = *plan.megatron;
     placed.pipeline_before_data = order != 0;
-    times.transfer.at(order) = pricer.transfer(ir::stage_stride(placed, plan.world));
+    blocks.transfer.at(order) = cost::work_time(
+        machine.performance, machine.topology,
+        ir::CollectiveShape{.kind = ir::CollectiveKind::kReceive,
+                            .bytes = sent_bytes(model, plan),
+                            .group = {.size = 2, .stride = ir::stage_stride(placed, plan.world)}});
+    // The multiprocessors of one transfer in and one out.
+    blocks.beside.at(order) = 2 * cost::taken_ratio(machine) * blocks.transfer.at(order);
   }
-  count_block_parameters(model, plan, times);
-  return times;
+  return blocks;
 }
 
 }  // namespace headroom::plan

@@ -3,18 +3,20 @@
 #include <array>
 #include <cstdint>
 
+#include "costmodel/hardware/hardware_spec.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::plan {
 
-/// One layer on one micro-batch, on one rank. Communication among the ranks of tensor, context and
-/// expert parallelism is part of each figure.
+/// One layer on one micro-batch, on one rank. What of the communication among the ranks of tensor,
+/// context and expert parallelism does not run beside computing is part of each figure, and so is
+/// what the device waits for the host.
 struct LayerTimes {
   Seconds forward;
   Seconds backward;
-  Seconds core_attention;  ///< Of these, forward: what selective recomputation runs again.
+  Seconds core_attention;  ///< What selective recomputation adds to backward with this module.
   Seconds norms;
   Seconds mlp;
 };
@@ -28,6 +30,8 @@ struct BlockTimes {
   std::array<Seconds, 3> head;  ///< Forward and backward, by `ir::MegatronCrossEntropy`.
   /// Of a micro-batch's hidden states to the next stage, by `MegatronPlan::pipeline_before_data`.
   std::array<Seconds, 2> transfer;
+  /// Of interleaved stages, which send beside their work: what a pass through a chunk loses to it.
+  std::array<Seconds, 2> beside;
   std::int64_t dense_parameters = 0;   ///< Of a dense layer, on one rank.
   std::int64_t sparse_parameters = 0;  ///< Of a sparse layer without its experts.
   std::int64_t expert_parameters = 0;  ///< Of a sparse layer's experts on one rank.
@@ -36,16 +40,23 @@ struct BlockTimes {
 
 /// Times the pieces of `plan`, for Megatron.
 ///
-/// Model:   the matrix products, fused attention, memory-bound kernels and collectives that the
-///          runtime runs for one layer, each priced by `cost::work_time`.
+/// Model:   the runtime lowers programs of three layers of a kind, on one stage and for one
+///          micro-batch; they are priced as the step of a whole program is (`cost::price_program`),
+///          and the layer in the middle is read off, with what stands before and behind the layers.
 /// Shapes:  T = B S / c tokens of a rank.
-/// Ignores: what the host takes to hand out kernels, but for the products of experts; imbalance
-///          among experts.
-[[nodiscard]] BlockTimes block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                                     const cost::Machine& machine);
+/// Errors:  those of the runtime's lowering.
+[[nodiscard]] Result<BlockTimes> block_times(const ir::ModelSpec& model,
+                                             const ir::ParallelPlan& plan,
+                                             const cost::Machine& machine,
+                                             const cost::DeviceSpec& device);
 
-/// What of a plan `block_times` depends on: equal keys, equal times.
-using BlockKey = std::array<std::int64_t, 16>;
+/// `blocks` of a plan with the same key, with the transfers of `plan`, whose stages may be further
+/// from each other.
+[[nodiscard]] BlockTimes with_transfers(BlockTimes blocks, const ir::ModelSpec& model,
+                                        const ir::ParallelPlan& plan, const cost::Machine& machine);
+
+/// What of a plan `block_times` depends on, but for its transfers: equal keys, equal times.
+using BlockKey = std::array<std::int64_t, 12>;
 [[nodiscard]] BlockKey block_key(const ir::ParallelPlan& plan);
 
 }  // namespace headroom::plan

@@ -140,9 +140,11 @@ PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
     const auto form = static_cast<std::size_t>(plan.megatron->cross_entropy);
     result.plain += blocks_.head[form].value();
   }
+  const std::size_t order = plan.megatron->pipeline_before_data ? 1 : 0;
   if (plan.megatron->pipeline > 1 && plan.megatron->layers_per_chunk == 0) {
-    const Seconds transfer = blocks_.transfer[plan.megatron->pipeline_before_data ? 1 : 0];
-    result.plain += 2 * transfer.value();  // Interleaved stages send beside their work.
+    result.plain += 2 * blocks_.transfer.at(order).value();
+  } else {
+    result.plain += times(chunks_, blocks_.beside.at(order).value());
   }
   return result;
 }
@@ -158,10 +160,17 @@ PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
     }
   }
   const double count = static_cast<double>(plan.accumulation);
+  const std::int64_t stages = plan.megatron->pipeline;
+  double sent = 0;  // Filling chunk after chunk, and draining once.
+  if (stages > 1 && plan.megatron->layers_per_chunk > 0) {
+    const Seconds transfer = blocks_.transfer.at(plan.megatron->pipeline_before_data ? 1 : 0);
+    sent = static_cast<double>(chunks_ * stages + stages - 1) * transfer.value();
+  }
   return {.forward_backward = Seconds{count * slowest.plain},
           .recomputation = Seconds{count * slowest.again},
-          .bubble = Seconds{(sum - slowest.whole()) / static_cast<double>(chunks_)},
-          .micro_batch = Seconds{slowest.whole()}};
+          .bubble = Seconds{(sum - slowest.whole()) / static_cast<double>(chunks_) + sent},
+          .micro_batch = Seconds{slowest.whole()},
+          .chunks = chunks_};
 }
 
 PipelineParts pipeline_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,

@@ -12,7 +12,8 @@ struct PipelineParts {
   Seconds forward_backward;
   Seconds recomputation;
   Seconds bubble;
-  Seconds micro_batch;  ///< One of them, recomputation included.
+  Seconds micro_batch;      ///< One of them, recomputation included.
+  std::int64_t chunks = 1;  ///< Of a stage.
 };
 
 /// The parameters of the stage that has most.
@@ -25,7 +26,9 @@ struct HeldParameters {
 ///
 /// Model:   stages of a pipeline take what their layers take; the slowest runs all micro-batches,
 ///          and the others' times divided by the number of chunks are the bubble (Narayanan et al.
-///          2021, arXiv:2104.04473, section 2.2).
+///          2021, arXiv:2104.04473, section 2.2). While an interleaved pipeline fills, each chunk
+///          of the first stage waits for the first micro-batch to have been sent from stage to
+///          stage.
 class PipelineTimes {
  public:
   PipelineTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const BlockTimes& blocks);

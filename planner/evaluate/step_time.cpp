@@ -17,8 +17,14 @@ Seconds collective(const cost::Machine& machine, ir::CollectiveKind kind, double
       ir::CollectiveShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes), .group = group});
 }
 
-Seconds beyond(Seconds time, Seconds hidden) {
-  return std::max(Seconds{0}, Seconds{time.value() - hidden.value()});
+/// What shows of an exchange of all chunks that runs beside passes of `pass` seconds for a
+/// micro-batch, and what it takes from them.
+Seconds shown(Seconds exchange, Seconds pass, double chunks, double round, double taken) {
+  const double all = exchange.value();
+  const double own = pass.value() / chunks;
+  const double rest = (chunks - 1) * round * own;
+  const double late = std::max({0.0, all / chunks - own, all - own - rest});
+  return Seconds{late + taken * (all - late)};
 }
 
 Seconds moved(const cost::Machine& machine, double bytes) {
@@ -83,6 +89,7 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
   all_reduce_ = both(ir::CollectiveKind::kAllReduce, bytes);
   reduce_scatter_ = both(ir::CollectiveKind::kReduceScatter, bytes);
   gather_ = both(ir::CollectiveKind::kAllGather, 2);
+  taken_ = cost::taken_ratio(machine);
   adam_ = moved(machine, parameters * kStepBytes);
   sharded_adam_ = moved(machine, shard * kStepBytes);
   accumulation_ = moved(machine, parameters * (2 + 2 * bytes));
@@ -96,16 +103,20 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
   // Backward takes about two thirds of a micro-batch.
   const Seconds backward = (2.0 / 3) * pipeline.micro_batch;
   const Seconds forward = (1.0 / 3) * pipeline.micro_batch;
+  const auto round = static_cast<double>(std::min(megatron.pipeline, plan.accumulation));
+  const auto hidden = [&](Seconds exchange, Seconds pass) {
+    return shown(exchange, pass, static_cast<double>(pipeline.chunks), round, taken_);
+  };
   const Seconds reduce = megatron.distributed_optimizer ? reduce_scatter_ : all_reduce_;
   StepParts parts{.forward_backward = pipeline.forward_backward,
                   .recomputation = pipeline.recomputation,
                   .bubble = pipeline.bubble,
-                  .exchange = megatron.overlap_grad_reduce ? beyond(reduce, backward) : reduce,
+                  .exchange = megatron.overlap_grad_reduce ? hidden(reduce, backward) : reduce,
                   .optimizer = megatron.distributed_optimizer ? sharded_adam_ : adam_,
                   .offload = {},
                   .launches = {}};
   if (megatron.distributed_optimizer) {
-    parts.exchange += megatron.overlap_param_gather ? beyond(gather_, forward) : gather_;
+    parts.exchange += megatron.overlap_param_gather ? hidden(gather_, forward) : gather_;
   }
   if (megatron.optimizer_offload > 0) {
     parts.optimizer = (1 - megatron.optimizer_offload) * parts.optimizer;

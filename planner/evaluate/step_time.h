@@ -22,10 +22,12 @@ struct StepParts {
 /// What data-parallel ranks of Megatron exchange and what the optimizer takes, for all switches of
 /// a plan but the order of the mesh.
 ///
-/// Model:   communication of gradients and parameters hides behind backward and forward of one
-///          micro-batch where the plan overlaps it. Adam is bound by memory. Of the share that is
-///          the host's, fp32 gradients are copied there, the host steps, and fp32 parameters are
-///          copied back.
+/// Model:   communication of gradients and parameters hides behind backward and forward where the
+///          plan overlaps it, and takes multiprocessors from them: that of each of v chunks behind
+///          its own pass of the last (first) micro-batch and behind the passes of a round of
+///          micro-batches through the chunks that come after (before) it. Adam is bound by memory.
+///          Of the share that is the host's, fp32 gradients are copied there, the host steps, and
+///          fp32 parameters are copied back.
 class ExchangeTimes {
  public:
   /// `held`: the parameters of the rank that has most.
@@ -43,6 +45,7 @@ class ExchangeTimes {
   Seconds adam_;
   Seconds sharded_adam_;
   Seconds accumulation_;  ///< Adding up one micro-batch's weight gradients apart.
+  double taken_ = 0;      ///< `cost::taken_ratio`.
   Seconds host_adam_;     ///< Of all of a rank's sharded states, on the host, with their copies.
 };
 

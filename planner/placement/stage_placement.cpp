@@ -87,12 +87,9 @@ ChunkLayers layers_of(const SampleForm& form) {
 class StageReader {
  public:
   StageReader(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-              const cost::DeviceSpec& device, const cost::Machine& machine)
-      : model_(model),
-        plan_(plan),
-        device_(device),
-        machine_(machine),
-        blocks_(block_times(model, plan, machine)) {}
+              const cost::DeviceSpec& device, const cost::Machine& machine,
+              const BlockTimes& blocks)
+      : model_(model), plan_(plan), device_(device), machine_(machine), blocks_(blocks) {}
 
   [[nodiscard]] const ir::ParallelPlan& plan() const { return plan_; }
   [[nodiscard]] const LayerTimes& times(const ir::LayerSpec& layer) const {
@@ -432,7 +429,11 @@ Result<std::vector<StagePlacement>> stage_placements(const ir::ModelSpec& model,
   if (!plan.megatron) {
     return placements;
   }
-  const StageReader reader(model, plan, device, machine);
+  const Result<BlockTimes> blocks = block_times(model, plan, machine, device);
+  if (!blocks) {
+    return blocks.error();
+  }
+  const StageReader reader(model, plan, device, machine, *blocks);
   const std::vector<LayerAction> actions = actions_of(model, plan);
   const ir::ParallelPlan keeping = with_recomputation(plan, ir::MegatronRecompute::kNone);
   for (std::int64_t stage = 0; stage < plan.megatron->pipeline; ++stage) {

@@ -23,13 +23,12 @@ constexpr Bytes kMostBytes{std::numeric_limits<std::int64_t>::max()};
 
 }  // namespace
 
-CellPlans::CellPlans(const SearchState& state, const BoundedCell& cell)
+CellPlans::CellPlans(const SearchState& state, const BoundedCell& cell, const BlockTimes& blocks)
     : state_(state),
       cell_(cell),
       capacity_(capacity_of(state.question, cell.cell.plan)),
       choices_(choices_of(state.question.space, cell.cell)),
-      times_(state.question.space.model, cell.cell.plan, *cell.blocks, state.question.machine,
-             choices_),
+      times_(state.question.space.model, cell.cell.plan, blocks, state.question.machine, choices_),
       memory_(state.memory, choices_),
       floors_(4 * choices_.recomputations.size()) {}
 

@@ -12,8 +12,8 @@ namespace headroom::plan {
 /// The plans of one cell of Megatron's: their times, their peaks and what these are at least.
 class CellPlans {
  public:
-  /// Keeps references to both.
-  CellPlans(const SearchState& state, const BoundedCell& cell);
+  /// Keeps references to the first two.
+  CellPlans(const SearchState& state, const BoundedCell& cell, const BlockTimes& blocks);
 
   /// Those that the rules on switches and refusals leave over, in the order of the cell.
   [[nodiscard]] std::vector<Timed> listed();

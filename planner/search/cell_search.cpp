@@ -4,6 +4,7 @@
 
 #include "costmodel/memory_floor.h"
 #include "costmodel/outside_memory.h"
+#include "planner/evaluate/block_floor.h"
 #include "planner/search/cell_plans.h"
 
 namespace headroom::plan {
@@ -39,18 +40,15 @@ ir::ParallelPlan least_states(const Constraints& allowed, const ir::ParallelPlan
   return lean;
 }
 
-BoundedCell bound_cell(const SearchState& state, Cell cell,
-                       std::shared_ptr<const BlockTimes> blocks) {
+BoundedCell bound_cell(const SearchState& state, Cell cell) {
   const SearchQuestion& question = state.question;
-  BoundedCell bounded{.cell = std::move(cell),
-                      .first_number = 0,
-                      .bound = {},
-                      .seconds = 0,
-                      .blocks = std::move(blocks)};
+  BoundedCell bounded{.cell = std::move(cell), .first_number = 0, .bound = {}, .seconds = 0};
   const ir::ParallelPlan& plan = bounded.cell.plan;
   // The first choice recomputes least: no other takes less.
-  const Seconds least = plan.megatron ? least_step(question.space.model, plan, *bounded.blocks)
-                                      : state.lowered.least_step(plan);
+  const ir::ModelSpec& model = question.space.model;
+  const Seconds least = plan.megatron
+                            ? least_step(model, plan, block_floor(model, plan, question.machine))
+                            : state.lowered.least_step(plan);
   bounded.seconds = least.value();
   const Bytes floor =
       question.objective == Objective::kMemory
@@ -76,8 +74,9 @@ namespace {
 /// One visit of a cell.
 class CellVisit {
  public:
-  CellVisit(const SearchState& state, const BoundedCell& cell, const Visit& visit)
-      : question_(state.question), cell_(cell), visit_(visit), plans_(state, cell) {}
+  CellVisit(const SearchState& state, const BoundedCell& cell, const Visit& visit,
+            const BlockTimes& blocks)
+      : question_(state.question), cell_(cell), visit_(visit), plans_(state, cell, blocks) {}
 
   Result<CellAnswer> operator()() {
     if (question_.pruning.memory_floor && !visit_.after && plans_.least_floor() > ceiling()) {
@@ -191,6 +190,22 @@ class CellVisit {
   CellAnswer answer_;
 };
 
+/// A cell that has been opened for its bound, and whose plans turn out to take longer than this
+/// visit looks.
+std::optional<Next> beyond_limit(const SearchState& state, const BoundedCell& cell,
+                                 const Visit& visit, const BlockTimes& blocks) {
+  if (visit.after || !visit.limit) {
+    return std::nullopt;
+  }
+  const SearchQuestion& question = state.question;
+  const ir::ParallelPlan& plan = cell.cell.plan;
+  const double seconds = least_step(question.space.model, plan, blocks).value();
+  Worth worth = worth_of(question.objective, plan, seconds, Bytes{0});
+  worth.number = cell.first_number;
+  return worth > *visit.limit ? std::optional(Next{.seconds = seconds, .bound = worth, .after = {}})
+                              : std::nullopt;
+}
+
 }  // namespace
 
 Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell,
@@ -198,15 +213,28 @@ Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell
   if (!cell.cell.plan.megatron) {
     return search_lowered_cell(state, cell, visit);
   }
-  return CellVisit(state, cell, visit)();
+  const Result<BlockTimes> blocks = state.blocks.of(cell.cell.plan);
+  if (!blocks) {
+    return blocks.error();
+  }
+  if (std::optional<Next> later = beyond_limit(state, cell, visit, *blocks)) {
+    CellAnswer answer;
+    answer.next = later;
+    return answer;
+  }
+  return CellVisit(state, cell, visit, *blocks)();
 }
 
 Result<CellAnswer> leanest_of_cell(const SearchState& state, const BoundedCell& cell) {
   if (!cell.cell.plan.megatron) {
     return leanest_of_lowered_cell(state, cell);
   }
+  const Result<BlockTimes> blocks = state.blocks.of(cell.cell.plan);
+  if (!blocks) {
+    return blocks.error();
+  }
   const Visit visit;
-  return CellVisit(state, cell, visit).leanest();
+  return CellVisit(state, cell, visit, *blocks).leanest();
 }
 
 }  // namespace headroom::plan

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <set>
 
 #include "planner/evaluate/lowered_plan.h"
+#include "planner/evaluate/sampled_blocks.h"
 #include "planner/search/search.h"
 
 namespace headroom::plan {
@@ -20,10 +20,9 @@ struct Worth {
 /// A cell with what is known of all of its plans.
 struct BoundedCell {
   Cell cell;
-  std::uint64_t first_number = 0;            ///< Of its first plan, in the order of the space.
-  Worth bound;                               ///< No plan of it is worth less.
-  double seconds = 0;                        ///< No plan of it takes less.
-  std::shared_ptr<const BlockTimes> blocks;  ///< Of Megatron.
+  std::uint64_t first_number = 0;  ///< Of its first plan, in the order of the space.
+  Worth bound;                     ///< No plan of it is worth less.
+  double seconds = 0;              ///< No plan of it takes less.
 };
 
 /// A plan of a cell and its time.
@@ -61,6 +60,7 @@ struct SearchState {
   const SearchQuestion& question;
   PlanMemory& memory;
   LoweredPlans& lowered;
+  SampledBlocks& blocks;
   std::set<std::uint64_t> refused;  ///< Numbers of plans that their replay refused.
 };
 
@@ -70,8 +70,7 @@ struct SearchState {
 [[nodiscard]] ir::ParallelPlan least_states(const Constraints& allowed,
                                             const ir::ParallelPlan& plan);
 /// The worth that no plan of the cell falls below.
-[[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell,
-                                     std::shared_ptr<const BlockTimes> blocks);
+[[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell);
 /// What the allocator may take under `plan`.
 [[nodiscard]] Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan);
 

@@ -64,24 +64,34 @@ Result<CellFront> front_of_lowered_cell(const SearchState& state, const BoundedC
   return answer;
 }
 
-/// The plans of `cell` that fit and that neither `front` nor another of them beats.
-Result<CellFront> front_of_cell(const SearchState& state, const BoundedCell& cell,
+/// The plans of `cell`, none of which needs less than `floor`, that fit and that neither `front`
+/// nor another of them beats.
+Result<CellFront> front_of_cell(const SearchState& state, const BoundedCell& cell, Bytes floor,
                                 const Front& front) {
   if (!cell.cell.plan.megatron) {
     return front_of_lowered_cell(state, cell, front);
   }
   const Pruning& pruning = state.question.pruning;
-  CellPlans plans(state, cell);
+  const ir::ParallelPlan& any = cell.cell.plan;
+  const Result<BlockTimes> blocks = state.blocks.of(any);
+  if (!blocks) {
+    return blocks.error();
+  }
   CellFront answer;
+  const double least = least_step(state.question.space.model, any, *blocks).value();
+  if (pruning.time_bound &&
+      floor > front.ceiling(pace_of(any, least), any.world, cell.first_number)) {
+    return answer;
+  }
+  CellPlans plans(state, cell, *blocks);
   std::vector<Timed> order = plans.listed();
   std::ranges::sort(order);
   Bytes lowest = plans.capacity() + Bytes{1};  // Later ones are slower: they must take less.
   for (const Timed& timed : order) {
     Bytes ceiling = lowest - Bytes{1};
     if (pruning.time_bound) {
-      ceiling =
-          std::min(ceiling, front.ceiling(pace_of(cell.cell.plan, timed.seconds),
-                                          cell.cell.plan.world, cell.first_number + timed.index));
+      ceiling = std::min(ceiling, front.ceiling(pace_of(any, timed.seconds), any.world,
+                                                cell.first_number + timed.index));
     }
     if (ceiling < Bytes{0} || (pruning.memory_floor && plans.is_above(timed.index, ceiling))) {
       continue;
@@ -189,7 +199,7 @@ class FrontPass {
   Status wave(const std::vector<std::size_t>& taken) {
     std::vector<std::optional<Result<CellFront>>> answers(taken.size());
     in_parallel(taken.size(), state_.question.threads, [&](std::size_t i) {
-      answers[i] = front_of_cell(state_, cells_[taken[i]], front_);
+      answers[i] = front_of_cell(state_, cells_[taken[i]], floors_[taken[i]], front_);
     });
     std::vector<RatedPlan> found;
     for (std::optional<Result<CellFront>>& one : answers) {

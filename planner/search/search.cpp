@@ -5,8 +5,6 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
-#include <map>
-#include <memory>
 #include <numeric>
 #include <queue>
 #include <thread>
@@ -41,31 +39,9 @@ constexpr std::array<ir::Word<Objective>, 6> kObjectives = {
      {"sequence", Objective::kSequence}}};
 
 std::vector<BoundedCell> bounded_cells(const SearchState& state, std::vector<Cell> cells) {
-  const SearchQuestion& question = state.question;
-  // Cells that differ in stages and recomputation only have blocks in common.
-  std::map<BlockKey, std::size_t> known;
-  std::vector<std::size_t> block_of(cells.size());
-  std::vector<std::size_t> first_with;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (!cells[i].plan.megatron) {
-      continue;
-    }
-    const auto [at, added] = known.try_emplace(block_key(cells[i].plan), first_with.size());
-    block_of[i] = at->second;
-    if (added) {
-      first_with.push_back(i);
-    }
-  }
-  std::vector<std::shared_ptr<const BlockTimes>> blocks(first_with.size());
-  in_parallel(blocks.size(), question.threads, [&](std::size_t i) {
-    blocks[i] = std::make_shared<const BlockTimes>(
-        block_times(question.space.model, cells[first_with[i]].plan, question.machine));
-  });
   std::vector<BoundedCell> bounded(cells.size());
-  in_parallel(cells.size(), question.threads, [&](std::size_t i) {
-    const bool megatron = cells[i].plan.megatron.has_value();
-    bounded[i] = bound_cell(state, std::move(cells[i]), megatron ? blocks[block_of[i]] : nullptr);
-  });
+  in_parallel(cells.size(), state.question.threads,
+              [&](std::size_t i) { bounded[i] = bound_cell(state, std::move(cells[i])); });
   std::uint64_t number = 0;
   for (BoundedCell& cell : bounded) {
     cell.first_number = number;
@@ -436,7 +412,9 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
   cost::DeviceSpec device = question.device;
   device.total = question.budget > Bytes{0} ? question.budget : device.total;
   LoweredPlans lowered(question.space.model, device, question.machine);
-  SearchState state{.question = question, .memory = memory, .lowered = lowered, .refused = {}};
+  SampledBlocks blocks(question.space.model, device, question.machine);
+  SearchState state{
+      .question = question, .memory = memory, .lowered = lowered, .blocks = blocks, .refused = {}};
   const std::vector<BoundedCell> bounded = bounded_cells(state, std::move(cells));
   std::uint64_t evaluated = 0;
   while (true) {

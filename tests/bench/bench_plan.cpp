@@ -75,7 +75,8 @@ std::int64_t evaluate_all(const Space& space, plan::PlanMemory& memory, double& 
   std::int64_t plans = 0;
   for (const plan::Cell& cell : space.cells) {
     const plan::Choices choices = plan::choices_of(question, cell);
-    const plan::BlockTimes blocks = plan::block_times(space.model, cell.plan, space.machine);
+    const plan::BlockTimes blocks =
+        plan::block_times(space.model, cell.plan, space.machine, space.device).value();
     plan::CellTimes times(space.model, cell.plan, blocks, space.machine, choices);
     plan::CellMemory peaks(memory, choices);
     for (std::uint64_t index = 0; index < cell.choices; ++index) {

@@ -66,10 +66,11 @@ using test::Rated;
 /// Every plan of a space, by the fast path, which plan_memory_test compares with the replay.
 std::vector<Rated> every_plan(const SearchQuestion& question, PlanMemory& memory) {
   std::vector<Rated> all;
+  SampledBlocks sampled(question.space.model, question.device, question.machine);
   std::uint64_t number = 0;
   for (const Cell& cell : cells_of(question.space)) {
     const Choices choices = choices_of(question.space, cell);
-    const BlockTimes blocks = block_times(question.space.model, cell.plan, question.machine);
+    const BlockTimes blocks = sampled.of(cell.plan).value();
     const Bytes outside = question.device.total - capacity_of(question, cell.plan);
     for (std::uint64_t index = 0; index < cell.choices; ++index, ++number) {
       const ir::ParallelPlan plan = plan_at(choices, index);
@@ -336,7 +337,7 @@ TEST_CASE("search: stages that lie next to each other send within the node") {
     const std::vector<Cell> cells = cells_of(question.space);
     REQUIRE(!cells.empty());
     CHECK(cells.front().plan.megatron->pipeline_before_data == (order != 0));
-    return block_times(model, cells.front().plan, question.machine);
+    return block_times(model, cells.front().plan, question.machine, question.device).value();
   };
   const BlockTimes apart = blocks(0);
   CHECK(apart.transfer[1] < apart.transfer[0]);

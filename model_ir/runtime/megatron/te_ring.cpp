@@ -43,9 +43,11 @@ std::vector<std::uint32_t> start_ring(const Runner& run, const Tensor& sent, con
                                       std::int64_t bytes) {
   run.eager().record_stream(sent);
   run.eager().record_stream(received);
+  // Ranks go on in step: the slowest pair of neighbours sets the pace of all.
+  const Axis& ring = run.context.mesh.context;
   CollectiveShape shape{.kind = CollectiveKind::kSend,
                         .bytes = bytes,
-                        .group = {.size = 2, .stride = run.context.mesh.context.stride}};
+                        .group = {.size = ring.size, .stride = ring.stride}};
   std::vector<std::uint32_t> marks{torch::start_collective(run.eager(), shape, "ring_send")};
   shape.kind = CollectiveKind::kReceive;
   marks.push_back(torch::start_collective(run.eager(), shape, "ring_receive"));

@@ -171,3 +171,20 @@ TEST_CASE("stream replay: stalls and busy time make up the compute stream") {
     CHECK(parts == doctest::Approx(stalled));
   }
 }
+
+TEST_CASE("stream replay: attention kernels of two streams share one device") {
+  //   compute |--0--|          |--0--|
+  //   context       |--0--|             begins with the first, has to wait
+  constexpr std::uint8_t kContext = 2;
+  ir::DeviceWork work = work_of({item(Kind::kRun, kCompute, 0), item(Kind::kRun, kContext, 0),
+                                 item(Kind::kRun, kCompute, 0), item(Kind::kRun, kContext, 1)},
+                                2);
+  work.shapes[0] = ir::AttentionShape{};
+  const auto durations = seconds({10, 3});
+  const auto line = cost::replay_streams(work, {.durations = durations, .launch = Seconds{1}});
+  CHECK(line.end[0].value() == 11);
+  CHECK(line.begin[1].value() == 11);
+  CHECK(line.begin[2].value() == 21);
+  CHECK(line.begin[3].value() == 21);  // Bound by memory: beside the third.
+  CHECK(line.total.value() == 31);
+}

@@ -1,0 +1,21 @@
+#include "planner/evaluate/sampled_blocks.h"
+
+namespace headroom::plan {
+
+Result<BlockTimes> SampledBlocks::of(const ir::ParallelPlan& plan) {
+  const BlockKey key = block_key(plan);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = known_.find(key); found != known_.end()) {
+      return with_transfers(found->second, model_, plan, machine_);
+    }
+  }
+  Result<BlockTimes> blocks = block_times(model_, plan, machine_, device_);
+  if (blocks) {
+    const std::lock_guard lock(mutex_);
+    known_.try_emplace(key, *blocks);
+  }
+  return blocks;
+}
+
+}  // namespace headroom::plan

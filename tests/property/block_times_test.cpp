@@ -1,0 +1,119 @@
+#include "planner/evaluate/block_times.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "costmodel/estimate.h"
+#include "costmodel/hardware/catalogue.h"
+#include "costmodel/time/program_time.h"
+#include "model_ir/spec/model_catalogue.h"
+#include "planner/evaluate/block_floor.h"
+#include "planner/evaluate/pipeline_times.h"
+#include "planner/space/search_space.h"
+#include "tests/support/random.h"
+
+namespace headroom::plan {
+namespace {
+
+const std::string kConfigs = HEADROOM_SOURCE_DIR "/configs";
+
+/// Megatron plans of one model on one kind of node.
+struct Plans {
+  ir::ModelSpec model;
+  cost::DeviceSpec device;
+  cost::Machine machine;
+  std::vector<Cell> cells;
+};
+
+Plans plans_of(const std::string& model, const std::string& gpu, std::int64_t gpus) {
+  cost::DeviceSpec device = cost::load_device(kConfigs, gpu).value();
+  cost::Machine machine = cost::load_machine(kConfigs, device).value();
+  Plans plans{.model = ir::load_model(kConfigs + "/models", model).value(),
+              .device = std::move(device),
+              .machine = std::move(machine),
+              .cells = {}};
+  SpaceQuestion question{.model = plans.model, .base = {}, .global_batch = 64, .constraints = {}};
+  question.base.precision = ir::Precision::kBf16Master;
+  question.base.sequence = 2048;
+  question.base.world = gpus;
+  question.base.allocator.expandable_segments = true;
+  question.constraints.of(Axis::kRuntime) = {3};
+  question.constraints.of(Axis::kMicroBatch) = {1, 4};
+  question.constraints.of(Axis::kContext) = {1, 2, 8};
+  plans.cells = cells_of(question);
+  REQUIRE(!plans.cells.empty());
+  return plans;
+}
+
+}  // namespace
+
+TEST_CASE("block times: no piece of a plan is quicker than its floor") {
+  test::Random random = test::seeded_random(611);
+  CAPTURE(random.seed());
+  for (const Plans& plans :
+       {plans_of("llama-3.1-8b", "h100-80gb", 64), plans_of("gpt3-175b", "a100-80gb", 64),
+        plans_of("deepseek-v3", "h800-80gb", 128), plans_of("mixtral-8x7b", "b200", 32)}) {
+    for (int round = 0; round < 12; ++round) {
+      const auto last = static_cast<std::int64_t>(plans.cells.size()) - 1;
+      const ir::ParallelPlan& plan =
+          plans.cells[static_cast<std::size_t>(random.between(0, last))].plan;
+      const BlockTimes floor = block_floor(plans.model, plan, plans.machine);
+      const BlockTimes times = block_times(plans.model, plan, plans.machine, plans.device).value();
+      CAPTURE(plans.model.name);
+      CAPTURE(plan.megatron->tensor);
+      CAPTURE(plan.megatron->context);
+      CAPTURE(plan.megatron->expert);
+      CAPTURE(plan.megatron->expert_tensor);
+      CHECK(floor.dense.forward <= times.dense.forward);
+      CHECK(floor.dense.backward <= times.dense.backward);
+      CHECK(floor.sparse.forward <= times.sparse.forward);
+      CHECK(floor.sparse.backward <= times.sparse.backward);
+      CHECK(floor.head[2] <= times.head[2]);
+      CHECK(floor.transfer == times.transfer);
+    }
+  }
+}
+
+TEST_CASE("block times: pieces add up to the passes of a whole program") {
+  for (const auto& [name, tensor, context, recompute] :
+       {std::tuple("llama-3.1-8b", 1, 1, ir::MegatronRecompute::kNone),
+        std::tuple("llama-3.1-8b", 2, 2, ir::MegatronRecompute::kSelective),
+        std::tuple("gpt3-6.7b", 4, 1, ir::MegatronRecompute::kFullUniform),
+        std::tuple("gpt3-6.7b", 4, 1, ir::MegatronRecompute::kSelective)}) {
+    Plans plans = plans_of(name, "h100-80gb", 8);
+    plans.model.layers.resize(8);
+    ir::ParallelPlan plan = plans.cells.front().plan;
+    plan.world = tensor * context;
+    plan.micro_batch = 4;
+    plan.accumulation = 3;
+    ir::MegatronPlan& megatron = *plan.megatron;
+    megatron = {};
+    megatron.tensor = tensor;
+    megatron.context = context;
+    megatron.sequence_parallel = tensor > 1;
+    megatron.recompute = recompute;
+    megatron.mask_in_dataloader = false;
+    megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+    if (recompute == ir::MegatronRecompute::kSelective) {
+      megatron.recompute_modules = {.core_attention = true, .mlp = true};
+    }
+    const BlockTimes blocks = block_times(plans.model, plan, plans.machine, plans.device).value();
+    const PipelineParts parts = pipeline_parts(plans.model, plan, blocks);
+    const ir::RankProgram program = cost::lower_replayed(plans.model, plan, plans.device).value();
+    const cost::ProgramTime priced =
+        cost::price_program(program, plan, cost::prices_on(plans.machine, plan));
+    const double replayed =
+        (priced.chunks.at(0).forward.time() + priced.chunks.at(0).backward.time()).value();
+    CAPTURE(name);
+    CAPTURE(tensor);
+    CAPTURE(static_cast<int>(recompute));
+    CHECK(parts.micro_batch.value() == doctest::Approx(replayed).epsilon(0.01));
+    CHECK((parts.recomputation.value() > 0) == (recompute != ir::MegatronRecompute::kNone));
+  }
+}
+
+}  // namespace headroom::plan
