@@ -194,7 +194,7 @@ Tensor fp8_grouped_linear(const Runner& run, const Tensor& input,
                            original || !eager.grad_enabled() ? Fp8Use::kRows : Fp8Use::kBoth);
   std::vector<Fp8Tensor> casts;
   for (const Tensor& weight : weights) {
-    casts.push_back(fp8_weight(run, weight));
+    casts.push_back(fp8_weight(run, weight, weight_use(run)));
   }
   Tensor output = eager.empty({experts.total, experts.weight[0]}, input.dtype());
   {

@@ -138,13 +138,15 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   const Unpacked saved(run.eager(), node);
   const Tensor& input = saved[0];
   std::size_t next = 1;
-  const Fp8Tensor weight = layer.saved_weight.restore(saved, next);
+  const Fp8Tensor kept = layer.saved_weight.restore(saved, next);
+  const Tensor parameter = saved[next];
   next += 2;  // The weights themselves.
   const Fp8Tensor normed = layer.saved_input.restore(saved, next);
   Incoming incoming = receive(run, grads[0], node.wants(kBias));
   const std::int64_t rows = rows_of(incoming.gradient);
   const Fp8Use sent = scales_whole_tensor(run) ? Fp8Use::kRows : Fp8Use::kColumns;
   Fp8Tensor total = layer.gathers ? gather_fp8(run, normed, sent) : normed;
+  const Fp8Tensor weight = weight_with_columns(run, parameter, kept);
   InputGradient inner = input_gradient(run, incoming.gradient, weight, layer);
   if (layer.gathers) {
     finish_gather(run, total);
@@ -182,7 +184,8 @@ Tensor fp8_norm_linear(const Runner& run, const Tensor& input, const NormWeights
       norm_forward_fp8(run, input, norm, forward_use(run, layer.gathers),
                        layer.gathers ? Fp8Operand::kGathered : Fp8Operand::kActivation);
   Fp8Tensor total = layer.gathers ? gather_fp8(run, normed.output, Fp8Use::kRows) : normed.output;
-  const Fp8Tensor weight = fp8_weight(run, linear.weight);
+  const Fp8Use use = run.eager().grad_enabled() ? Fp8Use::kBoth : Fp8Use::kRows;
+  const Fp8Tensor weight = fp8_weight(run, linear.weight, use);
   Tensor output = multiply(run, total, weight, layer.weight);
   total = {};
   if (record.active()) {
@@ -235,13 +238,14 @@ Fp8Tensor kept_input(const Runner& run, const Unpacked& saved, std::size_t next,
 Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, const Layer& layer) {
   const Unpacked saved(run.eager(), node);
   std::size_t next = 1;
-  const Fp8Tensor weight = layer.saved_weight.restore(saved, next);
+  const Fp8Tensor kept = layer.saved_weight.restore(saved, next);
   const Fp8Tensor gradient =
       layer.scatters ? receive_cut(run, grads[0])
                      : cast_to_fp8(run, grads[0], Fp8Use::kBoth, Fp8Operand::kActivation);
   const Fp8Tensor input = kept_input(run, saved, next, layer);
   const Fp8Use sent = scales_whole_tensor(run) ? Fp8Use::kRows : Fp8Use::kColumns;
   Fp8Tensor total = layer.gathers ? gather_fp8(run, input, sent) : input;
+  const Fp8Tensor weight = weight_with_columns(run, saved[0], kept);
   const InputGradient inner = input_gradient(run, gradient, weight, layer);
   if (layer.gathers) {
     finish_gather(run, total);
@@ -279,7 +283,7 @@ Tensor fp8_linear(const Runner& run, const Tensor& input, const Tensor& weight, 
       cast_to_fp8(run, input, original ? Fp8Use::kRows : forward_use(run, layer.gathers),
                   layer.gathers ? Fp8Operand::kGathered : Fp8Operand::kActivation);
   Fp8Tensor total = layer.gathers ? gather_rows(run, own) : own;
-  const Fp8Tensor cast = fp8_weight(run, weight);
+  const Fp8Tensor cast = fp8_weight(run, weight, weight_use(run));
   Tensor output = multiply(run, total, cast, layer.weight);
   total = {};
   if (cut == Cut::kRow && cut_ranks) {

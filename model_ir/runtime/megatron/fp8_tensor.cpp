@@ -252,10 +252,9 @@ void finish_gather(const Runner& run, Fp8Tensor& whole) {
   }
 }
 
-Fp8Tensor fp8_weight(const Runner& run, const Tensor& weight) {
+Fp8Tensor fp8_weight(const Runner& run, const Tensor& weight, Fp8Use use) {
   Process::Fp8Weight& kept = run.process.fp8_weight(weight);
   const bool blocks = run.context.megatron.fp8 == MegatronFp8::kBlockwise;
-  const Fp8Use use = run.eager().grad_enabled() ? Fp8Use::kBoth : Fp8Use::kRows;
   const bool lacks_columns = use == Fp8Use::kBoth && !kept.tensor.columns.defined() &&
                              !(scales_whole_tensor(run) && reads_both_ways(run));
   Eager& eager = run.eager();
@@ -270,14 +269,32 @@ Fp8Tensor fp8_weight(const Runner& run, const Tensor& weight) {
     }
     launch_cast(run, weight, kept.tensor, Fp8Operand::kWeight, false);
   }
-  if (lacks_columns && !kept.tensor.columns.defined()) {
-    kept.tensor.columns = transpose(run, kept.tensor.rows);
-    kept.tensor.column_scales =
-        make_scales(run, column_scales(run, weight.shape(), Fp8Operand::kWeight));
-  }
   eager.set_role(role);
   kept.current = true;
   return kept.tensor;
+}
+
+Fp8Use weight_use(const Runner& run) {
+  const MegatronRecompute recompute = run.context.megatron.recompute;
+  const bool whole =
+      recompute == MegatronRecompute::kFullUniform || recompute == MegatronRecompute::kFullBlock;
+  return run.eager().grad_enabled() || !whole ? Fp8Use::kBoth : Fp8Use::kRows;
+}
+
+Fp8Tensor weight_with_columns(const Runner& run, const Tensor& weight, const Fp8Tensor& kept) {
+  if (run.context.megatron.fp8 != MegatronFp8::kBlockwise || kept.columns.defined()) {
+    return kept;
+  }
+  Eager& eager = run.eager();
+  const TensorRole role = eager.role();
+  eager.set_role(TensorRole::kBuffer);
+  Fp8Tensor& own = run.process.fp8_weight(weight).tensor;
+  if (!own.columns.defined()) {
+    own.columns = transpose(run, own.rows);
+    own.column_scales = make_scales(run, column_scales(run, weight.shape(), Fp8Operand::kWeight));
+  }
+  eager.set_role(role);
+  return own;
 }
 
 }  // namespace headroom::ir::megatron

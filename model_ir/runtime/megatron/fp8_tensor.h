@@ -73,9 +73,16 @@ void clear(const Runner& run, const Fp8Tensor& tensor);
 void finish_gather(const Runner& run, Fp8Tensor& whole);
 
 /// get_weight_workspace: a weight in 8 bits, cast with the first micro-batch of a step and kept.
-/// Without gradients only the rows are cast; a run that has gradients casts both again, or, with
-/// square blocks, turns the rows in its backward.
+/// What has rows alone is cast again where both are wanted or, with square blocks, turned in
+/// backward.
 /// Source: pytorch/module/base.py.
-[[nodiscard]] Fp8Tensor fp8_weight(const Runner& run, const torch::Tensor& weight);
+[[nodiscard]] Fp8Tensor fp8_weight(const Runner& run, const torch::Tensor& weight, Fp8Use use);
+/// For what a layer without a norm casts its weight: for both products also where it runs to be run
+/// again, unless whole layers are, whose checkpoints begin before 8 bits are switched on.
+/// Source: pytorch/distributed.py, activation_recompute_forward; module/linear.py.
+[[nodiscard]] Fp8Use weight_use(const Runner& run);
+/// update_usage(columnwise_usage=True) in backward: blocks of scales let columns be made of rows.
+[[nodiscard]] Fp8Tensor weight_with_columns(const Runner& run, const torch::Tensor& weight,
+                                            const Fp8Tensor& kept);
 
 }  // namespace headroom::ir::megatron

@@ -275,7 +275,9 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   Tensor kept_mask;
   if (!softmax_is_fused(run, sizes)) {
     run.process.touch_causal_mask();
-    kept_mask = eager.empty({sizes.batch, 1, sizes.sequence, sizes.sequence}, DType::kBool);
+    // The causal mask, and the script's where it makes one.
+    const std::int64_t masks = run.context.megatron.mask_in_dataloader ? sizes.batch : 1;
+    kept_mask = eager.empty({masks, 1, sizes.sequence, sizes.sequence}, DType::kBool);
     torch::launch(eager, {&masked, &kept_mask, &masked});  // masked_fill_
   }
   Tensor probabilities = torch::computed(eager, scores, dtype, {&masked});
@@ -287,6 +289,10 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   if (sizes.dropout > 0) {
     dropout_mask = eager.empty(scores, DType::kBool);
     dropped = torch::computed(eager, scores, dtype, {&probabilities, &dropout_mask});
+    if (!record.active()) {  // The name goes on to what is left of them.
+      dropout_mask.reset();
+      probabilities.reset();
+    }
   }
   Tensor output;
   {

@@ -162,6 +162,39 @@ TEST_CASE("megatron fp8: every matrix that is multiplied in 8 bits is whole bloc
   CHECK(refused(plan, experts(520)) == "fp8-recipe=tensorwise on matrices of 520 columns");
 }
 
+TEST_CASE("megatron fp8: layers that run again cast weights for backward then or at once") {
+  const ModelSpec model = test::small_llama();
+  struct Casts {
+    int forward = 0;
+    int backward = 0;
+    bool operator==(const Casts&) const = default;
+  };
+  const auto casts = [&model](const MegatronModules& modules, MegatronRecompute recompute,
+                              std::int64_t elements) {
+    ParallelPlan plan = fp8_plan(MegatronFp8::kBlockwise);
+    plan.steps = 1;
+    plan.megatron->recompute = recompute;
+    plan.megatron->recompute_modules = modules;
+    const RankProgram program = program_of(plan, 9);
+    Casts result;
+    for (const Event& event : program.events) {
+      const bool cast = event.kind == EventKind::kAllocate && event.bytes == elements &&
+                        event.role == TensorRole::kBuffer;
+      (program.sites[event.site].backward ? result.backward : result.forward) += cast ? 1 : 0;
+    }
+    return result;
+  };
+  const std::int64_t up = 2 * model.ffn * model.hidden;
+  const std::int64_t down = model.ffn * model.hidden;
+  // Rows and columns, in each of two layers.
+  CHECK(casts({}, MegatronRecompute::kNone, up) == Casts{.forward = 4, .backward = 0});
+  CHECK(casts({.mlp = true}, MegatronRecompute::kSelective, up) ==
+        Casts{.forward = 2, .backward = 2});
+  CHECK(casts({.mlp = true}, MegatronRecompute::kSelective, down) ==
+        Casts{.forward = 4, .backward = 0});
+  CHECK(casts({}, MegatronRecompute::kFullUniform, down) == Casts{.forward = 2, .backward = 2});
+}
+
 TEST_CASE("megatron fp8: experts' padded rows are shared out in whole blocks") {
   using Rows = std::vector<std::int64_t>;
   CHECK(expert_rows(1056, 4, 32) == Rows{256, 256, 256, 288});
