@@ -174,6 +174,17 @@ TEST_CASE("measured: T5 with sdpa, modules to save, earlier releases, FSDP1 and 
   }
 }
 
+TEST_CASE("measured: earlier releases of transformers, 20 families") {
+  const std::vector<SummaryLine> lines = summary_of("releases");
+  CHECK_FALSE(lines.empty());
+  for (const SummaryLine& line : lines) {
+    CAPTURE(key_of(line));
+    // Three rows whose blocks of up to 2 MiB were chosen otherwise.
+    CHECK(line.exact_share > 0.99);
+    CHECK(line.worst < 0.002);
+  }
+}
+
 TEST_CASE("measured: DeepSpeed") {
   check_source("deepspeed");
 }

@@ -269,7 +269,8 @@ Tensor clone(Eager& eager, const Tensor& input) {
 
 Tensor contiguous(Eager& eager, const Tensor& input) {
   const Shape& shape = input.shape();
-  const bool copies = input->layout == Layout::kSwapped && shape[1] > 1 && shape[2] > 1;
+  const bool swapped = input->layout == Layout::kSwapped && shape[1] > 1 && shape[2] > 1;
+  const bool copies = swapped || input->layout == Layout::kRepeated;
   return copies ? clone(eager, input) : input;
 }
 

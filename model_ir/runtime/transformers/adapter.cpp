@@ -206,7 +206,7 @@ Tensor frozen_linear(torch::Eager& eager, const Model& model, const Op& op, cons
     return torch::conv1d(eager, input, weight, bias);
   }
   const bool multiplies = op.role != OpRole::kHead && !bias.defined() &&
-                          modeling_of(model.spec->family).multiplies_weights;
+                          modeling_of(*model.spec, *model.plan).multiplies_weights;
   return multiplies ? torch::matmul_transposed(eager, input, weight)
                     : torch::linear(eager, input, weight, bias);
 }

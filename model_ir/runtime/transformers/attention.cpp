@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/functions.h"
+#include "model_ir/runtime/torch/functions_grouped.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/sdpa_mask.h"
 #include "model_ir/runtime/transformers/library_version.h"
@@ -115,10 +116,27 @@ EagerHeads eager_heads(Eager& eager, const AttentionInput& input, EagerScores fo
   return {input.q, std::move(keys), torch::repeat_heads(eager, input.v, groups)};
 }
 
+/// GPT-2's scores over a tensor, and where its buffer of earlier tokens does not let them through
+/// the lowest number.
+Tensor chosen_scores(Eager& eager, const Model& model, const EagerHeads& heads,
+                     std::vector<Tensor>& frame) {
+  const Shape& q = heads.q.shape();
+  const Shape shape{q[0], q[1], q[2], heads.k.shape()[2]};
+  Tensor scores = torch::batched_matmul(eager, heads.q, heads.k, shape);
+  {
+    const Tensor root = torch::computed(eager, {}, scores.dtype());
+    scores = torch::mul(eager, scores, root);
+  }
+  frame.push_back(torch::computed(eager, {}, scores.dtype()));  // The lowest number.
+  const Tensor seen = eager.alias(model.buffers.front(), {1, 1, shape[2], shape[3]}, true);
+  return torch::masked_fill(eager, scores, seen);
+}
+
 /// Scores before the mask. `frame` gets BLOOM's, which keep a name.
-Tensor scores_of(Eager& eager, const ModelSpec& spec, const EagerHeads& heads, const Tensor& alibi,
+Tensor scores_of(Eager& eager, const Model& model, const EagerHeads& heads, const Tensor& alibi,
                  std::vector<Tensor>& frame) {
-  const EagerScores form = modeling_of(spec.family).scores;
+  const ModelSpec& spec = *model.spec;
+  const EagerScores form = modeling_of(spec, *model.plan).scores;
   if (form == EagerScores::kBiased) {
     frame.push_back(torch::biased_scores(eager, alibi, heads.q, heads.k));
     return frame.back();
@@ -128,6 +146,9 @@ Tensor scores_of(Eager& eager, const ModelSpec& spec, const EagerHeads& heads, c
   if (form == EagerScores::kInPlace) {
     const Tensor scores = torch::batched_matmul(eager, heads.q, heads.k, shape);
     return torch::scale_in_place(eager, scores);
+  }
+  if (form == EagerScores::kWhere) {
+    return chosen_scores(eager, model, heads, frame);
   }
   Tensor scores = torch::batched_matmul(eager, heads.q, heads.k, shape);
   Tensor scaled = torch::scale(eager, scores);
@@ -149,13 +170,16 @@ DType plain_softmax_type(const Eager& eager, const Tensor& scores) {
 Tensor weights_of(Eager& eager, EagerScores form, Tensor& masked, DType dtype) {
   switch (form) {
     case EagerScores::kNarrow:
+    case EagerScores::kWhere:
       masked = torch::softmax_last(eager, masked, plain_softmax_type(eager, masked));
       return torch::to(eager, masked, dtype);
     case EagerScores::kPlain:
+    case EagerScores::kNamed:
       return torch::softmax_last(eager, masked, plain_softmax_type(eager, masked));
     case EagerScores::kInPlace:
       return torch::softmax_last(eager, masked, dtype);
     case EagerScores::kWide:
+    case EagerScores::kMaskedInPlace:
     case EagerScores::kBiased:
       break;
   }
@@ -164,22 +188,24 @@ Tensor weights_of(Eager& eager, EagerScores form, Tensor& masked, DType dtype) {
 }
 
 /// Softmax attention in Python: scores, mask, softmax, product.
-AttentionOutput eager_attention(Eager& eager, const ModelSpec& spec, const AttentionInput& input,
+AttentionOutput eager_attention(Eager& eager, const Model& model, const AttentionInput& input,
                                 std::vector<Tensor>& frame) {
-  const EagerScores form = modeling_of(spec.family).scores;
+  const EagerScores form = modeling_of(*model.spec, *model.plan).scores;
   const EagerHeads heads = eager_heads(eager, input, form);
   if (form == EagerScores::kBiased) {
     frame.insert(frame.end(), {heads.q, heads.k, heads.v});
   }
-  Tensor scores = scores_of(eager, spec, heads, input.alibi, frame);
+  Tensor scores = scores_of(eager, model, heads, input.alibi, frame);
   if (input.bias.defined()) {
     scores = torch::add(eager, scores, input.bias);
   }
   Tensor masked = scores;
-  if (input.mask.defined()) {
+  if (input.mask.defined() && form == EagerScores::kMaskedInPlace) {
+    torch::launch(eager, {&scores, &input.mask, &scores});
+  } else if (input.mask.defined()) {
     masked = torch::add_constant(eager, scores, input.mask);
   }
-  if (form == EagerScores::kBiased) {
+  if (form == EagerScores::kBiased || form == EagerScores::kNamed) {
     frame.push_back(masked);
   }
   if (form != EagerScores::kInPlace) {
@@ -215,7 +241,7 @@ Tensor position_bias_mask(Eager& eager, const AttentionInput& input) {
 }
 
 Tensor sdpa_attention(Eager& eager, const Model& model, const AttentionInput& input) {
-  const LibraryTraits library = library_traits(*model.plan);
+  const LibraryTraits library = library_traits(*model.spec, *model.plan);
   torch::SdpaOptions options;
   options.dropout = input.dropout;
   options.causal = input.causal && !input.mask.defined() && !input.bias.defined();
@@ -225,16 +251,17 @@ Tensor sdpa_attention(Eager& eager, const Model& model, const AttentionInput& in
     options.mask = input.mask;
   }
   // Falcon's own call repeats no heads; transformers' repeats them where there is a mask.
-  options.broadcast = modeling_of(model.spec->family).scores == EagerScores::kInPlace;
+  options.broadcast = modeling_of(*model.spec, *model.plan).scores == EagerScores::kInPlace;
   const std::int64_t groups = input.q.shape()[1] / input.k.shape()[1];
   Tensor query = input.q;
   Tensor keys = input.k;
   Tensor values = input.v;
-  if ((options.mask && !options.broadcast) || library.repeats_heads) {
+  const bool own = library.attention_classes;  // They have repeated the heads.
+  if (!own && ((options.mask && !options.broadcast) || library.repeats_heads)) {
     keys = torch::repeat_heads(eager, keys, groups);
     values = torch::repeat_heads(eager, values, groups);
   }
-  if (library.contiguous_heads) {
+  if (own ? options.mask.has_value() : library.contiguous_heads) {
     query = torch::contiguous(eager, query);
     keys = torch::contiguous(eager, keys);
     values = torch::contiguous(eager, values);
@@ -291,8 +318,8 @@ AttentionOutput attention(Eager& eager, const Model& model, const AttentionInput
   if (input.sinks.defined()) {
     return attend_with_sinks(eager, input);
   }
-  if (model.plan->attention == AttentionKind::kEager || only_eager(spec)) {
-    return eager_attention(eager, spec, input, frame);
+  if (runs_eager(spec, *model.plan)) {
+    return eager_attention(eager, model, input, frame);
   }
   return {sdpa_attention(eager, model, input), {}};
 }

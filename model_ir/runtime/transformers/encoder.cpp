@@ -7,6 +7,8 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/classification.h"
+#include "model_ir/runtime/transformers/library_version.h"
+#include "model_ir/runtime/transformers/masks.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -20,8 +22,11 @@ void make_ids(Eager& eager, const Model& model, Shared& shared) {
   const std::int64_t sequence = model.plan->sequence;
   const std::int64_t batch = model.plan->micro_batch;
   shared.position_ids = eager.alias(model.buffers.at(0), {1, sequence}, true);
-  const Tensor gathered = torch::computed(eager, {1, sequence}, DType::kInt64, TensorRole::kInput);
-  shared.token_type_ids = eager.alias(gathered, {batch, sequence}, true);
+  const bool buffered = library_traits(*model.spec, *model.plan).fourth;
+  const Tensor row = buffered
+                         ? model.buffers.at(1)
+                         : torch::computed(eager, {1, sequence}, DType::kInt64, TensorRole::kInput);
+  shared.token_type_ids = eager.alias(row, {batch, sequence}, true);
   if (batch > 1) {
     shared.token_type_ids->layout = torch::Layout::kRepeated;
   }
@@ -84,6 +89,24 @@ class HeadModules {
   const Op* head_ = nullptr;
   std::vector<Part> open_;
 };
+
+/// The mask of ones that BertModel makes until 4.57: all there, nothing is masked for sdpa; else
+/// what is added to the scores, [B, 1, 1, S].
+Tensor make_masks_of_four(Eager& eager, const Model& model, DType dtype, Shared& shared) {
+  if (!library_traits(*model.spec, *model.plan).fourth) {
+    return {};
+  }
+  eager.set_site("masks", -1);
+  const torch::Shape shape{model.plan->micro_batch, model.plan->sequence};
+  Tensor ones = torch::computed(eager, shape, DType::kFp32);
+  if (!runs_eager(*model.spec, *model.plan)) {
+    const Tensor equal = torch::computed(eager, shape, DType::kBool);
+    const Tensor all = torch::computed(eager, {}, DType::kBool);
+    return ones;
+  }
+  shared.mask = inverted_mask(eager, ones, dtype);
+  return ones;
+}
 
 /// The pooler is the inner model's: pooling, its linear layer and what follows.
 bool is_pooler(const Graph& graph, NodeId id) {
@@ -156,11 +179,14 @@ ModelOutput forward_masked(Eager& eager, Model& model, const Batch& batch) {
   enter_part(model.hooks, {.part = ModuleCall::Part::kDecoder}, {});
   {
     const Tensor embedded = embed(eager, model, *interpreter);
+    const Tensor ones = make_masks_of_four(eager, model, embedded.dtype(), interpreter->shared());
     Tensor given = embedded;
     enter_part(model.hooks, {.part = ModuleCall::Part::kEncoder}, {&given});
     last_hidden = run_layers(eager, model, interpreter, std::move(given));
     leave_part(model.hooks, {.part = ModuleCall::Part::kEncoder}, {&last_hidden});
+    interpreter->leave_layers();
     pooled = run_pooler(model, *interpreter, last_hidden, head);
+    interpreter->shared().mask.reset();  // Checkpointed layers hold what they were given.
   }
   Tensor& handed = model.spec->task == Task::kSequenceClassification ? pooled : last_hidden;
   leave_part(model.hooks, {.part = ModuleCall::Part::kDecoder}, {&last_hidden, &pooled});

@@ -7,6 +7,7 @@
 #include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/encoder.h"
+#include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/masks.h"
 
 namespace headroom::ir::transformers {
@@ -90,7 +91,8 @@ class Stack {
         // The encoder's last operator makes what the decoder attends to.
         memory_(
             graph_.op(NodeId{static_cast<std::uint32_t>(index_of(encoder_nodes(model).end) - 1)})
-                .outputs[0]) {}
+                .outputs[0]),
+        fourth_(library_traits(*model.spec, *model.plan).fourth) {}
 
   /// The stack's output. `memory`: undefined for the encoder.
   Tensor run(const Tensor& ids, const Tensor& memory) {
@@ -102,7 +104,9 @@ class Stack {
     Tensor embedded = interpreter_->peek(graph_.op(nodes_.first).outputs[0]);
     require_gradient(model_, embedded);
     Tensor mask;
-    if (memory.defined()) {
+    if (fourth_) {
+      mask = make_masks_of_four(embedded.dtype(), memory);
+    } else if (memory.defined()) {
       eager_.set_site("masks", -1);
       mask = make_masks(eager_, model_, {.padding = {}, .dtype = embedded.dtype()}).full;
     }
@@ -119,6 +123,8 @@ class Stack {
     eager_.set_layer(-1);
     Tensor output = run_tail(std::move(state.hidden));
     mask.reset();
+    names_.clear();
+    interpreter_->shared().cross_mask.reset();
     embedded.reset();
     state.bias.reset();
     state.cross_bias.reset();
@@ -127,17 +133,38 @@ class Stack {
   }
 
  private:
+  /// What a stack is not told to mask until 4.57: an encoder's mask [B, 1, 1, S], a decoder's
+  /// causal one and that of the memory.
+  Tensor make_masks_of_four(DType dtype, const Tensor& memory) {
+    eager_.set_site("masks", -1);
+    const torch::Shape shape{model_.plan->micro_batch, model_.plan->sequence};
+    names_.push_back(torch::computed(eager_, {shape[1]}, DType::kInt64));  // cache_position
+    const Tensor ones = torch::computed(eager_, shape, DType::kFp32);
+    names_.push_back(ones);
+    if (!memory.defined()) {
+      return inverted_mask(eager_, ones, dtype);
+    }
+    Tensor mask = make_masks(eager_, model_, {.padding = ones, .dtype = dtype}).full;
+    names_.push_back(torch::computed(eager_, shape, DType::kInt64));
+    interpreter_->shared().cross_mask = inverted_mask(eager_, names_.back(), dtype);
+    return mask;
+  }
+
   void run_layer(const LayerRange& range, const Tensor& mask, LayerState& state) {
     eager_.set_layer(range.layer);
     const bool around = model_.hooks.around_checkpoint;
+    const Tensor positions = fourth_ ? names_.front() : Tensor{};
+    const Tensor cross_mask = interpreter_->shared().cross_mask;
     const auto region = [interpreter = interpreter_, &model = model_, memory = memory_, range,
-                         around](Eager&, const std::vector<Tensor>& arguments) {
+                         around, positions,
+                         cross_mask](Eager&, const std::vector<Tensor>& arguments) {
       std::vector<Tensor> inputs = arguments;
       if (model.hooks.before && !around) {
         model.hooks.before(range.layer, inputs);
       }
       const ModuleCall call{.part = ModuleCall::Part::kLayer, .layer = range.layer, .op = nullptr};
       enter_part(model.hooks, call, {&inputs[0], &inputs[1], &inputs[2], &inputs[3]});
+      interpreter->shared().cross_mask = cross_mask;
       const LayerNames names(
           *interpreter, memory,
           {.hidden = {}, .bias = inputs[1], .memory = inputs[2], .cross_bias = inputs[3]});
@@ -193,6 +220,8 @@ class Stack {
   std::shared_ptr<Interpreter> interpreter_;
   StackNodes nodes_;
   TensorId memory_;
+  bool fourth_;                ///< As releases before 5.0.
+  std::vector<Tensor> names_;  ///< Of the stack's frame.
 };
 
 /// The labels behind a start token. Source: T5PreTrainedModel._shift_right.

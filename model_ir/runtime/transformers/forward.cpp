@@ -29,7 +29,7 @@ using torch::Tensor;
 Tensor make_position_ids(Eager& eager, std::int64_t sequence, bool alone) {
   const Tensor range = torch::computed(eager, {sequence}, DType::kInt64, TensorRole::kInput);
   if (alone) {
-    return range;
+    return eager.alias(range, {1, sequence}, true);  // unsqueeze(0)
   }
   return torch::computed(eager, {1, sequence}, DType::kInt64, TensorRole::kInput);
 }
@@ -161,10 +161,10 @@ void make_positions(Eager& eager, const Model& model, Shared& shared) {
   }
   eager.set_site("positions", -1);
   make_padding(eager, model, shared);
-  shared.position_ids =
-      makes_padding_mask(model.spec->family)
-          ? count_positions(eager, shared.padding)
-          : make_position_ids(eager, model.plan->sequence, library_traits(*model.plan).fourth);
+  shared.position_ids = makes_padding_mask(model.spec->family)
+                            ? count_positions(eager, shared.padding)
+                            : make_position_ids(eager, model.plan->sequence,
+                                                library_traits(*model.spec, *model.plan).fourth);
 }
 
 /// Whether an operator of the stem reads the positions or follows the masks.
@@ -178,12 +178,19 @@ bool scales_next(const Graph& graph, const Modeling& modeling, NodeId id) {
   return modeling.embedding_scales && graph.op(next(id)).kind == OpKind::kScale;
 }
 
+/// Type of the stream that enters the layers; one that is scaled later has that of its rows.
+DType stem_dtype(const Model& model, Interpreter& interpreter) {
+  const Tensor& output = interpreter.peek(model.graph->layers().front().input);
+  return output.defined() ? output.dtype() : interpreter.shared().token_rows.dtype();
+}
+
 /// Everything before the layers: embedding, positions, masks, dropout.
-Tensor embed(Eager& eager, Model& model, Interpreter& interpreter) {
+void embed(Eager& eager, Model& model, Interpreter& interpreter) {
   const Graph& graph = *model.graph;
   Shared& shared = interpreter.shared();
-  const TensorId output = graph.layers().front().input;
-  const Modeling modeling = modeling_of(model.spec->family);
+  const Modeling modeling = modeling_of(*model.spec, *model.plan);
+  const bool ones_of_four =
+      makes_padding_mask(model.spec->family) && library_traits(*model.spec, *model.plan).fourth;
   bool masked = false;
   if (model.cache != nullptr) {
     shared.padding = model.cache->given.mask;
@@ -191,6 +198,15 @@ Tensor embed(Eager& eager, Model& model, Interpreter& interpreter) {
   }
   for (NodeId id{0}; id != graph.layers().front().first; id = next(id)) {
     const OpKind kind = graph.op(id).kind;
+    if (ones_of_four && kind != OpKind::kEmbedding && !shared.cache_positions.defined()) {
+      eager.set_site("positions", -1);
+      shared.cache_positions =
+          torch::computed(eager, {model.plan->sequence}, DType::kInt64, TensorRole::kInput);
+    }
+    if (ones_of_four && kind == OpKind::kPositions) {  // Masks come before positions.
+      add_masks(eager, model, shared, param_dtype(model.plan->precision));
+      masked = true;
+    }
     if (kind == OpKind::kPositions || kind == OpKind::kDropout) {
       make_positions(eager, model, shared);
     }
@@ -198,8 +214,11 @@ Tensor embed(Eager& eager, Model& model, Interpreter& interpreter) {
       add_masks(eager, model, shared, param_dtype(model.plan->precision));
       masked = true;
     }
-    interpreter.run(id, id);
     const bool scaled = kind == OpKind::kScale;
+    if (scaled && modeling.scales_after_tables) {
+      break;
+    }
+    interpreter.run(id, id);
     if (kind == OpKind::kEmbedding || scaled) {
       shared.token_rows = interpreter.peek(graph.op(id).outputs[0]);
     }
@@ -210,9 +229,21 @@ Tensor embed(Eager& eager, Model& model, Interpreter& interpreter) {
   }
   make_positions(eager, model, shared);
   if (!masked) {
-    add_masks(eager, model, shared, interpreter.peek(output).dtype());
+    add_masks(eager, model, shared, stem_dtype(model, interpreter));
   }
-  return interpreter.take(output);
+}
+
+/// What the layers read: the embedding, or what some scale of it after all else.
+Tensor finish_embedding(const Model& model, Interpreter& interpreter) {
+  const Graph& graph = *model.graph;
+  if (modeling_of(*model.spec, *model.plan).scales_after_tables) {
+    for (NodeId id{0}; id != graph.layers().front().first; id = next(id)) {
+      if (graph.op(id).kind == OpKind::kScale) {
+        interpreter.run(id, id);
+      }
+    }
+  }
+  return interpreter.take(graph.layers().front().input);
 }
 
 void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dtype) {
@@ -223,7 +254,7 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
   const ModuleCall call{.part = ModuleCall::Part::kRotary, .layer = -1, .op = nullptr};
   enter_part(model.hooks, call, {});
   eager.set_site("rotary_embedding", -1);
-  const RopeForm form = modeling_of(spec.family).rope;
+  const RopeForm form = modeling_of(spec, *model.plan).rope;
   if (form == RopeForm::kPromoted) {
     dtype = DType::kFp32;
   }
@@ -237,7 +268,7 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
   const RopeRequest request{.form = form,
                             .sizes = sizes,
                             .copies = copies,
-                            .late = library_traits(*model.plan).scales_tables_late,
+                            .late = library_traits(*model.spec, *model.plan).scales_tables_late,
                             .dtype = dtype};
   const RopeTable table = make_rope_table(eager, request);
   shared.cos = table.cos;
@@ -252,7 +283,7 @@ void make_rope_tables(Eager& eager, const Model& model, Shared& shared, DType dt
 
 /// Whether hooks cast the tables that layers are given.
 bool casts_tables(const Model& model, const Shared& shared) {
-  const bool complex = modeling_of(model.spec->family).rope == RopeForm::kComplex;
+  const bool complex = modeling_of(*model.spec, *model.plan).rope == RopeForm::kComplex;
   return model.hooks.input_dtype && !complex && shared.cos.defined() &&
          shared.cos.dtype() != *model.hooks.input_dtype;
 }
@@ -329,6 +360,7 @@ void enter_model(const Model& model) {
 void release_positions(const Model& model, Shared& shared) {
   if (!recomputes(model)) {
     shared.position_ids.reset();
+    shared.cache_positions.reset();
   }
   shared.token_rows.reset();
   shared.position_rows.reset();
@@ -475,12 +507,13 @@ ModelOutput run_language_head(Eager& eager, Model& model, Interpreter& interpret
     return output;
   }
   eager.set_site("cross_entropy", -1);
-  const LibraryTraits library = library_traits(*model.plan);
+  const LibraryTraits library = library_traits(*model.spec, *model.plan);
   if (library.widens_logits) {
     output.logits = torch::to(eager, output.logits, DType::kFp32);
   }
-  output.loss = library.shifts_logits ? shifted_logits_loss(eager, output.logits, ids)
-                                      : causal_lm_loss(eager, output.logits, ids);
+  output.loss = library.shifts_logits
+                    ? shifted_logits_loss(eager, output.logits, ids, !library.narrow_loss)
+                    : causal_lm_loss(eager, output.logits, ids);
   leave_part(model.hooks, {.part = ModuleCall::Part::kModel}, {&output.loss});
   eager.set_role(TensorRole::kTemporary);
   return output;
@@ -508,8 +541,9 @@ ModelOutput forward(Eager& eager, Model& model, const Batch& batch) {
   eager.set_role(TensorRole::kTemporary);
   enter_model(model);
   {
-    Tensor embedded = embed(eager, model, interpreter);
-    make_rope_tables(eager, model, shared, embedded.dtype());
+    embed(eager, model, interpreter);
+    make_rope_tables(eager, model, shared, stem_dtype(model, interpreter));
+    Tensor embedded = finish_embedding(model, interpreter);
     Tensor hidden = run_layers(eager, model, interpreter_owner, std::move(embedded));
     interpreter.set(graph.layers().back().output, std::move(hidden));
     while (graph.op(head).module != Module::kHead) {

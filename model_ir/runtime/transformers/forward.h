@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/transformers/attention.h"
 #include "model_ir/runtime/transformers/latent_attention.h"
 #include "model_ir/runtime/transformers/model.h"
 #include "model_ir/runtime/transformers/modeling.h"
@@ -33,6 +34,7 @@ struct Batch {
 /// Tensors made once per forward and read by every layer.
 struct Shared {
   torch::Tensor position_ids;
+  torch::Tensor cache_positions;       ///< [S], where positions are counted along a mask (4.x).
   torch::Tensor token_rows;            ///< `inputs_embeds`
   torch::Tensor position_rows;         ///< Learned positions.
   torch::Tensor cos, sin;              ///< [1, S, rotated D] in the stream's type.
@@ -43,6 +45,7 @@ struct Shared {
   torch::Tensor token_type_rows;
   torch::Tensor position_bias;      ///< T5: of the layer under way; its first layer makes it.
   torch::Tensor cross_bias;         ///< Likewise, of its cross-attention.
+  torch::Tensor cross_mask;         ///< [B, 1, 1, S'], which that bias is made of until 4.57.
   torch::Tensor mask, window_mask;  ///< What attention is given; undefined: causal by flag.
 };
 
@@ -130,6 +133,7 @@ class Interpreter {
   [[nodiscard]] torch::Tensor position_bias(const Op& op, const torch::Tensor& q,
                                             const torch::Tensor& k);
   void run_attention(const Op& op);
+  void run_biased_attention(const Op& op, const AttentionInput& input);
   void run_split_qkv(const Op& op);
   void run_split_gate_up(const Op& op);
   [[nodiscard]] torch::Tensor run_latent_norm(const Op& op);

@@ -40,14 +40,10 @@ bool is_hooked_whole(const ModelSpec& spec, const Op& op) {
 Interpreter::Interpreter(torch::Eager& eager, Model& model)
     : eager_(eager),
       model_(model),
-      modeling_(modeling_of(model.spec->family)),
+      modeling_(modeling_of(*model.spec, *model.plan)),
       values_(model.graph->tensor_count()),
       producers_(model.graph->tensor_count()),
-      entered_(model.graph->tensor_count(), false) {
-  if (library_traits(*model.plan).attention_classes) {
-    modeling_.views = HeadViews::kLast;  // When all three projections have been made.
-  }
-}
+      entered_(model.graph->tensor_count(), false) {}
 
 const Tensor& Interpreter::value(const Op& op, std::size_t index) const {
   const Tensor& tensor = values_[index_of(op.inputs.at(index))];
@@ -206,8 +202,15 @@ void Interpreter::run(NodeId first, NodeId last) {
       }
       enter_block(op);
     }
+    if (modeling_.nests_modules && op.role == OpRole::kAttentionOutput) {
+      frame_.clear();  // The inner module has returned.
+    }
     enter_parts(id);
     eager_.set_site(name_of(op.kind), op.layer);
+    if (modeling_.adds_to_scores && op.role == OpRole::kCrossAttentionNorm) {
+      // query_length=cache_position[-1] + 1
+      until_addition_.push_back(torch::computed(eager_, {}, DType::kInt64));
+    }
     const bool whole = model_.hooks.enter && is_hooked_whole(*model_.spec, op);
     if (whole) {
       model_.hooks.enter(module_of(op), {});
@@ -228,32 +231,6 @@ void Interpreter::run(NodeId first, NodeId last) {
     keep_finite(op);
   }
   leave_module();
-}
-
-void Interpreter::clear(const LayerRange& range) {
-  rows_.reset();
-  block_names_.clear();
-  // The innermost frame goes first.
-  for (std::size_t at = index_of(range.last) + 1; at-- > index_of(range.first);) {
-    for (const TensorId output : model_.graph->op(NodeId{static_cast<std::uint32_t>(at)}).outputs) {
-      values_[index_of(output)].reset();
-    }
-  }
-  values_[index_of(range.input)].reset();
-  attention_weights_.reset();
-  earlier_weights_.reset();
-  layer_mask_.reset();
-  latent_ = {};
-  latent_query_.reset();
-  layer_names_.clear();
-  until_addition_.clear();
-  until_norm_.clear();
-  frame_.clear();
-  locals_.clear();
-  arguments_.clear();
-  block_ = nullptr;
-  nested_.clear();
-  module_ = Module::kNone;
 }
 
 Tensor Interpreter::run_layer(const LayerRange& range, const Tensor& input, const Tensor& mask) {
@@ -391,6 +368,8 @@ Tensor Interpreter::as_heads(const Op& op, Tensor projected) {
   }
   const Op& reader = model_.graph->op(model_.graph->last_reader(op.outputs[0]));
   const bool later = modeling_.views == HeadViews::kLast ||
+                     (modeling_.views_query_last && op.role == OpRole::kQuery) ||
+                     (modeling_.views == HeadViews::kQuery && op.role != OpRole::kQuery) ||
                      (modeling_.views == HeadViews::kEach && reader.kind == OpKind::kHeadNorm);
   return later ? projected : split(eager_, projected, model_.spec->head_dim);
 }
@@ -424,7 +403,9 @@ void Interpreter::run_op(NodeId id) {
                 : shared_.position_ids;
         shared_.position_rows = torch::embedding(eager_, parameter(op, 0), ids);
       }
-      return store(torch::add(eager_, value(op, 0), shared_.position_rows));
+      return store(modeling_.sums_in_place
+                       ? torch::add_in_place(eager_, value(op, 0), shared_.position_rows)
+                       : torch::add(eager_, value(op, 0), shared_.position_rows));
     }
     case OpKind::kTokenTypes:
       shared_.token_type_rows = torch::embedding(eager_, parameter(op, 0), shared_.token_type_ids);
@@ -551,7 +532,7 @@ void Interpreter::run_attention(const Op& op) {
   AttentionInput input;
   // GPT-2 sees its queries as heads last, so that backward comes to them first.
   // Source: huggingface/transformers models/gpt2/modeling_gpt2.py, GPT2Attention.forward.
-  const bool query_last = model_.spec->qkv == QkvLayout::kFusedConv1d;
+  const bool query_last = model_.spec->qkv == QkvLayout::kFusedConv1d || modeling_.views_query_last;
   if (!query_last) {
     input.q = split(eager_, value(op, 0), dim);
   }
@@ -560,15 +541,19 @@ void Interpreter::run_attention(const Op& op) {
   if (query_last) {
     input.q = split(eager_, value(op, 0), dim);
   }
-  if (library_traits(*model_.plan).attention_classes) {
+  if (library_traits(*model_.spec, *model_.plan).attention_classes &&
+      modeling_.scores != EagerScores::kInPlace) {
     const std::int64_t groups = input.q.shape()[1] / input.k.shape()[1];
     values_[index_of(op.inputs[1])] = input.k = torch::repeat_heads(eager_, input.k, groups);
     values_[index_of(op.inputs[2])] = input.v = torch::repeat_heads(eager_, input.v, groups);
   }
   input.dropout = model_.training ? op.probability : 0;
   input.causal = op.causal;
-  if (op.causal) {
+  if (op.causal || model_.spec->architecture == Architecture::kMaskedLm) {
     input.mask = layer_mask_;
+  }
+  if (modeling_.adds_to_scores) {
+    return run_biased_attention(op, input);
   }
   if (model_.spec->position == PositionKind::kRelativeBias) {
     input.bias = position_bias(op, input.q, input.k);
@@ -588,7 +573,11 @@ void Interpreter::run_attention(const Op& op) {
   if (op.module == Module::kCrossAttention) {
     earlier_weights_ = std::move(attention_weights_);
   }
-  attention_weights_ = std::move(result.weights);
+  if (modeling_.drops_weights) {
+    frame_.push_back(std::move(result.weights));
+  } else {
+    attention_weights_ = std::move(result.weights);
+  }
 }
 
 }  // namespace headroom::ir::transformers

@@ -1,4 +1,4 @@
-// What the interpreter does for encoders and encoder-decoders alone.
+// What the interpreter does for encoders and encoder-decoders alone, and how a layer is left.
 
 #include <optional>
 
@@ -31,6 +31,20 @@ Tensor finite_bound(Eager& eager, const Tensor& x) {
   const Tensor lower = torch::computed(eager, {}, DType::kFp32);
   const Tensor greatest = torch::computed(eager, {}, DType::kFp32);
   return torch::computed(eager, {}, DType::kFp32, {&any, &lower, &greatest});
+}
+
+/// position_bias + mask: one for each sequence.
+Tensor masked_bias(Eager& eager, const Tensor& bias, const Tensor& mask,
+                   const torch::Shape& shape) {
+  torch::Record record(eager, {&bias});
+  const DType dtype = bits_of(mask.dtype()) > bits_of(bias.dtype()) ? mask.dtype() : bias.dtype();
+  Tensor output = torch::computed(eager, shape, dtype, {&bias, &mask});
+  if (record.active()) {
+    record.finish(output, [](Eager&, torch::Gradients& grads, torch::Node&) -> torch::Gradients {
+      return {grads[0]};
+    });
+  }
+  return output;
 }
 
 /// torch.clamp(x, min=-bound, max=bound), which keeps all three.
@@ -80,6 +94,11 @@ std::optional<Interpreter::Holder> Interpreter::bidirectional_holder(const Op& o
   if (modeling_.names_gate && op.kind == OpKind::kMultiply) {
     return Holder::kModule;
   }
+  const bool sum =
+      op.kind == OpKind::kAdd && input == op.inputs[0] && made_here(input, op.layer, OpKind::kAdd);
+  if (modeling_.adds_to_scores && op.layer >= 0 && !in_module && sum) {
+    return Holder::kLayer;  // self_attention_outputs
+  }
   const bool added =
       op.kind == OpKind::kDropout || (op.kind == OpKind::kAdd && input == op.inputs[0]);
   if (modeling_.drops_in_sum && op.layer >= 0 && !in_module && added) {
@@ -88,12 +107,43 @@ std::optional<Interpreter::Holder> Interpreter::bidirectional_holder(const Op& o
   return std::nullopt;
 }
 
+/// T5Attention until 4.57: the bias, made with the mask by the first layer, is added to the scores
+/// in place; the softmax of an fp32 copy is brought back to their type.
+void Interpreter::run_biased_attention(const Op& op, const AttentionInput& input) {
+  const torch::Shape& q = input.q.shape();
+  const torch::Shape shape{q[0], q[1], q[2], input.k.shape()[2]};
+  const bool cross = op.module == Module::kCrossAttention;
+  Tensor length;
+  Tensor scores = torch::batched_matmul(eager_, input.q, input.k, shape);
+  Tensor& bias = cross ? shared_.cross_bias : shared_.position_bias;
+  if (!bias.defined()) {
+    if (!cross) {
+      length = torch::computed(eager_, {}, DType::kInt64);  // cache_position[-1] + 1
+    }
+    const Tensor plain = position_bias(op, input.q, input.k);
+    bias = masked_bias(eager_, plain, cross ? shared_.cross_mask : layer_mask_, shape);
+  }
+  scores = torch::add_in_place(eager_, scores, bias);
+  frame_.insert(frame_.end(), {scores, length});
+  Tensor weights;
+  {
+    const Tensor wide = torch::to(eager_, scores, DType::kFp32);
+    weights = torch::softmax_last(eager_, wide, DType::kFp32);
+  }
+  weights = torch::to(eager_, weights, scores.dtype());
+  weights = torch::dropout(eager_, weights, input.dropout);
+  const Tensor output =
+      torch::batched_matmul(eager_, weights, input.v, shape.with(3, input.v.shape()[3]));
+  values_[index_of(op.outputs[0])] = torch::merge_heads(eager_, output);
+  frame_.push_back(std::move(weights));  // Not returned.
+}
+
 /// T5LayerSelfAttention assigns its sum to the name of what was added; the other sub-layers have a
 /// name for the sum, and let the addend go when they return.
 bool Interpreter::is_reassigned(const Op& op, TensorId input) const {
   const std::optional<NodeId>& producer = producers_[index_of(input)];
-  return modeling_.drops_in_sum && op.kind == OpKind::kDropout && producer &&
-         model_.graph->op(*producer).module == Module::kAttention;
+  return modeling_.drops_in_sum && !modeling_.adds_to_scores && op.kind == OpKind::kDropout &&
+         producer && model_.graph->op(*producer).module == Module::kAttention;
 }
 
 /// "clamp inf values to enable fp16 training": what a T5 sub-layer returns, unless an fp32 `wo` of
@@ -112,7 +162,10 @@ void Interpreter::keep_finite(const Op& op) {
 /// The bias that a T5 attention is given, or makes from its table or of zeros, for later layers
 /// too.
 Tensor Interpreter::position_bias(const Op& op, const Tensor& q, const Tensor& k) {
-  Tensor& bias = op.module == Module::kCrossAttention ? shared_.cross_bias : shared_.position_bias;
+  Tensor own;  // What is shared has the mask in it.
+  Tensor& shared =
+      op.module == Module::kCrossAttention ? shared_.cross_bias : shared_.position_bias;
+  Tensor& bias = modeling_.adds_to_scores ? own : shared;
   const std::int64_t queries = q.shape()[2];
   const std::int64_t keys = k.shape()[2];
   if (!bias.defined() && !op.parameters.empty()) {
@@ -121,7 +174,11 @@ Tensor Interpreter::position_bias(const Op& op, const Tensor& q, const Tensor& k
         return torch::embedding(eager_, parameter(op, 0), ids);
       });
     };
-    bias = relative_bias(eager_, look_up, {.queries = queries, .keys = keys, .causal = op.causal});
+    bias = relative_bias(eager_, look_up,
+                         {.queries = queries,
+                          .keys = keys,
+                          .positions_given = modeling_.adds_to_scores,
+                          .causal = op.causal});
   } else if (!bias.defined()) {
     bias = eager_.empty({1, q.shape()[1], queries, keys}, q.dtype());
     bias->requires_grad = recomputes(model_);  // position_bias.requires_grad = True
@@ -206,6 +263,32 @@ void Interpreter::leave_parts(const Op& op) {
   if (modeling_.nests_modules && op.kind == OpKind::kNorm) {
     leave_nested({&output});
   }
+}
+
+void Interpreter::clear(const LayerRange& range) {
+  rows_.reset();
+  block_names_.clear();
+  // The innermost frame goes first.
+  for (std::size_t at = index_of(range.last) + 1; at-- > index_of(range.first);) {
+    for (const TensorId output : model_.graph->op(NodeId{static_cast<std::uint32_t>(at)}).outputs) {
+      values_[index_of(output)].reset();
+    }
+  }
+  values_[index_of(range.input)].reset();
+  attention_weights_.reset();
+  earlier_weights_.reset();
+  layer_mask_.reset();
+  latent_ = {};
+  latent_query_.reset();
+  layer_names_.clear();
+  until_addition_.clear();
+  until_norm_.clear();
+  frame_.clear();
+  locals_.clear();
+  arguments_.clear();
+  block_ = nullptr;
+  nested_.clear();
+  module_ = Module::kNone;
 }
 
 }  // namespace headroom::ir::transformers

@@ -1,7 +1,10 @@
 #include "model_ir/runtime/transformers/library_version.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string>
+
+#include "model_ir/spec/family.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -27,48 +30,147 @@ std::optional<int> number_of(std::string_view version) {
   return 100 * major + minor;
 }
 
-constexpr int kSharedMasks = 453;  ///< masking_utils.py makes every family's masks.
+/// The releases in which a family's code took what the library shares, as 100 * major + minor.
+/// Source: models/*/modeling_*.py of the releases.
+struct FamilyReleases {
+  int first = kMajorOf5;                ///< The first whose code is modelled.
+  int attention_functions = kMajorOf5;  ///< ALL_ATTENTION_FUNCTIONS for classes of its own.
+  int own_masks = 444;                  ///< A mask beside the attention's own buffer.
+  int shared_masks = kMajorOf5;         ///< masking_utils.py for masks of its own.
+  int fused_attention = 444;            ///< sdpa.
+  bool narrow_loss = false;             ///< A loss of its own on narrow logits until 4.47.
+  bool ranges_masks = false;            ///< Filled masks are no triangles first,
+  int triangles_masks = 0;              ///< but in this release.
+  int model_tables = 448;               ///< No layer has rotary tables of its own any more.
+};
 
-/// The first version whose code of this family is Llama's, module by module: Qwen2 kept its own
-/// rotary tables, Mistral its own loss for longer; both made eager masks of their own until
-/// masking_utils.py. Source: models/qwen2/modeling_qwen2.py and models/mistral/modeling_mistral.py
-/// of the releases.
-std::optional<int> first_like_llama(const ModelSpec& spec, AttentionKind attention) {
-  for (const LayerSpec& layer : spec.layers) {
-    if (layer.window) {
-      return std::nullopt;
+constexpr int kSharedMasks = 453;  ///< Where most families took masking_utils.py.
+
+/// Of families whose code came from Llama's or followed it.
+FamilyReleases like_llama(int first) {
+  return {.first = first, .attention_functions = 448, .shared_masks = kSharedMasks};
+}
+
+/// The same with masks that a window could cut.
+FamilyReleases like_mistral(int first) {
+  FamilyReleases releases = like_llama(first);
+  releases.ranges_masks = true;
+  return releases;
+}
+
+FamilyReleases releases_of(Family family) {
+  switch (family) {
+    case Family::kLlama:
+      return like_llama(444);
+    case Family::kQwen2: {
+      FamilyReleases releases = like_mistral(446);
+      releases.triangles_masks = 448;
+      return releases;
+    }
+    case Family::kMistral:
+      return like_mistral(448);
+    case Family::kGemma:
+    case Family::kCohere:
+    case Family::kGranite:
+      return like_llama(448);
+    case Family::kPhi3:
+      return like_mistral(449);
+    case Family::kGlm4:
+      return like_llama(451);
+    case Family::kQwen3:
+      return like_mistral(451);
+    case Family::kOlmo2:
+      return like_llama(452);
+    case Family::kStarcoder2:
+      return like_mistral(452);
+    case Family::kGemma2:
+    case Family::kGemma3Text:
+      return like_llama(kSharedMasks);  // Earlier masks of their own.
+    case Family::kGpt2:
+      return {.first = 444,
+              .attention_functions = 448,
+              .own_masks = 452,
+              .shared_masks = 454,
+              .narrow_loss = true};
+    case Family::kGptNeox:
+      return {.first = 449,
+              .attention_functions = 449,
+              .shared_masks = kSharedMasks,
+              .narrow_loss = true,
+              .model_tables = 449};
+    case Family::kOpt:
+      return {.first = 452, .attention_functions = 450, .narrow_loss = true};
+    case Family::kStablelm:
+      return {.first = 446, .narrow_loss = true, .model_tables = kMajorOf5};
+    case Family::kFalcon:
+      return {.first = 446, .narrow_loss = true, .model_tables = 454};
+    case Family::kBloom:
+      return {.first = 444, .narrow_loss = true};
+    case Family::kBert:
+      return {.first = 444};
+    case Family::kT5:
+      return {.first = 445, .fused_attention = kMajorOf5};
+    default:
+      return {};  // Mixtures looped over their experts before 5.0.
+  }
+}
+
+std::string text_of(int version) {
+  return std::to_string(version / 100) + "." + std::to_string(version % 100);
+}
+
+/// What the family's code of that release does that is not modelled.
+std::optional<Error> family_trouble(const ModelSpec& spec, const ParallelPlan& plan, int version) {
+  const FamilyReleases releases = releases_of(spec.family);
+  int first = releases.first;
+  std::string what(name_of(spec.family));
+  const bool windows = std::any_of(spec.layers.begin(), spec.layers.end(),
+                                   [](const LayerSpec& layer) { return layer.window.has_value(); });
+  if (windows && releases.shared_masks > first) {
+    first = releases.shared_masks;
+    what = "layers with windows";
+  }
+  if (spec.architecture == Architecture::kEncoderDecoder) {
+    if (spec.head_input_scale == 1) {  // Its head was not tied.
+      first = kMajorOf5;
+      what = "a T5 whose tie_word_embeddings is false";
+    } else if (plan.recompute == Recompute::kFullReentrant) {
+      first = kMajorOf5;
+      what = "reentrant checkpointing of a T5";
     }
   }
-  const bool eager = attention == AttentionKind::kEager;
-  switch (spec.family) {
-    case Family::kLlama:
-      return kOldest;
-    case Family::kQwen2:
-      return eager ? kSharedMasks : 446;
-    case Family::kMistral:
-      return eager ? kSharedMasks : 449;
-    default:
-      return std::nullopt;
+  if (version >= first) {
+    return std::nullopt;
   }
+  return Error::invalid_argument("runtime-version", plan.runtime_version + " for " + what,
+                                 text_of(first) + " or later",
+                                 "leave it out for the newest one modelled");
 }
 
 }  // namespace
 
-LibraryTraits library_traits(const ParallelPlan& plan) {
+LibraryTraits library_traits(const ModelSpec& spec, const ParallelPlan& plan) {
   LibraryTraits traits;
   const std::optional<int> version = number_of(plan.runtime_version);
-  if (plan.runtime != RuntimeKind::kTransformers || !version) {
+  if (plan.runtime != RuntimeKind::kTransformers || !version || *version >= kMajorOf5) {
     return traits;
   }
-  traits.widens_logits = *version <= 445;
+  const FamilyReleases releases = releases_of(spec.family);
+  traits.fourth = true;
+  traits.ranges_masks = releases.ranges_masks && *version != releases.triangles_masks;
+  traits.makes_no_mask = *version < releases.own_masks;
+  traits.eager_alone = *version < releases.fused_attention;
+  traits.returns_weights = *version >= 454;
+  traits.narrow_loss = releases.narrow_loss && *version <= 447;
+  traits.widens_logits = !releases.narrow_loss && *version <= 445;
   traits.shifts_logits = *version <= 448;
-  traits.attention_classes = *version <= 447;
+  traits.attention_classes = *version < releases.attention_functions;
+  traits.layer_tables = *version < releases.model_tables;
   traits.repeats_heads = *version <= 453;
   traits.contiguous_heads = *version >= 448 && *version <= 455;
-  traits.masks_packed = *version >= 453 && *version < kMajorOf5;
+  traits.masks_packed = *version >= std::max(453, releases.shared_masks);
   traits.scales_tables_late = *version <= 450;
-  traits.fills_masks = *version <= 452;
-  traits.fourth = *version < kMajorOf5;
+  traits.fills_masks = *version < releases.shared_masks;
   return traits;
 }
 
@@ -85,16 +187,16 @@ std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& 
   if (*version >= kMajorOf5) {
     return std::nullopt;
   }
-  const std::optional<int> first = first_like_llama(spec, plan.attention);
-  if (!first || *version < *first || plan.liger || plan.generation || plan.padded_batch ||
+  if (const std::optional<Error> trouble = family_trouble(spec, plan, *version)) {
+    return trouble;
+  }
+  if (plan.liger || plan.generation || plan.padded_batch ||
       plan.attention == AttentionKind::kFlash || plan.loss != LossKind::kHf || plan.quant ||
       spec.task != Task::kLanguage) {
     return Error::invalid_argument(
-        "runtime-version", plan.runtime_version + " for this model or plan",
-        "before version 5: Llama's modules, Qwen2's from 4.46 and Mistral's from 4.49 on (with "
-        "eager attention from 4.53 on), without windows, sdpa or eager attention, transformers' "
-        "own "
-        "language loss and weights that are not quantised",
+        "runtime-version", plan.runtime_version + " for this plan",
+        "before version 5: sdpa or eager attention, transformers' own language loss and weights "
+        "that are not quantised",
         "leave it out for the newest one modelled");
   }
   return std::nullopt;

@@ -10,17 +10,22 @@
 namespace headroom::ir::transformers {
 
 /// What the library did otherwise in earlier versions; by default, what 5.x does.
-/// Source: huggingface/transformers, the files of each release: models/llama/modeling_llama.py,
-///         loss/loss_utils.py, integrations/sdpa_attention.py, masking_utils.py.
+/// Source: huggingface/transformers, the files of each release: models/*/modeling_*.py,
+///         loss/loss_utils.py, integrations/sdpa_attention.py, masking_utils.py,
+///         modeling_attn_mask_utils.py.
 struct LibraryTraits {
   /// Until 4.45 forward widened the logits itself and let the narrow ones go; after that the loss
   /// function does, and both are alive.
   bool widens_logits = false;
+  /// The family's own loss took the logits as they are: nothing is widened.
+  bool narrow_loss = false;
   /// Until 4.48 a copy of all logits but the last token's was made; then labels are shifted.
   bool shifts_logits = false;
-  /// Until 4.47 each family's attention classes repeated the heads of keys and values under the
-  /// same names, and each layer had rotary tables of its own.
+  /// A family had attention classes of its own, which repeated the heads of keys and values under
+  /// the same names, until it took ALL_ATTENTION_FUNCTIONS (Llama: 4.48).
   bool attention_classes = false;
+  /// Each layer had rotary tables of its own beside the model's.
+  bool layer_tables = false;
   /// Until 4.53 heads were repeated for sdpa; then enable_gqa, where there is no mask.
   bool repeats_heads = false;
   /// From 4.48 to 4.55 queries, keys and values were made contiguous for sdpa.
@@ -30,14 +35,24 @@ struct LibraryTraits {
   bool masks_packed = false;
   /// Until 4.50 the rotary tables were scaled when both had been made.
   bool scales_tables_late = false;
-  /// Until 4.52 an eager mask was filled with the lowest number and multiplied by what is hidden.
+  /// Until masking_utils.py made them (Llama: 4.53) an eager mask was filled with the lowest number
+  /// and multiplied by what is hidden.
   bool fills_masks = false;
+  /// The family had no fused attention yet: asked for sdpa by default, it runs eager.
+  bool eager_alone = false;
+  /// Until 4.53 weights that nobody asked for were left out of what a layer returned.
+  bool returns_weights = true;
+  /// The scores were masked by a buffer of the attention alone (GPT-2 until 4.51).
+  bool makes_no_mask = false;
+  /// A filled mask is multiplied by what is hidden and was no triangle first (Mistral).
+  bool ranges_masks = false;
   /// 4.x: one rotary buffer, made once, from 64-bit integers; and one tensor of positions.
   bool fourth = false;
 };
 
-/// Traits of `plan.runtime_version`, "4.44" to "5.17"; the newest for an empty one.
-[[nodiscard]] LibraryTraits library_traits(const ParallelPlan& plan);
+/// Traits of `plan.runtime_version`, "4.44" to "5.17", for the model's family; the newest for an
+/// empty one.
+[[nodiscard]] LibraryTraits library_traits(const ModelSpec& spec, const ParallelPlan& plan);
 
 /// Why the plan's version is not followed: not a version, older than 4.44, newer than what is
 /// modelled, or a family or an option whose code of that time is not.

@@ -64,11 +64,13 @@ void add_rotary_buffers(Eager& eager, Model& model) {
     return;
   }
   const std::int64_t count = rotated_dims(spec) / 2;
-  if (library_traits(*model.plan).fourth) {
-    model.buffers.push_back(frequencies_of_four(eager, count));
+  const int tables = spec.local_rope ? 2 : 1;
+  if (library_traits(*model.spec, *model.plan).fourth) {
+    for (int table = 0; table < tables; ++table) {
+      model.buffers.push_back(frequencies_of_four(eager, count));
+    }
     return;
   }
-  const int tables = spec.local_rope ? 2 : 1;
   // zero.Init gives new floating-point tensors the type of the parameters.
   const bool partitioned = model.plan->zero && model.plan->zero->stage == 3;
   const DType dtype = partitioned ? param_dtype(model.plan->precision) : DType::kFp32;
@@ -109,6 +111,22 @@ bool begins_mlp(const Graph& graph, const std::vector<TensorId>& order, std::siz
     return graph.tensor(order[index]).name.find(".mlp.") != std::string::npos;
   };
   return at > 0 && in_mlp(at) && !in_mlp(at - 1);
+}
+
+/// Whether the parameter at `at` is the first of a GPT-2's attention.
+bool begins_attention(const Graph& graph, const std::vector<TensorId>& order, std::size_t at) {
+  return graph.tensor(order[at]).name.ends_with(".attn.c_attn.weight");
+}
+
+/// Buffers of an attention that once masked its scores itself: who sees whom, and the lowest
+/// number. Source: modeling_gpt2.py, GPT2Attention.__init__.
+void add_mask_buffers(Eager& eager, Model& model) {
+  const std::int64_t positions = model.spec->max_positions;
+  const torch::Shape shape{1, 1, positions, positions};
+  const Tensor ones = torch::computed(eager, shape, DType::kBool);
+  model.buffers.push_back(torch::computed(eager, shape, DType::kBool, TensorRole::kBuffer));
+  const DType dtype = param_dtype(model.plan->precision);
+  model.buffers.push_back(torch::computed(eager, {}, dtype, TensorRole::kBuffer));
 }
 
 /// Weights that bitsandbytes quantises: linear layers but the head.
@@ -245,7 +263,7 @@ bool is_body_linear(const Op& op) {
 /// an MLP's last input is cast to.
 std::set<TensorId> kept_wide(const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph) {
   std::set<TensorId> wide;
-  const bool keeps = plan.precision == Precision::kFp16 && modeling_of(spec.family).widens_down;
+  const bool keeps = plan.precision == Precision::kFp16 && modeling_of(spec, plan).widens_down;
   for (std::size_t node = 0; keeps && node < graph.op_count(); ++node) {
     const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
     if (op.role == OpRole::kDown) {
@@ -276,7 +294,10 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   for (std::size_t at = 0; at < order.size(); ++at) {
     const TensorId id = order[at];
     extras.before(id);
-    if (library_traits(plan).attention_classes && begins_mlp(graph, order, at)) {
+    if (library_traits(spec, plan).fourth && begins_attention(graph, order, at)) {
+      add_mask_buffers(eager, model);
+    }
+    if (library_traits(spec, plan).layer_tables && begins_mlp(graph, order, at)) {
       add_rotary_buffers(eager, model);  // Of the layer's attention.
     }
     if (is_head(id) && !plan.quant) {
@@ -297,7 +318,8 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
       model.corrections[static_cast<std::uint32_t>(id)] =
           eager.empty({shape[0]}, dtype, TensorRole::kBuffer);
     }
-    if (spec.scales_embedding && is_gemma(spec.family) && model.buffers.empty()) {
+    if (spec.scales_embedding && is_gemma(spec.family) && model.buffers.empty() &&
+        !modeling_of(spec, plan).scales_after_tables) {
       model.buffers.push_back(eager.empty({}, dtype, TensorRole::kBuffer));  // embed_scale
     }
     model.trainable_count += trainable ? shape.elements() : 0;

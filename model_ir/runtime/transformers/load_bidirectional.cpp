@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "model_ir/runtime/transformers/library_version.h"
+
 namespace headroom::ir::transformers {
 namespace {
 
@@ -31,6 +33,13 @@ std::vector<TensorId> construction_order(const Graph& graph) {
   return order;
 }
 
+ConstructorExtras::ConstructorExtras(Eager& eager, Model& model,
+                                     const std::function<void(const Tensor&)>& created)
+    : eager_(eager),
+      model_(model),
+      created_(created),
+      fourth_(library_traits(*model.spec, *model.plan).fourth) {}
+
 void ConstructorExtras::add_table(bool biased) {
   const DType dtype = param_dtype(model_.plan->precision);
   copies_.push_back(
@@ -50,7 +59,7 @@ void ConstructorExtras::before(TensorId parameter) {
   const std::int32_t layer = model_.graph->tensor(parameter).layer;
   if (model_.spec->architecture == Architecture::kMaskedLm) {
     before_masked(parameter);
-  } else if (model_.spec->encoder && layer != layer_ &&
+  } else if (model_.spec->encoder && !fourth_ && layer != layer_ &&
              (layer == 0 || layer == model_.spec->encoder->layers)) {
     add_table(false);  // Each stack makes embed_tokens of its own.
   }
@@ -65,12 +74,12 @@ void ConstructorExtras::before_masked(TensorId parameter) {
       model_.buffers.push_back(eager_.empty(ids, DType::kInt64, TensorRole::kBuffer));
     }
   }
-  if (!encoder_made_ && !info.name.starts_with(kEncoder)) {
+  if (!encoder_made_ && !info.name.starts_with(kEncoder) && !fourth_) {
     encoder_made_ = true;
     const Tensor range = eager_.empty(ids, DType::kInt64, TensorRole::kTemporary);
   }
   if (info.name == kHeadBias && model_.spec->tied_embeddings) {
-    add_table(true);
+    add_table(!fourth_);  // Before 5.0 the decoder's bias was the head's.
   }
 }
 
@@ -85,7 +94,7 @@ void ConstructorExtras::finish() {
 
 /// tie_weights() runs twice, the second time by who built the model without initial weights.
 void ConstructorExtras::finish_masked() {
-  if (!decoder_bias_.defined()) {
+  if (!model_.spec->tied_embeddings) {
     return;
   }
   const auto bias =
@@ -97,9 +106,12 @@ void ConstructorExtras::finish_masked() {
     decoder_bias_.reset();
     return;
   }
-  pad_bias(eager_, decoder_bias_);
-  decoder_bias_.reset();
-  for (int pass = 0; pass < 3; ++pass) {
+  if (decoder_bias_.defined()) {
+    pad_bias(eager_, decoder_bias_);
+    decoder_bias_.reset();
+  }
+  const int passes = fourth_ ? 2 : 3;
+  for (int pass = 0; pass < passes; ++pass) {
     pad_bias(eager_, kept);
   }
 }

@@ -22,8 +22,7 @@ class ConstructorExtras {
  public:
   /// `created` sees the tables and heads as `load_model` has it of parameters.
   ConstructorExtras(torch::Eager& eager, Model& model,
-                    const std::function<void(const torch::Tensor&)>& created)
-      : eager_(eager), model_(model), created_(created) {}
+                    const std::function<void(const torch::Tensor&)>& created);
 
   /// Called before each parameter, in the order of construction.
   void before(TensorId parameter);
@@ -41,6 +40,7 @@ class ConstructorExtras {
   const std::function<void(const torch::Tensor&)>& created_;
   std::vector<torch::Tensor> copies_;  ///< Tables and heads that tying lets go.
   torch::Tensor decoder_bias_;         ///< BERT: of the decoder, until it is tied.
+  bool fourth_;                        ///< As releases before 5.0.
   std::int32_t layer_ = -1;            ///< Of the parameter before.
   bool encoder_made_ = false;          ///< BertModel's constructor has returned.
 };

@@ -151,14 +151,13 @@ Tensor causal_lm_loss(Eager& eager, const Tensor& logits, const Tensor& ids) {
   return torch::nll_loss(eager, log_probabilities, shifted.labels);
 }
 
-Tensor shifted_logits_loss(Eager& eager, const Tensor& logits, const Tensor& ids) {
-  const Tensor wide = torch::to(eager, logits, DType::kFp32);
+Tensor shifted_logits_loss(Eager& eager, const Tensor& logits, const Tensor& ids, bool widens) {
+  const Tensor wide = widens ? torch::to(eager, logits, DType::kFp32) : logits;
   const Tensor rows = without_last_token(eager, wide);
   const Shape shape{ids.shape()[0], ids.shape()[1] - 1};
   const Tensor labels =
       shape[0] > 1 ? torch::computed(eager, shape, DType::kInt64) : eager.alias(ids, shape, false);
-  const Tensor log_probabilities = torch::log_softmax(eager, rows, DType::kFp32);
-  return torch::nll_loss(eager, log_probabilities, labels);
+  return torch::cross_entropy(eager, rows, labels);
 }
 
 HeadInput head_input(const Model& model, NodeId first, const Tensor& hidden) {

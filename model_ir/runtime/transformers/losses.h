@@ -13,9 +13,9 @@ namespace headroom::ir::transformers {
 [[nodiscard]] torch::Tensor causal_lm_loss(torch::Eager& eager, const torch::Tensor& logits,
                                            const torch::Tensor& ids);
 /// The same as transformers computed it until 4.48: the logits of all tokens but the last are
-/// copied in fp32, where there are several sequences.
+/// copied, where there are several sequences; `widens`: in fp32.
 [[nodiscard]] torch::Tensor shifted_logits_loss(torch::Eager& eager, const torch::Tensor& logits,
-                                                const torch::Tensor& ids);
+                                                const torch::Tensor& ids, bool widens);
 
 /// What a loss that makes the logits itself reads: the last hidden states and the output layer.
 struct HeadInput {

@@ -1,4 +1,5 @@
 #include "model_ir/runtime/transformers/masks.h"
+#include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 
 #include <algorithm>
@@ -25,16 +26,17 @@ class MaskMaker {
         tokens_(input.padding.defined() ? input.padding.shape()[1] : sequence_),
         padded_(model.plan->padded_batch),
         flash_(model.plan->attention == AttentionKind::kFlash),
-        eager_attention_(model.plan->attention == AttentionKind::kEager || only_eager(*model.spec)),
-        source_(modeling_of(model.spec->family).mask),
-        library_(library_traits(*model.plan)) {}
+        eager_attention_(runs_eager(*model.spec, *model.plan)),
+        source_(modeling_of(*model.spec, *model.plan).mask),
+        keys_alone_(modeling_of(*model.spec, *model.plan).masks_keys_alone),
+        library_(library_traits(*model.spec, *model.plan)) {}
 
   /// `window`: tokens that a layer sees; none: all earlier ones.
   Tensor make(const std::optional<std::int64_t>& window) {
     const std::int64_t past = tokens_ - sequence_;
     keys_ = window && *window > 0 && past >= *window ? *window - 1 + sequence_ : tokens_;
     if (library_.fourth) {
-      return make_of_four();
+      return make_of_four(window);
     }
     Tensor padding;
     if (input_.padding.defined()) {
@@ -68,24 +70,56 @@ class MaskMaker {
     return torch::computed(eager_, shape, dtype, TensorRole::kTemporary);
   }
 
-  /// 4.x, where no mask is passed and no layer has a window.
-  Tensor make_of_four() {
+  /// 4.x, where no mask is passed, or the model makes one of ones.
+  Tensor make_of_four(const std::optional<std::int64_t>& window) {
     if (library_.masks_packed) {
       const Tensor numbers = number_packed();
-      Tensor allowed = packed();
+      Tensor allowed = packed(window.has_value());
       return eager_attention_ ? additive(std::move(allowed)) : allowed;
     }
-    return eager_attention_ ? filled_mask() : Tensor{};
+    if (library_.makes_no_mask) {
+      return {};
+    }
+    if (eager_attention_) {
+      return filled_mask();
+    }
+    if (input_.padding.defined()) {
+      check_ones();
+    }
+    return {};
   }
 
-  /// _prepare_4d_causal_attention_mask_with_cache_position: [S, S + 1], seen by every sequence.
+  /// torch.all(mask == 1), which is read back.
+  void check_ones() {
+    const Tensor ones = temporary(input_.padding.shape(), DType::kBool);
+    const Tensor all = temporary({}, DType::kBool);
+  }
+
+  /// _prepare_4d_causal_attention_mask_with_cache_position: [S, S + 1], seen by every sequence;
+  /// with a mask of ones [B, 1, S, S].
   Tensor filled_mask() {
-    const Shape shape{1, 1, sequence_, sequence_ + 1};
-    Tensor full = temporary(shape, input_.dtype);
-    Tensor mask = temporary(shape, input_.dtype);  // triu
-    full.reset();
-    const Tensor range = temporary({sequence_ + 1}, DType::kInt64);
+    const bool padded = input_.padding.defined();
+    const std::int64_t columns = sequence_ + (padded || keys_alone_ ? 0 : 1);
+    const Shape shape{1, 1, sequence_, columns};
+    Tensor mask = temporary(shape, input_.dtype);
+    if (!library_.ranges_masks) {
+      mask = temporary(shape, input_.dtype);  // triu
+    }
+    {
+      const Tensor range = temporary({columns}, DType::kInt64);
+      const Tensor hidden = temporary(shape, DType::kBool);
+    }
+    return padded ? hide_padding(mask) : mask;
+  }
+
+  Tensor hide_padding(Tensor& filled) {
+    const Shape shape{batch_, 1, sequence_, sequence_};
+    Tensor mask = temporary(shape, input_.dtype);  // clone()
+    filled.reset();
+    Tensor sum = temporary(shape, DType::kFp32);  // The mask of ones is fp32.
     const Tensor hidden = temporary(shape, DType::kBool);
+    sum.reset();
+    const Tensor covered = temporary(shape, input_.dtype);
     return mask;
   }
 
@@ -97,14 +131,27 @@ class MaskMaker {
     return temporary(shape, DType::kInt64);
   }
 
+  /// A window's mask function: ones, a lower bound and causality joined.
+  Tensor windowed(const Shape& square) {
+    Tensor ones = temporary({sequence_}, DType::kBool);
+    Tensor bound = temporary({sequence_}, DType::kInt64);
+    Tensor inside = temporary(square, DType::kBool);
+    bound.reset();
+    Tensor joined = temporary(square, DType::kBool);
+    inside.reset();
+    ones.reset();
+    const Tensor causal = temporary(square, DType::kBool);
+    return temporary(square, DType::kBool);
+  }
+
   /// sdpa_mask with packed_sequence_mask_function: [B, 1, S, S].
-  Tensor packed() {
+  Tensor packed(bool in_window) {
     const Shape square{1, 1, sequence_, sequence_};
     const Tensor keys = temporary({sequence_}, DType::kInt64);
     const Tensor batches = temporary({batch_}, DType::kInt64);
     const Tensor heads = temporary({1}, DType::kInt64);
     Tensor all = temporary({sequence_}, DType::kBool);
-    Tensor causal = temporary(square, DType::kBool);
+    Tensor causal = in_window ? windowed(square) : temporary(square, DType::kBool);
     Tensor joined = temporary(square, DType::kBool);
     causal.reset();
     all.reset();
@@ -253,10 +300,18 @@ class MaskMaker {
   bool flash_;
   bool eager_attention_;
   MaskSource source_;
+  bool keys_alone_;
   LibraryTraits library_;
 };
 
 }  // namespace
+
+Tensor inverted_mask(Eager& eager, const Tensor& present, DType dtype) {
+  const Shape& shape = present.shape();
+  const Tensor narrow = torch::to(eager, present, dtype);
+  const Tensor hidden = torch::computed(eager, shape, dtype);
+  return torch::computed(eager, {shape[0], 1, 1, shape[1]}, dtype);
+}
 
 void scan_scratch(Eager& eager, std::int64_t rows, DType dtype) {
   if (rows == 1) {  // Observed on PyTorch 2.11.
@@ -280,7 +335,7 @@ Masks make_masks(Eager& eager, const Model& model, const MaskInput& input) {
   }
   if (windowed != layers.end()) {
     masks.window = maker.make(windowed->window);
-  } else if (modeling_of(model.spec->family).makes_both_masks) {
+  } else if (modeling_of(*model.spec, *model.plan).makes_both_masks) {
     masks.window = maker.make(0);
   }
   return masks;

@@ -22,6 +22,11 @@ struct MaskInput {
 /// create_sliding_window_causal_mask, sdpa_mask and eager_mask.
 [[nodiscard]] Masks make_masks(torch::Eager& eager, const Model& model, const MaskInput& input);
 
+/// (1.0 - mask.to(dtype)) * lowest number: [B, 1, 1, S], what an encoder adds to its scores until
+/// 4.57. Source: modeling_utils.py, get_extended_attention_mask, invert_attention_mask.
+[[nodiscard]] torch::Tensor inverted_mask(torch::Eager& eager, const torch::Tensor& present,
+                                          DType dtype);
+
 /// Temporaries of a scan (cumsum) over `rows` rows: cub's, for a single row only.
 void scan_scratch(torch::Eager& eager, std::int64_t rows, DType dtype);
 

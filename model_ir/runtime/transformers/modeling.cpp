@@ -1,5 +1,7 @@
 #include "model_ir/runtime/transformers/modeling.h"
 
+#include "model_ir/runtime/transformers/library_version.h"
+
 namespace headroom::ir::transformers {
 namespace {
 
@@ -107,6 +109,7 @@ Modeling modeling_of(Family family) {
       modeling.names_sublayers = true;
       modeling.split = QkvSplit::kMultiQuery;
       modeling.multiplies_weights = true;
+      modeling.masks_keys_alone = true;
       modeling.adds_in_place = true;
       modeling.returns_weights = true;
       modeling.normed = NormedName::kLayer;
@@ -117,10 +120,60 @@ Modeling modeling_of(Family family) {
   return modeling;
 }
 
+Modeling modeling_of(const ModelSpec& spec, const ParallelPlan& plan) {
+  Modeling modeling = modeling_of(spec.family);
+  const LibraryTraits library = library_traits(spec, plan);
+  if (library.attention_classes && spec.position == PositionKind::kRope) {
+    modeling.views = HeadViews::kLast;  // When all three projections have been made.
+  }
+  if (!library.fourth) {
+    return modeling;
+  }
+  switch (spec.family) {
+    case Family::kT5:
+      modeling.adds_to_scores = true;
+      break;
+    case Family::kGpt2:
+      modeling.scores = EagerScores::kWhere;
+      break;
+    case Family::kBert:
+      modeling.sums_in_place = true;
+      modeling.scores = EagerScores::kNamed;
+      modeling.returns_weights = library.returns_weights;
+      modeling.drops_weights = !library.returns_weights;
+      modeling.views_query_last = !library.returns_weights && runs_eager(spec, plan);
+      break;
+    case Family::kBloom:
+    case Family::kFalcon:
+      modeling.returns_weights = library.returns_weights;
+      modeling.drops_weights = !library.returns_weights;
+      break;
+    case Family::kStablelm:
+      modeling.scores = EagerScores::kMaskedInPlace;
+      break;
+    case Family::kGemma:
+    case Family::kGemma2:
+      modeling.scales_after_tables = true;
+      modeling.embedding_scales = false;
+      break;
+    case Family::kOpt:
+      modeling.views = HeadViews::kQuery;
+      break;
+    default:
+      break;
+  }
+  return modeling;
+}
+
 std::int64_t rotated_dims(const ModelSpec& spec) {
   return spec.latent
              ? spec.latent->rope_dim
              : static_cast<std::int64_t>(static_cast<double>(spec.head_dim) * spec.rope_fraction);
+}
+
+bool runs_eager(const ModelSpec& spec, const ParallelPlan& plan) {
+  return plan.attention == AttentionKind::kEager || only_eager(spec) ||
+         library_traits(spec, plan).eager_alone;
 }
 
 bool only_eager(const ModelSpec& spec) {

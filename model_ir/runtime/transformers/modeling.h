@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::ir::transformers {
@@ -40,9 +41,12 @@ enum class QkvSplit : std::uint8_t {
 enum class EagerScores : std::uint8_t {
   kWide,     ///< matmul, scale, mask, softmax in fp32, cast.
   kNarrow,   ///< The softmax stays in the scores' type (GPT-2).
+  kWhere,    ///< As kNarrow, divided by a tensor and masked by a buffer (GPT-2 until 4.57).
   kBiased,   ///< baddbmm onto the ALiBi bias, then as kWide (BLOOM).
   kInPlace,  ///< Scores are divided in place; softmax in the type of the hidden states (Falcon).
   kPlain,    ///< As kNarrow, and the weights stay as the softmax made them (BERT, T5).
+  kNamed,    ///< As kPlain, and the masked scores have a name of their own (BERT until 4.57).
+  kMaskedInPlace,  ///< As kWide; the mask is added in place (StableLM until 4.57).
 };
 
 /// Until when a decoder layer's frame holds the normalised input of a sub-layer.
@@ -57,9 +61,10 @@ enum class NormedName : std::uint8_t {
 
 /// When the projections of an attention are seen as heads.
 enum class HeadViews : std::uint8_t {
-  kEach,  ///< As soon as each is made; a norm of heads comes before the transposition.
-  kLast,  ///< After all three and their norms (OLMo 2, StableLM).
-  kNorm,  ///< As kEach, but the norm runs on transposed heads (Gemma 3).
+  kEach,   ///< As soon as each is made; a norm of heads comes before the transposition.
+  kLast,   ///< After all three and their norms (OLMo 2, StableLM).
+  kQuery,  ///< Queries as soon as they are made, keys and values after both (OPT, 4.x).
+  kNorm,   ///< As kEach, but the norm runs on transposed heads (Gemma 3).
 };
 
 /// What PEFT takes a model's experts for, whose linear layers transformers 5 fused.
@@ -81,6 +86,8 @@ struct Modeling {
   NormedName normed = NormedName::kCall;
   bool names_sublayers = false;  ///< Attention's and MLP's outputs have names of their own.
   ExpertLayers expert_layers = ExpertLayers::kNone;
+  bool masks_keys_alone =
+      false;  ///< A filled mask has no column more than there are keys (Falcon).
   bool makes_both_masks = false;  ///< The windowed one too where no layer has a window.
   bool adds_in_place = false;     ///< `mlp_output += attention_output` (Falcon).
   bool names_inputs = false;     ///< What the last projection of a module reads has a name (BLOOM).
@@ -90,13 +97,20 @@ struct Modeling {
   bool drops_in_sum = false;     ///< `hidden + dropout(x)`: x keeps its name until then (T5).
   bool names_gate = false;       ///< A gated MLP has names for both factors (T5).
   bool widens_down = false;      ///< An MLP's last input is cast to the weight's type (T5).
-  bool multiplies_weights = false;  ///< input @ weight.T instead of F.linear (Falcon).
-  bool nests_modules = false;       ///< Attention and MLP are two modules each, within one (BERT).
-  bool python_gelu = false;         ///< An autograd function that keeps its input (BLOOM).
-  bool dropout_modules = false;     ///< Dropout is a module that wrappers hook (BERT, T5).
+  bool multiplies_weights = false;   ///< input @ weight.T instead of F.linear (Falcon).
+  bool nests_modules = false;        ///< Attention and MLP are two modules each, within one (BERT).
+  bool python_gelu = false;          ///< An autograd function that keeps its input (BLOOM).
+  bool scales_after_tables = false;  ///< The embedding is scaled behind masks and tables (Gemma).
+  bool adds_to_scores = false;    ///< The bias holds the mask and goes into the scores (T5, 4.x).
+  bool views_query_last = false;  ///< Queries are seen as heads behind the values.
+  bool drops_weights = false;     ///< Attention weights are let go when the attention returns.
+  bool sums_in_place = false;     ///< `embeddings += position_embeddings` (BERT until 4.57).
+  bool dropout_modules = false;   ///< Dropout is a module that wrappers hook (BERT, T5).
 };
 
 [[nodiscard]] Modeling modeling_of(Family family);
+/// The same as the release had it that `plan` names.
+[[nodiscard]] Modeling modeling_of(const ModelSpec& spec, const ParallelPlan& plan);
 
 /// Whether the model makes a padding mask where none is passed.
 [[nodiscard]] inline bool makes_padding_mask(Family family) {
@@ -108,5 +122,7 @@ struct Modeling {
 
 /// Whether the family's code has no other attention than softmax in Python (BLOOM, gpt-oss).
 [[nodiscard]] bool only_eager(const ModelSpec& spec);
+/// Whether eager attention runs: asked for, or all that the family's code of that release has.
+[[nodiscard]] bool runs_eager(const ModelSpec& spec, const ParallelPlan& plan);
 
 }  // namespace headroom::ir::transformers

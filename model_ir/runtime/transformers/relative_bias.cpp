@@ -86,9 +86,11 @@ Tensor relative_bias(Eager& eager, const std::function<Tensor(const Tensor&)>& l
   const auto range = [&](std::int64_t count) {
     return torch::computed(eager, {count}, DType::kInt64);
   };
-  Tensor plain = range(form.queries);
-  Tensor queries = range(form.queries);  // Plus the tokens seen before.
-  plain.reset();
+  Tensor queries;
+  if (!form.positions_given) {
+    const Tensor plain = range(form.queries);
+    queries = range(form.queries);  // Plus the tokens seen before.
+  }
   Tensor keys = range(form.keys);
   Tensor distances = torch::computed(eager, {form.queries, form.keys}, DType::kInt64);
   const Tensor buckets = Buckets(eager, form).make();

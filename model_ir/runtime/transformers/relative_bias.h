@@ -11,7 +11,8 @@ namespace headroom::ir::transformers {
 struct BiasForm {
   std::int64_t queries = 0;
   std::int64_t keys = 0;
-  bool causal = false;  ///< Of a decoder's self-attention: one direction only.
+  bool positions_given = false;  ///< Those of the queries are there.
+  bool causal = false;           ///< Of a decoder's self-attention: one direction only.
 };
 
 /// T5's learned bias [1, A, S, S'] of the bucketed distances of queries and keys; `look_up` gives

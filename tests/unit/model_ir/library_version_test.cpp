@@ -5,6 +5,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -31,6 +32,10 @@ ParallelPlan plan_of(std::string version) {
   plan.micro_batch = 2;
   plan.sequence = 1100;
   return plan;
+}
+
+ModelSpec read(const char* config) {
+  return parse_hf_config(config, "small").value();
 }
 
 }  // namespace
@@ -84,19 +89,158 @@ TEST_CASE("versions: what is no version, too old, too new or not Llama's modules
     REQUIRE_FALSE(program);
     CHECK(program.error().key == "runtime-version");
   }
-  CHECK_FALSE(lower(model("gemma2"), plan_of("4.57"), Rank{0}, DeviceTraits{}));
-  CHECK(lower(model("gemma2"), plan_of("5.3"), Rank{0}, DeviceTraits{}));
+  const std::vector<std::pair<std::string, std::string>> refused{
+      {"gemma2", "4.52"}, {"phi3", "4.48"}, {"mixtral", "4.57"}};
+  for (const auto& [family, last] : refused) {
+    CAPTURE(family);
+    const auto program = lower(model(family), plan_of(last), Rank{0}, DeviceTraits{});
+    REQUIRE_FALSE(program);
+    CHECK(program.error().key == "runtime-version");
+    CHECK(program.error().got.find(family) != std::string::npos);
+  }
+  CHECK(lower(model("gemma2"), plan_of("4.53"), Rank{0}, DeviceTraits{}));
+  CHECK(lower(model("mixtral"), plan_of("5.3"), Rank{0}, DeviceTraits{}));
 }
 
-TEST_CASE("versions: Qwen2 is refused while its rotary tables and masks were its own") {
+TEST_CASE("versions: Qwen2 is refused while its rotary tables were its own") {
   ParallelPlan plan = plan_of("4.45");
   CHECK_FALSE(lower(model("qwen2"), plan, Rank{0}, DeviceTraits{}));
   plan.runtime_version = "4.46";
   CHECK(lower(model("qwen2"), plan, Rank{0}, DeviceTraits{}));
+}
+
+TEST_CASE("versions: windows before masking_utils.py, and T5's reentrant checkpoints") {
+  const ModelSpec windows = read(R"({"model_type": "mistral", "hidden_size": 1024,
+    "intermediate_size": 2816, "num_hidden_layers": 2, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "vocab_size": 50000, "sliding_window": 512})");
+  CHECK_FALSE(lower(windows, plan_of("4.52"), Rank{0}, DeviceTraits{}));
+  CHECK(lower(windows, plan_of("4.53"), Rank{0}, DeviceTraits{}));
+  const std::string t5 = R"({"model_type": "t5", "d_model": 768, "d_kv": 64, "d_ff": 3072,
+    "num_layers": 2, "num_decoder_layers": 2, "num_heads": 12, "vocab_size": 32128)";
+  ParallelPlan plan = plan_of("4.57");
+  CHECK(lower(read((t5 + "}").c_str()), plan, Rank{0}, DeviceTraits{}));
+  CHECK_FALSE(lower(read((t5 + R"(, "tie_word_embeddings": false})").c_str()), plan, Rank{0},
+                    DeviceTraits{}));
+  plan.recompute = Recompute::kFullReentrant;
+  CHECK_FALSE(lower(read((t5 + "}").c_str()), plan, Rank{0}, DeviceTraits{}));
+}
+
+TEST_CASE("versions: GPT-2 of 4.57 masks its scores with a buffer and divides them by a tensor") {
+  ParallelPlan plan = plan_of("4.57");
   plan.attention = AttentionKind::kEager;
-  CHECK_FALSE(lower(model("qwen2"), plan, Rank{0}, DeviceTraits{}));
-  plan.runtime_version = "4.53";
-  CHECK(lower(model("qwen2"), plan, Rank{0}, DeviceTraits{}));
+  test::check_phases(read(R"({"model_type": "gpt2", "n_embd": 1024, "n_layer": 2, "n_head": 16,
+    "n_positions": 2048, "vocab_size": 50257})"),
+                     plan,
+                     {{"load", 165'899'264, 268'825'600},
+                      {"step1.forward", 1'313'317'376, 1'976'965'632},
+                      {"step1.backward", 392'344'576, 2'198'297'600},
+                      {"step2.backward", 707'439'616, 2'545'378'304}});
+}
+
+TEST_CASE("versions: GPT-2's own loss until 4.47 left the logits narrow") {
+  ParallelPlan plan = plan_of("4.47");
+  test::check_phases(read(R"({"model_type": "gpt2", "n_embd": 1024, "n_layer": 2, "n_head": 16,
+    "n_positions": 2048, "vocab_size": 50257})"),
+                     plan,
+                     {{"load", 165'899'264, 268'825'600},
+                      {"step1.forward", 702'110'720, 1'144'172'032},
+                      {"step1.backward", 391'721'984, 1'143'952'896},
+                      {"step2.backward", 707'986'432, 1'490'437'632}});
+}
+
+TEST_CASE(
+    "versions: BERT of 4.57 masks with what it makes of ones, and a layer returns the weights") {
+  ParallelPlan plan = plan_of("4.57");
+  plan.attention = AttentionKind::kEager;
+  test::check_phases(read(R"({"model_type": "bert", "hidden_size": 1024, "intermediate_size": 4096,
+    "num_hidden_layers": 2, "num_attention_heads": 16, "vocab_size": 30522,
+    "max_position_embeddings": 2048})"),
+                     plan,
+                     {{"load", 119'699'456, 182'614'016},
+                      {"step1.forward", 856'288'256, 990'585'344},
+                      {"step1.backward", 309'301'248, 1'124'882'432},
+                      {"step2.backward", 549'597'184, 1'399'201'792}});
+}
+
+TEST_CASE("versions: BERT of 4.44 lets them go") {
+  ParallelPlan plan = plan_of("4.44");
+  plan.attention = AttentionKind::kEager;
+  test::check_phases(read(R"({"model_type": "bert", "hidden_size": 1024, "intermediate_size": 4096,
+    "num_hidden_layers": 2, "num_attention_heads": 16, "vocab_size": 30522,
+    "max_position_embeddings": 2048})"),
+                     plan,
+                     {{"load", 119'699'456, 182'614'016},
+                      {"step1.forward", 856'288'256, 990'585'344},
+                      {"step1.backward", 309'301'248, 1'124'882'432},
+                      {"step2.backward", 548'750'848, 1'398'267'904}});
+}
+
+TEST_CASE("versions: T5 until 4.57 adds a bias with the mask in it to the scores") {
+  ParallelPlan plan = plan_of("4.57");
+  plan.sequence = 1024;
+  test::check_phases(read(R"({"model_type": "t5", "d_model": 768, "d_kv": 64, "d_ff": 3072,
+    "num_layers": 2, "num_decoder_layers": 2, "num_heads": 12,
+    "vocab_size": 32128})"),
+                     plan,
+                     {{"load", 118'247'424, 168'579'072},
+                      {"step1.forward", 1'775'653'888, 1'910'920'192},
+                      {"step1.backward", 311'140'352, 2'039'895'040},
+                      {"step2.backward", 550'322'176, 2'312'696'832}});
+}
+
+TEST_CASE("versions: OPT of 4.57 fills a mask and hides padding in it") {
+  ParallelPlan plan = plan_of("4.57");
+  plan.attention = AttentionKind::kEager;
+  test::check_phases(read(R"({"model_type": "opt", "hidden_size": 1024, "ffn_dim": 4096,
+    "num_hidden_layers": 2, "num_attention_heads": 16, "vocab_size": 50272,
+    "max_position_embeddings": 2048, "word_embed_proj_dim": 1024})"),
+                     plan,
+                     {{"load", 157'544'448, 260'501'504},
+                      {"step1.forward", 1'226'672'640, 1'890'386'432},
+                      {"step1.backward", 385'133'568, 2'111'652'864},
+                      {"step2.backward", 703'638'528, 2'463'880'192}});
+}
+
+TEST_CASE("versions: Gemma 2 of 4.57 scales its embedding last and makes masks of windows") {
+  ParallelPlan plan = plan_of("4.57");
+  test::check_phases(
+      read(R"({"model_type": "gemma2", "hidden_size": 1024, "intermediate_size": 4096,
+    "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4,
+    "head_dim": 128, "vocab_size": 64000, "sliding_window": 512,
+    "max_position_embeddings": 8192})"),
+      plan,
+      {{"load", 195'054'080, 327'174'656},
+       {"step1.forward", 1'456'508'416, 2'302'260'224},
+       {"step1.backward", 458'764'800, 2'584'758'272},
+       {"step2.backward", 844'800'512, 3'002'292'224}});
+}
+
+TEST_CASE("versions: Falcon of 4.57 asks sdpa for causality") {
+  ParallelPlan plan = plan_of("4.57");
+  test::check_phases(read(R"({"model_type": "falcon", "hidden_size": 1024, "num_hidden_layers": 2,
+    "num_attention_heads": 16, "vocab_size": 65024, "multi_query": true,
+    "parallel_attn": true, "new_decoder_architecture": false, "alibi": false,
+    "bias": false, "max_position_embeddings": 2048})"),
+                     plan,
+                     {{"load", 176'697'856, 310'915'584},
+                      {"step1.forward", 1'257'447'936, 2'116'093'952},
+                      {"step1.backward", 419'455'488, 2'402'475'008},
+                      {"step2.backward", 774'977'024, 2'789'251'072}});
+}
+
+TEST_CASE("versions: StableLM of 4.48 adds masks in place and has rotary tables in each layer") {
+  ParallelPlan plan = plan_of("4.48");
+  plan.attention = AttentionKind::kEager;
+  test::check_phases(
+      read(R"({"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 2,
+    "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 50304,
+    "max_position_embeddings": 4096, "model_type": "stablelm",
+    "tie_word_embeddings": false})"),
+      plan,
+      {{"load", 259'544'576, 259'544'576},
+       {"step1.forward", 1'382'434'304, 2'489'906'688},
+       {"step1.backward", 586'756'608, 2'267'188'224},
+       {"step2.backward", 1'103'988'736, 2'816'664'064}});
 }
 
 }  // namespace headroom::ir
