@@ -109,7 +109,7 @@ FamilyReleases releases_of(Family family) {
     case Family::kBert:
       return {.first = 444};
     case Family::kT5:
-      return {.first = 445, .fused_attention = kMajorOf5};
+      return {.first = 446, .fused_attention = kMajorOf5};
     default:
       return {};  // Mixtures looped over their experts before 5.0.
   }

@@ -121,6 +121,7 @@ TEST_CASE("versions: windows before masking_utils.py, and T5's reentrant checkpo
   CHECK(lower(read((t5 + "}").c_str()), plan, Rank{0}, DeviceTraits{}));
   CHECK_FALSE(lower(read((t5 + R"(, "tie_word_embeddings": false})").c_str()), plan, Rank{0},
                     DeviceTraits{}));
+  CHECK_FALSE(lower(read((t5 + "}").c_str()), plan_of("4.45"), Rank{0}, DeviceTraits{}));
   plan.recompute = Recompute::kFullReentrant;
   CHECK_FALSE(lower(read((t5 + "}").c_str()), plan, Rank{0}, DeviceTraits{}));
 }
