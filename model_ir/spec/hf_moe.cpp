@@ -20,6 +20,11 @@ void check_top_k(const HfFields& fields, const MoeSpec& moe) {
   }
 }
 
+/// Whether the model's loss takes the routers' logits in, whatever router_aux_loss_coef weighs it.
+bool reads_router_logits(const HfFields& fields) {
+  return fields.json().boolean_or("output_router_logits", false);
+}
+
 /// Qwen's pattern: sparse unless named in mlp_only_layers or between the sparse steps.
 void read_qwen_layers(const HfFields& fields, ModelSpec& model) {
   const JsonObject& json = fields.json();
@@ -43,6 +48,7 @@ MoeSpec read_qwen_experts(const HfFields& fields, const QwenExperts& defaults,
                           std::initializer_list<std::string_view> count_names) {
   const JsonObject& json = fields.json();
   MoeSpec moe;
+  moe.auxiliary_loss = reads_router_logits(fields);
   moe.experts = fields.integer_or(count_names, defaults.experts, kExpertCount);
   moe.top_k = json.integer_or("num_experts_per_tok", defaults.top_k, kExpertCount);
   moe.expert_ffn = json.integer_or("moe_intermediate_size", defaults.width, kDimension);
@@ -99,22 +105,14 @@ void check_groups(const HfFields& fields, const MoeSpec& moe) {
   }
 }
 
-void refuse_auxiliary_loss(const HfFields& fields) {
-  fields.support_only("output_router_logits", false,
-                      "the auxiliary loss of the routers is not modelled");
-}
-
 }  // namespace
 
 void read_mixtral(const HfFields& fields, ModelSpec& model) {
-  refuse_auxiliary_loss(fields);
   fields.read_decoder(model, {.ffn = 14336, .kv_heads = 8, .max_positions = 131072});
   fields.read_uniform_window(model, std::nullopt);
-  if (fields.probability("router_jitter_noise", 0) > 0) {
-    fields.json().refuse("router_jitter_noise",
-                         "0, since noise on the routers' input is not modelled");
-  }
   MoeSpec moe;
+  moe.auxiliary_loss = reads_router_logits(fields);
+  moe.input_noise = fields.probability("router_jitter_noise", 0) > 0;
   moe.experts = fields.integer_or({"num_local_experts", "num_experts"}, 8, kExpertCount);
   moe.top_k = fields.json().integer_or("num_experts_per_tok", 2, kExpertCount);
   moe.expert_ffn = model.ffn;
@@ -125,7 +123,6 @@ void read_mixtral(const HfFields& fields, ModelSpec& model) {
 }
 
 void read_qwen2_moe(const HfFields& fields, ModelSpec& model) {
-  refuse_auxiliary_loss(fields);
   fields.read_decoder(model, {.ffn = 5632, .kv_heads = 16, .max_positions = 32768});
   const JsonObject& json = fields.json();
   model.qkv_bias = json.boolean_or("qkv_bias", true);
@@ -144,7 +141,6 @@ void read_qwen2_moe(const HfFields& fields, ModelSpec& model) {
 }
 
 void read_qwen3_moe(const HfFields& fields, ModelSpec& model) {
-  refuse_auxiliary_loss(fields);
   fields.read_decoder(model, {.ffn = 6144, .kv_heads = 4, .max_positions = 32768});
   const JsonObject& json = fields.json();
   model.qkv_bias = json.boolean_or("attention_bias", false);
@@ -208,7 +204,6 @@ void read_deepseek_v3(const HfFields& fields, ModelSpec& model) {
 }
 
 void read_gpt_oss(const HfFields& fields, ModelSpec& model) {
-  refuse_auxiliary_loss(fields);
   fields.read_decoder(model, {.ffn = 2880, .kv_heads = 8, .head_dim = 64, .max_positions = 131072});
   const JsonObject& json = fields.json();
   model.qkv_bias = json.boolean_or("attention_bias", true);
@@ -216,6 +211,7 @@ void read_gpt_oss(const HfFields& fields, ModelSpec& model) {
   model.norm = NormKind::kRmsFp32;
   model.attention_sinks = true;
   MoeSpec moe;
+  moe.auxiliary_loss = reads_router_logits(fields);
   moe.experts = fields.integer_or({"num_local_experts", "num_experts"}, 128, kExpertCount);
   moe.top_k = json.integer_or("num_experts_per_tok", 4, kExpertCount);
   moe.expert_ffn = model.ffn;

@@ -185,6 +185,10 @@ TEST_CASE("measured: earlier releases of transformers, 20 families") {
   }
 }
 
+TEST_CASE("measured: routers' losses, T5's modules to save, quantised T5 and BERT") {
+  check_exact("transformers_options");
+}
+
 TEST_CASE("measured: DeepSpeed") {
   check_source("deepspeed");
 }

@@ -194,8 +194,9 @@ Planned plan_modelled(const MeasuredRow& row, std::string_view runtime,
   // These rows were recorded where every value read back from the device is zero: a mask of ones
   // that a model makes itself then looks like padding.
   // Before 5.0 the mask itself was asked whether all of it is set.
-  setting.plan.padded_batch = ir::transformers::makes_padding_mask(setting.model.family) &&
-                              !setting.plan.runtime_version.starts_with("4.");
+  setting.plan.padded_batch =
+      setting.plan.padded_batch || (ir::transformers::makes_padding_mask(setting.model.family) &&
+                                    !setting.plan.runtime_version.starts_with("4."));
   reader.absorb(set_head(row.setting, setting.model));
   if (const auto trouble = reader.trouble()) {
     return Skip{*trouble};

@@ -186,6 +186,7 @@ void read_transformers_case(CaseReader& reader, RunSetting& setting) {
   }
   plan.keep_logits = !reader.flag("drop_logits", true);
   plan.evaluation = reader.flag("eval", false);
+  plan.padded_batch = reader.flag("padded", false);
   if (reader.flag("cudnn", false)) {
     reader.fail("cudnn", "true");
   }

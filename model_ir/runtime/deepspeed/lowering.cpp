@@ -106,7 +106,7 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary,
     output = transformers::forward(eager, run.model, batch);
     loss = std::move(output.loss);
     if (!run.plan.keep_logits) {
-      output = {};
+      output.clear();
     }
   }
   {
@@ -122,7 +122,7 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary,
     }
     run.wrapper.after_backward(boundary);
     loss.reset();
-    output = {};
+    output.clear();
   }
   const PhaseScope phase(eager, tag + (boundary ? ".step" : ".step_noop"));
   if (boundary) {

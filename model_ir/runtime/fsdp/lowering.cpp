@@ -235,7 +235,7 @@ void run_micro_batch(Run& run, const std::string& tag) {
     }
     loss = output.loss;
     if (!run.plan.keep_logits) {
-      output = {};
+      output.clear();
     }
     if (run.plan.accumulation > 1) {
       loss = torch::scale(eager, loss);
@@ -250,7 +250,7 @@ void run_micro_batch(Run& run, const std::string& tag) {
     run.finish_backward();
   }
   loss.reset();
-  output = {};
+  output.clear();
   batch = {};
 }
 
@@ -260,7 +260,7 @@ void evaluate(Run& run) {
   run.model.training = false;
   const transformers::Batch batch = transformers::make_batch(run.eager, run.model);
   transformers::ModelOutput output = call(run, batch);
-  output = {};
+  output.clear();
 }
 
 void run_optimizer(Run& run) {

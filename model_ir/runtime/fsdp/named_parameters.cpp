@@ -30,7 +30,8 @@ class Namer {
     }
     named_.insert(named_.end(), copies_.begin(), copies_.end());
     const TensorId table = graph_.parameters().front();  // A tied head has a copy of its own.
-    const auto head = model_.retrained.find({static_cast<std::uint32_t>(table), true});
+    const auto head = model_.retrained.find(
+        {static_cast<std::uint32_t>(table), transformers::ParameterReader::kHead});
     if (head != model_.retrained.end()) {
       named_.push_back({kTiedHeadCopy, head->second, &graph_.tensor(table), table, false});
     }
@@ -43,9 +44,10 @@ class Namer {
     const TensorInfo& info = graph_.tensor(id);
     const Tensor& whole = model_.parameters[index_of(id)];
     const bool first = id == graph_.parameters().front();
-    for (const bool head : {false, true}) {
-      const auto copy = model_.retrained.find({key, head});
-      if (copy != model_.retrained.end() && !(head && first)) {
+    using transformers::ParameterReader;
+    for (const ParameterReader reader : {ParameterReader::kModule, ParameterReader::kHead}) {
+      const auto copy = model_.retrained.find({key, reader});
+      if (copy != model_.retrained.end() && !(reader == ParameterReader::kHead && first)) {
         copies_.push_back(
             {module_ + ".modules_to_save.default" + leaf, copy->second, &info, id, false});
       }

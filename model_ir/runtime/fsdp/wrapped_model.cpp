@@ -78,7 +78,7 @@ class Wrapper {
     }
     finish_leaf();
     for (const TensorId id : ids) {  // The head is the last module.
-      add_copy(id, true);
+      add_copy(id, transformers::ParameterReader::kHead);
     }
     finish_leaf();
     finish(root, model_.buffers);
@@ -121,7 +121,8 @@ class Wrapper {
     }
     if (path == adapted_path_) {
       inside = ".base_layer";
-    } else if (model_.retrained.contains({key, false}) || model_.retrained.contains({key, true})) {
+    } else if (model_.retrained.contains({key, transformers::ParameterReader::kModule}) ||
+               model_.retrained.contains({key, transformers::ParameterReader::kHead})) {
       inside = ".original_module";
     }
     frozen.names.push_back(path + inside + name.substr(path.size()));
@@ -136,17 +137,18 @@ class Wrapper {
       wrap_alone(adapter->second.b);
     }
     leaf_path_ = path;
-    add_copy(id, false);
+    add_copy(id, transformers::ParameterReader::kModule);
   }
 
   /// The copy of a module that is trained in full: its weight, and its bias if it has one.
-  void add_copy(TensorId id, bool head) {
-    const auto found = model_.retrained.find({static_cast<std::uint32_t>(id), head});
+  void add_copy(TensorId id, transformers::ParameterReader reader) {
+    const auto found = model_.retrained.find({static_cast<std::uint32_t>(id), reader});
     if (found == model_.retrained.end()) {
       return;
     }
     if (leaf_ == nullptr) {
       const bool table = id == model_.graph->parameters().front();
+      const bool head = reader == transformers::ParameterReader::kHead;
       const std::int32_t module = head    ? transformers::kHeadModule
                                   : table ? transformers::kEmbeddingModule
                                           : kLeafModule;
@@ -190,15 +192,15 @@ class Wrapper {
         result_.pieces.push_back(piece->second);
       }
     };
-    const auto list_copy = [&](TensorId id, bool head) {
-      const auto copy = model_.retrained.find({static_cast<std::uint32_t>(id), head});
+    const auto list_copy = [&](TensorId id, transformers::ParameterReader reader) {
+      const auto copy = model_.retrained.find({static_cast<std::uint32_t>(id), reader});
       if (copy != model_.retrained.end()) {
         list(&copy->second);
       }
     };
     for (const TensorId id : graph.parameters()) {
       list(&model_.parameters[index_of(id)]);
-      list_copy(id, false);
+      list_copy(id, transformers::ParameterReader::kModule);
       const auto adapter = model_.adapters.find(static_cast<std::uint32_t>(id));
       if (adapter != model_.adapters.end()) {
         list(&adapter->second.a);
@@ -206,7 +208,7 @@ class Wrapper {
       }
     }
     for (const TensorId id : graph.parameters()) {
-      list_copy(id, true);
+      list_copy(id, transformers::ParameterReader::kHead);
     }
   }
 
@@ -285,7 +287,7 @@ WrapperHooks::Unit* WrapperHooks::find(const transformers::ModuleCall& call) {
   const auto id = static_cast<std::uint32_t>(call.op->parameters[0]);
   const Tensor* slot = nullptr;
   if (call.part == Part::kOperator) {
-    const auto copy = model.retrained.find({id, call.op->role == OpRole::kHead});
+    const auto copy = model.retrained.find({id, transformers::reader_of(model, *call.op)});
     slot = copy != model.retrained.end() ? &copy->second : nullptr;
   } else if (call.part == Part::kAdapterA || call.part == Part::kAdapterB) {
     const transformers::Adapter& adapter = model.adapters.at(id);

@@ -141,7 +141,8 @@ Tensor sum_to(Eager& eager, Tensor gradient, const Shape& shape) {
   // Broadcasting stretched the leading dims (a weight of size H against [.., H]) or the last one
   // (a factor per row). Anything else is summed by the operator itself.
   const std::int64_t outputs = shape.elements();
-  const bool innermost = outputs == 1 || (shape.rank() > 0 && shape[-1] == 1);
+  const bool innermost =
+      outputs == 1 || (shape.rank() > 0 && shape[-1] == 1) || gradient->layout == Layout::kColumns;
   Tensor result = reduce(eager, shape, gradient.dtype(),
                          {.outputs = outputs,
                           .inputs_per_output = gradient.elements() / outputs,

@@ -124,21 +124,16 @@ void list_trainable(Model& model) {
       model.trainable.push_back(parameter);
     }
   };
-  const auto copy_of = [&](std::uint32_t id, bool head) {
-    const auto copy = model.retrained.find({id, head});
-    return copy != model.retrained.end() ? copy->second : Tensor{};
-  };
-  for (const TensorId id : model.graph->parameters()) {
-    list(copy_of(static_cast<std::uint32_t>(id), false));
-    if (const auto adapter = model.adapters.find(static_cast<std::uint32_t>(id));
-        adapter != model.adapters.end()) {
+  for (const auto& [id, reader] : reading_modules(model)) {
+    const auto key = static_cast<std::uint32_t>(id);
+    const auto copy = model.retrained.find({key, reader});
+    list(copy != model.retrained.end() ? copy->second : Tensor{});
+    if (const auto adapter = model.adapters.find(key);
+        reader == ParameterReader::kModule && adapter != model.adapters.end()) {
       list(adapter->second.a);
       list(adapter->second.b);
       list(adapter->second.magnitude);
     }
-  }
-  for (const TensorId id : model.graph->parameters()) {
-    list(copy_of(static_cast<std::uint32_t>(id), true));
   }
 }
 

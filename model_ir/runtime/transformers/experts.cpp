@@ -8,6 +8,7 @@
 #include "model_ir/runtime/torch/functions_grouped.h"
 #include "model_ir/runtime/torch/functions_latent.h"
 #include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/kv_cache.h"
 #include "model_ir/runtime/transformers/norm.h"
@@ -387,7 +388,26 @@ bool Interpreter::reads_rows(const Op& op) const {
           op.role == OpRole::kSharedSigmoid);
 }
 
+/// `hidden_states *= torch.empty_like(hidden_states).uniform_(...)`: in place, for all its readers.
+void Interpreter::disturb(const Op& op) {
+  Tensor& hidden = values_[index_of(op.inputs[0])];
+  torch::Record record(eager_, {&hidden});
+  const Tensor noise = torch::filled(eager_, hidden.shape(), hidden.dtype());
+  record.save(noise);
+  Tensor disturbed = eager_.alias(hidden, hidden.shape(), false);
+  torch::launch(eager_, {&hidden, &noise, &hidden});
+  record.finish(
+      disturbed, [](Eager& e, torch::Gradients& grads, torch::Node& node) -> torch::Gradients {
+        const Tensor saved = node.saved[0].unpack(e);
+        return {torch::computed(e, grads[0].shape(), grads[0].dtype(), {&grads[0], &saved})};
+      });
+  hidden = std::move(disturbed);
+}
+
 void Interpreter::run_router(const Op& op) {
+  if (model_.spec->moe->input_noise && model_.training) {
+    disturb(op);
+  }
   RouterInput input;
   const bool wide = op.router == RouterForm::kWideSoftmax || op.router == RouterForm::kWideSigmoid;
   Tensor given = wide ? value(op, 0) : rows(op);  // DeepSeek's router is given [B, S, H].
@@ -404,6 +424,10 @@ void Interpreter::run_router(const Op& op) {
   Routing routing = route(eager_, op.router, *model_.spec->moe, input);
   if (model_.hooks.leave) {
     model_.hooks.leave(module_of(op), {&routing.weights});
+  }
+  // What is run again in backward is no longer recorded.
+  if (model_.spec->moe->auxiliary_loss && !eager_.in_backward()) {
+    router_logits_.push_back(routing.logits);
   }
   block_names_.push_back(std::move(routing.logits));
   values_[index_of(op.outputs[0])] = std::move(routing.weights);

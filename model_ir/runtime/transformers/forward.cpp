@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model_ir/runtime/torch/checkpoint.h"
+#include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/attention.h"
@@ -17,6 +18,7 @@
 #include "model_ir/runtime/transformers/losses.h"
 #include "model_ir/runtime/transformers/masks.h"
 #include "model_ir/runtime/transformers/modeling.h"
+#include "model_ir/runtime/transformers/router_loss.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -84,14 +86,12 @@ RopeTable make_rope_table(Eager& eager, const RopeRequest& request) {
   return table;
 }
 
-/// The padding mask: what the collator passes, or the fp32 ones that a model makes itself.
+/// The fp32 ones that a model makes itself where the collator passes no mask.
 void make_padding(Eager& eager, const Model& model, Shared& shared) {
   const ParallelPlan& plan = *model.plan;
-  const bool ones = makes_padding_mask(model.spec->family);
-  if (!shared.padding.defined() && (ones || plan.padded_batch)) {
+  if (!shared.padding.defined() && makes_padding_mask(model.spec->family)) {
     eager.set_site("masks", -1);
-    shared.padding =
-        eager.empty({plan.micro_batch, plan.sequence}, ones ? DType::kFp32 : DType::kInt64);
+    shared.padding = eager.empty({plan.micro_batch, plan.sequence}, DType::kFp32);
   }
 }
 
@@ -465,20 +465,46 @@ Tensor run_layers(Eager& eager, Model& model, const std::shared_ptr<Interpreter>
   return hidden;
 }
 
+void ModelOutput::clear() {
+  loss.reset();
+  auxiliary_loss.reset();
+  logits.reset();
+  memory.reset();
+  torch::release_list(router_logits);
+}
+
 Batch make_batch(Eager& eager, const Model& model) {
   eager.set_site("input_ids", -1);
   Batch batch;
   batch.ids = torch::computed(eager, {model.plan->micro_batch, model.plan->sequence}, DType::kInt64,
                               TensorRole::kInput);
   batch.labels = labels_of(eager, *model.spec, batch.ids);
+  if (model.plan->padded_batch && !makes_padding_mask(model.spec->family)) {
+    batch.mask = torch::filled(eager, batch.ids.shape(), DType::kInt64);
+  }
   return batch;
 }
 
 namespace {
 
+/// `loss += router_aux_loss_coef * aux_loss`; the model returns what it read, too.
+void add_router_loss(Eager& eager, const Model& model, const Batch& batch, Interpreter& interpreter,
+                     ModelOutput& output) {
+  if (!model.spec->moe || !model.spec->moe->auxiliary_loss) {
+    return;
+  }
+  eager.set_site("auxiliary_loss", -1);
+  output.router_logits = interpreter.take_router_logits();
+  output.auxiliary_loss =
+      load_balancing_loss(eager, *model.spec->moe, output.router_logits, batch.mask);
+  const Tensor weighed = torch::scale(eager, output.auxiliary_loss);
+  output.loss = torch::add_in_place(eager, output.loss, weighed);
+}
+
 /// Logits and loss of a language model, from operator `head` on.
 ModelOutput run_language_head(Eager& eager, Model& model, Interpreter& interpreter,
-                              const Tensor& ids, NodeId head) {
+                              const Batch& batch, NodeId head) {
+  const Tensor& ids = batch.ids;
   const Graph& graph = *model.graph;
   ModelOutput output;
   const NodeId loss{static_cast<std::uint32_t>(graph.op_count() - 1)};
@@ -514,6 +540,7 @@ ModelOutput run_language_head(Eager& eager, Model& model, Interpreter& interpret
   output.loss = library.shifts_logits
                     ? shifted_logits_loss(eager, output.logits, ids, !library.narrow_loss)
                     : causal_lm_loss(eager, output.logits, ids);
+  add_router_loss(eager, model, batch, interpreter, output);
   leave_part(model.hooks, {.part = ModuleCall::Part::kModel}, {&output.loss});
   eager.set_role(TensorRole::kTemporary);
   return output;
@@ -538,6 +565,7 @@ ModelOutput forward(Eager& eager, Model& model, const Batch& batch) {
   const NodeId last_layer = graph.layers().back().last;
   NodeId head = next(last_layer);
   interpreter.set(graph.op(NodeId{0}).inputs[0], ids);
+  shared.padding = batch.mask;
   eager.set_role(TensorRole::kTemporary);
   enter_model(model);
   {
@@ -567,7 +595,7 @@ ModelOutput forward(Eager& eager, Model& model, const Batch& batch) {
     leave_part(model.hooks, {.part = ModuleCall::Part::kModel}, {&output.loss});
     return output;
   }
-  return run_language_head(eager, model, interpreter, ids, head);
+  return run_language_head(eager, model, interpreter, batch, head);
 }
 
 }  // namespace headroom::ir::transformers

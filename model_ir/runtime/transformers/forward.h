@@ -18,14 +18,20 @@ namespace headroom::ir::transformers {
 /// What a call of the model returns.
 struct ModelOutput {
   torch::Tensor loss;
+  torch::Tensor auxiliary_loss;  ///< Of routers.
   torch::Tensor logits;
   torch::Tensor memory;  ///< Encoder-decoder: encoder_last_hidden_state.
+  std::vector<torch::Tensor> router_logits;
+
+  /// Lets all of it go, in the order of its fields.
+  void clear();
 };
 
 /// One micro-batch on the device.
 struct Batch {
   torch::Tensor ids;
   torch::Tensor labels;  ///< The ids, or a tensor of their own.
+  torch::Tensor mask{};  ///< [B, S] of padded batches, int64.
 };
 
 /// The next micro-batch of a loop: ids, and the labels that `labels_of` makes of them.
@@ -83,6 +89,10 @@ class Interpreter {
   void run(NodeId first, NodeId last);
   /// Lets go what the loop over the layers held.
   void leave_layers() { returned_weights_.reset(); }
+  /// What the routers' logits have been so far, where the model returns them.
+  [[nodiscard]] std::vector<torch::Tensor> take_router_logits() {
+    return std::exchange(router_logits_, {});
+  }
   /// What the layer before returned beside its hidden states becomes `weights`.
   [[nodiscard]] torch::Tensor exchange_weights(torch::Tensor weights) {
     return std::exchange(returned_weights_, std::move(weights));
@@ -138,6 +148,7 @@ class Interpreter {
   void run_split_gate_up(const Op& op);
   [[nodiscard]] torch::Tensor run_latent_norm(const Op& op);
   void run_latent_qkv(const Op& op);
+  void disturb(const Op& op);
   void run_router(const Op& op);
   void run_experts(const Op& op);
   [[nodiscard]] torch::Tensor run_shared_gate(const Op& op);
@@ -166,6 +177,7 @@ class Interpreter {
   torch::Tensor earlier_weights_;    ///< Of its first attention, until the second one's addition.
   torch::Tensor layer_mask_;         ///< What the layer under way was given.
   torch::Tensor rows_;               ///< Of the open sparse block.
+  std::vector<torch::Tensor> router_logits_;
   std::vector<torch::Tensor> block_names_;  ///< Likewise: names that no operator reads again.
   LatentFrame latent_;                      ///< Of the open attention module.
   torch::Tensor latent_query_;              ///< Rotated, until its keys are there.

@@ -129,13 +129,17 @@ void add_mask_buffers(Eager& eager, Model& model) {
   model.buffers.push_back(torch::computed(eager, {}, dtype, TensorRole::kBuffer));
 }
 
-/// Weights that bitsandbytes quantises: linear layers but the head.
-/// Source: huggingface/transformers integrations/bitsandbytes.py, replace_with_bnb_linear.
-std::set<TensorId> quantised_weights(const ParallelPlan& plan, const Graph& graph) {
+/// Weights that bitsandbytes quantises: linear layers but the head
+/// and what the model would keep in fp32 (_keep_in_fp32_modules).
+/// Source: huggingface/transformers integrations/bitsandbytes.py, replace_with_bnb_linear;
+///         quantizers/base.py, get_modules_to_not_convert.
+std::set<TensorId> quantised_weights(const ModelSpec& spec, const ParallelPlan& plan,
+                                     const Graph& graph) {
   std::set<TensorId> weights;
+  const bool keeps = modeling_of(spec.family).widens_down;
   for (std::size_t node = 0; plan.quant && node < graph.op_count(); ++node) {
     const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
-    if (is_body_linear(op)) {
+    if (is_body_linear(op) && !(keeps && op.role == OpRole::kDown)) {
       weights.insert(op.parameters.at(0));
     }
   }
@@ -219,13 +223,20 @@ void finish_tied(Eager& eager, Model& model, bool has_head,
 
 }  // namespace
 
+ParameterReader reader_of(const Model& model, const Op& op) {
+  if (op.kind == OpKind::kEmbedding && model.spec->encoder) {
+    const bool first = op.inputs[0] == model.graph->op(NodeId{0}).inputs[0];
+    return first ? ParameterReader::kEncoder : ParameterReader::kDecoder;
+  }
+  return op.role == OpRole::kHead ? ParameterReader::kHead : ParameterReader::kModule;
+}
+
 Tensor parameter_of(const Model& model, const Op& op, std::size_t index) {
   if (index >= op.parameters.size()) {
     return {};
   }
   const TensorId id = op.parameters[index];
-  const auto copy =
-      model.retrained.find({static_cast<std::uint32_t>(id), op.role == OpRole::kHead});
+  const auto copy = model.retrained.find({static_cast<std::uint32_t>(id), reader_of(model, op)});
   return copy != model.retrained.end() ? copy->second : model.parameters[index_of(id)];
 }
 
@@ -237,7 +248,8 @@ std::vector<Tensor> all_parameters(const Model& model, bool quantised) {
         quantised && packed != model.quantised.end()) {
       all.push_back(packed->second.packed);
     }
-    if (const auto copy = model.retrained.find({static_cast<std::uint32_t>(id), false});
+    if (const auto copy =
+            model.retrained.find({static_cast<std::uint32_t>(id), ParameterReader::kModule});
         copy != model.retrained.end()) {
       all.push_back(copy->second);
     }
@@ -249,7 +261,7 @@ std::vector<Tensor> all_parameters(const Model& model, bool quantised) {
     }
   }
   for (const auto& [id, copy] : model.retrained) {  // The head's is the last module.
-    all.push_back(id.second ? copy : Tensor{});
+    all.push_back(id.second == ParameterReader::kModule ? Tensor{} : copy);
   }
   std::erase_if(all, [](const Tensor& each) { return !each.defined(); });
   return all;
@@ -282,7 +294,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   model.parameters.resize(graph.tensor_count());
   const DType dtype = param_dtype(plan.precision);
   const bool trainable = !plan.lora.has_value();
-  const std::set<TensorId> quantised = quantised_weights(plan, graph);
+  const std::set<TensorId> quantised = quantised_weights(spec, plan, graph);
   const std::set<TensorId> corrected = corrected_routers(graph);
   const std::set<TensorId> wide = kept_wide(spec, plan, graph);
   eager.set_site("parameters", -1);
@@ -290,7 +302,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   const auto is_head = [&](TensorId id) { return graph.tensor(id).name == head_weight; };
   ConstructorExtras extras(eager, model, created);
   std::vector<Tensor> made;  // Parameters of the module whose constructor is under way.
-  const std::vector<TensorId> order = construction_order(graph);
+  const std::vector<TensorId> order = construction_order(graph, plan.quant.has_value());
   for (std::size_t at = 0; at < order.size(); ++at) {
     const TensorId id = order[at];
     extras.before(id);

@@ -14,6 +14,8 @@ using torch::Tensor;
 
 constexpr std::string_view kEncoder = "bert.";
 constexpr std::string_view kHeadBias = "cls.predictions.bias";
+constexpr std::string_view kAttention = ".self_attn.";
+constexpr std::string_view kSinks = ".sinks";
 
 /// _adjust_bias: pads the bias of the output layer to the vocabulary, which copies it.
 void pad_bias(Eager& eager, const Tensor& bias) {
@@ -23,12 +25,23 @@ void pad_bias(Eager& eager, const Tensor& bias) {
 
 }  // namespace
 
-std::vector<TensorId> construction_order(const Graph& graph) {
+std::vector<TensorId> construction_order(const Graph& graph, bool loads) {
   std::vector<TensorId> order(graph.parameters().begin(), graph.parameters().end());
+  if (loads) {
+    return order;
+  }
   const auto bias = std::find_if(order.begin(), order.end(),
                                  [&](TensorId id) { return graph.tensor(id).name == kHeadBias; });
   if (bias != order.end()) {
     std::rotate(bias, bias + 1, order.end());
+  }
+  for (auto at = order.begin(); at != order.end(); ++at) {
+    if (graph.tensor(*at).name.ends_with(kSinks)) {
+      const auto after = std::find_if(at + 1, order.end(), [&](TensorId id) {
+        return graph.tensor(id).name.find(kAttention) == std::string::npos;
+      });
+      at = std::rotate(at, at + 1, after);
+    }
   }
   return order;
 }
@@ -66,13 +79,21 @@ void ConstructorExtras::before(TensorId parameter) {
   layer_ = layer;
 }
 
+void ConstructorExtras::add_ids() {
+  const torch::Shape ids{1, model_.spec->max_positions};
+  for (int buffer = 0; buffer < 2; ++buffer) {  // position_ids and token_type_ids.
+    model_.buffers.push_back(eager_.empty(ids, DType::kInt64, TensorRole::kBuffer));
+  }
+}
+
 void ConstructorExtras::before_masked(TensorId parameter) {
+  if (model_.plan->quant) {
+    return;  // Made without memory; parameters are read one by one.
+  }
   const TensorInfo& info = model_.graph->tensor(parameter);
   const torch::Shape ids{1, model_.spec->max_positions};
   if (layer_ < 0 && info.layer == 0) {
-    for (int buffer = 0; buffer < 2; ++buffer) {  // position_ids and token_type_ids.
-      model_.buffers.push_back(eager_.empty(ids, DType::kInt64, TensorRole::kBuffer));
-    }
+    add_ids();
   }
   if (!encoder_made_ && !info.name.starts_with(kEncoder) && !fourth_) {
     encoder_made_ = true;
@@ -92,8 +113,25 @@ void ConstructorExtras::finish() {
   copies_.clear();
 }
 
+/// The decoder is read last, tied, and its buffers follow from the host.
+void ConstructorExtras::finish_loaded() {
+  const bool has_decoder = model_.spec->task == Task::kLanguage && model_.spec->tied_embeddings;
+  if (has_decoder) {
+    add_table(true);
+    copies_.clear();
+    pad_bias(eager_, decoder_bias_);
+    pad_bias(eager_, decoder_bias_);
+  }
+  add_ids();
+  decoder_bias_.reset();
+}
+
 /// tie_weights() runs twice, the second time by who built the model without initial weights.
 void ConstructorExtras::finish_masked() {
+  if (model_.plan->quant) {
+    finish_loaded();
+    return;
+  }
   if (!model_.spec->tied_embeddings) {
     return;
   }

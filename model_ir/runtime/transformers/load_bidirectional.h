@@ -9,10 +9,12 @@
 
 namespace headroom::ir::transformers {
 
-/// Parameters in the order in which the constructors make them. It is the order of registration but
-/// for the bias of BERT's head, which its module makes last and registers first.
-/// Source: huggingface/transformers modeling_bert.py, BertLMPredictionHead.
-[[nodiscard]] std::vector<TensorId> construction_order(const Graph& graph);
+/// Parameters in the order in which the constructors make them, or, where `loads`, in which they
+/// are read: that of registration. The former differs for the bias of BERT's head and gpt-oss's
+/// sinks, which their modules make last and register first. Source: huggingface/transformers
+/// modeling_bert.py, BertLMPredictionHead; modeling_gpt_oss.py,
+///         GptOssAttention.
+[[nodiscard]] std::vector<TensorId> construction_order(const Graph& graph, bool loads);
 
 /// What the constructors of masked and encoder-decoder models make besides the parameters of the
 /// graph: BERT's id buffers, the tables and heads that tying then lets go, biases padded on the
@@ -26,7 +28,8 @@ class ConstructorExtras {
 
   /// Called before each parameter, in the order of construction.
   void before(TensorId parameter);
-  /// Called after the last one: the weights are tied.
+  /// Called after the last one: the weights are tied. Those that are to be quantised are read into
+  /// a model without memory.
   void finish();
 
  private:
@@ -34,6 +37,8 @@ class ConstructorExtras {
   void finish_masked();
   /// A module with a table of the vocabulary; `biased`: with `decoder_bias_`, too.
   void add_table(bool biased);
+  void finish_loaded();
+  void add_ids();
 
   torch::Eager& eager_;
   Model& model_;

@@ -101,6 +101,14 @@ void enter_part(const ModuleHooks& hooks, const ModuleCall& call,
 void leave_part(const ModuleHooks& hooks, const ModuleCall& call,
                 std::initializer_list<torch::Tensor*> outputs);
 
+/// Which module reads a parameter; a tied table has several.
+enum class ParameterReader : std::uint8_t {
+  kModule,   ///< The one that it belongs to. T5's `shared` is called by nobody.
+  kEncoder,  ///< T5's encoder.embed_tokens.
+  kDecoder,  ///< T5's decoder.embed_tokens.
+  kHead,
+};
+
 class KeyValueCache;
 
 /// The module tree after loading: what lives as long as the process.
@@ -114,9 +122,9 @@ struct Model {
   std::map<std::uint32_t, QuantisedWeight> quantised;  ///< By TensorId of the weight.
   torch::Tensor dynamic_codes;                         ///< Shared by all double quantisation.
   std::map<std::uint32_t, Adapter> adapters;           ///< By TensorId of the adapted weight.
-  /// Trained copies of what PEFT's modules_to_save names, by the parameter's TensorId and whether
-  /// the head reads it: a tied table has a copy for each of its two modules.
-  std::map<std::pair<std::uint32_t, bool>, torch::Tensor> retrained;
+  /// Trained copies of what PEFT's modules_to_save names, by the parameter's TensorId and the
+  /// module that reads it.
+  std::map<std::pair<std::uint32_t, ParameterReader>, torch::Tensor> retrained;
   std::vector<torch::Tensor> trainable;  ///< In the order of model.parameters().
   std::int64_t parameter_count = 0;
   std::int64_t trainable_count = 0;
@@ -130,6 +138,8 @@ struct Model {
 [[nodiscard]] Model load_model(torch::Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
                                const Graph& graph,
                                const std::function<void(const torch::Tensor&)>& created = {});
+
+[[nodiscard]] ParameterReader reader_of(const Model& model, const Op& op);
 
 /// Parameter `index` of `op` as its module has it; undefined where it has none.
 [[nodiscard]] torch::Tensor parameter_of(const Model& model, const Op& op, std::size_t index);

@@ -162,16 +162,24 @@ Tensor eight_bit_product(Eager& eager, const QuantisedWeight& weight, const Tens
 Gradients eight_bit_gradients(Eager& eager, const QuantisedWeight& weight, Gradients& grads,
                               const Node& node) {
   const DType dtype = node.input_dtypes[0];
-  const Tensor whole = torch::computed(eager, weight.shape, dtype);
+  Tensor rows = grads[0];  // reshape(-1, out).contiguous()
+  if (rows->layout == torch::Layout::kColumns) {
+    rows = torch::computed(eager, rows.shape(), rows.dtype(), {&grads[0]});
+  }
+  Tensor whole = torch::computed(eager, weight.shape, dtype);
   { const Tensor scaled = torch::computed(eager, {weight.shape[0]}, DType::kFp32); }
-  const Tensor narrow = torch::to(eager, grads[0], dtype);
+  Tensor narrow = torch::to(eager, rows, dtype);
   const Tensor gradient = eager.empty(node.input_shapes[0], dtype);
+  gradient->tracked_view = true;  // matmul(...).view(ctx.grad_shape)
   eager.touch_cublas();
   eager.run(GemmShape{.m = grads[0].elements() / weight.shape[0],
                       .n = weight.shape[1],
                       .k = weight.shape[0],
                       .dtype = dtype,
                       .layout = GemmLayout::kNN});
+  narrow.reset();
+  rows.reset();
+  whole.reset();
   return {gradient};
 }
 

@@ -14,6 +14,10 @@ namespace {
 
 using torch::Tensor;
 
+/// What reads T5's `shared` table.
+constexpr std::string_view kEncoderTable = "encoder.embed_tokens";
+constexpr std::string_view kDecoderTable = "decoder.embed_tokens";
+
 /// "model.layers.0.self_attn.q_proj" of "model.layers.0.self_attn.q_proj.weight".
 std::string_view module_path(std::string_view parameter) {
   return parameter.substr(0, parameter.rfind('.'));
@@ -36,7 +40,7 @@ bool names(const ModelSpec& spec, const LoraPlan& lora, std::string_view path) {
 }
 
 bool has_tied_head(const ModelSpec& spec) {
-  return spec.tied_embeddings && spec.architecture == Architecture::kCausalLm;
+  return spec.tied_embeddings && spec.architecture != Architecture::kMaskedLm;
 }
 
 /// The last parts of the names of all modules that hold parameters.
@@ -47,6 +51,9 @@ std::set<std::string> known_modules(const ModelSpec& spec, const Graph& graph) {
   }
   if (has_tied_head(spec)) {
     known.emplace(head_module(spec));
+  }
+  if (spec.encoder) {
+    known.emplace(last_part(kEncoderTable));
   }
   return known;
 }
@@ -64,6 +71,27 @@ Tensor copy_of(torch::Eager& eager, const Model& model, const Tensor& original) 
 
 }  // namespace
 
+std::vector<std::pair<TensorId, ParameterReader>> reading_modules(const Model& model) {
+  const TensorId table = model.graph->parameters().front();
+  const auto& encoder = model.spec->encoder;
+  std::vector<std::pair<TensorId, ParameterReader>> modules;
+  bool decodes = false;
+  for (const TensorId id : model.graph->parameters()) {
+    if (encoder && !decodes && model.graph->tensor(id).layer >= encoder->layers) {
+      decodes = true;
+      modules.emplace_back(table, ParameterReader::kDecoder);
+    }
+    modules.emplace_back(id, ParameterReader::kModule);
+    if (encoder && id == table) {
+      modules.emplace_back(table, ParameterReader::kEncoder);
+    }
+  }
+  for (const TensorId id : model.graph->parameters()) {
+    modules.emplace_back(id, ParameterReader::kHead);
+  }
+  return modules;
+}
+
 bool is_saved_module(const ModelSpec& spec, const LoraPlan& lora, std::string_view module) {
   return (saves_head(spec) && module == head_module(spec)) ||
          std::find(lora.modules_to_save.begin(), lora.modules_to_save.end(), module) !=
@@ -72,10 +100,6 @@ bool is_saved_module(const ModelSpec& spec, const LoraPlan& lora, std::string_vi
 
 std::optional<Error> missing_saved_modules(const ModelSpec& spec, const Graph& graph,
                                            const LoraPlan& lora) {
-  if (spec.architecture == Architecture::kEncoderDecoder && !lora.modules_to_save.empty()) {
-    return Error::invalid_argument("lora", "modules_to_save of an encoder-decoder",
-                                   "adapters alone", "leave save out");
-  }
   const std::set<std::string> known = known_modules(spec, graph);
   for (const std::string& name : lora.modules_to_save) {
     const bool found = std::any_of(known.begin(), known.end(), [&](const std::string& module) {
@@ -98,11 +122,11 @@ void add_saved_modules(torch::Eager& eager, Model& model, const LoraPlan& lora) 
   }
   eager.set_site("lora.modules_to_save", -1);
   const TensorId table = model.graph->parameters().front();  // The embedding comes first.
-  const auto save = [&](TensorId id, bool head) {
-    const bool scales =
-        !head && id == table && !model.buffers.empty() && model.buffers.front().elements() == 1;
+  const auto save = [&](TensorId id, ParameterReader reader) {
+    const bool scales = reader == ParameterReader::kModule && id == table &&
+                        !model.buffers.empty() && model.buffers.front().elements() == 1;
     const Tensor copy = copy_of(eager, model, model.parameters[index_of(id)]);
-    model.retrained[{static_cast<std::uint32_t>(id), head}] = copy;
+    model.retrained[{static_cast<std::uint32_t>(id), reader}] = copy;
     model.parameter_count += copy.elements();
     if (scales) {  // The factor of the embedding's rows is a buffer of its module.
       model.buffers.insert(model.buffers.begin(),
@@ -110,16 +134,23 @@ void add_saved_modules(torch::Eager& eager, Model& model, const LoraPlan& lora) 
       const Tensor moved = eager.empty({}, copy.dtype(), TensorRole::kTemporary);
     }
   };
-  for (const TensorId id : model.graph->parameters()) {
-    const std::string_view path = module_path(model.graph->tensor(id).name);
-    const bool later = spec.task == Task::kTokenClassification && path == head_module(spec);
+  for (const auto& [id, reader] : reading_modules(model)) {
+    if (reader == ParameterReader::kHead) {
+      continue;
+    }
+    const std::string_view path = reader == ParameterReader::kEncoder ? kEncoderTable
+                                  : reader == ParameterReader::kDecoder
+                                      ? kDecoderTable
+                                      : module_path(model.graph->tensor(id).name);
+    const bool head = path == head_module(spec);
+    const bool later = spec.task == Task::kTokenClassification && head;
     if (!later && names(spec, lora, path) &&
         !model.quantised.contains(static_cast<std::uint32_t>(id))) {
-      save(id, path == head_module(spec));
+      save(id, head ? ParameterReader::kHead : reader);
     }
   }
   if (has_tied_head(spec) && names(spec, lora, head_module(spec))) {
-    save(table, true);
+    save(table, ParameterReader::kHead);
   }
 }
 
@@ -131,7 +162,7 @@ void add_token_head(torch::Eager& eager, Model& model) {
   for (const TensorId id : model.graph->parameters()) {
     if (module_path(model.graph->tensor(id).name) == head_module(spec)) {
       const Tensor copy = copy_of(eager, model, model.parameters[index_of(id)]);
-      model.retrained[{static_cast<std::uint32_t>(id), true}] = copy;
+      model.retrained[{static_cast<std::uint32_t>(id), ParameterReader::kHead}] = copy;
       model.parameter_count += copy.elements();
     }
   }

@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "model_ir/base/error.h"
 #include "model_ir/graph/graph.h"
@@ -10,6 +12,10 @@
 #include "model_ir/runtime/transformers/model.h"
 
 namespace headroom::ir::transformers {
+
+/// All parameters with the modules that read them, in the order of the module tree: a tied table
+/// once for each of its modules, the heads last.
+[[nodiscard]] std::vector<std::pair<TensorId, ParameterReader>> reading_modules(const Model& model);
 
 /// Whether `module`, the last part of a module's name, is trained in full: no adapter stands on it.
 /// Source: huggingface/peft 0.21 src/peft/tuners/tuners_utils.py, check_target_module_exists.

@@ -33,6 +33,23 @@ std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& pl
   return std::nullopt;
 }
 
+/// What is not modelled together with the routers' auxiliary loss.
+std::optional<Error> router_loss_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (!spec.moe || !spec.moe->auxiliary_loss) {
+    return std::nullopt;
+  }
+  const bool others = plan.loss != LossKind::kHf;
+  if (!others && !plan.generation && spec.task == Task::kLanguage) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument("output_router_logits",
+                                 others            ? "true with a chunked or fused loss"
+                                 : plan.generation ? "true with generate"
+                                                   : "true with a head that classifies",
+                                 "the model's own loss in training and evaluation",
+                                 "set output_router_logits to false");
+}
+
 /// What is not modelled for heads that classify.
 std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (spec.task == Task::kLanguage) {
@@ -74,6 +91,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (const std::optional<Error> trouble = flash_trouble(spec, plan)) {
     return trouble;
   }
+  if (const std::optional<Error> trouble = router_loss_trouble(spec, plan)) {
+    return trouble;
+  }
   if (const std::optional<Error> trouble = generation_trouble(spec, plan)) {
     return trouble;
   }
@@ -92,9 +112,14 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return Error::invalid_argument("padded", "padding in a model that is not causal",
                                    "batches without padding", "leave out padded");
   }
-  if (plan.quant) {
-    return Error::invalid_argument("qlora", "quantised weights of a model that is not causal",
-                                   "adapters on weights as they are", "use --lora");
+  const bool sharded = plan.fsdp || plan.zero;
+  if (sharded && plan.quant) {
+    return Error::invalid_argument("qlora", "sharded weights of a model that is not causal",
+                                   "one GPU or DDP", "use --lora, or leave out --fsdp and --zero");
+  }
+  if (sharded && spec.encoder && plan.lora && !plan.lora->modules_to_save.empty()) {
+    return Error::invalid_argument("lora", "modules_to_save of a sharded encoder-decoder",
+                                   "one GPU or DDP", "leave save out");
   }
   if (plan.loss != LossKind::kHf) {
     return Error::invalid_argument("loss", "chunked or fused", "hf",

@@ -68,7 +68,7 @@ void run_micro_batch(Training& run, const std::string& tag) {
     }
     loss = output.loss;
     if (!plan.keep_logits) {
-      output = {};
+      output.clear();
     }
     if (plan.accumulation > 1 && !plan.keep_batch) {
       loss = torch::scale(eager, loss);
@@ -82,7 +82,7 @@ void run_micro_batch(Training& run, const std::string& tag) {
     eager.backward(scaled, seed);
   }
   loss.reset();
-  output = {};
+  output.clear();
   if (!plan.keep_batch) {
     run.batch = {};
   }
@@ -155,7 +155,7 @@ void evaluate(Training& run) {
     run.ddp->before_forward();
   }
   ModelOutput output = forward(run.eager, run.model, batch);
-  output = {};
+  output.clear();
 }
 
 /// torch.save and safetensors copy one tensor after the other to the host: nothing is allocated on

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/runtime/torch/functions_grouped.h"
+#include "model_ir/spec/task.h"
 #include "tests/support/first_step.h"
 
 namespace headroom::ir {
@@ -41,6 +42,12 @@ const std::string kQwen2 = with_sizes(R"("model_type": "qwen2_moe", "intermediat
 const std::string kGptOss = with_sizes(R"("model_type": "gpt_oss", "intermediate_size": 256,
     "num_key_value_heads": 2, "head_dim": 32, "num_local_experts": 8, "num_experts_per_tok": 4,
     "sliding_window": 128)");
+
+/// The same configuration with one more key.
+std::string with_key(std::string config, const std::string& key) {
+  config.pop_back();
+  return config + ", " + key + "}";
+}
 
 ParallelPlan plan_with(Precision precision, AttentionKind attention = AttentionKind::kSdpa,
                        Recompute recompute = Recompute::kNone) {
@@ -125,13 +132,41 @@ TEST_CASE("experts: dropout in front of adapters on experts is refused, as PEFT 
   CHECK(lowered(kQwen2, {}));
 }
 
-TEST_CASE("experts: an auxiliary loss of the routers is refused, not left out") {
-  const std::string on = with_sizes(R"("model_type": "mixtral", "intermediate_size": 512,
-      "num_key_value_heads": 2, "output_router_logits": true)");
-  CHECK_FALSE(parse_hf_config(on, "test"));
-  const std::string off = with_sizes(R"("model_type": "mixtral", "intermediate_size": 512,
-      "num_key_value_heads": 2, "output_router_logits": false)");
-  CHECK(parse_hf_config(off, "test"));
+TEST_CASE("experts: the auxiliary loss keeps logits and probabilities of every router") {
+  const std::string mixtral = with_key(kMixtral, R"("output_router_logits": true)");
+  CHECK(first_step(mixtral, kBf16) == FirstStep{56181784, 92236800, 81742336});
+  // The fp32 mask and rows weighed with it; the mask itself came with the batch.
+  ParallelPlan padded = kBf16;
+  padded.padded_batch = true;
+  CHECK(first_step(mixtral, padded) == FirstStep{57842700, 93893632, 81742336});
+  // A recomputed layer's logits are not recorded again; the dense first layer has none.
+  const std::string qwen = with_key(kQwen3, R"("output_router_logits": true)");
+  CHECK(first_step(qwen, kFull) == FirstStep{37869704, 90432000, 72733184});
+}
+
+TEST_CASE("experts: noise on the routers' input is kept, in training alone") {
+  const std::string noisy = with_key(kMixtral, R"("router_jitter_noise": 0.1)");
+  CHECK(first_step(noisy, kBf16) == FirstStep{56776952, 92831744, 81742336});
+}
+
+TEST_CASE("experts: the auxiliary loss beside what is not modelled with it is refused by name") {
+  const auto lowered = [](const ParallelPlan& plan, Task task) {
+    ModelSpec model =
+        parse_hf_config(with_key(kMixtral, R"("output_router_logits": true)"), "test").value();
+    CHECK((task == Task::kLanguage || set_task(model, task, 2)));
+    return lower(model, plan, Rank{0}, DeviceTraits{});
+  };
+  ParallelPlan chunked = kBf16;
+  chunked.loss = LossKind::kChunked;
+  ParallelPlan generating = kBf16;
+  generating.generation = GenerationPlan{};
+  for (const auto& refused :
+       {lowered(chunked, Task::kLanguage), lowered(generating, Task::kLanguage),
+        lowered(kBf16, Task::kSequenceClassification)}) {
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().key == "output_router_logits");
+  }
+  CHECK(lowered(kBf16, Task::kLanguage));
 }
 
 TEST_CASE("radix sort: temporary storage follows tiles, passes and compute capability") {

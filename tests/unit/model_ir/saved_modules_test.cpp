@@ -83,4 +83,51 @@ TEST_CASE("modules to save: a name that no module has is refused with those ther
   CHECK(program.error().wanted.find("lm_head") != std::string::npos);
 }
 
+namespace {
+
+ModelSpec t5() {
+  return parse_hf_config(R"({"model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 1024,
+      "num_layers": 3, "num_decoder_layers": 2, "num_heads": 8, "vocab_size": 8064})",
+                         "t5")
+      .value();
+}
+
+ParallelPlan saving_t5(std::vector<std::string> modules) {
+  ParallelPlan plan;
+  plan.micro_batch = 2;
+  plan.sequence = 512;
+  plan.lora = LoraPlan{.rank = 8, .targets = {"q", "v"}, .modules_to_save = std::move(modules)};
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("modules to save: each module that reads T5's table has a copy of its own") {
+  test::check_phases(t5(), saving_t5({"lm_head", "embed_tokens"}),
+                     {{"load", 58'670'080, 58'678'272},
+                      {"step1.forward", 441'475'072, 460'087'296},
+                      {"step1.backward", 151'141'376, 484'466'688},
+                      {"step1.optimizer", 202'390'528, 228'146'176},
+                      {"step2.backward", 202'390'528, 559'702'016}});
+}
+
+TEST_CASE("modules to save: a copy of T5's `shared`, which no module calls, gets no gradient") {
+  const ParallelPlan plan = saving_t5({"shared"});
+  test::check_phases(t5(), plan,
+                     {{"load", 42'155'008, 58'211'328},
+                      {"step1.backward", 109'722'624, 446'701'568},
+                      {"step1.optimizer", 110'640'128, 111'098'880}});
+  CHECK(lower(t5(), plan, Rank{0}, DeviceTraits{}).value().trainable_parameters == 4'243'456);
+}
+
+TEST_CASE("modules to save: those of a sharded T5 are refused by name") {
+  ParallelPlan plan = saving_t5({"lm_head"});
+  plan.runtime = RuntimeKind::kFsdp;
+  plan.world = 4;
+  plan.fsdp = FsdpPlan{};
+  const auto refused = lower(t5(), plan, Rank{0}, DeviceTraits{});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().key == "lora");
+}
+
 }  // namespace headroom::ir
