@@ -320,8 +320,9 @@ Tensor Interpreter::run_head(const Op& op) {
 
 Tensor Interpreter::run_norm(const Op& op, const Tensor& input) {
   return call_module(model_.hooks, module_of(op), input, [&](const Tensor& given) {
-    return model_.plan->liger ? liger_rms_norm(eager_, given, parameter(op, 0))
-                              : norm(eager_, op.norm, given, parameter(op, 0), parameter(op, 1));
+    return model_.plan->liger
+               ? liger_rms_norm(eager_, given, parameter(op, 0), modeling_.liger_norms_in_place)
+               : norm(eager_, op.norm, given, parameter(op, 0), parameter(op, 1));
   });
 }
 
@@ -430,8 +431,11 @@ void Interpreter::run_op(NodeId id) {
     case OpKind::kSplitGateUp:
       return run_split_gate_up(op);
     case OpKind::kMultiply:
-      return store(model_.plan->liger ? liger_silu_mul(eager_, value(op, 0), value(op, 1))
-                                      : torch::mul(eager_, value(op, 0), value(op, 1)));
+      return store(model_.plan->liger
+                       ? liger_gate(eager_, value(op, 0), value(op, 1),
+                                    model_.spec->fused_gate_up ? LigerOperands::kParts
+                                                               : LigerOperands::kWhole)
+                       : torch::mul(eager_, value(op, 0), value(op, 1)));
     case OpKind::kAdd:
       if (value(op, 0).shape().rank() == 2) {
         const Tensor sum = torch::add(eager_, value(op, 0), value(op, 1));
@@ -521,8 +525,11 @@ void Interpreter::run_rope(const Op& op) {
     Tensor& value_states = values_[index_of(reader.inputs[2])];
     value_states = split(eager_, value_states, dim);
   }
-  QueryKey rotated = model_.plan->liger ? liger_rope(eager_, heads, table)
-                                        : apply_rope(eager_, *model_.spec, heads, table, frame_);
+  const bool kernel = model_.plan->liger && modeling_.liger_rotates;
+  const LigerOperands operands =
+      model_.spec->qkv == QkvLayout::kFused ? LigerOperands::kParts : LigerOperands::kWhole;
+  QueryKey rotated = kernel ? liger_rope(eager_, heads, table, operands)
+                            : apply_rope(eager_, *model_.spec, heads, table, frame_);
   values_[index_of(op.outputs[0])] = std::move(rotated.q);
   values_[index_of(op.outputs[1])] = std::move(rotated.k);
 }

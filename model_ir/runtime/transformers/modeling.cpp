@@ -51,8 +51,12 @@ Modeling modeling_of_experts_and_encoders(Family family) {
 Modeling modeling_of(Family family) {
   Modeling modeling;
   switch (family) {
+    case Family::kGemma2:
+      modeling.liger_norms_in_place = false;
+      break;
     case Family::kGemma3Text:
       modeling.views = HeadViews::kNorm;
+      modeling.liger_norms_in_place = false;
       break;
     case Family::kGranite:
       modeling.embedding_scales = false;
@@ -71,6 +75,8 @@ Modeling modeling_of(Family family) {
     case Family::kGlm4:
       modeling.rope = RopeForm::kSliced;
       modeling.repeats_table = true;
+      modeling.liger_norms_in_place = false;
+      modeling.liger_rotates = false;
       break;
     case Family::kStablelm:
       modeling.views = HeadViews::kLast;
@@ -89,6 +95,7 @@ Modeling modeling_of(Family family) {
     case Family::kOlmo2:
       modeling.views = HeadViews::kLast;
       modeling.rope = RopeForm::kPromoted;
+      modeling.liger_norms_in_place = false;
       break;
     case Family::kOpt:
       modeling.mask = MaskSource::kOnes;

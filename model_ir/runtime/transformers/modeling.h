@@ -106,6 +106,10 @@ struct Modeling {
   bool drops_weights = false;     ///< Attention weights are let go when the attention returns.
   bool sums_in_place = false;     ///< `embeddings += position_embeddings` (BERT until 4.57).
   bool dropout_modules = false;   ///< Dropout is a module that wrappers hook (BERT, T5).
+  /// Liger's norms write their input's gradient over their output's: not where two norms follow one
+  /// another with the residual between them.
+  bool liger_norms_in_place = true;
+  bool liger_rotates = true;  ///< Liger's patch has a rotation (not GLM-4's).
 };
 
 [[nodiscard]] Modeling modeling_of(Family family);

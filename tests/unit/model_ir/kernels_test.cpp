@@ -83,12 +83,42 @@ TEST_CASE("liger: a gradient that is a view is not added to in place") {
       {{"step1.forward", 393'136'640, 450'893'824}, {"step1.backward", 389'372'928, 464'430'592}});
 }
 
+TEST_CASE("liger: norms that do not write in place, parts that are copied, no rotation") {
+  const auto narrow = [](const std::string& rest) {
+    return parse_hf_config(R"({"hidden_size": 512, "intermediate_size": 1536,
+        "num_hidden_layers": 3, "num_attention_heads": 8, "vocab_size": 8000, )" +
+                               rest + "}",
+                           "narrow")
+        .value();
+  };
+  ParallelPlan plan = plan_of(Precision::kBf16, 640);
+  plan.micro_batch = 2;
+  plan.liger = true;
+  // Norms of transposed heads, two norms with the residual between them.
+  test::check_phases(narrow(R"("model_type": "gemma3_text", "num_key_value_heads": 2,
+      "head_dim": 64, "sliding_window": 512, "layer_types":
+      ["sliding_attention", "full_attention", "sliding_attention"])"),
+                     plan,
+                     {{"step1.forward", 187'948'544, 250'873'856},
+                      {"step1.backward", 121'145'856, 271'824'384},
+                      {"step2.backward", 176'130'560, 362'296'832}});
+  test::check_phases(narrow(R"("model_type": "phi3", "num_key_value_heads": 4)"), plan,
+                     {{"step1.forward", 183'462'912, 246'388'224},
+                      {"step1.backward", 140'852'224, 267'338'752},
+                      {"step2.backward", 211'383'296, 373'783'552}});
+  test::check_phases(narrow(R"("model_type": "glm4", "num_key_value_heads": 4, "head_dim": 64)"),
+                     plan,
+                     {{"step1.forward", 190'534'656, 253'459'968},
+                      {"step1.backward", 140'418'048, 274'410'496},
+                      {"step2.backward", 211'104'768, 381'142'016}});
+}
+
 TEST_CASE("liger: what its patches of other families do is refused by name") {
-  ModelSpec gemma = two_layers();
-  gemma.norm = NormKind::kRmsGemma;
+  ModelSpec plain = two_layers();
+  plain.norm = NormKind::kLayer;
   ParallelPlan plan = plan_of(Precision::kBf16, 64);
   plan.liger = true;
-  CHECK(refused(gemma, plan) == "liger");
+  CHECK(refused(plain, plan) == "liger");
   CHECK(refused(two_layers(), plan).empty());
 }
 
