@@ -431,11 +431,9 @@ void Interpreter::run_op(NodeId id) {
     case OpKind::kSplitGateUp:
       return run_split_gate_up(op);
     case OpKind::kMultiply:
-      return store(model_.plan->liger
-                       ? liger_gate(eager_, value(op, 0), value(op, 1),
-                                    model_.spec->fused_gate_up ? LigerOperands::kParts
-                                                               : LigerOperands::kWhole)
-                       : torch::mul(eager_, value(op, 0), value(op, 1)));
+      return store(model_.plan->liger ? liger_gate(eager_, value(op, 0), value(op, 1),
+                                                   parts_if(model_.spec->fused_gate_up))
+                                      : torch::mul(eager_, value(op, 0), value(op, 1)));
     case OpKind::kAdd:
       if (value(op, 0).shape().rank() == 2) {
         const Tensor sum = torch::add(eager_, value(op, 0), value(op, 1));
@@ -526,8 +524,7 @@ void Interpreter::run_rope(const Op& op) {
     value_states = split(eager_, value_states, dim);
   }
   const bool kernel = model_.plan->liger && modeling_.liger_rotates;
-  const LigerOperands operands =
-      model_.spec->qkv == QkvLayout::kFused ? LigerOperands::kParts : LigerOperands::kWhole;
+  const LigerOperands operands = parts_if(model_.spec->qkv == QkvLayout::kFused);
   QueryKey rotated = kernel ? liger_rope(eager_, heads, table, operands)
                             : apply_rope(eager_, *model_.spec, heads, table, frame_);
   values_[index_of(op.outputs[0])] = std::move(rotated.q);

@@ -29,6 +29,10 @@ enum class LigerOperands : bool {
   kParts,  ///< Of a fused projection's output: they are copied first.
 };
 
+[[nodiscard]] inline LigerOperands parts_if(bool fused) {
+  return fused ? LigerOperands::kParts : LigerOperands::kWhole;
+}
+
 /// act(gate) * up, SiLU or GELU. Backward writes the gradients over gate and up.
 [[nodiscard]] torch::Tensor liger_gate(torch::Eager& eager, const torch::Tensor& gate,
                                        const torch::Tensor& up, LigerOperands operands);
