@@ -1,7 +1,6 @@
 #include "model_ir/runtime/transformers/forward.h"
 
 #include <algorithm>
-#include <bit>
 #include <memory>
 #include <utility>
 
@@ -107,39 +106,6 @@ Tensor count_positions(Eager& eager, const Tensor& padding) {
   shifted.reset();
   counts.reset();
   return ids;
-}
-
-/// The bias of ALiBi [B*A, 1, S]. Source: modeling_bloom.py, build_alibi_tensor.
-Tensor make_alibi(Eager& eager, const Model& model, DType dtype) {
-  const std::int64_t heads = model.spec->heads;
-  const std::int64_t batch = model.plan->micro_batch;
-  const std::int64_t sequence = model.plan->sequence;
-  const std::int64_t power =
-      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
-  Tensor base = torch::computed(eager, {}, DType::kFp32);
-  Tensor powers = torch::computed(eager, {power}, DType::kInt32);
-  Tensor slopes = torch::computed(eager, {power}, DType::kFp32);
-  if (power != heads) {
-    const std::int64_t rest = std::min(power, heads - power);
-    const Tensor extra_base = torch::computed(eager, {}, DType::kFp32);
-    const Tensor extra_powers = torch::computed(eager, {rest}, DType::kInt32);
-    const Tensor extra = torch::computed(eager, {rest}, DType::kFp32);
-    slopes = torch::computed(eager, {heads}, DType::kFp32);
-  }
-  Tensor counts = torch::computed(eager, {batch, sequence}, DType::kFp32);
-  scan_scratch(eager, batch, DType::kFp32);
-  Tensor shifted = torch::computed(eager, {batch, sequence}, DType::kFp32);
-  counts.reset();
-  Tensor positions = torch::computed(eager, {batch, sequence}, DType::kFp32);
-  shifted.reset();
-  Tensor wide = torch::computed(eager, {batch * heads, 1, sequence}, DType::kFp32);
-  Tensor alibi =
-      dtype == DType::kFp32 ? wide : torch::computed(eager, {batch * heads, 1, sequence}, dtype);
-  base.reset();
-  powers.reset();
-  slopes.reset();
-  positions.reset();
-  return alibi;
 }
 
 /// Masks in the order of the model's forward: after the positions, before any dropout.

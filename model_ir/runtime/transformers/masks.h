@@ -27,6 +27,9 @@ struct MaskInput {
 [[nodiscard]] torch::Tensor inverted_mask(torch::Eager& eager, const torch::Tensor& present,
                                           DType dtype);
 
+/// The bias of ALiBi [B*A, 1, S]. Source: modeling_bloom.py, build_alibi_tensor.
+[[nodiscard]] torch::Tensor make_alibi(torch::Eager& eager, const Model& model, DType dtype);
+
 /// Temporaries of a scan (cumsum) over `rows` rows: cub's, for a single row only.
 void scan_scratch(torch::Eager& eager, std::int64_t rows, DType dtype);
 
