@@ -23,8 +23,6 @@ class CellPlans {
   [[nodiscard]] const Choices& choices() const { return choices_; }
   [[nodiscard]] Bytes capacity() const { return capacity_; }
 
-  /// No plan of the cell needs less.
-  [[nodiscard]] Bytes least_floor() { return cell_floor(state_, cell_); }
   /// Whether plan number `index` needs more than `ceiling`, as far as can be said without its peak.
   [[nodiscard]] bool is_above(std::uint64_t index, Bytes ceiling) {
     return floor_of(index) > ceiling || memory_.static_peak(index) > ceiling;

@@ -71,17 +71,28 @@ bool stops_at_first(const SearchQuestion& question) {
 
 namespace {
 
+/// A plan with a higher peak is of no use: it does not fit, or the lowest peak is sought and a
+/// lower one is known.
+Bytes ceiling_of(const SearchState& state, const BoundedCell& cell, const Visit& visit) {
+  const Bytes capacity = capacity_of(state.question, cell.cell.plan);
+  if (state.question.objective != Objective::kMemory || !visit.incumbent) {
+    return capacity;
+  }
+  return std::min(capacity, Bytes{static_cast<std::int64_t>(visit.incumbent->first)});
+}
+
 /// One visit of a cell.
 class CellVisit {
  public:
   CellVisit(const SearchState& state, const BoundedCell& cell, const Visit& visit,
             const BlockTimes& blocks)
-      : question_(state.question), cell_(cell), visit_(visit), plans_(state, cell, blocks) {}
+      : question_(state.question),
+        cell_(cell),
+        visit_(visit),
+        ceiling_(ceiling_of(state, cell, visit)),
+        plans_(state, cell, blocks) {}
 
   Result<CellAnswer> operator()() {
-    if (question_.pruning.memory_floor && !visit_.after && plans_.least_floor() > ceiling()) {
-      return std::move(answer_);
-    }
     for (const Timed& timed : plans_by_time()) {
       if (visit_.limit && worth_of_time(timed) > *visit_.limit) {
         answer_.next =
@@ -142,19 +153,10 @@ class CellVisit {
     return order;
   }
 
-  /// A plan with a higher peak is of no use: it does not fit, or the lowest peak is sought and a
-  /// lower one is known.
+  /// `ceiling_of`, and no higher than the lowest peak that this visit has found, if that is sought.
   [[nodiscard]] Bytes ceiling() const {
-    Bytes lowest = plans_.capacity();
-    if (question_.objective == Objective::kMemory) {
-      for (const std::optional<Worth>& known :
-           {visit_.incumbent, answer_.best ? std::optional(answer_.worth) : std::nullopt}) {
-        if (known) {
-          lowest = std::min(lowest, Bytes{static_cast<std::int64_t>(known->first)});
-        }
-      }
-    }
-    return lowest;
+    const bool lowest = question_.objective == Objective::kMemory && answer_.best;
+    return lowest ? std::min(ceiling_, answer_.best->peak) : ceiling_;
   }
 
   [[nodiscard]] Status evaluate(const Timed& timed) {
@@ -185,6 +187,7 @@ class CellVisit {
   const SearchQuestion& question_;
   const BoundedCell& cell_;
   const Visit& visit_;
+  Bytes ceiling_;
   CellPlans plans_;
   std::optional<Timed> last_;
   CellAnswer answer_;
@@ -212,6 +215,11 @@ Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell
                                const Visit& visit) {
   if (!cell.cell.plan.megatron) {
     return search_lowered_cell(state, cell, visit);
+  }
+  if (state.question.pruning.memory_floor && !visit.after &&
+      CellPlans::cell_floor(state, cell) > ceiling_of(state, cell, visit)) {
+    return CellAnswer{};  // Before its pieces are sampled: where nothing fits, all cells are
+                          // opened.
   }
   const Result<BlockTimes> blocks = state.blocks.of(cell.cell.plan);
   if (!blocks) {
