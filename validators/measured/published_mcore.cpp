@@ -279,8 +279,8 @@ void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& 
        {"eager (scores and softmax materialised)", MegatronAttention::kUnfused}}};
   megatron.attention =
       row.word<MegatronAttention>("attention", usual_attention(framework), kAttention);
-  // NeMo's recipes set it with every tensor-parallel degree.
-  // Source: NVIDIA/NeMo nemo/collections/llm/recipes.
+  // NeMo's benchmarks set it with every tensor-parallel degree above one.
+  // Source: NVIDIA/NeMo 8cfedd7 scripts/performance/helpers.py, `sequence_parallel`.
   megatron.sequence_parallel =
       row.flag("sequence_parallel", framework.starts_with("NeMo")) && megatron.tensor > 1;
   const std::string optimizer = row.text("optimizer", "");

@@ -257,8 +257,8 @@ void run_phases(const Run& run) {
 /// its optimizer: it does when 700 containers more were made than freed.
 ///
 /// Model:  assumed: seven containers for each parameter, of the optimizer's groups and of what
-///         reads parameters and memory. In models of 16 layers or more it always had; below, what
-///         the process made before decides.
+///         reads parameters and memory. Set on the measured runs (docs/model-assumptions.md): in
+///         models of 16 layers or more it always had; below, the process decides.
 /// Source: python/cpython 3.11 Modules/gcmodule.c, gc_alloc and the thresholds of _PyGC_InitState.
 bool collected_by_now(const transformers::Model& model) {
   constexpr std::size_t kYoungestGeneration = 700;

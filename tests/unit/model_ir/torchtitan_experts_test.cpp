@@ -12,9 +12,12 @@
 #include "model_ir/spec/hf_config.h"
 #include "tests/support/event_text.h"
 #include "tests/support/small_llama.h"
+#include "tests/support/titan_plan.h"
 
 namespace headroom::ir {
 namespace {
+
+using test::titan_plan;
 
 /// Three layers, H 512, eight heads of 64, four of keys, V 8192, 16 experts of F 384, four a token.
 ModelSpec sixteen_experts() {
@@ -34,20 +37,6 @@ ModelSpec many_experts() {
     "num_experts_per_tok": 8, "norm_topk_prob": true, "tie_word_embeddings": false})",
                          "many experts")
       .value();
-}
-
-ParallelPlan on_ranks(std::int64_t world, const TitanPlan& titan = {}) {
-  ParallelPlan plan;
-  plan.runtime = RuntimeKind::kFsdp;
-  plan.model_code = ModelCode::kTorchtitan;
-  plan.precision = Precision::kFp32;
-  plan.optimizer.form = OptimizerForm::kFused;
-  plan.sequence = 1024;
-  plan.world = world;
-  plan.fsdp.emplace();
-  plan.titan = titan;
-  plan.allocator.expandable_segments = true;
-  return plan;
 }
 
 TitanPlan degrees(std::int64_t tensor, std::int64_t expert, std::int64_t expert_tensor) {
@@ -70,14 +59,14 @@ std::string key_of(const ModelSpec& model, const ParallelPlan& plan, int major =
 }  // namespace
 
 TEST_CASE("torchtitan: experts lie in their block's group, their rows are padded to eights") {
-  test::check_phases(many_experts(), on_ranks(2),
+  test::check_phases(many_experts(), titan_plan(2),
                      {{"step1", 705'995'264, 711'179'264}, {"step2", 705'995'776, 1'030'100'992}});
-  test::check_phases(sixteen_experts(), on_ranks(4),
+  test::check_phases(sixteen_experts(), titan_plan(4),
                      {{"step1", 224'025'600, 289'868'288}, {"step2", 224'026'112, 401'624'576}});
 }
 
 TEST_CASE("torchtitan: a mixture's block is run again, but for every second plain product") {
-  ParallelPlan plan = on_ranks(4);
+  ParallelPlan plan = titan_plan(4);
   plan.recompute = Recompute::kFull;
   test::check_phases(sixteen_experts(), plan,
                      {{"step1", 224'025'600, 258'415'616}, {"step2", 224'026'112, 336'617'472}});
@@ -88,25 +77,25 @@ TEST_CASE("torchtitan: a mixture's block is run again, but for every second plai
 }
 
 TEST_CASE("torchtitan: spread experts are groups of their own, which blocks fetch ahead") {
-  test::check_phases(many_experts(), on_ranks(4, degrees(1, 2, 1)),
+  test::check_phases(many_experts(), titan_plan(4, degrees(1, 2, 1)),
                      {{"step1", 387'163'648, 444'319'232}, {"step2", 387'164'160, 603'791'872}});
   // No ranks are left that share an expert: its weights are cast one by one.
-  test::check_phases(many_experts(), on_ranks(4, degrees(1, 4, 1)),
+  test::check_phases(many_experts(), titan_plan(4, degrees(1, 4, 1)),
                      {{"step1", 387'162'624, 387'174'400}, {"step2", 387'163'136, 540'392'448}});
 }
 
 TEST_CASE("torchtitan: tensor-parallel ranks share experts' widths, tokens, or both") {
-  test::check_phases(many_experts(), on_ranks(4, degrees(2, 1, 1)),
+  test::check_phases(many_experts(), titan_plan(4, degrees(2, 1, 1)),
                      {{"step1", 387'228'160, 397'301'760}, {"step2", 387'228'672, 556'839'936}});
-  test::check_phases(many_experts(), on_ranks(4, degrees(2, 2, 1)),
+  test::check_phases(many_experts(), titan_plan(4, degrees(2, 2, 1)),
                      {{"step1", 387'262'976, 387'274'752}, {"step2", 387'263'488, 538'681'344}});
-  test::check_phases(many_experts(), on_ranks(4, degrees(2, 2, 2)),
+  test::check_phases(many_experts(), titan_plan(4, degrees(2, 2, 2)),
                      {{"step1", 387'295'744, 387'307'520}, {"step2", 387'296'256, 491'888'640}});
 }
 
 TEST_CASE("torchtitan: rows of all tokens go to their experts and back, twice a layer and pass") {
   const auto program =
-      lower(many_experts(), on_ranks(4, degrees(1, 2, 1)), Rank{0}, DeviceTraits{});
+      lower(many_experts(), titan_plan(4, degrees(1, 2, 1)), Rank{0}, DeviceTraits{});
   REQUIRE(program);
   const Phase* const step = test::find_phase(program.value(), "step2");
   REQUIRE(step != nullptr);
@@ -125,16 +114,16 @@ TEST_CASE("torchtitan: rows of all tokens go to their experts and back, twice a 
 
 TEST_CASE("torchtitan: experts that its code spreads or computes otherwise are refused") {
   const ModelSpec model = sixteen_experts();
-  CHECK(key_of(model, on_ranks(4), 8) == "model");  // A loop over experts.
-  CHECK(key_of(model, on_ranks(1)) == "gpus");
-  CHECK(key_of(model, on_ranks(8, degrees(1, 3, 1))) == "titan");
-  CHECK(key_of(model, on_ranks(8, degrees(2, 2, 4))) == "titan");
-  CHECK(key_of(model, on_ranks(8, degrees(2, 1, 2))) == "titan");
-  CHECK(key_of(model, on_ranks(80, degrees(1, 16, 1))) == "titan");  // Five to an expert.
-  ParallelPlan plan = on_ranks(4);
+  CHECK(key_of(model, titan_plan(4), 8) == "model");  // A loop over experts.
+  CHECK(key_of(model, titan_plan(1)) == "gpus");
+  CHECK(key_of(model, titan_plan(8, degrees(1, 3, 1))) == "titan");
+  CHECK(key_of(model, titan_plan(8, degrees(2, 2, 4))) == "titan");
+  CHECK(key_of(model, titan_plan(8, degrees(2, 1, 2))) == "titan");
+  CHECK(key_of(model, titan_plan(80, degrees(1, 16, 1))) == "titan");  // Five to an expert.
+  ParallelPlan plan = titan_plan(4);
   plan.titan->compiled = true;
   CHECK(key_of(model, plan) == "titan");
-  plan = on_ranks(4);
+  plan = titan_plan(4);
   plan.loss = LossKind::kChunked;
   CHECK(key_of(model, plan) == "model");
   const ModelSpec dense = parse_hf_config(R"({"model_type": "qwen3", "hidden_size": 512,
@@ -142,7 +131,7 @@ TEST_CASE("torchtitan: experts that its code spreads or computes otherwise are r
     "intermediate_size": 1024, "vocab_size": 8192, "tie_word_embeddings": false})",
                                           "dense")
                               .value();
-  CHECK(key_of(dense, on_ranks(4, degrees(1, 2, 1))) == "titan");
+  CHECK(key_of(dense, titan_plan(4, degrees(1, 2, 1))) == "titan");
 }
 
 }  // namespace headroom::ir

@@ -13,6 +13,7 @@
 #include "model_ir/plan/titan_stages.h"
 #include "model_ir/runtime/torchtitan/pipeline.h"
 #include "tests/support/small_llama.h"
+#include "tests/support/titan_plan.h"
 
 namespace headroom::ir {
 namespace {
@@ -30,20 +31,12 @@ ModelSpec layers_of(int layers) {
 }
 
 ParallelPlan pipelined(PipelineKind schedule, std::int64_t stage) {
-  ParallelPlan plan;
-  plan.runtime = RuntimeKind::kFsdp;
-  plan.model_code = ModelCode::kTorchtitan;
-  plan.precision = Precision::kFp32;
-  plan.optimizer.form = OptimizerForm::kFused;
-  plan.sequence = 1024;
+  TitanPlan titan;
+  titan.pipeline = 2;
+  titan.schedule = schedule;
+  ParallelPlan plan = test::titan_plan(4, titan);
   plan.micro_batch = 4;
-  plan.world = 4;
   plan.rank = 2 * stage;
-  plan.fsdp.emplace();
-  plan.titan.emplace();
-  plan.titan->pipeline = 2;
-  plan.titan->schedule = schedule;
-  plan.allocator.expandable_segments = true;
   return plan;
 }
 

@@ -14,9 +14,12 @@
 #include "tests/support/event_text.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/small_llama.h"
+#include "tests/support/titan_plan.h"
 
 namespace headroom::ir {
 namespace {
+
+using test::titan_plan;
 
 ModelSpec three_layers(const std::string& family) {
   const bool llama = family == "llama";
@@ -27,20 +30,6 @@ ModelSpec three_layers(const std::string& family) {
                              family + "\"}",
                          "three layers")
       .value();
-}
-
-ParallelPlan on_ranks(std::int64_t world, const TitanPlan& titan = {}) {
-  ParallelPlan plan;
-  plan.runtime = RuntimeKind::kFsdp;
-  plan.model_code = ModelCode::kTorchtitan;
-  plan.precision = Precision::kFp32;
-  plan.optimizer.form = OptimizerForm::kFused;
-  plan.sequence = 1024;
-  plan.world = world;
-  plan.fsdp.emplace();
-  plan.titan = titan;
-  plan.allocator.expandable_segments = true;  // As torchtitan's launcher sets it.
-  return plan;
 }
 
 TitanPlan tensor_parallel() {
@@ -82,7 +71,7 @@ std::int64_t collective_calls(const Work& work) {
 }  // namespace
 
 TEST_CASE("torchtitan: before PyTorch 2.9 a norm is eight kernels on an fp32 copy") {
-  ParallelPlan plan = on_ranks(2);
+  ParallelPlan plan = titan_plan(2);
   const auto step = [&plan] {
     const RankProgram program = lower(three_layers("llama"), plan, Rank{0}, DeviceTraits{}).value();
     return test::find_phase(program, "step2")->work;
@@ -108,23 +97,23 @@ TEST_CASE("torchtitan: before PyTorch 2.9 a norm is eight kernels on an fp32 cop
 }
 
 TEST_CASE("torchtitan: embedding, blocks and the head are groups, the head stays gathered") {
-  test::check_phases(three_layers("llama"), on_ranks(2),
+  test::check_phases(three_layers("llama"), titan_plan(2),
                      {{"step1", 875'117'568, 875'129'344}, {"step2", 875'118'080, 1'249'587'712}});
 }
 
 TEST_CASE("torchtitan: resharding never keeps all groups, always lets the head go") {
   TitanPlan never;
   never.reshard = TitanReshard::kNever;
-  test::check_phases(three_layers("llama"), on_ranks(2, never),
+  test::check_phases(three_layers("llama"), titan_plan(2, never),
                      {{"step1", 875'117'568, 948'614'144}, {"step2", 875'118'080, 1'385'914'880}});
   TitanPlan always;
   always.reshard = TitanReshard::kAlways;
-  test::check_phases(three_layers("llama"), on_ranks(2, always),
+  test::check_phases(three_layers("llama"), titan_plan(2, always),
                      {{"step2", 875'118'080, 1'184'049'664}});
 }
 
 TEST_CASE("torchtitan: the foreach optimizer's temporaries make the first step's peak") {
-  ParallelPlan plan = on_ranks(2);
+  ParallelPlan plan = titan_plan(2);
   plan.optimizer.form = OptimizerForm::kForeach;
   test::check_phases(
       three_layers("llama"), plan,
@@ -132,7 +121,7 @@ TEST_CASE("torchtitan: the foreach optimizer's temporaries make the first step's
 }
 
 TEST_CASE("torchtitan: blocks are run again as a whole, or every second one") {
-  ParallelPlan plan = on_ranks(2);
+  ParallelPlan plan = titan_plan(2);
   plan.recompute = Recompute::kFull;
   test::check_phases(three_layers("llama"), plan, {{"step2", 875'118'080, 1'142'507'008}});
   plan.recompute_every = 2;
@@ -140,7 +129,7 @@ TEST_CASE("torchtitan: blocks are run again as a whole, or every second one") {
 }
 
 TEST_CASE("torchtitan: selective checkpointing keeps every second product and attention") {
-  test::check_phases(three_layers("llama"), on_ranks(2, selective(1)),
+  test::check_phases(three_layers("llama"), titan_plan(2, selective(1)),
                      {{"step1", 875'117'568, 875'129'344}, {"step2", 875'118'080, 1'181'929'984}});
 }
 
@@ -148,7 +137,7 @@ TEST_CASE(
     "torchtitan: compiled blocks keep what their backward reads, the loss two numbers a row") {
   TitanPlan titan;
   titan.compiled = true;
-  ParallelPlan plan = on_ranks(2, titan);
+  ParallelPlan plan = titan_plan(2, titan);
   test::check_phases(three_layers("llama"), plan,
                      {{"step1", 875'117'568, 875'129'344}, {"step2", 875'118'080, 1'071'736'320}});
   plan.micro_batch = 8;  // Activations make the peak.
@@ -173,7 +162,7 @@ TEST_CASE(
 TEST_CASE("torchtitan: compiled blocks of Qwen3 norm and rotate heads in one kernel") {
   TitanPlan titan;
   titan.compiled = true;
-  ParallelPlan plan = on_ranks(2, titan);
+  ParallelPlan plan = titan_plan(2, titan);
   plan.micro_batch = 8;
   const auto kernels_of = [&plan](const char* family) {
     const RankProgram program = lower(three_layers(family), plan, Rank{0}, DeviceTraits{}).value();
@@ -187,7 +176,7 @@ TEST_CASE("torchtitan: compiled blocks of Qwen3 norm and rotate heads in one ker
 }
 
 TEST_CASE("torchtitan: replicas of a whole model are DDP's, wrapped at the first forward") {
-  ParallelPlan plan = on_ranks(2);
+  ParallelPlan plan = titan_plan(2);
   plan.fsdp->replicas = 2;
   plan.steps = 3;
   test::check_phases(three_layers("llama"), plan,
@@ -197,19 +186,19 @@ TEST_CASE("torchtitan: replicas of a whole model are DDP's, wrapped at the first
   plan.titan->tensor = 2;
   plan.world = 4;
   CHECK(key_of(three_layers("llama"), plan) == "gpus");  // Beside no other dimension.
-  CHECK(key_of(three_layers("qwen3"), on_ranks(1)) == "gpus");
+  CHECK(key_of(three_layers("qwen3"), titan_plan(1)) == "gpus");
 }
 
 TEST_CASE("torchtitan: replicas share what ranks do not") {
-  ParallelPlan plan = on_ranks(4);
+  ParallelPlan plan = titan_plan(4);
   plan.fsdp->replicas = 2;
   test::check_phases(three_layers("llama"), plan, {{"step2", 875'118'080, 1'249'587'712}});
 }
 
 TEST_CASE("torchtitan: tensor and sequence parallelism move activations as DTensor does") {
-  test::check_phases(three_layers("llama"), on_ranks(4, tensor_parallel()),
+  test::check_phases(three_layers("llama"), titan_plan(4, tensor_parallel()),
                      {{"step1", 471'415'808, 496'112'640}, {"step2", 471'416'320, 731'562'496}});
-  ParallelPlan again = on_ranks(4, tensor_parallel());
+  ParallelPlan again = titan_plan(4, tensor_parallel());
   again.recompute = Recompute::kFull;
   test::check_phases(three_layers("llama"), again, {{"step2", 471'416'320, 671'729'152}});
 }
@@ -217,12 +206,12 @@ TEST_CASE("torchtitan: tensor and sequence parallelism move activations as DTens
 TEST_CASE("torchtitan: without a parallel loss every rank gathers all logits") {
   TitanPlan titan = tensor_parallel();
   titan.loss_parallel = false;
-  test::check_phases(three_layers("llama"), on_ranks(4, titan),
+  test::check_phases(three_layers("llama"), titan_plan(4, titan),
                      {{"step1", 471'415'808, 627'149'824}, {"step2", 471'416'320, 862'599'680}});
 }
 
 TEST_CASE("torchtitan: selective checkpointing keeps reduce-scatters, but not what they join") {
-  ParallelPlan plan = on_ranks(4, selective(2));
+  ParallelPlan plan = titan_plan(4, selective(2));
   plan.micro_batch = 2;
   test::check_phases(three_layers("llama"), plan,
                      {{"step1", 471'424'000, 763'064'320}, {"step2", 471'424'512, 998'514'176}});
@@ -231,48 +220,48 @@ TEST_CASE("torchtitan: selective checkpointing keeps reduce-scatters, but not wh
 }
 
 TEST_CASE("torchtitan: Qwen3 rotates halves in bf16 with a table cast for every block") {
-  test::check_phases(three_layers("qwen3"), on_ranks(2), {{"step2", 894'530'560, 1'281'729'024}});
-  ParallelPlan plan = on_ranks(2);
+  test::check_phases(three_layers("qwen3"), titan_plan(2), {{"step2", 894'530'560, 1'281'729'024}});
+  ParallelPlan plan = titan_plan(2);
   plan.recompute = Recompute::kFull;
   plan.micro_batch = 2;
   test::check_phases(
       three_layers("qwen3"), plan,
       {{"step1", 894'538'240, 1'115'747'328}, {"step2", 894'538'752, 1'562'494'464}});
-  test::check_phases(three_layers("qwen3"), on_ranks(4, tensor_parallel()),
+  test::check_phases(three_layers("qwen3"), titan_plan(4, tensor_parallel()),
                      {{"step1", 481'391'104, 508'510'208}, {"step2", 481'391'616, 748'687'872}});
 }
 
 TEST_CASE("torchtitan: context parallelism gathers keys and merges parts of attention") {
   TitanPlan titan;
   titan.context = 2;
-  test::check_phases(three_layers("llama"), on_ranks(4, titan),
+  test::check_phases(three_layers("llama"), titan_plan(4, titan),
                      {{"step1", 471'387'136, 483'240'960}, {"step2", 471'387'648, 695'340'544}});
-  ParallelPlan plan = on_ranks(4, titan);
+  ParallelPlan plan = titan_plan(4, titan);
   plan.micro_batch = 2;
   test::check_phases(three_layers("llama"), plan,
                      {{"step1", 471'395'328, 719'255'552}, {"step2", 471'395'840, 954'691'072}});
   titan.context = 4;
-  test::check_phases(three_layers("llama"), on_ranks(8, titan),
+  test::check_phases(three_layers("llama"), titan_plan(8, titan),
                      {{"step1", 269'521'920, 385'552'384}, {"step2", 269'522'432, 486'500'864}});
   titan.context = 2;
   titan.selective_operators = true;
-  test::check_phases(three_layers("llama"), on_ranks(4, titan),
+  test::check_phases(three_layers("llama"), titan_plan(4, titan),
                      {{"step2", 471'387'648, 668'016'128}});
 }
 
 TEST_CASE("torchtitan: context parallelism joins tensor parallelism, and Qwen3's rotations") {
-  ParallelPlan plan = on_ranks(8, tensor_parallel());
+  ParallelPlan plan = titan_plan(8, tensor_parallel());
   plan.titan->context = 2;
   test::check_phases(three_layers("llama"), plan,
                      {{"step1", 269'536'256, 306'890'752}, {"step2", 269'536'768, 418'371'584}});
-  plan = on_ranks(4);
+  plan = titan_plan(4);
   plan.titan->context = 2;
   test::check_phases(three_layers("qwen3"), plan,
                      {{"step1", 481'362'432, 495'639'040}, {"step2", 481'362'944, 710'893'056}});
 }
 
 TEST_CASE("torchtitan: one GPU runs fp32 parameters under autocast") {
-  ParallelPlan plan = on_ranks(1);
+  ParallelPlan plan = titan_plan(1);
   test::check_phases(
       three_layers("llama"), plan,
       {{"step1", 1'682'578'432, 1'682'589'696}, {"step2", 1'682'578'944, 1'959'515'136}});
@@ -281,7 +270,7 @@ TEST_CASE("torchtitan: one GPU runs fp32 parameters under autocast") {
 }
 
 TEST_CASE("torchtitan: shards in bf16 halve parameters, gradients and states") {
-  ParallelPlan plan = on_ranks(2);
+  ParallelPlan plan = titan_plan(2);
   plan.precision = Precision::kBf16;
   test::check_phases(three_layers("llama"), plan,
                      {{"step1", 471'387'136, 711'354'368}, {"step2", 471'387'648, 946'789'888}});
@@ -291,7 +280,7 @@ TEST_CASE("torchtitan: shards in bf16 halve parameters, gradients and states") {
 }
 
 TEST_CASE("torchtitan: gradients of micro-batches are reduced each and added up") {
-  ParallelPlan plan = on_ranks(2);
+  ParallelPlan plan = titan_plan(2);
   plan.accumulation = 2;
   test::check_phases(
       three_layers("llama"), plan,
@@ -299,7 +288,7 @@ TEST_CASE("torchtitan: gradients of micro-batches are reduced each and added up"
 }
 
 TEST_CASE("torchtitan: a chunked loss keeps an eighth of the logits at a time") {
-  ParallelPlan plan = on_ranks(2);
+  ParallelPlan plan = titan_plan(2);
   plan.micro_batch = 8;
   const auto peak_of = [&](LossKind loss) {
     plan.loss = loss;
@@ -341,41 +330,41 @@ TEST_CASE("property: torchtitan's steps end with what they began with") {
 
 TEST_CASE("torchtitan: what its code is not modelled for is refused by the plan's key") {
   const ModelSpec llama = three_layers("llama");
-  CHECK(key_of(three_layers("qwen2"), on_ranks(2)) == "model");
-  CHECK(key_of(llama, on_ranks(3, tensor_parallel())) == "gpus");
-  CHECK(key_of(llama, on_ranks(2, tensor_parallel())) == "gpus");
-  ParallelPlan plan = on_ranks(24);
+  CHECK(key_of(three_layers("qwen2"), titan_plan(2)) == "model");
+  CHECK(key_of(llama, titan_plan(3, tensor_parallel())) == "gpus");
+  CHECK(key_of(llama, titan_plan(2, tensor_parallel())) == "gpus");
+  ParallelPlan plan = titan_plan(24);
   plan.titan->tensor = 3;
   CHECK(key_of(llama, plan) == "titan");
-  plan = on_ranks(8, tensor_parallel());
+  plan = titan_plan(8, tensor_parallel());
   plan.titan->context = 2;
   CHECK(key_of(three_layers("qwen3"), plan) == "titan");  // Both at once.
   plan.sequence = 1022;
   CHECK(key_of(llama, plan) == "titan");
-  plan = on_ranks(1);
+  plan = titan_plan(1);
   plan.titan->compiled = true;
   CHECK(key_of(llama, plan) == "gpus");
-  plan = on_ranks(4, tensor_parallel());
+  plan = titan_plan(4, tensor_parallel());
   plan.titan->compiled = true;
   CHECK(key_of(llama, plan) == "titan");
-  plan = on_ranks(2);
+  plan = titan_plan(2);
   plan.precision = Precision::kFp16;
   CHECK(key_of(llama, plan) == "precision");
-  plan = on_ranks(2);
+  plan = titan_plan(2);
   plan.fsdp->cpu_offload = true;
   CHECK(key_of(llama, plan) == "fsdp");
-  plan = on_ranks(2);
+  plan = titan_plan(2);
   plan.optimizer.kind = OptimizerKind::kSgd;
   CHECK(key_of(llama, plan) == "optimizer");
 }
 
 TEST_CASE("torchtitan: its choices belong to its code, and its code to fsdp") {
   const ModelSpec llama = three_layers("llama");
-  CHECK(check_plan(llama, on_ranks(2)));
-  ParallelPlan plan = on_ranks(2);
+  CHECK(check_plan(llama, titan_plan(2)));
+  ParallelPlan plan = titan_plan(2);
   plan.model_code = ModelCode::kTransformers;
   CHECK(check_plan(llama, plan).error().key == "titan");
-  plan = on_ranks(2);
+  plan = titan_plan(2);
   plan.runtime = RuntimeKind::kTransformers;
   plan.fsdp.reset();
   CHECK(check_plan(llama, plan).error().key == "model_code");
@@ -384,7 +373,7 @@ TEST_CASE("torchtitan: its choices belong to its code, and its code to fsdp") {
 TEST_CASE("torchtitan: weights gathered in 8 bits halve the gathers, products are in 8 bits") {
   TitanPlan titan;
   titan.compiled = true;
-  ParallelPlan plan = on_ranks(2, titan);
+  ParallelPlan plan = titan_plan(2, titan);
   const auto step = [&plan] {
     const RankProgram program = lower(three_layers("llama"), plan, Rank{0}, DeviceTraits{}).value();
     return test::find_phase(program, "step2")->work;
@@ -412,7 +401,7 @@ TEST_CASE(
   TitanPlan titan;
   titan.compiled = true;
   titan.float8 = Float8Recipe::kTensorwise;
-  ParallelPlan plan = on_ranks(2, titan);
+  ParallelPlan plan = titan_plan(2, titan);
   plan.micro_batch = 8;
   test::check_phases(
       three_layers("llama"), plan,
@@ -432,7 +421,7 @@ TEST_CASE(
   TitanPlan titan;
   titan.compiled = true;
   titan.selective_operators = true;
-  ParallelPlan plan = on_ranks(2, titan);
+  ParallelPlan plan = titan_plan(2, titan);
   plan.micro_batch = 8;
   for (const Float8Recipe recipe : {Float8Recipe::kRowwise, Float8Recipe::kRowwiseGradientHp}) {
     plan.titan->float8 = recipe;
@@ -459,7 +448,7 @@ TEST_CASE(
 }
 
 TEST_CASE("torchtitan: 8-bit products in eager blocks are refused, and gathers without them") {
-  ParallelPlan plan = on_ranks(2);
+  ParallelPlan plan = titan_plan(2);
   plan.titan->float8 = Float8Recipe::kTensorwise;
   CHECK(key_of(three_layers("llama"), plan) == "titan");
   plan.titan->compiled = true;
