@@ -81,18 +81,20 @@ constexpr std::array<OptionSpec, 36> kOptions = {
       "Megatron-Core, keys with commas between: tp=N, pp=N, cp=N, ep=N, etp=N, "
       "layers-per-virtual-stage=N, first-stage-layers=N, last-stage-layers=N, "
       "account-for-embedding, account-for-loss, use-tp-pp-dp-mapping (stages next to each other), "
-      "micro-batch-group=N, sequence-parallel, "
+      "micro-batch-group=N, sequence-parallel, tp-comm-overlap, "
       "distributed-optimizer, optimizer-instances=N, precision-aware, bf16-moments, "
       "optimizer-offload=SHARE (to the host), mtp-layers=N, deterministic, "
       "overlap-grad-reduce, overlap-param-gather, gradient-accumulation-fusion=no, "
       "fp32-gradients=no, cross-entropy-fusion=native|te, mask-in-dataloader=no, "
       "attention=fused|flash|unfused, cp-comm-type=p2p|a2a, "
+      "cp-exchange-ranks=N (a2a+p2p: N exchange heads, the rest is a ring), "
       "fp8-recipe=delayed|tensorwise|blockwise|mxfp8, recompute=selective|uniform|block, "
       "recompute-modules=A+B (core_attn, layernorm, mlp, moe, moe_act, shared_experts, "
       "mla_up_proj), "
       "recompute-layers=N, capacity-factor=X, "
       "permute-fusion, aux-loss=no, sinkhorn, router-fp32, gather-dispatcher, grouped-gemm=no, "
-      "expert-load=X, rope-fusion=no, transformer-engine=no, "
+      "shared-expert-overlap, "
+      "expert-load=X, rope-fusion=no, transformer-engine=no, perform-initialization=no, "
       "vocabulary-divisor=N"},
      {"alloc-conf", "CONF", "", "PYTORCH_ALLOC_CONF: expandable_segments:True,..."},
      {"clip-norm", "X", "", "clip the gradients' norm at X"},

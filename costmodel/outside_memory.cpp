@@ -92,6 +92,21 @@ OutsideTerm cudnn_term(const ir::ModelSpec& model, const ir::ParallelPlan& plan)
           .source = std::string(kCudnnSource)};
 }
 
+/// One buffer of the activations [B S / CP, H] in 16 bits for each product that overlaps.
+/// Source: transformer_engine/pytorch/module/base.py, initialize_ub: ten names.
+OutsideTerm userbuffers_term(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  constexpr std::int64_t kProducts = 10;
+  const std::int64_t tokens = plan.micro_batch * plan.sequence / plan.megatron->context;
+  const Bytes bytes{kProducts * tokens * model.hidden * 2};
+  return {.name = "userbuffers of Transformer Engine",
+          .bytes = bytes,
+          .bound = bytes,
+          .basis = Basis::kDerived,
+          .source =
+              "NVIDIA/TransformerEngine transformer_engine/pytorch/module/base.py, "
+              "initialize_ub: ten buffers of B S / CP x H"};
+}
+
 }  // namespace
 
 std::string_view name_of(Basis basis) {
@@ -119,6 +134,9 @@ std::vector<OutsideTerm> outside_terms(const ir::ModelSpec& model, const ir::Par
     if (uses_nvls(plan, device)) {
       terms.push_back(nvls_term(plan, device));
     }
+  }
+  if (plan.megatron && plan.megatron->tp_comm_overlap) {
+    terms.push_back(userbuffers_term(model, plan));
   }
   if (uses_cudnn(plan, device)) {
     terms.push_back(cudnn_term(model, plan));

@@ -76,6 +76,7 @@ RingWork ring_work(const Fabric& fabric, ir::CollectiveKind kind, double ranks) 
     case ir::CollectiveKind::kReduceScatter:
       return {ranks - 1, ranks - 1, fabric.own_gather};
     case ir::CollectiveKind::kBroadcast:  // The whole buffer passes every rank, in a pipeline.
+    case ir::CollectiveKind::kReduce:
       return {ranks - 1, ranks, 0};
     case ir::CollectiveKind::kAllToAll:
     case ir::CollectiveKind::kSend:
@@ -199,6 +200,7 @@ Seconds collective_time(const Topology& topology, const ir::CollectiveShape& sha
     case ir::CollectiveKind::kAllGather:
     case ir::CollectiveKind::kReduceScatter:
     case ir::CollectiveKind::kBroadcast:
+    case ir::CollectiveKind::kReduce:
       return Seconds{ring_or_tree_seconds(topology, group, shape)};
     case ir::CollectiveKind::kAllToAll:
       return Seconds{exchange_seconds(topology, group, static_cast<double>(shape.bytes))};

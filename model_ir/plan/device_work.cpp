@@ -16,6 +16,8 @@ std::string_view name_of(CollectiveKind kind) {
       return "reduce_scatter";
     case CollectiveKind::kBroadcast:
       return "broadcast";
+    case CollectiveKind::kReduce:
+      return "reduce";
     case CollectiveKind::kAllToAll:
       return "all_to_all";
     case CollectiveKind::kSend:

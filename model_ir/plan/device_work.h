@@ -91,6 +91,7 @@ enum class CollectiveKind : std::uint8_t {
   kAllGather,
   kReduceScatter,
   kBroadcast,
+  kReduce,  ///< To one rank.
   kAllToAll,
   kSend,     ///< To a rank `group.stride` away. Sends and receives of one batch lie on two streams.
   kReceive,  ///< From a rank `group.stride` away.

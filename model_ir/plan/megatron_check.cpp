@@ -141,9 +141,12 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
     std::string_view needs;
   };
   const bool spreads = megatron.expert > 1 && !megatron.capacity_factor;
-  const std::array<Need, 11> needs = {
+  const bool shares = model.moe && model.moe->shared_ffn > 0;
+  const std::array<Need, 14> needs = {
       {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
         "distributed-optimizer and overlap-grad-reduce beside it"},
+       {megatron.tp_comm_overlap && !(megatron.sequence_parallel && megatron.transformer_engine),
+        "tp-comm-overlap", "sequence-parallel beside it and Transformer Engine's layers"},
        {megatron.recompute_layers != usual.recompute_layers && !full, "recompute-layers",
         "recompute=uniform or block beside it"},
        {!(megatron.recompute_modules == MegatronModules{}) &&
@@ -166,6 +169,10 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
        {megatron.sinkhorn && megatron.aux_loss, "sinkhorn", "aux-loss=no beside it"},
        {megatron.gather_dispatcher && (megatron.capacity_factor || megatron.permute_fusion),
         "gather-dispatcher", "neither capacity-factor nor permute-fusion beside it"},
+       {megatron.shared_expert_overlap && (!shares || megatron.gather_dispatcher),
+        "shared-expert-overlap", "a model with shared experts, and no gather-dispatcher"},
+       {megatron.shared_expert_overlap && megatron.recompute_modules.shared_experts,
+        "shared-expert-overlap", "no recompute-modules=shared_experts beside it"},
        {megatron.expert_load != usual.expert_load && !spreads, "expert-load",
         "ep of 2 or more beside it and no capacity-factor"}}};
   for (const Need& need : needs) {
@@ -267,6 +274,29 @@ Status check_exchange(const ModelSpec& model, const MegatronPlan& megatron) {
   return first_fault(std::array<Status, 2>{
       check_division({"tp x cp", ranks, "attention heads", model.heads}),
       check_division({"tp x cp", ranks, "key and value heads", model.kv_heads})});
+}
+
+/// Two levels of context parallelism: ranks that exchange heads, and a ring of their groups.
+Status check_levels(const ModelSpec& model, const MegatronPlan& megatron) {
+  const std::int64_t ranks = megatron.context_exchange_ranks;
+  if (ranks <= 1) {
+    return ok();
+  }
+  const std::string value = "cp-exchange-ranks=" + std::to_string(ranks);
+  if (megatron.context % ranks != 0 || megatron.context == ranks) {
+    return unsupported(value, "a divisor of cp=" + std::to_string(megatron.context) +
+                                  " that leaves a ring of 2 groups or more");
+  }
+  if (megatron.context_exchange != MegatronContext::kRing ||
+      megatron.attention != MegatronAttention::kFused || model.latent) {
+    return unsupported(value + " with cp-comm-type=a2a, latent attention or another kernel",
+                       "cp-comm-type=p2p and attention=fused beside it");
+  }
+  return first_fault(std::array<Status, 2>{
+      check_division(
+          {"tp x cp-exchange-ranks", megatron.tensor * ranks, "attention heads", model.heads}),
+      check_division({"tp x cp-exchange-ranks", megatron.tensor * ranks, "key and value heads",
+                      model.kv_heads})});
 }
 
 /// Layers of Megatron-Core's own modules: apex's LayerNorm, unfused attention with one kernel for
@@ -412,6 +442,9 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     if (!heads) {
       return heads;
     }
+  }
+  if (const Status levels = check_levels(model, megatron); !levels) {
+    return levels;
   }
   if (megatron.attention == MegatronAttention::kUnfused && megatron.context > 1) {
     return unsupported("attention=unfused with cp=" + std::to_string(megatron.context),

@@ -6,7 +6,7 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::array<MegatronWhole, 13> kWholes = {
+constexpr std::array<MegatronWhole, 14> kWholes = {
     {{"tp", &MegatronPlan::tensor},
      {"pp", &MegatronPlan::pipeline},
      {"cp", &MegatronPlan::context},
@@ -18,11 +18,13 @@ constexpr std::array<MegatronWhole, 13> kWholes = {
      {"micro_batch_group", &MegatronPlan::micro_batch_group, 0},
      {"optimizer_instances", &MegatronPlan::optimizer_instances},
      {"mtp_layers", &MegatronPlan::mtp_layers, 0},
+     {"cp_exchange_ranks", &MegatronPlan::context_exchange_ranks},
      {"recompute_layers", &MegatronPlan::recompute_layers},
      {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};
 
-constexpr std::array<MegatronSwitch, 22> kSwitches = {
+constexpr std::array<MegatronSwitch, 25> kSwitches = {
     {{"sequence_parallel", &MegatronPlan::sequence_parallel},
+     {"tp_comm_overlap", &MegatronPlan::tp_comm_overlap},
      {"account_for_embedding", &MegatronPlan::account_for_embedding},
      {"account_for_loss", &MegatronPlan::account_for_loss},
      {"use_tp_pp_dp_mapping", &MegatronPlan::pipeline_before_data},
@@ -36,6 +38,7 @@ constexpr std::array<MegatronSwitch, 22> kSwitches = {
      {"defer_head_gradient", &MegatronPlan::defer_head_gradient},
      {"deterministic", &MegatronPlan::deterministic},
      {"transformer_engine", &MegatronPlan::transformer_engine},
+     {"perform_initialization", &MegatronPlan::perform_initialization},
      {"rope_fusion", &MegatronPlan::rope_fusion},
      {"mask_in_dataloader", &MegatronPlan::mask_in_dataloader},
      {"permute_fusion", &MegatronPlan::permute_fusion},
@@ -43,7 +46,8 @@ constexpr std::array<MegatronSwitch, 22> kSwitches = {
      {"grouped_gemm", &MegatronPlan::grouped_gemm},
      {"sinkhorn", &MegatronPlan::sinkhorn},
      {"router_fp32", &MegatronPlan::router_fp32},
-     {"gather_dispatcher", &MegatronPlan::gather_dispatcher}}};
+     {"gather_dispatcher", &MegatronPlan::gather_dispatcher},
+     {"shared_expert_overlap", &MegatronPlan::shared_expert_overlap}}};
 
 constexpr std::array<MegatronModule, 7> kModules = {
     {{"core_attn", &MegatronModules::core_attention},

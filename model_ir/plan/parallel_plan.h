@@ -127,6 +127,17 @@ struct ZeroPlan {
   bool quantized_gradients = false;  ///< qgZ: gradients are exchanged as 4-bit integers.
   std::int64_t node_devices = 8;     ///< Devices of a node, as qgZ counts them.
   ZeroLeaf leaf = ZeroLeaf::kDefault;
+  /// Gradients go to their owners alone; otherwise all ranks get the whole bucket.
+  bool reduce_scatter = true;
+  /// Stages 1 and 2: one all-reduce for the parts of several owners, or a reduction to each.
+  bool multi_rank_allreduce = true;
+  bool parameter_alignment = false;  ///< Stages 1 and 2: parameters begin at multiples of 16 bytes.
+  bool compute_grad_norm = true;     ///< Stages 1 and 2.
+  bool memory_efficient_linear = true;  ///< Stage 3: DeepSpeed's own linear function.
+  bool allgather_sequential = false;    ///< Stage 3: parameters are gathered one by one.
+  bool all_reduce_fetch = false;        ///< Stage 3: parameters are gathered by an all-reduce.
+  /// Of gradients on their way; none: the engine's own type.
+  std::optional<DType> communication_dtype;
   friend bool operator==(const ZeroPlan&, const ZeroPlan&) = default;
 };
 
@@ -232,7 +243,11 @@ struct MegatronPlan {
   std::int64_t micro_batch_group = 0;    ///< Micro-batches in a row on one chunk; 0: PP.
   std::int64_t optimizer_instances = 1;  ///< --num-distributed-optimizer-instances
   std::int64_t mtp_layers = 0;           ///< --mtp-num-layers: multi-token prediction.
+  /// --hierarchical-context-parallel-sizes N CP/N: groups of N context-parallel ranks exchange
+  /// heads, and keys and values go round the groups (--cp-comm-type a2a+p2p). 1: one ring.
+  std::int64_t context_exchange_ranks = 1;
   bool sequence_parallel = false;
+  bool tp_comm_overlap = false;        ///< --tp-comm-overlap: with sequence parallelism.
   bool account_for_embedding = false;  ///< --account-for-embedding-in-pipeline-split
   bool account_for_loss = false;       ///< --account-for-loss-in-pipeline-split
   /// --use-tp-pp-dp-mapping: ranks lie in the order tp-cp-ep-pp-dp instead of tp-cp-ep-dp-pp, so
@@ -253,7 +268,10 @@ struct MegatronPlan {
   /// --deterministic-mode: PyTorch's deterministic algorithms, CUBLAS_WORKSPACE_CONFIG=:4096:8.
   bool deterministic = false;
   bool transformer_engine = true;  ///< Else Megatron's own modules (--transformer-impl local).
-  bool rope_fusion = true;         ///< Not --no-rope-fusion.
+  /// Not --no-initialization, without which Megatron's own layers leave their weights unmarked: the
+  /// gradients' norm then counts those of the first tensor-parallel rank alone.
+  bool perform_initialization = true;
+  bool rope_fusion = true;  ///< Not --no-rope-fusion.
   MegatronCrossEntropy cross_entropy = MegatronCrossEntropy::kUnfused;
   bool mask_in_dataloader = true;  ///< --create-attention-mask-in-dataloader
   MegatronAttention attention = MegatronAttention::kFused;
@@ -270,6 +288,7 @@ struct MegatronPlan {
   bool sinkhorn = false;                    ///< --moe-router-load-balancing-type sinkhorn
   bool router_fp32 = false;                 ///< --moe-router-dtype fp32
   bool gather_dispatcher = false;           ///< --moe-token-dispatcher-type allgather
+  bool shared_expert_overlap = false;       ///< --moe-shared-expert-overlap
   /// Tokens that reach the experts of the rank shown, over an even share; 1: balanced routing.
   double expert_load = 1;
   friend bool operator==(const MegatronPlan&, const MegatronPlan&) = default;

@@ -128,6 +128,38 @@ Status check_zero_plus(const ParallelPlan& plan, const ZeroPlan& zero) {
   return ok();
 }
 
+/// Switches that DeepSpeed itself refuses, or whose combinations are not known.
+/// Source: deepspeed/runtime/zero/config.py, stage_1_and_2.py (__init__), stage3.py
+/// (__reduce_and_partition_ipg_grads); runtime/engine.py, _do_sanity_check_optimizer.
+Status check_zero_switches(const ParallelPlan& plan, const ZeroPlan& zero) {
+  if (!zero.compute_grad_norm) {
+    const bool bf16_optimizer =
+        zero.stage == 1 && plan.precision == Precision::kBf16Master && zero.grad_accum_dtype;
+    const bool fails = zero.stage < 1 || zero.stage > 2 || plan.clip_norm || bf16_optimizer ||
+                       zero.offload_optimizer != OffloadDevice::kNone;
+    if (fails) {
+      return Error::invalid_argument(
+          "compute_grad_norm", "false",
+          "ZeRO stage 1 or 2 without clipping, optimizer offload, or (stage 1) bf16 gradients "
+          "accumulated in fp32",
+          "leave the key out, or set gradient_clipping to 0");
+    }
+  }
+  if (!zero.reduce_scatter && zero.quantized_gradients) {
+    return Error::invalid_argument("reduce_scatter", "false beside zero_quantized_gradients",
+                                   "one of them: a bucket that all ranks get is not quantised",
+                                   "leave reduce_scatter out");
+  }
+  const bool gathers_whole = zero.quantized_weights || zero.hpz_partition_size != 1;
+  if (gathers_whole && (zero.allgather_sequential || zero.all_reduce_fetch)) {
+    return Error::invalid_argument(
+        zero.allgather_sequential ? "allgather_sequential" : "use_all_reduce_for_fetch_params",
+        "true beside ZeRO++", "plain gathers: quantised or in two levels they are not modelled so",
+        "leave the key out");
+  }
+  return ok();
+}
+
 Status check_zero(const ParallelPlan& plan) {
   if (!plan.zero) {
     return ok();
@@ -157,7 +189,8 @@ Status check_zero(const ParallelPlan& plan) {
     return Error::invalid_argument("offload", "nvme", "the folder of the drive, too",
                                    "add path=/local_nvme to --offload");
   }
-  return check_zero_plus(plan, zero);
+  const Status plus = check_zero_plus(plan, zero);
+  return plus ? check_zero_switches(plan, zero) : plus;
 }
 
 Status check_adapters(const ParallelPlan& plan) {

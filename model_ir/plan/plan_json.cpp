@@ -41,6 +41,19 @@ JsonFields optimizer_fields(const OptimizerPlan& plan) {
   return fields;
 }
 
+struct ZeroSwitch {
+  std::string_view key;
+  bool ZeroPlan::*value;
+};
+constexpr std::array<ZeroSwitch, 7> kZeroSwitches = {
+    {{"reduce_scatter", &ZeroPlan::reduce_scatter},
+     {"multi_rank_allreduce", &ZeroPlan::multi_rank_allreduce},
+     {"parameter_alignment", &ZeroPlan::parameter_alignment},
+     {"compute_grad_norm", &ZeroPlan::compute_grad_norm},
+     {"memory_efficient_linear", &ZeroPlan::memory_efficient_linear},
+     {"allgather_sequential", &ZeroPlan::allgather_sequential},
+     {"all_reduce_fetch", &ZeroPlan::all_reduce_fetch}}};
+
 JsonFields zero_fields(const ZeroPlan& zero) {
   JsonFields fields;
   fields.add("stage", zero.stage);
@@ -69,6 +82,13 @@ JsonFields zero_fields(const ZeroPlan& zero) {
   fields.add("quantized_gradients", zero.quantized_gradients);
   fields.add("node_devices", zero.node_devices);
   fields.add("leaf", word_of(zero_leaf_words(), zero.leaf));
+  for (const ZeroSwitch& each : kZeroSwitches) {
+    fields.add(each.key, zero.*each.value);
+  }
+  fields.add("communication_dtype",
+             zero.communication_dtype
+                 ? JsonValue{std::string(word_of(policy_dtype_words(), *zero.communication_dtype))}
+                 : JsonValue{});
   return fields;
 }
 
@@ -207,6 +227,17 @@ void read_optimizer(const JsonObject& object, OptimizerPlan& plan) {
   plan.momentum = object.number_or("momentum", plan.momentum, {0, 1});
 }
 
+/// A type, or null for none.
+void read_dtype(const JsonObject& object, std::string_view key, std::optional<DType>& dtype) {
+  if (object.is_null(key)) {
+    dtype.reset();
+  } else if (object.has(key)) {
+    DType word = DType::kFp32;
+    read_word(object, key, policy_dtype_words(), word);
+    dtype = word;
+  }
+}
+
 void read_zero(const JsonObject& object, ZeroPlan& zero) {
   const auto elements = [&](std::string_view key, std::int64_t& value) {
     value = object.integer_or(key, value, kElements);
@@ -232,12 +263,10 @@ void read_zero(const JsonObject& object, ZeroPlan& zero) {
   read_word(object, "offload_param", offload_words(), zero.offload_param);
   zero.nvme_path = object.text_or("nvme_path", zero.nvme_path);
   zero.decay_groups = object.boolean_or("decay_groups", zero.decay_groups);
-  if (object.is_null("grad_accum_dtype")) {
-    zero.grad_accum_dtype.reset();
-  } else if (object.has("grad_accum_dtype")) {
-    DType dtype = DType::kFp32;
-    read_word(object, "grad_accum_dtype", policy_dtype_words(), dtype);
-    zero.grad_accum_dtype = dtype;
+  read_dtype(object, "grad_accum_dtype", zero.grad_accum_dtype);
+  read_dtype(object, "communication_dtype", zero.communication_dtype);
+  for (const ZeroSwitch& each : kZeroSwitches) {
+    zero.*each.value = object.boolean_or(each.key, zero.*each.value);
   }
   zero.torch_adam = object.boolean_or("torch_adam", zero.torch_adam);
   zero.hpz_partition_size =

@@ -163,7 +163,13 @@ void add_stage3(JsonFields& fields, const ir::ModelSpec& model, const ir::ZeroPl
   fields.add("stage3_model_persistence_threshold", zero.model_persistence_threshold);
   fields.add("stage3_max_live_parameters", zero.max_live_parameters);
   fields.add("stage3_max_reuse_distance", zero.max_reuse_distance);
-  fields.add("memory_efficient_linear", true);
+  fields.add("memory_efficient_linear", zero.memory_efficient_linear);
+  if (zero.allgather_sequential) {
+    fields.add("stage3_allgather_sequential", true);
+  }
+  if (zero.all_reduce_fetch) {
+    fields.add("stage3_use_all_reduce_for_fetch_params", true);
+  }
   if (zero.hpz_partition_size > 1) {
     fields.add("zero_hpz_partition_size", zero.hpz_partition_size);
   }
@@ -184,6 +190,19 @@ void add_stage3(JsonFields& fields, const ir::ModelSpec& model, const ir::ZeroPl
   }
 }
 
+/// What stages 1 and 2 read, where it is not DeepSpeed's default.
+void add_bucket_switches(JsonFields& fields, const ir::ZeroPlan& zero) {
+  if (!zero.multi_rank_allreduce) {
+    fields.add("use_multi_rank_bucket_allreduce", false);
+  }
+  if (zero.parameter_alignment) {
+    fields.add("parameter_alignment", true);
+  }
+  if (!zero.compute_grad_norm) {
+    fields.add("compute_grad_norm", false);
+  }
+}
+
 JsonFields zero_fields(const ir::ModelSpec& model, const ir::ZeroPlan& zero) {
   JsonFields fields;
   fields.add("stage", zero.stage);
@@ -192,11 +211,14 @@ JsonFields zero_fields(const ir::ModelSpec& model, const ir::ZeroPlan& zero) {
   }
   fields.add("contiguous_gradients", zero.contiguous_gradients);
   fields.add("overlap_comm", zero.overlap_comm.value_or(zero.stage == 3));
-  fields.add("reduce_scatter", true);
+  fields.add("reduce_scatter", zero.reduce_scatter);
   fields.add("reduce_bucket_size", zero.reduce_bucket_size);
   fields.add("allgather_partitions", true);
   fields.add("allgather_bucket_size", zero.allgather_bucket_size);
   fields.add("round_robin_gradients", zero.round_robin_gradients);
+  if (zero.stage < 3) {
+    add_bucket_switches(fields, zero);
+  }
   if (zero.offload_optimizer != ir::OffloadDevice::kNone) {
     fields.add("offload_optimizer", optimizer_offload(zero));
   }
@@ -242,6 +264,9 @@ Result<std::string> deepspeed_config(const ir::ModelSpec& model, const ir::Paral
     JsonFields types;
     types.add("grad_accum_dtype", ir::name_of(*zero.grad_accum_dtype));
     root.add("data_types", std::move(types));
+  }
+  if (zero.communication_dtype) {
+    root.add("communication_data_type", ir::name_of(*zero.communication_dtype));
   }
   root.add("zero_optimization", zero_fields(model, zero));
   add_drive(root, zero);

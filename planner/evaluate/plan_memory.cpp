@@ -53,13 +53,14 @@ void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
   key.add(
       plan.precision, plan.micro_batch, plan.sequence, std::min(plan.steps, 2), megatron.tensor,
       megatron.context, megatron.expert, megatron.expert_tensor, megatron.sequence_parallel,
-      megatron.accumulation_fusion, megatron.fp32_gradients, megatron.cross_entropy,
-      megatron.mask_in_dataloader, megatron.attention, megatron.context_exchange, megatron.fp8,
+      megatron.tp_comm_overlap, megatron.accumulation_fusion, megatron.fp32_gradients,
+      megatron.cross_entropy, megatron.mask_in_dataloader, megatron.attention,
+      megatron.context_exchange, megatron.context_exchange_ranks, megatron.fp8,
       megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
       modules_bits(megatron.recompute_modules), megatron.vocabulary_divisor,
       megatron.permute_fusion, megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32,
-      megatron.gather_dispatcher, megatron.transformer_engine, megatron.deterministic,
-      megatron.expert_load * 1e6,
+      megatron.gather_dispatcher, megatron.shared_expert_overlap, megatron.transformer_engine,
+      megatron.deterministic, megatron.perform_initialization, megatron.expert_load * 1e6,
       megatron.capacity_factor ? static_cast<std::int64_t>(*megatron.capacity_factor * 1e6) : -1,
       plan.allocator.roundup_power2_divisions);
 }

@@ -69,6 +69,7 @@ inline ir::ZeroPlan random_zero(Random& random) {
     zero.contiguous_gradients = random.chance(1, 2);
     zero.round_robin_gradients = random.chance(1, 2);
     zero.decay_groups = random.chance(1, 2);
+    zero.reduce_scatter = random.chance(1, 2);
     zero.offload_optimizer = random_word(random, ir::offload_words());
   }
   if (zero.stage == 3) {
@@ -79,6 +80,8 @@ inline ir::ZeroPlan random_zero(Random& random) {
     zero.max_live_parameters = random.between(0, 2'000'000'000);
     zero.max_reuse_distance = random.between(0, 2'000'000'000);
     zero.offload_param = random_word(random, ir::offload_words());
+    zero.memory_efficient_linear = random.chance(1, 2);
+    zero.allgather_sequential = random.chance(1, 4);
     zero.quantized_weights = random.chance(1, 4);
     zero.quantized_gradients = random.chance(1, 4);
   }
@@ -101,6 +104,12 @@ inline ir::ParallelPlan random_deepspeed_plan(Random& random) {
   }
   if (plan.world > plan.zero->node_devices && plan.world % plan.zero->node_devices != 0) {
     plan.zero->quantized_gradients = false;
+  }
+  if (!plan.zero->reduce_scatter) {
+    plan.zero->quantized_gradients = false;
+  }
+  if (plan.zero->quantized_weights || plan.zero->hpz_partition_size > 1) {
+    plan.zero->allgather_sequential = false;
   }
   do {
     plan.optimizer = random_word(random, ir::optimizer_words());
@@ -159,7 +168,8 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   for (bool ir::MegatronPlan::*const refused :
        {&ir::MegatronPlan::defer_head_gradient, &ir::MegatronPlan::transformer_engine,
         &ir::MegatronPlan::grouped_gemm, &ir::MegatronPlan::gather_dispatcher,
-        &ir::MegatronPlan::sinkhorn, &ir::MegatronPlan::router_fp32}) {
+        &ir::MegatronPlan::sinkhorn, &ir::MegatronPlan::router_fp32,
+        &ir::MegatronPlan::shared_expert_overlap}) {
     megatron.*refused = usual.*refused;
   }
   megatron.precision_aware = megatron.precision_aware && megatron.distributed_optimizer &&
@@ -169,6 +179,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
     megatron.first_stage_layers = 6;  // Of 32: the stages between share 18 or 20.
     megatron.last_stage_layers = random.pick<std::int64_t>({6, 8});
   }
+  megatron.tp_comm_overlap = megatron.tp_comm_overlap && megatron.sequence_parallel;
   megatron.overlap_param_gather = megatron.overlap_param_gather && megatron.distributed_optimizer &&
                                   megatron.overlap_grad_reduce;
   megatron.vocabulary_divisor = random.between(1, 256);

@@ -53,6 +53,13 @@ void read_zero(CaseReader& zero, ir::ZeroPlan& plan) {
   }
   plan.contiguous_gradients = zero.flag("contiguous_gradients", true);
   plan.round_robin_gradients = zero.flag("round_robin_gradients", false);
+  plan.reduce_scatter = zero.flag("reduce_scatter", true);
+  plan.multi_rank_allreduce = zero.flag("use_multi_rank_bucket_allreduce", true);
+  plan.parameter_alignment = zero.flag("parameter_alignment", false);
+  plan.compute_grad_norm = zero.flag("compute_grad_norm", true);
+  plan.memory_efficient_linear = zero.flag("memory_efficient_linear", true);
+  plan.allgather_sequential = zero.flag("stage3_allgather_sequential", false);
+  plan.all_reduce_fetch = zero.flag("stage3_use_all_reduce_for_fetch_params", false);
   plan.hpz_partition_size = zero.integer("zero_hpz_partition_size", 1, kWorldRange);
   plan.quantized_weights = zero.flag("zero_quantized_weights", false);
   plan.quantized_gradients = zero.flag("zero_quantized_gradients", false);
@@ -76,6 +83,10 @@ void read_configuration(CaseReader& reader, ir::ZeroPlan& plan, bool& halves) {
       {{"fp32", ir::DType::kFp32}, {"bf16", ir::DType::kBf16}, {"fp16", ir::DType::kFp16}}};
   if (const std::string accumulation = types.text("grad_accum_dtype", ""); !accumulation.empty()) {
     plan.grad_accum_dtype = types.word<ir::DType>("grad_accum_dtype", "fp32", kTypes);
+  }
+  if (!configuration.text("communication_data_type", "").empty()) {
+    plan.communication_dtype =
+        configuration.word<ir::DType>("communication_data_type", "fp32", kTypes);
   }
   configuration.absorb(types.trouble());
   CaseReader bf16(configuration.take("bf16"), "case.ds.bf16");

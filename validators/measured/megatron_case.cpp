@@ -31,6 +31,7 @@ ir::MoeSpec read_experts(CaseReader& moe, MegatronPlan& plan) {
     moe.fail("moe_token_dispatcher_type", "another dispatcher than alltoall");
   }
   plan.grouped_gemm = moe.flag("moe_grouped_gemm", false);
+  plan.shared_expert_overlap = moe.flag("moe_shared_expert_overlap", false);
   if (!moe.flag("moe_pad_expert_input_to_capacity", false)) {
     moe.fail("moe_pad_expert_input_to_capacity", "false: what each expert gets is not stated");
   }
@@ -182,6 +183,13 @@ void read_optimizer(CaseReader& reader, MegatronPlan& megatron) {
   reader.absorb(optimizer.trouble());
 }
 
+/// --hierarchical-context-parallel-sizes: ranks that exchange heads, and groups of them in a ring.
+std::int64_t read_levels(CaseReader& reader) {
+  const JsonValue* value = reader.take("hier_cp");
+  const JsonValue::Array* list = value != nullptr ? value->as_array() : nullptr;
+  return list != nullptr && list->size() == 2 ? list->front().as_integer().value_or(1) : 1;
+}
+
 void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   megatron.distributed_optimizer = reader.flag("dist_opt", false);
@@ -195,9 +203,12 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   megatron.cross_entropy = reader.flag("ce_fusion", false) ? ir::MegatronCrossEntropy::kNative
                                                            : ir::MegatronCrossEntropy::kUnfused;
   CaseReader config(reader.take("config"), "case.config");  // Fields of TransformerConfig.
-  constexpr std::array<Word<ir::MegatronContext>, 2> kContexts = {
-      {{"p2p", ir::MegatronContext::kRing}, {"a2a", ir::MegatronContext::kAllToAll}}};
+  constexpr std::array<Word<ir::MegatronContext>, 3> kContexts = {
+      {{"p2p", ir::MegatronContext::kRing},
+       {"a2a", ir::MegatronContext::kAllToAll},
+       {"a2a+p2p", ir::MegatronContext::kRing}}};
   megatron.context_exchange = config.word<ir::MegatronContext>("cp_comm_type", "p2p", kContexts);
+  megatron.context_exchange_ranks = read_levels(reader);
   const std::string format = config.text("fp8", "none");
   if (format != "none" && format != "hybrid" && format != "e4m3") {
     config.fail("fp8", "'" + format + "'");
@@ -229,6 +240,7 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   reader.absorb(config.trouble());
   read_optimizer(reader, megatron);
   megatron.mask_in_dataloader = reader.flag("mask_in_dataloader", true);
+  megatron.perform_initialization = reader.flag("init", false);
   constexpr std::array<Word<ir::MegatronAttention>, 3> kAttention = {
       {{"fused", ir::MegatronAttention::kFused},
        {"flash", ir::MegatronAttention::kFlash},

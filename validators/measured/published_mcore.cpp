@@ -282,7 +282,7 @@ void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& 
   // NeMo's benchmarks set it with every tensor-parallel degree above one.
   // Source: NVIDIA/NeMo 8cfedd7 scripts/performance/helpers.py, `sequence_parallel`.
   megatron.sequence_parallel =
-      row.flag("sequence_parallel", framework.starts_with("NeMo")) && megatron.tensor > 1;
+      row.flag("sequence_parallel", is_nemo(framework)) && megatron.tensor > 1;
   const std::string optimizer = row.text("optimizer", "");
   megatron.distributed_optimizer = optimizer.find("distributed") != std::string::npos;
   megatron.precision_aware = optimizer.find("precision aware") != std::string::npos;
@@ -371,6 +371,9 @@ PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& too
     if (!setting.model.moe) {
       plan.megatron->expert_tensor = 0;  // Tables have a column for all models.
     }
+    // Source: NVIDIA/NeMo nemo/collections/llm/recipes/tp_overlap_configs/userbuffers.py;
+    // NVIDIA-NeMo/Megatron-Bridge v0.3.0 scripts/performance/configs/llama/llama31_llm_pretrain.py.
+    plan.megatron->tp_comm_overlap = plan.megatron->sequence_parallel;
     plan.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
     plan.megatron->fp32_gradients = false;  // grad_reduce_in_fp32=False
   }

@@ -158,11 +158,19 @@ const char* training_relative(const std::string& device) {
   return device.starts_with("b") || device.starts_with("g") ? "b200" : "a100-80gb-pcie";
 }
 
+/// GPUs with the B200's chip, or that of the B300, at other power limits.
+bool runs_b200_chips(const std::string& device) {
+  return device == "b300" || device == "gb200" || device == "gb300";
+}
+
 struct Fitter {
   std::string configs;
   bool write = false;
   Data data;
   std::map<std::string, DevicePerformance> fitted;
+  /// What long steps leave of the rate of lone products on the B200, whatever their type; the same
+  /// is assumed of its relatives, of which no step is known.
+  double blackwell_step_clock = 1;
 
   DeviceSpec spec(const std::string& name) const { return or_fail(load_device(configs, name)); }
 
@@ -201,7 +209,10 @@ struct Fitter {
     fit_training_gemm(device, data.training_gemms[name]);
     fit_series(device, data.training_gemms[name + " series"]);
     if (name == "b200") {
+      const FlopsPerSecond alone = device.gemm.half;
       set_products_in_step(device, kBlackwellProductsInStep);
+      blackwell_step_clock = device.gemm.half / alone;
+      device.gemm.fp8 = blackwell_step_clock * device.gemm.fp8;
     }
     device.attention.native.forward_64 =
         (served.attention.native.forward_64 / served.attention.native.forward_128) *
@@ -248,6 +259,10 @@ struct Fitter {
       set_products_in_step(device, kHopperProductsInStep);
     }
     set_fp8(device, device.gemm.half, spec(name));
+    if (runs_b200_chips(name)) {
+      device.gemm.half = blackwell_step_clock * device.gemm.half;
+      device.gemm.fp8 = blackwell_step_clock * device.gemm.fp8;
+    }
     const DevicePerformance& relative = fitted.at(training_relative(name));
     device.gemm.input_gradient = relative.gemm.input_gradient;
     device.gemm.weight_gradient = relative.gemm.weight_gradient;

@@ -71,9 +71,11 @@ void Bf16Optimizer::after_backward(bool boundary) {
     if (next - first > 1) {
       flat = eager.empty({elements}, DType::kFp32, TensorRole::kCommunication);
     }
-    const Tensor sent = eager.empty({elements}, DType::kBf16, TensorRole::kCommunication);
+    const DType dtype = state_.zero.communication_dtype.value_or(DType::kBf16);
+    const Tensor sent =
+        dtype != DType::kFp32 ? eager.empty({elements}, dtype, TensorRole::kCommunication) : flat;
     eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
-                              .bytes = bytes_of(elements, DType::kBf16).value(),
+                              .bytes = bytes_of(elements, dtype).value(),
                               .group = {.size = state_.plan.world}});
     first = next;
   }

@@ -85,12 +85,11 @@ constexpr std::array<SizeKey, 8> kSizes = {
      {"stage3_max_live_parameters", "max_live_parameters", &ZeroPlan::max_live_parameters},
      {"stage3_max_reuse_distance", "max_reuse_distance", &ZeroPlan::max_reuse_distance}}};
 
-constexpr std::array<std::string_view, 14> kHarmlessZeroKeys = {
+constexpr std::array<std::string_view, 13> kHarmlessZeroKeys = {
     "allgather_partitions",  // Nothing in DeepSpeed 0.19 reads it.
     "load_from_fp32_weights",
     "elastic_checkpoint",
     "ignore_unused_parameters",
-    "compute_grad_norm",
     "stage3_gather_16bit_weights_on_model_save",
     "gather_16bit_weights_on_model_save",
     "stage3_gather_fp16_weights_on_model_save",
@@ -101,14 +100,25 @@ constexpr std::array<std::string_view, 14> kHarmlessZeroKeys = {
     "cpu_offload_use_pin_memory",
     "save_muon_momentum_buffer_in_memory"};
 
-constexpr std::array<std::string_view, 7> kUnmodelledZeroSwitches = {
-    "legacy_stage1",
-    "parameter_alignment",
-    "stage3_use_all_reduce_for_fetch_params",
-    "use_all_reduce_for_fetch_params",
-    "stage3_allgather_sequential",
-    "allgather_sequential",
-    "zenflow"};
+constexpr std::array<std::string_view, 2> kUnmodelledZeroSwitches = {"legacy_stage1", "zenflow"};
+
+/// Switches, by both of their names, and the stages that read them.
+struct StageSwitch {
+  std::string_view key;
+  std::string_view alias;
+  bool ZeroPlan::*value;
+  int first;
+  int last;
+};
+constexpr std::array<StageSwitch, 7> kStageSwitches = {
+    {{"reduce_scatter", "", &ZeroPlan::reduce_scatter, 1, 3},
+     {"use_multi_rank_bucket_allreduce", "", &ZeroPlan::multi_rank_allreduce, 1, 2},
+     {"parameter_alignment", "", &ZeroPlan::parameter_alignment, 1, 2},
+     {"compute_grad_norm", "", &ZeroPlan::compute_grad_norm, 1, 2},
+     {"memory_efficient_linear", "", &ZeroPlan::memory_efficient_linear, 3, 3},
+     {"stage3_allgather_sequential", "allgather_sequential", &ZeroPlan::allgather_sequential, 3, 3},
+     {"stage3_use_all_reduce_for_fetch_params", "use_all_reduce_for_fetch_params",
+      &ZeroPlan::all_reduce_fetch, 3, 3}}};
 
 bool computes_in_bf16(Precision precision) {
   return precision == Precision::kBf16 || precision == Precision::kBf16Master ||
@@ -209,18 +219,18 @@ void read_leaf_module(ConfigSection& zero, const ModelSpec& model, ZeroPlan& pla
   section.finish_section();
 }
 
-/// Switches that are on by default, where the stage reads them.
-void demand_switches(ConfigSection& zero, int stage) {
-  const auto check = [&](std::string_view key, bool read) {
-    if (read) {
-      zero.demand(key, JsonValue{true});
-    } else {
-      zero.accept(std::array<std::string_view, 1>{key});
+/// Other stages do not look at them, but for one.
+void read_switches(ConfigSection& zero, ZeroPlan& plan) {
+  for (const StageSwitch& each : kStageSwitches) {
+    for (const std::string_view key : {each.key, each.alias}) {
+      const std::optional<bool> value = key.empty() ? std::nullopt : zero.boolean(key);
+      const bool reads = each.first <= plan.stage && plan.stage <= each.last;
+      // DeepSpeed refuses this one where it would not read it.
+      if (value && (reads || each.value == &ZeroPlan::compute_grad_norm)) {
+        plan.*each.value = *value;
+      }
     }
-  };
-  check("reduce_scatter", stage != 0);
-  check("use_multi_rank_bucket_allreduce", stage == 1 || stage == 2);
-  check("memory_efficient_linear", stage == 3);
+  }
 }
 
 ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
@@ -245,7 +255,7 @@ ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
   read_old_offload(zero, "cpu_offload", plan.offload_optimizer);
   read_old_offload(zero, "cpu_offload_param", plan.offload_param);
   zero.accept(kHarmlessZeroKeys);
-  demand_switches(zero, plan.stage);
+  read_switches(zero, plan);
   for (const std::string_view key : kUnmodelledZeroSwitches) {
     zero.demand(key, JsonValue{false});
   }
@@ -278,6 +288,12 @@ bool read_enabled(ConfigSection& root, std::string_view key, bool argument) {
   return enabled;
 }
 
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
 void read_precision(ConfigSection& root, ParallelPlan& plan) {
   const Precision argument = plan.precision;
   const std::string_view brain = root.has("bfloat16") && !root.has("bf16") ? "bfloat16" : "bf16";
@@ -287,9 +303,16 @@ void read_precision(ConfigSection& root, ParallelPlan& plan) {
     root.refuse("fp16", "only one of bf16 and fp16 enabled");
   }
   plan.precision = bf16 ? Precision::kBf16Master : fp16 ? Precision::kFp16Master : Precision::kFp32;
-  // Gradients and messages in another type than the model's need copies of their own.
   const std::string own = bf16 ? "bf16" : fp16 ? "fp16" : "fp32";
-  root.demand("communication_data_type", JsonValue{own});
+  if (const std::optional<std::string> word = root.text("communication_data_type")) {
+    const Result<DType> type =
+        parse_word(policy_dtype_words(), "communication_data_type", lower_case(*word));
+    if (!type) {
+      root.refuse("communication_data_type", type.error().wanted);
+    } else if (name_of(*type) != own) {
+      plan.zero->communication_dtype = *type;
+    }
+  }
   ConfigSection types = root.section("data_types");
   const std::string accumulation = types.text("grad_accum_dtype").value_or(own);
   if (accumulation == "fp32" && accumulation != own && plan.zero->stage > 0) {
@@ -301,12 +324,6 @@ void read_precision(ConfigSection& root, ParallelPlan& plan) {
   types.demand("buffer_dtype", JsonValue{"fp32"});
   types.accept(std::array<std::string_view, 1>{"keep_in_fp32_modules"});
   types.finish_section();
-}
-
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
 }
 
 /// Which of torch's implementations the parameters of a torch optimizer pick.

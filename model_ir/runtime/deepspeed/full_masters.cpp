@@ -45,6 +45,7 @@ void StageZero::after_backward(bool boundary) {
   constexpr std::int64_t kBucketElements = 500'000'000;
   Eager& eager = state_.eager;
   const DType dtype = param_dtype(state_.plan.precision);
+  const DType sent_dtype = state_.zero.communication_dtype.value_or(dtype);
   std::int64_t filled = 0;
   int count = 0;
   const auto reduce = [&] {
@@ -52,11 +53,15 @@ void StageZero::after_backward(bool boundary) {
     if (count > 1) {
       flat = torch::computed(eager, {filled}, dtype, TensorRole::kCommunication);
     }
+    Tensor sent;
+    if (count > 0 && sent_dtype != dtype) {
+      sent = torch::computed(eager, {filled}, sent_dtype, TensorRole::kCommunication);
+    }
     if (count > 0) {
       torch::launch_kernels(eager, 2 * bytes_of(filled, dtype).value(),  // Over the ranks.
                             torch::elementwise_launches(filled, bits_of(dtype) / 8));
       eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
-                                .bytes = bytes_of(filled, dtype).value(),
+                                .bytes = bytes_of(filled, sent_dtype).value(),
                                 .group = {.size = state_.plan.world}});
     }
     filled = 0;

@@ -15,9 +15,9 @@ using torch::Tensor;
 
 namespace {
 
-/// The type in which gradients are reduced: that of the engine's arithmetic.
+/// The type in which gradients are reduced: that of the engine's arithmetic, unless told.
 DType communication_dtype(const EngineState& state) {
-  return param_dtype(state.plan.precision);
+  return state.zero.communication_dtype.value_or(param_dtype(state.plan.precision));
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ GradientPartitions::GradientPartitions(EngineState state, PartitionedParameters&
     : state_(state),
       parameters_(parameters),
       stream_(state.zero.overlap_comm.value_or(true) ? kReduceStream : StreamId{0}),
-      accumulated_(state.zero.grad_accum_dtype.value_or(communication_dtype(state))) {}
+      accumulated_(state.zero.grad_accum_dtype.value_or(param_dtype(state.plan.precision))) {}
 
 void GradientPartitions::allocate(const std::vector<std::size_t>& trainable) {
   state_.eager.set_site("zero3.bucket", -1);
@@ -80,8 +80,13 @@ void GradientPartitions::reduce() {
   }
   const StreamScope stream(state_.eager, stream_);
   state_.eager.set_site("zero3.reduce_scatter", -1);
-  std::sort(waiting_.begin(), waiting_.end());
-  scatter(waiting_);
+  const bool bucketed = bucket_.defined() && filled_ <= state_.zero.reduce_bucket_size;
+  if (bucketed && !state_.zero.reduce_scatter) {
+    share_out(waiting_, all_reduce_bucket());
+  } else {
+    std::sort(waiting_.begin(), waiting_.end());
+    scatter(waiting_);
+  }
   reductions_.push_back(state_.eager.record_mark(stream_));
   waiting_.clear();
   filled_ = 0;
@@ -200,6 +205,42 @@ void GradientPartitions::scatter(const std::vector<std::size_t>& parameters) {
       }
     }
     torch::release_list(reduced);
+  }
+  share_out(parameters, {});
+}
+
+/// The bucket on all ranks, and times the factor that scales afterwards: another tensor.
+/// Source: stage3.py, __avg_scatter_contiguous_grads.
+Tensor GradientPartitions::all_reduce_bucket() {
+  torch::Eager& eager = state_.eager;
+  const auto made = [&](DType dtype) {
+    return torch::computed(eager, {filled_}, dtype, TensorRole::kCommunication);
+  };
+  const DType dtype = communication_dtype(state_);
+  Tensor sent = dtype != bucket_.dtype() ? made(dtype) : Tensor{};
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                            .bytes = bytes_of(filled_, dtype).value(),
+                            .group = {.size = state_.plan.world}});
+  if (state_.plan.world > 1) {
+    sent = made(dtype);
+  }
+  if (accumulated_ != dtype) {
+    sent = made(accumulated_);
+  }
+  return sent;
+}
+
+/// What this rank owns of the gradients is added to its partition. `reduced`: the whole ones side
+/// by side, or undefined; parts that end with padding are made anew from it.
+void GradientPartitions::share_out(const std::vector<std::size_t>& parameters, Tensor reduced) {
+  torch::Eager& eager = state_.eager;
+  const DType dtype = communication_dtype(state_);
+  std::vector<Tensor> padded;
+  for (const std::size_t parameter : parameters) {
+    const std::int64_t share = parameters_[parameter].shard_elements;
+    if (reduced.defined() && own_elements(parameter) != share) {
+      padded.push_back(torch::zeros(eager, {share}, accumulated_, TensorRole::kTemporary));
+    }
   }
   std::vector<Tensor> swapped;
   for (const std::size_t parameter : parameters) {

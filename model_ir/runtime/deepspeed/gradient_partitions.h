@@ -46,6 +46,8 @@ class GradientPartitions {
  private:
   void reduce();
   void scatter(const std::vector<std::size_t>& parameters);
+  [[nodiscard]] torch::Tensor all_reduce_bucket();
+  void share_out(const std::vector<std::size_t>& parameters, torch::Tensor reduced);
   [[nodiscard]] torch::Tensor reduce_together(const std::vector<std::size_t>& parameters);
   [[nodiscard]] bool exchanges_integers() const;
   [[nodiscard]] bool is_exchanged(std::size_t parameter) const;

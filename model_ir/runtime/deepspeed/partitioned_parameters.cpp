@@ -113,19 +113,49 @@ std::shared_ptr<ParameterGather> PartitionedParameters::start_gather(
   } else if (state_.zero.quantized_weights) {
     gather->parameters = indices;
     gather_packed(*gather);
-  } else if (indices.size() == 1) {
-    const Tensor& whole = parameters_[indices[0]].whole;
-    const Tensor memory =
-        state_.eager.empty({padded_elements(indices[0])}, whole.dtype(), TensorRole::kParameter);
-    gather->inputs.push_back(part_on_device(indices[0]));
-    gather->marks.push_back(start(memory, gather_ranks(indices[0])));
-    state_.eager.move_storage(whole, memory);
+  } else if (indices.size() == 1 || state_.zero.allgather_sequential) {
+    for (const std::size_t index : indices) {
+      gather_alone(*gather, index);
+    }
+  } else if (state_.zero.all_reduce_fetch) {
+    gather->parameters = indices;
+    gather_by_sum(*gather);
   } else {
     gather->parameters = indices;
     gather_together(*gather);
   }
   gather->parameters = std::move(indices);
   return gather;
+}
+
+void PartitionedParameters::gather_alone(ParameterGather& gather, std::size_t index) {
+  const Tensor& whole = parameters_[index].whole;
+  const Tensor memory =
+      state_.eager.empty({padded_elements(index)}, whole.dtype(), TensorRole::kParameter);
+  gather.inputs.push_back(part_on_device(index));
+  gather.marks.push_back(start(memory, gather_ranks(index)));
+  state_.eager.move_storage(whole, memory);
+}
+
+/// use_all_reduce_for_fetch_params: parameters are views of a buffer of zeros in which each rank
+/// has put its parts, and which is summed up.
+void PartitionedParameters::gather_by_sum(ParameterGather& gather) {
+  torch::Eager& eager = state_.eager;
+  std::int64_t elements = 0;
+  for (const std::size_t index : gather.parameters) {
+    elements += padded_elements(index);
+  }
+  const DType dtype = parameters_[gather.parameters.front()].whole.dtype();
+  const std::int64_t ranks = gather_ranks(gather.parameters.front());
+  const Tensor flat = torch::zeros(eager, {elements}, dtype, TensorRole::kParameter);
+  for (const std::size_t index : gather.parameters) {
+    const Tensor part = part_on_device(index);
+    eager.run(CopyShape{.kind = CopyKind::kDeviceToDevice, .bytes = torch::bytes_of(part)});
+    eager.move_storage(parameters_[index].whole, flat);
+  }
+  gather.marks.push_back(torch::start_collective(eager, {.kind = CollectiveKind::kAllReduce,
+                                                         .bytes = torch::bytes_of(flat),
+                                                         .group = {.size = ranks}}));
 }
 
 /// One buffer for each type, in the order of the types' names.

@@ -89,7 +89,9 @@ class PartitionedParameters {
   /// The second part where there is one.
   [[nodiscard]] torch::Tensor part_on_device(std::size_t index);
   void share_shard(std::size_t index);
+  void gather_alone(ParameterGather& gather, std::size_t index);
   void gather_together(ParameterGather& gather);
+  void gather_by_sum(ParameterGather& gather);
   void gather_packed(ParameterGather& gather);
   void unpack(ParameterGather& gather);
 

@@ -27,6 +27,7 @@ ZeroBuckets::ZeroBuckets(EngineState state, BaseOptimizer& optimizer)
       optimizer_(optimizer),
       dtype_(param_dtype(state.plan.precision)),
       accumulation_(state.zero.grad_accum_dtype.value_or(dtype_)),
+      communication_(state.zero.communication_dtype.value_or(dtype_)),
       overlaps_(state.zero.overlap_comm.value_or(false)) {
   state_.eager.recorder().name_stream(kReductionStream, "reduction");
   for (const std::vector<Tensor>& parameters : parameter_groups(state_.model, state_.zero)) {
@@ -69,8 +70,10 @@ void ZeroBuckets::lay_out(Group& group) {
       group.layout.push_back(member);
     }
   }
+  const std::int64_t aligned = state_.zero.parameter_alignment ? 16 * 8 / bits_of(dtype_) : 1;
   std::int64_t offset = 0;
   for (const std::size_t member : group.layout) {
+    offset = ceil_div(offset, aligned) * aligned;
     group.members[member].offset = offset;
     offset += group.members[member].parameter.elements();
   }
@@ -245,7 +248,7 @@ void ZeroBuckets::step() {
     check_overflow();
   }
   const Tensor before = std::move(norm_);  // The engine's name for it changes after the step.
-  const Tensor norm = global_norm();
+  const Tensor norm = state_.zero.compute_grad_norm ? global_norm() : Tensor{};
   if (norm.defined()) {
     check_norm(eager, norm);
     norm_ = eager.empty({}, DType::kFp32, TensorRole::kOptimizerState);

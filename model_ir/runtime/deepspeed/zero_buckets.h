@@ -87,7 +87,10 @@ class ZeroBuckets final : public OptimizerWrapper {
   void reduce_apart();
   void clear_reduced();
   [[nodiscard]] std::vector<Slice> waiting_slices();
-  void all_reduce(const std::vector<Slice>& slices, const torch::Tensor& memory);
+  void reduce_slices(const torch::Tensor& memory);
+  void all_reduce(const std::vector<Slice>& slices, const torch::Tensor& memory,
+                  CollectiveKind kind);
+  void all_reduce_whole(const torch::Tensor& memory);
   /// Elements of the parameters that the partitions touch, each whole.
   [[nodiscard]] std::int64_t owned_elements() const;
   void keep_gradient(Position position);
@@ -112,6 +115,7 @@ class ZeroBuckets final : public OptimizerWrapper {
   BaseOptimizer& optimizer_;
   DType dtype_;            ///< Of the parameters.
   DType accumulation_;     ///< Of accumulated gradients.
+  DType communication_;    ///< Of gradients on their way.
   bool overlaps_ = false;  ///< Reduction runs on a stream of its own.
   bool boundary_ = true;   ///< The last micro-batch before a step.
   std::vector<Group> groups_;

@@ -56,6 +56,9 @@ void ZeroPartitions::hook_modules() {
   state_.model.hooks.read = [this](const ModuleCall& owner, const Tensor& parameter) {
     read(owner, parameter);
   };
+  if (!state_.zero.memory_efficient_linear) {
+    return;
+  }
   eager.linear_override = [&eager](const Tensor& input, const Tensor& weight, const Tensor& bias) {
     return memory_efficient_linear(eager, input, weight, bias);
   };

@@ -1,6 +1,7 @@
 // ZeRO stages 1 and 2: gradients on their way to the partition that owns them.
 
 #include <algorithm>
+#include <iterator>
 
 #include "model_ir/runtime/deepspeed/stream_scope.h"
 #include "model_ir/runtime/deepspeed/zero_buckets.h"
@@ -114,7 +115,8 @@ Tensor& ZeroBuckets::compact_of(Group& group) {
 
 /// Slices are flattened and reduced together, at most a bucket and the slice that exceeds it; one
 /// alone is reduced where it is.
-void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& memory) {
+void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& memory,
+                             CollectiveKind kind) {
   Eager& eager = state_.eager;
   for (std::size_t first = 0; first < slices.size();) {
     std::size_t next = first;
@@ -126,11 +128,11 @@ void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& mem
     if (next - first > 1) {
       flat = torch::computed(eager, {elements}, memory.dtype(), TensorRole::kCommunication);
     }
-    if (memory.dtype() != dtype_) {  // Sent in the type of the parameters.
-      flat = torch::computed(eager, {elements}, dtype_, TensorRole::kCommunication);
+    if (memory.dtype() != communication_) {
+      flat = torch::computed(eager, {elements}, communication_, TensorRole::kCommunication);
     }
-    eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
-                              .bytes = bytes_of(elements, dtype_).value(),
+    eager.run(CollectiveShape{.kind = kind,
+                              .bytes = bytes_of(elements, communication_).value(),
                               .group = {.size = state_.plan.world}});
     for (; first < next; ++first) {
       if (slices[first].rank != state_.rank) {
@@ -141,6 +143,50 @@ void ZeroBuckets::all_reduce(const std::vector<Slice>& slices, const Tensor& mem
             eager.empty({slices[first].elements}, accumulation_, TensorRole::kTemporary);
       }
     }
+  }
+}
+
+/// The whole bucket where it lies, on all ranks. Source: stage_1_and_2.py,
+/// gradient_reduction_w_predivide, _add_full_reduction_to_compact_grad_partition.
+void ZeroBuckets::all_reduce_whole(const Tensor& memory) {
+  Eager& eager = state_.eager;
+  Tensor sent = memory;
+  if (memory.dtype() != communication_) {
+    sent = torch::computed(eager, {filled_}, communication_, TensorRole::kCommunication);
+  }
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
+                            .bytes = bytes_of(filled_, communication_).value(),
+                            .group = {.size = state_.plan.world}});
+  if (!is_compact()) {
+    return;
+  }
+  for (const Slice& slice : waiting_slices()) {
+    if (slice.rank == state_.rank && communication_ != accumulation_) {
+      const Tensor wide = eager.empty({slice.elements}, accumulation_, TensorRole::kTemporary);
+    }
+  }
+}
+
+/// What each rank owns of the bucket goes to it.
+void ZeroBuckets::reduce_slices(const Tensor& memory) {
+  if (!state_.zero.reduce_scatter) {
+    return all_reduce_whole(memory);
+  }
+  const std::vector<Slice> slices = waiting_slices();
+  if (state_.zero.multi_rank_allreduce) {
+    return all_reduce(slices, memory, CollectiveKind::kAllReduce);
+  }
+  std::vector<std::int64_t> owners;
+  for (const Slice& slice : slices) {
+    if (std::find(owners.begin(), owners.end(), slice.rank) == owners.end()) {
+      owners.push_back(slice.rank);
+    }
+  }
+  for (const std::int64_t owner : owners) {
+    std::vector<Slice> own;
+    std::copy_if(slices.begin(), slices.end(), std::back_inserter(own),
+                 [&](const Slice& slice) { return slice.rank == owner; });
+    all_reduce(own, memory, CollectiveKind::kReduce);
   }
 }
 
@@ -168,7 +214,7 @@ void ZeroBuckets::reduce_bucket() {
     const Tensor memory = filled_ > state_.zero.reduce_bucket_size ? gradient_of(at(waiting_[0]))
                                                                    : buckets_[current_];
     average(filled_);
-    all_reduce(waiting_slices(), memory);
+    reduce_slices(memory);
   }
   for (const Position& position : waiting_) {
     if (groups_[position.group].touches(at(position))) {
@@ -193,9 +239,13 @@ void ZeroBuckets::reduce_apart() {
   if (held_.size() > 1) {
     flat = torch::computed(eager, {filled_}, dtype_, TensorRole::kCommunication);
   }
+  Tensor sent;
+  if (communication_ != dtype_) {
+    sent = torch::computed(eager, {filled_}, communication_, TensorRole::kCommunication);
+  }
   average(filled_);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
-                            .bytes = bytes_of(filled_, dtype_).value(),
+                            .bytes = bytes_of(filled_, communication_).value(),
                             .group = {.size = state_.plan.world}});
 }
 

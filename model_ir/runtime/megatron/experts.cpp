@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "model_ir/runtime/megatron/grouped_linear.h"
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/megatron/local_modules.h"
+#include "model_ir/runtime/megatron/overlapped_shared.h"
 #include "model_ir/runtime/megatron/router.h"
 #include "model_ir/runtime/megatron/rows.h"
 #include "model_ir/runtime/torch/checkpoint.h"
@@ -63,18 +65,21 @@ Permuted permute_fused(const Runner& run, const Tensor& hidden, const Routing& r
     record.save(result.mapping);
   }
   const Shape mapping = result.mapping.shape();
+  const bool views = run.context.megatron.shared_expert_overlap;  // A node of their own.
   Tensor* const outputs[] = {&result.tokens, &result.probabilities};
-  record.finish(outputs, [run, mapping](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    const Tensor zeros = e.empty(mapping, DType::kInt32);  // Of the mapping, which is an output.
-    Gradients inputs(2);
-    inputs[0] = e.empty(node.input_shapes[0], grads[0].dtype());
-    inputs[0]->tracked_view = true;  // Rows were a view of the hidden state.
-    inputs[1] = e.empty(node.input_shapes[1], grads[0].dtype());
-    torch::launch(e, {&zeros});
-    launch_permutation(e, grads[0], inputs[0]);
-    run.process.tune(TunedKernel::kPermuteBackward, 0);
-    return inputs;
-  });
+  record.finish(outputs,
+                [run, mapping, views](Eager& e, Gradients& grads, Node& node) -> Gradients {
+                  const Tensor zeros =
+                      e.empty(mapping, DType::kInt32);  // Of the mapping, which is an output.
+                  Gradients inputs(2);
+                  inputs[0] = e.empty(node.input_shapes[0], grads[0].dtype());
+                  inputs[0]->tracked_view = !views;  // Rows were a view of the hidden state.
+                  inputs[1] = e.empty(node.input_shapes[1], grads[0].dtype());
+                  torch::launch(e, {&zeros});
+                  launch_permutation(e, grads[0], inputs[0]);
+                  run.process.tune(TunedKernel::kPermuteBackward, 0);
+                  return inputs;
+                });
   return result;
 }
 
@@ -120,11 +125,12 @@ Permuted permute_unfused(const Runner& run, const Tensor& hidden, const Routing&
     record.save(result.mapping);
     record.save(sizes.capacity ? flat : map);
   }
+  const bool views = run.context.megatron.shared_expert_overlap;  // A node of their own.
   Tensor* const outputs[] = {&result.tokens, &result.probabilities};
-  record.finish(outputs, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+  record.finish(outputs, [views](Eager& e, Gradients& grads, Node& node) -> Gradients {
     Gradients inputs(2);
     inputs[0] = e.empty(node.input_shapes[0], grads[0].dtype());
-    inputs[0]->tracked_view = true;  // Rows were a view of the hidden state.
+    inputs[0]->tracked_view = !views;  // Rows were a view of the hidden state.
     torch::launch(e, {&grads[0], &inputs[0]});
     grads[0].reset();
     inputs[1] = e.empty(node.input_shapes[1], grads[1].dtype());
@@ -356,6 +362,10 @@ Tensor shared_experts(const Runner& run, const MlpWeights& weights, const Tensor
   return linear(run, inner, weights.down.weight, Cut::kRow);
 }
 
+bool overlaps(const Runner& run, const LayerWeights& layer) {
+  return run.context.megatron.shared_expert_overlap && layer.experts->shared.has_value();
+}
+
 /// MoEAlltoAllTokenDispatcher around the experts. Its names live as long as Python's.
 /// Source: megatron/core/transformer/moe/{moe_layer,token_dispatcher}.py.
 Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& normed,
@@ -377,10 +387,16 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
   if (run.context.megatron.permute_fusion) {
     state.counts = run.eager().empty({sizes.experts}, DType::kInt64);
   }
+  std::optional<OverlappedShared> beside;
+  Tensor rows = normed;
+  if (overlaps(run, layer)) {
+    rows = torch::view(run.eager(), normed, normed.shape());
+    beside.emplace(run, layer).gather_tokens(rows);
+  }
   const Routing routing{.probabilities = state.probabilities, .map = state.map};
   Permuted permuted = run.context.megatron.permute_fusion
-                          ? permute_fused(run, normed, routing, sizes)
-                          : permute_unfused(run, normed, routing, sizes);
+                          ? permute_fused(run, rows, routing, sizes)
+                          : permute_unfused(run, rows, routing, sizes);
   state.mapping = permuted.mapping;
   Tensor tokens = permuted.tokens;
   Tensor probabilities = std::move(permuted.probabilities);
@@ -388,13 +404,24 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
     tokens = all_to_all(run, tokens, sizes.received);
     probabilities = all_to_all(run, probabilities, sizes.received);
   }
+  if (beside) {
+    tokens = remote ? tokens : handed_on(run.eager(), tokens);
+    beside->first_product(tokens);
+  }
   run.eager().set_site("experts", layer.layer);
   Tensor output = run_experts(run, *layer.experts, tokens, probabilities, sizes);
   run.eager().set_site("combine", layer.layer);
   if (remote) {
     output = all_to_all(run, output, sizes.sent);
   }
+  if (beside) {
+    output = remote ? output : handed_on(run.eager(), output);
+    beside->second_product(output);
+  }
   Tensor result = unpermute(run, output, permuted.mapping, sizes);
+  if (beside) {
+    return beside->add_to(result);
+  }
   if (shared.defined()) {
     result = torch::add(run.eager(), result, shared);
   }
@@ -404,7 +431,7 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
 /// Shared experts, by themselves again in backward where the plan says so, and routed ones.
 Tensor whole_layer(const Runner& run, const LayerWeights& layer, const Tensor& normed) {
   Tensor shared;
-  if (layer.experts->shared) {
+  if (layer.experts->shared && !overlaps(run, layer)) {
     run.eager().set_site("shared_experts", layer.layer);
     const MlpWeights& weights = *layer.experts->shared;
     const torch::Region region = [run, &weights](Eager&, const std::vector<Tensor>& inputs) {

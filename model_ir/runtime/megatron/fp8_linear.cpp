@@ -54,7 +54,7 @@ Fp8Use forward_use(const Runner& run, bool gathers) {
 }
 
 Fp8Tensor gather_rows(const Runner& run, const Fp8Tensor& part) {
-  Fp8Tensor whole = gather_fp8(run, part, Fp8Use::kRows);
+  Fp8Tensor whole = gather_fp8(run, part, Fp8Use::kRows, Beside::kInParts);
   if (!scales_whole_tensor(run)) {
     finish_gather(run, whole);
   }
@@ -62,8 +62,9 @@ Fp8Tensor gather_rows(const Runner& run, const Fp8Tensor& part) {
 }
 
 Tensor multiply(const Runner& run, const Fp8Tensor& total, const Fp8Tensor& weight,
-                const Shape& shape) {
-  Tensor output = gemm(run, forward_dims(total.rows.shape()[0], shape, DType::kFp8));
+                const Layer& layer) {
+  const GemmShape dims = forward_dims(total.rows.shape()[0], layer.weight, DType::kFp8);
+  Tensor output = layer.scatters ? gemm_and_scatter(run, dims) : gemm(run, dims);
   const ReadScales scales = swizzle(run, weight.row_scales, total.row_scales);
   return output;
 }
@@ -76,10 +77,11 @@ struct InputGradient {
 };
 InputGradient input_gradient(const Runner& run, const Fp8Tensor& gradient, const Fp8Tensor& weight,
                              const Layer& layer) {
-  Tensor product = gemm(run, backward_dims(gradient.rows.shape()[0], layer.weight, DType::kFp8));
+  const GemmShape dims = backward_dims(gradient.rows.shape()[0], layer.weight, DType::kFp8);
+  Tensor product = layer.gathers ? shared_gemm(run, dims) : gemm(run, dims);
   { const ReadScales scales = swizzle(run, weight.column_scales, gradient.row_scales); }
   if (layer.gathers) {
-    return {.product = product, .through = scatter(run, product)};
+    return {.product = product, .through = scatter(run, product, Beside::kInBulk)};
   }
   if (layer.reduces) {
     communicate(run, CollectiveKind::kAllReduce, product);
@@ -145,7 +147,7 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   Incoming incoming = receive(run, grads[0], node.wants(kBias));
   const std::int64_t rows = rows_of(incoming.gradient);
   const Fp8Use sent = scales_whole_tensor(run) ? Fp8Use::kRows : Fp8Use::kColumns;
-  Fp8Tensor total = layer.gathers ? gather_fp8(run, normed, sent) : normed;
+  Fp8Tensor total = layer.gathers ? gather_fp8(run, normed, sent, Beside::kInBulk) : normed;
   const Fp8Tensor weight = weight_with_columns(run, parameter, kept);
   InputGradient inner = input_gradient(run, incoming.gradient, weight, layer);
   if (layer.gathers) {
@@ -183,10 +185,11 @@ Tensor fp8_norm_linear(const Runner& run, const Tensor& input, const NormWeights
   Fp8NormOutput normed =
       norm_forward_fp8(run, input, norm, forward_use(run, layer.gathers),
                        layer.gathers ? Fp8Operand::kGathered : Fp8Operand::kActivation);
-  Fp8Tensor total = layer.gathers ? gather_fp8(run, normed.output, Fp8Use::kRows) : normed.output;
+  Fp8Tensor total = layer.gathers ? gather_fp8(run, normed.output, Fp8Use::kRows, Beside::kInParts)
+                                  : normed.output;
   const Fp8Use use = run.eager().grad_enabled() ? Fp8Use::kBoth : Fp8Use::kRows;
   const Fp8Tensor weight = fp8_weight(run, linear.weight, use);
-  Tensor output = multiply(run, total, weight, layer.weight);
+  Tensor output = multiply(run, total, weight, layer);
   total = {};
   if (record.active()) {
     if (!layer.gathers || !scales_whole_tensor(run)) {
@@ -216,7 +219,7 @@ namespace {
 Fp8Tensor receive_cut(const Runner& run, const Tensor& gradient) {
   const Fp8Use own = scales_whole_tensor(run) ? Fp8Use::kRows : Fp8Use::kBoth;
   const Fp8Tensor part = cast_to_fp8(run, gradient, own, Fp8Operand::kGathered);
-  Fp8Tensor whole = gather_fp8(run, part, Fp8Use::kBoth);
+  Fp8Tensor whole = gather_fp8(run, part, Fp8Use::kBoth, Beside::kInParts);
   finish_gather(run, whole);
   return whole;
 }
@@ -244,7 +247,7 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, cons
                      : cast_to_fp8(run, grads[0], Fp8Use::kBoth, Fp8Operand::kActivation);
   const Fp8Tensor input = kept_input(run, saved, next, layer);
   const Fp8Use sent = scales_whole_tensor(run) ? Fp8Use::kRows : Fp8Use::kColumns;
-  Fp8Tensor total = layer.gathers ? gather_fp8(run, input, sent) : input;
+  Fp8Tensor total = layer.gathers ? gather_fp8(run, input, sent, Beside::kInBulk) : input;
   const Fp8Tensor weight = weight_with_columns(run, saved[0], kept);
   const InputGradient inner = input_gradient(run, gradient, weight, layer);
   if (layer.gathers) {
@@ -284,14 +287,10 @@ Tensor fp8_linear(const Runner& run, const Tensor& input, const Tensor& weight, 
                   layer.gathers ? Fp8Operand::kGathered : Fp8Operand::kActivation);
   Fp8Tensor total = layer.gathers ? gather_rows(run, own) : own;
   const Fp8Tensor cast = fp8_weight(run, weight, weight_use(run));
-  Tensor output = multiply(run, total, cast, layer.weight);
+  Tensor output = multiply(run, total, cast, layer);
   total = {};
-  if (cut == Cut::kRow && cut_ranks) {
-    if (sequence) {
-      output = scatter(run, output);
-    } else {
-      communicate(run, CollectiveKind::kAllReduce, output);
-    }
+  if (cut == Cut::kRow && cut_ranks && !sequence) {
+    communicate(run, CollectiveKind::kAllReduce, output);
   }
   if (record.active()) {
     if (!layer.gathers || !scales_whole_tensor(run)) {

@@ -93,9 +93,9 @@ Fp8Tensor empty_blocks(const Runner& run, const Shape& shape, Fp8Use use, Fp8Ope
   return result;
 }
 
-void all_gather(const Runner& run, const Tensor& part, const Tensor& whole) {
+void all_gather(const Runner& run, const Tensor& part, const Tensor& whole, Beside beside) {
   if (part.defined() && whole.defined()) {
-    communicate(run, CollectiveKind::kAllGather, whole);
+    communicate(run, CollectiveKind::kAllGather, whole, beside);
   }
 }
 
@@ -208,27 +208,27 @@ void clear(const Runner& run, const Fp8Tensor& tensor) {
   }
 }
 
-Fp8Tensor gather_fp8(const Runner& run, const Fp8Tensor& part, Fp8Use use) {
+Fp8Tensor gather_fp8(const Runner& run, const Fp8Tensor& part, Fp8Use use, Beside beside) {
   Eager& eager = run.eager();
   const Shape& shape = part.rows.defined() ? part.rows.shape() : part.columns.shape();
   const Shape whole = shape.with(0, shape[0] * run.context.mesh.tensor.size);
   Fp8Tensor result;
   if (scales_whole_tensor(run)) {
     // Made in Python, whatever products want; rows are sent, and turned afterwards.
-    result.rows = eager.empty(whole, DType::kFp8);
+    result.rows = shared_buffer(run, whole, DType::kFp8);
     if (wants_columns(use)) {
       result.columns = eager.empty(transposed(whole), DType::kFp8);
     }
     { const Tensor scale = eager.empty({1}, DType::kFp32); }
     result.row_scales = part.row_scales;
-    all_gather(run, part.rows, result.rows);
+    all_gather(run, part.rows, result.rows, beside);
     return result;
   }
   result = empty_blocks(run, whole, use, Fp8Operand::kGathered);
-  all_gather(run, part.row_scales, result.row_scales);
-  all_gather(run, part.rows, result.rows);
-  all_gather(run, part.column_scales, result.column_scales);
-  all_gather(run, part.columns, result.columns);
+  all_gather(run, part.row_scales, result.row_scales, beside);
+  all_gather(run, part.rows, result.rows, beside);
+  all_gather(run, part.column_scales, result.column_scales, beside);
+  all_gather(run, part.columns, result.columns, beside);
   return result;
 }
 

@@ -65,9 +65,12 @@ void keep_columns(Fp8Tensor& tensor);
 /// clear_tensor_data: the memory goes, whoever still holds the tensor.
 void clear(const Runner& run, const Fp8Tensor& tensor);
 
-/// gather_along_first_dim of what has been cast for `use`.
+enum class Beside : std::uint8_t;  // te_gemm.h
+
+/// gather_along_first_dim of what has been cast for `use`, `beside` the next product.
 /// Source: pytorch/distributed.py, _all_gather_fp8, _all_gather_fp8_blockwise, _all_gather_mxfp8.
-[[nodiscard]] Fp8Tensor gather_fp8(const Runner& run, const Fp8Tensor& part, Fp8Use use);
+[[nodiscard]] Fp8Tensor gather_fp8(const Runner& run, const Fp8Tensor& part, Fp8Use use,
+                                   Beside beside);
 
 /// What follows when what was gathered is there: columns are turned as products read them.
 void finish_gather(const Runner& run, Fp8Tensor& whole);

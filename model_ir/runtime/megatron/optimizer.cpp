@@ -133,7 +133,7 @@ void Optimizer::add_group(std::span<const GradientBuffer> buffers, bool decays, 
 void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   shards_.push_back(elements);
   // Of what several ranks hold, one counts it in the norm.
-  const bool counted = parameter.held != Held::kWhole || context_.mesh.tensor.rank == 0;
+  const bool counted = parameter.marked || context_.mesh.tensor.rank == 0;
   const bool second = parameter.shared_embedding && !context_.mesh.first_stage();
   if (counted && !second) {
     in_norm_.push_back(elements);

@@ -167,8 +167,8 @@ void Process::touch_sequence_lengths() {
 void Process::touch_chunk_order(ChunkOrder order) {
   Tensor& kept = chunk_orders_[order];
   if (!kept.defined()) {
-    kept =
-        context_.eager.empty({2 * context_.mesh.context.size}, DType::kInt32, TensorRole::kBuffer);
+    kept = context_.eager.empty({2 * context_.exchange_ranks().size}, DType::kInt32,
+                                TensorRole::kBuffer);
     // One element after the other.
     torch::launch_kernels(context_.eager, torch::bytes_of(kept), kept.elements());
   }

@@ -32,6 +32,13 @@ struct DispatcherState {
   torch::Tensor mapping;
 };
 
+/// Collectives that have been started and that the next product waits for, by their marks: those of
+/// every operand that comes in parts, part by part, and those that need only be over with it.
+struct Userbuffers {
+  std::vector<std::vector<std::uint32_t>> in_parts;
+  std::vector<std::uint32_t> in_bulk;
+};
+
 /// What a process makes once and keeps.
 class Process {
  public:
@@ -89,6 +96,8 @@ class Process {
   /// The log of experts' balancing losses, one number for each layer.
   /// Source: megatron/core/transformer/moe/moe_utils.py, save_to_aux_losses_tracker.
   void touch_balance_log();
+  /// What runs beside the next product under --tp-comm-overlap.
+  [[nodiscard]] Userbuffers& userbuffers() { return userbuffers_; }
   /// Delayed scaling: the largest values that all modules have seen in this direction are reduced
   /// over the ranks of the stage, once the layers have run.
   void reduce_fp8_scales(bool forward);
@@ -105,6 +114,7 @@ class Process {
   const Context& context_;
   torch::Tensor te_workspace_;
   std::vector<torch::Tensor> grouped_workspaces_;
+  Userbuffers userbuffers_;
   Casts fp8_casts_;  ///< Of all modules that have run.
   bool fp8_begins_ = false;
   std::set<const torch::TensorImpl*> fp8_first_;

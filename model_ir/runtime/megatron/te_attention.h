@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model_ir/plan/device_work.h"
+#include "model_ir/runtime/megatron/streams.h"
 #include "model_ir/runtime/megatron/transformer_engine.h"
 
 /// The attention backends of Transformer Engine that have a file of their own.
@@ -26,23 +27,6 @@ struct KernelOutput {
   torch::Tensor random;      ///< Seed and offset.
 };
 
-/// The stream that context parallelism has beside the current one.
-constexpr StreamId kContextStream = 2;
-
-/// Runs what follows on another stream, for a scope.
-class OnStream {
- public:
-  OnStream(torch::Eager& eager, StreamId stream)
-      : eager_(eager), before_(eager.exchange_stream(stream)) {}
-  ~OnStream() { eager_.exchange_stream(before_); }
-  OnStream(const OnStream&) = delete;
-  OnStream& operator=(const OnStream&) = delete;
-
- private:
-  torch::Eager& eager_;
-  StreamId before_;
-};
-
 [[nodiscard]] bool is_flash(const Runner& run);
 /// The kernels of the backend that runs, fused or flash, on `extent` of one sequence: forward, and
 /// the gradients of queries, keys and values.
@@ -56,6 +40,17 @@ class OnStream {
 /// Source: context_parallel.py, AttnFuncWithCPAndKVP2P.
 [[nodiscard]] torch::Tensor ring_attention(const Runner& run, const QueryKeyValue& parts,
                                            const AttentionSizes& sizes);
+/// Which side of the kernel an exchange is on.
+enum class Side : std::uint8_t {
+  kBefore,  ///< This rank's tokens of all heads come to all tokens of its heads.
+  kAfter,   ///< The other way.
+};
+/// Tokens for heads, or back, among the ranks that exchange. Source: context_parallel.py,
+/// flash_attn_a2a_communicate.
+[[nodiscard]] std::vector<torch::Tensor> exchange_heads(const Runner& run, Side side,
+                                                        const std::vector<torch::Tensor>& inputs);
+/// The call that a rank makes between exchanges: more tokens, a part of the heads.
+[[nodiscard]] AttentionSizes exchanged_sizes(const AttentionSizes& sizes, std::int64_t ranks);
 /// Ranks exchange tokens for heads, attend to whole sequences, and exchange back.
 /// Source: context_parallel.py, AttnFuncWithCPAndQKVOA2A.
 [[nodiscard]] torch::Tensor exchanged_attention(const Runner& run, const QueryKeyValue& parts,

@@ -22,22 +22,6 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// Which side of the kernel an exchange is on.
-enum class Side : std::uint8_t {
-  kBefore,  ///< This rank's tokens of all heads come to all tokens of its heads.
-  kAfter,   ///< The other way.
-};
-
-/// The call that a rank makes between the exchanges: whole sequences, a part of the heads.
-AttentionSizes exchanged_sizes(const AttentionSizes& sizes, std::int64_t ranks) {
-  AttentionSizes result = sizes;
-  result.sequence = sizes.sequence * ranks;
-  result.heads = sizes.heads / ranks;
-  result.kv_heads = sizes.kv_heads / ranks;
-  result.layout = QkvLayout::kSeparate;
-  return result;
-}
-
 /// One exchange of several tensors, each a step behind the one before it: a copy whose pieces lie
 /// by rank, the exchange itself, and, on the stream beside, the result in the order it is read in.
 /// Copies and what is received live until all have come.
@@ -80,13 +64,13 @@ class Exchange {
     marks_.push_back(torch::start_collective(
         run_.eager(), {.kind = CollectiveKind::kAllToAll,
                        .bytes = bytes_of(sent.elements(), sent.dtype()).value(),
-                       .group = run_.context.mesh.context.group()}));
+                       .group = run_.context.exchange_ranks().group()}));
   }
 
   [[nodiscard]] Tensor finish(std::size_t at) {
     const OnStream stream(run_.eager(), kContextStream);
     run_.eager().wait_mark(kContextStream, marks_[at]);
-    const std::int64_t ranks = run_.context.mesh.context.size;
+    const std::int64_t ranks = run_.context.exchange_ranks().size;
     const Shape& shape = received_[at].shape();
     const Shape other = side_ == Side::kBefore ? Shape{shape[0] * ranks, shape[1] / ranks}
                                                : Shape{shape[0] / ranks, shape[1] * ranks};
@@ -106,6 +90,24 @@ class Exchange {
   std::vector<Tensor> received_;
   std::vector<std::uint32_t> marks_;
 };
+
+}  // namespace
+
+AttentionSizes exchanged_sizes(const AttentionSizes& sizes, std::int64_t ranks) {
+  AttentionSizes result = sizes;
+  result.sequence = sizes.sequence * ranks;
+  result.heads = sizes.heads / ranks;
+  result.kv_heads = sizes.kv_heads / ranks;
+  result.layout = QkvLayout::kSeparate;
+  return result;
+}
+
+std::vector<Tensor> exchange_heads(const Runner& run, Side side,
+                                   const std::vector<Tensor>& inputs) {
+  return Exchange(run, side)(inputs);
+}
+
+namespace {
 
 Gradients exchanged_gradients(const Runner& run, const AttentionSizes& sizes, Gradients& grads,
                               Node& node) {

@@ -29,11 +29,12 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   const Shape weight = node.input_shapes[kWeight];
   const std::int64_t rows = grads[0].shape()[0];
   Gradients result(kEdges);
-  Tensor normed_total = gathers ? gather(run, normed) : normed;
-  Tensor product = gemm(run, backward_dims(rows, weight, run.context.dtype));
+  Tensor normed_total = gathers ? gather(run, normed, Beside::kInBulk) : normed;
+  const GemmShape dims = backward_dims(rows, weight, run.context.dtype);
+  Tensor product = gathers ? shared_gemm(run, dims) : gemm(run, dims);
   Tensor through = product;
   if (gathers) {
-    through = scatter(run, product);
+    through = scatter(run, product, Beside::kInBulk);
   } else if (run.context.mesh.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, product);
   }
@@ -68,7 +69,7 @@ Tensor norm_linear(const Runner& run, const Tensor& input, const NormWeights& no
   Record record(run.eager(), {&input, &norm.weight, &norm.bias, &linear.weight, &bias});
   const NormOutput normed = norm_forward(run, input, norm);
   const Shape& weight = linear.weight.shape();
-  Tensor total = gathers ? gather(run, normed.output) : normed.output;
+  Tensor total = gathers ? gather(run, normed.output, Beside::kInParts) : normed.output;
   Tensor output = gemm(run, forward_dims(total.shape()[0], weight, run.context.dtype));
   total.reset();
   if (record.active()) {
@@ -92,14 +93,17 @@ Gradients linear_gradients(const Runner& run, Gradients& grads, Node& node, Cut 
   const torch::Unpacked saved(eager, node);
   const Shape weight = node.input_shapes[0];
   const bool sequence = run.context.sequence_parallel();
-  Tensor gradient = cut == Cut::kRow && sequence ? gather(run, grads[0]) : grads[0];
+  Tensor gradient =
+      cut == Cut::kRow && sequence ? gather(run, grads[0], Beside::kInParts) : grads[0];
   const std::int64_t rows = gradient.shape()[0];
-  const Tensor input = cut == Cut::kColumn && sequence ? gather(run, saved[1]) : saved[1];
-  const Tensor product = gemm(run, backward_dims(rows, weight, run.context.dtype));
+  const Tensor input =
+      cut == Cut::kColumn && sequence ? gather(run, saved[1], Beside::kInBulk) : saved[1];
+  const GemmShape dims = backward_dims(rows, weight, run.context.dtype);
+  const Tensor product = cut == Cut::kColumn && sequence ? shared_gemm(run, dims) : gemm(run, dims);
   Tensor through = product;
   if (cut == Cut::kColumn && run.context.mesh.tensor.size > 1) {
     if (sequence) {
-      through = scatter(run, product);
+      through = scatter(run, product, Beside::kInBulk);
     } else {
       communicate(run, CollectiveKind::kAllReduce, product);
     }
@@ -127,15 +131,12 @@ Tensor linear(const Runner& run, const Tensor& input, const Tensor& weight, Cut 
   const Shape& shape = weight.shape();
   const bool sequence = run.context.sequence_parallel();
   Record record(run.eager(), {&weight, &input});
-  Tensor total = cut == Cut::kColumn && sequence ? gather(run, input) : input;
-  Tensor output = gemm(run, forward_dims(total.shape()[0], shape, run.context.dtype));
+  Tensor total = cut == Cut::kColumn && sequence ? gather(run, input, Beside::kInParts) : input;
+  const GemmShape dims = forward_dims(total.shape()[0], shape, run.context.dtype);
+  Tensor output = cut == Cut::kRow && sequence ? gemm_and_scatter(run, dims) : gemm(run, dims);
   total.reset();
-  if (cut == Cut::kRow && run.context.mesh.tensor.size > 1) {
-    if (sequence) {
-      output = scatter(run, output);
-    } else {
-      communicate(run, CollectiveKind::kAllReduce, output);
-    }
+  if (cut == Cut::kRow && !sequence && run.context.mesh.tensor.size > 1) {
+    communicate(run, CollectiveKind::kAllReduce, output);
   }
   if (record.active()) {
     record.save(weight);

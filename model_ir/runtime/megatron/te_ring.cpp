@@ -44,7 +44,7 @@ std::vector<std::uint32_t> start_ring(const Runner& run, const Tensor& sent, con
   run.eager().record_stream(sent);
   run.eager().record_stream(received);
   // Ranks go on in step: the slowest pair of neighbours sets the pace of all.
-  const Axis& ring = run.context.mesh.context;
+  const Axis ring = run.context.ring_ranks();
   CollectiveShape shape{.kind = CollectiveKind::kSend,
                         .bytes = bytes,
                         .group = {.size = ring.size, .stride = ring.stride}};
@@ -81,7 +81,7 @@ void let_go(std::vector<KernelOutput>& steps) {
 
 RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
   Eager& eager = run.eager();
-  const Axis& ring = run.context.mesh.context;
+  const Axis ring = run.context.ring_ranks();
   const std::int64_t elements = qkv.key.elements() + qkv.value.elements();
   RingOutput result;
   std::vector<KernelOutput> steps;
@@ -150,10 +150,12 @@ void merge(Eager& eager, const Tensor& gradient, Merge how) {
   }
 }
 
-Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& node) {
+/// The gradients of queries, keys and values, of tokens and heads as the ring has them.
+Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, const Tensor& gradient,
+                        Node& node) {
   Eager& eager = run.eager();
   const torch::Unpacked saved(eager, node);
-  const Axis& ring = run.context.mesh.context;
+  const Axis ring = run.context.ring_ranks();
   const DType dtype = run.context.dtype;
   const std::int64_t elements = saved[1].elements();
   const std::int64_t bytes = bytes_of(elements, dtype).value();
@@ -164,6 +166,10 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& no
   Tensor query = eager.empty(saved[0].shape(), dtype);
   const Tensor travelling = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
   const Tensor other = eager.empty({2, elements}, dtype, TensorRole::kCommunication);
+  std::vector<Tensor> exchanged;  // The result and its gradient.
+  if (run.context.exchange_ranks().size > 1) {
+    exchanged = exchange_heads(run, Side::kBefore, {saved[2], gradient});
+  }
   Tensor sent = travelling;
   Tensor received = other;
   std::vector<std::uint32_t> marks;
@@ -183,8 +189,11 @@ Gradients ring_backward(const Runner& run, const AttentionSizes& sizes, Node& no
     }
   }
   wait_ring(eager, marks);
-  return {std::move(query), eager.alias(travelling, node.input_shapes[1], true),
-          eager.alias(travelling, node.input_shapes[2], true)};
+  const torch::Shape keys{saved[0].shape()[0], sizes.kv_heads * sizes.head_dim};
+  const torch::Shape values{saved[0].shape()[0], sizes.kv_heads * sizes.value_dim};
+  Gradients result{std::move(query), eager.alias(travelling, keys, true),
+                   eager.alias(travelling, values, true)};
+  return exchanged.empty() ? result : exchange_heads(run, Side::kAfter, result);
 }
 
 }  // namespace
@@ -193,22 +202,35 @@ Tensor ring_attention(const Runner& run, const QueryKeyValue& parts, const Atten
   run.process.touch_sequence_lengths();
   const QueryKeyValue qkv = is_flash(run) ? by_sequence(run, parts, sizes) : parts;
   Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value});
-  RingOutput forward = ring_forward(run, qkv, sizes);
+  const std::int64_t ranks = run.context.exchange_ranks().size;
+  const AttentionSizes own = ranks > 1 ? exchanged_sizes(sizes, ranks) : sizes;
+  QueryKeyValue heads = qkv;
+  if (ranks > 1) {
+    run.process.touch_chunk_order(Process::ChunkOrder::kBefore);
+    const std::vector<Tensor> exchanged =
+        exchange_heads(run, Side::kBefore, {qkv.query, qkv.key, qkv.value});
+    heads = {.query = exchanged[0], .key = exchanged[1], .value = exchanged[2]};
+  }
+  RingOutput forward = ring_forward(run, heads, own);
+  if (ranks > 1) {
+    run.process.touch_chunk_order(Process::ChunkOrder::kAfter);
+    forward.output = std::move(exchange_heads(run, Side::kAfter, {forward.output})[0]);
+  }
   if (record.active()) {
-    record.save(qkv.query);
+    record.save(heads.query);
     record.save(forward.last);
     record.save(forward.output);
     record.save(forward.statistics);
     for (const Tensor& random : forward.random) {
       record.save(random);
     }
-    record.finish(forward.output, [run, sizes](Eager& eager, Gradients& grads, Node& node) {
+    record.finish(forward.output, [run, own](Eager& eager, Gradients& grads, Node& node) {
       Tensor by_sequence;
-      if (is_flash(run) && sizes.batch > 1) {
+      if (is_flash(run) && own.batch > 1) {
         by_sequence = eager.empty(grads[0].shape(), grads[0].dtype());
         grads[0].reset();
       }
-      return ring_backward(run, sizes, node);
+      return ring_backward(run, own, grads[0], node);
     });
   }
   return is_flash(run) && sizes.batch > 1 ? contiguous_copy(run, forward.output)

@@ -41,9 +41,22 @@ class Constructor {
 
   Tensor make(const Shape& shape, Held held = Held::kInParts) {
     Tensor tensor = context_.eager.parameter(shape, context_.dtype, true);
-    chunk_.parameters.push_back(
-        {.tensor = tensor, .held = held, .shared_embedding = false, .decays = shape.rank() > 1});
+    chunk_.parameters.push_back({.tensor = tensor,
+                                 .held = held,
+                                 .marked = held != Held::kWhole,
+                                 .decays = shape.rank() > 1});
     return tensor;
+  }
+  /// A weight of Megatron's own parallel layers, which mark it as they initialise it.
+  /// Source: megatron/core/tensor_parallel/layers.py, _initialize_affine_weight_gpu.
+  Tensor make_own(const Shape& shape, Held held = Held::kInParts) {
+    Tensor tensor = make(shape, held);
+    Parameter& made = chunk_.parameters.back();
+    made.marked = made.marked && context_.megatron.perform_initialization;
+    return tensor;
+  }
+  Tensor make_weight(const Shape& shape, Held held = Held::kInParts) {
+    return context_.local() ? make_own(shape, held) : make(shape, held);
   }
   /// A parameter that its module makes on the host in fp32: `move_to_device` brings it over.
   Tensor later(const Shape& shape) {
@@ -67,7 +80,7 @@ class Constructor {
   /// Cut by outputs or not at all.
   LinearWeights linear(std::int64_t out, std::int64_t in, bool bias, Held held = Held::kInParts) {
     LinearWeights weights;
-    weights.weight = make({out, in}, held);
+    weights.weight = make_weight({out, in}, held);
     if (bias) {
       weights.bias = make({out}, held);
     }
@@ -76,7 +89,7 @@ class Constructor {
   /// Cut by inputs.
   LinearWeights row_linear(std::int64_t out, std::int64_t in, bool bias) {
     LinearWeights weights;
-    weights.weight = make({out, in});
+    weights.weight = make_weight({out, in});
     if (bias) {
       weights.bias = make({out}, Held::kWhole);
     }
@@ -193,13 +206,13 @@ class Constructor {
     }
     const bool grouped = context_.megatron.grouped_gemm;  // Else each expert is a module.
     for (std::int64_t i = 0; i < local; ++i) {
-      weights.up.push_back(make({layer.modules.gated ? 2 * width : width, hidden}, held));
+      weights.up.push_back(make_weight({layer.modules.gated ? 2 * width : width, hidden}, held));
       if (!grouped) {
-        weights.down.push_back(make({hidden, width}, held));
+        weights.down.push_back(make_weight({hidden, width}, held));
       }
     }
     for (std::int64_t i = 0; grouped && i < local; ++i) {
-      weights.down.push_back(make({hidden, width}, held));
+      weights.down.push_back(make_weight({hidden, width}, held));
     }
     if (moe.shared_ffn > 0) {
       weights.shared = mlp(moe.shared_ffn, layer.modules);
@@ -217,7 +230,7 @@ void build_stem(const Context& context, Constructor& make, Chunk& chunk) {
   // Layers that predict further tokens embed them where they are.
   if (chunk.first || (chunk.last && context.megatron.mtp_layers > 0)) {
     const std::int64_t rows = padded_vocabulary(spec, context.megatron) / context.mesh.tensor.size;
-    chunk.embedding = make.make({rows, spec.hidden});
+    chunk.embedding = make.make_own({rows, spec.hidden});
     if (spec.position == PositionKind::kLearned) {
       chunk.positions = make.later({spec.max_positions, spec.hidden});
     }
@@ -269,7 +282,7 @@ void build_head(const Context& context, Constructor& make, Chunk& chunk, const L
     return;
   }
   const std::int64_t rows = padded_vocabulary(spec, context.megatron) / context.mesh.tensor.size;
-  chunk.head = make.make({rows, spec.hidden});
+  chunk.head = make.make_own({rows, spec.hidden});
   if (spec.tied_embeddings && chunk.embedding.defined()) {
     chunk.head = chunk.embedding;  // Whose parameter stays, without a use.
   }

@@ -30,6 +30,18 @@ struct Context {
   [[nodiscard]] std::int64_t stream_tokens() const {
     return sequence_parallel() ? tokens() / mesh.tensor.size : tokens();
   }
+  /// Context-parallel ranks that exchange heads, side by side, and the ring of such groups.
+  [[nodiscard]] Axis exchange_ranks() const {
+    const bool all = megatron.context_exchange == MegatronContext::kAllToAll;
+    const std::int64_t size = all ? mesh.context.size : megatron.context_exchange_ranks;
+    return {.size = size, .rank = mesh.context.rank % size, .stride = mesh.context.stride};
+  }
+  [[nodiscard]] Axis ring_ranks() const {
+    const std::int64_t exchanging = exchange_ranks().size;
+    return {.size = mesh.context.size / exchanging,
+            .rank = mesh.context.rank / exchanging,
+            .stride = mesh.context.stride * exchanging};
+  }
   [[nodiscard]] bool fp8() const { return megatron.fp8 != MegatronFp8::kNone; }
   [[nodiscard]] bool sequence_parallel() const {
     return megatron.sequence_parallel && mesh.tensor.size > 1;
@@ -122,6 +134,7 @@ enum class Held : std::uint8_t {
 struct Parameter {
   torch::Tensor tensor;
   Held held = Held::kInParts;
+  bool marked = true;             ///< As one of tensor-parallel parts: the norm counts each rank's.
   bool shared_embedding = false;  ///< A tied table of which two stages hold a copy.
   bool decays = true;             ///< Weight decay: neither biases nor norms.
 };

@@ -153,7 +153,9 @@ Gradients run_node(Eager& eager, Node& node, Gradients inputs) {
     accumulate_leaf(eager, node, inputs);
     return {};
   }
+  const StreamId before = eager.exchange_stream(node.stream);
   Gradients outputs = node.apply(eager, inputs, node);
+  eager.exchange_stream(before);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!node.wants(i)) {
       outputs[i].reset();
@@ -230,7 +232,11 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
         target.buffer.resize(static_cast<std::size_t>(edge.node->inputs));
         // What another stream has made is waited for by the one that goes on with it.
         wait_stream(edge.node->stream, node->stream);
-        apart = edge.node->stream != 0 ? edge.node->stream : apart;
+        if (edge.node->leaf != nullptr) {
+          apart = edge.node->stream != 0 ? edge.node->stream : apart;
+        } else if (edge.node->stream != node->stream) {
+          record_stream(outputs[i]);
+        }
         const StreamId before = exchange_stream(edge.node->stream);
         accumulate(*this, *edge.node, target.buffer[static_cast<std::size_t>(edge.input_index)],
                    std::move(outputs[i]));

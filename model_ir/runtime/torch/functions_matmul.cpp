@@ -146,14 +146,18 @@ Tensor linear(Eager& eager, const Tensor& input, const Tensor& weight, const Ten
     return eager.linear_override(input, weight, bias);
   }
   const std::int64_t out = weight.shape()[0];
+  // What is kept is the transposed view: it holds the memory that a parameter has been moved off.
+  const auto turned = [&eager](const Tensor& cast) {
+    return eager.alias(cast, cast.shape(), true);
+  };
   if (!eager.autocast()) {
-    return matrix_product(eager, input, weight, bias, out, {weight, {}});
+    return matrix_product(eager, input, weight, bias, out, {turned(weight), {}});
   }
   // The wrapper's arguments are cast from the last to the first.
   const Tensor bias_cast = autocast_argument(eager, bias);
   const Tensor weight_cast = autocast_argument(eager, weight);
   const Tensor input_cast = autocast_argument(eager, input);
-  return matrix_product(eager, input_cast, weight_cast, bias_cast, out, {weight_cast, {}});
+  return matrix_product(eager, input_cast, weight_cast, bias_cast, out, {turned(weight_cast), {}});
 }
 
 Tensor linear_of(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& product) {

@@ -44,7 +44,7 @@ class Node {
   int uses = 0;
   std::uint32_t site_operation = 0;
   std::int32_t layer = -1;
-  StreamId stream = 0;       ///< On which gradients for it are added up.
+  StreamId stream = 0;       ///< On which it runs and gradients for it are added up.
   bool distributed = false;  ///< Gradients for it are DTensors, never added up in place.
   int inputs = 1;            ///< Gradients it waits for: outputs of the forward operator.
   std::vector<Edge> next;

@@ -10,7 +10,7 @@ namespace headroom::ir::torch {
 namespace {
 
 /// Streams below are those that tensors are allocated on.
-constexpr StreamId kFirstCommunicator = 16;
+constexpr StreamId kFirstCommunicator = 48;
 
 std::uint64_t mix(std::initializer_list<std::int64_t> values) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio.

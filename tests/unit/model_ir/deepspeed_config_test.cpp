@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "model_ir/plan/plan_check.h"
+
 namespace headroom::ir::deepspeed {
 namespace {
 
@@ -153,11 +155,10 @@ TEST_CASE("deepspeed config: what changes memory and is not modelled is refused,
         R"({"zero_optimization": {"stage": 3, "zeropp_loco_param": {"err_beta": 0.8}}})",
         R"({"zero_optimization": {"stage": 3, "leaf_module": {"classes": ["LlamaMLP"]}}})",
         R"({"zero_optimization": {"stage": 3, "stage3_module_granularity_threshold": 5}})",
-        R"({"zero_optimization": {"stage": 2, "reduce_scatter": false}})",
         R"({"zero_optimization": {"offload_optimizer": {"device": "cpu", "ratio": 0.3}}})",
         R"({"data_types": {"grad_accum_dtype": "fp32"}, "bf16": {"enabled": true}})",
         R"({"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}})",
-        R"({"torch_autocast": {"enabled": true}})", R"({"communication_data_type": "fp16"})"}) {
+        R"({"torch_autocast": {"enabled": true}})", R"({"communication_data_type": "int8"})"}) {
     CAPTURE(text);
     CHECK_FALSE(refusal(text).empty());
   }
@@ -191,11 +192,39 @@ TEST_CASE("deepspeed config: a switch that the stage does not read passes either
   CHECK(read(R"({"zero_optimization": {"stage": 2, "allgather_partitions": false}})"));
   CHECK(read(R"({"zero_optimization": {"stage": 2, "memory_efficient_linear": false}})"));
   CHECK(read(R"({"zero_optimization": {"stage": 3, "use_multi_rank_bucket_allreduce": false}})"));
-  CHECK_FALSE(
-      refusal(R"({"zero_optimization": {"stage": 1, "use_multi_rank_bucket_allreduce": false}})")
-          .empty());
-  CHECK_FALSE(
-      refusal(R"({"zero_optimization": {"stage": 3, "memory_efficient_linear": false}})").empty());
+  const auto zero_of = [](const char* text) { return *read(text)->plan.zero; };
+  CHECK(zero_of(R"({"zero_optimization": {"stage": 2, "memory_efficient_linear": false}})")
+            .memory_efficient_linear);
+  CHECK_FALSE(zero_of(R"({"zero_optimization": {"stage": 3, "memory_efficient_linear": false}})")
+                  .memory_efficient_linear);
+  CHECK(zero_of(R"({"zero_optimization": {"stage": 3, "parameter_alignment": true}})")
+            .parameter_alignment == false);
+  const ZeroPlan first = zero_of(
+      R"({"zero_optimization": {"stage": 1, "use_multi_rank_bucket_allreduce": false,
+          "parameter_alignment": true, "reduce_scatter": false}, "communication_data_type": "fp16"})");
+  CHECK_FALSE(first.multi_rank_allreduce);
+  CHECK_FALSE(first.reduce_scatter);
+  CHECK(first.parameter_alignment);
+  CHECK(first.communication_dtype == DType::kFp16);
+  const ZeroPlan third = zero_of(R"({"zero_optimization": {"stage": 3, "allgather_sequential": true,
+          "stage3_use_all_reduce_for_fetch_params": true}})");
+  CHECK(third.allgather_sequential);
+  CHECK(third.all_reduce_fetch);
+}
+
+TEST_CASE("deepspeed config: a norm that is not computed is refused where DeepSpeed refuses it") {
+  const auto checked = [](const std::string& rest) {
+    const auto reading = read(R"({"zero_optimization": {"compute_grad_norm": false, )" + rest);
+    REQUIRE(reading);
+    const Status status = check_plan(model_of_width(8), reading->plan);
+    return status ? std::string() : status.error().key;
+  };
+  CHECK(checked(R"("stage": 2}, "gradient_clipping": 0})").empty());
+  CHECK(checked(R"("stage": 2}, "gradient_clipping": 1})") == "compute_grad_norm");
+  CHECK(checked(R"("stage": 3}, "gradient_clipping": 0})") == "compute_grad_norm");
+  CHECK(
+      checked(R"("stage": 2, "offload_optimizer": {"device": "cpu"}}, "gradient_clipping": 0})") ==
+      "compute_grad_norm");
 }
 
 TEST_CASE("deepspeed config: ZeRO++ and leaf modules") {

@@ -167,8 +167,8 @@ TEST_CASE("row plan: DeepSpeed's optimizer, its groups, its types and its quanti
 }
 
 TEST_CASE("row plan: DeepSpeed keys without a place in the plan skip the row") {
-  CHECK(skip_of_row("deepspeed", R"("ds": {"communication_data_type": "fp32"})") ==
-        "case.ds.communication_data_type: not modelled");
+  CHECK(skip_of_row("deepspeed", R"("ds": {"torch_autocast": {"enabled": true}})") ==
+        "case.ds.torch_autocast: not modelled");
   CHECK(skip_of_row("deepspeed", R"("ds": {"data_types": {"param_dtype": "fp32"}})") ==
         "case.ds.data_types.param_dtype: not modelled");
   CHECK(skip_of_row("deepspeed", R"("ds": {"zero_optimization": {"mics_shard_size": 8}})") ==
