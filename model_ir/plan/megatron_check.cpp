@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model_ir/plan/idle_options.h"
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/megatron_stages.h"
 
@@ -477,6 +478,21 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     return unsupported("recompute-modules of experts", "a model with experts",
                        "use core_attn, layernorm or mlp");
   }
+  // Source: megatron/core/transformer/multi_token_prediction.py, _checkpointed_forward.
+  if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
+      megatron.recompute_layers != 1) {
+    return unsupported(
+        "recompute-layers=" + std::to_string(megatron.recompute_layers) + " with mtp-layers",
+        "recompute-layers=1, which Megatron-Core asserts for layers that predict further tokens",
+        "use recompute-layers=1, or recompute=block");
+  }
+  if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
+      megatron.fp8 != MegatronFp8::kNone) {
+    return unsupported("recompute=uniform with mtp-layers and fp8-recipe",
+                       "other recomputation: Transformer Engine's checkpoint passes no gradient to "
+                       "arguments by keyword, which is how hidden states are handed over there",
+                       "leave one of the three out, or use recompute=block");
+  }
   const bool unused = model.tied_embeddings && megatron.pipeline > 1 && megatron.mtp_layers > 0;
   if (unused && megatron.overlap_grad_reduce) {
     return unsupported("overlap-grad-reduce with mtp-layers and tied embeddings on several stages",
@@ -503,32 +519,25 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
 
 /// Options of other runtimes that would be silently without effect.
 Status check_others(const ParallelPlan& plan) {
-  const ParallelPlan usual;
-  struct Other {
-    bool given;
-    std::string_view key;
-    std::string_view fix;
-  };
-  const std::array<Other, 9> others = {
-      {{plan.zero || plan.ddp || plan.fsdp, "zero, ddp or fsdp", "leave it out: see --megatron"},
-       {plan.lora || plan.quant, "lora or qlora", "leave it out, or --megatron"},
-       {plan.generation.has_value() || plan.evaluation, "generation or evaluation",
-        "leave it out, or --megatron"},
-       {plan.checkpoint_save, "save", "leave out --save"},
-       {plan.recompute != Recompute::kNone, "checkpointing",
-        "use --megatron recompute=uniform, block or selective"},
-       {plan.loss != usual.loss, "loss", "use --megatron cross-entropy-fusion=native or te"},
-       {plan.attention != usual.attention, "attention",
-        "leave it out, and choose with --megatron attention=fused, flash or unfused"},
-       {plan.liger || plan.model_code != usual.model_code, "liger or model-code",
-        "leave it out, or --megatron"},
-       {plan.padded_batch || plan.keep_logits || plan.keep_batch,
-        "padded, keep-logits or keep-batch", "leave it out, or --megatron"}}};
-  for (const Other& other : others) {
-    if (other.given) {
-      return Error::invalid_argument(other.key, "given", "nothing under the runtime megatron",
-                                     other.fix);
-    }
+  constexpr std::array<IdleOption, 16> kIdle = {
+      {{"zero", "leave it out: see --megatron"},
+       {"ddp", "leave it out: see --megatron"},
+       {"fsdp", "leave it out: see --megatron"},
+       {"lora", ""},
+       {"qlora", ""},
+       {"generate", ""},
+       {"evaluation", ""},
+       {"save", ""},
+       {"checkpointing", "use --megatron recompute=uniform, block or selective"},
+       {"loss", "use --megatron cross-entropy-fusion=native or te"},
+       {"attention", "choose with --megatron attention=fused, flash or unfused"},
+       {"liger", ""},
+       {"model-code", ""},
+       {"padded", ""},
+       {"keep-logits", ""},
+       {"keep-batch", ""}}};
+  if (const std::optional<Error> idle = idle_option(plan, kIdle, "the runtime megatron")) {
+    return *idle;
   }
   const bool whole = plan.optimizer.form == OptimizerForm::kForeach ||
                      plan.optimizer.form == OptimizerForm::kFused;

@@ -1,9 +1,12 @@
 #include "model_ir/runtime/litgpt/model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
+
+#include "model_ir/plan/idle_options.h"
 
 namespace headroom::ir::litgpt {
 namespace {
@@ -153,6 +156,11 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   }
   if (plan.quant && (plan.quant->bits != 4 || plan.quant->prepare_kbit || !plan.lora)) {
     return refused("quant", "8 bits, or k-bit preparation", "4 bits under adapters under litgpt");
+  }
+  constexpr std::array<IdleOption, 3> kIdle = {
+      {{"padded", ""}, {"keep-logits", ""}, {"keep-batch", ""}}};
+  if (const std::optional<Error> idle = idle_option(plan, kIdle, "--model-code litgpt")) {
+    return *idle;
   }
   if (plan.world > 1 || plan.recompute != Recompute::kNone ||
       plan.attention != AttentionKind::kSdpa || plan.liger || plan.loss != LossKind::kHf) {

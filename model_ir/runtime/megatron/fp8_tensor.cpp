@@ -144,6 +144,7 @@ void launch_cast(const Runner& run, const Tensor& input, const Fp8Tensor& result
                  Fp8Operand operand, bool known) {
   Eager& eager = run.eager();
   if (run.context.megatron.fp8 == MegatronFp8::kTensorwise) {
+    torch::launch(eager, {&result.row_scales});  // Zeroed: common/common.cu, nvte_memset.
     if (!known) {
       torch::launch(eager, {&input});  // The largest value.
     }

@@ -199,16 +199,22 @@ Tensor project(const Runner& run, const PredictionWeights& weights, const Tensor
   Tensor states = norm(run, hidden, weights.hidden_norm);
   make_viewless(run);
   states = join_columns(run, normed_tokens, states);
+  run.process.begin_fp8_layers();
   states = linear(run, states, weights.projection.weight, Cut::kColumn);
   states = gather_columns(run, states);
-  return take_rows(run, states);
+  Tensor rows = take_rows(run, states);
+  run.process.reduce_fp8_scales(true);
+  return rows;
 }
 
-/// _proj_and_transformer_layer
+/// _proj_and_transformer_layer. In 8 bits projection and layer each have a context of their own,
+/// which reduces delayed scales as it is left.
 Tensor project_and_run(const Runner& run, const PredictionWeights& weights, const Tensor& hidden,
                        const Tensor& embedded, const LayerInput& input) {
   Tensor projected = project(run, weights, hidden, embedded);
+  run.process.begin_fp8_layers();
   const Tensor output = run_layer(run, weights.layer, projected, input);
+  run.process.reduce_fp8_scales(true);
   projected.reset();
   run.eager().set_site("final_norm", weights.layer.layer);
   Tensor normed = norm(run, output, weights.final_norm);

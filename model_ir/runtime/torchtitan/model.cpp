@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model_ir/plan/idle_options.h"
 #include "model_ir/runtime/fsdp/fully_shard.h"
 
 namespace headroom::ir::torchtitan {
@@ -482,11 +483,22 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (!known_precision || (plan.fsdp && plan.fsdp->param_dtype != DType::kBf16)) {
     return refused("precision", "another type", "fp32 or bf16 shards gathered in bf16");
   }
-  if (plan.lora || plan.quant || plan.liger || plan.ddp || plan.zero || plan.generation ||
-      plan.evaluation || plan.loss == LossKind::kFusedLinear ||
-      plan.attention != AttentionKind::kSdpa) {
-    return refused("plan", "adapters, other kernels or losses, evaluation",
-                   "its own attention and loss");
+  constexpr std::array<IdleOption, 11> kIdle = {{{"lora", ""},
+                                                 {"qlora", ""},
+                                                 {"liger", ""},
+                                                 {"ddp", "use --fsdp replicas=N on N GPUs"},
+                                                 {"zero", ""},
+                                                 {"generate", ""},
+                                                 {"evaluation", ""},
+                                                 {"attention", ""},
+                                                 {"padded", ""},
+                                                 {"keep-logits", ""},
+                                                 {"keep-batch", ""}}};
+  if (const std::optional<Error> idle = idle_option(plan, kIdle, "--titan")) {
+    return *idle;
+  }
+  if (plan.loss == LossKind::kFusedLinear) {
+    return refused("loss", "fused", "its own loss, whole or chunked");
   }
   if (plan.fsdp &&
       (plan.fsdp->version != 2 || plan.fsdp->cpu_offload || plan.fsdp->reshard_ranks != 0)) {

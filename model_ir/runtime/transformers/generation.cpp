@@ -138,25 +138,31 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
   const bool shards = plan.runtime == RuntimeKind::kFsdp && plan.fsdp && plan.fsdp->version == 2 &&
                       !plan.fsdp->cpu_offload;
   if (plan.runtime != RuntimeKind::kTransformers && !shards) {
-    return Error::invalid_argument("generation", "parameters that are wrapped, or on the host",
-                                   "whole ones, or fully_shard's on the device",
-                                   "leave generation out, or use --fsdp version=2");
+    const bool offload = plan.runtime == RuntimeKind::kFsdp && plan.fsdp && plan.fsdp->cpu_offload;
+    return Error::invalid_argument(
+        "generate", offload ? "parameters on the host" : "parameters that are wrapped",
+        "whole ones, or fully_shard's on the device",
+        offload ? "leave out --generate, or offload of --fsdp"
+                : "leave out --generate, or use --fsdp version=2");
   }
   const bool served = spec.architecture == Architecture::kCausalLm && !spec.latent &&
                       spec.position != PositionKind::kAlibi && !spec.attention_sinks;
   if (!served) {
-    return Error::invalid_argument("generation", spec.name,
+    return Error::invalid_argument("generate", spec.name,
                                    "a causal decoder without latent attention, sinks or alibi",
-                                   "leave generation out");
+                                   "leave out --generate");
   }
   if (plan.lora && adapts_experts(spec, *plan.lora)) {
-    return Error::invalid_argument("generation", "adapters on experts", "adapters on linear layers",
-                                   "leave generation out, or name other targets");
+    return Error::invalid_argument("generate", "adapters on experts", "adapters on linear layers",
+                                   "leave out --generate, or name other targets");
   }
-  if (plan.generation->static_cache || plan.padded_batch) {
-    return Error::invalid_argument("generation", "a static cache, or padded prompts",
-                                   "a dynamic cache and prompts of one length",
-                                   "leave static_cache and padded out");
+  if (plan.padded_batch) {
+    return Error::invalid_argument("generate", "padded prompts", "prompts of one length",
+                                   "leave out --padded");
+  }
+  if (plan.generation->static_cache) {
+    return Error::invalid_argument("generate", "a static cache", "a dynamic one",
+                                   "set static_cache of the plan's generation to false");
   }
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 #include "model_ir/runtime/transformers/library_version.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <string>
 
@@ -9,9 +10,15 @@
 namespace headroom::ir::transformers {
 namespace {
 
-constexpr int kOldest = 444;  ///< 4.44
-constexpr int kNewest = 517;  ///< 5.17
+constexpr int kOldest = 444;   ///< 4.44
+constexpr int kLastOf4 = 457;  ///< 4.57, after which came 5.0.
 constexpr int kMajorOf5 = 500;
+constexpr int kNewest = 517;  ///< 5.17
+
+/// Digits alone, at least one.
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 /// 444 of "4.44" and "4.44.2".
 std::optional<int> number_of(std::string_view version) {
@@ -23,7 +30,8 @@ std::optional<int> number_of(std::string_view version) {
     return std::nullopt;
   }
   const auto second = std::from_chars(first.ptr + 1, end, minor);
-  const bool ends = second.ptr == end || *second.ptr == '.';
+  const std::string_view rest(second.ptr, end);
+  const bool ends = rest.empty() || (rest[0] == '.' && is_number(rest.substr(1)));
   if (second.ec != std::errc{} || !ends || major < 0 || major > 9 || minor < 0 || minor > 99) {
     return std::nullopt;
   }
@@ -179,9 +187,11 @@ std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& 
     return std::nullopt;
   }
   const std::optional<int> version = number_of(plan.runtime_version);
-  if (!version || *version < kOldest || *version > kNewest) {
+  const bool released = version && *version >= kOldest && *version <= kNewest &&
+                        (*version <= kLastOf4 || *version >= kMajorOf5);
+  if (!released) {
     return Error::invalid_argument("runtime-version", plan.runtime_version,
-                                   "a version of transformers from 4.44 to 5.17",
+                                   "a version of transformers from 4.44 to 4.57 or 5.0 to 5.17",
                                    "leave it out for the newest one modelled");
   }
   if (*version >= kMajorOf5) {
@@ -190,16 +200,24 @@ std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& 
   if (const std::optional<Error> trouble = family_trouble(spec, plan, *version)) {
     return trouble;
   }
-  if (plan.liger || plan.generation || plan.padded_batch ||
-      plan.attention == AttentionKind::kFlash || plan.loss != LossKind::kHf || plan.quant ||
-      spec.task != Task::kLanguage) {
-    return Error::invalid_argument(
-        "runtime-version", plan.runtime_version + " for this plan",
-        "before version 5: sdpa or eager attention, transformers' own language loss and weights "
-        "that are not quantised",
-        "leave it out for the newest one modelled");
+  struct Later {
+    bool given;
+    std::string_view option;
+  };
+  const std::array<Later, 7> later = {{{plan.liger, "--liger"},
+                                       {plan.generation.has_value(), "--generate"},
+                                       {plan.padded_batch, "--padded"},
+                                       {plan.attention == AttentionKind::kFlash, "flash attention"},
+                                       {plan.loss != LossKind::kHf, "--loss"},
+                                       {plan.quant.has_value(), "--qlora"},
+                                       {spec.task != Task::kLanguage, "a head that classifies"}}};
+  const auto* const found = std::ranges::find(later, true, &Later::given);
+  if (found == later.end()) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  return Error::invalid_argument(
+      "runtime-version", plan.runtime_version + " with " + std::string(found->option),
+      "version 5.0 or later, where it is modelled", "leave one of the two out");
 }
 
 }  // namespace headroom::ir::transformers

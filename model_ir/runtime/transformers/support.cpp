@@ -42,12 +42,13 @@ std::optional<Error> router_loss_trouble(const ModelSpec& spec, const ParallelPl
   if (!others && !plan.generation && spec.task == Task::kLanguage) {
     return std::nullopt;
   }
-  return Error::invalid_argument("output_router_logits",
-                                 others            ? "true with a chunked or fused loss"
-                                 : plan.generation ? "true with generate"
-                                                   : "true with a head that classifies",
+  return Error::invalid_argument("model",
+                                 others ? "output_router_logits with --loss chunked or fused"
+                                 : plan.generation
+                                     ? "output_router_logits with --generate"
+                                     : "output_router_logits with a head that classifies",
                                  "the model's own loss in training and evaluation",
-                                 "set output_router_logits to false");
+                                 "set output_router_logits of config.json to false");
 }
 
 /// What is not modelled for heads that classify.

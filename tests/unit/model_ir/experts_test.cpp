@@ -164,7 +164,7 @@ TEST_CASE("experts: the auxiliary loss beside what is not modelled with it is re
        {lowered(chunked, Task::kLanguage), lowered(generating, Task::kLanguage),
         lowered(kBf16, Task::kSequenceClassification)}) {
     REQUIRE_FALSE(refused);
-    CHECK(refused.error().key == "output_router_logits");
+    CHECK(refused.error().got.find("output_router_logits") == 0);
   }
   CHECK(lowered(kBf16, Task::kLanguage));
 }

@@ -170,7 +170,7 @@ TEST_CASE("generation: decoding copies the weights of the experts that were chos
                      {{"generation.prefill", 104'102'400, 111'634'432},
                       {"generation.decode", 103'438'336, 110'610'944}});
   plan.lora = test::all_linear(8);
-  CHECK(refused(model, plan) == "generation");
+  CHECK(refused(model, plan) == "generate");
 }
 
 TEST_CASE("generation: shards are gathered for the prompt and for every token") {
@@ -189,19 +189,19 @@ TEST_CASE("generation: shards are gathered for the prompt and for every token") 
                      {{"generation.prefill", 132'339'712, 178'923'520},
                       {"generation.decode", 131'675'648, 132'511'744}});
   plan.fsdp->cpu_offload = true;
-  CHECK(refused(two_layers(), plan) == "generation");
+  CHECK(refused(two_layers(), plan) == "generate");
   plan.fsdp = FsdpPlan{.version = 1};
-  CHECK(refused(two_layers(), plan) == "generation");
+  CHECK(refused(two_layers(), plan) == "generate");
 }
 
 TEST_CASE("generation: other caches are refused by name") {
   ParallelPlan plan = plan_of(Precision::kBf16, 64);
   plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = true};
-  CHECK(refused(two_layers(), plan) == "generation");
+  CHECK(refused(two_layers(), plan) == "generate");
   ModelSpec slanted = two_layers();
   slanted.position = PositionKind::kAlibi;
   plan.generation->static_cache = false;
-  CHECK(refused(slanted, plan) == "generation");
+  CHECK(refused(slanted, plan) == "generate");
   CHECK(refused(two_layers(), plan).empty());
 }
 

@@ -121,6 +121,9 @@ TEST_CASE("litgpt: what its code has not is refused by name") {
   ParallelPlan plan = litgpt_plan();
   plan.precision = Precision::kFp32;
   CHECK(refused(tiny_llama(), plan) == "precision");
+  ParallelPlan padded = litgpt_plan();
+  padded.padded_batch = true;
+  CHECK(refused(tiny_llama(), padded) == "padded");
   plan = litgpt_plan();
   plan.lora = adapters({"q_proj"});
   CHECK(refused(tiny_llama(), plan) == "lora");

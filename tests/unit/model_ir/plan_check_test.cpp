@@ -74,6 +74,39 @@ TEST_CASE("check_plan: learned positions end") {
   CHECK(refused_key(model, plan) != "generate");
 }
 
+TEST_CASE("check_plan: options that Megatron does not read are refused one by one") {
+  ParallelPlan plan;
+  plan.runtime = RuntimeKind::kMegatron;
+  plan.precision = Precision::kBf16Master;
+  plan.megatron = MegatronPlan{};
+  CHECK(check_plan(llama(), plan));
+  ParallelPlan padded = plan;
+  padded.padded_batch = true;
+  CHECK(refused_key(llama(), padded) == "padded");
+  ParallelPlan adapted = plan;
+  adapted.lora = LoraPlan{};
+  CHECK(refused_key(llama(), adapted) == "lora");
+  ParallelPlan kept = plan;
+  kept.keep_batch = true;
+  CHECK(refused_key(llama(), kept) == "keep-batch");
+}
+
+TEST_CASE(
+    "check_plan: layers that predict further tokens run again one by one, and not in 8 bits") {
+  ParallelPlan plan;
+  plan.runtime = RuntimeKind::kMegatron;
+  plan.precision = Precision::kBf16Master;
+  plan.megatron = MegatronPlan{.mtp_layers = 1, .recompute = MegatronRecompute::kFullUniform};
+  CHECK(check_plan(llama(), plan));
+  plan.megatron->recompute_layers = 2;
+  CHECK(refused_key(llama(), plan) == "megatron");
+  plan.megatron->recompute_layers = 1;
+  plan.megatron->fp8 = MegatronFp8::kTensorwise;
+  CHECK(refused_key(llama(), plan) == "megatron");
+  plan.megatron->recompute = MegatronRecompute::kNone;
+  CHECK(check_plan(llama(), plan));
+}
+
 TEST_CASE("check_plan: ZeRO belongs to deepspeed, and offload to its stages") {
   ParallelPlan plan;
   plan.zero = ZeroPlan{};

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+
+namespace headroom::ir {
+
+/// An option that a runtime does not read, by its name on the command line.
+struct IdleOption {
+  std::string_view name;
+  std::string_view instead;  ///< What to do in its place; empty: leave it out.
+};
+
+/// The error for the first of `idle` that the plan has another value of than without it: it would
+/// be silently without effect under `runtime`.
+///
+/// Errors:  kInvalidArgument naming the option.
+/// Requires names that this file knows.
+[[nodiscard]] std::optional<Error> idle_option(const ParallelPlan& plan,
+                                               std::span<const IdleOption> idle,
+                                               std::string_view runtime);
+
+}  // namespace headroom::ir
