@@ -34,6 +34,12 @@ void watch(Eager& eager, Tensor& tensor, const std::function<void()>& reached) {
   tensor = std::move(passed);
 }
 
+/// PEFT's module around an original and its copy, which has no parameters of its own.
+/// Source: huggingface/peft src/peft/utils/other.py, ModulesToSaveWrapper.
+ModuleCall saved_wrapper(const Op& op) {
+  return {.part = ModuleCall::Part::kAdapted, .layer = op.layer, .op = &op};
+}
+
 }  // namespace
 
 ZeroPartitions::~ZeroPartitions() {
@@ -68,11 +74,11 @@ bool ZeroPartitions::is_leaf(const ModuleCall& call) const {
   return call.part == ModuleCall::Part::kBlock && leaves_.contains(call.op);
 }
 
-std::size_t ZeroPartitions::weight_index(TensorId id) const {
-  const auto packed = state_.model.quantised.find(static_cast<std::uint32_t>(id));
+std::size_t ZeroPartitions::weight_index(const Op& op, std::size_t place) const {
+  const auto packed = state_.model.quantised.find(static_cast<std::uint32_t>(op.parameters[place]));
   return parameters_.index_of(packed != state_.model.quantised.end()
                                   ? packed->second.packed
-                                  : state_.model.parameters[ir::index_of(id)]);
+                                  : transformers::parameter_of(state_.model, op, place));
 }
 
 /// Parameters of the adapters of an operator's weights.
@@ -151,8 +157,8 @@ std::set<std::size_t> ZeroPartitions::parameters_of(const ModuleCall& call) cons
     return parameters_of_block(*call.op);
   }
   if (call.part == Part::kOperator) {
-    for (const TensorId id : call.op->parameters) {
-      own.insert(weight_index(id));
+    for (std::size_t place = 0; place < call.op->parameters.size(); ++place) {
+      own.insert(weight_index(*call.op, place));
     }
   } else if (call.part == Part::kAdapterA || call.part == Part::kAdapterB ||
              call.part == Part::kMagnitude) {
@@ -162,9 +168,17 @@ std::set<std::size_t> ZeroPartitions::parameters_of(const ModuleCall& call) cons
                                     : call.part == Part::kAdapterB ? adapter.b
                                                                    : adapter.magnitude));
   } else if (call.part == Part::kPredictions) {
-    own.insert(weight_index(call.op->parameters.back()));
+    own.insert(weight_index(*call.op, call.op->parameters.size() - 1));
   }
   return own;
+}
+
+/// Whether a copy of the module is trained.
+bool ZeroPartitions::is_saved(const ModuleCall& call) const {
+  const transformers::Model& model = state_.model;
+  return call.part == ModuleCall::Part::kOperator && !call.op->parameters.empty() &&
+         model.retrained.contains({static_cast<std::uint32_t>(call.op->parameters[0]),
+                                   transformers::reader_of(model, *call.op)});
 }
 
 std::size_t ZeroPartitions::module_of(const ModuleCall& call) {
@@ -196,7 +210,13 @@ void ZeroPartitions::enter(const ModuleCall& call, std::initializer_list<Tensor*
     }
   }
   leaf_ = is_leaf(call) ? call.op : nullptr;
-  const std::size_t module = module_of(call);
+  if (is_saved(call)) {
+    start_call(module_of(saved_wrapper(*call.op)), inputs);
+  }
+  start_call(module_of(call), inputs);
+}
+
+void ZeroPartitions::start_call(std::size_t module, std::initializer_list<Tensor*> inputs) {
   coordinator_.fetch(module, Pass::kForward);
   const auto remaining = std::make_shared<int>(0);  // Inputs whose gradients are to come.
   for (Tensor* const input : inputs) {
@@ -226,6 +246,9 @@ void ZeroPartitions::leave(const ModuleCall& call, std::initializer_list<Tensor*
   leaf_ = nullptr;
   const SiteScope site(state_.eager);
   finish_call(module_of(call), outputs);
+  if (is_saved(call)) {
+    finish_call(module_of(saved_wrapper(*call.op)), outputs);
+  }
   if (call.part == ModuleCall::Part::kModel) {
     const std::vector<std::int32_t> outer = wrappers();
     for (auto module = outer.rbegin(); module != outer.rend(); ++module) {

@@ -62,8 +62,10 @@ class ZeroPartitions : public OptimizerWrapper {
   [[nodiscard]] std::size_t module_of(const transformers::ModuleCall& call);
   [[nodiscard]] std::set<std::size_t> parameters_of(const transformers::ModuleCall& call) const;
   [[nodiscard]] bool is_leaf(const transformers::ModuleCall& call) const;
-  /// A weight, or the integers that it has been quantised to.
-  [[nodiscard]] std::size_t weight_index(TensorId id) const;
+  [[nodiscard]] bool is_saved(const transformers::ModuleCall& call) const;
+  /// A weight of an operator, the copy of it that is trained (modules_to_save), or the integers
+  /// that it has been quantised to.
+  [[nodiscard]] std::size_t weight_index(const Op& op, std::size_t place) const;
   [[nodiscard]] std::vector<torch::Tensor> module_parameters() const;
   [[nodiscard]] std::set<std::size_t> adapters_of(const Op& op) const;
   [[nodiscard]] std::set<std::size_t> parameters_of_block(const Op& first) const;
@@ -72,6 +74,7 @@ class ZeroPartitions : public OptimizerWrapper {
   [[nodiscard]] std::vector<std::int32_t> wrappers() const;
   void enter(const transformers::ModuleCall& call, std::initializer_list<torch::Tensor*> inputs);
   void leave(const transformers::ModuleCall& call, std::initializer_list<torch::Tensor*> outputs);
+  void start_call(std::size_t module, std::initializer_list<torch::Tensor*> inputs);
   void finish_call(std::size_t module, std::initializer_list<torch::Tensor*> outputs);
   void read(const transformers::ModuleCall& owner, const torch::Tensor& parameter);
 

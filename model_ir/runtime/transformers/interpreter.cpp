@@ -24,15 +24,15 @@ namespace {
 
 /// Operators with parameters whose modules are hooked as a whole: their tensors are left alone.
 bool is_hooked_whole(const ModelSpec& spec, const Op& op) {
-  switch (op.kind) {
-    case OpKind::kPositions:
-    case OpKind::kTokenTypes:
-      return !op.parameters.empty();
-    case OpKind::kAttention:
-      return spec.attention_sinks;
-    default:
-      return false;
-  }
+  return op.kind == OpKind::kAttention && spec.attention_sinks;
+}
+
+/// A module's rows of positions or token types. Their sum with the tokens' is the model's own work:
+/// where the table is frozen no gradient comes to the module.
+Tensor table_rows(torch::Eager& eager, const Model& model, const Op& op, const Tensor& ids) {
+  return call_module(model.hooks, module_of(op), ids, [&](const Tensor& given) {
+    return torch::embedding(eager, parameter_of(model, op, 0), given);
+  });
 }
 
 }  // namespace
@@ -402,14 +402,14 @@ void Interpreter::run_op(NodeId id) {
             model_.spec->position_rows > model_.spec->max_positions
                 ? torch::computed(eager_, shared_.position_ids.shape(), DType::kInt64)
                 : shared_.position_ids;
-        shared_.position_rows = torch::embedding(eager_, parameter(op, 0), ids);
+        shared_.position_rows = table_rows(eager_, model_, op, ids);
       }
       return store(modeling_.sums_in_place
                        ? torch::add_in_place(eager_, value(op, 0), shared_.position_rows)
                        : torch::add(eager_, value(op, 0), shared_.position_rows));
     }
     case OpKind::kTokenTypes:
-      shared_.token_type_rows = torch::embedding(eager_, parameter(op, 0), shared_.token_type_ids);
+      shared_.token_type_rows = table_rows(eager_, model_, op, shared_.token_type_ids);
       return store(torch::add(eager_, value(op, 0), shared_.token_type_rows));
     case OpKind::kNorm:
       if (op.role == OpRole::kLatentKvNorm) {

@@ -9,6 +9,7 @@
 #include "model_ir/runtime/transformers/load_bidirectional.h"
 #include "model_ir/runtime/transformers/model.h"
 #include "model_ir/runtime/transformers/modeling.h"
+#include "model_ir/runtime/transformers/saved_modules.h"
 #include "model_ir/spec/task.h"
 
 namespace headroom::ir::transformers {
@@ -242,26 +243,24 @@ Tensor parameter_of(const Model& model, const Op& op, std::size_t index) {
 
 std::vector<Tensor> all_parameters(const Model& model, bool quantised) {
   std::vector<Tensor> all;
-  for (const TensorId id : model.graph->parameters()) {
-    all.push_back(model.parameters[index_of(id)]);
-    if (const auto packed = model.quantised.find(static_cast<std::uint32_t>(id));
-        quantised && packed != model.quantised.end()) {
+  for (const auto& [id, reader] : reading_modules(model)) {
+    const auto key = static_cast<std::uint32_t>(id);
+    const bool owner = reader == ParameterReader::kModule;
+    if (owner) {
+      all.push_back(model.parameters[index_of(id)]);
+    }
+    if (const auto packed = model.quantised.find(key);
+        owner && quantised && packed != model.quantised.end()) {
       all.push_back(packed->second.packed);
     }
-    if (const auto copy =
-            model.retrained.find({static_cast<std::uint32_t>(id), ParameterReader::kModule});
-        copy != model.retrained.end()) {
+    if (const auto copy = model.retrained.find({key, reader}); copy != model.retrained.end()) {
       all.push_back(copy->second);
     }
-    const auto adapter = model.adapters.find(static_cast<std::uint32_t>(id));
-    if (adapter != model.adapters.end()) {
+    if (const auto adapter = model.adapters.find(key); owner && adapter != model.adapters.end()) {
       all.push_back(adapter->second.a);
       all.push_back(adapter->second.b);
       all.push_back(adapter->second.magnitude);
     }
-  }
-  for (const auto& [id, copy] : model.retrained) {  // The head's is the last module.
-    all.push_back(id.second == ParameterReader::kModule ? Tensor{} : copy);
   }
   std::erase_if(all, [](const Tensor& each) { return !each.defined(); });
   return all;

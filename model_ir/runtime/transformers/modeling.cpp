@@ -62,6 +62,7 @@ Modeling modeling_of(Family family) {
       modeling.embedding_scales = false;
       break;
     case Family::kGpt2:
+      modeling.dropout_modules = true;
       modeling.split = QkvSplit::kOneOperator;
       modeling.scores = EagerScores::kNarrow;
       modeling.normed = NormedName::kAddition;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model_ir/plan/plan_words.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/transformers/modeling.h"
 #include "model_ir/spec/task.h"
 
@@ -58,15 +59,24 @@ std::set<std::string> known_modules(const ModelSpec& spec, const Graph& graph) {
   return known;
 }
 
-/// Under zero.Init the original is gathered for its copy.
-/// Source: huggingface/peft src/peft/utils/other.py, ModulesToSaveWrapper.update.
+/// Under zero.Init the original is gathered for its copy, and rank 0 sends round what it may have
+/// changed. Source: huggingface/peft src/peft/utils/other.py, ModulesToSaveWrapper.update;
+/// deepspeed/runtime/zero/partition_parameters.py, GatheredParameters.
 Tensor copy_of(torch::Eager& eager, const Model& model, const Tensor& original) {
-  const bool partitioned = original->storage == nullptr;
-  const Tensor gathered = partitioned
-                              ? eager.empty({align_up(original.elements(), model.plan->world)},
-                                            original.dtype(), TensorRole::kCommunication)
-                              : Tensor{};
-  return eager.parameter(original.shape(), original.dtype(), true);
+  if (original->storage != nullptr) {
+    return eager.parameter(original.shape(), original.dtype(), true);
+  }
+  const std::int64_t world = model.plan->world;
+  const Tensor gathered = eager.empty({align_up(original.elements(), world)}, original.dtype(),
+                                      TensorRole::kCommunication);
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
+                            .bytes = torch::bytes_of(gathered),
+                            .group = {.size = world}});
+  Tensor copy = eager.parameter(original.shape(), original.dtype(), true);
+  eager.run(CollectiveShape{.kind = CollectiveKind::kBroadcast,
+                            .bytes = torch::bytes_of(copy),
+                            .group = {.size = world}});
+  return copy;
 }
 
 }  // namespace

@@ -25,6 +25,11 @@ std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& pl
     return Error::invalid_argument("attention", "flash in fp32", "a 16-bit type",
                                    "FlashAttention 2 takes no other: see --precision");
   }
+  if (spec.head_dim % 8 != 0) {
+    return Error::invalid_argument(
+        "attention", "flash with heads of " + std::to_string(spec.head_dim),
+        "heads of a multiple of 8, or sdpa or eager", "what flash-attn pads is not modelled");
+  }
   if (plan.padded_batch || spec.latent) {
     return Error::invalid_argument(
         "attention", plan.padded_batch ? "flash on padded batches" : "flash on latent attention",
@@ -118,9 +123,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return Error::invalid_argument("qlora", "sharded weights of a model that is not causal",
                                    "one GPU or DDP", "use --lora, or leave out --fsdp and --zero");
   }
-  if (sharded && spec.encoder && plan.lora && !plan.lora->modules_to_save.empty()) {
-    return Error::invalid_argument("lora", "modules_to_save of a sharded encoder-decoder",
-                                   "one GPU or DDP", "leave save out");
+  if (plan.fsdp && spec.encoder && plan.lora && !plan.lora->modules_to_save.empty()) {
+    return Error::invalid_argument("lora", "modules_to_save of an encoder-decoder under fsdp",
+                                   "one GPU, DDP or ZeRO", "leave save out, or use --zero");
   }
   if (plan.loss != LossKind::kHf) {
     return Error::invalid_argument("loss", "chunked or fused", "hf",

@@ -130,4 +130,24 @@ TEST_CASE("modules to save: those of a sharded T5 are refused by name") {
   CHECK(refused.error().key == "lora");
 }
 
+TEST_CASE("modules to save: an encoder-decoder's are left to ZeRO, DDP and one GPU") {
+  const ModelSpec t5 = parse_hf_config(R"({"model_type": "t5", "d_model": 512, "d_kv": 64,
+      "d_ff": 1024, "num_layers": 2, "num_heads": 8, "vocab_size": 4096})",
+                                       "t5")
+                           .value();
+  ParallelPlan plan = saving({"shared"});
+  plan.world = 2;
+  plan.zero = ZeroPlan{};
+  plan.zero->stage = 3;
+  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.precision = Precision::kFp32;
+  CHECK(lower(t5, plan, Rank{0}, DeviceTraits{}));
+  plan.zero.reset();
+  plan.fsdp = FsdpPlan{};
+  plan.runtime = RuntimeKind::kFsdp;
+  const auto refused = lower(t5, plan, Rank{0}, DeviceTraits{});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().key == "lora");
+}
+
 }  // namespace headroom::ir

@@ -2,7 +2,10 @@
 // 5.17.0 and peft 0.21.2 on rank 0 (compute capability 9.0, 132 multiprocessors): bf16, one
 // sequence of 1100 tokens, gradients clipped, sizes as transformers' "auto" sets them.
 
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -89,6 +92,43 @@ TEST_CASE("zero 3: every module of an encoder is a step of the trace") {
                       {"step2.forward", 493'438'976, 524'896'256},
                       {"step2.backward", 303'174'656, 557'440'000},
                       {"step2.step", 303'174'656, 419'886'592}});
+}
+
+TEST_CASE("zero 3: of a tied table that is saved, the copy is gathered beside the original") {
+  const auto saving = [](std::vector<std::string> targets, std::string table) {
+    ParallelPlan plan = partitioned();
+    plan.precision = Precision::kFp32;
+    plan.sequence = 500;
+    plan.zero->reduce_bucket_size = 512 * 512;
+    plan.zero->prefetch_bucket_size = 235'929;
+    plan.zero->param_persistence_threshold = 5'120;
+    plan.lora = LoraPlan{.rank = 8, .targets = std::move(targets)};
+    plan.lora->modules_to_save = {std::move(table)};
+    return plan;
+  };
+  // Positions and token types are frozen: no gradient asks for their tables in backward.
+  const ModelSpec bert = parse_hf_config(R"({"model_type": "bert", "hidden_size": 512,
+      "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 8,
+      "vocab_size": 4096, "max_position_embeddings": 512})",
+                                         "bert")
+                             .value();
+  test::check_phases(bert, saving({"query", "value"}, "word_embeddings"),
+                     {{"step1.backward", 83'547'136, 145'372'160},
+                      {"step2.forward", 183'374'336, 191'566'336},
+                      {"step2.backward", 88'135'168, 199'759'360}});
+  // GPT-2's dropout layers are steps of the trace, too.
+  const ModelSpec gpt2 = parse_hf_config(R"({"model_type": "gpt2", "n_embd": 512, "n_layer": 3,
+      "n_head": 8, "vocab_size": 4096, "n_positions": 1024})",
+                                         "gpt2")
+                             .value();
+  const ParallelPlan plan = saving({"c_attn"}, "wte");
+  test::check_phases(
+      gpt2, plan,
+      {{"step2.forward", 229'649'408, 237'841'408}, {"step2.backward", 92'155'904, 246'030'336}});
+  // PEFT has the original gathered while it copies it, and rank 0 sends it round.
+  const RankProgram program = lower(gpt2, plan, Rank{0}, DeviceTraits{}).value();
+  CHECK(collective(program, "model", "all_gather").bytes == 4096 * 512 * 4);
+  CHECK(collective(program, "model", "broadcast").calls == 42);
 }
 
 TEST_CASE("zero 3: an encoder-decoder hands its biases from module to module, recomputed too") {
