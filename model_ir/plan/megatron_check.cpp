@@ -451,6 +451,14 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     return unsupported("attention=unfused with cp=" + std::to_string(megatron.context),
                        "fused or flash attention, which go round the ring", "use attention=fused");
   }
+  const std::int64_t head =
+      model.latent ? model.latent->nope_dim + model.latent->rope_dim : std::int64_t{model.head_dim};
+  if (megatron.attention != MegatronAttention::kUnfused && head % 8 != 0) {
+    return unsupported(std::string(flash ? "attention=flash" : "attention=fused") +
+                           " with heads of " + std::to_string(head),
+                       "heads of a multiple of 8: Transformer Engine has no such kernel for others",
+                       "use attention=unfused");
+  }
   if (flash && model.latent &&
       model.latent->nope_dim + model.latent->rope_dim != model.latent->v_dim) {
     return unsupported("attention=flash for heads whose values have another size",

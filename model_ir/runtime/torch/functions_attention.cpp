@@ -97,15 +97,15 @@ FlashOutputs run_flash(Eager& eager, const Tensor& q, const AttentionShape& kern
   return outputs;
 }
 
+/// `dropout`: the probability, which the kernel's random state is kept for.
 Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
-             const SdpaOptions& options, FlashOutputs& outputs) {
-  const AttentionShape kernel = flash_shape(q, k, v, options.causal);
+             const AttentionShape& kernel, double dropout, FlashOutputs& outputs) {
   Record record(eager, {&q, &k, &v});
   record.save(k);
   record.save(q);
   record.save(v);
   if (!outputs.output.defined()) {
-    outputs = run_flash(eager, q, kernel, options.dropout);
+    outputs = run_flash(eager, q, kernel, dropout);
   }
   Tensor output = outputs.output;
   if (record.active()) {
@@ -118,6 +118,50 @@ Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
     });
   }
   return output;
+}
+
+/// Heads with zeros behind each row up to a multiple of 8, which makes them contiguous; themselves
+/// where no zeros are missing. Backward copies what was there before.
+/// Source: aten/src/ATen/native/transformers/attention.cpp, pad_last_dim; PadNd.cpp,
+/// constant_pad_nd.
+Tensor pad_heads(Eager& eager, const Tensor& heads) {
+  constexpr std::int64_t kAlignment = 8;
+  const std::int64_t dim = heads.shape()[3];
+  if (dim % kAlignment == 0) {
+    return heads;
+  }
+  Record record(eager, {&heads});
+  Tensor output = filled(eager, heads.shape().with(3, align_up(dim, kAlignment)), heads.dtype());
+  launch(eager, {&heads, &heads});
+  if (record.active()) {
+    record.finish(output, [before = heads.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
+      Tensor gradient = e.empty(before, grads[0].dtype());
+      launch(e, {&gradient, &gradient});
+      return {std::move(gradient)};
+    });
+  }
+  return output;
+}
+
+/// Flash attention of heads of any size: the kernel takes multiples of 8, and what it pads is cut
+/// off again. The work is that of the size without zeros.
+/// Source: attention.cpp, scaled_dot_product_attention, post_process_flash_output.
+Tensor padded_flash(Eager& eager, const Tensor& query, const Tensor& key, const Tensor& value,
+                    const SdpaOptions& options) {
+  const AttentionShape kernel = flash_shape(query, key, value, options.causal);
+  const Tensor q = pad_heads(eager, query);
+  const Tensor k = pad_heads(eager, key);
+  const Tensor v = pad_heads(eager, value);
+  FlashOutputs outputs;
+  Tensor output = flash(eager, q, k, v, kernel, options.dropout, outputs);
+  outputs = {};
+  const std::int64_t dim = value.shape()[3];
+  if (dim == output.shape()[3]) {
+    return output;
+  }
+  Tensor cut = slice_last(eager, output, dim);
+  cut->layout = Layout::kRepeated;  // No dense memory: whoever merges the heads copies them.
+  return cut;
 }
 
 /// Floats of the backward kernel's workspace for one head of one sequence. 16-bit kernels sum the
@@ -289,6 +333,16 @@ Tensor math(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
   return to(eager, output, dtype);
 }
 
+/// Whether memory-efficient attention takes heads of this size: rows of 16 bytes where tensor cores
+/// run, those of 16-bit types from compute capability 7.0 on, those of fp32 from 8.0 on.
+/// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, minimum_gemm_alignment,
+/// check_head_dim_size_mem_efficient.
+bool takes_rows(const Eager& eager, const Tensor& heads) {
+  const bool half = heads.dtype() != DType::kFp32;
+  const bool tensor_cores = eager.device().compute_major >= (half ? 7 : 8);
+  return !tensor_cores || heads.shape()[3] % (half ? 8 : 4) == 0;
+}
+
 Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tensor& value,
                 const SdpaOptions& options) {
   const bool half = query.dtype() == DType::kBf16 || query.dtype() == DType::kFp16;
@@ -298,16 +352,12 @@ Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tens
   const bool flash_head = query.shape()[3] <= 256 && query.shape()[3] == value.shape()[3];
   const bool same_heads = query.shape()[1] == key.shape()[1];
   if (half && ampere && flash_head && !options.mask && (same_heads || !options.broadcast)) {
-    FlashOutputs outputs;
-    Tensor output = flash(eager, query, key, value, options, outputs);
-    outputs.log_sum.reset();
-    outputs.seed.reset();
-    outputs.offset.reset();
-    return output;
+    return padded_flash(eager, query, key, value, options);
   }
   // Fused kernels want elements of a row side by side: check_last_dim_stride_equals_1_dense.
   const bool strided = options.mask && (*options.mask)->layout == Layout::kSwapped;
-  if (!same_heads || strided || (query.dtype() == DType::kBf16 && !ampere)) {
+  const bool aligned_rows = takes_rows(eager, query) && takes_rows(eager, value);
+  if (!same_heads || strided || !aligned_rows || (query.dtype() == DType::kBf16 && !ampere)) {
     return math(eager, query, key, value, options);
   }
   Tensor mask;
@@ -367,7 +417,7 @@ AttentionShape flash_shape(const Tensor& q, const Tensor& k, const Tensor& v, bo
 
 Tensor flash_attention(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
                        FlashOutputs& outputs) {
-  return flash(eager, q, k, v, {}, outputs);
+  return flash(eager, q, k, v, flash_shape(q, k, v, SdpaOptions{}.causal), 0, outputs);
 }
 
 Tensor sdpa(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,

@@ -11,7 +11,8 @@ namespace {
 /// Whether bringing [B, A, S, D] with this layout to [B, S, A*D] needs a copy.
 bool merge_copies(const Tensor& heads) {
   const Shape& shape = heads.shape();
-  return heads->layout == Layout::kContiguous && shape[1] > 1 && shape[2] > 1;
+  return heads->layout == Layout::kRepeated ||
+         (heads->layout == Layout::kContiguous && shape[1] > 1 && shape[2] > 1);
 }
 
 Gradients reshape_gradient(Eager& eager, const Tensor& gradient, const Shape& shape) {

@@ -475,6 +475,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
         "model", spec.name,
         "Llama 3, or Qwen3 (dense or with experts in every layer), with a head of its own");
   }
+  if (spec.head_dim % 8 != 0) {
+    return refused("head_dim", std::to_string(spec.head_dim), "a multiple of 8");
+  }
   if (find_version(plan) == nullptr) {
     return refused("runtime-version", plan.runtime_version, "PyTorch 2.6 to 2.11");
   }

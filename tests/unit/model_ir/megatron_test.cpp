@@ -154,6 +154,9 @@ TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   CHECK(refused(model, plan_with({.attention = MegatronAttention::kFlash}, 1)).empty());
   CHECK(
       refused(model, plan_with({.context = 2, .attention = MegatronAttention::kFlash}, 2)).empty());
+  ModelSpec uneven = model;  // Transformer Engine's kernels take heads of multiples of 8.
+  uneven.head_dim = 100;
+  CHECK(refused(uneven, plan_with({}, 1)) == "attention=fused with heads of 100");
   CHECK(refused(model, plan_with({.context = 2, .attention = MegatronAttention::kUnfused}, 2)) ==
         "attention=unfused with cp=2");
   CHECK(refused(model, plan_with({.pipeline = 4, .first_stage_layers = 7}, 4)) == "pp=4");

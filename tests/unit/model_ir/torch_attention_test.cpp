@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -116,6 +117,38 @@ TEST_CASE("sdpa: flash attention splits the keys where rows are too few for the 
   CHECK(few.after == output + 32'768 + 16 + 8);
   const Sizes many = run({.batch = 4, .heads = 4, .kv_heads = 1, .sequence = 1024, .dim = 256});
   CHECK(many.forward == list({2 * output, 65'536, 16, 8}));
+}
+
+TEST_CASE("sdpa: flash attention pads heads to a multiple of 8 and cuts its output") {
+  const Sizes sizes = run({.heads = 10, .kv_heads = 2, .sequence = 512, .dim = 100});
+  const std::int64_t query = 10 * 512 * 104 * 2;
+  const std::int64_t key = 2 * 512 * 104 * 2;
+  const std::int64_t sums = 10 * 512 * 4;
+  // Padded queries, keys and values, the output; two parts of 128 columns.
+  CHECK(sizes.forward ==
+        list({query, key, key, query, sums, 2 * sums, 2 * 10 * 512 * 128 * 4, 16, 8}));
+  CHECK(sizes.after == 2 * query + 2 * key + sums + 16 + 8);
+  // The cut's gradient, copies of it and of the output by rows, the three gradients, row sums, the
+  // query's in fp32, keys and values of all heads; then values, keys and queries without padding.
+  CHECK(sizes.backward ==
+        list({query, query, query, query, key, key, sums, 10 * 512 * 128 * 4, query, query,
+              2 * 512 * 100 * 2, 2 * 512 * 100 * 2, 10 * 512 * 100 * 2}));
+}
+
+TEST_CASE("sdpa: heads of no multiple of 16 bytes leave memory-efficient attention out") {
+  const auto scores = [](const Case& what) {  // The composite implementation makes them.
+    const Sizes sizes = run(what);
+    const std::int64_t bytes = 2 * 512 * 512 * 4;
+    return std::count(sizes.forward.begin(), sizes.forward.end(), bytes) > 0;
+  };
+  Case what{.heads = 2, .kv_heads = 2, .sequence = 512, .dim = 100, .masked = true};
+  CHECK(scores(what));  // 200 bytes
+  what.dim = 104;
+  CHECK_FALSE(scores(what));
+  what = {.dtype = DType::kFp32, .heads = 2, .kv_heads = 2, .sequence = 512, .dim = 90};
+  CHECK(scores(what));  // 360 bytes
+  what.dim = 100;
+  CHECK_FALSE(scores(what));
 }
 
 TEST_CASE("sdpa: outside autograd memory-efficient attention makes no log-sum-exp") {

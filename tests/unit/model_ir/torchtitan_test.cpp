@@ -331,6 +331,9 @@ TEST_CASE("property: torchtitan's steps end with what they began with") {
 TEST_CASE("torchtitan: what its code is not modelled for is refused by the plan's key") {
   const ModelSpec llama = three_layers("llama");
   CHECK(key_of(three_layers("qwen2"), titan_plan(2)) == "model");
+  ModelSpec odd = llama;
+  odd.head_dim = 100;
+  CHECK(key_of(odd, titan_plan(2)) == "head_dim");
   CHECK(key_of(llama, titan_plan(3, tensor_parallel())) == "gpus");
   CHECK(key_of(llama, titan_plan(2, tensor_parallel())) == "gpus");
   ParallelPlan plan = titan_plan(24);
