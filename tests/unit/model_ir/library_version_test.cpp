@@ -123,7 +123,8 @@ TEST_CASE("versions: 5.0 is as the newest, whose number may be left out") {
 }
 
 TEST_CASE("versions: what is no version, too old, too new or not Llama's modules is refused") {
-  for (const char* version : {"4", "new", "4.43.4", "4.58", "4.99", "5.18", "4.x", "4.57.", "4.57.banana"}) {
+  for (const char* version :
+       {"4", "new", "4.43.4", "4.58", "4.99", "5.18", "4.x", "4.57.", "4.57.banana"}) {
     CAPTURE(version);
     const auto program = lower(model(), plan_of(version), Rank{0}, DeviceTraits{});
     REQUIRE_FALSE(program);
