@@ -203,11 +203,7 @@ void compare_all_rules(SearchQuestion question, const std::optional<Rated>& best
   }
 }
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr int kTinySpaces = 100;
-#else
-constexpr int kTinySpaces = 2000;
-#endif
+constexpr int kTinySpaces = test::kSanitized ? 60 : 2000;
 
 }  // namespace
 
@@ -389,7 +385,7 @@ TEST_CASE("search: threads change neither the front nor its counts") {
   CAPTURE(random.seed());
   const ir::ModelSpec model = small_model();
   SearchQuestion question = random_question(random, model);
-  question.space.constraints.of(Axis::kGpus) = {2, 4};
+  question.space.constraints.of(Axis::kGpus) = test::kSanitized ? AxisValues{2} : AxisValues{2, 4};
   question.budget = Bytes{4 * kGiB};
   question.front = true;
   for (const std::uint64_t limit : {0U, 20U}) {
@@ -411,6 +407,9 @@ TEST_CASE("search: a front that was not finished says how much better a missing 
   CAPTURE(random.seed());
   const ir::ModelSpec model = small_model();
   SearchQuestion question = random_question(random, model);
+  if (test::kSanitized) {
+    question.space.constraints.of(Axis::kGpus) = {2};
+  }
   question.budget = Bytes{4 * kGiB};
   question.front = true;
   const PlanResult whole = search(question).value();
