@@ -35,7 +35,8 @@ CellMemory::CellMemory(PlanMemory& memory, const Choices& choices)
   for (const PlanMemory::RankPlace& place : PlanMemory::places_of(memory.model_, plan)) {
     ranks_.push_back({.place = place,
                       .fixed = std::vector<Fixed>(kFixedSlots),
-                      .moving = std::vector<Moving>(choices.recomputations.size() * kMovingSlots)});
+                      .moving = std::vector<Moving>(choices.recomputations.size() * kMovingSlots),
+                      .kept = std::vector<std::optional<Bytes>>(choices.recomputations.size())});
   }
 }
 
@@ -78,13 +79,22 @@ const Result<StaticMemory>& CellMemory::fixed_of(RankParts& rank, std::uint64_t 
   return *fixed;
 }
 
-Bytes CellMemory::static_peak(std::uint64_t index) {
+Bytes CellMemory::kept_of(RankParts& rank, std::uint64_t index) {
+  std::optional<Bytes>& kept = rank.kept[index / choices_.switches.size()];
+  if (!kept) {
+    kept = memory_.kept_floor(placed(index), rank.place.stage);
+  }
+  return *kept;
+}
+
+Bytes CellMemory::floor(std::uint64_t index) {
   std::int64_t peak = 0;
   for (RankParts& rank : ranks_) {
+    const std::int64_t above = kept_of(rank, index).value();
     if (const Result<StaticMemory>& fixed = fixed_of(rank, index)) {
       peak = std::max(peak, fixed->construction_peak);
       for (const StaticMemory::Step& step : fixed->steps) {
-        peak = std::max({peak, step.base, step.optimizer_peak, step.optimizer_end});
+        peak = std::max({peak, step.base + above, step.optimizer_peak, step.optimizer_end});
       }
     }
   }

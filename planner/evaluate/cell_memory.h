@@ -23,8 +23,9 @@ class CellMemory {
   /// Errors:  those of `PlanMemory::peak`.
   [[nodiscard]] Result<Bytes> peak(std::uint64_t index, Bytes capacity);
 
-  /// What `peak` is at least: without activations. 0 where nothing is known.
-  [[nodiscard]] Bytes static_peak(std::uint64_t index);
+  /// What `peak` is at least: parameters, gradients and states as they are, and
+  /// `PlanMemory::kept_floor` beside them. 0 where nothing is known.
+  [[nodiscard]] Bytes floor(std::uint64_t index);
 
  private:
   using Fixed = std::shared_ptr<const Result<StaticMemory>>;
@@ -37,8 +38,9 @@ class CellMemory {
   };
   struct RankParts {
     PlanMemory::RankPlace place;
-    std::vector<Fixed> fixed;    ///< By `fixed_slot_`.
-    std::vector<Moving> moving;  ///< By recomputation and `moving_slot_`.
+    std::vector<Fixed> fixed;                ///< By `fixed_slot_`.
+    std::vector<Moving> moving;              ///< By recomputation and `moving_slot_`.
+    std::vector<std::optional<Bytes>> kept;  ///< `kept_floor`, by recomputation.
   };
   /// Plan number `index` with its ranks where `ranks_` looks for them: the order of the mesh
   /// changes no peak.
@@ -46,6 +48,7 @@ class CellMemory {
   [[nodiscard]] Result<Bytes> rank_peak(RankParts& rank, std::uint64_t index);
   [[nodiscard]] const Result<StaticMemory>& fixed_of(RankParts& rank, std::uint64_t index);
   [[nodiscard]] const Moving& moving_of(RankParts& rank, std::uint64_t index);
+  [[nodiscard]] Bytes kept_of(RankParts& rank, std::uint64_t index);
 
   PlanMemory& memory_;
   const Choices& choices_;

@@ -328,12 +328,13 @@ std::int64_t logit_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& pla
 
 using Layers = std::vector<ir::LayerSpec>;
 
-/// The chunks of the first stage.
-std::vector<Layers> first_stage(const ir::ModelSpec& model, const ir::MegatronPlan& megatron) {
+/// The chunks of a stage.
+std::vector<Layers> chunks_of(const ir::ModelSpec& model, const ir::MegatronPlan& megatron,
+                              std::int64_t stage) {
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   std::vector<Layers> chunks;
   for (std::int64_t chunk = 0; chunk < ir::chunks_per_stage(megatron, layers); ++chunk) {
-    const ir::LayerSpan span = ir::chunk_layers(megatron, layers, {.stage = 0, .chunk = chunk});
+    const ir::LayerSpan span = ir::chunk_layers(megatron, layers, {.stage = stage, .chunk = chunk});
     const auto begin = model.layers.begin() + span.first;
     chunks.emplace_back(begin, begin + span.count);
   }
@@ -368,8 +369,16 @@ Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
     return Bytes{0};
   }
+  const std::vector<Layers> chunks = chunks_of(model_, *plan.megatron, 0);
+  return has_empty(chunks) ? Bytes{0} : Bytes{resident_of(plan, chunks)} + kept_floor(plan, 0);
+}
+
+Bytes PlanMemory::kept_floor(const ir::ParallelPlan& plan, std::int64_t stage) {
+  if (!plan.megatron) {
+    return Bytes{0};
+  }
   const ir::MegatronPlan& megatron = *plan.megatron;
-  const std::vector<Layers> chunks = first_stage(model_, megatron);
+  const std::vector<Layers> chunks = chunks_of(model_, megatron, stage);
   if (has_empty(chunks)) {
     return Bytes{0};
   }
@@ -416,7 +425,7 @@ Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
       again += kept(last[static_cast<std::size_t>(i)]).none;
     }
   }
-  return Bytes{resident_of(plan, chunks) + kept_passes(model_, plan) * pass +
+  return Bytes{kept_passes(model_, plan, stage) * pass +
                std::max({again, logit_bytes(model_, plan), std::int64_t{0}})};
 }
 
@@ -424,14 +433,24 @@ Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
     return Bytes{0};
   }
-  const std::vector<Layers> chunks = first_stage(model_, *plan.megatron);
-  if (has_empty(chunks)) {
-    return Bytes{0};
+  std::array<std::optional<std::int64_t>, 2> inputs;  // Layers are dense or sparse.
+  std::int64_t most = 0;
+  for (std::int64_t stage = 0; stage < plan.megatron->pipeline; ++stage) {
+    const std::vector<Layers> chunks = chunks_of(model_, *plan.megatron, stage);
+    if (has_empty(chunks)) {
+      continue;
+    }
+    const ir::LayerSpec& first = chunks.front().front();
+    std::optional<std::int64_t>& input = inputs[first.moe ? 1 : 0];
+    input =
+        input ? input : std::optional(kept_of(plan, ir::MegatronRecompute::kFullUniform, first));
+    // Where chunks of a stage begin with layers of unlike kinds, nothing is said of what they keep.
+    const bool alike = std::ranges::all_of(
+        chunks, [&](const Layers& chunk) { return chunk.front().moe == first.moe; });
+    const std::int64_t kept = alike ? kept_passes(model_, plan, stage) * *input : 0;
+    most = std::max(most, resident_of(plan, chunks) + kept);
   }
-  const std::int64_t input =
-      kept_of(plan, ir::MegatronRecompute::kFullUniform, chunks.front().front());
-  return Bytes{resident_of(plan, chunks) + kept_passes(model_, plan) * input +
-               logit_bytes(model_, plan)};
+  return Bytes{most + logit_bytes(model_, plan)};
 }
 
 MemoryCounts PlanMemory::counts() const {

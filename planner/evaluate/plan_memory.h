@@ -59,8 +59,13 @@ class PlanMemory {
   ///          Tables, norms and everything else count as nothing.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
 
-  /// What `floor` is at least, whatever `plan` recomputes: each chunk keeps its input, and a layer
-  /// what it keeps.
+  /// What a stage has beside parameters, gradients and states at some time of every step, at least:
+  /// of the first stage the rest of `floor`.
+  [[nodiscard]] Bytes kept_floor(const ir::ParallelPlan& plan, std::int64_t stage);
+
+  /// What the peak of a Megatron plan is at least, whatever `plan` recomputes: on the stage that
+  /// needs most, parameters, gradients and states, and the input of a chunk for each pass of the
+  /// warm-up.
   [[nodiscard]] Bytes cell_floor(const ir::ParallelPlan& plan);
 
   [[nodiscard]] MemoryCounts counts() const;

@@ -13,6 +13,12 @@ namespace {
 
 using MaybeMend = Result<std::optional<Mend>>;
 
+/// Cells that the search for the leanest plan looks into: more than a small space has, and less
+/// than a minute of work where layers of two kinds make each of them dear. Cells come in the order
+/// of what they need at least, so that what it ends with is near the least; `Infeasibility::proven`
+/// says whether it is.
+constexpr std::uint64_t kLeanestLimit = 400;
+
 /// The allocator reserves in these.
 constexpr std::int64_t kSegment = 2 * kMiB;
 
@@ -86,39 +92,53 @@ Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPla
   return fits * kSegment;
 }
 
-/// The least device memory that some plan fits in: that of `leanest`, then less for as long as the
-/// search finds a plan under it.
+/// The least device memory that some plan fits in, between what the question has and what `leanest`
+/// fits in: halved, with a search at each middle, until a segment is left.
 MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
                       PlanMemory& memory) {
   constexpr int kMostRounds = 24;
-  RatedPlan plan = leanest;
   Mend mend;
   mend.kind = Mend::Kind::kBudget;
-  for (int round = 0; round < kMostRounds; ++round) {
-    const Result<std::int64_t> least = least_budget(question, plan, question.budget.value());
+  mend.plan = leanest;
+  const auto settle = [&]() -> Status {
+    const Result<std::int64_t> least = least_budget(question, mend.plan, question.budget.value());
     if (!least) {
       return least.error();
     }
-    const Result<cost::Verdict> verdict = verdict_of(question, plan, Bytes{*least});
+    const Result<cost::Verdict> verdict = verdict_of(question, mend.plan, Bytes{*least});
     if (!verdict) {
       return verdict.error();
     }
     mend.value = *least;
-    mend.plan = plan;
     mend.verdict = *verdict;
+    return ok();
+  };
+  if (Status status = settle(); !status) {
+    return std::move(status).error();
+  }
+  const Bytes own = question.budget > Bytes{0} ? question.budget : question.device.total;
+  std::int64_t refused = own.value() / kSegment;  // In segments, as everything below.
+  for (int round = 0; round < kMostRounds && mend.value / kSegment - refused > 1; ++round) {
+    const std::int64_t middle = (mend.value / kSegment + refused) / 2;
     SearchQuestion less = quiet(question);
-    less.budget = Bytes{*least - kSegment};
+    less.budget = Bytes{middle * kSegment};
     Result<PlanResult> found = search(less, memory);
     if (!found) {
       return std::move(found).error();
     }
-    mend.proven = found->status == PlanStatus::kInfeasible;
-    if (!found->best) {
-      return std::optional(mend);
+    if (found->status == PlanStatus::kInfeasible) {
+      refused = middle;
+      continue;
     }
-    plan = *found->best;
+    if (!found->best) {
+      break;
+    }
+    mend.plan = *found->best;
+    if (Status status = settle(); !status) {
+      return std::move(status).error();
+    }
   }
-  mend.proven = false;
+  mend.proven = mend.value / kSegment - refused <= 1;
   return std::optional(mend);
 }
 
@@ -304,7 +324,7 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
   SearchQuestion lean = quiet(question);
   lean.objective = Objective::kMemory;
   lean.budget = kNoLimit;
-  lean.work_limit = 0;
+  lean.work_limit = kLeanestLimit;
   Result<PlanResult> least = search(lean, memory);
   if (!least) {
     return std::move(least).error();

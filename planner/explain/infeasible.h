@@ -40,12 +40,12 @@ struct OtherDevice {
 /// The smallest change of each kind: device memory, GPUs, a shorter sequence, another value of each
 /// axis that is held, a GPU with more memory. Each is replayed.
 ///
-/// Model:   memory: the least budget under which the leanest plan's replay fits, then under which
-///          any other plan's does, to the 2 MiB of the allocator's segments. GPUs: the
-///          fewest of all counts up to twice as many, then of those up to four times, and so on.
-///          Sequences: by halving, then to a sixty-fourth of what was asked. Axes: the value
-///          nearest to what was asked, in the order of the axis's words or by ratio. Devices: the
-///          least memory of `others`, which are in that order.
+/// Model:   memory: the least budget under which the leanest plan's replay fits, then, halving
+///          towards what the question has, that of the plan which a search finds at each middle,
+///          to the 2 MiB of a segment. GPUs: the fewest of all counts up to twice as many, then of
+///          those up to four times, and so on. Sequences: by halving, then to a sixty-fourth of
+///          what was asked. Axes: the value nearest to what was asked, in the order of the axis's
+///          words or by ratio. Devices: the least memory of `others`, which are in that order.
 /// Errors:  those of `search`.
 [[nodiscard]] Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
                                                        std::span<const OtherDevice> others,

@@ -1,7 +1,6 @@
 #include "planner/search/cell_plans.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "costmodel/memory_floor.h"
 
@@ -18,8 +17,6 @@ bool is_dominated(const Constraints& allowed, const ir::MegatronPlan& with) {
                     allowed.allows(Axis::kLoss, kFused);
   return mask || loss;
 }
-
-constexpr Bytes kMostBytes{std::numeric_limits<std::int64_t>::max()};
 
 }  // namespace
 
@@ -45,9 +42,12 @@ std::vector<Timed> CellPlans::listed() {
   return all;
 }
 
-Bytes CellPlans::cell_floor(const SearchState& state, const BoundedCell& cell) {
+Bytes CellPlans::cell_floor(const SearchState& state, const BoundedCell& cell, Bytes enough) {
   const ir::ParallelPlan lean = least_states(state.question.space.constraints, cell.cell.plan);
   const Bytes held = cost::memory_floor(state.question.space.model, lean);
+  if (held > enough) {
+    return held;
+  }
   if (lean.megatron) {
     return std::max(held, state.memory.cell_floor(lean));
   }

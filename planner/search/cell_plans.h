@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -8,6 +10,9 @@
 #include "planner/search/cell_times.h"
 
 namespace headroom::plan {
+
+/// More than any device has.
+inline constexpr Bytes kMostBytes{std::numeric_limits<std::int64_t>::max()};
 
 /// The plans of one cell of Megatron's: their times, their peaks and what these are at least.
 class CellPlans {
@@ -25,7 +30,11 @@ class CellPlans {
 
   /// Whether plan number `index` needs more than `ceiling`, as far as can be said without its peak.
   [[nodiscard]] bool is_above(std::uint64_t index, Bytes ceiling) {
-    return floor_of(index) > ceiling || memory_.static_peak(index) > ceiling;
+    return floor_of(index) > ceiling || memory_.floor(index) > ceiling;
+  }
+  /// What plan number `index` needs at least.
+  [[nodiscard]] Bytes floor(std::uint64_t index) {
+    return std::max(floor_of(index), memory_.floor(index));
   }
   /// `CellMemory::peak`.
   [[nodiscard]] Result<Bytes> peak(std::uint64_t index, Bytes ceiling) {
@@ -33,8 +42,9 @@ class CellPlans {
   }
   [[nodiscard]] RatedPlan rated(const Timed& timed, Bytes peak);
 
-  /// No plan of `cell` needs less.
-  [[nodiscard]] static Bytes cell_floor(const SearchState& state, const BoundedCell& cell);
+  /// No plan of `cell` needs less; worked out no further than it takes to be above `enough`.
+  [[nodiscard]] static Bytes cell_floor(const SearchState& state, const BoundedCell& cell,
+                                        Bytes enough);
 
  private:
   [[nodiscard]] Bytes floor_of(std::uint64_t index);

@@ -50,10 +50,9 @@ BoundedCell bound_cell(const SearchState& state, Cell cell) {
                             ? least_step(model, plan, block_floor(model, plan, question.machine))
                             : state.lowered.least_step(plan);
   bounded.seconds = least.value();
-  const Bytes floor =
-      question.objective == Objective::kMemory
-          ? cost::memory_floor(question.space.model, least_states(question.space.constraints, plan))
-          : Bytes{0};
+  const Bytes floor = question.objective == Objective::kMemory
+                          ? CellPlans::cell_floor(state, bounded, kMostBytes)
+                          : Bytes{0};
   bounded.bound = worth_of(question.objective, plan, bounded.seconds, floor);
   return bounded;
 }
@@ -93,7 +92,7 @@ class CellVisit {
         plans_(state, cell, blocks) {}
 
   Result<CellAnswer> operator()() {
-    for (const Timed& timed : plans_by_time()) {
+    for (const Timed& timed : plans_in_order()) {
       if (visit_.limit && worth_of_time(timed) > *visit_.limit) {
         answer_.next =
             Next{.seconds = timed.seconds, .bound = worth_of_time(timed), .after = last_};
@@ -140,8 +139,9 @@ class CellVisit {
     return worth;
   }
 
-  /// Those that may be the best, from the first that was not looked at.
-  [[nodiscard]] std::vector<Timed> plans_by_time() {
+  /// Those that may be the best, from the first that was not looked at: by time, or where the
+  /// lowest peak is sought by what they need at least, so that the ceiling falls early.
+  [[nodiscard]] std::vector<Timed> plans_in_order() {
     last_ = visit_.after;
     std::vector<Timed> order = plans_.listed();
     std::erase_if(order, [&](const Timed& timed) {
@@ -150,6 +150,10 @@ class CellVisit {
       return hopeless || (visit_.after && !(*visit_.after < timed));
     });
     std::ranges::sort(order);
+    if (!stops_at_first(question_)) {
+      std::ranges::stable_sort(order, {},
+                               [this](const Timed& timed) { return plans_.floor(timed.index); });
+    }
     return order;
   }
 
@@ -216,8 +220,9 @@ Result<CellAnswer> search_cell(const SearchState& state, const BoundedCell& cell
   if (!cell.cell.plan.megatron) {
     return search_lowered_cell(state, cell, visit);
   }
+  const Bytes ceiling = ceiling_of(state, cell, visit);
   if (state.question.pruning.memory_floor && !visit.after &&
-      CellPlans::cell_floor(state, cell) > ceiling_of(state, cell, visit)) {
+      CellPlans::cell_floor(state, cell, ceiling) > ceiling) {
     return CellAnswer{};  // Before its pieces are sampled: where nothing fits, all cells are
                           // opened.
   }

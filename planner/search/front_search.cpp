@@ -115,8 +115,9 @@ class FrontPass {
   FrontPass(const SearchState& state, const std::vector<BoundedCell>& cells)
       : state_(state), cells_(cells), floors_(cells.size()), done_(cells.size()) {
     if (state.question.pruning.memory_floor) {
-      in_parallel(cells.size(), state.question.threads,
-                  [&](std::size_t i) { floors_[i] = CellPlans::cell_floor(state, cells[i]); });
+      in_parallel(cells.size(), state.question.threads, [&](std::size_t i) {
+        floors_[i] = CellPlans::cell_floor(state, cells[i], kMostBytes);
+      });
     }
     for (const double weight : kWeights) {
       order_by(weight);
