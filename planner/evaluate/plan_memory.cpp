@@ -433,22 +433,15 @@ Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
     return Bytes{0};
   }
-  std::array<std::optional<std::int64_t>, 2> inputs;  // Layers are dense or sparse.
+  // A layer that is run again keeps its input, of whatever kind it is.
+  const std::int64_t input =
+      kept_of(plan, ir::MegatronRecompute::kFullUniform, model_.layers.front());
   std::int64_t most = 0;
   for (std::int64_t stage = 0; stage < plan.megatron->pipeline; ++stage) {
     const std::vector<Layers> chunks = chunks_of(model_, *plan.megatron, stage);
-    if (has_empty(chunks)) {
-      continue;
+    if (!has_empty(chunks)) {
+      most = std::max(most, resident_of(plan, chunks) + kept_passes(model_, plan, stage) * input);
     }
-    const ir::LayerSpec& first = chunks.front().front();
-    std::optional<std::int64_t>& input = inputs[first.moe ? 1 : 0];
-    input =
-        input ? input : std::optional(kept_of(plan, ir::MegatronRecompute::kFullUniform, first));
-    // Where chunks of a stage begin with layers of unlike kinds, nothing is said of what they keep.
-    const bool alike = std::ranges::all_of(
-        chunks, [&](const Layers& chunk) { return chunk.front().moe == first.moe; });
-    const std::int64_t kept = alike ? kept_passes(model_, plan, stage) * *input : 0;
-    most = std::max(most, resident_of(plan, chunks) + kept);
   }
   return Bytes{most + logit_bytes(model_, plan)};
 }

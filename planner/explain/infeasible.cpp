@@ -13,10 +13,9 @@ namespace {
 
 using MaybeMend = Result<std::optional<Mend>>;
 
-/// Cells that the search for the leanest plan looks into: more than a small space has, and less
-/// than a minute of work where layers of two kinds make each of them dear. Cells come in the order
-/// of what they need at least, so that what it ends with is near the least; `Infeasibility::proven`
-/// says whether it is.
+/// Cells that the search for the leanest plan looks into: more than a space of one node has. Cells
+/// come in the order of what they need at least, so that what it ends with is near the least;
+/// `Infeasibility::proven` says whether it is.
 constexpr std::uint64_t kLeanestLimit = 400;
 
 /// The allocator reserves in these.

@@ -5,9 +5,9 @@
 
 #include "model_ir/runtime/deepspeed/gradient_checks.h"
 #include "model_ir/runtime/deepspeed/quantised_tensor.h"
-#include "model_ir/runtime/deepspeed/stream_scope.h"
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/torch/stream_scope.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -53,7 +53,7 @@ void GradientPartitions::arrived(std::size_t parameter) {
   }
   state_.eager.wait_stream(stream_, state_.eager.stream());
   if (bucket_.defined() && filled_ + whole.elements() <= state_.zero.reduce_bucket_size) {
-    const StreamScope stream(state_.eager, stream_);
+    const torch::StreamScope stream(state_.eager, stream_);
     const Tensor gradient(state_.eager, whole->grad);
     torch::launch_copy(
         state_.eager, gradient, gradient,
@@ -78,7 +78,7 @@ void GradientPartitions::reduce() {
     state_.eager.host_wait(reductions_.front());
     reductions_.pop_front();
   }
-  const StreamScope stream(state_.eager, stream_);
+  const torch::StreamScope stream(state_.eager, stream_);
   state_.eager.set_site("zero3.reduce_scatter", -1);
   const bool bucketed = bucket_.defined() && filled_ <= state_.zero.reduce_bucket_size;
   if (bucketed && !state_.zero.reduce_scatter) {

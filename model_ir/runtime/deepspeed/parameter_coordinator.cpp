@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model_ir/runtime/deepspeed/stream_scope.h"
+#include "model_ir/runtime/torch/stream_scope.h"
 #include "model_ir/runtime/torch/work_recorder.h"
 
 namespace headroom::ir::deepspeed {
@@ -84,7 +84,7 @@ void ParameterCoordinator::start_gather(std::vector<std::size_t> indices) {
   for (const std::size_t index : indices) {
     available_ += parameters_[index].whole.elements();
   }
-  const StreamScope stream(state_.eager, stream_);
+  const torch::StreamScope stream(state_.eager, stream_);
   // Those with a second partition come from the ranks of their node.
   const auto primary =
       std::stable_partition(indices.begin(), indices.end(),
@@ -106,7 +106,7 @@ void ParameterCoordinator::wait(std::size_t parameter) {
   if (found == in_flight_.end()) {
     return;
   }
-  const StreamScope stream(state_.eager, stream_);
+  const torch::StreamScope stream(state_.eager, stream_);
   const std::shared_ptr<ParameterGather> gather = std::move(found->second);
   in_flight_.erase(found);
   if (fetches_.size() > kMostFetches) {  // The host runs ahead no further.

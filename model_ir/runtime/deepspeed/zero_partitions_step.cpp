@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "model_ir/runtime/deepspeed/gradient_checks.h"
-#include "model_ir/runtime/deepspeed/stream_scope.h"
 #include "model_ir/runtime/deepspeed/zero_partitions.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/torch/stream_scope.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -31,7 +31,7 @@ void ZeroPartitions::check_overflow() {
     return;
   }
   Eager& eager = state_.eager;
-  const StreamScope stream(eager, gradients_.stream());
+  const torch::StreamScope stream(eager, gradients_.stream());
   eager.set_site("zero3.overflow", -1);
   const auto whole = [&](DType dtype) {
     return torch::computed(eager, gradients.shape(), dtype, TensorRole::kTemporary);

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "model_ir/runtime/deepspeed/stream_scope.h"
 #include "model_ir/runtime/deepspeed/zero_buckets.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/torch/stream_scope.h"
 
 namespace headroom::ir::deepspeed {
 
@@ -205,7 +205,7 @@ void ZeroBuckets::reduce_bucket() {
     eager.wait_stream(kReductionStream, eager.stream());
     eager.wait_stream(eager.stream(), kReductionStream);  // Of the reduction before this one.
   }
-  const StreamScope scope(eager, overlaps_ ? kReductionStream : StreamId{0});
+  const torch::StreamScope scope(eager, overlaps_ ? kReductionStream : StreamId{0});
   eager.set_site("deepspeed.reduce", -1);
   if (!state_.zero.contiguous_gradients) {
     reduce_apart();

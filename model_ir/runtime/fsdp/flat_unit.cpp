@@ -7,6 +7,7 @@
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/stream_scope.h"
 
 namespace headroom::ir::fsdp {
 namespace {
@@ -15,22 +16,10 @@ using torch::Eager;
 using torch::Gradients;
 using torch::Node;
 using torch::Shape;
+using torch::StreamScope;
 using torch::Tensor;
 
 constexpr std::int64_t kAlignedBytes = 16;  ///< _get_aligned_numel
-
-class StreamScope {
- public:
-  StreamScope(Eager& eager, StreamId stream)
-      : eager_(eager), before_(eager.exchange_stream(stream)) {}
-  ~StreamScope() { eager_.exchange_stream(before_); }
-  StreamScope(const StreamScope&) = delete;
-  StreamScope& operator=(const StreamScope&) = delete;
-
- private:
-  Eager& eager_;
-  StreamId before_;
-};
 
 }  // namespace
 

@@ -9,28 +9,16 @@
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/split_reduction.h"
+#include "model_ir/runtime/torch/stream_scope.h"
 
 namespace headroom::ir::fsdp {
 
 using torch::Eager;
 using torch::Shape;
+using torch::StreamScope;
 using torch::Tensor;
 
 namespace {
-
-/// with torch.cuda.stream(...)
-class StreamScope {
- public:
-  StreamScope(Eager& eager, StreamId stream)
-      : eager_(eager), before_(eager.exchange_stream(stream)) {}
-  ~StreamScope() { eager_.exchange_stream(before_); }
-  StreamScope(const StreamScope&) = delete;
-  StreamScope& operator=(const StreamScope&) = delete;
-
- private:
-  Eager& eager_;
-  StreamId before_;
-};
 
 /// A table that a copy brings along and drops when it has been launched.
 void pass_table(Eager& eager, std::int64_t bytes) {

@@ -405,7 +405,7 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
     probabilities = all_to_all(run, probabilities, sizes.received);
   }
   if (beside) {
-    tokens = remote ? tokens : handed_on(run.eager(), tokens);
+    tokens = remote ? tokens : torch::handed_on(run.eager(), tokens);
     beside->first_product(tokens);
   }
   run.eager().set_site("experts", layer.layer);
@@ -415,7 +415,7 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
     output = all_to_all(run, output, sizes.sent);
   }
   if (beside) {
-    output = remote ? output : handed_on(run.eager(), output);
+    output = remote ? output : torch::handed_on(run.eager(), output);
     beside->second_product(output);
   }
   Tensor result = unpermute(run, output, permuted.mapping, sizes);

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "model_ir/runtime/torch/stream_scope.h"
+
 namespace headroom::ir::megatron {
 namespace {
 
@@ -113,7 +115,7 @@ std::vector<GradientBuffer> make_buffers(const Context& context, const Chunk& ch
                                          bool first_chunk) {
   context.eager.set_site("gradient_buffer", -1);
   // The training script wraps the model on a stream of its own, whose pool serves the buffers.
-  const StreamId before = context.eager.exchange_stream(kWrappingStream);
+  const torch::StreamScope stream(context.eager, kWrappingStream);
   const std::int64_t limit = bucket_elements(context, first_chunk);
   std::vector<GradientBuffer> buffers;
   for (const bool expert : {false, true}) {
@@ -122,7 +124,6 @@ std::vector<GradientBuffer> make_buffers(const Context& context, const Chunk& ch
       buffers.push_back(std::move(buffer));
     }
   }
-  context.eager.exchange_stream(before);
   return buffers;
 }
 

@@ -7,6 +7,7 @@
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/reduce.h"
+#include "model_ir/runtime/torch/stream_scope.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -156,13 +157,12 @@ void GradientSync::add_to_buffer(const Tensor& gradient) {
     return;
   }
   Eager& eager = run_.eager();
-  const StreamId before = eager.exchange_stream(kWrappingStream);
+  const torch::StreamScope stream(eager, kWrappingStream);
   const std::int64_t held =
       bytes_of(gradient.elements(), run_.context.grad_dtype).value();  // Read and written.
   torch::launch_kernels(
       eager, torch::bytes_of(gradient) + 2 * held,
       torch::elementwise_launches(gradient.elements(), held / gradient.elements()));
-  eager.exchange_stream(before);
 }
 
 void GradientSync::arrived(std::size_t part) {
@@ -171,9 +171,8 @@ void GradientSync::arrived(std::size_t part) {
     return;
   }
   if (--own.missing == 0) {
-    const StreamId before = run_.eager().exchange_stream(kWrappingStream);
+    const torch::StreamScope stream(run_.eager(), kWrappingStream);
     reduce(own);
-    run_.eager().exchange_stream(before);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/stream_scope.h"
 #include "model_ir/runtime/torch/work_recorder.h"
 
 namespace headroom::ir::megatron {
@@ -49,13 +50,6 @@ Tensor scatter_sequence(const Runner& run, const Tensor& whole) {
 
 }  // namespace
 
-Tensor handed_on(Eager& eager, const Tensor& input) {
-  Record record(eager, {&input});
-  Tensor output = eager.alias(input, input.shape(), false);
-  record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
-  return output;
-}
-
 OverlappedShared::OverlappedShared(const Runner& run, const LayerWeights& layer)
     : run_(run), weights_(*layer.experts->shared), stream_(shared_expert_stream(layer.layer)) {
   run.eager().recorder().name_stream(stream_, "shared_experts");
@@ -65,14 +59,15 @@ void OverlappedShared::gather_tokens(const Tensor& rows) {
   Eager& eager = run_.eager();
   eager.wait_stream(stream_, eager.stream());
   const Tensor seen = torch::view(eager, rows, rows.shape());
-  const OnStream stream(eager, stream_);
-  tokens_ = run_.context.sequence_parallel() ? gather_sequence(run_, seen) : handed_on(eager, seen);
+  const torch::StreamScope stream(eager, stream_);
+  tokens_ = run_.context.sequence_parallel() ? gather_sequence(run_, seen)
+                                             : torch::handed_on(eager, seen);
   run_first(tokens_);
 }
 
 void OverlappedShared::first_product(const Tensor& dispatched) {
   run_first(dispatched);
-  const OnStream stream(run_.eager(), stream_);
+  const torch::StreamScope stream(run_.eager(), stream_);
   // The router keeps what the norm gives, too.
   const Tensor inner = linear(run_, tokens_, weights_.up.weight, Cut::kNone, KeptInput::kOriginal);
   tokens_.reset();
@@ -81,11 +76,11 @@ void OverlappedShared::first_product(const Tensor& dispatched) {
 
 void OverlappedShared::second_product(const Tensor& combined) {
   run_first(combined);
-  const OnStream stream(run_.eager(), stream_);
+  const torch::StreamScope stream(run_.eager(), stream_);
   Tensor product = linear(run_, activated_, weights_.down.weight, Cut::kNone);
   activated_.reset();
   output_ = run_.context.sequence_parallel() ? scatter_sequence(run_, product)
-                                             : handed_on(run_.eager(), product);
+                                             : torch::handed_on(run_.eager(), product);
   product.reset();
   run_first(output_);
 }

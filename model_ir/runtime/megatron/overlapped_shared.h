@@ -31,7 +31,4 @@ class OverlappedShared {
   torch::Tensor output_;
 };
 
-/// A function that hands its input on: a node of its own on the same memory.
-[[nodiscard]] torch::Tensor handed_on(torch::Eager& eager, const torch::Tensor& input);
-
 }  // namespace headroom::ir::megatron

@@ -152,10 +152,7 @@ void make_viewless(const Runner& run) {
 /// MakeViewlessTensor of what is a view: a node of its own, on the same memory.
 Tensor viewless(const Runner& run, const Tensor& input) {
   make_viewless(run);
-  Record record(run.eager(), {&input});
-  Tensor output = run.eager().alias(input, input.shape(), false);
-  record.finish(output, [](Eager&, Gradients& grads, Node&) -> Gradients { return {grads[0]}; });
-  return output;
+  return torch::handed_on(run.eager(), input);
 }
 
 /// gather_from_tensor_model_parallel_region: columns of all tensor-parallel ranks side by side, and

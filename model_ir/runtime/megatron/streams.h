@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "model_ir/runtime/torch/eager.h"
+#include "model_ir/plan/rank_program.h"
 
 /// Streams that a process has beside the compute stream and those of its communicators.
 namespace headroom::ir::megatron {
@@ -17,19 +17,5 @@ inline constexpr StreamId kContextStream = 2;
   constexpr std::int32_t kStreams = 32;
   return static_cast<StreamId>(kFirst + layer % kStreams);
 }
-
-/// Runs what follows on another stream, for a scope.
-class OnStream {
- public:
-  OnStream(torch::Eager& eager, StreamId stream)
-      : eager_(eager), before_(eager.exchange_stream(stream)) {}
-  ~OnStream() { eager_.exchange_stream(before_); }
-  OnStream(const OnStream&) = delete;
-  OnStream& operator=(const OnStream&) = delete;
-
- private:
-  torch::Eager& eager_;
-  StreamId before_;
-};
 
 }  // namespace headroom::ir::megatron

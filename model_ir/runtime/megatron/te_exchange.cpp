@@ -11,6 +11,7 @@
 #include "model_ir/runtime/torch/collective.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/stream_scope.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -68,7 +69,7 @@ class Exchange {
   }
 
   [[nodiscard]] Tensor finish(std::size_t at) {
-    const OnStream stream(run_.eager(), kContextStream);
+    const torch::StreamScope stream(run_.eager(), kContextStream);
     run_.eager().wait_mark(kContextStream, marks_[at]);
     const std::int64_t ranks = run_.context.exchange_ranks().size;
     const Shape& shape = received_[at].shape();

@@ -7,6 +7,7 @@
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/stream_scope.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -90,7 +91,7 @@ RingOutput ring_forward(const Runner& run, const QueryKeyValue& qkv, const Atten
   eager.wait_stream(kContextStream, eager.stream());
   for (std::int64_t step = 0; step < ring.size; ++step) {
     {
-      const OnStream stream(eager, step % 2 == 0 ? StreamId{0} : kContextStream);
+      const torch::StreamScope stream(eager, step % 2 == 0 ? StreamId{0} : kContextStream);
       wait_ring(eager, marks);
       if (step + 1 < ring.size) {
         buffers.push_back(eager.empty({elements}, run.context.dtype, TensorRole::kCommunication));

@@ -42,6 +42,8 @@ enum class FusedHeads : std::uint8_t { kSelected, kChunked };
                                                     std::int64_t head_dim);
 /// Two halves of the last dim (chunk(2)).
 [[nodiscard]] std::pair<Tensor, Tensor> chunk_last(Eager& eager, const Tensor& input);
+/// A function that hands its input on: a node of its own on the same memory.
+[[nodiscard]] Tensor handed_on(Eager& eager, const Tensor& input);
 /// The same tensor in contiguous memory of its own.
 [[nodiscard]] Tensor clone(Eager& eager, const Tensor& input);
 /// `input.contiguous()`: itself where it is, else a copy.
