@@ -98,7 +98,7 @@ OutsideTerm userbuffers_term(const ir::ModelSpec& model, const ir::ParallelPlan&
   constexpr std::int64_t kProducts = 10;
   const std::int64_t tokens = plan.micro_batch * plan.sequence / plan.megatron->context;
   const Bytes bytes{kProducts * tokens * model.hidden * 2};
-  return {.name = "userbuffers of Transformer Engine",
+  return {.name = "tensor-parallel userbuffers",
           .bytes = bytes,
           .bound = bytes,
           .basis = Basis::kDerived,

@@ -113,6 +113,36 @@ std::string megatron_words(const ir::MegatronPlan& megatron) {
   return text;
 }
 
+/// Of the keys of --megatron those that neither the degrees nor `megatron_words` stand for.
+std::string other_keys(std::string_view keys) {
+  constexpr std::array<std::string_view, 14> kInWords = {"tp",
+                                                         "pp",
+                                                         "cp",
+                                                         "ep",
+                                                         "attention=fused",
+                                                         "attention=flash",
+                                                         "attention=unfused",
+                                                         "cp-comm-type=a2a",
+                                                         "fp8-recipe",
+                                                         "mtp-layers",
+                                                         "sequence-parallel",
+                                                         "distributed-optimizer",
+                                                         "optimizer-offload",
+                                                         "recompute"};
+  std::string others;
+  while (!keys.empty()) {
+    const std::string_view key = keys.substr(0, keys.find(','));
+    keys.remove_prefix(std::min(key.size() + 1, keys.size()));
+    const std::string_view name = key.substr(0, key.find('='));
+    const bool in_words = std::ranges::find(kInWords, name) != kInWords.end() ||
+                          std::ranges::find(kInWords, key) != kInWords.end();
+    if (!in_words) {
+      others += (others.empty() ? "" : ",") + std::string(key);
+    }
+  }
+  return others;
+}
+
 /// ", --clip-norm 1, --liger": what is asked for besides, that no word of the line stands for.
 std::string other_options(const ir::ParallelPlan& plan, const ir::ModelSpec& model) {
   constexpr std::array<std::string_view, 15> kInWords = {
@@ -123,6 +153,10 @@ std::string other_options(const ir::ParallelPlan& plan, const ir::ModelSpec& mod
   for (const OptionValue& option : options_of(plan, model)) {
     const bool in_words = std::ranges::find(kInWords, option.name) != kInWords.end() ||
                           (option.name == "model-code" && option.value == "torchtitan");
+    if (const std::string keys = option.name == "megatron" ? other_keys(option.value) : "";
+        !keys.empty()) {
+      text += ", --megatron " + keys;
+    }
     if (!in_words) {
       text += ", --" + option.name + (option.value.empty() ? "" : " " + option.value);
     }

@@ -53,6 +53,19 @@ TEST_CASE("fit: the screen shows peak, bars, device, phases, blocks and the next
   }
 }
 
+TEST_CASE("fit: names of what lies outside the allocator leave their column to the figures") {
+  const std::string out =
+      test::headroom(
+          "fit llama-3.2-1b --gpu h100 --gpus 4 --precision bf16-master --megatron "
+          "tp=2,sequence-parallel,tp-comm-overlap")
+          .out;
+  const std::size_t begin = out.find("  tensor-parallel userbuffers");
+  REQUIRE(begin != std::string::npos);
+  CHECK(out.find("tensor-parallel userbuffers ", begin) == begin + 2);
+  CHECK(out.find("iB", begin) - begin ==
+        out.find("iB", out.find("  CUDA context")) - out.find("  CUDA context"));
+}
+
 TEST_CASE("fit: the line of the plan leaves out nothing that was asked") {
   const auto plan_line = [](const std::string& question) {
     const std::string out = test::headroom(question).out;
@@ -74,6 +87,11 @@ TEST_CASE("fit: the line of the plan leaves out nothing that was asked") {
   CHECK(sharded.find("fsdp reshard=no,") == 0);
   CHECK(sharded.find(", LoRA r=4") != std::string::npos);
   CHECK(sharded.find("--") == std::string::npos);
+  const std::string megatron = plan_line(
+      "fit llama-3.2-1b --gpu h100 --gpus 4 --precision bf16-master --megatron "
+      "tp=2,sequence-parallel,tp-comm-overlap,recompute=uniform,recompute-layers=2");
+  CHECK(megatron.find("megatron TP 2 x DP 2") == 0);
+  CHECK(megatron.find(", --megatron recompute-layers=2,tp-comm-overlap") != std::string::npos);
 }
 
 TEST_CASE("fit: the JSON document is exact and adds up") {
