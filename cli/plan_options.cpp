@@ -50,7 +50,7 @@ constexpr std::array<OptionSpec, 36> kOptions = {
       "paged-adamw-32bit, sgd, sgd-momentum, "
       "sgd-fused, sgd-momentum-fused, adafactor, adafactor-torch, lion, lion-8bit, "
       "paged-lion-8bit, muon (AdamW for what is no matrix of a layer), none"},
-     {"attention", "KIND", "sdpa", "sdpa, eager or flash (FlashAttention 2)"},
+     {"attention", "KIND", "sdpa", "sdpa, eager, flash (FlashAttention 2) or sdpa-no-cudnn"},
      {"loss", "KIND", "hf", "hf (fp32 logits), chunked, fused-linear (Liger)"},
      {"model-code", "NAME", "transformers",
       "modelling code: transformers, litgpt, torchtune, or torchtitan (with --fsdp)"},

@@ -31,8 +31,7 @@ struct OutsideTerm {
 ///
 /// Model:   the CUDA context; the kernels that lazy loading brings in later; with several ranks one
 ///          NCCL communicator per process, and its NVLink SHARP buffers where NCCL uses them for
-///          all-reduce; userbuffers under --tp-comm-overlap; cuDNN's attention workspace where
-///          PyTorch would choose cuDNN.
+///          all-reduce; userbuffers under --tp-comm-overlap.
 /// Ignores: other processes and a display on the same GPU; one communicator per further process
 ///          group.
 /// Source:  named in each term.

@@ -17,6 +17,8 @@ struct Tile {
 // What cuBLAS and CUTLASS offer on tensor cores: the larger the tile, the less each operand is
 // read.
 constexpr std::array<Tile, 6> kTiles = {{{8, 7}, {7, 8}, {7, 7}, {7, 6}, {6, 7}, {6, 6}}};
+// Without tensor cores narrow ones are there too, as adapters need them.
+constexpr std::array<Tile, 2> kNarrowTiles = {{{7, 5}, {5, 7}}};
 
 constexpr std::int64_t kLeastSplit = 256;  ///< Of k, for one part of a split product.
 
@@ -100,6 +102,19 @@ double layout_factor(const GemmPerformance& gemm, ir::GemmLayout layout) {
   return 1;
 }
 
+/// Kernels whose operands or result have rows that are no multiple of 16 bytes load less at once.
+double row_factor(const GemmPerformance& gemm, const ir::GemmShape& shape) {
+  // The rows as they lie in memory: of both operands and of the result.
+  const std::int64_t first = shape.layout == ir::GemmLayout::kNT ? shape.m : shape.k;
+  const std::int64_t second = shape.layout == ir::GemmLayout::kTN ? shape.k : shape.n;
+  const std::int64_t rows = first | second | shape.n;  // Low bits: those that any of them has.
+  const std::int64_t even = 128 / ir::bits_of(shape.dtype);
+  if (rows % even == 0) {
+    return 1;
+  }
+  return 1 / (rows % 2 == 0 ? gemm.uneven_rows : gemm.odd_rows);
+}
+
 /// The longer of two that overlap, and what shows of the shorter.
 double overlapped(double a, double b, double loss) {
   return std::max(a, b) + loss * std::min(a, b);
@@ -116,13 +131,15 @@ double seen_by_causal(double queries, double keys) {
 
 FlopsPerSecond attention_rate(const AttentionPerformance& attention,
                               const ir::AttentionShape& shape) {
-  const bool native = shape.kernel == ir::AttentionKernel::kNative;
-  const AttentionRates& rates = native ? attention.native : attention.flash2;
+  const AttentionRates& rates = shape.kernel == ir::AttentionKernel::kNative ? attention.native
+                                : shape.kernel == ir::AttentionKernel::kFlash2
+                                    ? attention.flash2
+                                    : attention.efficient;
   const double narrow = (shape.backward ? rates.backward_64 : rates.forward_64).value();
   const double full = (shape.backward ? rates.backward_128 : rates.forward_128).value();
   const double size = static_cast<double>(std::max(shape.head_dim, shape.value_dim));
   if (size > 128) {
-    return FlopsPerSecond{full * attention.wide};
+    return shape.backward ? rates.backward_wide : rates.forward_wide;
   }
   const double along = std::clamp((size - 64) / 64, 0.0, 1.0);
   return FlopsPerSecond{narrow + along * (full - narrow)};
@@ -152,7 +169,12 @@ Seconds gemm_time(const DevicePerformance& device, const ir::GemmShape& shape) {
   for (std::size_t i = 1; i < kTiles.size(); ++i) {
     compute = std::min(compute, compute_seconds(work, gemm, shape, kTiles[i]));
   }
-  compute *= layout_factor(gemm, shape.layout);
+  if (ir::bits_of(shape.dtype) == 32) {
+    for (const Tile tile : kNarrowTiles) {
+      compute = std::min(compute, compute_seconds(work, gemm, shape, tile));
+    }
+  }
+  compute *= layout_factor(gemm, shape.layout) * row_factor(gemm, shape);
   const Moved moved = bytes_moved(shape);
   const double operands = moved.operands / device.memory.rate.value();
   const double result = moved.result / device.memory.rate.value();
@@ -209,8 +231,12 @@ Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& sh
   const double fits = static_cast<double>(device.memory.cache.value());
   // What a launch leaves in the cache is there for the next one; a larger tensor evicts itself.
   const double cached = std::clamp(2 - 2 * each / fits, 0.0, 1.0) * each;
-  const double time =
+  double time =
       cached / device.memory.cached.value() + (each - cached) / device.memory.rate.value();
+  if (device.memory.elements > 0) {
+    const double handled = static_cast<double>(shape.elements) / device.memory.elements;
+    time = std::max(time, handled / static_cast<double>(shape.launches));
+  }
   return static_cast<double>(shape.launches) * (device.memory.floor + Seconds{time});
 }
 

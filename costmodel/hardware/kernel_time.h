@@ -9,8 +9,9 @@ namespace headroom::cost {
 /// Time of one matrix product on the device, without the host's launch.
 ///
 /// Model:   the best of a few tile shapes: waves of tiles over the multiprocessors, the last one
-///          partly idle, k split where there are too few tiles; against the traffic of operands and
-///          result. Constants are fitted (docs/time-model.md).
+///          partly idle, k split where there are too few tiles; slower where rows in memory are no
+///          multiple of 16 bytes; against the traffic of operands and result. Constants are fitted
+///          (docs/time-model.md).
 /// Shapes:  C[m, n] = A[m, k] B[k, n], `count` of them. Requires all positive.
 /// Units:   seconds; at least `gemm.floor`.
 [[nodiscard]] Seconds gemm_time(const DevicePerformance& device, const ir::GemmShape& shape);
@@ -30,7 +31,8 @@ namespace headroom::cost {
 [[nodiscard]] double visible_pairs(const ir::AttentionShape& shape);
 
 /// Time of kernels bound by memory: each launch its floor, and the bytes at the memory's rate, or
-/// the cache's as far as one launch fits into it.
+/// the cache's as far as one launch fits into it; or the elements that are handled one by one, if
+/// these take longer.
 ///
 /// Units:   seconds. Requires launches >= 1, bytes >= 0.
 [[nodiscard]] Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& shape);

@@ -53,26 +53,37 @@ GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device)
   gemm.floor = Seconds{group.number("floor_seconds", kShortTime)};
   gemm.input_gradient = group.number("input_gradient_time", kFactor);
   gemm.weight_gradient = group.number("weight_gradient_time", kFactor);
+  gemm.together = group.optional_number("together_rate", kShare).value_or(1);
+  gemm.uneven_rows = group.optional_number("uneven_rows_rate", kShare).value_or(1);
+  gemm.odd_rows = group.optional_number("odd_rows_rate", kShare).value_or(1);
   gemm.series = group.number("series_time", kFactor);
   gemm.accumulate_loss = group.number("accumulate_loss_share", kLoss);
   gemm.series_call = Seconds{group.number("series_call_seconds", kNoTime)};
   return gemm;
 }
 
-AttentionRates read_attention_rates(const ir::JsonObject& group, FlopsPerSecond peak) {
-  return {.forward_64 = share_of(group, "forward_64_share", peak),
-          .forward_128 = share_of(group, "forward_128_share", peak),
-          .backward_64 = share_of(group, "backward_64_share", peak),
-          .backward_128 = share_of(group, "backward_128_share", peak)};
+/// `wide`: the rate above head size 128 over that at 128, where a group has no such rate.
+AttentionRates read_attention_rates(const ir::JsonObject& group, FlopsPerSecond peak, double wide) {
+  AttentionRates rates{.forward_64 = share_of(group, "forward_64_share", peak),
+                       .forward_128 = share_of(group, "forward_128_share", peak),
+                       .backward_64 = share_of(group, "backward_64_share", peak),
+                       .backward_128 = share_of(group, "backward_128_share", peak)};
+  const auto forward = group.optional_number("forward_wide_share", kShare);
+  const auto backward = group.optional_number("backward_wide_share", kShare);
+  rates.forward_wide = forward ? *forward * peak : wide * rates.forward_128;
+  rates.backward_wide = backward ? *backward * peak : wide * rates.backward_128;
+  return rates;
 }
 
 AttentionPerformance read_attention(const ir::JsonObject& group, const DeviceSpec& device) {
   AttentionPerformance attention;
   const FlopsPerSecond half = device.half.value_or(device.fp32);
-  attention.native = read_attention_rates(group, half);
+  const double wide = group.number("wide_rate", kFactor);
+  attention.native = read_attention_rates(group, half, wide);
   const std::optional<ir::JsonObject> flash2 = group.optional_object("flash2");
-  attention.flash2 = flash2 ? read_attention_rates(*flash2, half) : attention.native;
-  attention.wide = group.number("wide_rate", kFactor);
+  attention.flash2 = flash2 ? read_attention_rates(*flash2, half, wide) : attention.native;
+  const std::optional<ir::JsonObject> efficient = group.optional_object("efficient");
+  attention.efficient = efficient ? read_attention_rates(*efficient, half, wide) : attention.flash2;
   attention.key_overhead = group.number("key_overhead_elements", kElements);
   attention.floor = Seconds{group.number("floor_seconds", kShortTime)};
   return attention;
@@ -87,6 +98,7 @@ MemoryPerformance read_memory(const ir::JsonObject& group, const DeviceSpec& dev
   };
   memory.permutation = slower("permutation_share");
   memory.cross_entropy = slower("cross_entropy_share");
+  memory.elements = group.optional_number("elements_per_second", kRate).value_or(0);
   memory.floor = Seconds{group.number("floor_seconds", kShortTime)};
   memory.cache = Bytes{group.integer("cache_bytes", kCache)};
   memory.cached = group.number("cached_rate", kFactor) * memory.rate;
@@ -152,9 +164,10 @@ Result<std::string> family_entry(const std::string& folder, const DeviceSpec& de
 }  // namespace
 
 void scale_attention(AttentionPerformance& attention, double factor) {
-  for (AttentionRates* const rates : {&attention.native, &attention.flash2}) {
+  for (AttentionRates* const rates : {&attention.native, &attention.flash2, &attention.efficient}) {
     for (FlopsPerSecond* const rate :
-         {&rates->forward_64, &rates->forward_128, &rates->backward_64, &rates->backward_128}) {
+         {&rates->forward_64, &rates->forward_128, &rates->backward_64, &rates->backward_128,
+          &rates->forward_wide, &rates->backward_wide}) {
       *rate = factor * *rate;
     }
   }

@@ -23,26 +23,32 @@ struct GemmPerformance {
   Seconds floor;            ///< The shortest product.
   double input_gradient = 1;   ///< Time of the NN layout over that of TN.
   double weight_gradient = 1;  ///< Time of the NT layout over that of TN.
+  double together =
+      1;  ///< Rate where the run's other devices work beside this one, over that alone.
+  double uneven_rows = 1;      ///< Rate where rows are no multiple of 16 bytes, over the usual one.
+  double odd_rows = 1;         ///< The same where they hold an odd number of elements.
   double series = 1;           ///< Time of a series (`ir::GemmBatch`) over its waves'.
   double accumulate_loss = 0;  ///< Share of what a series' accumulated results move that shows.
   Seconds series_call;         ///< What the host needs for each product of a series.
 };
 
-/// Rates of fused attention by head size: up to 64, and 128; between them in between. Flops are
-/// counted as computed: half of them for a causal mask.
+/// Rates of fused attention by head size: up to 64, and 128; between them in between; and above.
+/// Flops are counted as computed: half of them for a causal mask.
 struct AttentionRates {
   FlopsPerSecond forward_64;
   FlopsPerSecond forward_128;
   FlopsPerSecond backward_64;
   FlopsPerSecond backward_128;
+  FlopsPerSecond forward_wide{};
+  FlopsPerSecond backward_wide{};
 };
 
 /// How fused attention runs.
 struct AttentionPerformance {
-  AttentionRates native;    ///< Kernels of the GPU's own generation.
-  AttentionRates flash2;    ///< FlashAttention-2; the same where that is the own generation's.
-  double wide = 1;          ///< Rate at head sizes above 128 over that at 128.
-  double key_overhead = 0;  ///< Keys that starting and ending one block of queries take.
+  AttentionRates native;     ///< Kernels of the GPU's own generation.
+  AttentionRates flash2;     ///< FlashAttention-2; the same where that is the own generation's.
+  AttentionRates efficient;  ///< PyTorch's memory-efficient kernels; as flash2 where not measured.
+  double key_overhead = 0;   ///< Keys that starting and ending one block of queries take.
   Seconds floor;
 };
 
@@ -55,6 +61,7 @@ struct MemoryPerformance {
   Seconds floor;               ///< The shortest kernel, to the start of the next one on its stream.
   BytesPerSecond permutation;  ///< Of kernels of those kinds (`ir::TrafficKind`).
   BytesPerSecond cross_entropy;
+  double elements = 0;    ///< A second, of kernels whose threads handle one each; 0: no limit.
   Bytes cache;            ///< The last cache before the device memory.
   BytesPerSecond cached;  ///< Of what the cache still holds.
 };

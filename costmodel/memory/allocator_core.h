@@ -7,6 +7,7 @@
 
 #include "costmodel/memory/allocator_model.h"
 #include "costmodel/memory/caching_allocator.h"
+#include "costmodel/memory/driver_addresses.h"
 #include "costmodel/memory/free_list.h"
 #include "model_ir/plan/parallel_plan.h"
 
@@ -95,6 +96,7 @@ class CachingAllocator final : public AllocatorModel {
   // allocator_segments.cpp
   [[nodiscard]] Index open_segment(PoolId pool, std::int64_t size);
   [[nodiscard]] Index malloc_segment(PoolId pool, std::int64_t bytes);
+  [[nodiscard]] std::int64_t take_addresses(std::int64_t bytes);
   void release_segment(Index block);
   [[nodiscard]] bool release_oversize(PoolId pool, std::int64_t size);
   void release_cached();
@@ -123,7 +125,8 @@ class CachingAllocator final : public AllocatorModel {
   std::vector<Index> unused_;  ///< Of `blocks_`.
   std::vector<Index> live_;    ///< By `BlockId`.
   std::vector<Pool> pools_;
-  std::int64_t next_address_ = kSegmentStart;
+  std::int64_t next_address_ = kSegmentStart;  ///< Of ranges, and of segments that rise.
+  DriverAddresses driver_;                     ///< Of segments that do not.
   std::int64_t small_searches_ = 0;
   std::int64_t large_searches_ = 0;
 

@@ -22,11 +22,20 @@ CachingAllocator::Index CachingAllocator::malloc_segment(PoolId pool, std::int64
   if (bytes > capacity_ - reserved_) {
     return kNone;
   }
-  const Index block = new_block({.address = next_address_, .size = bytes, .pool = pool});
-  HEADROOM_ASSERT(!__builtin_add_overflow(next_address_, bytes, &next_address_));
+  const Index block = new_block({.address = take_addresses(bytes), .size = bytes, .pool = pool});
   reserve(bytes);
   record(TraceAction::kSegmentAllocate, at(block), at(block).address, bytes);
   return block;
+}
+
+/// Where the next segment lies. Addresses of segments that rise are not used again.
+std::int64_t CachingAllocator::take_addresses(std::int64_t bytes) {
+  if (settings_.segments == ir::SegmentPlaces::kDriver) {
+    return driver_.take(bytes);
+  }
+  const std::int64_t address = next_address_;
+  HEADROOM_ASSERT(!__builtin_add_overflow(next_address_, bytes, &next_address_));
+  return address;
 }
 
 /// Gives a whole free segment back to the driver.
@@ -34,6 +43,9 @@ void CachingAllocator::release_segment(Index block) {
   const Block& segment = at(block);
   record(TraceAction::kSegmentFree, segment, segment.address, segment.size);
   reserved_ -= segment.size;
+  if (settings_.segments == ir::SegmentPlaces::kDriver) {
+    driver_.give_back(segment.address);
+  }
   pool_of(segment.pool).free.erase(segment.size, segment.address);
   drop_block(block);
 }

@@ -66,7 +66,7 @@ struct SegmentView {
 ///          best fit by size, then by address; splitting; merging with free neighbours;
 ///          max_split_size, roundup_power2_divisions, garbage_collection_threshold,
 ///          expandable_segments; release of cached segments and one retry before out of memory.
-///          Segments' addresses rise in the order of their creation and are not used again.
+///          Segments lie where the driver puts them (`DriverAddresses`), or above one another.
 ///          A request for no bytes succeeds and takes nothing.
 /// Ignores: frees delayed by cross-stream events, private pools of CUDA graphs.
 /// Source:  pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp, c10/core/AllocatorConfig.h, 2.11.

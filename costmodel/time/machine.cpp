@@ -85,10 +85,19 @@ double taken_ratio(const Machine& machine) {
 
 PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan) {
   const LaunchPerformance& launch = machine.performance.launch;
+  DevicePerformance performance = machine.performance;
+  if (plan.world > 1) {
+    performance.gemm.half = performance.gemm.together * performance.gemm.half;
+    performance.gemm.fp8 = performance.gemm.together * performance.gemm.fp8;
+  }
   const bool compiled = plan.titan && plan.titan->compiled;
+  if (compiled || plan.runtime == ir::RuntimeKind::kMegatron) {
+    // Transformer Engine's kernels and generated ones read as wide as memory allows.
+    performance.memory.elements = 0;
+  }
   return {.time_of =
-              [&machine](const ir::WorkShape& shape) {
-                return work_time(machine.performance, machine.topology, shape);
+              [performance, &machine](const ir::WorkShape& shape) {
+                return work_time(performance, machine.topology, shape);
               },
           .launch = compiled ? launch.compiled : launch.eager,
           .series_call = machine.performance.gemm.series_call,

@@ -113,6 +113,8 @@ QString detail_of(ir::AttentionKind attention) {
       return words("Scores of sequence × sequence per head are kept for backward");
     case ir::AttentionKind::kFlash:
       return words("FlashAttention 2: no scores are kept");
+    case ir::AttentionKind::kSdpaNoCudnn:
+      return words("The same with cuDNN switched off (enable_cudnn_sdp(False))");
   }
   return {};
 }

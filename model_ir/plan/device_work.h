@@ -39,10 +39,10 @@ struct GemmShape {
   friend bool operator==(const GemmShape&, const GemmShape&) = default;
 };
 
-/// Who wrote the attention kernel: FlashAttention-2, which PyTorch and flash-attn run on every GPU,
-/// or kernels of the GPU's own generation (FlashAttention-3 or cuDNN, as Transformer Engine picks
-/// them).
-enum class AttentionKernel : std::uint8_t { kFlash2, kNative };
+/// Who wrote the attention kernel: FlashAttention-2, which PyTorch and flash-attn run on every GPU;
+/// kernels of the GPU's own generation (FlashAttention-3 or cuDNN, as Transformer Engine and
+/// PyTorch pick them); or PyTorch's memory-efficient kernels, which take masks.
+enum class AttentionKernel : std::uint8_t { kFlash2, kNative, kEfficient };
 
 /// A fused attention kernel over [batch, heads, queries, head_dim]: one launch. What prepares or
 /// finishes it stands beside it as traffic.
@@ -72,6 +72,9 @@ struct TrafficShape {
   std::int64_t bytes = 0;
   std::int64_t launches = 1;
   TrafficKind kind = TrafficKind::kElementwise;
+  /// That one thread at a time handles: results of operands that differ in type, size or order. 0:
+  /// several side by side, as wide as memory is read.
+  std::int64_t elements = 0;
   friend bool operator==(const TrafficShape&, const TrafficShape&) = default;
 };
 

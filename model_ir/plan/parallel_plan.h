@@ -48,7 +48,9 @@ enum class OptimizerForm : std::uint8_t {
   kPaged,  ///< bitsandbytes, fp32 states in unified memory (PagedAdamW32bit).
 };
 
-enum class AttentionKind : std::uint8_t { kSdpa, kEager, kFlash };
+/// kSdpa: scaled_dot_product_attention as PyTorch chooses its kernel; kSdpaNoCudnn: the same after
+/// torch.backends.cuda.enable_cudnn_sdp(False).
+enum class AttentionKind : std::uint8_t { kSdpa, kEager, kFlash, kSdpaNoCudnn };
 
 /// Activation recomputation.
 enum class Recompute : std::uint8_t {
@@ -345,13 +347,18 @@ struct TunePlan {
   friend bool operator==(const TunePlan&, const TunePlan&) = default;
 };
 
-/// PYTORCH_ALLOC_CONF. Source: c10/core/AllocatorConfig.h.
+/// Where segments lie: as cudaMalloc places them, or each above the last one. Of two free blocks of
+/// one size the allocator takes the one at the lower address.
+enum class SegmentPlaces : std::uint8_t { kDriver, kRising };
+
+/// PYTORCH_ALLOC_CONF, and the driver below it. Source: c10/core/AllocatorConfig.h.
 struct AllocatorSettings {
   bool expandable_segments = false;
   std::optional<Bytes> max_split_size;
   Bytes max_non_split_rounding{20 * kMiB};
   double garbage_collection_threshold = 0;    ///< 0: off.
   std::int64_t roundup_power2_divisions = 0;  ///< 0: off.
+  SegmentPlaces segments = SegmentPlaces::kDriver;
   friend bool operator==(const AllocatorSettings&, const AllocatorSettings&) = default;
 };
 

@@ -44,9 +44,11 @@ constexpr std::array<Word<OptimizerPlan>, 17> kOptimizers = {
      {"muon", {OptimizerKind::kMuon, OptimizerForm::kForeach, 0}},
      {"none", {OptimizerKind::kNone, OptimizerForm::kForeach, 0}}}};
 
-constexpr std::array<Word<AttentionKind>, 3> kAttentions = {{{"sdpa", AttentionKind::kSdpa},
-                                                             {"eager", AttentionKind::kEager},
-                                                             {"flash", AttentionKind::kFlash}}};
+constexpr std::array<Word<AttentionKind>, 4> kAttentions = {
+    {{"sdpa", AttentionKind::kSdpa},
+     {"eager", AttentionKind::kEager},
+     {"flash", AttentionKind::kFlash},
+     {"sdpa-no-cudnn", AttentionKind::kSdpaNoCudnn}}};
 
 constexpr std::array<Word<LossKind>, 3> kLosses = {{{"hf", LossKind::kHf},
                                                     {"chunked", LossKind::kChunked},

@@ -29,7 +29,7 @@ TEST_CASE("fit: the verdict comes first, with model, GPU, its bytes and the marg
   const Answer answer = test::headroom("fit gpt2 --gpu h100");
   CHECK(answer.code == ExitCode::kYes);
   CHECK(answer.err.empty());
-  CHECK(first_line(answer.out).find("gpt2 on 1 x h100-80gb (79.1 GiB usable): fits, ") == 0);
+  CHECK(first_line(answer.out).find("gpt2 on 1 x h100-80gb (79.2 GiB usable): fits, ") == 0);
   CHECK(first_line(answer.out).find("GiB to spare") != std::string::npos);
 }
 

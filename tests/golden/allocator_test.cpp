@@ -28,6 +28,7 @@ json read_recording(const std::string& name) {
 ir::AllocatorSettings settings_of(const json& recording) {
   const json& given = recording.at("settings");
   ir::AllocatorSettings settings;
+  settings.segments = ir::SegmentPlaces::kRising;
   settings.expandable_segments = given.at("expandable_segments");
   if (!given.at("max_split_size_bytes").is_null()) {
     settings.max_split_size = Bytes{given.at("max_split_size_bytes").get<std::int64_t>()};

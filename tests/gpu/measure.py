@@ -3,10 +3,11 @@
 
 measure.py OUT.jsonl [--limit N] [--seconds T] [--cudnn] [--only TEXT]
 
-Writes what PyTorch allocated and how long each phase took, in the form of tests/measured, for
-`headroom validate measured OUT.jsonl`, which compares the last step's seconds with the time model (metric
-`step_time_ms`) where it knows the GPU's name. Beyond that form a row has
-`outside_pytorch`: bytes of the device that neither is free nor belongs to PyTorch's allocator.
+Writes what PyTorch allocated and what a step took, in the form of tests/measured, for
+`headroom validate measured OUT.jsonl`, which compares `step_seconds` (the median of eight steps without
+synchronisation between phases) with the time model (metric `step_time_ms`) where it knows the GPU's name. Beyond that
+form a row has `outside_pytorch`: bytes of the device that neither is free nor belongs to PyTorch's allocator.
+Weights are normal random numbers: zeros draw less power, and send all tokens to the same experts.
 Rows are taken that ran on one GPU, need only transformers, and fit; each runs in a process of its own.
 `--cudnn` leaves cuDNN attention on, whose workspace then shows against the recorded peak.
 Needs: PyTorch and transformers in the versions that tests/measured/README.md names.
@@ -81,6 +82,12 @@ def build(torch, case):
         model = transformers.AutoModelForCausalLM.from_config(made, attn_implementation=attention)
     torch.set_default_dtype(before)
     model.tie_weights()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 0.02)
+            else:
+                parameter.fill_(0.0 if name.endswith("bias") else 1.0)
     model.train()
     if case.get("checkpointing"):
         model.gradient_checkpointing_enable(
@@ -97,7 +104,7 @@ def train(torch, case, phases):
     batch = {}
 
     def forward():
-        batch["ids"] = torch.randint(0, 100, shape, device="cuda")
+        batch["ids"] = torch.randint(0, model.config.vocab_size, shape, device="cuda")
         with torch.autocast("cuda", half, enabled=half is not None):
             out = model(input_ids=batch["ids"], labels=batch["ids"])
         batch["loss"] = out.loss
@@ -128,6 +135,23 @@ def train(torch, case, phases):
         phases(f"step{number}.optimizer", step)
         phases(f"step{number}.zero_grad", lambda: optimizer.zero_grad(set_to_none=True))
 
+    def whole():
+        for _ in range(accumulation):
+            forward()
+            backward()
+        step()
+        optimizer.zero_grad(set_to_none=True)
+
+    taken = []
+    for number in range(11):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        whole()
+        end.record()
+        end.synchronize()
+        taken.append(begin.elapsed_time(end) / 1e3)
+    return sorted(taken[3:])[4]
+
 
 def run_one(cudnn):
     """One row on standard input, the measured one on standard output."""
@@ -142,13 +166,16 @@ def run_one(cudnn):
     measured["case"]["gpu"] = {"bytes": properties.total_memory,
                                "cc": properties.major * 10 + properties.minor,
                                "sms": properties.multi_processor_count}
+    if cudnn:
+        measured["case"]["cudnn"] = True
     try:
-        train(torch, row["case"], phases)
+        measured["step_seconds"] = train(torch, row["case"], phases)
         measured["phases"] = phases.done
     except torch.cuda.OutOfMemoryError as error:
         measured["oom"] = str(error)
     free, total = torch.cuda.mem_get_info()
     measured["outside_pytorch"] = total - free - torch.cuda.memory_reserved()
+    measured["case"]["gpu"]["bytes"] = total - measured["outside_pytorch"]
     print(json.dumps(measured))
 
 

@@ -154,6 +154,20 @@ TEST_CASE("measured: a second draw after modelling: each verdict right, 99 % of 
   }
 }
 
+TEST_CASE("measured: an H100, bytes within its kernels' choice of blocks, verdicts and retries") {
+  const std::vector<SummaryLine> lines = summary_of("gpu_h100");
+  CHECK_FALSE(lines.empty());
+  for (const SummaryLine& line : lines) {
+    CAPTURE(key_of(line));
+    if (line.metric == Metric::kStepTime) {
+      continue;  // Half of them are paced by a slow host.
+    }
+    const bool verdict = line.metric == Metric::kFits || line.metric == Metric::kRetries;
+    CHECK((line.exact_share == 1 || (!verdict && line.worst < 0.0015)));
+    CHECK((line.n < 1000 || line.exact_share > 0.98));
+  }
+}
+
 TEST_CASE("measured: other compute capabilities") {
   check_source("device");
 }

@@ -26,6 +26,7 @@ struct Setup {
 Setup random_setup(Random& random) {
   Setup setup;
   setup.settings.expandable_segments = random.chance(1, 3);
+  setup.settings.segments = ir::SegmentPlaces::kRising;  // As the naive allocator has them.
   if (random.chance(1, 3)) {
     setup.settings.max_split_size = Bytes{random.between(20, 200) * kMiB};
     setup.settings.max_non_split_rounding = Bytes{random.between(1, 64) * kMiB};

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <utility>
 
 #include "costmodel/memory/timeline.h"
 #include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "tests/support/accounting_device.h"
 
 namespace headroom::test {
 
@@ -24,6 +26,7 @@ struct FirstStep {
 /// `config`: a Hugging Face config.json. Two sequences of 300 tokens.
 inline FirstStep first_step(const std::string& config, ir::ParallelPlan plan,
                             const DeviceTraits& device = {}) {
+  plan = on_accounting_device(std::move(plan));
   plan.micro_batch = 2;
   plan.sequence = 300;
   plan.steps = 1;

@@ -9,6 +9,7 @@
 #include "costmodel/memory/timeline.h"
 #include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "tests/support/accounting_device.h"
 
 /// The model and the loop that recorded phase totals of PyTorch's allocator come from.
 namespace headroom::test {
@@ -55,8 +56,9 @@ struct RecordedPhase {
 };
 
 /// Every recorded phase is predicted to the byte (compute capability 9.0, 132 multiprocessors).
-inline void check_phases(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+inline void check_phases(const ir::ModelSpec& model, const ir::ParallelPlan& asked,
                          const std::vector<RecordedPhase>& recorded) {
+  const ir::ParallelPlan plan = on_accounting_device(asked);
   const ir::Rank rank{static_cast<std::int32_t>(plan.rank.value_or(0))};
   const auto program = ir::lower(model, plan, rank, DeviceTraits{});
   REQUIRE(program);

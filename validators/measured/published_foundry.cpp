@@ -82,6 +82,7 @@ ir::ParallelPlan read_plan(CaseReader& row) {
   plan.recompute = lookup<ir::Recompute>(row, "checkpointing", published_checkpointing);
   constexpr std::array<Word<bool>, 1> kAttention = {{{"flash", true}}};
   static_cast<void>(row.word<bool>("attention", "", kAttention));
+  plan.attention = ir::AttentionKind::kSdpaNoCudnn;  // Flash attention, whatever the GPU.
   constexpr std::array<Word<bool>, 1> kOptimizers = {
       {{"DecoupledAdamW (or Lion per sweep)", true}}};
   static_cast<void>(row.word<bool>("optimizer", "", kOptimizers));

@@ -82,6 +82,9 @@ void read_published_training(CaseReader& row, ir::ParallelPlan& plan) {
   plan.optimizer = lookup<ir::OptimizerPlan>(row, "optimizer", published_optimizer);
   plan.recompute = lookup<ir::Recompute>(row, "checkpointing", published_checkpointing);
   plan.attention = lookup<ir::AttentionKind>(row, "attention", published_attention);
+  if (plan.attention == ir::AttentionKind::kSdpa) {
+    plan.attention = ir::AttentionKind::kSdpaNoCudnn;  // PyTorch before 2.10.
+  }
   read_published_lora(row, plan);
   for (const std::string_view key : {"quant", "offload", "compile", "fsdp"}) {
     expect_none(row, key);

@@ -71,6 +71,9 @@ std::string read_qwen_row(CaseReader& row, ir::ParallelPlan& plan) {
   static_cast<void>(row.word<bool>("optimizer", "", kOptimizers));
   plan.recompute = row.word<ir::Recompute>("checkpointing", "", kCheckpointing);
   plan.attention = lookup<ir::AttentionKind>(row, "attention", published_attention);
+  if (plan.attention == ir::AttentionKind::kSdpa) {
+    plan.attention = ir::AttentionKind::kSdpaNoCudnn;  // PyTorch before 2.10.
+  }
   plan.keep_batch = true;
   for (const std::string_view key : {"quant", "offload", "compile", "fsdp"}) {
     expect_none(row, key);

@@ -68,7 +68,7 @@ constexpr std::array<Entry<std::string_view>, 9> kModelTypes = {
 constexpr std::array<Entry<std::string_view>, 1> kClasses = {
     {{"bert (encoder, classification head)", "BertForSequenceClassification"}}};
 
-constexpr std::array<Entry<std::string_view>, 40> kDevices = {
+constexpr std::array<Entry<std::string_view>, 41> kDevices = {
     {{"NVIDIA L40S", "l40s"},
      {"NVIDIA B200-SXM 180GB-class (8x NVLink)", "b200"},
      {"NVIDIA A100 80GB PCIe", "a100-80gb-pcie"},
@@ -76,6 +76,7 @@ constexpr std::array<Entry<std::string_view>, 40> kDevices = {
      {"NVIDIA A100-SXM4-80GB (Selene, HDR IB)", "a100-80gb"},
      {"NVIDIA A100-SXM4-40GB (DGX-A100)", "a100-40gb"},
      {"NVIDIA H100 80GB", "h100-80gb"},
+     {"NVIDIA H100 80GB HBM3", "h100-80gb"},
      {"NVIDIA H100 80GB SXM", "h100-80gb"},
      {"NVIDIA H100", "h100-80gb"},
      {"NVIDIA H100 ~95GB HBM2e lower TDP", "h100-96gb"},

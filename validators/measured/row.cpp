@@ -39,6 +39,9 @@ std::string_view name_of(Metric metric) {
 }
 
 double last_step_seconds(const MeasuredRow& row) {
+  if (row.step_seconds > 0) {
+    return row.step_seconds;
+  }
   std::string_view step;
   double seconds = 0;
   for (const MeasuredPhase& phase : row.phases) {

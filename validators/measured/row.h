@@ -62,11 +62,13 @@ struct MeasuredRow {
   ir::JsonValue setting;  ///< kCase: the value of "case"; kPublished: the row without "measured".
   ir::JsonValue measured_raw;         ///< kPublished: the value of "measured"; else null.
   std::vector<MeasuredPhase> phases;  ///< kCase; empty when the run ran out of memory.
+  double step_seconds = 0;            ///< kCase: of one of many steps; 0: not timed.
   bool out_of_memory = false;         ///< kCase.
   std::string failure;                ///< kCase: the run broke off for another reason; else empty.
 };
 
-/// Of the last of a case's steps, all of its phases together; 0 where one of them was not timed.
+/// What a case says of one of many steps, or else of its last step all phases together; 0 where one
+/// of them was not timed.
 ///
 /// Units:   seconds.
 [[nodiscard]] double last_step_seconds(const MeasuredRow& row);

@@ -195,8 +195,12 @@ Planned plan_modelled(const MeasuredRow& row, std::string_view runtime,
   // that a model makes itself then looks like padding.
   // Before 5.0 the mask itself was asked whether all of it is set.
   setting.plan.padded_batch =
-      setting.plan.padded_batch || (ir::transformers::makes_padding_mask(setting.model.family) &&
-                                    !setting.plan.runtime_version.starts_with("4."));
+      setting.plan.padded_batch ||
+      (!row.on_gpu && ir::transformers::makes_padding_mask(setting.model.family) &&
+       !setting.plan.runtime_version.starts_with("4."));
+  if (!row.on_gpu && setting.plan.attention == ir::AttentionKind::kSdpa) {
+    setting.plan.attention = ir::AttentionKind::kSdpaNoCudnn;  // The accounting device has none.
+  }
   reader.absorb(set_head(row.setting, setting.model));
   if (const auto trouble = reader.trouble()) {
     return Skip{*trouble};
@@ -241,13 +245,13 @@ Planned plan_of_case(const MeasuredRow& row, const ModelReader& read_model) {
   if (!row.failure.empty()) {
     return Skip{"error: the measured run broke off"};
   }
-  if (row.framework == "torchtitan") {
-    return plan_torchtitan(row, read_model);
+  Planned planned = row.framework == "torchtitan" ? plan_torchtitan(row, read_model)
+                    : runtime == "megatron"       ? plan_megatron(row)
+                                                  : plan_modelled(row, runtime, read_model);
+  if (auto* setting = std::get_if<RunSetting>(&planned); setting != nullptr && !row.on_gpu) {
+    setting->plan.allocator.segments = ir::SegmentPlaces::kRising;  // The accounting device's.
   }
-  if (runtime == "megatron") {
-    return plan_megatron(row);
-  }
-  return plan_modelled(row, runtime, read_model);
+  return planned;
 }
 
 }  // namespace headroom::check

@@ -87,6 +87,16 @@ Status read_collectives(const JsonValue& list, const Place& place,
   return ok();
 }
 
+Status read_seconds(const JsonValue& value, std::string_view key, const Place& place,
+                    double& seconds) {
+  const JsonValue* given = value.find(key);
+  if (is_absent(given)) {
+    return ok();
+  }
+  seconds = given->as_number().value_or(0);
+  return seconds > 0 ? ok() : place.error(key, ir::to_json(*given), "a time, more than zero");
+}
+
 Result<MeasuredPhase> read_phase(const JsonValue& value, const Place& place) {
   const JsonValue* name = value.find("phase");
   if (name == nullptr || name->as_string() == nullptr) {
@@ -96,11 +106,8 @@ Result<MeasuredPhase> read_phase(const JsonValue& value, const Place& place) {
   if (Status read = read_values(value, kPhaseKeys, place, phase.values); !read) {
     return std::move(read).error();
   }
-  if (const JsonValue* seconds = value.find("seconds"); !is_absent(seconds)) {
-    phase.seconds = seconds->as_number().value_or(0);
-    if (!(phase.seconds > 0)) {
-      return place.error("seconds", ir::to_json(*seconds), "a time, more than zero");
-    }
+  if (Status read = read_seconds(value, "seconds", place, phase.seconds); !read) {
+    return std::move(read).error();
   }
   const JsonValue* work = value.find("work");
   if (is_absent(work)) {
@@ -179,6 +186,9 @@ Result<MeasuredRow> read_row(JsonValue value, const Place& place) {
     return place.error({}, R"(neither "case" nor "measured")", "a measured run");
   }
   if (Status read = read_phases(value, place, row); !read) {
+    return std::move(read).error();
+  }
+  if (Status read = read_seconds(value, "step_seconds", place, row.step_seconds); !read) {
     return std::move(read).error();
   }
   const JsonValue* device = value.find("measured_on");

@@ -112,27 +112,6 @@ void fit_series(DevicePerformance& device, const Samples<ir::GemmShape>& samples
   set(device, minimum_near(objective, {0.0, std::log(6e-6), 0.0}, kStep));
 }
 
-void set_backward_in_step(DevicePerformance& device, FlopsPerSecond both) {
-  // Llama 3 8B: 32 heads of 128, 8 of keys, 8192 tokens.
-  ir::AttentionShape shape{.batch = 1,
-                           .heads = 32,
-                           .kv_heads = 8,
-                           .queries = 8192,
-                           .keys = 8192,
-                           .head_dim = 128,
-                           .value_dim = 128,
-                           .kernel = ir::AttentionKernel::kNative};
-  AttentionRates& rates = device.attention.native;
-  rates.backward_128 = rates.forward_128;
-  const double forward_flops = 4 * 128 * 32 * visible_pairs(shape);
-  const Seconds forward = attention_time(device, shape);
-  const Seconds backward = Flops{3.5 * forward_flops} / both - forward;
-  shape.backward = true;
-  const double slower = backward / attention_time(device, shape);
-  rates.backward_128 = (1 / slower) * rates.backward_128;
-  rates.backward_64 = (rates.backward_128 / rates.forward_128) * rates.forward_64;
-}
-
 void set_products_in_step(DevicePerformance& device, FlopsPerSecond rate) {
   // Llama 3 8B: queries and output; keys and values; gate and up, and down; 32 layers and the head.
   struct Products {
@@ -183,12 +162,40 @@ void fit_training_attention(DevicePerformance& device, const Samples<ir::Attenti
     const double narrow = before.native.forward_64 / before.native.forward_128;
     attention.native.forward_64 = narrow * attention.native.forward_128;
     attention.native.backward_64 = narrow * attention.native.backward_128;
-    attention.wide = std::exp(point[2]);
+    attention.native.forward_wide = std::exp(point[2]) * attention.native.forward_128;
+    attention.native.backward_wide = std::exp(point[2]) * attention.native.backward_128;
     attention.key_overhead = std::exp(point[3]);
   };
   const Point start = {std::log(before.native.forward_128.value()),
-                       std::log(before.native.backward_128.value()), std::log(before.wide),
+                       std::log(before.native.backward_128.value()),
+                       std::log(before.native.forward_wide / before.native.forward_128),
                        std::log(before.key_overhead)};
+  set(device, minimum_near(attention_objective(device, samples, set), start, kStep));
+}
+
+void fit_all_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples,
+                       bool overhead) {
+  const auto set = [overhead](DevicePerformance& changed, const Point& point) {
+    AttentionRates& rates = changed.attention.native;
+    rates.forward_64 = FlopsPerSecond{std::exp(point[0])};
+    rates.forward_128 = FlopsPerSecond{std::exp(point[1])};
+    rates.backward_64 = FlopsPerSecond{std::exp(point[2])};
+    rates.backward_128 = FlopsPerSecond{std::exp(point[3])};
+    rates.forward_wide = FlopsPerSecond{std::exp(point[4])};
+    rates.backward_wide = FlopsPerSecond{std::exp(point[5])};
+    if (overhead) {
+      changed.attention.key_overhead = std::exp(point[6]);
+    }
+  };
+  const AttentionRates& rates = device.attention.native;
+  Point start;
+  for (const FlopsPerSecond rate : {rates.forward_64, rates.forward_128, rates.backward_64,
+                                    rates.backward_128, rates.forward_wide, rates.backward_wide}) {
+    start.push_back(std::log(rate.value()));
+  }
+  if (overhead) {
+    start.push_back(std::log(device.attention.key_overhead));
+  }
   set(device, minimum_near(attention_objective(device, samples, set), start, kStep));
 }
 

@@ -22,10 +22,6 @@ void fit_series(DevicePerformance& device, const Samples<ir::GemmShape>& samples
 /// size 64, it is as far below 128 as FlashAttention-2 was elsewhere.
 void fit_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples);
 
-/// Sets backward rates such that attention forward and backward in a training step of an 8B model
-/// at 8k tokens runs at `both` together, with the forward rates as they are.
-void set_backward_in_step(DevicePerformance& device, FlopsPerSecond both);
-
 /// Sets the rate of 16-bit products such that those of a training step of an 8B model at 8k tokens
 /// run at `rate` together: a step keeps the power limit, a lone product does not.
 void set_products_in_step(DevicePerformance& device, FlopsPerSecond rate);
@@ -33,5 +29,10 @@ void set_products_in_step(DevicePerformance& device, FlopsPerSecond rate);
 /// Fits forward and backward rates at head size 128 and above; those at 64 keep their ratio to
 /// them.
 void fit_training_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples);
+
+/// Fits forward and backward rates at head sizes 64, 128 and above, from kernels of all these
+/// sizes; with `overhead` that of a block, too.
+void fit_all_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples,
+                       bool overhead);
 
 }  // namespace headroom::cost::fit

@@ -48,17 +48,35 @@ double rounded(double value) {
   return number_in(text);
 }
 
-void set(ir::JsonValue& root, std::string_view group, std::string_view key, double value) {
-  for (ir::JsonMember& member : *root.as_object()) {
-    if (member.key != group) {
-      continue;
-    }
-    for (ir::JsonMember& figure : *member.value.as_object()) {
-      if (figure.key == key) {
-        figure.value = ir::JsonValue{rounded(value)};
-      }
+/// The member `key` of an object; null if it has none.
+ir::JsonValue* member_of(ir::JsonValue& object, std::string_view key) {
+  for (ir::JsonMember& member : *object.as_object()) {
+    if (member.key == key) {
+      return &member.value;
     }
   }
+  return nullptr;
+}
+
+/// Sets a figure of a group that the file has already.
+void set(ir::JsonValue& group, std::string_view key, double value) {
+  if (ir::JsonValue* figure = member_of(group, key)) {
+    *figure = ir::JsonValue{rounded(value)};
+  }
+}
+void set(ir::JsonValue& root, std::string_view group, std::string_view key, double value) {
+  if (ir::JsonValue* figures = member_of(root, group)) {
+    set(*figures, key, value);
+  }
+}
+
+void set_rates(ir::JsonValue& group, const AttentionRates& rates, FlopsPerSecond peak) {
+  set(group, "forward_64_share", rates.forward_64 / peak);
+  set(group, "forward_128_share", rates.forward_128 / peak);
+  set(group, "backward_64_share", rates.backward_64 / peak);
+  set(group, "backward_128_share", rates.backward_128 / peak);
+  set(group, "forward_wide_share", rates.forward_wide / peak);
+  set(group, "backward_wide_share", rates.backward_wide / peak);
 }
 
 Residuals gemm_residuals(const DevicePerformance& device, const Samples<ir::GemmShape>& samples) {
@@ -101,11 +119,17 @@ void write_device(const std::string& path, const DevicePerformance& fitted,
   set(root, "gemm", "series_time", gemm.series);
   set(root, "gemm", "accumulate_loss_share", gemm.accumulate_loss);
   set(root, "gemm", "series_call_seconds", gemm.series_call.value());
-  set(root, "attention", "forward_64_share", fitted.attention.native.forward_64 / half);
-  set(root, "attention", "forward_128_share", fitted.attention.native.forward_128 / half);
-  set(root, "attention", "backward_64_share", fitted.attention.native.backward_64 / half);
-  set(root, "attention", "backward_128_share", fitted.attention.native.backward_128 / half);
-  set(root, "attention", "wide_rate", fitted.attention.wide);
+  if (ir::JsonValue* attention = member_of(root, "attention")) {
+    set_rates(*attention, fitted.attention.native, half);
+    if (ir::JsonValue* flash2 = member_of(*attention, "flash2")) {
+      set_rates(*flash2, fitted.attention.flash2, half);
+    }
+    if (ir::JsonValue* efficient = member_of(*attention, "efficient")) {
+      set_rates(*efficient, fitted.attention.efficient, half);
+    }
+  }
+  const AttentionRates& native = fitted.attention.native;
+  set(root, "attention", "wide_rate", native.forward_wide / native.forward_128);
   set(root, "attention", "key_overhead_elements", fitted.attention.key_overhead);
   set(root, "attention", "floor_seconds", fitted.attention.floor.value());
   set(root, "memory", "share", fitted.memory.rate / spec.memory_bandwidth);
@@ -149,9 +173,14 @@ void set_fp8(DevicePerformance& device, FlopsPerSecond typical_half, const Devic
 /// ZeRO-2 on eight GPUs, one sequence of 8192 tokens, Liger's kernels) everything but attention ran
 /// at 463 TFLOP/s on H200 and at 771 on B200 (stas00/ml-engineering, insights, August 2026), which
 /// takes 852 and 512 ms; kernels bound by memory, exposed communication and the optimizer take 163
-/// and 110 ms of it in this model. The H100 has the chip and the power limit of the H200.
-constexpr FlopsPerSecond kHopperProductsInStep{573e12};
+/// and 110 ms of it in this model.
 constexpr FlopsPerSecond kBlackwellProductsInStep{982e12};
+
+/// The same on an H100 SXM, from the kernels of 26 training steps of models with 1 to 8 billion
+/// parameters (tests/measured/gpu_h100.jsonl.gz, those that kept the device busy): 772 to 793
+/// TFLOP/s, where long series of lone products leave 690 of the power limit. The H200 has its chip
+/// and its power limit.
+constexpr FlopsPerSecond kHopperProductsInStep{780e12};
 
 /// The device whose training kernels stand for those of `device`.
 const char* training_relative(const std::string& device) {
@@ -180,9 +209,8 @@ struct Fitter {
     DevicePerformance performance = or_fail(performance_of(configs, device));
     performance.gemm.half = 0.75 * *device.half;
     performance.gemm.floor = Seconds{3e-6};
-    performance.attention.native = {0.45 * *device.half, 0.6 * *device.half, 0.35 * *device.half,
-                                    0.5 * *device.half};
-    performance.attention.wide = 0.9;
+    performance.attention.native = {0.45 * *device.half, 0.6 * *device.half,  0.35 * *device.half,
+                                    0.5 * *device.half,  0.54 * *device.half, 0.45 * *device.half};
     performance.attention.key_overhead = 200;
     performance.attention.floor = Seconds{8e-6};
     performance.gemm.input_gradient = performance.gemm.weight_gradient = 1;
@@ -232,6 +260,54 @@ struct Fitter {
     finish(device);
   }
 
+  /// A device on which the kernels that PyTorch runs in training were measured.
+  void fit_hopper(const std::string& name) {
+    DevicePerformance device = start(name);
+    DevicePerformance served = device;
+    fit_gemm(served, data.gemms[name]);
+    device.gemm.floor = served.gemm.floor;
+    fit_training_gemm(device, data.training_gemms[name]);
+    std::printf("%s", table_row(name + ", products of training, bf16",
+                                gemm_residuals(device, data.training_gemms[name]))
+                          .c_str());
+    set_products_in_step(device, kHopperProductsInStep);
+    set_fp8(device, device.gemm.half, spec(name));
+    const GemmPerformance& relative = fitted.at("a100-80gb-pcie").gemm;
+    device.gemm.series = relative.series;
+    device.gemm.accumulate_loss = relative.accumulate_loss;
+    device.gemm.series_call = relative.series_call;
+    fit_all_attention(device, data.training_attention[name], true);
+    DevicePerformance flash = device;
+    fit_all_attention(flash, data.training_attention[name + " flash2"], false);
+    DevicePerformance efficient = device;
+    fit_all_attention(efficient, data.training_attention[name + " efficient"], false);
+    device.attention.flash2 = flash.attention.native;
+    device.attention.efficient = efficient.attention.native;
+    std::printf("%s", table_row(name + ", cuDNN attention forward and backward, bf16",
+                                attention_residuals(device, data.training_attention[name]))
+                          .c_str());
+    std::printf("%s",
+                table_row(name + ", FlashAttention-2 forward and backward, bf16",
+                          attention_residuals(flash, data.training_attention[name + " flash2"]))
+                    .c_str());
+    std::printf("%s", table_row(name + ", memory-efficient attention forward and backward, bf16",
+                                attention_residuals(efficient,
+                                                    data.training_attention[name + " efficient"]))
+                          .c_str());
+    finish(device);
+  }
+
+  /// A device with the chip, the peak and the power limit of another one that was fitted.
+  void take_kernels(const std::string& name, const std::string& from) {
+    DevicePerformance device = start(name);
+    device.gemm = fitted.at(from).gemm;
+    device.attention = fitted.at(from).attention;
+    std::printf("%s", table_row(name + ", products of serving, bf16, all",
+                                gemm_residuals(device, data.gemms[name]))
+                          .c_str());
+    finish(device);
+  }
+
   /// Operands of a serving benchmark need not be random, and those that are not draw less power: no
   /// product of training beats the best one with random operands. On the A100, where they do by a
   /// tenth, the products of training on the other board with its chip stand in, at the ratio of the
@@ -255,9 +331,6 @@ struct Fitter {
     fit_gemm(device, data.gemms[name]);
     fit_attention(device, data.attention[name]);
     hold_to_best(device);
-    if (name.starts_with("h")) {
-      set_products_in_step(device, kHopperProductsInStep);
-    }
     set_fp8(device, device.gemm.half, spec(name));
     if (runs_b200_chips(name)) {
       device.gemm.half = blackwell_step_clock * device.gemm.half;
@@ -269,15 +342,12 @@ struct Fitter {
     device.gemm.series = relative.gemm.series;
     device.gemm.accumulate_loss = relative.gemm.accumulate_loss;
     device.gemm.series_call = relative.gemm.series_call;
-    device.attention.wide = relative.attention.wide;
     const AttentionRates& theirs = relative.attention.native;
     AttentionRates& rates = device.attention.native;
+    rates.forward_wide = (theirs.forward_wide / theirs.forward_128) * rates.forward_128;
     rates.backward_64 = (theirs.backward_64 / theirs.forward_64) * rates.forward_64;
     rates.backward_128 = (theirs.backward_128 / theirs.forward_128) * rates.forward_128;
-    if (name.starts_with("h")) {
-      // stas00/ml-engineering (August 2026): FlashAttention-3 in steps of an 8B model, H200.
-      set_backward_in_step(device, FlopsPerSecond{447e12});
-    }
+    rates.backward_wide = (theirs.backward_wide / theirs.forward_128) * rates.forward_128;
     std::printf("%s", table_row(name + ", products of serving, bf16, 256 rows and more",
                                 gemm_residuals(device, with_rows(data.gemms[name], 256)))
                           .c_str());
@@ -306,8 +376,10 @@ int run(const std::vector<std::string>& arguments) {
       "|---|---|---|---|---|---|---|\n");
   fitter.fit_training("a100-80gb-pcie", "a100-80gb");
   fitter.fit_training("b200", "b200");
-  for (const char* const name : {"a100-80gb", "h100-80gb", "h200", "b300", "gb200", "gb300", "l40s",
-                                 "rtx-pro-6000-blackwell"}) {
+  fitter.fit_hopper("h100-80gb");
+  fitter.take_kernels("h200", "h100-80gb");
+  for (const char* const name :
+       {"a100-80gb", "b300", "gb200", "gb300", "l40s", "rtx-pro-6000-blackwell"}) {
     fitter.fit_serving(name);
   }
   fit_links(fitter.data.collectives, fitter.configs, fitter.write);

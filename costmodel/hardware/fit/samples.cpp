@@ -33,6 +33,9 @@ ir::GemmLayout layout_in(const std::string& text) {
 
 /// Peaks that training_*.csv holds shares of, FLOP/s.
 double assumed_peak(const std::string& device) {
+  if (device.starts_with("h100")) {
+    return 989e12;
+  }
   return device == "b200" ? 2250e12 : 312e12;
 }
 

@@ -131,6 +131,7 @@ struct SdpaOptions {
   /// Boolean [1, 1, S, S], expanded to the batch, or additive [B, 1, S, S].
   std::optional<Tensor> mask;
   bool broadcast = false;  ///< One key head without enable_gqa: matmul broadcasts it.
+  bool cudnn = false;      ///< cuDNN's kernel may be chosen: where the device and inputs allow it.
 };
 
 /// scaled_dot_product_attention of q [B, A, S, D], k and v [B, K, S', D].

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "model_ir/runtime/torch/cudnn_attention.h"
 #include "model_ir/runtime/torch/flash_backward.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
@@ -232,7 +233,8 @@ Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node, Attent
 /// `mask` may be undefined.
 Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
                  const Tensor& mask, bool causal) {
-  const AttentionShape kernel = flash_shape(q, k, v, causal && !mask.defined());
+  AttentionShape kernel = flash_shape(q, k, v, causal && !mask.defined());
+  kernel.kernel = AttentionKernel::kEfficient;
   Record record(eager, {&q, &k, &v, &mask});
   record.save(mask);
   record.save(k);
@@ -345,6 +347,9 @@ bool takes_rows(const Eager& eager, const Tensor& heads) {
 
 Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tensor& value,
                 const SdpaOptions& options) {
+  if (prefers_cudnn(eager, query, key, value, options)) {
+    return cudnn_attention(eager, query, key, value, options);
+  }
   const bool half = query.dtype() == DType::kBf16 || query.dtype() == DType::kFp16;
   // Flash attention and fused kernels for bf16 start with compute capability 8.0.
   // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.

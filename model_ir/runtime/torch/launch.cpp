@@ -1,5 +1,6 @@
 #include "model_ir/runtime/torch/launch.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -26,11 +27,17 @@ std::int64_t launches_over(const Tensor& largest, std::int64_t bytes) {
   return bytes <= kLimit ? 1 : elementwise_launches(largest);
 }
 
-/// What is moved, and the operand that takes most.
+/// What is moved, and the operand that takes most. Operands of one size and order are read as wide
+/// as memory allows; those that are broadcast, or lie in another order, element by element.
+/// Source: pytorch/pytorch aten/src/ATen/native/cuda/CUDALoops.cuh, gpu_kernel_impl_nocast.
 struct Operands {
   std::int64_t bytes = 0;
   std::int64_t most = 0;
   const Tensor* largest = nullptr;
+  std::int64_t first_count = 0;
+  std::int64_t count = 0;  ///< Elements of the largest.
+  Layout first_layout = Layout::kContiguous;
+  bool one_by_one = false;
 
   void add(const Tensor& operand) {
     const std::int64_t own = bytes_of(operand);
@@ -39,10 +46,20 @@ struct Operands {
       most = own;
       largest = &operand;
     }
+    if (operand.defined() && operand.elements() > 1) {
+      const bool first = first_count == 0;
+      first_count = first ? operand.elements() : first_count;
+      first_layout = first ? operand->layout : first_layout;
+      count = std::max(count, operand.elements());
+      one_by_one = one_by_one || operand.elements() != first_count ||
+                   operand->layout != first_layout || operand->layout == Layout::kRepeated;
+    }
   }
   void run(Eager& eager) const {
     if (largest != nullptr) {
-      eager.run(TrafficShape{.bytes = bytes, .launches = launches_over(*largest, most)});
+      eager.run(TrafficShape{.bytes = bytes,
+                             .launches = launches_over(*largest, most),
+                             .elements = one_by_one ? count : 0});
     }
   }
 };
@@ -60,9 +77,14 @@ void launch(Eager& eager, std::initializer_list<const Tensor*> operands) {
 void launch_into(Eager& eager, const Tensor& result, std::initializer_list<const Tensor*> read) {
   Operands all;
   all.add(result);
+  bool widened = false;
   for (const Tensor* operand : read) {
     all.add(*operand);
+    widened = widened || (operand->defined() && operand->elements() == result.elements() &&
+                          bits_of(operand->dtype()) < bits_of(result.dtype()));
   }
+  // A sum over rows reads as wide as any; a wider type is written element by element.
+  all.one_by_one = widened || (all.one_by_one && result.elements() == all.count);
   all.run(eager);
 }
 

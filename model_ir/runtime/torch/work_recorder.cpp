@@ -31,11 +31,12 @@ std::uint64_t hash_of(const GemmShape& shape) {
 std::uint64_t hash_of(const AttentionShape& shape) {
   return mix({shape.batch, shape.heads, shape.kv_heads, shape.queries, shape.keys, shape.head_dim,
               shape.value_dim, shape.window, static_cast<std::int64_t>(shape.dtype),
-              shape.causal ? 1 : 0, shape.backward ? 1 : 0});
+              shape.causal ? 1 : 0, shape.backward ? 1 : 0,
+              static_cast<std::int64_t>(shape.kernel)});
 }
 
 std::uint64_t hash_of(const TrafficShape& shape) {
-  return mix({shape.bytes, shape.launches, static_cast<std::int64_t>(shape.kind)});
+  return mix({shape.bytes, shape.launches, static_cast<std::int64_t>(shape.kind), shape.elements});
 }
 
 std::uint64_t hash_of(const CollectiveShape& shape) {

@@ -252,6 +252,9 @@ Tensor sdpa_attention(Eager& eager, const Model& model, const AttentionInput& in
   }
   // Falcon's own call repeats no heads; transformers' repeats them where there is a mask.
   options.broadcast = modeling_of(*model.spec, *model.plan).scores == EagerScores::kInPlace;
+  // Releases before 5.0 are older than PyTorch's preference for cuDNN (2.10).
+  options.cudnn = model.plan->attention == AttentionKind::kSdpa &&
+                  !model.plan->runtime_version.starts_with("4.");
   const std::int64_t groups = input.q.shape()[1] / input.k.shape()[1];
   Tensor query = input.q;
   Tensor keys = input.k;

@@ -44,22 +44,13 @@ TEST_CASE("outside_terms: every term names its source and a bound not below its 
   ir::ParallelPlan plan;
   plan.world = 8;
   const auto terms = outside_terms(model_of(32, 128), plan, device_of(9, 0, "nvlink4"));
-  CHECK(terms.size() == 5);
+  CHECK(terms.size() == 4);
   for (const OutsideTerm& term : terms) {
     CAPTURE(term.name);
     CHECK_FALSE(term.source.empty());
     CHECK(term.bound >= term.bytes);
     CHECK(term.bytes > Bytes{0});
   }
-}
-
-TEST_CASE("outside_terms: Transformer Engine's cuDNN workspace is PyTorch's, not outside it") {
-  ir::ParallelPlan plan;
-  const DeviceSpec device = device_of(9, 0, "nvlink4");
-  CHECK(find(outside_terms(model_of(32, 128), plan, device), "cuDNN") != nullptr);
-  plan.runtime = ir::RuntimeKind::kMegatron;
-  plan.megatron = ir::MegatronPlan{};
-  CHECK(find(outside_terms(model_of(32, 128), plan, device), "cuDNN") == nullptr);
 }
 
 TEST_CASE("outside_terms: two ranks hold a smaller communicator than eight") {
@@ -88,23 +79,13 @@ TEST_CASE("outside_terms: NVLink SHARP buffers need Hopper, a switch, and all-re
   CHECK(sharp(device_of(9, 0, "nvlink4")) == nullptr);
 }
 
-TEST_CASE("outside_terms: cuDNN's attention workspace is assumed, on Hopper, for 16 bits") {
-  ir::ParallelPlan plan;
-  plan.micro_batch = 2;
-  plan.sequence = 1'024;
-  const ir::ModelSpec model = model_of(32, 128);
-  const DeviceSpec hopper = device_of(9, 0, "nvlink4");
-  const auto terms = outside_terms(model, plan, hopper);
-  const OutsideTerm* term = find(terms, "cuDNN");
-  REQUIRE(term != nullptr);
-  CHECK(term->basis == Basis::kAssumed);
-  CHECK(term->bytes == Bytes{std::int64_t{4} * 2 * 1'024 * 32 * 128});  // 32 MiB
-  CHECK(find(outside_terms(model, plan, device_of(8, 9, "")), "cuDNN") == nullptr);
-  plan.precision = ir::Precision::kFp32;
-  CHECK(find(outside_terms(model, plan, hopper), "cuDNN") == nullptr);
-  plan.precision = ir::Precision::kBf16;
-  plan.attention = ir::AttentionKind::kFlash;
-  CHECK(find(outside_terms(model, plan, hopper), "cuDNN") == nullptr);
+TEST_CASE("outside_terms: on Hopper they are what training processes took of an H100") {
+  const auto terms =
+      outside_terms(model_of(32, 128), ir::ParallelPlan{}, device_of(9, 0, "nvlink4"));
+  REQUIRE(terms.size() == 2);
+  CHECK(total_of(terms) == Bytes{804'061'184});  // With cuDNN's attention kernels.
+  CHECK(terms[0].basis == Basis::kMeasured);
+  CHECK(terms[1].basis == Basis::kMeasured);
 }
 
 }  // namespace headroom::cost

@@ -14,6 +14,7 @@
 #include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
 #include "tests/support/small_llama.h"
+#include "tests/support/accounting_device.h"
 
 namespace headroom::ir {
 namespace {
@@ -54,7 +55,8 @@ ParallelPlan two_steps(AttentionKind attention) {
 }
 
 /// load, forward, backward, optimizer, zero_grad.
-std::vector<Level> levels(std::string_view config, const ParallelPlan& plan) {
+std::vector<Level> levels(std::string_view config, const ParallelPlan& asked) {
+  const ParallelPlan plan = test::on_accounting_device(asked);
   const ModelSpec model = parse_hf_config(config, "test").value();
   const RankProgram program = lower(model, plan, Rank{0}, DeviceTraits{}).value();
   const cost::MemoryTimeline timeline =

@@ -25,7 +25,7 @@ TEST_CASE("parse_word: an unknown word is refused with all words and the closest
   CHECK(found.error().code == ErrorCode::kInvalidArgument);
   CHECK(found.error().key == "attention");
   CHECK(found.error().got == "egaer");
-  CHECK(found.error().wanted == "one of sdpa, eager, flash");
+  CHECK(found.error().wanted == "one of sdpa, eager, flash, sdpa-no-cudnn");
   CHECK(found.error().fix == "use 'eager'");
 }
 

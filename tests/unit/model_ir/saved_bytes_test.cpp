@@ -13,6 +13,7 @@
 #include "costmodel/memory/timeline.h"
 #include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "tests/support/accounting_device.h"
 
 namespace headroom::ir {
 namespace {
@@ -38,7 +39,8 @@ ParallelPlan with(Precision precision) {
 }
 
 /// Requested bytes that forward leaves behind.
-std::int64_t left_by_forward(const ModelSpec& model, const ParallelPlan& plan) {
+std::int64_t left_by_forward(const ModelSpec& model, const ParallelPlan& asked) {
+  const ParallelPlan plan = test::on_accounting_device(asked);
   const RankProgram program = lower(model, plan, Rank{0}, DeviceTraits{}).value();
   const cost::MemoryTimeline timeline =
       cost::replay(program, plan.allocator, Bytes{1} * (kGiB * 1024));

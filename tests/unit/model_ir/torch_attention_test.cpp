@@ -20,6 +20,7 @@ struct Case {
   std::int64_t sequence = 1;
   std::int64_t dim = 64;
   bool masked = false;
+  bool cudnn = false;
 };
 
 struct Sizes {
@@ -40,6 +41,7 @@ Sizes run(const Case& what) {
   const Tensor k = heads(what.kv_heads);
   const Tensor v = heads(what.kv_heads);
   SdpaOptions options;
+  options.cudnn = what.cudnn;
   if (what.masked) {
     options.causal = false;
     options.mask = eager.empty({1, 1, what.sequence, what.sequence}, DType::kBool);
@@ -171,6 +173,34 @@ TEST_CASE("repeat_heads: one head is seen several times, more are copied") {
   const Tensor copied = repeat_heads(eager, two, 4);
   REQUIRE(eager.program().events.size() == start + 1);
   CHECK(eager.program().events.back().bytes == 2 * 8 * 16 * 64 * 2);
+}
+
+TEST_CASE("sdpa: cuDNN's kernel keeps random state and row sums, and works in fp32") {
+  // Recorded on an H100 with cuDNN 9.19: [2, 32, 1024, 64]; with 8 heads of keys, [1, 32, 1000,
+  // 128].
+  const Sizes plain =
+      run({.batch = 2, .heads = 32, .kv_heads = 32, .sequence = 1024, .cudnn = true});
+  CHECK(plain.forward == std::vector<std::int64_t>{8, 8, 8388608, 262144, 256});
+  CHECK(plain.backward == std::vector<std::int64_t>{8388608, 8388608, 8388608, 17039616});
+  const Sizes shared =
+      run({.batch = 1, .heads = 32, .kv_heads = 8, .sequence = 1000, .dim = 128, .cudnn = true});
+  CHECK(shared.forward == std::vector<std::int64_t>{8, 8, 8192000, 128000, 256});
+  CHECK(shared.backward == std::vector<std::int64_t>{8192000, 2048000, 2048000, 32896256});
+}
+
+TEST_CASE("sdpa: cuDNN takes a mask as numbers of the queries' type, of every sequence") {
+  const Sizes masked = run(
+      {.batch = 2, .heads = 16, .kv_heads = 16, .sequence = 512, .masked = true, .cudnn = true});
+  CHECK(masked.forward == std::vector<std::int64_t>{2, 2, 1048576, 8, 8, 2097152, 65536, 256});
+  CHECK(masked.backward == std::vector<std::int64_t>{2097152, 2097152, 2097152, 4260096});
+}
+
+TEST_CASE("sdpa: heads that are no multiple of 8, and fp32, are not cuDNN's") {
+  const Sizes odd = run({.heads = 5, .kv_heads = 5, .sequence = 77, .dim = 100, .cudnn = true});
+  CHECK(odd.forward == run({.heads = 5, .kv_heads = 5, .sequence = 77, .dim = 100}).forward);
+  const Case wide{.dtype = DType::kFp32, .heads = 4, .kv_heads = 4, .sequence = 64, .cudnn = true};
+  CHECK(run(wide).forward ==
+        run({.dtype = DType::kFp32, .heads = 4, .kv_heads = 4, .sequence = 64}).forward);
 }
 
 }  // namespace headroom::ir::torch

@@ -46,6 +46,8 @@ TEST_CASE("row plan: an empty transformers case takes the measuring program's de
   CHECK(setting.traits == DeviceTraits{9, 0, 132, 600'000'000'000});
   ir::ParallelPlan expected;
   expected.precision = ir::Precision::kFp32;
+  expected.attention = ir::AttentionKind::kSdpaNoCudnn;
+  expected.allocator.segments = ir::SegmentPlaces::kRising;
   CHECK(setting.plan == expected);
 }
 

@@ -261,6 +261,16 @@ TEST_CASE("score: the last step's seconds of a timed case are held against the t
   CHECK(step.error == doctest::Approx(0.25));
 }
 
+TEST_CASE("score: a step timed by itself stands before the seconds of phases") {
+  const std::string timed =
+      R"("step_seconds": 0.25, "phases": [{"phase": "step1.forward", "seconds": 5}])";
+  CHECK(last_step_seconds(row_of("timed", timed)) == doctest::Approx(0.25));
+  const std::string zero = R"("step_seconds": 0, "phases": [{"phase": "step1.forward"}])";
+  CHECK_FALSE(parse_rows(
+      R"({"id": "zero", "framework": "transformers", )" + std::string(kCase) + ", " + zero + "}",
+      "t.jsonl"));
+}
+
 TEST_CASE("score: a case with a phase that was not timed says nothing of its step") {
   const std::string half =
       R"("gpu": "NVIDIA H200", "phases": [{"phase": "step1.forward", "seconds": 5},)"

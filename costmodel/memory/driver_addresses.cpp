@@ -1,0 +1,108 @@
+#include "costmodel/memory/driver_addresses.h"
+
+#include <array>
+#include <iterator>
+
+#include "model_ir/base/check.h"
+#include "model_ir/base/units.h"
+
+namespace headroom::cost {
+namespace {
+
+constexpr std::int64_t kChunk = 32 * kMiB;
+constexpr std::int64_t kSmallSegment = 2 * kMiB;
+/// No block may sit at address 0: a viewer takes that for no address.
+constexpr std::int64_t kBegin = std::int64_t{1} << 32;
+constexpr std::int64_t kEnd = std::int64_t{1} << 61;
+constexpr std::array<std::int64_t, 3> kFirstPlaces = {400 * kMiB, 22 * kMiB, 32 * kMiB};
+
+}  // namespace
+
+DriverAddresses::DriverAddresses() {
+  space_.emplace(kBegin, kEnd);
+  std::int64_t begin = kEnd + kChunk;
+  for (const std::int64_t bytes : kFirstPlaces) {
+    chunks_.emplace(begin, Chunk{.end = begin + bytes, .first = true});
+    places_.emplace(begin, begin + bytes);
+    begin += bytes + kChunk;
+  }
+}
+
+void DriverAddresses::add(Ranges& ranges, std::int64_t begin, std::int64_t end) {
+  const auto after = ranges.find(end);
+  if (after != ranges.end()) {
+    end = after->second;
+    ranges.erase(after);
+  }
+  const auto next = ranges.lower_bound(begin);
+  if (next != ranges.begin() && std::prev(next)->second == begin) {
+    std::prev(next)->second = end;
+    return;
+  }
+  ranges.emplace(begin, end);
+}
+
+/// A new chunk that begins with a segment of `bytes`.
+std::int64_t DriverAddresses::open_chunk(std::int64_t bytes) {
+  const std::int64_t whole = align_up(bytes, kChunk);
+  for (auto range = space_.rbegin(); range != space_.rend(); ++range) {
+    if (range->second - range->first > whole) {
+      range->second -= whole;
+      const std::int64_t begin = range->second;
+      chunks_.emplace(begin, Chunk{.end = begin + whole});
+      if (whole > bytes) {
+        places_.emplace(begin + bytes, begin + whole);
+      }
+      return begin;
+    }
+  }
+  HEADROOM_ASSERT(!"addresses for a segment");
+  return 0;
+}
+
+std::int64_t DriverAddresses::take(std::int64_t bytes) {
+  std::int64_t address = 0;
+  if (!begun_ && bytes == kSmallSegment) {
+    address = kEnd + (std::int64_t{1} << 40);
+    chunks_.emplace(address, Chunk{.end = address + bytes, .first = true});
+  }
+  begun_ = true;
+  for (auto place = places_.begin(); address == 0 && place != places_.end(); ++place) {
+    const auto [begin, end] = *place;
+    if (end - begin >= bytes) {
+      address = begin;
+      places_.erase(place);
+      if (begin + bytes < end) {
+        places_.emplace(begin + bytes, end);
+      }
+      break;
+    }
+  }
+  address = address == 0 ? open_chunk(bytes) : address;
+  segments_.emplace(address, bytes);
+  return address;
+}
+
+void DriverAddresses::give_back(std::int64_t address) {
+  const auto segment = segments_.find(address);
+  HEADROOM_ASSERT(segment != segments_.end());
+  const auto chunk = std::prev(chunks_.upper_bound(address));
+  const auto [begin, whole] = *chunk;
+  // Places of neighbouring chunks must not grow together: each chunk's are joined by themselves.
+  Ranges own;
+  for (auto place = places_.lower_bound(begin);
+       place != places_.end() && place->first < whole.end;) {
+    own.insert(*place);
+    place = places_.erase(place);
+  }
+  add(own, address, address + segment->second);
+  segments_.erase(segment);
+  if (!whole.first && own.begin()->first == begin && own.begin()->second == whole.end) {
+    add(space_, begin, whole.end);
+    chunks_.erase(chunk);
+    return;
+  }
+  places_.merge(own);
+}
+
+}  // namespace headroom::cost
