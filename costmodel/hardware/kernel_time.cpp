@@ -109,7 +109,7 @@ double row_factor(const GemmPerformance& gemm, const ir::GemmShape& shape) {
   const std::int64_t second = shape.layout == ir::GemmLayout::kTN ? shape.k : shape.n;
   const std::int64_t rows = first | second | shape.n;  // Low bits: those that any of them has.
   const std::int64_t even = 128 / ir::bits_of(shape.dtype);
-  if (rows % even == 0) {
+  if (rows % even == 0 || ir::bits_of(shape.dtype) == 32) {  // No tensor cores: not measured.
     return 1;
   }
   return 1 / (rows % 2 == 0 ? gemm.uneven_rows : gemm.odd_rows);

@@ -15,6 +15,7 @@ namespace {
 // A share above one is possible: what counts as the peak of a product that skips work, as causal
 // attention does, is less than what the datasheet counts.
 constexpr ir::NumberRange kShare = {.least = 1e-4, .greatest = 4};
+constexpr ir::NumberRange kSlowed = {.least = 1e-4, .greatest = 1};
 constexpr ir::NumberRange kFactor = {.least = 0.1, .greatest = 100};
 constexpr ir::NumberRange kLoss = {.least = 0, .greatest = 1};
 constexpr ir::NumberRange kElements = {.least = 0, .greatest = 1e5};
@@ -53,9 +54,9 @@ GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device)
   gemm.floor = Seconds{group.number("floor_seconds", kShortTime)};
   gemm.input_gradient = group.number("input_gradient_time", kFactor);
   gemm.weight_gradient = group.number("weight_gradient_time", kFactor);
-  gemm.together = group.optional_number("together_rate", kShare).value_or(1);
-  gemm.uneven_rows = group.optional_number("uneven_rows_rate", kShare).value_or(1);
-  gemm.odd_rows = group.optional_number("odd_rows_rate", kShare).value_or(1);
+  gemm.together = group.optional_number("together_rate", kSlowed).value_or(1);
+  gemm.uneven_rows = group.optional_number("uneven_rows_rate", kSlowed).value_or(1);
+  gemm.odd_rows = group.optional_number("odd_rows_rate", kSlowed).value_or(1);
   gemm.series = group.number("series_time", kFactor);
   gemm.accumulate_loss = group.number("accumulate_loss_share", kLoss);
   gemm.series_call = Seconds{group.number("series_call_seconds", kNoTime)};

@@ -14,8 +14,8 @@ namespace headroom::cost {
 ///          lowest place first; a chunk with nothing in it goes back. A process begins with some
 ///          places above all chunks (400, 22 and 32 MiB), its first segment of 2 MiB above these.
 /// Source:  measured on an H100 SXM (driver 580.159, CUDA 13.0): in eleven training runs, four of
-///          them with memory given back, all of 105,000 blocks lay where this says
-///          (docs/accuracy.md, "Rows measured on a GPU").
+///          them with memory given back, all of 105,000 blocks lay where this says; what cudaMalloc
+///          returned by itself is in tests/gpu/results (`addresses`).
 class DriverAddresses {
  public:
   DriverAddresses();

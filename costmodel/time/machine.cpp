@@ -49,6 +49,10 @@ Result<NodeSpec> node_of(const std::string& config_dir, const DeviceSpec& device
   return nodes.empty() ? assumed_node(device) : std::move(nodes.front());
 }
 
+bool is_compiled(const ir::ParallelPlan& plan) {
+  return plan.titan && plan.titan->compiled;
+}
+
 }  // namespace
 
 Result<Machine> load_machine(const std::string& config_dir, const DeviceSpec& device,
@@ -83,23 +87,25 @@ double taken_ratio(const Machine& machine) {
          machine.performance.multiprocessors;
 }
 
-PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan) {
-  const LaunchPerformance& launch = machine.performance.launch;
+DevicePerformance performance_in(const Machine& machine, const ir::ParallelPlan& plan) {
   DevicePerformance performance = machine.performance;
   if (plan.world > 1) {
     performance.gemm.half = performance.gemm.together * performance.gemm.half;
     performance.gemm.fp8 = performance.gemm.together * performance.gemm.fp8;
   }
-  const bool compiled = plan.titan && plan.titan->compiled;
-  if (compiled || plan.runtime == ir::RuntimeKind::kMegatron) {
-    // Transformer Engine's kernels and generated ones read as wide as memory allows.
+  if (is_compiled(plan) || plan.runtime == ir::RuntimeKind::kMegatron) {
     performance.memory.elements = 0;
   }
+  return performance;
+}
+
+PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan) {
+  const LaunchPerformance& launch = machine.performance.launch;
   return {.time_of =
-              [performance, &machine](const ir::WorkShape& shape) {
+              [performance = performance_in(machine, plan), &machine](const ir::WorkShape& shape) {
                 return work_time(performance, machine.topology, shape);
               },
-          .launch = compiled ? launch.compiled : launch.eager,
+          .launch = is_compiled(plan) ? launch.compiled : launch.eager,
           .series_call = machine.performance.gemm.series_call,
           .taken_ratio = taken_ratio(machine)};
 }

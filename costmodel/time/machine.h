@@ -34,6 +34,12 @@ struct Machine {
 /// Share of the multiprocessors that a collective takes from products meanwhile.
 [[nodiscard]] double taken_ratio(const Machine& machine);
 
+/// What a device of `machine` achieves in a run of `plan`: products at the rate beside other
+/// devices where there are any; kernels of Transformer Engine and generated ones read as wide as
+/// memory allows.
+[[nodiscard]] DevicePerformance performance_in(const Machine& machine,
+                                               const ir::ParallelPlan& plan);
+
 /// What work costs on `machine`, each kernel launched by eager PyTorch or, of a plan with compiled
 /// blocks, by what Inductor has generated.
 [[nodiscard]] PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan);

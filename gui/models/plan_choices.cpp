@@ -114,7 +114,7 @@ QString detail_of(ir::AttentionKind attention) {
     case ir::AttentionKind::kFlash:
       return words("FlashAttention 2: no scores are kept");
     case ir::AttentionKind::kSdpaNoCudnn:
-      return words("The same with cuDNN switched off (enable_cudnn_sdp(False))");
+      return words("sdpa with cuDNN switched off (enable_cudnn_sdp(False))");
   }
   return {};
 }

@@ -53,7 +53,10 @@ struct Pass {
 class Pricer {
  public:
   Pricer(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const cost::Machine& machine)
-      : model_(model), sizes_(sizes_of(plan)), machine_(machine) {}
+      : model_(model),
+        sizes_(sizes_of(plan)),
+        machine_(machine),
+        performance_(cost::performance_in(machine, plan)) {}
 
   /// [m, k] by [k, n] and its two gradients.
   [[nodiscard]] Pass linear(std::int64_t m, std::int64_t n, std::int64_t k) const {
@@ -107,7 +110,7 @@ class Pricer {
 
  private:
   [[nodiscard]] Seconds price(const ir::WorkShape& shape) const {
-    return cost::work_time(machine_.performance, machine_.topology, shape);
+    return cost::work_time(performance_, machine_.topology, shape);
   }
   [[nodiscard]] std::int64_t element() const { return ir::bits_of(sizes_.dtype) / 8; }
 
@@ -240,6 +243,7 @@ class Pricer {
   const ir::ModelSpec& model_;
   Sizes sizes_;
   const cost::Machine& machine_;
+  cost::DevicePerformance performance_;
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "costmodel/estimate.h"
-#include "costmodel/hardware/work_time.h"
 #include "costmodel/layer_stretch.h"
 #include "costmodel/memory_floor.h"
 #include "costmodel/time/step_time.h"
@@ -150,11 +149,10 @@ LoweredPlans::Alone LoweredPlans::lowered_alone(const ir::ModelSpec& model,
     return result;
   }
   const ir::DeviceWork& work = program->work;
+  const cost::PriceList prices = cost::prices_on(machine_, one);
   std::vector<Seconds> durations;
   for (const ir::WorkShape& shape : work.shapes) {
-    durations.push_back(computes(shape)
-                            ? cost::work_time(machine_.performance, machine_.topology, shape)
-                            : Seconds{});
+    durations.push_back(computes(shape) ? prices.time_of(shape) : Seconds{});
   }
   const std::vector<std::int64_t> live = live_curve(*program, one.allocator);
   for (const ir::Phase& phase : program->phases) {

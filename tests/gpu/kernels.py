@@ -13,12 +13,13 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 
 import torch
 import torch.nn.functional as F
+
+from memory import addresses, attention_events, outside
 
 BF16 = torch.bfloat16
 
@@ -457,84 +458,19 @@ def host_adam(bench):
                 cpus=os.cpu_count(), microseconds=(time.perf_counter() - begin) / 3 * 1e6)
 
 
-# --- What a process takes outside PyTorch's allocator --------------------------------------------
-
-OUTSIDE = r"""
-import json, os, torch, torch.nn.functional as F
-import torch.distributed as dist
-from torch.nn.attention import SDPBackend, sdpa_kernel
-rows, kept = [], {}
-def part(name):
-    def run(work):
-        try:
-            work()
-            torch.cuda.synchronize()
-            free, total = torch.cuda.mem_get_info()
-            rows.append([name, total - free - torch.cuda.memory_reserved()])
-        except Exception as error:
-            rows.append([name + ": " + str(error)[:100], None])
-    return run
-def attend(kind, back):
-    with sdpa_kernel(getattr(SDPBackend, kind)):
-        q = torch.randn(1, 8, 1024, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-        out = F.scaled_dot_product_attention(q, q, q, is_causal=True)
-        if back: out.sum().backward()
-def adam(**how):
-    p = torch.nn.Parameter(torch.randn(1024, 1024, device="cuda")); p.grad = p.detach().clone()
-    torch.optim.AdamW([p], **how).step()
-def streams():
-    kept["streams"] = [torch.cuda.Stream() for _ in range(32)]
-    for s in kept["streams"]:
-        with torch.cuda.stream(s): torch.zeros(1, device="cuda")
-def graph():
-    g = torch.cuda.CUDAGraph(); b = torch.zeros(64, device="cuda")
-    with torch.cuda.graph(g): b.add_(1)
-    g.replay(); kept["graph"] = g
-def compiled():
-    torch.compile(lambda t: F.silu(t) * 2)(torch.randn(1024, 1024, device="cuda"))
-def nccl():
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29533")
-    dist.init_process_group("nccl", rank=0, world_size=1, device_id=torch.device("cuda:0"))
-a = lambda *s, **k: torch.randn(*s, device="cuda", **k)
-h = dict(dtype=torch.bfloat16)
-part("context")(lambda: torch.cuda.init() or torch.cuda.current_stream().synchronize())
-part("first kernel")(lambda: torch.zeros(1, device="cuda"))
-part("random numbers")(lambda: a(1024, 1024))
-part("bf16 product")(lambda: a(1024, 1024, **h) @ a(1024, 1024, **h))
-part("product with bias")(lambda: F.linear(a(1024, 1024, **h), a(1024, 1024, **h), a(1024, **h)))
-part("fp32 product")(lambda: a(1024, 1024) @ a(1024, 1024))
-for kind in ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH", "CUDNN_ATTENTION"):
-    for back in (False, True):
-        part(kind + (" backward" if back else " forward"))(lambda: attend(kind, back))
-part("cuDNN convolution")(lambda: F.conv2d(a(1, 3, 64, 64), a(8, 3, 3, 3)))
-part("AdamW foreach")(adam)
-part("AdamW fused")(lambda: adam(fused=True))
-part("cuSOLVER")(lambda: torch.linalg.qr(a(512, 512)))
-part("32 streams")(streams)
-part("graph")(graph)
-part("compiled kernel")(compiled)
-part("NCCL communicator of one rank")(nccl)
-part("NCCL all-reduce")(lambda: dist.all_reduce(a(1024)))
-part("NCCL second group")(lambda: dist.all_reduce(a(1024), group=dist.new_group([0])))
-part("NCCL third group")(lambda: dist.all_reduce(a(1024), group=dist.new_group([0])))
-print(json.dumps(rows))
-"""
+def odd(bench):
+    """Products whose rows are no multiple of 16 bytes."""
+    bench.heat()
+    for n in (32000, 32001, 32002, 32004, 50257, 50258, 50260, 50264, 151665):
+        for tokens, k in ((2048, 1600), (4096, 4096)):
+            for layout, *shape in layouts_of(tokens, n, k):
+                if not bench.late():
+                    bench.write("odd", dtype="bf16", layout=layout, m=shape[0], n=shape[1], k=shape[2],
+                                microseconds=bench.time_of(product(layout, *shape, BF16), 0.04, 3) * 1e6)
 
 
-def outside(bench):
-    for setting in ({}, {"CUDA_MODULE_LOADING": "EAGER"}, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}):
-        if setting.get("CUDA_MODULE_LOADING") and bench.late():
-            continue
-        try:
-            ran = subprocess.run([sys.executable, "-c", OUTSIDE], env={**os.environ, **setting}, capture_output=True,
-                                 text=True, timeout=120)
-        except subprocess.TimeoutExpired:
-            continue
-        rows = json.loads(ran.stdout.strip().splitlines()[-1]) if ran.returncode == 0 else None
-        bench.write("outside", setting=setting, rows=rows, error=None if rows else ran.stderr[-400:])
-
-
-KINDS = [launch, outside, copies, cold, traffic, head, optimizer, attention, grouped, gemm, gemm_fp8, gemm_lone, gemm_types, host_adam]
+KINDS = [addresses, attention_events, launch, outside, copies, cold, traffic, head, optimizer, attention, grouped, gemm, gemm_fp8, odd,
+         gemm_lone, gemm_types, host_adam]
 
 
 def main():

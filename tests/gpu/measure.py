@@ -9,7 +9,7 @@ synchronisation between phases) with the time model (metric `step_time_ms`) wher
 form a row has `outside_pytorch`: bytes of the device that neither is free nor belongs to PyTorch's allocator.
 Weights are normal random numbers: zeros draw less power, and send all tokens to the same experts.
 Rows are taken that ran on one GPU, need only transformers, and fit; each runs in a process of its own.
-`--cudnn` leaves cuDNN attention on, whose workspace then shows against the recorded peak.
+`--cudnn` leaves cuDNN attention on.
 Needs: PyTorch and transformers in the versions that tests/measured/README.md names.
 """
 import argparse

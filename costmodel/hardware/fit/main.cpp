@@ -116,6 +116,7 @@ void write_device(const std::string& path, const DevicePerformance& fitted,
   set(root, "gemm", "floor_seconds", gemm.floor.value());
   set(root, "gemm", "input_gradient_time", gemm.input_gradient);
   set(root, "gemm", "weight_gradient_time", gemm.weight_gradient);
+  set(root, "gemm", "together_rate", gemm.together);
   set(root, "gemm", "series_time", gemm.series);
   set(root, "gemm", "accumulate_loss_share", gemm.accumulate_loss);
   set(root, "gemm", "series_call_seconds", gemm.series_call.value());
@@ -181,6 +182,8 @@ constexpr FlopsPerSecond kBlackwellProductsInStep{982e12};
 /// TFLOP/s, where long series of lone products leave 690 of the power limit. The H200 has its chip
 /// and its power limit.
 constexpr FlopsPerSecond kHopperProductsInStep{780e12};
+/// On eight H200, derived as for the B200: the step's products take 852 ms less 163.
+constexpr FlopsPerSecond kHopperProductsTogether{573e12};
 
 /// The device whose training kernels stand for those of `device`.
 const char* training_relative(const std::string& device) {
@@ -271,6 +274,7 @@ struct Fitter {
                                 gemm_residuals(device, data.training_gemms[name]))
                           .c_str());
     set_products_in_step(device, kHopperProductsInStep);
+    device.gemm.together = kHopperProductsTogether / kHopperProductsInStep;
     set_fp8(device, device.gemm.half, spec(name));
     const GemmPerformance& relative = fitted.at("a100-80gb-pcie").gemm;
     device.gemm.series = relative.series;

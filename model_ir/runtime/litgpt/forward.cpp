@@ -159,8 +159,10 @@ Tensor attend(Eager& eager, const Model& model, std::size_t layer, const Tensor&
     mask = triangle(eager, x.shape()[1], x.dtype());
     window = triangle(eager, x.shape()[1], x.dtype());
   }
+  torch::SdpaOptions options;
+  options.cudnn = model.plan->attention == AttentionKind::kSdpa;
   Tensor y = capped ? capped_attention(eager, heads, mask)
-                    : torch::sdpa(eager, heads.q, heads.k, heads.v, {});
+                    : torch::sdpa(eager, heads.q, heads.k, heads.v, options);
   y = torch::merge_heads(eager, y);
   return apply_linear(eager, model, block.projection, y);
 }

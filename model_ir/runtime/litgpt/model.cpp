@@ -163,7 +163,8 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return *idle;
   }
   if (plan.world > 1 || plan.recompute != Recompute::kNone ||
-      plan.attention != AttentionKind::kSdpa || plan.liger || plan.loss != LossKind::kHf) {
+      (plan.attention != AttentionKind::kSdpa && plan.attention != AttentionKind::kSdpaNoCudnn) ||
+      plan.liger || plan.loss != LossKind::kHf) {
     return refused("plan", "several ranks, checkpointing or other kernels",
                    "one GPU, its own loss and attention under litgpt");
   }

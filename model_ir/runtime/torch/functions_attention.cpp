@@ -391,10 +391,11 @@ FlashGradients flash_backward(Eager& eager, const FlashInputs& inputs, Attention
   Tensor dq_sum = eager.empty({q[0], rows, q[1], width}, DType::kFp32, TensorRole::kWorkspace);
   launch(eager, {&grad_rows, &grad_rows});
   launch(eager, {&output_rows, &output_rows});
-  launch(eager, {&inputs.gradient, &inputs.output, &softmax_sum});  // Row sums of both, multiplied.
+  launch_kernels(eager,
+                 bytes_of(inputs.gradient) + bytes_of(inputs.output) + bytes_of(softmax_sum));
   kernel.backward = true;
   eager.run(kernel);
-  launch(eager, {&dq_sum, &made.query});  // To the type of the queries.
+  launch_kernels(eager, bytes_of(dq_sum) + bytes_of(made.query));  // To the type of the queries.
   if (q[1] != k[1]) {
     Tensor dk_wide = heads_like(eager, k.with(1, q[1]), dtype);
     Tensor dv_wide = heads_like(eager, k.with(1, q[1]), dtype);

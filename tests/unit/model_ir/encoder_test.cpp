@@ -13,8 +13,8 @@
 #include "costmodel/memory/timeline.h"
 #include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
-#include "tests/support/small_llama.h"
 #include "tests/support/accounting_device.h"
+#include "tests/support/small_llama.h"
 
 namespace headroom::ir {
 namespace {
