@@ -18,9 +18,10 @@ constexpr std::string_view kLazyKernelsSource =
     "stas00/ml-engineering training/performance: eager loading 0.92 GiB less lazy loading 0.47 "
     "GiB, A100, torch 2.1";
 
-// Of 140 processes that trained on an H100 (tests/measured/gpu_h100.jsonl.gz) 96 took 787283968
-// bytes, 5 took 789381120 and 31, with cuDNN's attention, 804061184; the context alone takes
-// 552402944. With an NCCL communicator of one rank it was 1378680832 in six and 1380777984 in two.
+// Of 119 processes that trained on an H100 (tests/measured/gpu_h100.jsonl.gz, `outside_pytorch`) 82
+// took 787283968 bytes, 5 took 789381120 and 26, with cuDNN's attention, 804061184; the context
+// alone takes 552402944. With an NCCL communicator of one rank it was 1378680832 in four,
+// 1380777984 in two.
 constexpr Bytes kHopperContext{552'402'944};
 constexpr Bytes kHopperKernels{251'658'240};
 constexpr Bytes kHopperNccl{591'396'864};

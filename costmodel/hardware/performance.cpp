@@ -65,15 +65,18 @@ GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device)
 
 /// `wide`: the rate above head size 128 over that at 128, where a group has no such rate.
 AttentionRates read_attention_rates(const ir::JsonObject& group, FlopsPerSecond peak, double wide) {
-  AttentionRates rates{.forward_64 = share_of(group, "forward_64_share", peak),
-                       .forward_128 = share_of(group, "forward_128_share", peak),
-                       .backward_64 = share_of(group, "backward_64_share", peak),
-                       .backward_128 = share_of(group, "backward_128_share", peak)};
-  const auto forward = group.optional_number("forward_wide_share", kShare);
-  const auto backward = group.optional_number("backward_wide_share", kShare);
-  rates.forward_wide = forward ? *forward * peak : wide * rates.forward_128;
-  rates.backward_wide = backward ? *backward * peak : wide * rates.backward_128;
-  return rates;
+  const FlopsPerSecond forward = share_of(group, "forward_128_share", peak);
+  const FlopsPerSecond backward = share_of(group, "backward_128_share", peak);
+  const auto above = [&](const char* key, FlopsPerSecond at_128) {
+    const std::optional<double> share = group.optional_number(key, kShare);
+    return share ? *share * peak : wide * at_128;
+  };
+  return {.forward_64 = share_of(group, "forward_64_share", peak),
+          .forward_128 = forward,
+          .backward_64 = share_of(group, "backward_64_share", peak),
+          .backward_128 = backward,
+          .forward_wide = above("forward_wide_share", forward),
+          .backward_wide = above("backward_wide_share", backward)};
 }
 
 AttentionPerformance read_attention(const ir::JsonObject& group, const DeviceSpec& device) {

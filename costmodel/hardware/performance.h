@@ -23,8 +23,7 @@ struct GemmPerformance {
   Seconds floor;            ///< The shortest product.
   double input_gradient = 1;   ///< Time of the NN layout over that of TN.
   double weight_gradient = 1;  ///< Time of the NT layout over that of TN.
-  double together =
-      1;  ///< Rate where the run's other devices work beside this one, over that alone.
+  double together = 1;         ///< Rate with the run's other devices at work, over that alone.
   double uneven_rows = 1;      ///< Rate where rows are no multiple of 16 bytes, over the usual one.
   double odd_rows = 1;         ///< The same where they hold an odd number of elements.
   double series = 1;           ///< Time of a series (`ir::GemmBatch`) over its waves'.
@@ -39,8 +38,8 @@ struct AttentionRates {
   FlopsPerSecond forward_128;
   FlopsPerSecond backward_64;
   FlopsPerSecond backward_128;
-  FlopsPerSecond forward_wide{};
-  FlopsPerSecond backward_wide{};
+  FlopsPerSecond forward_wide;
+  FlopsPerSecond backward_wide;
 };
 
 /// How fused attention runs.

@@ -34,7 +34,8 @@ constexpr std::array<AxisName, kAxes> kNames = {{
     {Axis::kMicroBatch, "micro-batch", "B,..", "sequences per forward of one rank"},
     {Axis::kSequence, "seq", "S,..", "tokens per sequence"},
     {Axis::kSequenceParallel, "sequence-parallel", "SWITCH", "yes, no or any (megatron)"},
-    {Axis::kAttention, "attention", "KIND,..", "fused, unfused (megatron), sdpa, eager, flash"},
+    {Axis::kAttention, "attention", "KIND,..",
+     "fused, unfused (megatron), sdpa, eager, flash, sdpa-no-cudnn"},
     {Axis::kRecompute, "recompute", "WHICH,..",
      "none, selective, uniform, block (megatron), full (the others)"},
     {Axis::kRecomputeLayers, "recompute-layers", "N,..",
@@ -59,8 +60,8 @@ constexpr std::array<AxisName, kAxes> kNames = {{
 constexpr std::array<std::string_view, 2> kSwitch = {"no", "yes"};
 constexpr std::array<std::string_view, 4> kRuntimes = {"transformers", "deepspeed", "fsdp",
                                                        "megatron"};
-constexpr std::array<std::string_view, 5> kAttention = {"fused", "unfused", "sdpa", "eager",
-                                                        "flash"};
+constexpr std::array<std::string_view, 6> kAttention = {"fused", "unfused", "sdpa",
+                                                        "eager", "flash",   "sdpa-no-cudnn"};
 constexpr std::array<std::string_view, 5> kRecompute = {"none", "selective", "uniform", "block",
                                                         "full"};
 constexpr std::array<std::string_view, 6> kLoss = {"unfused", "native",  "te",

@@ -23,7 +23,7 @@ std::int64_t precision_of(const ir::ParallelPlan& plan) {
   return canonical(Axis::kPrecision, position(ir::precision_words(), recipe));
 }
 
-/// Fused, unfused (Megatron), SDPA, eager, flash.
+/// Fused, unfused (Megatron), then `ir::AttentionKind` in its order.
 std::int64_t attention_of(const ir::ParallelPlan& plan) {
   if (plan.megatron) {
     return plan.megatron->attention == ir::MegatronAttention::kUnfused ? 1 : 0;

@@ -143,8 +143,8 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
     case Axis::kSequenceParallel:
       return "no or, with a tensor degree above 1, yes, of megatron alone";
     case Axis::kAttention:
-      return "fused or unfused of megatron (with context parallelism fused), sdpa, eager or flash "
-             "of the other frameworks where the model has it";
+      return "fused or unfused of megatron (with context parallelism fused), sdpa, eager, flash or "
+             "sdpa-no-cudnn of the other frameworks where the model has it";
     case Axis::kRecompute:
       return "none, selective, uniform or block of megatron, none or full of the others";
     case Axis::kRecomputeLayers:

@@ -199,10 +199,11 @@ class CellWriter {
     if (plan_.runtime == ir::RuntimeKind::kTransformers && !allowed_.allows(Axis::kOffload, 0)) {
       return;
     }
-    for (const std::int64_t attention : among(Axis::kAttention, {2, 3})) {
-      plan_.attention = attention == 2   ? ir::AttentionKind::kSdpa
-                        : attention == 3 ? ir::AttentionKind::kEager
-                                         : ir::AttentionKind::kFlash;
+    // Without cuDNN only where it is asked for: elsewhere PyTorch's own choice is no worse.
+    const bool asked = !allowed_.of(Axis::kAttention).empty();
+    for (const std::int64_t attention :
+         among(Axis::kAttention, asked ? AxisValues{2, 3, 5} : AxisValues{2, 3})) {
+      plan_.attention = static_cast<ir::AttentionKind>(attention - 2);  // As `axis_value` has it.
       for (const std::int64_t loss : among(Axis::kLoss, {3})) {
         plan_.loss = loss == 3   ? ir::LossKind::kHf
                      : loss == 4 ? ir::LossKind::kChunked

@@ -91,6 +91,17 @@ TEST_CASE("plan: a request that nothing fits names the smallest peak and what wo
   CHECK(answer.says("would fit with --micro-batch "));
 }
 
+TEST_CASE("plan: attention without cuDNN is a value of its axis, slower on Hopper") {
+  const std::string line = "plan gpt2 --gpu h100 --runtime transformers --json --attention ";
+  const Answer answer = test::headroom(line + "sdpa-no-cudnn");
+  REQUIRE(answer.code == ExitCode::kYes);
+  const Document without(answer.out);
+  CHECK(without.text("plan/attention") == "sdpa-no-cudnn");
+  const Document with(test::headroom(line + "sdpa").out);
+  CHECK(with.text("plan/attention") == "sdpa");
+  CHECK(without.number("bound") > with.number("bound"));
+}
+
 TEST_CASE("plan: --why gives the rule that a value breaks") {
   const Answer answer = test::headroom("plan gpt2 --gpu t4 --runtime megatron --why pp=5");
   CHECK(answer.says("pp 5: no plan of the space has it"));

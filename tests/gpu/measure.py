@@ -15,12 +15,15 @@ Needs: PyTorch and transformers in the versions that tests/measured/README.md na
 import argparse
 import gzip
 import json
+import os
 import pathlib
-import subprocess
+import select
+import signal
 import sys
 import time
 
 ROWS = pathlib.Path(__file__).resolve().parent.parent / "measured"
+LONGEST = 45  # Seconds for one row: a few of billions of parameters and many tokens take minutes.
 OPTIMIZERS = {"adamw", "adamw_fused", "adamw_loop", "sgd", "sgd_momentum"}
 
 
@@ -142,8 +145,13 @@ def train(torch, case, phases):
         step()
         optimizer.zero_grad(set_to_none=True)
 
+    return whole
+
+
+def step_seconds(torch, whole):
+    """The median of eight steps after three."""
     taken = []
-    for number in range(11):
+    for _ in range(11):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         whole()
@@ -153,64 +161,93 @@ def train(torch, case, phases):
     return sorted(taken[3:])[4]
 
 
-def run_one(cudnn):
-    """One row on standard input, the measured one on standard output."""
+def run_one(row, cudnn):
     import torch
-    row = json.load(sys.stdin)
     torch.backends.cuda.enable_cudnn_sdp(cudnn)
     properties = torch.cuda.get_device_properties(0)
     phases = Phases(torch)
     measured = {key: row[key] for key in ("framework", "versions", "case", "parameters")}
     measured["id"] = "gpu/" + row["id"]
     measured["measured_on"], measured["gpu"] = "gpu", torch.cuda.get_device_name(0)
-    measured["case"]["gpu"] = {"bytes": properties.total_memory,
-                               "cc": properties.major * 10 + properties.minor,
+    measured["case"]["gpu"] = {"cc": properties.major * 10 + properties.minor,
                                "sms": properties.multi_processor_count}
     if cudnn:
         measured["case"]["cudnn"] = True
     try:
-        measured["step_seconds"] = train(torch, row["case"], phases)
+        whole = train(torch, row["case"], phases)
         measured["phases"] = phases.done
+        measured["step_seconds"] = step_seconds(torch, whole)
     except torch.cuda.OutOfMemoryError as error:
-        measured["oom"] = str(error)
+        if "phases" not in measured:
+            measured["oom"] = str(error)
     free, total = torch.cuda.mem_get_info()
     measured["outside_pytorch"] = total - free - torch.cuda.memory_reserved()
     measured["case"]["gpu"]["bytes"] = total - measured["outside_pytorch"]
-    print(json.dumps(measured))
+    return measured
+
+
+def in_child(work, limit):
+    """What `work` returns in a process of its own; None where it fails or takes longer than `limit` seconds."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        status = 1
+        try:
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(json.dumps(work()).encode())
+            status = 0
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}"[:300], file=sys.stderr, flush=True)
+        finally:
+            os._exit(status)
+    os.close(writing)
+    deadline, text = time.monotonic() + limit, b""
+    while True:
+        ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        part = os.read(reading, 1 << 20) if ready else b""
+        if not part:
+            break
+        text += part
+    os.close(reading)
+    if not ready:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return json.loads(text) if status == 0 else None
+
+
+def device_bytes():
+    import torch
+    return torch.cuda.get_device_properties(0).total_memory
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", nargs="?")
+    parser.add_argument("out")
     parser.add_argument("--limit", type=int, default=60)
     parser.add_argument("--seconds", type=float, default=480)
     parser.add_argument("--cudnn", action="store_true")
     parser.add_argument("--only", default="")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        return run_one(options.cudnn)
-    if not options.out:
-        parser.error("name the file to write")
-    import torch
-    device_bytes = torch.cuda.get_device_properties(0).total_memory
-    chosen = list(rows(device_bytes, options.only))
-    chosen = chosen[::max(1, len(chosen) // options.limit)][:options.limit]  # Spread over all rows.
     deadline, done = time.monotonic() + options.seconds, 0
+    import torch  # noqa: F401: imported once, before processes begin; none here may touch the GPU.
+    import transformers  # noqa: F401
+    from transformers import AutoModelForCausalLM  # noqa: F401
+    total = in_child(device_bytes, 60)
+    if total is None:
+        sys.exit("no GPU")
+    chosen = list(rows(total, options.only))
+    chosen = chosen[::max(1, len(chosen) // options.limit)][:options.limit]  # Spread over all rows.
     with open(options.out, "w", encoding="utf-8") as out:
         for row in chosen:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            command = [sys.executable, __file__, "--one"] + (["--cudnn"] if options.cudnn else [])
-            try:
-                ran = subprocess.run(command, input=json.dumps(row), capture_output=True, text=True, timeout=left)
-            except subprocess.TimeoutExpired:
-                break
-            if ran.returncode:
-                print(row["id"], ran.stderr.strip().splitlines()[-1:], file=sys.stderr)
+            measured = in_child(lambda: run_one(row, options.cudnn), min(left, LONGEST))
+            if measured is None:
+                print(row["id"], "failed, or took too long", file=sys.stderr)
                 continue
-            out.write(ran.stdout.strip().splitlines()[-1] + "\n")
+            out.write(json.dumps(measured) + "\n")
             out.flush()
             done += 1
     print(f"{done} of {len(chosen)} rows measured", file=sys.stderr)
