@@ -92,7 +92,8 @@ constexpr std::array<OptionSpec, 36> kOptions = {
       "recompute-modules=A+B (core_attn, layernorm, mlp, moe, moe_act, shared_experts, "
       "mla_up_proj), "
       "recompute-layers=N, capacity-factor=X, "
-      "permute-fusion, aux-loss=no, sinkhorn, router-fp32, gather-dispatcher, grouped-gemm=no, "
+      "permute-fusion, aux-loss=no, sinkhorn, router-fp32, dispatcher=alltoall|allgather|hybridep, "
+      "grouped-gemm=no, "
       "shared-expert-overlap, "
       "expert-load=X, rope-fusion=no, transformer-engine=no, perform-initialization=no, "
       "vocabulary-divisor=N"},

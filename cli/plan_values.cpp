@@ -330,6 +330,7 @@ Result<ir::MegatronPlan> parse_megatron(const std::string& text, ir::MegatronPla
   }
   taker.word("attention", ir::megatron_attention_words(), megatron.attention);
   taker.word("cp-comm-type", ir::megatron_context_words(), megatron.context_exchange);
+  taker.word("dispatcher", ir::megatron_dispatcher_words(), megatron.dispatcher);
   taker.word("fp8-recipe", ir::megatron_fp8_words(), megatron.fp8);
   taker.word("cross-entropy-fusion", ir::megatron_cross_entropy_words(), megatron.cross_entropy);
   taker.word("recompute", ir::megatron_recompute_words(), megatron.recompute);
@@ -369,6 +370,10 @@ std::string megatron_text(const ir::MegatronPlan& megatron) {
   if (megatron.context_exchange != usual.context_exchange) {
     text += ",cp-comm-type=" +
             std::string(ir::word_of(ir::megatron_context_words(), megatron.context_exchange));
+  }
+  if (megatron.dispatcher != usual.dispatcher) {
+    text += ",dispatcher=" +
+            std::string(ir::word_of(ir::megatron_dispatcher_words(), megatron.dispatcher));
   }
   if (megatron.fp8 != usual.fp8) {
     text += ",fp8-recipe=" + std::string(ir::word_of(ir::megatron_fp8_words(), megatron.fp8));

@@ -120,6 +120,37 @@ OutsideTerm userbuffers_term(const ir::ModelSpec& model, const ir::ParallelPlan&
               "initialize_ub: ten buffers of B S / CP x H"};
 }
 
+/// What HybridEP exchanges tokens in: room for those of all ranks, [R T, H] in 16 bits with scales
+/// of 128 columns, and their probabilities for a node's experts; the gathered routing map; where
+/// nodes differ, what comes from and goes to the others, twice. A superchip's NVLink domain is
+/// taken for nodes of eight, too, which makes it smaller by the probabilities' columns.
+/// Source: deepseek-ai/DeepEP, branch hybrid-ep (94a9f8f), csrc/hybrid_ep/buffer/{intranode,
+/// internode_doca}.cu, allocate_{dispatch,combine}_buffers; extension/allgather.cu.
+OutsideTerm hybrid_ep_term(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  const std::int64_t ranks = plan.megatron->expert;
+  const std::int64_t nodes = ceil_div(ranks, kRanksPerNode);
+  const std::int64_t tokens = ceil_div(plan.micro_batch * plan.sequence, plan.megatron->context);
+  const std::int64_t own =
+      plan.megatron->sequence_parallel ? ceil_div(tokens, plan.megatron->tensor) : tokens;
+  const std::int64_t experts = model.moe->experts;
+  const std::int64_t row = 2 * model.hidden;
+  const std::int64_t scales = 4 * (model.hidden / 128);
+  const std::int64_t shares = 4 * experts / nodes;
+  std::int64_t bytes = ranks * own * (row + scales + shares + experts);
+  if (nodes > 1) {
+    const std::int64_t others = nodes - 1;
+    bytes += own * (row + scales + 4 * experts);                           // Sent from.
+    bytes += own * others * (row + scales + shares + 2 * (row + shares));  // Received, and back.
+  }
+  return {.name = "HybridEP buffers",
+          .bytes = Bytes{bytes},
+          .bound = Bytes{bytes},
+          .basis = Basis::kDerived,
+          .source =
+              "deepseek-ai/DeepEP hybrid-ep csrc/hybrid_ep/buffer: tokens of all "
+              "expert-parallel ranks, and of other nodes"};
+}
+
 }  // namespace
 
 std::string_view name_of(Basis basis) {
@@ -145,6 +176,9 @@ std::vector<OutsideTerm> outside_terms(const ir::ModelSpec& model, const ir::Par
   }
   if (plan.megatron && plan.megatron->tp_comm_overlap) {
     terms.push_back(userbuffers_term(model, plan));
+  }
+  if (plan.megatron && plan.megatron->dispatcher == ir::MegatronDispatcher::kHybridEp) {
+    terms.push_back(hybrid_ep_term(model, plan));
   }
   return terms;
 }

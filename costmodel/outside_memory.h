@@ -31,7 +31,8 @@ struct OutsideTerm {
 ///
 /// Model:   the CUDA context; the kernels that lazy loading brings in later; with several ranks one
 ///          NCCL communicator per process, and its NVLink SHARP buffers where NCCL uses them for
-///          all-reduce; userbuffers under --tp-comm-overlap.
+///          all-reduce; userbuffers under --tp-comm-overlap; the buffers of
+///          HybridEP's dispatcher.
 /// Ignores: other processes and a display on the same GPU; one communicator per further process
 ///          group.
 /// Source:  named in each term.

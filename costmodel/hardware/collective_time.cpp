@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model_ir/base/check.h"
+#include "model_ir/plan/token_exchange.h"
 
 namespace headroom::cost {
 namespace {
@@ -81,6 +82,7 @@ RingWork ring_work(const Fabric& fabric, ir::CollectiveKind kind, double ranks) 
     case ir::CollectiveKind::kAllToAll:
     case ir::CollectiveKind::kSend:
     case ir::CollectiveKind::kReceive:
+    case ir::CollectiveKind::kTokenExchange:
       return {ranks - 1, ranks - 1, fabric.own_exchange};
   }
   return {ranks - 1, ranks, 0};
@@ -152,13 +154,12 @@ double ring_or_tree_seconds(const Topology& topology, const GroupPlacement& grou
   return multicast ? std::min(best, multicast_seconds(topology, group, shape)) : best;
 }
 
-/// Every rank to every other: what stays on the node over the fabric while the rest passes the
-/// adapters.
-double exchange_seconds(const Topology& topology, const GroupPlacement& group, double bytes) {
+/// Every rank to every other: `chunk` bytes to each one on the node over the fabric while
+/// `leaving` bytes pass the adapters.
+double exchange_seconds(const Topology& topology, const GroupPlacement& group, double chunk,
+                        double leaving) {
   const Fabric& fabric = topology.fabric;
-  const double ranks = static_cast<double>(group.ranks);
   const double local = static_cast<double>(group.most);
-  const double chunk = bytes / ranks;
   const auto inside = [&](const Pace& pace) {
     return pace.base.value() + (local - 1) * pace.hop.value() +
            chunk * (local - 1 + fabric.own_exchange) / pace.rate.value();
@@ -169,9 +170,23 @@ double exchange_seconds(const Topology& topology, const GroupPlacement& group, d
     return on_node;
   }
   const double each = topology.network.rate.value() * topology.network.adapters_per_device;
-  const double outside = chunk * (ranks - static_cast<double>(group.fewest)) / each;
   const double latency = fabric.exchange.base.value() + kRingNetworkHop[kProtocols - 1] * kMicro;
-  return std::max(on_node, latency + outside);
+  return std::max(on_node, latency + leaving / each);
+}
+
+double all_to_all_seconds(const Topology& topology, const GroupPlacement& group, double bytes) {
+  const double chunk = bytes / static_cast<double>(group.ranks);
+  return exchange_seconds(topology, group, chunk,
+                          chunk * static_cast<double>(group.ranks - group.fewest));
+}
+
+/// A token passes the network once for each other node, and the fabric once for each rank there.
+double token_exchange_seconds(const Topology& topology, const GroupPlacement& group,
+                              const ir::CollectiveShape& shape) {
+  const double bytes = static_cast<double>(shape.bytes);
+  const double nodes = static_cast<double>(group.nodes);
+  const double chunk = bytes * nodes * ir::reached_share(shape, static_cast<double>(group.ranks));
+  return exchange_seconds(topology, group, chunk, bytes * (nodes - 1) * ir::reached_share(shape, nodes));
 }
 
 /// To the neighbour `stride` away: over the network if any pair of neighbours lies on two nodes.
@@ -203,7 +218,9 @@ Seconds collective_time(const Topology& topology, const ir::CollectiveShape& sha
     case ir::CollectiveKind::kReduce:
       return Seconds{ring_or_tree_seconds(topology, group, shape)};
     case ir::CollectiveKind::kAllToAll:
-      return Seconds{exchange_seconds(topology, group, static_cast<double>(shape.bytes))};
+      return Seconds{all_to_all_seconds(topology, group, static_cast<double>(shape.bytes))};
+    case ir::CollectiveKind::kTokenExchange:
+      return Seconds{token_exchange_seconds(topology, group, shape)};
     case ir::CollectiveKind::kSend:
     case ir::CollectiveKind::kReceive:
       return Seconds{neighbour_seconds(topology, group, static_cast<double>(shape.bytes))};

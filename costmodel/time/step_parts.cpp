@@ -69,6 +69,9 @@ StepPart part_of(const ir::ParallelPlan& plan, const ir::CollectiveShape& shape)
     return ring ? StepPart::kContext : StepPart::kPipeline;
   }
   const std::int64_t expert_tensor = megatron.expert_tensor > 0 ? megatron.expert_tensor : tensor;
+  if (shape.kind == ir::CollectiveKind::kTokenExchange) {
+    return StepPart::kExpert;
+  }
   const bool exchange = shape.kind == ir::CollectiveKind::kAllToAll;
   if (exchange && runs_along(shape.group, megatron.expert, expert_tensor)) {
     return StepPart::kExpert;

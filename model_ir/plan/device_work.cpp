@@ -24,6 +24,8 @@ std::string_view name_of(CollectiveKind kind) {
       return "send";
     case CollectiveKind::kReceive:
       return "recv";
+    case CollectiveKind::kTokenExchange:
+      return "token_exchange";
   }
   return "?";
 }

@@ -98,6 +98,8 @@ enum class CollectiveKind : std::uint8_t {
   kAllToAll,
   kSend,     ///< To a rank `group.stride` away. Sends and receives of one batch lie on two streams.
   kReceive,  ///< From a rank `group.stride` away.
+  /// Tokens to the ranks that have their experts, each once however many it has (HybridEP).
+  kTokenExchange,
 };
 /// "all_reduce", "send", ...
 [[nodiscard]] std::string_view name_of(CollectiveKind kind);
@@ -107,6 +109,9 @@ struct CollectiveShape {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::int64_t bytes = 0;  ///< Of the full (gathered, unsharded) buffer.
   RankGroup group;
+  std::int32_t experts =
+      0;                   ///< kTokenExchange: of all ranks; `bytes` are those of a rank's tokens.
+  std::int32_t top_k = 0;  ///< kTokenExchange: of them for each token.
   friend bool operator==(const CollectiveShape&, const CollectiveShape&) = default;
 };
 

@@ -141,9 +141,14 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
     std::string_view key;
     std::string_view needs;
   };
+  const bool usual_dispatcher = megatron.dispatcher == usual.dispatcher;
+  const bool gathers = megatron.dispatcher == MegatronDispatcher::kAllGather;
+  const bool hybrid = megatron.dispatcher == MegatronDispatcher::kHybridEp;
+  const std::int64_t expert_tensor =
+      megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
   const bool spreads = megatron.expert > 1 && !megatron.capacity_factor;
   const bool shares = model.moe && model.moe->shared_ffn > 0;
-  const std::array<Need, 14> needs = {
+  const std::array<Need, 15> needs = {
       {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
         "distributed-optimizer and overlap-grad-reduce beside it"},
        {megatron.tp_comm_overlap && !(megatron.sequence_parallel && megatron.transformer_engine),
@@ -163,15 +168,17 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
         "pp of 2 or more beside it"},
        {!model.moe && (megatron.expert_tensor > 0 || megatron.capacity_factor ||
                        megatron.permute_fusion || !megatron.aux_loss || !megatron.grouped_gemm ||
-                       megatron.sinkhorn || megatron.router_fp32 || megatron.gather_dispatcher),
+                       megatron.sinkhorn || megatron.router_fp32 || !usual_dispatcher),
         "etp, capacity-factor, permute-fusion, aux-loss, grouped-gemm, sinkhorn, router-fp32 or "
-        "gather-dispatcher",
+        "dispatcher",
         "a model with experts"},
        {megatron.sinkhorn && megatron.aux_loss, "sinkhorn", "aux-loss=no beside it"},
-       {megatron.gather_dispatcher && (megatron.capacity_factor || megatron.permute_fusion),
-        "gather-dispatcher", "neither capacity-factor nor permute-fusion beside it"},
-       {megatron.shared_expert_overlap && (!shares || megatron.gather_dispatcher),
-        "shared-expert-overlap", "a model with shared experts, and no gather-dispatcher"},
+       {gathers && (megatron.capacity_factor || megatron.permute_fusion), "dispatcher=allgather",
+        "neither capacity-factor nor permute-fusion beside it"},
+       {hybrid && (megatron.expert == 1 || expert_tensor > 1), "dispatcher=hybridep",
+        "ep of 2 or more beside it and etp=1"},
+       {megatron.shared_expert_overlap && (!shares || !usual_dispatcher), "shared-expert-overlap",
+        "a model with shared experts, and dispatcher=alltoall"},
        {megatron.shared_expert_overlap && megatron.recompute_modules.shared_experts,
         "shared-expert-overlap", "no recompute-modules=shared_experts beside it"},
        {megatron.expert_load != usual.expert_load && !spreads, "expert-load",

@@ -22,7 +22,7 @@ constexpr std::array<MegatronWhole, 14> kWholes = {
      {"recompute_layers", &MegatronPlan::recompute_layers},
      {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};
 
-constexpr std::array<MegatronSwitch, 25> kSwitches = {
+constexpr std::array<MegatronSwitch, 24> kSwitches = {
     {{"sequence_parallel", &MegatronPlan::sequence_parallel},
      {"tp_comm_overlap", &MegatronPlan::tp_comm_overlap},
      {"account_for_embedding", &MegatronPlan::account_for_embedding},
@@ -46,7 +46,6 @@ constexpr std::array<MegatronSwitch, 25> kSwitches = {
      {"grouped_gemm", &MegatronPlan::grouped_gemm},
      {"sinkhorn", &MegatronPlan::sinkhorn},
      {"router_fp32", &MegatronPlan::router_fp32},
-     {"gather_dispatcher", &MegatronPlan::gather_dispatcher},
      {"shared_expert_overlap", &MegatronPlan::shared_expert_overlap}}};
 
 constexpr std::array<MegatronModule, 7> kModules = {
@@ -65,6 +64,11 @@ constexpr std::array<Word<MegatronAttention>, 3> kAttentions = {
 
 constexpr std::array<Word<MegatronContext>, 2> kContexts = {
     {{"p2p", MegatronContext::kRing}, {"a2a", MegatronContext::kAllToAll}}};
+
+constexpr std::array<Word<MegatronDispatcher>, 3> kDispatchers = {
+    {{"alltoall", MegatronDispatcher::kAllToAll},
+     {"allgather", MegatronDispatcher::kAllGather},
+     {"hybridep", MegatronDispatcher::kHybridEp}}};
 
 constexpr std::array<Word<MegatronCrossEntropy>, 3> kCrossEntropies = {
     {{"none", MegatronCrossEntropy::kUnfused},
@@ -135,6 +139,9 @@ std::span<const Word<MegatronAttention>> megatron_attention_words() {
 }
 std::span<const Word<MegatronContext>> megatron_context_words() {
   return kContexts;
+}
+std::span<const Word<MegatronDispatcher>> megatron_dispatcher_words() {
+  return kDispatchers;
 }
 std::span<const Word<MegatronCrossEntropy>> megatron_cross_entropy_words() {
   return kCrossEntropies;

@@ -44,6 +44,7 @@ struct MegatronModule {
                                                     const std::vector<std::string>& names);
 [[nodiscard]] std::span<const Word<MegatronAttention>> megatron_attention_words();
 [[nodiscard]] std::span<const Word<MegatronContext>> megatron_context_words();
+[[nodiscard]] std::span<const Word<MegatronDispatcher>> megatron_dispatcher_words();
 [[nodiscard]] std::span<const Word<MegatronCrossEntropy>> megatron_cross_entropy_words();
 [[nodiscard]] std::span<const Word<MegatronFp8>> megatron_fp8_words();
 [[nodiscard]] std::span<const Word<MegatronRecompute>> megatron_recompute_words();

@@ -224,6 +224,13 @@ enum class MegatronFp8 : std::uint8_t {
   kMxfp8,       ///< One scale for 32 elements; compute capability 10.0 and later.
 };
 
+/// --moe-token-dispatcher-type, and --moe-flex-dispatcher-backend of "flex".
+enum class MegatronDispatcher : std::uint8_t {
+  kAllToAll,
+  kAllGather,
+  kHybridEp,  ///< "flex": a token goes once to each rank and node that has one of its experts.
+};
+
 /// --cross-entropy-loss-fusion and --cross-entropy-fusion-impl.
 enum class MegatronCrossEntropy : std::uint8_t {
   kUnfused,
@@ -289,8 +296,8 @@ struct MegatronPlan {
   bool grouped_gemm = true;                 ///< --moe-grouped-gemm
   bool sinkhorn = false;                    ///< --moe-router-load-balancing-type sinkhorn
   bool router_fp32 = false;                 ///< --moe-router-dtype fp32
-  bool gather_dispatcher = false;           ///< --moe-token-dispatcher-type allgather
-  bool shared_expert_overlap = false;       ///< --moe-shared-expert-overlap
+  MegatronDispatcher dispatcher = MegatronDispatcher::kAllToAll;
+  bool shared_expert_overlap = false;  ///< --moe-shared-expert-overlap
   /// Tokens that reach the experts of the rank shown, over an even share; 1: balanced routing.
   double expert_load = 1;
   friend bool operator==(const MegatronPlan&, const MegatronPlan&) = default;

@@ -156,6 +156,7 @@ JsonFields megatron_fields(const MegatronPlan& megatron) {
   }
   fields.add("attention", word_of(megatron_attention_words(), megatron.attention));
   fields.add("cp_comm_type", word_of(megatron_context_words(), megatron.context_exchange));
+  fields.add("dispatcher", word_of(megatron_dispatcher_words(), megatron.dispatcher));
   fields.add("fp8_recipe", word_of(megatron_fp8_words(), megatron.fp8));
   fields.add("cross_entropy_fusion",
              word_of(megatron_cross_entropy_words(), megatron.cross_entropy));
@@ -351,6 +352,7 @@ void read_megatron(const JsonObject& object, MegatronPlan& megatron) {
   }
   read_word(object, "attention", megatron_attention_words(), megatron.attention);
   read_word(object, "cp_comm_type", megatron_context_words(), megatron.context_exchange);
+  read_word(object, "dispatcher", megatron_dispatcher_words(), megatron.dispatcher);
   read_word(object, "fp8_recipe", megatron_fp8_words(), megatron.fp8);
   read_word(object, "cross_entropy_fusion", megatron_cross_entropy_words(), megatron.cross_entropy);
   read_word(object, "recompute", megatron_recompute_words(), megatron.recompute);

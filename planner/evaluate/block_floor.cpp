@@ -217,6 +217,23 @@ class Pricer {
     return pass;
   }
 
+  /// One way of tokens to their experts.
+  [[nodiscard]] Seconds dispatch(const ir::RankGroup& ranks) const {
+    const ir::MoeSpec& moe = *model_.moe;
+    const std::int64_t bytes = sizes_.stretch * model_.hidden * element();
+    if (sizes_.degrees.dispatcher != ir::MegatronDispatcher::kHybridEp) {
+      return collective(ir::CollectiveKind::kAllToAll, bytes * moe.top_k, ranks);
+    }
+    if (ranks.size <= 1) {
+      return Seconds{0};
+    }
+    return price(ir::CollectiveShape{.kind = ir::CollectiveKind::kTokenExchange,
+                                     .bytes = bytes,
+                                     .group = ranks,
+                                     .experts = static_cast<std::int32_t>(moe.experts),
+                                     .top_k = static_cast<std::int32_t>(moe.top_k)});
+  }
+
   /// Dispatch, products, combination; the shared expert beside them.
   [[nodiscard]] Pass experts() const {
     const ir::MoeSpec& moe = *model_.moe;
@@ -230,9 +247,7 @@ class Pricer {
     Pass pass = product(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local, series,
                         sizes_.linear);
     pass += product(rows, model_.hidden, width, local, series, sizes_.linear);
-    const ir::RankGroup ranks{.size = degrees.expert, .stride = cut};
-    const Seconds exchange =
-        collective(ir::CollectiveKind::kAllToAll, routed * model_.hidden * element(), ranks);
+    const Seconds exchange = dispatch({.size = degrees.expert, .stride = cut});
     pass += {2 * exchange, 2 * exchange};
     if (moe.shared_ffn > 0) {
       pass += dense_mlp(moe.shared_ffn);

@@ -59,7 +59,7 @@ void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
       megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
       modules_bits(megatron.recompute_modules), megatron.vocabulary_divisor,
       megatron.permute_fusion, megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32,
-      megatron.gather_dispatcher, megatron.shared_expert_overlap, megatron.transformer_engine,
+      megatron.dispatcher, megatron.shared_expert_overlap, megatron.transformer_engine,
       megatron.deterministic, megatron.perform_initialization, megatron.expert_load * 1e6,
       megatron.capacity_factor ? static_cast<std::int64_t>(*megatron.capacity_factor * 1e6) : -1,
       plan.allocator.roundup_power2_divisions);

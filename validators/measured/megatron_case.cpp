@@ -27,12 +27,19 @@ ir::MoeSpec read_experts(CaseReader& moe, MegatronPlan& plan) {
     plan.capacity_factor = factor;
   }
   plan.aux_loss = moe.text("moe_router_load_balancing_type", "aux_loss") == "aux_loss";
-  if (moe.text("moe_token_dispatcher_type", "allgather") != "alltoall") {
-    moe.fail("moe_token_dispatcher_type", "another dispatcher than alltoall");
+  constexpr std::array<Word<ir::MegatronDispatcher>, 2> kDispatchers = {
+      {{"alltoall", ir::MegatronDispatcher::kAllToAll},
+       {"flex", ir::MegatronDispatcher::kHybridEp}}};
+  plan.dispatcher =
+      moe.word<ir::MegatronDispatcher>("moe_token_dispatcher_type", "allgather", kDispatchers);
+  if (moe.text("moe_flex_dispatcher_backend", "hybridep") != "hybridep") {
+    moe.fail("moe_flex_dispatcher_backend", "another one than hybridep");
   }
+  plan.router_fp32 = moe.text("moe_router_dtype", "") == "fp32";
   plan.grouped_gemm = moe.flag("moe_grouped_gemm", false);
   plan.shared_expert_overlap = moe.flag("moe_shared_expert_overlap", false);
-  if (!moe.flag("moe_pad_expert_input_to_capacity", false)) {
+  const bool dealt_out = plan.dispatcher == ir::MegatronDispatcher::kHybridEp;
+  if (!moe.flag("moe_pad_expert_input_to_capacity", false) && !dealt_out) {
     moe.fail("moe_pad_expert_input_to_capacity", "false: what each expert gets is not stated");
   }
   constexpr std::array<std::string_view, 1> kAside = {"moe_aux_loss_coeff"};

@@ -381,6 +381,13 @@ PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& too
     expect_none(reader, key);
   }
   if (const JsonValue* other = row.setting.find("other"); other != nullptr) {
+    const JsonValue* backend = other->find("moe_flex_dispatcher_backend");
+    if (backend != nullptr && backend->as_string() != nullptr) {
+      if (*backend->as_string() != "hybridep") {
+        reader.fail("other.moe_flex_dispatcher_backend", "another one than hybridep");
+      }
+      plan.megatron->dispatcher = ir::MegatronDispatcher::kHybridEp;
+    }
     const JsonValue* overlap = other->find("moe_a2a_overlap");
     if (overlap != nullptr && overlap->as_bool().value_or(false)) {
       reader.fail("other.moe_a2a_overlap", "not modelled");

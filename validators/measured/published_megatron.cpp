@@ -220,8 +220,11 @@ void read_experts(CaseReader& args, RunSetting& setting) {
   const auto balance = args.word<Balance>("moe-router-load-balancing-type", "aux_loss", kBalances);
   plan.aux_loss = balance == Balance::kAuxLoss;
   plan.sinkhorn = balance == Balance::kSinkhorn;
-  constexpr std::array<Word<bool>, 2> kDispatchers = {{{"allgather", true}, {"alltoall", false}}};
-  plan.gather_dispatcher = args.word<bool>("moe-token-dispatcher-type", "allgather", kDispatchers);
+  using ir::MegatronDispatcher;
+  constexpr std::array<Word<MegatronDispatcher>, 2> kDispatchers = {
+      {{"allgather", MegatronDispatcher::kAllGather}, {"alltoall", MegatronDispatcher::kAllToAll}}};
+  plan.dispatcher =
+      args.word<MegatronDispatcher>("moe-token-dispatcher-type", "allgather", kDispatchers);
   plan.grouped_gemm = args.flag("moe-grouped-gemm", false);
   plan.permute_fusion = args.flag("moe-permute-fusion", false);
   plan.router_fp32 = args.text("moe-router-dtype", "") == "fp32";

@@ -56,7 +56,7 @@ Permuted permute_fused(const Runner& run, const Tensor& hidden, const Routing& r
     const Tensor sums = eager.empty({sizes.experts, ceil_div(sizes.tokens, kBlock)}, DType::kInt32);
   }
   result.tokens = eager.empty({sizes.sent, sizes.hidden}, hidden.dtype());
-  result.probabilities = eager.empty({sizes.sent}, hidden.dtype());
+  result.probabilities = eager.empty({sizes.sent}, routing.probabilities.dtype());
   // The mapping in three passes; then each token is read once and written for each of its experts.
   torch::launch_kernels(eager, 3 * torch::bytes_of(result.mapping), 3);
   launch_permutation(eager, hidden, result.tokens);
@@ -74,7 +74,7 @@ Permuted permute_fused(const Runner& run, const Tensor& hidden, const Routing& r
                   Gradients inputs(2);
                   inputs[0] = e.empty(node.input_shapes[0], grads[0].dtype());
                   inputs[0]->tracked_view = !views;  // Rows were a view of the hidden state.
-                  inputs[1] = e.empty(node.input_shapes[1], grads[0].dtype());
+                  inputs[1] = e.empty(node.input_shapes[1], grads[1].dtype());
                   torch::launch(e, {&zeros});
                   launch_permutation(e, grads[0], inputs[0]);
                   run.process.tune(TunedKernel::kPermuteBackward, 0);
@@ -109,7 +109,7 @@ Permuted permute_unfused(const Runner& run, const Tensor& hidden, const Routing&
     positions = eager.empty({sizes.tokens}, DType::kInt64);
     result.mapping = eager.empty({sizes.sent}, DType::kInt64);
   }
-  const Tensor probabilities = eager.empty(transposed, hidden.dtype());
+  const Tensor probabilities = eager.empty(transposed, routing.probabilities.dtype());
   Tensor experts;
   Tensor flat;
   if (sizes.capacity) {
@@ -117,7 +117,7 @@ Permuted permute_unfused(const Runner& run, const Tensor& hidden, const Routing&
     const Tensor begins = eager.empty({sizes.experts}, DType::kInt64);
     flat = eager.empty({sizes.sent}, DType::kInt64);
   }
-  result.probabilities = eager.empty({sizes.sent}, hidden.dtype());
+  result.probabilities = eager.empty({sizes.sent}, probabilities.dtype());
   result.tokens = eager.empty({sizes.sent, sizes.hidden}, hidden.dtype());
   torch::launch_kernels(eager, 4 * torch::bytes_of(probabilities), 4);
   torch::launch(eager, {&result.tokens, &result.tokens});
@@ -371,8 +371,10 @@ bool overlaps(const Runner& run, const LayerWeights& layer) {
 Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& normed,
                 const Tensor& shared) {
   const ExpertSizes sizes = expert_sizes(run, normed.shape()[0]);
-  if (run.context.megatron.gather_dispatcher) {
-    const Tensor routed = dispatch_gathered(run, layer, normed, sizes);
+  if (run.context.megatron.dispatcher != MegatronDispatcher::kAllToAll) {
+    const bool gathers = run.context.megatron.dispatcher == MegatronDispatcher::kAllGather;
+    const Tensor routed = gathers ? dispatch_gathered(run, layer, normed, sizes)
+                                  : dispatch_hybrid(run, layer, normed, sizes);
     return shared.defined() ? torch::add(run.eager(), routed, shared) : routed;
   }
   const bool remote = run.context.mesh.expert.size > 1;

@@ -28,4 +28,11 @@ namespace headroom::ir::megatron {
                                               const torch::Tensor& normed,
                                               const ExpertSizes& sizes);
 
+/// MoEFlexTokenDispatcher with HybridEP around the experts: one exchange sends a token once to each
+/// rank and node that has one of its experts, and leaves it in their order.
+/// Source: token_dispatcher.py, _HybridEPManager; fused_a2a.py; deepseek-ai/DeepEP, branch
+/// hybrid-ep.
+[[nodiscard]] torch::Tensor dispatch_hybrid(const Runner& run, const LayerWeights& layer,
+                                            const torch::Tensor& normed, ExpertSizes sizes);
+
 }  // namespace headroom::ir::megatron

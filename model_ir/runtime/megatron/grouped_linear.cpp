@@ -44,11 +44,16 @@ std::int64_t padded_unit(const Runner& run) {
   return run.context.megatron.fp8 == MegatronFp8::kMxfp8 ? 32 : 16;
 }
 
-Tensor pad_experts(const Runner& run, const Tensor& input, std::size_t count) {
+std::int64_t padded_rows(const Runner& run, std::int64_t rows, std::size_t count) {
   std::int64_t padded = 0;
-  for (const std::int64_t rows : expert_rows(input.shape()[0], count)) {
-    padded += align_up(rows, padded_unit(run));
+  for (const std::int64_t share : expert_rows(rows, count)) {
+    padded += align_up(share, padded_unit(run));
   }
+  return padded;
+}
+
+Tensor pad_experts(const Runner& run, const Tensor& input, std::size_t count) {
+  const std::int64_t padded = padded_rows(run, input.shape()[0], count);
   return padded == input.shape()[0] ? input : refilled(run, input, padded);
 }
 

@@ -22,6 +22,8 @@ namespace headroom::ir::megatron {
 /// What an expert's rows are filled up to a multiple of.
 /// Source: transformer_engine/pytorch/quantization.py, get_align_size_for_quantization.
 [[nodiscard]] std::int64_t padded_unit(const Runner& run);
+/// All of them, filled up.
+[[nodiscard]] std::int64_t padded_rows(const Runner& run, std::int64_t rows, std::size_t count);
 
 /// Products of `all.count` experts whose rows together are `m`, or `k` for gradients of weights:
 /// spread evenly, what does not divide on top.

@@ -30,6 +30,7 @@ struct DispatcherState {
   torch::Tensor map;
   torch::Tensor counts;
   torch::Tensor mapping;
+  torch::Tensor dispatched;  ///< HybridEP: probabilities of the tokens that came.
 };
 
 /// Collectives that have been started and that the next product waits for, by their marks: those of

@@ -201,7 +201,8 @@ class Constructor {
     const Held held = context_.mesh.expert.size > 1 ? Held::kExpert : Held::kInParts;
     ExpertWeights weights;
     weights.router = later({moe.experts, hidden});
-    if (context_.megatron.permute_fusion) {
+    if (context_.megatron.permute_fusion &&
+        context_.megatron.dispatcher == MegatronDispatcher::kAllToAll) {
       weights.chunk_orders = chunk_orders(local);
     }
     const bool grouped = context_.megatron.grouped_gemm;  // Else each expert is a module.

@@ -107,6 +107,30 @@ TEST_CASE("collective time: a group of one costs nothing, an empty buffer still 
   CHECK(collective_time(node, shape(ir::CollectiveKind::kAllReduce, 0, {.size = 8})) > Seconds{0});
 }
 
+TEST_CASE("collective time: a token goes once to each rank and node that has one of its experts") {
+  const Topology node = topology("dgx-h100");
+  const auto tokens = [](std::int64_t ranks, std::int32_t top_k) {
+    ir::CollectiveShape all = shape(ir::CollectiveKind::kTokenExchange, kLarge, {.size = ranks});
+    all.experts = 128;
+    all.top_k = top_k;
+    return all;
+  };
+  const auto copies = [](std::int64_t ranks, std::int64_t top_k) {
+    return shape(ir::CollectiveKind::kAllToAll, top_k * kLarge, {.size = ranks});
+  };
+  // One expert each: one copy, as in an all-to-all.
+  CHECK(collective_time(node, tokens(8, 1)).value() ==
+        doctest::Approx(collective_time(node, copies(8, 1)).value()));
+  // All experts: one copy for each rank.
+  CHECK(collective_time(node, tokens(8, 128)).value() ==
+        doctest::Approx(collective_time(node, copies(8, 8)).value()));
+  // Eight of 128 on two nodes: all but 0.3 % of the tokens cross once, where half of eight copies
+  // would; C(64, 8) / C(128, 8) = 0.0031.
+  const double once = collective_time(node, tokens(16, 8)).value();
+  CHECK(once / collective_time(node, copies(16, 8)).value() ==
+        doctest::Approx(0.9969 / 4).epsilon(0.002));
+}
+
 TEST_CASE("property: collective time: more bytes never take less time") {
   test::Random random = test::seeded_random();
   CAPTURE(random.seed());

@@ -79,6 +79,28 @@ TEST_CASE("outside_terms: NVLink SHARP buffers need Hopper, a switch, and all-re
   CHECK(sharp(device_of(9, 0, "nvlink4")) == nullptr);
 }
 
+// deepseek-ai/DeepEP hybrid-ep: tokens of 16 ranks with scales and their shares of the 64 experts
+// of a node, and the map; once sent and once received for the one other node, and back.
+TEST_CASE("outside_terms: HybridEP has room for the tokens of all ranks that share experts") {
+  ir::ModelSpec model = model_of(2, 128);
+  model.moe = ir::MoeSpec{.experts = 128, .top_k = 8, .expert_ffn = 768};
+  model.hidden = 2048;
+  ir::ParallelPlan plan;
+  plan.world = 16;
+  plan.sequence = 4096;
+  plan.megatron = ir::MegatronPlan{.expert = 16, .dispatcher = ir::MegatronDispatcher::kHybridEp};
+  const auto terms = outside_terms(model, plan, device_of(9, 0, "nvlink4"));
+  const OutsideTerm* const buffers = find(terms, "HybridEP");
+  REQUIRE(buffers != nullptr);
+  const std::int64_t tokens = 16 * 4096;
+  const std::int64_t all = tokens * (4096 + 64 + 4 * 64 + 128);
+  const std::int64_t sent = 4096 * (4096 + 64 + 4 * 128);
+  const std::int64_t received = 4096 * (4096 + 64 + 4 * 64 + 2 * (4096 + 4 * 64));
+  CHECK(buffers->bytes == Bytes{all + sent + received});
+  plan.megatron->dispatcher = ir::MegatronDispatcher::kAllToAll;
+  CHECK(find(outside_terms(model, plan, device_of(9, 0, "nvlink4")), "HybridEP") == nullptr);
+}
+
 TEST_CASE("outside_terms: on Hopper they are what training processes took of an H100") {
   const auto terms =
       outside_terms(model_of(32, 128), ir::ParallelPlan{}, device_of(9, 0, "nvlink4"));

@@ -35,7 +35,7 @@ ParallelPlan gathering(std::int64_t ranks) {
   plan.precision = Precision::kBf16Master;
   plan.world = ranks;
   plan.sequence = 1024;
-  plan.megatron = MegatronPlan{.expert = ranks, .gather_dispatcher = true};
+  plan.megatron = MegatronPlan{.expert = ranks, .dispatcher = MegatronDispatcher::kAllGather};
   return plan;
 }
 
@@ -96,12 +96,49 @@ TEST_CASE("megatron experts: gathered tokens lie in the process's buffer") {
   CHECK(buffers == 1);
 }
 
+// A token leaves once, whatever number of experts it has; its probabilities come in fp32.
+TEST_CASE("megatron experts: HybridEP exchanges tokens instead of copies for each expert") {
+  ParallelPlan plan = gathering(2);
+  plan.megatron->dispatcher = MegatronDispatcher::kHybridEp;
+  const RankProgram program = lower(mixture(true), plan, Rank{0}, DeviceTraits{}).value();
+  std::int64_t exchanges = 0;
+  for (const WorkShape& shape : program.work.shapes) {
+    const auto* const collective = std::get_if<CollectiveShape>(&shape);
+    CHECK((collective == nullptr || collective->kind != CollectiveKind::kAllToAll));
+    if (collective != nullptr && collective->kind == CollectiveKind::kTokenExchange) {
+      ++exchanges;
+      CHECK(collective->bytes == 2 * plan.sequence * kHidden);
+      CHECK(collective->experts == kExperts);
+    }
+  }
+  CHECK(exchanges == 1);  // One shape for both ways of all layers.
+}
+
+TEST_CASE("megatron experts: HybridEP keeps its maps until the graph of the micro-batch goes") {
+  ParallelPlan plan = gathering(2);
+  const auto peak = [&plan](MegatronDispatcher dispatcher, std::size_t layers) {
+    ModelSpec model = mixture(true);
+    model.layers.resize(layers);
+    plan.megatron->dispatcher = dispatcher;
+    return phase_of(replayed(model, plan), "step2.forward_backward").peak_requested.value() -
+           phase_of(replayed(model, plan), "step1.optimizer").requested_after.value();
+  };
+  const auto layer = [&peak](MegatronDispatcher dispatcher) {
+    return peak(dispatcher, 2) - peak(dispatcher, 1);
+  };
+  // Fewer bytes than all-to-all, which keeps the permuted tokens: here by more than the maps.
+  CHECK(layer(MegatronDispatcher::kHybridEp) < layer(MegatronDispatcher::kAllToAll));
+  ParallelPlan alone = gathering(1);
+  alone.megatron->dispatcher = MegatronDispatcher::kHybridEp;
+  CHECK(refused(mixture(true), alone) == "dispatcher=hybridep");
+}
+
 TEST_CASE("megatron experts: switches that do not go together are refused") {
   const ModelSpec model = mixture(true);
   CHECK(refused(model, gathering(8)).empty());
   ParallelPlan padded = gathering(8);
   padded.megatron->capacity_factor = 1.0;
-  CHECK(refused(model, padded) == "gather-dispatcher");
+  CHECK(refused(model, padded) == "dispatcher=allgather");
   ParallelPlan balanced = gathering(8);
   balanced.megatron->sinkhorn = true;
   CHECK(refused(model, balanced) == "sinkhorn");
