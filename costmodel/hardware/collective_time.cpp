@@ -186,7 +186,8 @@ double token_exchange_seconds(const Topology& topology, const GroupPlacement& gr
   const double bytes = static_cast<double>(shape.bytes);
   const double nodes = static_cast<double>(group.nodes);
   const double chunk = bytes * nodes * ir::reached_share(shape, static_cast<double>(group.ranks));
-  return exchange_seconds(topology, group, chunk, bytes * (nodes - 1) * ir::reached_share(shape, nodes));
+  return exchange_seconds(topology, group, chunk,
+                          bytes * (nodes - 1) * ir::reached_share(shape, nodes));
 }
 
 /// To the neighbour `stride` away: over the network if any pair of neighbours lies on two nodes.
