@@ -43,13 +43,27 @@ bool crosses(const Fabric& fabric, const GroupPlacement& group) {
   return fabric.domain > 0 && group.most * group.crowd > fabric.domain;
 }
 
+/// Of one ring between PCIe domains.
+BytesPerSecond rate_across(const Fabric& fabric, ir::CollectiveKind kind) {
+  switch (kind) {
+    case ir::CollectiveKind::kAllReduce:
+    case ir::CollectiveKind::kReduce:
+      return fabric.reduced_across;
+    case ir::CollectiveKind::kReduceScatter:
+      return fabric.scattered_across;
+    default:
+      return fabric.gathered_across;
+  }
+}
+
 /// Rate of a ring inside a node: where it leaves a PCIe domain it shares the way out.
-double fabric_rate(const Fabric& fabric, const GroupPlacement& group, BytesPerSecond rate) {
+double fabric_rate(const Fabric& fabric, const GroupPlacement& group, ir::CollectiveKind kind,
+                   BytesPerSecond rate) {
   if (!crosses(fabric, group)) {
     return rate.value();
   }
   const double shared = fabric.between.value() / static_cast<double>(group.crowd);
-  return std::min({rate.value(), fabric.across.value(), shared});
+  return std::min({rate.value(), rate_across(fabric, kind).value(), shared});
 }
 
 /// An all-to-all's way between PCIe domains: what all ranks of one domain send to the others.
@@ -94,7 +108,8 @@ double ring_seconds(const Topology& topology, const GroupPlacement& group,
   const double ranks = static_cast<double>(group.ranks);
   const RingWork work = ring_work(topology.fabric, shape.kind, ranks);
   const double chunk = static_cast<double>(shape.bytes) / ranks;
-  double moving = chunk * (work.sent + work.own) / fabric_rate(topology.fabric, group, pace.rate);
+  double moving =
+      chunk * (work.sent + work.own) / fabric_rate(topology.fabric, group, shape.kind, pace.rate);
   double latency = pace.base.value() + work.steps * pace.hop.value();
   if (group.nodes > 1) {
     moving = std::max(moving, chunk * work.sent / protocol_rate(topology, group, protocol));
@@ -113,7 +128,7 @@ double ring_seconds(const Topology& topology, const GroupPlacement& group,
 double tree_seconds(const Topology& topology, const GroupPlacement& group,
                     const ir::CollectiveShape& shape, std::size_t protocol) {
   const Pace& pace = topology.fabric.ring[protocol];
-  double rate = std::min(fabric_rate(topology.fabric, group, pace.rate),
+  double rate = std::min(fabric_rate(topology.fabric, group, shape.kind, pace.rate),
                          kTreeShare * kNetworkShare[protocol] * network_rate(topology, group));
   rate = protocol == 0 ? std::min(rate, kNetworkLLRate) : rate;
   const double levels = std::log2(static_cast<double>(group.nodes));
@@ -191,10 +206,13 @@ double token_exchange_seconds(const Topology& topology, const GroupPlacement& gr
 }
 
 /// To the neighbour `stride` away: over the network if any pair of neighbours lies on two nodes.
-double neighbour_seconds(const Topology& topology, const GroupPlacement& group, double bytes) {
+double neighbour_seconds(const Topology& topology, const GroupPlacement& group,
+                         const ir::CollectiveShape& shape) {
+  const double bytes = static_cast<double>(shape.bytes);
   const Fabric& fabric = topology.fabric;
   const auto inside = [&](const Pace& pace) {
-    return pace.base.value() + pace.hop.value() + bytes / fabric_rate(fabric, group, pace.rate);
+    return pace.base.value() + pace.hop.value() +
+           bytes / fabric_rate(fabric, group, shape.kind, pace.rate);
   };
   if (group.nodes == 1) {
     return std::min(inside(fabric.exchange), inside(fabric.small_exchange));
@@ -224,7 +242,7 @@ Seconds collective_time(const Topology& topology, const ir::CollectiveShape& sha
       return Seconds{token_exchange_seconds(topology, group, shape)};
     case ir::CollectiveKind::kSend:
     case ir::CollectiveKind::kReceive:
-      return Seconds{neighbour_seconds(topology, group, static_cast<double>(shape.bytes))};
+      return Seconds{neighbour_seconds(topology, group, shape)};
   }
   return Seconds{0};
 }

@@ -96,7 +96,9 @@ Result<Fabric> read_fabric(const std::string& path, const LinkSpec& link) {
   }
   if (const std::optional<ir::JsonObject> domain = root.optional_object("domain")) {
     fabric.domain = static_cast<int>(domain->integer("devices", kDevices));
-    fabric.across = domain->number("share_across", kShare) * link.peak;
+    fabric.reduced_across = domain->number("all_reduce_share_across", kShare) * link.peak;
+    fabric.gathered_across = domain->number("all_gather_share_across", kShare) * link.peak;
+    fabric.scattered_across = domain->number("reduce_scatter_share_across", kShare) * link.peak;
     fabric.between = domain->number("share_between", kShare) * link.peak;
     fabric.exchanged = domain->number("share_exchanged", kShare) * link.peak;
   }

@@ -33,12 +33,15 @@ struct Fabric {
   Pace exchange;        ///< All-to-all and send and receive.
   Pace small_exchange;  ///< The same for small messages (LL).
   double own_exchange = 0;
-  Pace multicast;            ///< All-reduce in the switch (NVLS); rate 0: there is none.
-  int multicast_least = 0;   ///< Fewest devices that NCCL uses it for.
-  int domain = 0;            ///< Devices behind one PCIe switch or socket; 0: all are alike.
-  BytesPerSecond across;     ///< Of one ring from one such domain to the next.
-  BytesPerSecond between;    ///< Of several rings together.
-  BytesPerSecond exchanged;  ///< Of all-to-alls, all ranks of a domain together.
+  Pace multicast;           ///< All-reduce in the switch (NVLS); rate 0: there is none.
+  int multicast_least = 0;  ///< Fewest devices that NCCL uses it for.
+  int domain = 0;           ///< Devices behind one PCIe switch or socket; 0: all are alike.
+  /// Of one ring from one such domain to the next, by what it does.
+  BytesPerSecond reduced_across;    ///< All-reduce.
+  BytesPerSecond gathered_across;   ///< All-gather, broadcast, and send and receive.
+  BytesPerSecond scattered_across;  ///< Reduce-scatter.
+  BytesPerSecond between;           ///< Of several rings together.
+  BytesPerSecond exchanged;         ///< Of all-to-alls, all ranks of a domain together.
   /// NCCL's channels, each a block that keeps a multiprocessor to itself while a collective runs;
   /// 0: not known, and none is taken from computing kernels.
   int channels = 0;
