@@ -337,6 +337,10 @@ Result<ir::MegatronPlan> parse_megatron(const std::string& text, ir::MegatronPla
   taker.take("recompute-modules", megatron.recompute_modules, [](const std::string& names) {
     return ir::parse_modules(kOption, split(names, '+'));
   });
+  taker.take("offload-modules", megatron.offload_modules, [](const std::string& names) {
+    return ir::parse_offload_modules(kOption, split(names, '+'));
+  });
+  taker.whole("min-offloaded-tensor-size", 1, ir::kMostElements, megatron.least_offloaded);
   taker.take("capacity-factor", megatron.capacity_factor,
              [](const std::string& factor) { return parse_real(kOption, factor, 1e-3, 1e6); });
   taker.take("expert-load", megatron.expert_load,
@@ -386,11 +390,18 @@ std::string megatron_text(const ir::MegatronPlan& megatron) {
     text += ",recompute=" +
             std::string(ir::word_of(ir::megatron_recompute_words(), megatron.recompute));
   }
-  std::string modules;
-  for (const std::string& name : ir::names_of(megatron.recompute_modules)) {
-    modules += (modules.empty() ? "" : "+") + name;
+  const auto add_names = [&text](const char* key, const std::vector<std::string>& names) {
+    std::string joined;
+    for (const std::string& name : names) {
+      joined += (joined.empty() ? "" : "+") + name;
+    }
+    text += joined.empty() ? "" : key + joined;
+  };
+  add_names(",recompute-modules=", ir::names_of(megatron.recompute_modules));
+  add_names(",offload-modules=", ir::names_of(megatron.offload_modules));
+  if (megatron.least_offloaded != usual.least_offloaded) {
+    text += ",min-offloaded-tensor-size=" + std::to_string(megatron.least_offloaded);
   }
-  text += modules.empty() ? "" : ",recompute-modules=" + modules;
   if (megatron.capacity_factor) {
     text += ",capacity-factor=" + real_text(*megatron.capacity_factor);
   }

@@ -8,6 +8,7 @@
 
 #include "model_ir/plan/idle_options.h"
 #include "model_ir/plan/megatron_fields.h"
+#include "model_ir/plan/megatron_option_checks.h"
 #include "model_ir/plan/megatron_stages.h"
 
 namespace headroom::ir {
@@ -240,8 +241,10 @@ Status check_left_out(const MegatronPlan& megatron) {
     std::string_view key;
     std::string_view fix;
   };
-  const std::array<LeftOut, 1> all = {
-      {{megatron.defer_head_gradient, "defer-head-gradient", "leave it out"}}};
+  const std::array<LeftOut, 2> all = {
+      {{megatron.defer_head_gradient, "defer-head-gradient", "leave it out"},
+       {megatron.fp8_parameters, "fp8-param-gather",
+        "leave it out: fp8-recipe alone keeps weights in 16 bits"}}};
   for (const LeftOut& each : all) {
     if (each.given) {
       return unsupported(std::string(each.key), "a switch that is modelled", std::string(each.fix));
@@ -349,76 +352,6 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   return ok();
 }
 
-/// Columns and rows of the matrices that a layer multiplies in 8 bits, on one rank.
-std::vector<std::int64_t> product_widths(const ModelSpec& model, const MegatronPlan& megatron) {
-  const std::int64_t cut = megatron.tensor;
-  std::vector<std::int64_t> widths{model.hidden};
-  if (const auto& latent = model.latent) {
-    const std::int64_t query = latent->nope_dim + latent->rope_dim;
-    widths.insert(widths.end(), {latent->q_rank, latent->kv_rank,
-                                 latent->kv_rank + latent->rope_dim, model.heads * query / cut,
-                                 model.heads * (latent->nope_dim + latent->v_dim) / cut,
-                                 model.heads * latent->v_dim / cut});
-  } else {
-    widths.insert(widths.end(), {model.heads * model.head_dim / cut,
-                                 (model.heads + 2 * model.kv_heads) * model.head_dim / cut});
-  }
-  if (std::ranges::any_of(model.layers,
-                          [&model](const LayerSpec& layer) { return !model.moe || !layer.moe; })) {
-    widths.push_back(model.ffn / cut);
-  }
-  if (model.moe) {
-    const std::int64_t own = megatron.expert_tensor > 0 ? megatron.expert_tensor : cut;
-    widths.insert(widths.end(), {model.moe->expert_ffn / own, model.moe->shared_ffn / cut});
-  }
-  return widths;
-}
-
-/// Products in 8 bits want bf16 beside them and sizes of whole blocks.
-/// Source: transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; tensor/mxfp8_tensor.py.
-Status check_fp8(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
-  if (megatron.fp8 == MegatronFp8::kNone) {
-    return ok();
-  }
-  const std::string recipe =
-      "fp8-recipe=" + std::string(word_of(megatron_fp8_words(), megatron.fp8));
-  if (plan.precision != Precision::kBf16Master) {
-    return unsupported(
-        recipe + " with precision=" + std::string(word_of(precision_words(), plan.precision)),
-        "bf16-master", "use --precision bf16-master");
-  }
-  if (!megatron.transformer_engine) {
-    return unsupported(recipe + " with transformer-engine=no", "Transformer Engine's modules",
-                       "leave one of the two out");
-  }
-  if (model.moe && !megatron.grouped_gemm) {
-    return unsupported(recipe + " with grouped-gemm=false", "experts with grouped GEMMs",
-                       "leave out fp8-recipe");
-  }
-  const bool again = megatron.recompute != MegatronRecompute::kNone;
-  if (again && megatron.fp8 == MegatronFp8::kDelayed) {
-    return unsupported(recipe + " with recompute", "a recipe whose scales are not kept apart",
-                       "use fp8-recipe=tensorwise, or leave out recompute");
-  }
-  const bool micro = megatron.fp8 == MegatronFp8::kMxfp8;
-  const std::int64_t parts = megatron.context * (megatron.sequence_parallel ? megatron.tensor : 1);
-  const std::int64_t tokens = plan.micro_batch * plan.sequence / parts;
-  const std::int64_t rows = micro ? 32 : 8;
-  if (tokens % rows != 0) {
-    return unsupported(recipe + " on " + std::to_string(tokens) + " tokens of a rank",
-                       "a multiple of " + std::to_string(rows), "change seq or micro-batch");
-  }
-  const std::int64_t block = micro ? 32 : 16;
-  for (const std::int64_t width : product_widths(model, megatron)) {
-    if (width % block != 0) {
-      return unsupported(recipe + " on matrices of " + std::to_string(width) + " columns",
-                         "multiples of " + std::to_string(block), "leave out fp8-recipe");
-    }
-  }
-  return ok();
-}
-
 /// Stages before data-parallel replicas.
 Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
   if (!megatron.pipeline_before_data) {
@@ -480,8 +413,11 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     return unsupported("rope-fusion=false for latent attention or a part of each head",
                        "heads that are rotated whole", "leave it out");
   }
-  if (const Status fp8 = check_fp8(model, plan); !fp8) {
+  if (const Status fp8 = check_megatron_fp8(model, plan); !fp8) {
     return fp8;
+  }
+  if (const Status offload = check_megatron_offload(model, megatron); !offload) {
+    return offload;
   }
   if (const Status left_out = check_left_out(megatron); !left_out) {
     return left_out;

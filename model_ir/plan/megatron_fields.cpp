@@ -22,7 +22,7 @@ constexpr std::array<MegatronWhole, 14> kWholes = {
      {"recompute_layers", &MegatronPlan::recompute_layers},
      {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};
 
-constexpr std::array<MegatronSwitch, 24> kSwitches = {
+constexpr std::array<MegatronSwitch, 25> kSwitches = {
     {{"sequence_parallel", &MegatronPlan::sequence_parallel},
      {"tp_comm_overlap", &MegatronPlan::tp_comm_overlap},
      {"account_for_embedding", &MegatronPlan::account_for_embedding},
@@ -40,6 +40,7 @@ constexpr std::array<MegatronSwitch, 24> kSwitches = {
      {"transformer_engine", &MegatronPlan::transformer_engine},
      {"perform_initialization", &MegatronPlan::perform_initialization},
      {"rope_fusion", &MegatronPlan::rope_fusion},
+     {"fp8_param_gather", &MegatronPlan::fp8_parameters},
      {"mask_in_dataloader", &MegatronPlan::mask_in_dataloader},
      {"permute_fusion", &MegatronPlan::permute_fusion},
      {"aux_loss", &MegatronPlan::aux_loss},
@@ -56,6 +57,47 @@ constexpr std::array<MegatronModule, 7> kModules = {
      {"moe_act", &MegatronModules::moe_activation},
      {"mla_up_proj", &MegatronModules::latent_up},
      {"shared_experts", &MegatronModules::shared_experts}}};
+
+constexpr std::array<MegatronOffloadModule, 7> kOffloadModules = {
+    {{"attn_norm", &MegatronOffload::attention_norm},
+     {"qkv_linear", &MegatronOffload::qkv_linear},
+     {"core_attn", &MegatronOffload::core_attention},
+     {"attn_proj", &MegatronOffload::attention_projection},
+     {"mlp_norm", &MegatronOffload::mlp_norm},
+     {"expert_fc1", &MegatronOffload::expert_up},
+     {"moe_act", &MegatronOffload::expert_activation}}};
+
+/// The names in `table` of what is set in `chosen`.
+template <class Table, class Chosen>
+std::vector<std::string> chosen_names(const Table& table, const Chosen& chosen) {
+  std::vector<std::string> names;
+  for (const auto& each : table) {
+    if (chosen.*each.value) {
+      names.emplace_back(each.name);
+    }
+  }
+  return names;
+}
+
+template <class Chosen, class Table>
+Result<Chosen> parse_names(std::string_view key, const Table& table,
+                           const std::vector<std::string>& names) {
+  Chosen chosen;
+  for (const std::string& name : names) {
+    const auto found =
+        std::ranges::find_if(table, [&name](const auto& each) { return each.name == name; });
+    if (found == table.end()) {
+      std::vector<std::string> known;
+      for (const auto& each : table) {
+        known.emplace_back(each.name);
+      }
+      return Error::invalid_argument(key, name, "modules out of " + join(known),
+                                     suggestion(name, known));
+    }
+    chosen.*found->value = true;
+  }
+  return chosen;
+}
 
 constexpr std::array<Word<MegatronAttention>, 3> kAttentions = {
     {{"fused", MegatronAttention::kFused},
@@ -98,6 +140,9 @@ std::span<const MegatronSwitch> megatron_switches() {
 std::span<const MegatronModule> megatron_modules() {
   return kModules;
 }
+std::span<const MegatronOffloadModule> megatron_offload_modules() {
+  return kOffloadModules;
+}
 MegatronModules recomputed_modules(const MegatronPlan& megatron) {
   MegatronModules modules;
   if (megatron.recompute == MegatronRecompute::kSelective) {
@@ -108,30 +153,18 @@ MegatronModules recomputed_modules(const MegatronPlan& megatron) {
 }
 
 std::vector<std::string> names_of(const MegatronModules& modules) {
-  std::vector<std::string> names;
-  for (const MegatronModule& module : kModules) {
-    if (modules.*module.value) {
-      names.emplace_back(module.name);
-    }
-  }
-  return names;
+  return chosen_names(kModules, modules);
+}
+std::vector<std::string> names_of(const MegatronOffload& modules) {
+  return chosen_names(kOffloadModules, modules);
 }
 
 Result<MegatronModules> parse_modules(std::string_view key, const std::vector<std::string>& names) {
-  MegatronModules modules;
-  for (const std::string& name : names) {
-    const auto found = std::ranges::find(kModules, name, &MegatronModule::name);
-    if (found == kModules.end()) {
-      std::vector<std::string> known;
-      for (const MegatronModule& module : kModules) {
-        known.emplace_back(module.name);
-      }
-      return Error::invalid_argument(key, name, "modules out of " + join(known),
-                                     suggestion(name, known));
-    }
-    modules.*found->value = true;
-  }
-  return modules;
+  return parse_names<MegatronModules>(key, kModules, names);
+}
+Result<MegatronOffload> parse_offload_modules(std::string_view key,
+                                              const std::vector<std::string>& names) {
+  return parse_names<MegatronOffload>(key, kOffloadModules, names);
 }
 
 std::span<const Word<MegatronAttention>> megatron_attention_words() {

@@ -31,17 +31,27 @@ struct MegatronModule {
   bool MegatronModules::*value;
 };
 
+/// A module whose saved tensors go to the host.
+struct MegatronOffloadModule {
+  std::string_view name;
+  bool MegatronOffload::*value;
+};
+
 [[nodiscard]] std::span<const MegatronWhole> megatron_wholes();
 [[nodiscard]] std::span<const MegatronSwitch> megatron_switches();
 [[nodiscard]] std::span<const MegatronModule> megatron_modules();
+[[nodiscard]] std::span<const MegatronOffloadModule> megatron_offload_modules();
 /// What selective recomputation runs again: the modules that are chosen, core attention if none is.
 /// Source: megatron/core/transformer/transformer_config.py, __post_init__.
 [[nodiscard]] MegatronModules recomputed_modules(const MegatronPlan& megatron);
 /// The modules that are chosen.
 [[nodiscard]] std::vector<std::string> names_of(const MegatronModules& modules);
+[[nodiscard]] std::vector<std::string> names_of(const MegatronOffload& modules);
 /// Errors:  kInvalidArgument naming `key`, all modules, and the closest one.
 [[nodiscard]] Result<MegatronModules> parse_modules(std::string_view key,
                                                     const std::vector<std::string>& names);
+[[nodiscard]] Result<MegatronOffload> parse_offload_modules(std::string_view key,
+                                                            const std::vector<std::string>& names);
 [[nodiscard]] std::span<const Word<MegatronAttention>> megatron_attention_words();
 [[nodiscard]] std::span<const Word<MegatronContext>> megatron_context_words();
 [[nodiscard]] std::span<const Word<MegatronDispatcher>> megatron_dispatcher_words();

@@ -205,6 +205,18 @@ struct MegatronModules {
   friend bool operator==(const MegatronModules&, const MegatronModules&) = default;
 };
 
+/// --offload-modules: of which parts of a layer what is saved goes to the host.
+struct MegatronOffload {
+  bool attention_norm = false;  ///< "attn_norm": in front of latent attention.
+  bool qkv_linear = false;
+  bool core_attention = false;        ///< "core_attn"
+  bool attention_projection = false;  ///< "attn_proj"
+  bool mlp_norm = false;              ///< In front of experts.
+  bool expert_up = false;             ///< "expert_fc1"
+  bool expert_activation = false;     ///< "moe_act"
+  friend bool operator==(const MegatronOffload&, const MegatronOffload&) = default;
+};
+
 /// Which of Transformer Engine's attention backends runs (--attention-backend).
 enum class MegatronAttention : std::uint8_t { kFused, kFlash, kUnfused };
 
@@ -286,9 +298,14 @@ struct MegatronPlan {
   MegatronAttention attention = MegatronAttention::kFused;
   MegatronContext context_exchange = MegatronContext::kRing;
   MegatronFp8 fp8 = MegatronFp8::kNone;
+  bool fp8_parameters =
+      false;  ///< --fp8-param-gather: weights of linear layers are held in 8 bits.
   MegatronRecompute recompute = MegatronRecompute::kNone;
   std::int64_t recompute_layers = 1;
   MegatronModules recompute_modules{};
+  MegatronOffload offload_modules{};  ///< --fine-grained-activation-offloading; none: it is off.
+  /// Elements that a tensor has at least to go to the host.
+  std::int64_t least_offloaded = std::int64_t{1} << 20;
   std::int64_t vocabulary_divisor = 128;    ///< --make-vocab-size-divisible-by
   bool permute_fusion = false;              ///< --moe-permute-fusion
   std::optional<double> capacity_factor{};  ///< --moe-expert-capacity-factor; none: dropless.

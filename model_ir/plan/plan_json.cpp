@@ -162,6 +162,8 @@ JsonFields megatron_fields(const MegatronPlan& megatron) {
              word_of(megatron_cross_entropy_words(), megatron.cross_entropy));
   fields.add("recompute", word_of(megatron_recompute_words(), megatron.recompute));
   fields.add("recompute_modules", json_texts(names_of(megatron.recompute_modules)));
+  fields.add("offload_modules", json_texts(names_of(megatron.offload_modules)));
+  fields.add("min_offloaded_tensor_size", megatron.least_offloaded);
   fields.add("capacity_factor",
              megatron.capacity_factor ? JsonValue{*megatron.capacity_factor} : JsonValue{});
   fields.add("expert_load", megatron.expert_load);
@@ -365,6 +367,17 @@ void read_megatron(const JsonObject& object, MegatronPlan& megatron) {
       object.refuse("recompute_modules", modules.error().wanted, modules.error().fix);
     }
   }
+  if (object.has("offload_modules")) {
+    const Result<MegatronOffload> modules =
+        parse_offload_modules("offload_modules", object.texts_or_none("offload_modules"));
+    if (modules) {
+      megatron.offload_modules = *modules;
+    } else {
+      object.refuse("offload_modules", modules.error().wanted, modules.error().fix);
+    }
+  }
+  megatron.least_offloaded =
+      object.integer_or("min_offloaded_tensor_size", megatron.least_offloaded, {1, kMostElements});
   if (object.is_null("capacity_factor")) {
     megatron.capacity_factor.reset();
   } else if (object.has("capacity_factor")) {

@@ -14,6 +14,7 @@ inline constexpr std::int64_t kMostAccumulation = std::int64_t{1} << 20;
 inline constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 inline constexpr std::int64_t kMostSteps = 16;
 inline constexpr std::int64_t kMostLoraRank = std::int64_t{1} << 14;
+inline constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  ///< Of one tensor.
 inline constexpr std::int64_t kMostRecomputeStep = 10'000;
 
 }  // namespace headroom::ir

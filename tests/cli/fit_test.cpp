@@ -94,6 +94,25 @@ TEST_CASE("fit: the line of the plan leaves out nothing that was asked") {
   CHECK(megatron.find(", --megatron recompute-layers=2,tp-comm-overlap") != std::string::npos);
 }
 
+TEST_CASE("fit: activations that Megatron sends to the host are host memory and copies") {
+  const std::string question =
+      "fit llama-3.2-1b --gpu h100 --gpus 2 --precision bf16-master --seq 4096 --megatron "
+      "tp=2,sequence-parallel";
+  const std::string modules = ",offload-modules=core_attn+attn_proj";
+  const Answer answer = test::headroom(question + modules);
+  CHECK(answer.out.find("--megatron offload-modules=core_attn+attn_proj") != std::string::npos);
+  CHECK(answer.out.find("host memory") != std::string::npos);
+  const Document with = test::json_of(question + modules);
+  const Document without = test::json_of(question);
+  CHECK(with.integer("host_bytes") > 0);
+  CHECK(without.integer("host_bytes") == 0);
+  CHECK(with.integer("peak/allocated_bytes") < without.integer("peak/allocated_bytes"));
+  const Answer large = test::headroom(question + modules + ",min-offloaded-tensor-size=100000000");
+  CHECK(large.out.find("host memory") == std::string::npos);
+  CHECK(test::headroom(question + ",offload-modules=core_atn").complains("core_attn"));
+  CHECK(test::headroom(question + ",offload-modules=attn_proj").complains("add +core_attn"));
+}
+
 TEST_CASE("fit: the JSON document is exact and adds up") {
   const Document document = test::json_of("fit llama-3.2-1b --gpu a100-80gb");
   CHECK(document.integer("schema_version") == 1);

@@ -166,9 +166,10 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   megatron.account_for_embedding = false;
   megatron.account_for_loss = false;
   for (bool ir::MegatronPlan::*const refused :
-       {&ir::MegatronPlan::defer_head_gradient, &ir::MegatronPlan::transformer_engine,
-        &ir::MegatronPlan::grouped_gemm, &ir::MegatronPlan::sinkhorn,
-        &ir::MegatronPlan::router_fp32, &ir::MegatronPlan::shared_expert_overlap}) {
+       {&ir::MegatronPlan::defer_head_gradient, &ir::MegatronPlan::fp8_parameters,
+        &ir::MegatronPlan::transformer_engine, &ir::MegatronPlan::grouped_gemm,
+        &ir::MegatronPlan::sinkhorn, &ir::MegatronPlan::router_fp32,
+        &ir::MegatronPlan::shared_expert_overlap}) {
     megatron.*refused = usual.*refused;
   }
   megatron.precision_aware = megatron.precision_aware && megatron.distributed_optimizer &&

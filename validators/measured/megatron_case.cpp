@@ -127,6 +127,32 @@ void read_model(CaseReader& model, ir::ParallelPlan& plan, ModelSpec& spec) {
   }
 }
 
+/// The names that a list of the row holds.
+std::vector<std::string> read_names(CaseReader& reader, std::string_view key) {
+  const JsonValue* value = reader.take(key);
+  const JsonValue::Array* list = value != nullptr ? value->as_array() : nullptr;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    const std::string* name = (*list)[i].as_string();
+    names.push_back(name != nullptr ? *name : "?");
+  }
+  return names;
+}
+
+void read_offload(CaseReader& config, MegatronPlan& megatron) {
+  const std::vector<std::string> names = read_names(config, "offload_modules");
+  if (config.flag("fine_grained_activation_offloading", false)) {
+    const Result<ir::MegatronOffload> modules = ir::parse_offload_modules("offload_modules", names);
+    if (modules) {
+      megatron.offload_modules = *modules;
+    } else {
+      config.fail("offload_modules", "'" + modules.error().got + "'");
+    }
+  }
+  megatron.least_offloaded =
+      config.integer("min_offloaded_tensor_size", megatron.least_offloaded, kSize);
+}
+
 void note_module(CaseReader& reader, const std::string& name, ir::MegatronModules& modules) {
   for (const ir::MegatronModule& module : ir::megatron_modules()) {
     if (module.name == name) {
@@ -240,6 +266,7 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   megatron.micro_batch_group =
       config.integer("microbatch_group_size_per_vp_stage", 0, {0, kDegree.high});
   megatron.defer_head_gradient = config.flag("defer_embedding_wgrad_compute", false);
+  read_offload(config, megatron);
   megatron.mtp_layers = config.integer("mtp_num_layers", 0, {0, kDegree.high});
   constexpr std::array<std::string_view, 3> kAside = {
       "overlap_p2p_comm_warmup_flush", "wgrad_deferral_limit", "mtp_loss_scaling_factor"};

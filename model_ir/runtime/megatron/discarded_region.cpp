@@ -18,12 +18,16 @@ using torch::Tensor;
 struct DiscardedRegion::Again {
   torch::Region region;
   std::int32_t layer = -1;
-  std::vector<Tensor> inputs;  ///< Detached.
+  std::vector<torch::SavedTensor> saved;  ///< Its inputs, detached.
+  std::vector<Tensor> inputs;             ///< The same while it runs again.
   std::vector<Tensor> outputs;
 
   void run(Eager& eager) {
     const torch::RangeScope range(eager, kRecomputation);
     const torch::GradMode grad(eager, true);
+    for (torch::SavedTensor& input : saved) {
+      inputs.push_back(input.unpack(eager));
+    }
     const std::int32_t before = eager.layer();
     eager.set_layer(layer);
     outputs = region(eager, inputs);
@@ -47,6 +51,9 @@ struct DiscardedRegion::Again {
       result.push_back(input.defined() ? Tensor(eager, input->grad) : Tensor{});
     }
     inputs.clear();
+    for (torch::SavedTensor& input : saved) {
+      input.reset();
+    }
     return result;
   }
 };
@@ -61,7 +68,7 @@ DiscardedRegion::DiscardedRegion(const Runner& run, const std::vector<Tensor>& i
     Tensor detached = eager.alias(input, input.shape(), false);
     detached->layout = input->layout;
     detached->requires_grad = input.requires_grad();
-    again_->inputs.push_back(std::move(detached));
+    again_->saved.emplace_back(eager, detached);
   }
   Record record(eager, inputs);
   {

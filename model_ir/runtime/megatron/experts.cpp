@@ -12,6 +12,7 @@
 #include "model_ir/runtime/megatron/grouped_linear.h"
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/megatron/local_modules.h"
+#include "model_ir/runtime/megatron/offloaded_part.h"
 #include "model_ir/runtime/megatron/overlapped_shared.h"
 #include "model_ir/runtime/megatron/router.h"
 #include "model_ir/runtime/megatron/rows.h"
@@ -229,6 +230,7 @@ Tensor weighted_swiglu(const Runner& run, const Tensor& input, const Tensor& pro
     record.save(probabilities);
   }
   record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    const torch::Unpacked saved(e, node);
     Gradients inputs{e.empty(node.input_shapes[0], grads[0].dtype()),
                      e.empty(node.input_shapes[1], grads[0].dtype())};
     // The input is read, and its gradient, of the same size, written.
@@ -273,15 +275,24 @@ torch::Region activation_region(const Runner& run) {
 /// again.
 Tensor multiply_grouped(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
                         const Tensor& probabilities) {
-  const Tensor inner = grouped_linear(run, tokens, weights.up);
+  OffloadedPart up(run, &MegatronOffload::expert_up);
+  Tensor inner =
+      up.run(tokens, [&](const Tensor& inside) { return grouped_linear(run, inside, weights.up); });
+  inner = up.commit(inner, {&tokens, 1});
+  OffloadedPart activation(run, &MegatronOffload::expert_activation);
   if (!recomputes(run, &MegatronModules::moe_activation)) {
-    const Tensor activated = weighted_activation(run, inner, probabilities);
-    return grouped_linear(run, activated, weights.down);
+    const Tensor activated = activation.run(inner, [&](const Tensor& inside) {
+      return weighted_activation(run, inside, probabilities);
+    });
+    const Tensor output = grouped_linear(run, activated, weights.down);
+    return activation.commit(output, {&inner, 1});
   }
-  DiscardedRegion again(run, {inner, probabilities}, activation_region(run));
+  DiscardedRegion again = activation.run(inner, [&](const Tensor& inside) {
+    return DiscardedRegion(run, {inside, probabilities}, activation_region(run));
+  });
   Tensor output = grouped_linear(run, again.take_outputs()[0], weights.down, KeptInput::kOriginal);
   again.discard_until(output);
-  return output;
+  return activation.commit(output, {&inner, 1});
 }
 
 /// TEGroupedMLP

@@ -5,6 +5,7 @@
 
 #include "model_ir/runtime/megatron/discarded_region.h"
 #include "model_ir/runtime/megatron/layer.h"
+#include "model_ir/runtime/megatron/offloaded_part.h"
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
@@ -147,6 +148,46 @@ torch::Region up_region(const Runner& run, const LayerWeights& layer, const Atte
 
 }  // namespace
 
+namespace {
+
+/// What get_query_key_value_tensors leaves: up projections may run again in backward.
+struct Projected {
+  Tensor combined;
+  Tensor query_latent;
+  QueryKeyValue qkv;
+  std::optional<DiscardedRegion> again;
+};
+
+/// MLASelfAttention.get_query_key_value_tensors
+Projected project(const Runner& run, const LayerWeights& layer, const Tensor& normed,
+                  const AttentionSizes& sizes) {
+  const LatentWeights& weights = *layer.attention.latent;
+  // What the norm gives is kept once, until it is discarded.
+  const KeptInput kept =
+      recomputes(run, &MegatronModules::norms) ? KeptInput::kOriginal : KeptInput::kCast;
+  Projected result;
+  if (weights.query_down.weight.defined()) {
+    result.query_latent = linear(run, normed, weights.query_down.weight, Cut::kNone, kept);
+  }
+  result.combined = linear(run, normed, weights.kv_down.weight, Cut::kNone, kept);
+  Compressed parts = split(run, result.combined, run.context.spec.latent->kv_rank);
+  if (run.context.sequence_parallel()) {
+    parts.rotary = gather_sequence(run, parts.rotary);
+  }
+  const Tensor& source = result.query_latent.defined() ? result.query_latent : normed;
+  if (recomputes(run, &MegatronModules::latent_up)) {
+    result.again.emplace(run, std::vector<Tensor>{source, parts.latent, parts.rotary},
+                         up_region(run, layer, sizes));
+    const std::vector<Tensor> outputs = result.again->take_outputs();
+    result.qkv = {.query = outputs[0], .key = outputs[1], .value = outputs[2]};
+  } else {
+    result.qkv = project_up(run, layer, {source, parts.latent, parts.rotary}, sizes);
+  }
+  return result;
+}
+
+}  // namespace
+
 Tensor latent_attention(const Runner& run, const LayerWeights& layer, const Tensor& normed,
                         const LayerInput& input) {
   const LatentWeights& weights = *layer.attention.latent;
@@ -155,39 +196,22 @@ Tensor latent_attention(const Runner& run, const LayerWeights& layer, const Tens
   eager.set_site("rotary_table", layer.layer);
   run.process.touch_latent_tables(layer.layer, weights.tables);
   eager.set_site("latent", layer.layer);
-  // What the norm gives is kept once, until it is discarded.
-  const KeptInput kept =
-      recomputes(run, &MegatronModules::norms) ? KeptInput::kOriginal : KeptInput::kCast;
-  Tensor query_latent;
-  if (weights.query_down.weight.defined()) {
-    query_latent = linear(run, normed, weights.query_down.weight, Cut::kNone, kept);
-  }
-  const Tensor combined = linear(run, normed, weights.kv_down.weight, Cut::kNone, kept);
-  QueryKeyValue qkv;
-  std::optional<DiscardedRegion> again;
-  {
-    Compressed parts = split(run, combined, run.context.spec.latent->kv_rank);
-    if (run.context.sequence_parallel()) {
-      parts.rotary = gather_sequence(run, parts.rotary);
-    }
-    const Tensor& source = query_latent.defined() ? query_latent : normed;
-    if (recomputes(run, &MegatronModules::latent_up)) {
-      again.emplace(run, std::vector<Tensor>{source, parts.latent, parts.rotary},
-                    up_region(run, layer, sizes));
-      const std::vector<Tensor> outputs = again->take_outputs();
-      qkv = {.query = outputs[0], .key = outputs[1], .value = outputs[2]};
-    } else {
-      qkv = project_up(run, layer, {source, parts.latent, parts.rotary}, sizes);
-    }
-  }
+  OffloadedPart projection(run, &MegatronOffload::qkv_linear);
+  Projected projected = projection.run(
+      normed, [&](const Tensor& inside) { return project(run, layer, inside, sizes); });
+  projected.qkv.query = projection.commit(projected.qkv.query, {&normed, 1});
   eager.set_site("attention", layer.layer);
-  const Tensor context = core_attention(run, qkv, input.mask, sizes);
-  if (again) {
-    qkv = {};
-    again->discard_until(context);
+  const Tensor context = core_attention(run, projected.qkv, input.mask, sizes);
+  if (projected.again) {
+    projected.qkv = {};
+    projected.again->discard_until(context);
   }
   eager.set_site("attention_out", layer.layer);
-  return linear(run, context, layer.attention.output.weight, Cut::kRow, KeptInput::kOriginal);
+  OffloadedPart output(run, &MegatronOffload::attention_projection);
+  const Tensor result = output.run(context, [&](const Tensor& inside) {
+    return linear(run, inside, layer.attention.output.weight, Cut::kRow, KeptInput::kOriginal);
+  });
+  return output.commit(result, {&context, 1});
 }
 
 }  // namespace headroom::ir::megatron

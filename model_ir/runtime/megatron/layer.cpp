@@ -1,12 +1,14 @@
 #include "model_ir/runtime/megatron/layer.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/runtime/megatron/fused.h"
 #include "model_ir/runtime/megatron/local_modules.h"
+#include "model_ir/runtime/megatron/offloaded_part.h"
 #include "model_ir/runtime/megatron/recomputable_norm.h"
 #include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/functions.h"
@@ -69,13 +71,10 @@ QkvLayout layout_of(const Runner& run, const LayerModules& modules, const Attent
   return run.context.mesh.context.size == 1 ? QkvLayout::kPacked : QkvLayout::kViews;
 }
 
-/// SelfAttention of what its norm takes, or of Megatron's own, gives: [T, H] to [T, H], without the
-/// output projection's bias.
-Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
-                      const LayerInput& input) {
+/// get_query_key_value_tensors: one projection, cut by heads, and their norms.
+QueryKeyValue project_heads(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+                            const AttentionSizes& sizes) {
   const AttentionWeights& weights = layer.attention;
-  AttentionSizes sizes = sizes_of(run, layer.modules);
-  run.eager().set_site("qkv", layer.layer);
   const Tensor fused = first_product(run, hidden, weights.norm, weights.qkv, true);
   QueryKeyValue parts =
       split_heads(run, fused, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
@@ -89,6 +88,19 @@ Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor
     parts.query = head_norm(run, parts.query, weights.query_norm, !grouped);
     parts.key = head_norm(run, parts.key, weights.key_norm, true);
   }
+  return parts;
+}
+
+/// SelfAttention of what its norm takes, or of Megatron's own, gives: [T, H] to [T, H], without the
+/// output projection's bias.
+Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+                      const LayerInput& input) {
+  AttentionSizes sizes = sizes_of(run, layer.modules);
+  run.eager().set_site("qkv", layer.layer);
+  OffloadedPart projection(run, &MegatronOffload::qkv_linear);
+  QueryKeyValue parts = projection.run(
+      hidden, [&](const Tensor& inside) { return project_heads(run, layer, inside, sizes); });
+  parts.query = projection.commit(parts.query, {});
   QueryKeyValue rotated = parts;
   if (layer.modules.rope) {
     run.eager().set_site("rope", layer.layer);
@@ -100,7 +112,11 @@ Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor
   run.eager().set_site("attention", layer.layer);
   const Tensor context = core_attention(run, rotated, input.mask, sizes);
   run.eager().set_site("attention_out", layer.layer);
-  return second_product(run, context, weights.output, KeptInput::kOriginal);
+  OffloadedPart output(run, &MegatronOffload::attention_projection);
+  const Tensor projected = output.run(context, [&](const Tensor& inside) {
+    return second_product(run, inside, layer.attention.output, KeptInput::kOriginal);
+  });
+  return output.commit(projected, {&context, 1});
 }
 
 Tensor dense_mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden) {
@@ -128,13 +144,22 @@ Tensor own_norm(const Runner& run, const LayerWeights& layer, const Tensor& hidd
   return apex_norm(run, hidden, weights);
 }
 
-Tensor mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden) {
+/// A norm that is a module of its own, and what it is the norm of.
+RecomputableNorm module_norm(const Runner& run, const Tensor& hidden, const NormWeights& weights,
+                             OffloadedPart& part) {
+  return part.run(hidden, [&](const Tensor& inside) {
+    return RecomputableNorm(run, inside, weights, recomputes(run, &MegatronModules::norms));
+  });
+}
+
+Tensor mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+           OffloadedPart& part) {
   if (layer.experts && run.context.local()) {
     return expert_layer(run, layer, own_norm(run, layer, hidden, layer.mlp_norm));
   }
   if (layer.experts) {
     run.eager().set_site("norm", layer.layer);
-    RecomputableNorm normed(run, hidden, layer.mlp_norm, recomputes(run, &MegatronModules::norms));
+    RecomputableNorm normed = module_norm(run, hidden, layer.mlp_norm, part);
     Tensor output = expert_layer(run, layer, normed.output());
     normed.discard_until(output);
     return output;
@@ -149,14 +174,13 @@ Tensor mlp(const Runner& run, const LayerWeights& layer, const Tensor& hidden) {
 
 /// Attention with the norm before it, which is a module of its own where no projection fuses it.
 Tensor attend(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
-              const LayerInput& input) {
+              const LayerInput& input, OffloadedPart& part) {
   if (!layer.attention.latent) {
     const Tensor normed = own_norm(run, layer, hidden, layer.attention.norm);
     return self_attention(run, layer, normed, input);
   }
   run.eager().set_site("norm", layer.layer);
-  RecomputableNorm normed(run, hidden, layer.attention.norm,
-                          recomputes(run, &MegatronModules::norms));
+  RecomputableNorm normed = module_norm(run, hidden, layer.attention.norm, part);
   Tensor output = latent_attention(run, layer, normed.output(), input);
   normed.discard_until(output);
   return output;
@@ -193,11 +217,16 @@ Tensor run_layer(const Runner& run, const LayerWeights& layer, const Tensor& hid
                  const LayerInput& input) {
   Tensor middle;
   {
-    const Tensor attention = attend(run, layer, hidden, input);
+    // Norms that a projection is fused with are no modules.
+    OffloadedPart part(run, layer.attention.latent ? &MegatronOffload::attention_norm : nullptr);
+    const Tensor attention = attend(run, layer, hidden, input, part);
     middle = add_to_stream(run, layer, attention, layer.attention.output.bias, hidden);
+    middle = part.commit(middle, {&hidden, 1});
   }
-  const Tensor output = mlp(run, layer, middle);
-  return add_to_stream(run, layer, output, layer.mlp.down.bias, middle);
+  OffloadedPart part(run, layer.experts ? &MegatronOffload::mlp_norm : nullptr);
+  const Tensor output = mlp(run, layer, middle, part);
+  const Tensor sum = add_to_stream(run, layer, output, layer.mlp.down.bias, middle);
+  return part.commit(sum, {&middle, 1});
 }
 
 bool recomputes(const Runner& run, bool MegatronModules::*module) {
@@ -224,7 +253,10 @@ Tensor core_attention(const Runner& run, const QueryKeyValue& qkv, const Tensor&
     return dot_product_attention(run, contiguous, sizes);
   };
   if (!recomputes(run, &MegatronModules::core_attention)) {
-    return attend(qkv.query, qkv.key, qkv.value);
+    OffloadedPart part(run, &MegatronOffload::core_attention);
+    const Tensor output =
+        part.run(qkv.query, [&](const Tensor& query) { return attend(query, qkv.key, qkv.value); });
+    return part.commit(output, std::array{qkv.query, qkv.key, qkv.value});
   }
   const torch::Region region = [attend](Eager&, const std::vector<Tensor>& inputs) {
     return std::vector<Tensor>{attend(inputs[0], inputs[1], inputs[2])};

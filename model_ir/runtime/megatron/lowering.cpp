@@ -125,6 +125,7 @@ class Trainer {
       context_.eager.set_site("schedule", -1);
       const Tensor token_count = context_.eager.empty({1}, DType::kInt32);
       run_step(run_, stage_, sync_);
+      process_.offload().reset();
     }
     reports_ = stage_.take_reports();
   }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "model_ir/runtime/megatron/activation_offload.h"
 #include "model_ir/runtime/megatron/fp8_tensor.h"
 #include "model_ir/runtime/megatron/weights.h"
 #include "model_ir/runtime/torch/eager.h"
@@ -43,7 +44,7 @@ struct Userbuffers {
 /// What a process makes once and keeps.
 class Process {
  public:
-  explicit Process(const Context& context) : context_(context) {}
+  explicit Process(const Context& context) : context_(context), offload_(context) {}
 
   /// Room for the GEMMs of Transformer Engine's modules.
   /// Source: transformer_engine/pytorch/cpp_extensions/gemm.py, get_cublas_workspace.
@@ -108,11 +109,14 @@ class Process {
   }
   /// The layers of a chunk begin: the next 8-bit module is the first one.
   void begin_fp8_layers() { fp8_begins_ = true; }
+  /// What goes to the host of --offload-modules.
+  [[nodiscard]] ActivationOffload& offload() { return offload_; }
   /// cu_seqlens of whole sequences, of one length and half of it.
   void touch_sequence_lengths();
 
  private:
   const Context& context_;
+  ActivationOffload offload_;
   torch::Tensor te_workspace_;
   std::vector<torch::Tensor> grouped_workspaces_;
   Userbuffers userbuffers_;

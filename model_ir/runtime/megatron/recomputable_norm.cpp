@@ -16,6 +16,7 @@ using torch::Tensor;
 
 /// What the second run leaves for backward.
 struct RecomputableNorm::Again {
+  torch::SavedTensor saved;  ///< The input.
   Tensor input;
   NormWeights weights;
   NormOutput normed;
@@ -29,15 +30,17 @@ RecomputableNorm::RecomputableNorm(const Runner& run, const Tensor& input,
     output_ = norm(run, input, weights);
     return;
   }
-  again_ = std::make_shared<Again>(Again{.input = {}, .weights = weights, .normed = {}});
+  again_ =
+      std::make_shared<Again>(Again{.saved = {}, .input = {}, .weights = weights, .normed = {}});
   Record record(eager, {&input, &weights.weight, &weights.bias});
   output_ = std::move(norm_forward(run, input, weights).output);
-  record.save(input);
-  record.finish(output_, [run, again = again_](Eager& e, Gradients&, Node& node) -> Gradients {
-    const torch::Unpacked saved(e, node);
-    NormGradients result = norm_backward(run, saved[0], node.wants(2));
+  again_->saved = torch::SavedTensor(eager, input);
+  record.finish(output_, [run, again = again_](Eager&, Gradients&, Node& node) -> Gradients {
+    NormGradients result = norm_backward(run, again->input, node.wants(2));
     result.input->tracked_view = true;
     again->normed = {};
+    again->input.reset();
+    again->saved.reset();
     return {std::move(result.input), std::move(result.weight), std::move(result.bias)};
   });
 }
@@ -53,7 +56,8 @@ void RecomputableNorm::discard_until(const Tensor& hook) {
                                  bytes](Eager& e) mutable {
     {
       const torch::RangeScope range(e, kRecomputation);
-      again->normed = norm_forward(run, output, again->weights);
+      again->input = again->saved.unpack(e);
+      again->normed = norm_forward(run, again->input, again->weights);
     }
     e.fill_storage(output, bytes, TensorRole::kActivation);
     output.reset();

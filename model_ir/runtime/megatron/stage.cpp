@@ -93,13 +93,14 @@ void Stage::cut_for_context(Batch& batch) {
 }
 
 Tensor Stage::run_model(const Chunk& chunk, const Batch& batch, const Tensor& input) {
-  Tensor hidden = chunk.first ? embed(run_, chunk, batch.tokens, batch.positions) : input;
+  const Tensor decoder_input =
+      chunk.first ? embed(run_, chunk, batch.tokens, batch.positions) : input;
   LayerInput shared{.mask = batch.mask, .angles = {}};
   if (chunk.frequencies.defined()) {
     run_.eager().set_site("rotary_table", -1);
     shared.angles = run_.process.rotary_table(chunk);
   }
-  hidden = run_layers(run_, chunk, std::move(hidden), shared);
+  Tensor hidden = run_layers(run_, chunk, decoder_input, shared);
   if (!chunk.last) {
     return hidden;
   }
@@ -168,6 +169,7 @@ Tensor Stage::forward(std::size_t index, const Tensor& input) {
   Tensor output;
   {
     Batch batch = make_batch(chunk);
+    run_.process.offload().begin_pass(index, chunks_.size());
     loss_mask = batch.loss_mask;
     output = run_model(chunk, batch, input);
     batch.loss_mask.reset();

@@ -18,4 +18,8 @@ inline constexpr StreamId kContextStream = 2;
   return static_cast<StreamId>(kFirst + layer % kStreams);
 }
 
+/// What --offload-modules names leaves on the one and comes back on the other.
+inline constexpr StreamId kOffloadStream = 35;
+inline constexpr StreamId kReloadStream = 36;
+
 }  // namespace headroom::ir::megatron

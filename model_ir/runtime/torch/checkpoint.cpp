@@ -11,22 +11,6 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Makes `frame` take what operators save, for a scope.
-class CheckpointScope {
- public:
-  CheckpointScope(Eager& eager, CheckpointFrame* frame)
-      : eager_(eager), before_(eager.checkpoint()) {
-    eager_.set_checkpoint(frame);
-  }
-  ~CheckpointScope() { eager_.set_checkpoint(before_); }
-  CheckpointScope(const CheckpointScope&) = delete;
-  CheckpointScope& operator=(const CheckpointScope&) = delete;
-
- private:
-  Eager& eager_;
-  CheckpointFrame* before_;
-};
-
 /// Restores the autocast state that was in force when the region first ran.
 class AutocastScope {
  public:
@@ -116,7 +100,7 @@ void CheckpointFrame::recompute(Eager& eager) {
   const std::int32_t layer = eager.layer();
   {
     const RangeScope range(eager, kRecomputation);
-    const CheckpointScope hooks(eager, this);
+    const SavedTensorScope hooks(eager, this);
     const GradMode grad(eager, true);
     try {
       region_(eager, inputs_);
@@ -183,7 +167,7 @@ std::vector<Tensor> run_recomputed(Eager& eager, const std::vector<Tensor>& inpu
   if (stash != nullptr) {
     stash->push(frame);
   }
-  const CheckpointScope hooks(eager, frame.get());
+  const SavedTensorScope hooks(eager, frame.get());
   return region(eager, inputs);
 }
 

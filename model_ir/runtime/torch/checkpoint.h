@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "model_ir/runtime/torch/saved_tensor_hooks.h"
 #include "model_ir/runtime/torch/tensor.h"
 
 namespace headroom::ir::torch {
@@ -18,7 +19,7 @@ struct StopRecomputation {};
 /// One region under torch.utils.checkpoint(use_reentrant=False): what its operators save is
 /// dropped, and rebuilt by running the region again when backward first asks for any of it.
 /// Source: pytorch/pytorch torch/utils/checkpoint.py, _CheckpointFrame and its hooks.
-class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
+class CheckpointFrame final : public SavedTensorHooks {
  public:
   /// `inputs`: the region's arguments, kept alive until every saved slot has been let go.
   /// `whole`: the second run does not end with the last saved tensor (early_stop=False).
@@ -28,9 +29,9 @@ class CheckpointFrame : public std::enable_shared_from_this<CheckpointFrame> {
 
   /// An operator saves `tensor`: counts it in the first run, keeps it in the second, and hands it
   /// back as `kept`: what runs again has a graph of its own, which holds what it saves.
-  std::size_t pack(Eager& eager, const Tensor& tensor, Tensor& kept);
-  [[nodiscard]] Tensor unpack(Eager& eager, std::size_t slot);
-  void forget(std::size_t slot);
+  std::size_t pack(Eager& eager, const Tensor& tensor, Tensor& kept) override;
+  [[nodiscard]] Tensor unpack(Eager& eager, std::size_t slot) override;
+  void forget(std::size_t slot) override;
   /// The arguments go to the host, and come back when the region runs again.
   void offload();
 

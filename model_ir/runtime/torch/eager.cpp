@@ -105,6 +105,7 @@ void Eager::fill(Storage& storage, std::int64_t bytes, TensorRole role) {
   storage.event = program_.events.size();
   storage.bytes = bytes;
   storage.stream = stream_;
+  storage.recorded = false;
   storage.block = allocate(bytes, role, stream_);
 }
 
@@ -114,9 +115,11 @@ void Eager::fill_storage(const Tensor& tensor, std::int64_t bytes, TensorRole ro
 }
 
 void Eager::drain_storage(const Tensor& tensor) {
-  HEADROOM_ASSERT(tensor->storage != nullptr && tensor->storage->bytes > 0);
-  release(tensor->storage->block);
-  tensor->storage->bytes = 0;
+  HEADROOM_ASSERT(tensor->storage != nullptr);
+  if (tensor->storage->bytes > 0) {
+    let_go(*tensor->storage);
+    tensor->storage->bytes = 0;
+  }
 }
 
 void Eager::record_stream(const Tensor& tensor) {
@@ -337,15 +340,21 @@ void Eager::destroy(TensorImpl* impl) {
 
 void Eager::unuse(Storage* storage) {
   if (--storage->uses == 0) {
-    if (storage->bytes > 0 && storage->recorded) {
-      waiting_.push_back(storage->block);
-      program_.events.push_back(
-          Event{.kind = EventKind::kLetGo, .block = storage->block, .site = current_site()});
-    } else if (storage->bytes > 0) {
-      release(storage->block);
+    if (storage->bytes > 0) {
+      let_go(*storage);
     }
     free_storages_.push_back(storage);
   }
+}
+
+void Eager::let_go(Storage& storage) {
+  if (!storage.recorded) {
+    release(storage.block);
+    return;
+  }
+  waiting_.push_back(storage.block);
+  program_.events.push_back(
+      Event{.kind = EventKind::kLetGo, .block = storage.block, .site = current_site()});
 }
 
 }  // namespace headroom::ir::torch

@@ -18,7 +18,7 @@
 
 namespace headroom::ir::torch {
 
-class CheckpointFrame;
+class SavedTensorHooks;
 class WorkRecorder;
 
 /// An eager PyTorch process as its allocator sees it: operators allocate their outputs, autograd
@@ -120,9 +120,11 @@ class Eager {
   [[nodiscard]] bool in_backward() const { return backward_depth_ > 0; }
   std::uint64_t next_sequence() { return sequence_++; }
 
-  /// The innermost checkpoint region, which takes what operators save (saved-tensor hooks).
-  [[nodiscard]] CheckpointFrame* checkpoint() const { return checkpoint_; }
-  void set_checkpoint(CheckpointFrame* frame) { checkpoint_ = frame; }
+  /// Who takes what operators save, if anyone does: the innermost scope's.
+  [[nodiscard]] SavedTensorHooks* saved_tensor_hooks() const { return saved_tensor_hooks_; }
+  SavedTensorHooks* exchange_saved_tensor_hooks(SavedTensorHooks* hooks) {
+    return std::exchange(saved_tensor_hooks_, hooks);
+  }
 
   /// Tensors are DTensors for a while: what operators record gets gradients that are, too.
   [[nodiscard]] bool distributed() const { return distributed_; }
@@ -158,6 +160,7 @@ class Eager {
   friend class Node;
   void destroy(TensorImpl* impl);
   void unuse(Storage* storage);
+  void let_go(Storage& storage);
   void fill(Storage& storage, std::int64_t bytes, TensorRole role);
   std::uint32_t current_site();
   void release_waiting();
@@ -186,7 +189,7 @@ class Eager {
   StreamId stream_ = 0;
   int backward_depth_ = 0;
   std::uint64_t sequence_ = 0;
-  CheckpointFrame* checkpoint_ = nullptr;
+  SavedTensorHooks* saved_tensor_hooks_ = nullptr;
   std::optional<DType> autocast_;
   std::vector<std::optional<DType>> autocast_stack_;  ///< What each open region replaced.
   bool cublas_forward_ = false;

@@ -4,16 +4,16 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torch/saved_tensor_hooks.h"
 
 namespace headroom::ir::torch {
 
 SavedTensor::SavedTensor(Eager& eager, const Tensor& tensor) {
-  if (CheckpointFrame* const frame = eager.checkpoint()) {
-    slot_ = frame->pack(eager, tensor, tensor_);
+  if (SavedTensorHooks* const hooks = eager.saved_tensor_hooks()) {
+    slot_ = hooks->pack(eager, tensor, tensor_);
     if (!tensor_.defined()) {
-      frame_ = frame->shared_from_this();
+      hooks_ = hooks->shared_from_this();
     }
     return;
   }
@@ -22,14 +22,14 @@ SavedTensor::SavedTensor(Eager& eager, const Tensor& tensor) {
 }
 
 Tensor SavedTensor::unpack(Eager& eager) {
-  return frame_ ? frame_->unpack(eager, slot_) : tensor_;
+  return hooks_ ? hooks_->unpack(eager, slot_) : tensor_;
 }
 
 void SavedTensor::reset() {
   tensor_.reset();
-  if (frame_) {
-    frame_->forget(slot_);
-    frame_.reset();
+  if (hooks_) {
+    hooks_->forget(slot_);
+    hooks_.reset();
   }
 }
 

@@ -9,21 +9,20 @@
 
 namespace headroom::ir::torch {
 
-class CheckpointFrame;
+class SavedTensorHooks;
 
-/// What an operator keeps for backward: the tensor itself, or a slot of a checkpoint region that
-/// recomputation will fill.
+/// What an operator keeps for backward: the tensor itself, or where the hooks in force have it.
 class SavedTensor {
  public:
   SavedTensor() = default;
   SavedTensor(Eager& eager, const Tensor& tensor);
-  /// The tensor, recomputed if need be. A recomputed tensor is handed out once.
+  /// The tensor. Hooks hand it out once.
   [[nodiscard]] Tensor unpack(Eager& eager);
   void reset();
 
  private:
   Tensor tensor_;
-  std::shared_ptr<CheckpointFrame> frame_;
+  std::shared_ptr<SavedTensorHooks> hooks_;
   std::size_t slot_ = 0;
 };
 

@@ -1,0 +1,147 @@
+#include "model_ir/plan/megatron_option_checks.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model_ir/plan/megatron_fields.h"
+
+namespace headroom::ir {
+namespace {
+
+Error unsupported(std::string value, std::string expected, std::string fix = "") {
+  return Error::invalid_argument("megatron", std::move(value), std::move(expected), std::move(fix));
+}
+
+/// Columns and rows of the matrices that a layer multiplies in 8 bits, on one rank.
+std::vector<std::int64_t> product_widths(const ModelSpec& model, const MegatronPlan& megatron) {
+  const std::int64_t cut = megatron.tensor;
+  std::vector<std::int64_t> widths{model.hidden};
+  if (const auto& latent = model.latent) {
+    const std::int64_t query = latent->nope_dim + latent->rope_dim;
+    widths.insert(widths.end(), {latent->q_rank, latent->kv_rank,
+                                 latent->kv_rank + latent->rope_dim, model.heads * query / cut,
+                                 model.heads * (latent->nope_dim + latent->v_dim) / cut,
+                                 model.heads * latent->v_dim / cut});
+  } else {
+    widths.insert(widths.end(), {model.heads * model.head_dim / cut,
+                                 (model.heads + 2 * model.kv_heads) * model.head_dim / cut});
+  }
+  if (std::ranges::any_of(model.layers,
+                          [&model](const LayerSpec& layer) { return !model.moe || !layer.moe; })) {
+    widths.push_back(model.ffn / cut);
+  }
+  if (model.moe) {
+    const std::int64_t own = megatron.expert_tensor > 0 ? megatron.expert_tensor : cut;
+    widths.insert(widths.end(), {model.moe->expert_ffn / own, model.moe->shared_ffn / cut});
+  }
+  return widths;
+}
+
+}  // namespace
+
+Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  if (megatron.fp8 == MegatronFp8::kNone) {
+    return ok();
+  }
+  const std::string recipe =
+      "fp8-recipe=" + std::string(word_of(megatron_fp8_words(), megatron.fp8));
+  if (plan.precision != Precision::kBf16Master) {
+    return unsupported(
+        recipe + " with precision=" + std::string(word_of(precision_words(), plan.precision)),
+        "bf16-master", "use --precision bf16-master");
+  }
+  if (!megatron.transformer_engine) {
+    return unsupported(recipe + " with transformer-engine=no", "Transformer Engine's modules",
+                       "leave one of the two out");
+  }
+  if (model.moe && !megatron.grouped_gemm) {
+    return unsupported(recipe + " with grouped-gemm=false", "experts with grouped GEMMs",
+                       "leave out fp8-recipe");
+  }
+  const bool again = megatron.recompute != MegatronRecompute::kNone;
+  if (again && megatron.fp8 == MegatronFp8::kDelayed) {
+    return unsupported(recipe + " with recompute", "a recipe whose scales are not kept apart",
+                       "use fp8-recipe=tensorwise, or leave out recompute");
+  }
+  const bool micro = megatron.fp8 == MegatronFp8::kMxfp8;
+  const std::int64_t parts = megatron.context * (megatron.sequence_parallel ? megatron.tensor : 1);
+  const std::int64_t tokens = plan.micro_batch * plan.sequence / parts;
+  const std::int64_t rows = micro ? 32 : 8;
+  if (tokens % rows != 0) {
+    return unsupported(recipe + " on " + std::to_string(tokens) + " tokens of a rank",
+                       "a multiple of " + std::to_string(rows), "change seq or micro-batch");
+  }
+  const std::int64_t block = micro ? 32 : 16;
+  for (const std::int64_t width : product_widths(model, megatron)) {
+    if (width % block != 0) {
+      return unsupported(recipe + " on matrices of " + std::to_string(width) + " columns",
+                         "multiples of " + std::to_string(block), "leave out fp8-recipe");
+    }
+  }
+  return ok();
+}
+
+Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatron) {
+  const MegatronOffload& parts = megatron.offload_modules;
+  if (parts == MegatronOffload{}) {
+    const bool idle = megatron.least_offloaded != MegatronPlan{}.least_offloaded;
+    return idle ? unsupported("min-offloaded-tensor-size", "offload-modules beside it",
+                              "leave it out")
+                : ok();
+  }
+  const bool whole = megatron.recompute == MegatronRecompute::kFullUniform ||
+                     megatron.recompute == MegatronRecompute::kFullBlock;
+  const MegatronModules again = recomputed_modules(megatron);
+  const bool experts = parts.expert_up || parts.expert_activation;
+  struct Lack {
+    bool has;
+    std::string_view value;
+    std::string_view expected;
+    std::string_view fix;
+  };
+  const std::array<Lack, 10> lacks = {
+      {{!megatron.transformer_engine, "offload-modules with transformer-engine=no",
+        "Transformer Engine's modules", "leave one of the two out"},
+       {whole, "offload-modules with recompute=uniform or block", "layers that run once",
+        "use recompute=selective, or leave it out"},
+       {parts.attention_projection && !parts.core_attention, "offload-modules=attn_proj",
+        "core_attn beside it, whose backward reads what attn_proj reads", "add +core_attn"},
+       {parts.attention_norm && !model.latent, "offload-modules=attn_norm",
+        "latent attention: elsewhere the norm is a part of the projection", "use qkv_linear"},
+       {(parts.mlp_norm || experts) && !model.moe,
+        "offload-modules=mlp_norm, expert_fc1 or moe_act", "a model with experts",
+        "use qkv_linear, core_attn or attn_proj"},
+       {experts && !megatron.grouped_gemm,
+        "offload-modules=expert_fc1 or moe_act with grouped-gemm=no", "experts with grouped GEMMs",
+        "leave one of the two out"},
+       {experts && again.moe, "offload-modules=expert_fc1 or moe_act with recompute-modules=moe",
+        "experts that run once", "leave one of the two out"},
+       {parts.qkv_linear && again.latent_up && !parts.attention_projection,
+        "offload-modules=qkv_linear with recompute-modules=mla_up_proj",
+        "attn_proj beside it, by whose backward Megatron-Core knows the pass whose projections run "
+        "again",
+        "add +core_attn+attn_proj"},
+       {megatron.fp8 != MegatronFp8::kNone &&
+            (parts.qkv_linear || parts.attention_projection || parts.expert_up),
+        "offload-modules=qkv_linear, attn_proj or expert_fc1 with fp8-recipe",
+        "modules without weights, whose 8 bits would leave, too, and come back as 16",
+        "use core_attn, moe_act or norms"},
+       {parts.core_attention && megatron.attention == MegatronAttention::kUnfused,
+        "offload-modules=core_attn with attention=unfused", "one kernel for attention",
+        "use attention=fused or flash"}}};
+  for (const Lack& lack : lacks) {
+    if (lack.has) {
+      return unsupported(std::string(lack.value), std::string(lack.expected),
+                         std::string(lack.fix));
+    }
+  }
+  return ok();
+}
+
+}  // namespace headroom::ir

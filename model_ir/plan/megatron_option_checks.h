@@ -1,0 +1,21 @@
+#pragma once
+
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+
+/// Checks of single options of Megatron-Core, which `check_megatron` runs.
+namespace headroom::ir {
+
+/// Products in 8 bits want bf16 beside them and sizes of whole blocks.
+/// Errors:  kInvalidArgument naming the recipe and what it does not go with.
+/// Source:  transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; tensor/mxfp8_tensor.py.
+[[nodiscard]] Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan);
+
+/// What --offload-modules names is there, saves what it says, and runs once.
+/// Errors:  kInvalidArgument naming the modules and what they do not go with.
+/// Source:  megatron/core/transformer/transformer_config.py, __post_init__;
+///          megatron/training/arguments.py, validate_args.
+[[nodiscard]] Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatron);
+
+}  // namespace headroom::ir
