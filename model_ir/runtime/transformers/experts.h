@@ -20,8 +20,9 @@ struct Routing {
 struct RouterInput {
   torch::Tensor rows;  ///< [T, H]
   RouterWeight weight;
-  torch::Tensor bias;        ///< gpt-oss; otherwise undefined.
-  torch::Tensor correction;  ///< DeepSeek-V3's e_score_correction_bias; otherwise undefined.
+  torch::Tensor bias;          ///< gpt-oss; otherwise undefined.
+  torch::Tensor correction;    ///< DeepSeek-V3's e_score_correction_bias; otherwise undefined.
+  bool chooses_apart = false;  ///< By a method of its own, without gradients (DeepSeek-V3, 4.x).
 };
 
 /// The family's TopkRouter.forward. `T` tokens, `E` experts, `k` of them per token.

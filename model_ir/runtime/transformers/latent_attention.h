@@ -27,13 +27,17 @@ struct LatentFrame {
 /// Rotates the rotary parts of queries and of the one key, and joins the queries' parts anew.
 /// Source: modeling_deepseek_v2.py, apply_rotary_emb; modeling_deepseek_v3.py,
 ///         apply_rotary_pos_emb_interleave and apply_rotary_pos_emb.
-[[nodiscard]] torch::Tensor rotate_latent(torch::Eager& eager, const ModelSpec& spec,
+[[nodiscard]] torch::Tensor rotate_latent(torch::Eager& eager, const Model& model,
                                           const RopeTable& table, LatentFrame& frame);
 
 struct KeyValue {
   torch::Tensor key;    ///< [B, A, S, nope + rope]
   torch::Tensor value;  ///< [B, A, S, v], a view of the expanded latents.
 };
+
+/// The expanded latents [B, S, A * (nope + v)], cut; the key's rotated part is yet to come.
+[[nodiscard]] KeyValue cut_expanded(torch::Eager& eager, const ModelSpec& spec,
+                                    const torch::Tensor& expanded);
 
 /// `expand_kv`: the expanded latents [B, S, A * (nope + v)] as keys and values, the rotated key
 /// copied to all heads.

@@ -109,7 +109,9 @@ std::string_view module_of(std::string_view parameter) {
 /// Whether the parameter at `at` is the first of an MLP.
 bool begins_mlp(const Graph& graph, const std::vector<TensorId>& order, std::size_t at) {
   const auto in_mlp = [&](std::size_t index) {
-    return graph.tensor(order[index]).name.find(".mlp.") != std::string::npos;
+    const std::string& name = graph.tensor(order[index]).name;
+    return name.find(".mlp.") != std::string::npos ||
+           name.find(".block_sparse_moe.") != std::string::npos;
   };
   return at > 0 && in_mlp(at) && !in_mlp(at - 1);
 }
