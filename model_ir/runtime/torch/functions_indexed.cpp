@@ -82,4 +82,42 @@ Tensor add_rows_in_place(Eager& eager, const Tensor& target, const Tensor& index
   return output;
 }
 
+namespace {
+
+/// A part of `input` as a view of `seen_as`; its backward is select_backward.
+Tensor select(Eager& eager, const Tensor& input, const Shape& seen_as) {
+  Record record(eager, {&input});
+  Tensor output = eager.alias(input, seen_as, true);
+  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    Tensor whole = filled(e, node.input_shapes[0], grads[0].dtype());
+    launch(e, {&grads[0], &grads[0]});
+    return {std::move(whole)};
+  });
+  return output;
+}
+
+}  // namespace
+
+Tensor select_first(Eager& eager, const Tensor& input) {
+  const Shape& shape = input.shape();
+  return select(eager, input, shape.rank() == 3 ? Shape{shape[1], shape[2]} : Shape{shape[1]});
+}
+
+Tensor select_column(Eager& eager, const Tensor& input) {
+  return select(eager, input, {input.shape()[0], 1});
+}
+
+Tensor scatter_last(Eager& eager, const Tensor& values, const Tensor& index, std::int64_t width) {
+  Tensor zeros = filled(eager, values.shape().with(-1, width), values.dtype());
+  Record record(eager, {&values});
+  record.save(index);
+  launch(eager, {&values, &index, &values});
+  Tensor output = eager.alias(zeros, zeros.shape(), false);
+  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    const Tensor saved = node.saved[0].unpack(e);
+    return {computed(e, saved.shape(), grads[0].dtype())};  // gather
+  });
+  return output;
+}
+
 }  // namespace headroom::ir::torch

@@ -35,4 +35,14 @@ namespace headroom::ir::torch {
 [[nodiscard]] Tensor add_rows_in_place(Eager& eager, const Tensor& target, const Tensor& index,
                                        const Tensor& source);
 
+/// `input[i]` of the first dim, a view: [E, ...] -> [...]. Backward fills a zero tensor of the
+/// whole.
+[[nodiscard]] Tensor select_first(Eager& eager, const Tensor& input);
+/// input[:, i] of [T, E], seen as a column [T, 1]. Backward likewise.
+[[nodiscard]] Tensor select_column(Eager& eager, const Tensor& input);
+
+/// torch.zeros(T, width).scatter_(1, index, values): [T, k] -> [T, width].
+[[nodiscard]] Tensor scatter_last(Eager& eager, const Tensor& values, const Tensor& index,
+                                  std::int64_t width);
+
 }  // namespace headroom::ir::torch

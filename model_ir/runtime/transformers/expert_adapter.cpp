@@ -51,6 +51,10 @@ bool names_expert_part(const ModelSpec& spec, std::string_view name) {
   return name == names.router || name == names.gate || name == names.up || name == names.down;
 }
 
+bool is_linear_router(const Op& router) {
+  return router.router == RouterForm::kSoftmaxFp32 || router.router == RouterForm::kSoftmax;
+}
+
 std::set<TensorId> expert_linears(const Graph& graph) {
   std::set<TensorId> linears;
   const Op* router = nullptr;
@@ -61,7 +65,7 @@ std::set<TensorId> expert_linears(const Graph& graph) {
       continue;
     }
     linears.insert(op.parameters.begin(), op.parameters.end());
-    if (router->router == RouterForm::kSoftmaxFp32 || router->router == RouterForm::kSoftmax) {
+    if (is_linear_router(*router)) {
       linears.insert(router->parameters[0]);
     }
   }

@@ -18,6 +18,9 @@ namespace headroom::ir::transformers {
 /// name. PEFT translates the names of models whose experts were linear layers once.
 [[nodiscard]] bool names_expert_part(const ModelSpec& spec, std::string_view name);
 
+/// Whether a router was a linear layer where experts were modules.
+[[nodiscard]] bool is_linear_router(const Op& router);
+
 /// Weights of experts that are modules, and of their routers where these are linear layers: PEFT
 /// adapts them as any other. None where experts are fused. Source: huggingface/transformers 4.57,
 /// models/*/modeling_*.py.

@@ -19,15 +19,10 @@ using torch::Eager;
 using torch::Shape;
 using torch::Tensor;
 
-namespace {
+std::int64_t tokens_of(std::int64_t expert, std::int64_t selected, std::int64_t experts) {
+  return selected / experts + (expert < selected % experts ? 1 : 0);
+}
 
-/// Positions of an expert's tokens: two views of what `torch.where` found.
-struct Found {
-  Tensor first, second;  ///< [N]
-};
-
-/// torch.where of the part of the mask that is the expert's, `dims` of it. A part lies scattered in
-/// memory, and so does its copy.
 Found where(Eager& eager, const Shape& dims, std::int64_t tokens) {
   const Tensor contiguous = torch::computed(eager, dims, DType::kInt64);
   const Tensor positions = torch::nonzero(eager, contiguous, tokens);
@@ -35,20 +30,20 @@ Found where(Eager& eager, const Shape& dims, std::int64_t tokens) {
           .second = eager.alias(positions, {tokens}, true)};
 }
 
-/// torch.greater(expert_mask.sum(dim=(-1, -2)), 0).nonzero()
-Tensor find_hit(Eager& eager, const ExpertLoopInput& input) {
-  const std::int64_t selected = input.indices.elements();
-  Tensor hit;
+Tensor find_hit(Eager& eager, std::int64_t classes, std::int64_t selected, std::int64_t hit) {
+  Tensor chosen;
   {
-    Tensor sums = torch::reduce(eager, {input.experts}, DType::kInt64,
-                                {.outputs = input.experts,
-                                 .inputs_per_output = selected,
-                                 .accumulator_bytes = 8,
-                                 .element_bytes = 8});
-    hit = torch::computed(eager, {input.experts}, DType::kBool, {&sums});
+    const Tensor sums = torch::reduce(eager, {classes}, DType::kInt64,
+                                      {.outputs = classes,
+                                       .inputs_per_output = selected,
+                                       .accumulator_bytes = 8,
+                                       .element_bytes = 8});
+    chosen = torch::computed(eager, {classes}, DType::kBool, {&sums});
   }
-  return torch::nonzero(eager, hit, std::min(input.experts, selected));
+  return torch::nonzero(eager, chosen, hit);
 }
+
+namespace {
 
 /// The names of MixtralSparseMoeBlock.forward within its loop.
 struct LoopFrame {
@@ -123,10 +118,6 @@ Tensor add_to_method(Eager& eager, const ExpertLoopInput& input, std::int64_t ex
 
 }  // namespace
 
-std::int64_t tokens_of(std::int64_t expert, std::int64_t selected, std::int64_t experts) {
-  return selected / experts + (expert < selected % experts ? 1 : 0);
-}
-
 Routing route_in_block(Eager& eager, const MoeSpec& moe, Tensor logits, DType dtype) {
   Routing routing;
   routing.logits = std::move(logits);
@@ -150,7 +141,7 @@ Tensor run_expert_loop(Eager& eager, const ExpertLoopInput& input, std::vector<T
     Tensor output = torch::filled(eager, input.rows.shape(), input.rows.dtype());
     frame.mask = torch::one_hot(eager, input.indices, input.experts);
     if (input.loop != ExpertLoop::kAll) {
-      frame.hit = find_hit(eager, input);
+      frame.hit = find_hit(eager, input.experts, input.indices.elements(), input.experts);
     }
     if (input.loop == ExpertLoop::kNumbers) {
       frame.hit.reset();  // A list of numbers.
@@ -218,6 +209,17 @@ Tensor Interpreter::run_expert(const Op& op, std::int64_t expert, const Tensor& 
 }
 
 Tensor Interpreter::loop_over_experts(const Op& op) {
+  if (op.gate == ExpertGate::kInterleavedClamped) {
+    const BiasedExpertsInput input{.rows = rows(op),
+                                   .weights = value(op, 1),
+                                   .indices = value(op, 2),
+                                   .gate_up = parameter(op, 0),
+                                   .gate_up_bias = parameter(op, 1),
+                                   .down = parameter(op, 2),
+                                   .down_bias = parameter(op, 3),
+                                   .spare_class = library_.spare_class};
+    return model_.training ? run_biased_loop(eager_, input) : run_biased_batch(eager_, input);
+  }
   const ExpertLoopInput input{.rows = rows(op),
                               .weights = value(op, 1),
                               .indices = value(op, 2),

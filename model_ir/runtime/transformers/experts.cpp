@@ -6,6 +6,7 @@
 #include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/functions_grouped.h"
+#include "model_ir/runtime/torch/functions_indexed.h"
 #include "model_ir/runtime/torch/functions_latent.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
@@ -63,6 +64,11 @@ Routing route_chosen(Eager& eager, const MoeSpec& moe, const RouterInput& input)
   auto [values, indices] = torch::top_k(eager, routing.logits, moe.top_k);
   routing.weights = torch::softmax_last(eager, values, values.dtype());
   routing.indices = std::move(indices);
+  values.reset();
+  if (input.fourth) {
+    routing.weights =
+        torch::scatter_last(eager, routing.weights, routing.indices, routing.logits.shape()[-1]);
+  }
   return routing;
 }
 
@@ -161,10 +167,10 @@ Routing route_wide_sigmoid(Eager& eager, const MoeSpec& moe, const RouterInput& 
   Tensor scores = torch::sigmoid(eager, routing.logits);
   CorrectedChoice names;
   {
-    const torch::GradMode grad(eager, eager.grad_enabled() && !input.chooses_apart);
+    const torch::GradMode grad(eager, eager.grad_enabled() && !input.fourth);
     routing.indices = choose_corrected(eager, moe, input, scores, names);
   }
-  if (input.chooses_apart) {
+  if (input.fourth) {
     names.clear();
   }
   Tensor chosen = torch::gather_last(eager, scores, routing.indices);
@@ -425,11 +431,12 @@ void Interpreter::disturb(const Op& op) {
   hidden = std::move(disturbed);
 }
 
-/// The router as a module of its own.
+/// The router as a module of the library's, which is no linear layer.
 Routing Interpreter::route_apart(const Op& op) {
   RouterInput input;
   const bool wide = op.router == RouterForm::kWideSoftmax || op.router == RouterForm::kWideSigmoid;
-  Tensor given = wide ? value(op, 0) : rows(op);  // DeepSeek's router is given [B, S, H].
+  // DeepSeek's router is given [B, S, H], and so was gpt-oss's.
+  Tensor given = wide || library_.fourth ? value(op, 0) : rows(op);
   if (model_.hooks.enter) {
     model_.hooks.enter(module_of(op), {&given});
   }
@@ -440,7 +447,7 @@ Routing Interpreter::route_apart(const Op& op) {
   if (op.router == RouterForm::kWideSigmoid) {
     input.correction = model_.corrections.at(static_cast<std::uint32_t>(op.parameters[0]));
   }
-  input.chooses_apart = library_.loop != ExpertLoop::kNone;
+  input.fourth = library_.fourth;
   Routing routing = route(eager_, op.router, *model_.spec->moe, input);
   if (model_.hooks.leave) {
     model_.hooks.leave(module_of(op), {&routing.weights});
@@ -453,28 +460,23 @@ void Interpreter::run_router(const Op& op) {
     disturb(op);
   }
   const bool loops = library_.loop != ExpertLoop::kNone;
-  Routing routing = loops && !modeling_.experts_method ? route_within(op) : route_apart(op);
+  const bool within = loops && is_linear_router(op);
+  Routing routing = within ? route_within(op) : route_apart(op);
   // What is run again in backward is no longer recorded.
   if (model_.spec->moe->auxiliary_loss && !eager_.in_backward()) {
     router_logits_.push_back(routing.logits);
   }
   if (!loops) {
     block_names_.push_back(std::move(routing.logits));
-  } else if (!modeling_.experts_method) {  // The block returns them: the layer has a name for them.
+  } else if (within) {  // The block returns them: the layer has a name for them.
     layer_names_.push_back(std::move(routing.logits));
   }
   values_[index_of(op.outputs[0])] = std::move(routing.weights);
   values_[index_of(op.outputs[1])] = std::move(routing.indices);
 }
 
-void Interpreter::run_experts(const Op& op) {
-  if (library_.loop != ExpertLoop::kNone) {
-    Tensor output = loop_over_experts(op);
-    const bool joined = model_.spec->moe->shared_gate;  // What all tokens share is added first.
-    values_[index_of(op.outputs[0])] =
-        joined ? std::move(output) : torch::view(eager_, output, value(op, 0).shape());
-    return;
-  }
+/// The experts as a module of their own.
+Tensor Interpreter::group_experts(const Op& op) {
   const bool biases = op.parameters.size() == 4;
   Tensor hidden = rows(op);
   Tensor weights = value(op, 1);
@@ -498,6 +500,11 @@ void Interpreter::run_experts(const Op& op) {
   if (model_.hooks.leave) {
     model_.hooks.leave(module_of(op), {&output});
   }
+  return output;
+}
+
+void Interpreter::run_experts(const Op& op) {
+  Tensor output = library_.loop == ExpertLoop::kNone ? group_experts(op) : loop_over_experts(op);
   if (!model_.spec->moe->shared_gate) {  // Qwen2-MoE adds its shared expert first.
     output = torch::view(eager_, output, value(op, 0).shape());
   }
@@ -505,7 +512,7 @@ void Interpreter::run_experts(const Op& op) {
   if (model_.spec->attention_sinks && attention_weights_.defined()) {
     // gpt-oss's layer: `hidden_states, _ = ...` of attention and of experts; the scores take over
     // the name. Source: modeling_gpt_oss.py, GptOssDecoderLayer.
-    attention_weights_ = std::move(weights);
+    attention_weights_ = value(op, 1);
   }
 }
 

@@ -161,6 +161,7 @@ class Interpreter {
   [[nodiscard]] torch::Tensor run_linear_of(const Op& op, const torch::Tensor& input);
   [[nodiscard]] torch::Tensor run_expert(const Op& op, std::int64_t expert,
                                          const torch::Tensor& rows);
+  [[nodiscard]] torch::Tensor group_experts(const Op& op);
   [[nodiscard]] torch::Tensor loop_over_experts(const Op& op);
   [[nodiscard]] torch::Tensor run_shared_gate(const Op& op);
   /// The input of a sparse block seen as [T, H], one view for all its readers.

@@ -564,6 +564,7 @@ void Interpreter::run_attention(const Op& op) {
   input.alibi = shared_.alibi;
   if (model_.spec->attention_sinks) {
     input.sinks = parameter(op, 0);
+    input.casts_weights = !library_.fourth;
   }
   if (model_.cache != nullptr) {
     model_.cache->update(eager_, op.layer, input.k, input.v);

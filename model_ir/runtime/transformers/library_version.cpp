@@ -89,6 +89,11 @@ FamilyReleases mixture_releases(Family family) {
     }
     case Family::kDeepseekV3:
       return like_llama(451);
+    case Family::kGptOss: {
+      FamilyReleases releases = like_llama(456);
+      releases.expert_tensors = 456;
+      return releases;
+    }
     default:
       return {};
   }
@@ -221,6 +226,7 @@ LibraryTraits library_traits(const ModelSpec& spec, const ParallelPlan& plan) {
   traits.scales_tables_late = *version <= 450;
   traits.fills_masks = *version < releases.shared_masks;
   if (spec.moe) {
+    traits.spare_class = *version >= 457;
     traits.loop = *version >= releases.expert_tensors   ? ExpertLoop::kTensors
                   : *version >= releases.expert_numbers ? ExpertLoop::kNumbers
                                                         : ExpertLoop::kAll;
@@ -229,8 +235,8 @@ LibraryTraits library_traits(const ModelSpec& spec, const ParallelPlan& plan) {
 }
 
 ExpertWeights expert_weights(const ModelSpec& spec, const ParallelPlan& plan) {
-  return library_traits(spec, plan).loop == ExpertLoop::kNone ? ExpertWeights::kFused
-                                                              : ExpertWeights::kModules;
+  const bool fused = library_traits(spec, plan).loop == ExpertLoop::kNone || spec.moe->expert_bias;
+  return fused ? ExpertWeights::kFused : ExpertWeights::kModules;
 }
 
 std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& plan) {

@@ -21,11 +21,11 @@
 namespace headroom::ir {
 namespace {
 
-/// Two layers, H 1024, V 50000, 16 heads.
-ModelSpec read(const std::string& rest) {
+/// Two layers, H 1024, 16 heads.
+ModelSpec read(const std::string& rest, const std::string& vocabulary = "50000") {
   return parse_hf_config(R"({"hidden_size": 1024, "num_hidden_layers": 2,
-    "num_attention_heads": 16, "vocab_size": 50000, "max_position_embeddings": 4096, )" +
-                             rest + "}",
+    "num_attention_heads": 16, "max_position_embeddings": 4096, "vocab_size": )" +
+                             vocabulary + ", " + rest + "}",
                          "small")
       .value();
 }
@@ -45,6 +45,9 @@ const std::string kDeepseek3 = R"("model_type": "deepseek_v3", "num_key_value_he
     "num_experts_per_tok": 4, "n_shared_experts": 1, "n_group": 4, "topk_group": 2,
     "first_k_dense_replace": 1, "q_lora_rank": 384, "kv_lora_rank": 256, "qk_nope_head_dim": 64,
     "qk_rope_head_dim": 32, "v_head_dim": 64, "tie_word_embeddings": false)";
+const std::string kGptOss = R"("model_type": "gpt_oss", "num_key_value_heads": 4,
+    "intermediate_size": 1024, "num_local_experts": 16, "num_experts_per_tok": 4, "head_dim": 64,
+    "sliding_window": 128, "tie_word_embeddings": false)";
 
 ParallelPlan plan_of(std::string version) {
   ParallelPlan plan;
@@ -155,6 +158,20 @@ TEST_CASE("expert loop: DeepSeek-V3 sums in fp32, expands latents before it rota
                       {"step2.backward", 1'220'791'296, 2'600'762'880}});
 }
 
+TEST_CASE("expert loop: gpt-oss loops in training and runs all experts on all tokens otherwise") {
+  ParallelPlan plan = plan_of("4.57");
+  plan.attention = AttentionKind::kEager;
+  plan.precision = Precision::kAutocastBf16;
+  plan.recompute = Recompute::kFull;
+  plan.evaluation = true;
+  plan.steps = 1;
+  test::check_phases(read(kGptOss, "2000"), plan,
+                     {{"load", 440'773'120, 440'773'120},
+                      {"step1.forward", 557'320'192, 1'023'342'592},
+                      {"step1.backward", 952'336'896, 1'800'293'888},
+                      {"evaluation", 1'391'524'352, 2'759'218'688}});
+}
+
 TEST_CASE("expert loop: adapters reach the linear layers of experts and routers") {
   ParallelPlan plan = plan_of("4.57");
   plan.lora = LoraPlan{};
@@ -185,6 +202,7 @@ TEST_CASE("expert loop: what is not modelled is refused with the release and a w
   refused(kMixtral, plan_of("4.47"));
   refused(kQwen3, plan_of("4.50"));
   refused(kDeepseek3, plan_of("4.50"));
+  refused(kGptOss, plan_of("4.55"));
 }
 
 }  // namespace headroom::ir
