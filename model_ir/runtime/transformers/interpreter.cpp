@@ -264,7 +264,8 @@ Tensor Interpreter::run_linear(const Op& op) {
     input = torch::to(eager_, input, parameter(op, 0).dtype());
   }
   if (op.role == OpRole::kLatentKvUp && !modeling_.expands_first) {
-    latent_query_ = rotate_latent(eager_, model_, {shared_.cos, shared_.sin}, latent_);
+    rotate_latent(eager_, model_, {shared_.cos, shared_.sin}, latent_);
+    latent_query_ = join_query(eager_, latent_);
   }
   const Tensor& input = reads_rows(op) ? rows(op) : value(op, 0);
   ModuleCall call = module_of(op);

@@ -136,10 +136,13 @@ Tensor cut_compressed(Eager& eager, const LatentAttention& latent, const Tensor&
   return std::move(parts[0]);
 }
 
-Tensor rotate_latent(Eager& eager, const Model& model, const RopeTable& table, LatentFrame& frame) {
+void rotate_latent(Eager& eager, const Model& model, const RopeTable& table, LatentFrame& frame) {
   QueryKey turned = rotate_heads(eager, model, {frame.query_rope, frame.key_rope}, table);
   frame.query_rope = std::move(turned.q);
   frame.key_rope = std::move(turned.k);
+}
+
+Tensor join_query(Eager& eager, const LatentFrame& frame) {
   return torch::cat_last(eager, frame.query_nope, frame.query_rope);
 }
 
@@ -190,11 +193,10 @@ Tensor Interpreter::run_latent_norm(const Op& op) {
 
 void Interpreter::run_expanded_qkv(const Op& op) {
   KeyValue made = cut_expanded(eager_, *model_.spec, value(op, 2));
-  Tensor query = rotate_latent(eager_, model_, {shared_.cos, shared_.sin}, latent_);
-  {
-    const Tensor everywhere = torch::expand_heads(eager_, latent_.key_rope, model_.spec->heads);
-    made.key = torch::cat_last(eager_, made.key, everywhere);
-  }
+  rotate_latent(eager_, model_, {shared_.cos, shared_.sin}, latent_);
+  const Tensor everywhere = torch::expand_heads(eager_, latent_.key_rope, model_.spec->heads);
+  const Tensor query = join_query(eager_, latent_);
+  made.key = torch::cat_last(eager_, made.key, everywhere);
   values_[index_of(op.outputs[0])] = query;
   values_[index_of(op.outputs[1])] = made.key;
   values_[index_of(op.outputs[2])] = made.value;

@@ -50,6 +50,7 @@ struct FamilyReleases {
   bool ranges_masks = false;            ///< Filled masks are no triangles first,
   int triangles_masks = 0;              ///< but in this release.
   int model_tables = 448;               ///< No layer has rotary tables of its own any more.
+  int builds_once = 0;                  ///< Layers make no modules that they replace.
   int expert_numbers = kMajorOf5;       ///< ExpertLoop::kNumbers; before, kAll.
   int expert_tensors = kMajorOf5;       ///< ExpertLoop::kTensors
 };
@@ -84,6 +85,7 @@ FamilyReleases mixture_releases(Family family) {
               .expert_tensors = 453};
     case Family::kQwen3Moe: {
       FamilyReleases releases = like_mistral(451);
+      releases.builds_once = 452;
       releases.expert_tensors = 453;
       return releases;
     }
@@ -220,6 +222,7 @@ LibraryTraits library_traits(const ModelSpec& spec, const ParallelPlan& plan) {
   traits.shifts_logits = *version <= 448;
   traits.attention_classes = *version < releases.attention_functions;
   traits.layer_tables = *version < releases.model_tables;
+  traits.replaces_modules = *version < releases.builds_once;
   traits.repeats_heads = *version <= 453;
   traits.contiguous_heads = *version >= 448 && *version <= 455;
   traits.masks_packed = *version >= std::max(453, releases.shared_masks);

@@ -57,6 +57,8 @@ struct LibraryTraits {
   bool ranges_masks = false;
   /// Until 5.0 each expert was a module.
   ExpertLoop loop = ExpertLoop::kNone;
+  /// A layer's constructor made attention and a dense MLP that it replaced (Qwen3-MoE 4.51).
+  bool replaces_modules = false;
   /// gpt-oss counts a class more than there are experts (4.57).
   bool spare_class = false;
   /// 4.x: one rotary buffer, made once, from 64-bit integers; and one tensor of positions.
