@@ -23,7 +23,7 @@ DriverAddresses::DriverAddresses() {
   std::int64_t begin = kEnd + kChunk;
   for (const std::int64_t bytes : kFirstPlaces) {
     chunks_.emplace(begin, Chunk{.end = begin + bytes, .first = true});
-    places_.emplace(begin, begin + bytes);
+    add_place(begin, begin + bytes);
     begin += bytes + kChunk;
   }
 }
@@ -42,6 +42,16 @@ void DriverAddresses::add(Ranges& ranges, std::int64_t begin, std::int64_t end) 
   ranges.emplace(begin, end);
 }
 
+void DriverAddresses::add_place(std::int64_t begin, std::int64_t end) {
+  places_.emplace(begin, end);
+  sizes_.insert(end - begin);
+}
+
+DriverAddresses::Ranges::iterator DriverAddresses::drop_place(Ranges::iterator place) {
+  sizes_.erase(sizes_.find(place->second - place->first));
+  return places_.erase(place);
+}
+
 /// A new chunk that begins with a segment of `bytes`.
 std::int64_t DriverAddresses::open_chunk(std::int64_t bytes) {
   const std::int64_t whole = align_up(bytes, kChunk);
@@ -51,7 +61,7 @@ std::int64_t DriverAddresses::open_chunk(std::int64_t bytes) {
       const std::int64_t begin = range->second;
       chunks_.emplace(begin, Chunk{.end = begin + whole});
       if (whole > bytes) {
-        places_.emplace(begin + bytes, begin + whole);
+        add_place(begin + bytes, begin + whole);
       }
       return begin;
     }
@@ -67,13 +77,14 @@ std::int64_t DriverAddresses::take(std::int64_t bytes) {
     chunks_.emplace(address, Chunk{.end = address + bytes, .first = true});
   }
   begun_ = true;
-  for (auto place = places_.begin(); address == 0 && place != places_.end(); ++place) {
+  const bool fits = !sizes_.empty() && *sizes_.rbegin() >= bytes;
+  for (auto place = places_.begin(); fits && address == 0; ++place) {
     const auto [begin, end] = *place;
     if (end - begin >= bytes) {
       address = begin;
-      places_.erase(place);
+      drop_place(place);
       if (begin + bytes < end) {
-        places_.emplace(begin + bytes, end);
+        add_place(begin + bytes, end);
       }
       break;
     }
@@ -93,7 +104,7 @@ void DriverAddresses::give_back(std::int64_t address) {
   for (auto place = places_.lower_bound(begin);
        place != places_.end() && place->first < whole.end;) {
     own.insert(*place);
-    place = places_.erase(place);
+    place = drop_place(place);
   }
   add(own, address, address + segment->second);
   segments_.erase(segment);
@@ -102,7 +113,9 @@ void DriverAddresses::give_back(std::int64_t address) {
     chunks_.erase(chunk);
     return;
   }
-  places_.merge(own);
+  for (const auto& [from, to] : own) {
+    add_place(from, to);
+  }
 }
 
 }  // namespace headroom::cost

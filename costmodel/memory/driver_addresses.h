@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 namespace headroom::cost {
@@ -35,9 +36,13 @@ class DriverAddresses {
 
   [[nodiscard]] std::int64_t open_chunk(std::int64_t bytes);
   static void add(Ranges& ranges, std::int64_t begin, std::int64_t end);
+  void add_place(std::int64_t begin, std::int64_t end);
+  /// Takes the place away and returns the one after it.
+  Ranges::iterator drop_place(Ranges::iterator place);
 
   Ranges space_;                          ///< Outside of chunks.
   Ranges places_;                         ///< Inside of chunks. Chunks that touch share no place.
+  std::multiset<std::int64_t> sizes_;     ///< Of the places: none is searched for in vain.
   std::map<std::int64_t, Chunk> chunks_;  ///< By where they begin.
   std::map<std::int64_t, std::int64_t> segments_;  ///< Bytes, by address.
   bool begun_ = false;

@@ -15,8 +15,8 @@ std::size_t slot_of(std::int32_t layer) {
 
 }  // namespace
 
-GraphBuilder::GraphBuilder(const ModelSpec& model, const BatchShape& shape)
-    : model_(model), shape_(shape) {
+GraphBuilder::GraphBuilder(const ModelSpec& model, const BatchShape& shape, ExpertWeights experts)
+    : model_(model), shape_(shape), experts_(experts) {
   HEADROOM_ASSERT(shape.batch >= 1 && shape.sequence >= 1);
   register_parameters();
 }
@@ -24,7 +24,7 @@ GraphBuilder::GraphBuilder(const ModelSpec& model, const BatchShape& shape)
 void GraphBuilder::register_parameters() {
   const std::int64_t encoder = model_.encoder ? model_.encoder->layers : 0;
   entries_.resize(model_.layers.size() + static_cast<std::size_t>(encoder) + 1);
-  for (ModelParameter& parameter : parameter_table(model_)) {
+  for (ModelParameter& parameter : parameter_table(model_, experts_)) {
     const bool used = !parameter.info.unused;
     const auto slot = slot_of(parameter.info.layer);
     const TensorId id = graph_.add_tensor(std::move(parameter.info));

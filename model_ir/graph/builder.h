@@ -16,10 +16,11 @@ namespace headroom::ir {
 class GraphBuilder {
  public:
   /// Registers all parameters of `model`, which must outlive the builder.
-  GraphBuilder(const ModelSpec& model, const BatchShape& shape);
+  GraphBuilder(const ModelSpec& model, const BatchShape& shape, ExpertWeights experts);
 
   [[nodiscard]] const ModelSpec& model() const { return model_; }
   [[nodiscard]] const BatchShape& shape() const { return shape_; }
+  [[nodiscard]] ExpertWeights experts() const { return experts_; }
   [[nodiscard]] Graph take() { return std::move(graph_); }
 
   void begin_layer(std::int32_t layer, TensorId input);
@@ -64,6 +65,7 @@ class GraphBuilder {
 
   const ModelSpec& model_;
   BatchShape shape_;
+  ExpertWeights experts_;
   Graph graph_;
   std::vector<std::vector<Entry>> entries_;  ///< By layer + 1.
   std::int32_t layer_ = -1;

@@ -69,8 +69,8 @@ TensorId build_embedding(GraphBuilder& builder, TensorId ids, TensorId embedding
   return hidden;
 }
 
-Graph build_graph(const ModelSpec& model, const BatchShape& shape) {
-  GraphBuilder builder(model, shape);
+Graph build_graph(const ModelSpec& model, const BatchShape& shape, ExpertWeights experts) {
+  GraphBuilder builder(model, shape, experts);
   const TensorId embedding = builder.parameters(OpRole::kTokenEmbedding).at(0);
   const TensorId hidden =
       model.encoder ? build_encoder_decoder(builder, embedding) : build_decoder(builder, embedding);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "model_ir/graph/graph.h"
+#include "model_ir/graph/param_table.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::ir {
@@ -25,8 +26,12 @@ struct BatchShape {
 ///          [B,S,K*D] before and after rotation; logits [B,S,V]; the loss has no dims.
 /// Modules: an operator belongs to the module whose `forward` runs it; OPT's MLP is part of the
 ///          layer itself, BERT's and BLOOM's residual additions are part of the modules.
+///          Where experts are modules, the shared one runs after them; the parameters of kExperts
+///          are then gate, up and down of each.
 /// Requires sizes within the bounds of the readers and B, S >= 1.
-/// Source:  huggingface/transformers 5.17.0, src/transformers/models/*/modeling_*.py.
-[[nodiscard]] Graph build_graph(const ModelSpec& model, const BatchShape& shape);
+/// Source:  huggingface/transformers 5.17.0 (`kModules`: 4.57.1),
+///          src/transformers/models/*/modeling_*.py.
+[[nodiscard]] Graph build_graph(const ModelSpec& model, const BatchShape& shape,
+                                ExpertWeights experts = ExpertWeights::kFused);
 
 }  // namespace headroom::ir

@@ -56,6 +56,22 @@ RouterForm router_form(Family family) {
   }
 }
 
+/// The weights of all experts: fused ones, each with its bias, or gate, up and down of each expert.
+std::vector<TensorId> expert_parameters(const GraphBuilder& builder) {
+  std::vector<TensorId> experts = builder.parameters(OpRole::kExpertGateUp);
+  const std::vector<TensorId> gates = builder.parameters(OpRole::kExpertGate);
+  const std::vector<TensorId> ups = builder.parameters(OpRole::kExpertUp);
+  const std::vector<TensorId> downs = builder.parameters(OpRole::kExpertDown);
+  if (gates.empty()) {
+    experts.insert(experts.end(), downs.begin(), downs.end());
+    return experts;
+  }
+  for (std::size_t expert = 0; expert < gates.size(); ++expert) {
+    experts.insert(experts.end(), {gates[expert], ups[expert], downs[expert]});
+  }
+  return experts;
+}
+
 TensorId build_routed(GraphBuilder& builder, const MoeSpec& moe, TensorId hidden) {
   const std::int64_t tokens = builder.shape().batch * builder.shape().sequence;
   const TensorId weights = builder.tensor("expert_weights", {tokens, moe.top_k});
@@ -66,15 +82,11 @@ TensorId build_routed(GraphBuilder& builder, const MoeSpec& moe, TensorId hidden
                .parameters = builder.parameters(OpRole::kRouter),
                .outputs = {weights, indices},
                .router = router_form(builder.model().family)});
-  std::vector<TensorId> experts = builder.parameters(OpRole::kExpertGateUp);
-  for (const TensorId down : builder.parameters(OpRole::kExpertDown)) {
-    experts.push_back(down);
-  }
   return builder.same_width(
       "experts_out",
       {.kind = OpKind::kExperts,
        .inputs = {hidden, weights, indices},
-       .parameters = std::move(experts),
+       .parameters = expert_parameters(builder),
        .activation = builder.model().activation,
        .gate = moe.expert_bias ? ExpertGate::kInterleavedClamped : ExpertGate::kHalves});
 }
@@ -88,9 +100,11 @@ TensorId build_sparse(GraphBuilder& builder, const MoeSpec& moe, TensorId hidden
     const TensorId routed = build_routed(builder, moe, hidden);
     return builder.add_residual(routed, build_gated(builder, kShared, hidden));
   }
-  // Qwen2-MoE runs the shared expert first and its gate last.
+  // Qwen2-MoE runs the shared expert first, but behind experts that are modules, and its gate last.
+  const bool last = builder.experts() == ExpertWeights::kModules;
+  TensorId routed = last ? build_routed(builder, moe, hidden) : TensorId{};
   const TensorId shared = build_gated(builder, kShared, hidden);
-  const TensorId routed = build_routed(builder, moe, hidden);
+  routed = last ? routed : build_routed(builder, moe, hidden);
   const TensorId gated = builder.activation("shared_out", builder.width(shared));
   builder.add({.kind = OpKind::kSharedGate,
                .role = OpRole::kSharedSigmoid,

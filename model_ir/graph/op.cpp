@@ -133,6 +133,10 @@ std::string_view name_of(OpRole role) {
       return "relative_bias";
     case OpRole::kExpertGateUp:
       return "expert_gate_up";
+    case OpRole::kExpertGate:
+      return "expert_gate";
+    case OpRole::kExpertUp:
+      return "expert_up";
     case OpRole::kExpertDown:
       return "expert_down";
     case OpRole::kSharedSigmoid:

@@ -84,6 +84,8 @@ enum class OpRole : std::uint8_t {
   kSinks,         ///< gpt-oss: one logit per head.
   kRelativeBias,  ///< T5's table, owned by the first layer of a stack.
   kExpertGateUp,
+  kExpertGate,  ///< Of one expert, where each is a module: ExpertWeights::kModules.
+  kExpertUp,    ///< Likewise.
   kExpertDown,
   kSharedSigmoid,  ///< Weight of the sigmoid gate on a shared expert.
   kCrossAttentionNorm,

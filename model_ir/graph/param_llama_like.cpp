@@ -1,5 +1,7 @@
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "model_ir/graph/param_writer.h"
 
@@ -104,9 +106,42 @@ void write_dense_mlp(ParameterWriter& writer) {
   writer.linear(OpRole::kDown, "mlp.down_proj", down);
 }
 
+/// Names of a sparse MLP and of the linear layers of each expert that is a module.
+struct SparseNames {
+  std::string block = "mlp";
+  std::array<std::string_view, 3> linears = {"gate_proj", "up_proj", "down_proj"};
+  std::array<OpRole, 3> roles = {OpRole::kExpertGate, OpRole::kExpertUp, OpRole::kExpertDown};
+};
+
+SparseNames sparse_names(const ParameterWriter& writer) {
+  if (writer.model().family == Family::kMixtral && writer.experts() == ExpertWeights::kModules) {
+    return {.block = "block_sparse_moe",
+            .linears = {"w1", "w2", "w3"},
+            .roles = {OpRole::kExpertGate, OpRole::kExpertDown, OpRole::kExpertUp}};
+  }
+  return {};
+}
+
+void write_expert_modules(ParameterWriter& writer, const MoeSpec& moe) {
+  const SparseNames names = sparse_names(writer);
+  const std::int64_t hidden = writer.model().hidden;
+  for (std::int64_t expert = 0; expert < moe.experts; ++expert) {
+    const std::string module = names.block + ".experts." + std::to_string(expert) + ".";
+    for (std::size_t i = 0; i < names.linears.size(); ++i) {
+      const bool down = names.roles[i] == OpRole::kExpertDown;
+      writer.linear(names.roles[i], module + std::string(names.linears[i]),
+                    {.in = down ? moe.expert_ffn : hidden, .out = down ? hidden : moe.expert_ffn});
+    }
+  }
+}
+
 void write_experts(ParameterWriter& writer, const MoeSpec& moe) {
   const std::int64_t hidden = writer.model().hidden;
   const std::int64_t width = moe.expert_ffn;
+  if (!moe.expert_bias && writer.experts() == ExpertWeights::kModules) {
+    write_expert_modules(writer, moe);
+    return;
+  }
   if (!moe.expert_bias) {
     writer.bare(OpRole::kExpertGateUp, "mlp.experts.gate_up_proj",
                 {moe.experts, 2 * width, hidden});
@@ -134,8 +169,10 @@ void write_shared_expert(ParameterWriter& writer, const MoeSpec& moe, const std:
 void write_sparse_mlp(ParameterWriter& writer, const MoeSpec& moe) {
   const ModelSpec& model = writer.model();
   const LinearSize router{model.hidden, moe.experts, moe.router_bias};
-  const char* name = model.family == Family::kGptOss ? "mlp.router" : "mlp.gate";
-  const bool experts_first = model.family == Family::kQwen3Moe ||
+  const std::string name =
+      model.family == Family::kGptOss ? "mlp.router" : sparse_names(writer).block + ".gate";
+  const bool modules = writer.experts() == ExpertWeights::kModules;
+  const bool experts_first = (model.family == Family::kQwen3Moe && !modules) ||
                              model.family == Family::kDeepseekV2 ||
                              model.family == Family::kDeepseekV3;
   if (!experts_first) {

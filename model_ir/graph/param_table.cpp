@@ -4,8 +4,8 @@
 
 namespace headroom::ir {
 
-std::vector<ModelParameter> parameter_table(const ModelSpec& model) {
-  ParameterWriter writer(model);
+std::vector<ModelParameter> parameter_table(const ModelSpec& model, ExpertWeights experts) {
+  ParameterWriter writer(model, experts);
   switch (model.family) {
     case Family::kLlama:
     case Family::kMistral:

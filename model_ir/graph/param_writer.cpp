@@ -7,7 +7,8 @@
 
 namespace headroom::ir {
 
-ParameterWriter::ParameterWriter(const ModelSpec& model) : model_(model) {
+ParameterWriter::ParameterWriter(const ModelSpec& model, ExpertWeights experts)
+    : model_(model), experts_(experts) {
   constexpr std::size_t kPerLayer = 16;  // Most families have 9 to 16.
   const std::int64_t encoder = model.encoder ? model.encoder->layers : 0;
   table_.reserve(kPerLayer * (model.layers.size() + static_cast<std::size_t>(encoder) + 1));

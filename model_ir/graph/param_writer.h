@@ -25,7 +25,7 @@ struct LayerPlace {
 /// Appends parameters to a table, in the order of the calls.
 class ParameterWriter {
  public:
-  explicit ParameterWriter(const ModelSpec& model);
+  ParameterWriter(const ModelSpec& model, ExpertWeights experts);
 
   /// Names that follow begin with `stack`, the layer's number and a dot, until `leave_layer`.
   void enter_layer(std::string_view stack, LayerPlace place);
@@ -48,6 +48,7 @@ class ParameterWriter {
   void mark_last_unused() { table_.back().info.unused = true; }
 
   [[nodiscard]] const ModelSpec& model() const { return model_; }
+  [[nodiscard]] ExpertWeights experts() const { return experts_; }
   [[nodiscard]] std::vector<ModelParameter> take() { return std::move(table_); }
 
  private:
@@ -55,6 +56,7 @@ class ParameterWriter {
   void append(ModelParameter parameter);
 
   const ModelSpec& model_;
+  ExpertWeights experts_;
   std::vector<ModelParameter> table_;
   std::string prefix_;
   std::int32_t layer_ = -1;

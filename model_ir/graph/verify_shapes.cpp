@@ -194,7 +194,22 @@ Fault router_fault(const Shapes& s) {
   return std::nullopt;
 }
 
-Fault experts_fault(const Shapes& s) {
+/// Gate and up [F,H] and down [H,F] of each expert.
+Fault expert_modules_fault(const Shapes& s) {
+  const std::int64_t hidden = s.in_width(0);
+  const std::size_t count = s.op.parameters.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Dims& gate = s.parameter(0);
+    const Dims wanted = i % 3 == 2 ? Dims{hidden, gate[0]} : Dims{gate[0], hidden};
+    if (count % 3 != 0 || s.parameter(i) != wanted) {
+      return parameter_misfit(s, i);
+    }
+  }
+  return std::nullopt;
+}
+
+/// [E,2F,H] and [E,H,F], or with biases [E,H,2F] and [E,F,H].
+Fault fused_experts_fault(const Shapes& s) {
   const bool biased = s.op.parameters.size() == 4;
   if (s.op.parameters.size() == 3) {
     return "has a bias for one of its two products only";
@@ -206,7 +221,6 @@ Fault experts_fault(const Shapes& s) {
     return parameter_misfit(s, 0);
   }
   const std::int64_t experts = down[0];
-  // [E,2F,H] and [E,H,F], or with biases [E,H,2F] and [E,F,H].
   const std::int64_t width = biased ? down[1] : down[2];
   const Dims wanted_up =
       biased ? Dims{experts, hidden, 2 * width} : Dims{experts, 2 * width, hidden};
@@ -217,6 +231,14 @@ Fault experts_fault(const Shapes& s) {
   if (biased &&
       (s.parameter(1) != Dims{experts, 2 * width} || s.parameter(3) != Dims{experts, hidden})) {
     return parameter_misfit(s, 1);
+  }
+  return std::nullopt;
+}
+
+Fault experts_fault(const Shapes& s) {
+  const bool modules = s.parameter(0).size() == 2;
+  if (const Fault fault = modules ? expert_modules_fault(s) : fused_experts_fault(s)) {
+    return fault;
   }
   if (s.in(1) != s.in(2) || s.in(1).front() != rows_of(s.in(0))) {
     return "weights and indices are not those of the tokens";

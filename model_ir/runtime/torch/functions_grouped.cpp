@@ -32,8 +32,8 @@ std::int64_t tile_items(const DeviceTraits& device) {
   return device.compute_major >= 9 ? 384 * 12 : 384 * 10;
 }
 
-/// Of a further extent that is indexed: its product with the stride, and the sum.
-constexpr std::int64_t kKernelsPerIndex = 2;
+/// Of a further extent that is indexed: counted from the end, times the stride, and the sum.
+constexpr std::int64_t kKernelsPerIndex = 3;
 
 /// Indices as kernels take them: int64.
 Tensor widened(Eager& eager, const Tensor& index) {
@@ -163,13 +163,15 @@ Tensor gather_tokens(Eager& eager, const Tensor& input, const Tensor& row, const
   record.save(row);
   record.save(token);
   const Shape& shape = input.shape();
-  Tensor output = computed(eager, {shape[0], shape[2]}, input.dtype());
+  const std::int64_t pairs = row.elements();
+  Tensor output =
+      computed(eager, shape.rank() == 2 ? Shape{pairs} : Shape{pairs, shape[2]}, input.dtype());
   if (record.active()) {
     record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Unpacked saved(e, node);
       const Shape& whole = node.input_shapes[0];
       Tensor gradient = filled(e, whole, grads[0].dtype());
-      scatter_rows(e, grads[0], whole[0], whole[0] * whole[1], 2);
+      scatter_rows(e, grads[0], saved[0].elements(), whole[0] * whole[1], 2);
       return {gradient};
     });
   }

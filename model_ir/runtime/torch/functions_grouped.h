@@ -34,8 +34,8 @@ struct Sorted {
 /// Source: aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel.
 [[nodiscard]] Tensor gather_rows(Eager& eager, const Tensor& input, const Tensor& index);
 
-/// `input[row, token]` of [B, S, X]: [B, X], a token of each sequence. Backward as that of
-/// `gather_rows`.
+/// `input[row, token]` over the first two dims, N pairs: [B, S, X] -> [N, X], [B, S] -> [N].
+/// Backward as that of `gather_rows`.
 [[nodiscard]] Tensor gather_tokens(Eager& eager, const Tensor& input, const Tensor& row,
                                    const Tensor& token);
 

@@ -30,7 +30,8 @@ std::string_view module_name(std::string_view parameter) {
 /// head. Source: huggingface/peft src/peft/tuners/tuners_utils.py,
 /// _maybe_include_all_linear_layers.
 std::vector<TensorId> targets_of(const ModelSpec& spec, const Graph& graph, const LoraPlan& lora) {
-  std::set<TensorId> linear;
+  std::set<TensorId> linear = expert_linears(graph);
+  const bool modules = !linear.empty();
   for (std::size_t node = 0; node < graph.op_count(); ++node) {
     const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
     const bool linear_layer = op.kind == OpKind::kLinear || op.kind == OpKind::kSharedGate;
@@ -43,7 +44,7 @@ std::vector<TensorId> targets_of(const ModelSpec& spec, const Graph& graph, cons
     const std::string_view name = module_name(graph.tensor(id).name);
     const bool named = lora.targets.empty() || std::find(lora.targets.begin(), lora.targets.end(),
                                                          name) != lora.targets.end();
-    if (named && linear.contains(id) && !names_expert_part(spec, name) &&
+    if (named && linear.contains(id) && (modules || !names_expert_part(spec, name)) &&
         !is_saved_module(spec, lora, name)) {
       targets.push_back(id);
     }

@@ -37,7 +37,8 @@ struct AttentionInput {
   torch::Tensor alibi;    ///< [B*A, 1, S]
   torch::Tensor bias;     ///< T5: [1, A, S, S'], added to the scores.
   bool causal = true;
-  torch::Tensor sinks;  ///< [A]; gpt-oss's.
+  torch::Tensor sinks;        ///< [A]; gpt-oss's.
+  bool casts_weights = true;  ///< With sinks: to the type of the values (not in 4.x).
   double dropout = 0;
 };
 

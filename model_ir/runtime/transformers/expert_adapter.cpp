@@ -51,6 +51,27 @@ bool names_expert_part(const ModelSpec& spec, std::string_view name) {
   return name == names.router || name == names.gate || name == names.up || name == names.down;
 }
 
+bool is_linear_router(const Op& router) {
+  return router.router == RouterForm::kSoftmaxFp32 || router.router == RouterForm::kSoftmax;
+}
+
+std::set<TensorId> expert_linears(const Graph& graph) {
+  std::set<TensorId> linears;
+  const Op* router = nullptr;
+  for (std::size_t node = 0; node < graph.op_count(); ++node) {
+    const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(node)});
+    router = op.kind == OpKind::kRouter ? &op : router;
+    if (op.kind != OpKind::kExperts || graph.tensor(op.parameters[0]).dims.size() != 2) {
+      continue;
+    }
+    linears.insert(op.parameters.begin(), op.parameters.end());
+    if (is_linear_router(*router)) {
+      linears.insert(router->parameters[0]);
+    }
+  }
+  return linears;
+}
+
 bool adapts_experts(const ModelSpec& spec, const LoraPlan& lora) {
   const ExpertLayers layers = modeling_of(spec.family).expert_layers;
   if (layers == ExpertLayers::kNone || !spec.moe) {
@@ -65,7 +86,7 @@ std::vector<TensorId> expert_targets(const ModelSpec& spec, const Graph& graph,
                                      const LoraPlan& lora) {
   const ExpertLayers layers = modeling_of(spec.family).expert_layers;
   std::vector<TensorId> targets;
-  if (layers == ExpertLayers::kNone) {
+  if (layers == ExpertLayers::kNone || !expert_linears(graph).empty()) {
     return targets;
   }
   const ExpertNames names = names_of(layers);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -17,10 +18,18 @@ namespace headroom::ir::transformers {
 /// name. PEFT translates the names of models whose experts were linear layers once.
 [[nodiscard]] bool names_expert_part(const ModelSpec& spec, std::string_view name);
 
+/// Whether a router was a linear layer where experts were modules.
+[[nodiscard]] bool is_linear_router(const Op& router);
+
+/// Weights of experts that are modules, and of their routers where these are linear layers: PEFT
+/// adapts them as any other. None where experts are fused. Source: huggingface/transformers 4.57,
+/// models/*/modeling_*.py.
+[[nodiscard]] std::set<TensorId> expert_linears(const Graph& graph);
+
 /// Whether `lora` reaches a router or experts of the model.
 [[nodiscard]] bool adapts_experts(const ModelSpec& spec, const LoraPlan& lora);
 
-/// Routers and experts that `lora` adapts, in registration order.
+/// Routers and fused experts that `lora` adapts, in registration order.
 [[nodiscard]] std::vector<TensorId> expert_targets(const ModelSpec& spec, const Graph& graph,
                                                    const LoraPlan& lora);
 

@@ -6,9 +6,11 @@
 #include "model_ir/runtime/torch/checkpoint.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/functions_grouped.h"
+#include "model_ir/runtime/torch/functions_indexed.h"
 #include "model_ir/runtime/torch/functions_latent.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/transformers/expert_loop.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/kv_cache.h"
 #include "model_ir/runtime/transformers/norm.h"
@@ -62,6 +64,11 @@ Routing route_chosen(Eager& eager, const MoeSpec& moe, const RouterInput& input)
   auto [values, indices] = torch::top_k(eager, routing.logits, moe.top_k);
   routing.weights = torch::softmax_last(eager, values, values.dtype());
   routing.indices = std::move(indices);
+  values.reset();
+  if (input.fourth) {
+    routing.weights =
+        torch::scatter_last(eager, routing.weights, routing.indices, routing.logits.shape()[-1]);
+  }
   return routing;
 }
 
@@ -131,22 +138,41 @@ Routing route_wide_softmax(Eager& eager, const MoeSpec& moe, const RouterInput& 
   return routing;
 }
 
+/// What corrected scores leave behind when they have chosen the groups and experts.
+struct CorrectedChoice {
+  Tensor corrected, group_scores;
+  GroupChoice choice;
+
+  void clear() { leave({&corrected, &group_scores, &choice.indices, &choice.mask, &choice.each}); }
+};
+
+Tensor choose_corrected(Eager& eager, const MoeSpec& moe, const RouterInput& input,
+                        const Tensor& scores, CorrectedChoice& names) {
+  names.corrected = torch::add(eager, scores, input.correction);
+  {
+    constexpr std::int64_t kBestOfGroup = 2;
+    const Tensor grouped = torch::view(eager, names.corrected, grouped_shape(names.corrected, moe));
+    const Tensor best = torch::top_k(eager, grouped, kBestOfGroup).values;
+    names.group_scores = torch::sum_last_dim(eager, best);
+  }
+  names.choice = choose_groups(eager, names.group_scores, moe.top_groups);
+  names.corrected = mask_groups(eager, names.corrected, names.choice);
+  return torch::top_k(eager, names.corrected, moe.top_k).indices;
+}
+
 /// DeepSeek-V3: sigmoid scores; corrected ones choose the groups and experts.
 Routing route_wide_sigmoid(Eager& eager, const MoeSpec& moe, const RouterInput& input) {
   Routing routing;
   routing.logits = wide_logits(eager, input, routing);
   Tensor scores = torch::sigmoid(eager, routing.logits);
-  Tensor corrected = torch::add(eager, scores, input.correction);
-  Tensor group_scores;
+  CorrectedChoice names;
   {
-    constexpr std::int64_t kBestOfGroup = 2;
-    const Tensor grouped = torch::view(eager, corrected, grouped_shape(corrected, moe));
-    const Tensor best = torch::top_k(eager, grouped, kBestOfGroup).values;
-    group_scores = torch::sum_last_dim(eager, best);
+    const torch::GradMode grad(eager, eager.grad_enabled() && !input.fourth);
+    routing.indices = choose_corrected(eager, moe, input, scores, names);
   }
-  GroupChoice choice = choose_groups(eager, group_scores, moe.top_groups);
-  corrected = mask_groups(eager, corrected, choice);
-  routing.indices = torch::top_k(eager, corrected, moe.top_k).indices;
+  if (input.fourth) {
+    names.clear();
+  }
   Tensor chosen = torch::gather_last(eager, scores, routing.indices);
   Tensor denominator;
   if (moe.normalise_top_k) {
@@ -155,8 +181,9 @@ Routing route_wide_sigmoid(Eager& eager, const MoeSpec& moe, const RouterInput& 
     chosen = torch::divide_in_place(eager, chosen, denominator);
   }
   routing.weights = torch::scale(eager, chosen);
-  leave({&chosen, &scores, &corrected, &group_scores, &choice.indices, &choice.mask, &choice.each,
-         &denominator});
+  leave({&chosen, &scores});
+  names.clear();
+  denominator.reset();
   return routing;
 }
 
@@ -404,13 +431,12 @@ void Interpreter::disturb(const Op& op) {
   hidden = std::move(disturbed);
 }
 
-void Interpreter::run_router(const Op& op) {
-  if (model_.spec->moe->input_noise && model_.training) {
-    disturb(op);
-  }
+/// The router as a module of the library's, which is no linear layer.
+Routing Interpreter::route_apart(const Op& op) {
   RouterInput input;
   const bool wide = op.router == RouterForm::kWideSoftmax || op.router == RouterForm::kWideSigmoid;
-  Tensor given = wide ? value(op, 0) : rows(op);  // DeepSeek's router is given [B, S, H].
+  // DeepSeek's router is given [B, S, H], and so was gpt-oss's.
+  Tensor given = wide || library_.fourth ? value(op, 0) : rows(op);
   if (model_.hooks.enter) {
     model_.hooks.enter(module_of(op), {&given});
   }
@@ -421,20 +447,36 @@ void Interpreter::run_router(const Op& op) {
   if (op.router == RouterForm::kWideSigmoid) {
     input.correction = model_.corrections.at(static_cast<std::uint32_t>(op.parameters[0]));
   }
+  input.fourth = library_.fourth;
   Routing routing = route(eager_, op.router, *model_.spec->moe, input);
   if (model_.hooks.leave) {
     model_.hooks.leave(module_of(op), {&routing.weights});
   }
+  return routing;
+}
+
+void Interpreter::run_router(const Op& op) {
+  if (model_.spec->moe->input_noise && model_.training) {
+    disturb(op);
+  }
+  const bool loops = library_.loop != ExpertLoop::kNone;
+  const bool within = loops && is_linear_router(op);
+  Routing routing = within ? route_within(op) : route_apart(op);
   // What is run again in backward is no longer recorded.
   if (model_.spec->moe->auxiliary_loss && !eager_.in_backward()) {
     router_logits_.push_back(routing.logits);
   }
-  block_names_.push_back(std::move(routing.logits));
+  if (!loops) {
+    block_names_.push_back(std::move(routing.logits));
+  } else if (within) {  // The block returns them: the layer has a name for them.
+    layer_names_.push_back(std::move(routing.logits));
+  }
   values_[index_of(op.outputs[0])] = std::move(routing.weights);
   values_[index_of(op.outputs[1])] = std::move(routing.indices);
 }
 
-void Interpreter::run_experts(const Op& op) {
+/// The experts as a module of their own.
+Tensor Interpreter::group_experts(const Op& op) {
   const bool biases = op.parameters.size() == 4;
   Tensor hidden = rows(op);
   Tensor weights = value(op, 1);
@@ -458,6 +500,11 @@ void Interpreter::run_experts(const Op& op) {
   if (model_.hooks.leave) {
     model_.hooks.leave(module_of(op), {&output});
   }
+  return output;
+}
+
+void Interpreter::run_experts(const Op& op) {
+  Tensor output = library_.loop == ExpertLoop::kNone ? group_experts(op) : loop_over_experts(op);
   if (!model_.spec->moe->shared_gate) {  // Qwen2-MoE adds its shared expert first.
     output = torch::view(eager_, output, value(op, 0).shape());
   }
@@ -465,7 +512,7 @@ void Interpreter::run_experts(const Op& op) {
   if (model_.spec->attention_sinks && attention_weights_.defined()) {
     // gpt-oss's layer: `hidden_states, _ = ...` of attention and of experts; the scores take over
     // the name. Source: modeling_gpt_oss.py, GptOssDecoderLayer.
-    attention_weights_ = std::move(weights);
+    attention_weights_ = value(op, 1);
   }
 }
 

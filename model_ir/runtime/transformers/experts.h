@@ -22,6 +22,9 @@ struct RouterInput {
   RouterWeight weight;
   torch::Tensor bias;        ///< gpt-oss; otherwise undefined.
   torch::Tensor correction;  ///< DeepSeek-V3's e_score_correction_bias; otherwise undefined.
+  /// As 4.x does: DeepSeek-V3 chooses experts by a method of its own, without gradients, and
+  /// gpt-oss hands out a weight for every expert [T, E].
+  bool fourth = false;
 };
 
 /// The family's TopkRouter.forward. `T` tokens, `E` experts, `k` of them per token.

@@ -322,8 +322,17 @@ void enter_model(const Model& model) {
 }
 
 /// The embeddings' names go when the inner model returns; a checkpointed layer's arguments hold the
-/// positions longer.
+/// positions longer, and so do the arguments of masks that check none (gpt-oss, 4.x:
+/// `mask_kwargs`).
 void release_positions(const Model& model, Shared& shared) {
+  if (library_traits(*model.spec, *model.plan).masks_packed &&
+      modeling_of(model.spec->family).mask == MaskSource::kUnchecked) {
+    if (!recomputes(model)) {
+      shared.mask.reset();
+      shared.window_mask.reset();
+    }
+    shared.token_rows.reset();
+  }
   if (!recomputes(model)) {
     shared.position_ids.reset();
     shared.cache_positions.reset();

@@ -9,7 +9,9 @@
 
 #include "model_ir/runtime/torch/eager.h"
 #include "model_ir/runtime/transformers/attention.h"
+#include "model_ir/runtime/transformers/experts.h"
 #include "model_ir/runtime/transformers/latent_attention.h"
+#include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/model.h"
 #include "model_ir/runtime/transformers/modeling.h"
 
@@ -148,9 +150,19 @@ class Interpreter {
   void run_split_gate_up(const Op& op);
   [[nodiscard]] torch::Tensor run_latent_norm(const Op& op);
   void run_latent_qkv(const Op& op);
+  /// The same where the latents are expanded before the rotation.
+  void run_expanded_qkv(const Op& op);
   void disturb(const Op& op);
   void run_router(const Op& op);
   void run_experts(const Op& op);
+  /// The router as a module of its own, or run by the block itself; and linear layers of experts.
+  [[nodiscard]] Routing route_apart(const Op& op);
+  [[nodiscard]] Routing route_within(const Op& op);
+  [[nodiscard]] torch::Tensor run_linear_of(const Op& op, const torch::Tensor& input);
+  [[nodiscard]] torch::Tensor run_expert(const Op& op, std::int64_t expert,
+                                         const torch::Tensor& rows);
+  [[nodiscard]] torch::Tensor group_experts(const Op& op);
+  [[nodiscard]] torch::Tensor loop_over_experts(const Op& op);
   [[nodiscard]] torch::Tensor run_shared_gate(const Op& op);
   /// The input of a sparse block seen as [T, H], one view for all its readers.
   [[nodiscard]] const torch::Tensor& rows(const Op& op);
@@ -161,6 +173,7 @@ class Interpreter {
   torch::Eager& eager_;
   Model& model_;
   Modeling modeling_;
+  LibraryTraits library_;
   Shared shared_;
   std::vector<torch::Tensor> values_;
   std::vector<std::optional<NodeId>> producers_;  ///< Of the values made so far.

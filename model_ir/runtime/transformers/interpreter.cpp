@@ -10,7 +10,6 @@
 #include "model_ir/runtime/transformers/attention.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/kv_cache.h"
-#include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/liger.h"
 #include "model_ir/runtime/transformers/modeling.h"
 #include "model_ir/runtime/transformers/norm.h"
@@ -41,6 +40,7 @@ Interpreter::Interpreter(torch::Eager& eager, Model& model)
     : eager_(eager),
       model_(model),
       modeling_(modeling_of(*model.spec, *model.plan)),
+      library_(library_traits(*model.spec, *model.plan)),
       values_(model.graph->tensor_count()),
       producers_(model.graph->tensor_count()),
       entered_(model.graph->tensor_count(), false) {}
@@ -263,8 +263,9 @@ Tensor Interpreter::run_linear(const Op& op) {
     Tensor& input = values_[index_of(op.inputs[0])];
     input = torch::to(eager_, input, parameter(op, 0).dtype());
   }
-  if (op.role == OpRole::kLatentKvUp) {  // The latents are expanded after the rotation.
-    latent_query_ = rotate_latent(eager_, *model_.spec, {shared_.cos, shared_.sin}, latent_);
+  if (op.role == OpRole::kLatentKvUp && !modeling_.expands_first) {
+    rotate_latent(eager_, model_, {shared_.cos, shared_.sin}, latent_);
+    latent_query_ = join_query(eager_, latent_);
   }
   const Tensor& input = reads_rows(op) ? rows(op) : value(op, 0);
   ModuleCall call = module_of(op);
@@ -545,8 +546,7 @@ void Interpreter::run_attention(const Op& op) {
   if (query_last) {
     input.q = split(eager_, value(op, 0), dim);
   }
-  if (library_traits(*model_.spec, *model_.plan).attention_classes &&
-      modeling_.scores != EagerScores::kInPlace) {
+  if (library_.attention_classes && modeling_.scores != EagerScores::kInPlace) {
     const std::int64_t groups = input.q.shape()[1] / input.k.shape()[1];
     values_[index_of(op.inputs[1])] = input.k = torch::repeat_heads(eager_, input.k, groups);
     values_[index_of(op.inputs[2])] = input.v = torch::repeat_heads(eager_, input.v, groups);
@@ -565,6 +565,7 @@ void Interpreter::run_attention(const Op& op) {
   input.alibi = shared_.alibi;
   if (model_.spec->attention_sinks) {
     input.sinks = parameter(op, 0);
+    input.casts_weights = !library_.fourth;
   }
   if (model_.cache != nullptr) {
     model_.cache->update(eager_, op.layer, input.k, input.v);

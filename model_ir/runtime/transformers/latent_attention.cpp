@@ -7,6 +7,7 @@
 
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/functions_latent.h"
+#include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/transformers/forward.h"
 #include "model_ir/runtime/transformers/modeling.h"
 #include "model_ir/runtime/transformers/norm.h"
@@ -80,13 +81,36 @@ QueryKey rotate_complex(Eager& eager, const QueryKey& heads, const Tensor& table
   return turned;
 }
 
-QueryKey rotate_heads(Eager& eager, const ModelSpec& spec, const QueryKey& heads,
+/// x.view(..., d / 2, 2).transpose(4, 3).reshape(...): halves of the even and of the odd elements.
+Tensor separate_pairs(Eager& eager, const Tensor& x) {
+  torch::Record record(eager, {&x});
+  Tensor separated = torch::computed(eager, x.shape(), x.dtype(), {&x});
+  record.finish(separated, [](Eager& e, torch::Gradients& grads, torch::Node&) -> torch::Gradients {
+    return {torch::computed(e, grads[0].shape(), grads[0].dtype(), {&grads[0]})};
+  });
+  return separated;
+}
+
+/// As 4.x rotates interleaved heads: as whole ones, whose pairs have been separated.
+QueryKey rotate_separated(Eager& eager, const QueryKey& heads, const RopeTable& table) {
+  Tensor q = separate_pairs(eager, heads.q);
+  Tensor k = separate_pairs(eager, heads.k);
+  Tensor q_turned = rotate(eager, q, table.cos, table.sin);
+  Tensor k_turned = rotate(eager, k, table.cos, table.sin);
+  q.reset();
+  k.reset();
+  return {std::move(q_turned), std::move(k_turned)};
+}
+
+QueryKey rotate_heads(Eager& eager, const Model& model, const QueryKey& heads,
                       const RopeTable& table) {
-  if (modeling_of(spec.family).rope == RopeForm::kComplex) {
+  const Modeling modeling = modeling_of(*model.spec, *model.plan);
+  if (modeling.rope == RopeForm::kComplex) {
     return rotate_complex(eager, heads, table.cos);
   }
-  if (spec.rope_interleaved) {
-    return rotate_interleaved(eager, heads, table);
+  if (model.spec->rope_interleaved) {
+    return modeling.expands_first ? rotate_separated(eager, heads, table)
+                                  : rotate_interleaved(eager, heads, table);
   }
   Tensor q = rotate(eager, heads.q, table.cos, table.sin);
   return {std::move(q), rotate(eager, heads.k, table.cos, table.sin)};
@@ -112,21 +136,28 @@ Tensor cut_compressed(Eager& eager, const LatentAttention& latent, const Tensor&
   return std::move(parts[0]);
 }
 
-Tensor rotate_latent(Eager& eager, const ModelSpec& spec, const RopeTable& table,
-                     LatentFrame& frame) {
-  QueryKey turned = rotate_heads(eager, spec, {frame.query_rope, frame.key_rope}, table);
+void rotate_latent(Eager& eager, const Model& model, const RopeTable& table, LatentFrame& frame) {
+  QueryKey turned = rotate_heads(eager, model, {frame.query_rope, frame.key_rope}, table);
   frame.query_rope = std::move(turned.q);
   frame.key_rope = std::move(turned.k);
+}
+
+Tensor join_query(Eager& eager, const LatentFrame& frame) {
   return torch::cat_last(eager, frame.query_nope, frame.query_rope);
+}
+
+KeyValue cut_expanded(Eager& eager, const ModelSpec& spec, const Tensor& expanded) {
+  const Tensor heads = torch::split_heads(eager, expanded, spec.heads);
+  auto parts = cut_heads(eager, heads, spec.latent->nope_dim);
+  return {std::move(parts[0]), std::move(parts[1])};
 }
 
 KeyValue expand_latent(Eager& eager, const ModelSpec& spec, const Tensor& expanded,
                        const Tensor& key_rope) {
-  const Tensor heads = torch::split_heads(eager, expanded, spec.heads);
-  auto parts = cut_heads(eager, heads, spec.latent->nope_dim);
+  KeyValue made = cut_expanded(eager, spec, expanded);
   const Tensor everywhere = torch::expand_heads(eager, key_rope, spec.heads);
-  Tensor key = torch::copy_side_by_side(eager, parts[0], everywhere);
-  return {std::move(key), std::move(parts[1])};
+  made.key = torch::copy_side_by_side(eager, made.key, everywhere);
+  return made;
 }
 
 Tensor complex_rope_table(Eager& eager, std::int64_t dim, std::int64_t sequence) {
@@ -153,11 +184,33 @@ Tensor complex_rope_table(Eager& eager, std::int64_t dim, std::int64_t sequence)
 
 Tensor Interpreter::run_latent_norm(const Op& op) {
   const Tensor rows = cut_compressed(eager_, *model_.spec->latent, value(op, 0), latent_);
-  latent_.normed = run_norm(op, rows);
-  return latent_.normed;
+  Tensor normed = run_norm(op, rows);
+  if (!modeling_.expands_first) {  // There it has no name.
+    latent_.normed = normed;
+  }
+  return normed;
+}
+
+void Interpreter::run_expanded_qkv(const Op& op) {
+  KeyValue made = cut_expanded(eager_, *model_.spec, value(op, 2));
+  rotate_latent(eager_, model_, {shared_.cos, shared_.sin}, latent_);
+  const Tensor everywhere = torch::expand_heads(eager_, latent_.key_rope, model_.spec->heads);
+  const Tensor query = join_query(eager_, latent_);
+  made.key = torch::cat_last(eager_, made.key, everywhere);
+  values_[index_of(op.outputs[0])] = query;
+  values_[index_of(op.outputs[1])] = made.key;
+  values_[index_of(op.outputs[2])] = made.value;
+  // Names of the module, in the order of their first assignment.
+  frame_.insert(frame_.end(), {latent_.query, latent_.query_rope, value(op, 1), latent_.key_rope,
+                               made.value, query, made.key});
+  latent_ = {};
 }
 
 void Interpreter::run_latent_qkv(const Op& op) {
+  if (modeling_.expands_first) {
+    run_expanded_qkv(op);
+    return;
+  }
   KeyValue made = expand_latent(eager_, *model_.spec, value(op, 2), latent_.key_rope);
   values_[index_of(op.outputs[0])] = std::move(latent_query_);
   values_[index_of(op.outputs[1])] = std::move(made.key);

@@ -24,16 +24,22 @@ struct LatentFrame {
 [[nodiscard]] torch::Tensor cut_compressed(torch::Eager& eager, const LatentAttention& latent,
                                            const torch::Tensor& compressed, LatentFrame& frame);
 
-/// Rotates the rotary parts of queries and of the one key, and joins the queries' parts anew.
+/// Rotates the rotary parts of queries and of the one key.
 /// Source: modeling_deepseek_v2.py, apply_rotary_emb; modeling_deepseek_v3.py,
 ///         apply_rotary_pos_emb_interleave and apply_rotary_pos_emb.
-[[nodiscard]] torch::Tensor rotate_latent(torch::Eager& eager, const ModelSpec& spec,
-                                          const RopeTable& table, LatentFrame& frame);
+void rotate_latent(torch::Eager& eager, const Model& model, const RopeTable& table,
+                   LatentFrame& frame);
+/// The queries' parts, joined anew.
+[[nodiscard]] torch::Tensor join_query(torch::Eager& eager, const LatentFrame& frame);
 
 struct KeyValue {
   torch::Tensor key;    ///< [B, A, S, nope + rope]
   torch::Tensor value;  ///< [B, A, S, v], a view of the expanded latents.
 };
+
+/// The expanded latents [B, S, A * (nope + v)], cut; the key's rotated part is yet to come.
+[[nodiscard]] KeyValue cut_expanded(torch::Eager& eager, const ModelSpec& spec,
+                                    const torch::Tensor& expanded);
 
 /// `expand_kv`: the expanded latents [B, S, A * (nope + v)] as keys and values, the rotated key
 /// copied to all heads.

@@ -50,6 +50,9 @@ struct FamilyReleases {
   bool ranges_masks = false;            ///< Filled masks are no triangles first,
   int triangles_masks = 0;              ///< but in this release.
   int model_tables = 448;               ///< No layer has rotary tables of its own any more.
+  int builds_once = 0;                  ///< Layers make no modules that they replace.
+  int expert_numbers = kMajorOf5;       ///< ExpertLoop::kNumbers; before, kAll.
+  int expert_tensors = kMajorOf5;       ///< ExpertLoop::kTensors
 };
 
 constexpr int kSharedMasks = 453;  ///< Where most families took masking_utils.py.
@@ -64,6 +67,38 @@ FamilyReleases like_mistral(int first) {
   FamilyReleases releases = like_llama(first);
   releases.ranges_masks = true;
   return releases;
+}
+
+FamilyReleases mixture_releases(Family family) {
+  switch (family) {
+    case Family::kMixtral: {
+      FamilyReleases releases = like_mistral(448);
+      releases.expert_numbers = 452;
+      releases.expert_tensors = 453;
+      return releases;
+    }
+    case Family::kQwen2Moe:
+      return {.first = 446,
+              .ranges_masks = true,
+              .model_tables = kMajorOf5,
+              .expert_numbers = 452,
+              .expert_tensors = 453};
+    case Family::kQwen3Moe: {
+      FamilyReleases releases = like_mistral(451);
+      releases.builds_once = 452;
+      releases.expert_tensors = 453;
+      return releases;
+    }
+    case Family::kDeepseekV3:
+      return like_llama(451);
+    case Family::kGptOss: {
+      FamilyReleases releases = like_llama(456);
+      releases.expert_tensors = 456;
+      return releases;
+    }
+    default:
+      return {};
+  }
 }
 
 FamilyReleases releases_of(Family family) {
@@ -119,12 +154,25 @@ FamilyReleases releases_of(Family family) {
     case Family::kT5:
       return {.first = 446, .fused_attention = kMajorOf5};
     default:
-      return {};  // Mixtures looped over their experts before 5.0.
+      return mixture_releases(family);
   }
 }
 
 std::string text_of(int version) {
   return std::to_string(version / 100) + "." + std::to_string(version % 100);
+}
+
+/// Experts that no token chooses: a loop passes them by, and their weights get no gradient.
+std::optional<Error> unchosen_experts(const ModelSpec& spec, const ParallelPlan& plan) {
+  const std::int64_t tokens = plan.micro_batch * plan.sequence;
+  if (!spec.moe || tokens * spec.moe->top_k >= spec.moe->experts) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument(
+      "runtime-version",
+      plan.runtime_version + " with " + std::to_string(tokens) + " tokens for " +
+          std::to_string(spec.moe->experts) + " experts",
+      "as many chosen experts as there are", "raise --seq or --micro-batch, or use version 5.0");
 }
 
 /// What the family's code of that release does that is not modelled.
@@ -148,7 +196,7 @@ std::optional<Error> family_trouble(const ModelSpec& spec, const ParallelPlan& p
     }
   }
   if (version >= first) {
-    return std::nullopt;
+    return unchosen_experts(spec, plan);
   }
   return Error::invalid_argument("runtime-version", plan.runtime_version + " for " + what,
                                  text_of(first) + " or later",
@@ -174,12 +222,24 @@ LibraryTraits library_traits(const ModelSpec& spec, const ParallelPlan& plan) {
   traits.shifts_logits = *version <= 448;
   traits.attention_classes = *version < releases.attention_functions;
   traits.layer_tables = *version < releases.model_tables;
+  traits.replaces_modules = *version < releases.builds_once;
   traits.repeats_heads = *version <= 453;
   traits.contiguous_heads = *version >= 448 && *version <= 455;
   traits.masks_packed = *version >= std::max(453, releases.shared_masks);
   traits.scales_tables_late = *version <= 450;
   traits.fills_masks = *version < releases.shared_masks;
+  if (spec.moe) {
+    traits.spare_class = *version >= 457;
+    traits.loop = *version >= releases.expert_tensors   ? ExpertLoop::kTensors
+                  : *version >= releases.expert_numbers ? ExpertLoop::kNumbers
+                                                        : ExpertLoop::kAll;
+  }
   return traits;
+}
+
+ExpertWeights expert_weights(const ModelSpec& spec, const ParallelPlan& plan) {
+  const bool fused = library_traits(spec, plan).loop == ExpertLoop::kNone || spec.moe->expert_bias;
+  return fused ? ExpertWeights::kFused : ExpertWeights::kModules;
 }
 
 std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
@@ -204,12 +264,14 @@ std::optional<Error> version_trouble(const ModelSpec& spec, const ParallelPlan& 
     bool given;
     std::string_view option;
   };
-  const std::array<Later, 7> later = {{{plan.liger, "--liger"},
+  const bool balanced = spec.moe && spec.moe->auxiliary_loss;
+  const std::array<Later, 8> later = {{{plan.liger, "--liger"},
                                        {plan.generation.has_value(), "--generate"},
                                        {plan.padded_batch, "--padded"},
                                        {plan.attention == AttentionKind::kFlash, "flash attention"},
                                        {plan.loss != LossKind::kHf, "--loss"},
                                        {plan.quant.has_value(), "--qlora"},
+                                       {balanced, "output_router_logits"},
                                        {spec.task != Task::kLanguage, "a head that classifies"}}};
   const auto* const found = std::ranges::find(later, true, &Later::given);
   if (found == later.end()) {

@@ -1,13 +1,22 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include "model_ir/base/error.h"
+#include "model_ir/graph/param_table.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::ir::transformers {
+
+/// Which experts a mixture loops over in Python.
+enum class ExpertLoop : std::uint8_t {
+  kNone,     ///< No loop: grouped products (5.x).
+  kAll,      ///< All of them.
+  kNumbers,  ///< Those that tokens chose, whose numbers the host reads.
+  kTensors,  ///< The same, each as a tensor, which copies its part of the mask.
+};
 
 /// What the library did otherwise in earlier versions; by default, what 5.x does.
 /// Source: huggingface/transformers, the files of each release: models/*/modeling_*.py,
@@ -46,6 +55,12 @@ struct LibraryTraits {
   bool makes_no_mask = false;
   /// A filled mask is multiplied by what is hidden and was no triangle first (Mistral).
   bool ranges_masks = false;
+  /// Until 5.0 each expert was a module.
+  ExpertLoop loop = ExpertLoop::kNone;
+  /// A layer's constructor made attention and a dense MLP that it replaced (Qwen3-MoE 4.51).
+  bool replaces_modules = false;
+  /// gpt-oss counts a class more than there are experts (4.57).
+  bool spare_class = false;
   /// 4.x: one rotary buffer, made once, from 64-bit integers; and one tensor of positions.
   bool fourth = false;
 };
@@ -53,6 +68,9 @@ struct LibraryTraits {
 /// Traits of `plan.runtime_version`, "4.44" to "5.17", for the model's family; the newest for an
 /// empty one.
 [[nodiscard]] LibraryTraits library_traits(const ModelSpec& spec, const ParallelPlan& plan);
+
+/// How that release holds the weights of experts.
+[[nodiscard]] ExpertWeights expert_weights(const ModelSpec& spec, const ParallelPlan& plan);
 
 /// Why the plan's version is not followed: not a version, older than 4.44, newer than what is
 /// modelled, or a family or an option whose code of that time is not.

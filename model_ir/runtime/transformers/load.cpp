@@ -109,7 +109,9 @@ std::string_view module_of(std::string_view parameter) {
 /// Whether the parameter at `at` is the first of an MLP.
 bool begins_mlp(const Graph& graph, const std::vector<TensorId>& order, std::size_t at) {
   const auto in_mlp = [&](std::size_t index) {
-    return graph.tensor(order[index]).name.find(".mlp.") != std::string::npos;
+    const std::string& name = graph.tensor(order[index]).name;
+    return name.find(".mlp.") != std::string::npos ||
+           name.find(".block_sparse_moe.") != std::string::npos;
   };
   return at > 0 && in_mlp(at) && !in_mlp(at - 1);
 }
@@ -190,6 +192,53 @@ void initialise(Eager& eager, const ParallelPlan& plan, const TensorInfo& info,
     torch::launch_fill(eager, parameter);
   }
 }
+
+/// Modules that a layer's constructor makes, and lets go as it makes their successors: first its
+/// attention, then a dense MLP. Source: huggingface/transformers 4.51.3
+/// models/qwen3_moe/modeling_qwen3_moe.py, Qwen3MoeDecoderLayer.__init__.
+class ReplacedModules {
+ public:
+  ReplacedModules(Eager& eager, const Model& model, const std::vector<TensorId>& order)
+      : eager_(eager), model_(model), order_(order) {}
+
+  /// Called before each parameter, in the order of construction.
+  void before(std::size_t at) {
+    if (name(at).ends_with(".self_attn.q_proj.weight")) {
+      make(at);
+    } else if (begins_mlp(*model_.graph, order_, at)) {
+      attention_.clear();
+    } else if (name(at).ends_with(".input_layernorm.weight")) {
+      mlp_.clear();
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string_view name(std::size_t at) const {
+    return model_.graph->tensor(order_[at]).name;
+  }
+
+  Tensor parameter(const torch::Shape& shape) {
+    Tensor made = eager_.empty(shape, param_dtype(model_.plan->precision), TensorRole::kParameter);
+    torch::launch_fill(eager_, made);
+    return made;
+  }
+
+  void make(std::size_t first) {
+    for (std::size_t at = first; name(at).find(".self_attn.") != std::string_view::npos; ++at) {
+      attention_.push_back(parameter(shape_of(model_.graph->tensor(order_[at]))));
+    }
+    const std::int64_t hidden = model_.spec->hidden;
+    const std::int64_t width = model_.spec->ffn;
+    mlp_.push_back(parameter({width, hidden}));
+    mlp_.push_back(parameter({width, hidden}));
+    mlp_.push_back(parameter({hidden, width}));
+  }
+
+  Eager& eager_;
+  const Model& model_;
+  const std::vector<TensorId>& order_;
+  std::vector<Tensor> attention_, mlp_;
+};
 
 /// The head of a model with tied embeddings is built with a weight of its own, which tie_weights()
 /// then lets go.
@@ -302,13 +351,18 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   ConstructorExtras extras(eager, model, created);
   std::vector<Tensor> made;  // Parameters of the module whose constructor is under way.
   const std::vector<TensorId> order = construction_order(graph, plan.quant.has_value());
+  const LibraryTraits library = library_traits(spec, plan);
+  ReplacedModules replaced(eager, model, order);
   for (std::size_t at = 0; at < order.size(); ++at) {
     const TensorId id = order[at];
     extras.before(id);
-    if (library_traits(spec, plan).fourth && begins_attention(graph, order, at)) {
+    if (library.replaces_modules) {
+      replaced.before(at);
+    }
+    if (library.fourth && begins_attention(graph, order, at)) {
       add_mask_buffers(eager, model);
     }
-    if (library_traits(spec, plan).layer_tables && begins_mlp(graph, order, at)) {
+    if (library.layer_tables && begins_mlp(graph, order, at)) {
       add_rotary_buffers(eager, model);  // Of the layer's attention.
     }
     if (is_head(id) && !plan.quant) {

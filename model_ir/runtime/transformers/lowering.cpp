@@ -4,6 +4,7 @@
 
 #include "model_ir/graph/decoder.h"
 #include "model_ir/runtime/transformers/adapter.h"
+#include "model_ir/runtime/transformers/library_version.h"
 #include "model_ir/runtime/transformers/support.h"
 #include "model_ir/runtime/transformers/training.h"
 
@@ -16,7 +17,8 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                    "fp32, bf16, fp16 or autocast",
                                    "use --runtime deepspeed for fp32 master weights");
   }
-  const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
+  const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence},
+                                  expert_weights(model, plan));
   if (const std::optional<Error> refused = unsupported(model, plan)) {
     return *refused;
   }

@@ -74,8 +74,9 @@ class MaskMaker {
   /// 4.x, where no mask is passed, or the model makes one of ones.
   Tensor make_of_four(const std::optional<std::int64_t>& window) {
     if (library_.masks_packed) {
-      const Tensor numbers = number_packed();
-      Tensor allowed = packed(window.has_value());
+      const bool checks = source_ != MaskSource::kUnchecked;
+      const Tensor numbers = checks ? number_packed() : Tensor{};
+      Tensor allowed = checks ? packed(window.has_value()) : unpacked(window.has_value());
       return eager_attention_ ? additive(std::move(allowed)) : allowed;
     }
     if (library_.makes_no_mask) {
@@ -143,6 +144,19 @@ class MaskMaker {
     ones.reset();
     const Tensor causal = temporary(square, DType::kBool);
     return temporary(square, DType::kBool);
+  }
+
+  /// sdpa_mask where no positions are passed: [1, 1, S, S].
+  Tensor unpacked(bool in_window) {
+    const Shape square{1, 1, sequence_, sequence_};
+    Tensor keys = temporary({sequence_}, DType::kInt64);
+    Tensor batches = temporary({batch_}, DType::kInt64);
+    Tensor heads = temporary({1}, DType::kInt64);
+    Tensor mask = in_window ? windowed(square) : temporary(square, DType::kBool);
+    keys.reset();
+    batches.reset();
+    heads.reset();
+    return mask;
   }
 
   /// sdpa_mask with packed_sequence_mask_function: [B, 1, S, S].

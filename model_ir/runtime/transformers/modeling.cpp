@@ -34,6 +34,8 @@ Modeling modeling_of_experts_and_encoders(Family family) {
       modeling.expert_layers = ExpertLayers::kQwen;
       break;
     case Family::kDeepseekV3:
+      modeling.experts_method = true;
+      [[fallthrough]];
     case Family::kQwen3Moe:
       modeling.expert_layers = ExpertLayers::kQwen;
       break;
@@ -166,6 +168,13 @@ Modeling modeling_of(const ModelSpec& spec, const ParallelPlan& plan) {
       break;
     case Family::kOpt:
       modeling.views = HeadViews::kQuery;
+      break;
+    case Family::kQwen2Moe:
+      modeling.makes_both_masks = false;
+      break;
+    case Family::kDeepseekV2:
+    case Family::kDeepseekV3:
+      modeling.expands_first = true;
       break;
     default:
       break;

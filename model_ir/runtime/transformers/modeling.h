@@ -104,6 +104,8 @@ struct Modeling {
   bool adds_to_scores = false;    ///< The bias holds the mask and goes into the scores (T5, 4.x).
   bool views_query_last = false;  ///< Queries are seen as heads behind the values.
   bool drops_weights = false;     ///< Attention weights are let go when the attention returns.
+  bool experts_method = false;    ///< A loop over experts is a method of its own (DeepSeek).
+  bool expands_first = false;     ///< Latents are expanded before the rotation (DeepSeek, 4.x).
   bool sums_in_place = false;     ///< `embeddings += position_embeddings` (BERT until 4.57).
   bool dropout_modules = false;   ///< Dropout is a module that wrappers hook (BERT, T5).
   /// Liger's norms write their input's gradient over their output's: not where two norms follow one

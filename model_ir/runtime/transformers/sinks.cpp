@@ -59,7 +59,7 @@ AttentionOutput attend_with_sinks(Eager& eager, const AttentionInput& input) {
   {
     const Tensor kept = torch::slice_last(eager, softmax.probabilities, keys.shape()[2]);
     const Tensor dropped = torch::dropout(eager, kept, input.dropout);
-    weights = torch::to(eager, dropped, values.dtype());
+    weights = input.casts_weights ? torch::to(eager, dropped, values.dtype()) : dropped;
   }
   Tensor output =
       torch::batched_matmul(eager, weights, values, {q[0], q[1], q[2], values.shape()[3]});

@@ -87,7 +87,7 @@ std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& pla
 
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
   if (plan.lora && (plan.lora->dora || plan.lora->dropout > 0) &&
-      adapts_experts(spec, *plan.lora)) {
+      expert_weights(spec, plan) == ExpertWeights::kFused && adapts_experts(spec, *plan.lora)) {
     return Error::invalid_argument("lora", "dropout or DoRA on experts or their router",
                                    "plain LoRA", "PEFT refuses both; name other targets");
   }

@@ -175,6 +175,16 @@ void save_checkpoint(Training& run) {
   }
 }
 
+/// Of the module, in order: what routers correct their scores by, then the tables.
+std::vector<Tensor> all_buffers(const Model& model) {
+  std::vector<Tensor> buffers;
+  for (const auto& [weight, correction] : model.corrections) {
+    buffers.push_back(correction);
+  }
+  buffers.insert(buffers.end(), model.buffers.begin(), model.buffers.end());
+  return buffers;
+}
+
 }  // namespace
 
 void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph) {
@@ -197,7 +207,7 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
     }
     if (plan.ddp) {
       run.ddp = std::make_unique<torch::Ddp>(eager, *plan.ddp, plan.world, run.model.trainable,
-                                             run.model.buffers);
+                                             all_buffers(run.model));
     }
   }
   if (plan.quant) {
