@@ -174,6 +174,9 @@ std::string degrees_words(const ir::ParallelPlan& plan) {
   if (megatron.distributed_optimizer) {
     text += " distributed-optimizer";
   }
+  if (megatron.dispatcher == ir::MegatronDispatcher::kHybridEp) {
+    text += " dispatcher hybridep";
+  }
   if (megatron.optimizer_offload > 0) {
     text += " optimizer-offload " + three_digits(megatron.optimizer_offload);
   }

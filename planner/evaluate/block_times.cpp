@@ -248,6 +248,7 @@ BlockKey block_key(const ir::ParallelPlan& plan) {
           degrees.context,
           degrees.expert,
           degrees.expert_tensor,
+          static_cast<std::int64_t>(degrees.dispatcher),
           degrees.sequence_parallel ? 1 : 0,
           degrees.permute_fusion ? 1 : 0,
           static_cast<std::int64_t>(degrees.context_exchange),

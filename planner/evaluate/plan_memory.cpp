@@ -240,8 +240,8 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
           megatron.first_stage_layers, megatron.last_stage_layers, megatron.account_for_embedding,
           megatron.account_for_loss, megatron.distributed_optimizer, megatron.overlap_grad_reduce,
           megatron.fp32_gradients, megatron.vocabulary_divisor, megatron.permute_fusion,
-          megatron.pipeline_before_data, megatron.precision_aware, megatron.bf16_moments,
-          megatron.optimizer_offload * 1e6, megatron.optimizer_instances,
+          megatron.dispatcher, megatron.pipeline_before_data, megatron.precision_aware,
+          megatron.bf16_moments, megatron.optimizer_offload * 1e6, megatron.optimizer_instances,
           megatron.transformer_engine, megatron.grouped_gemm, megatron.deterministic,
           plan.allocator.roundup_power2_divisions);
   const std::string text = key.text();

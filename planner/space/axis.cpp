@@ -16,6 +16,8 @@ constexpr std::array<AxisName, kAxes> kNames = {{
     {Axis::kContext, "cp", "N,..", "context parallel degree (megatron)"},
     {Axis::kExpert, "ep", "N,..", "expert parallel degree (megatron)"},
     {Axis::kExpertTensor, "etp", "N,..", "tensor parallel degree of experts (megatron)"},
+    {Axis::kDispatcher, "dispatcher", "KIND,..",
+     "alltoall or, with DeepEP in place, hybridep: how tokens reach their experts (megatron)"},
     {Axis::kChunk, "layers-per-virtual-stage", "N,..",
      "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron)"},
     {Axis::kFirstStage, "first-stage-layers", "N,..",
@@ -62,6 +64,7 @@ constexpr std::array<std::string_view, 4> kRuntimes = {"transformers", "deepspee
                                                        "megatron"};
 constexpr std::array<std::string_view, 6> kAttention = {"fused", "unfused", "sdpa",
                                                         "eager", "flash",   "sdpa-no-cudnn"};
+constexpr std::array<std::string_view, 2> kDispatcher = {"alltoall", "hybridep"};
 constexpr std::array<std::string_view, 5> kRecompute = {"none", "selective", "uniform", "block",
                                                         "full"};
 constexpr std::array<std::string_view, 6> kLoss = {"unfused", "native",  "te",
@@ -142,7 +145,7 @@ std::span<const std::string_view> any_words(Axis axis) {
 
 bool is_held(Axis axis) {
   return axis == Axis::kPrecision || axis == Axis::kOptimizer || axis == Axis::kMeshOrder ||
-         axis == Axis::kOptimizerOffload;
+         axis == Axis::kDispatcher || axis == Axis::kOptimizerOffload;
 }
 
 std::span<const AxisName> axis_names() {
@@ -167,6 +170,8 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
     }
     case Axis::kAttention:
       return kAttention;
+    case Axis::kDispatcher:
+      return kDispatcher;
     case Axis::kRecompute:
       return kRecompute;
     case Axis::kLoss:

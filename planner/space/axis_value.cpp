@@ -157,6 +157,8 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
       return megatron.expert;
     case Axis::kExpertTensor:
       return megatron.expert_tensor;
+    case Axis::kDispatcher:
+      return on(megatron.dispatcher == ir::MegatronDispatcher::kHybridEp);
     case Axis::kChunk:
       return megatron.layers_per_chunk;
     case Axis::kFirstStage:

@@ -90,6 +90,8 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
                  : "1: the model has no experts";
     case Axis::kExpertTensor:
       return model.moe ? "1 or the tensor degree, of megatron alone" : none;
+    case Axis::kDispatcher:
+      return "alltoall or, with experts on several ranks and etp 1, hybridep, of megatron alone";
     case Axis::kChunk:
       return "0 or, with several stages, a divisor of a stage's layers (of " + layers +
              ") below them, of megatron alone";
@@ -123,6 +125,7 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
     case Axis::kContext:
     case Axis::kExpert:
     case Axis::kExpertTensor:
+    case Axis::kDispatcher:
     case Axis::kChunk:
     case Axis::kFirstStage:
     case Axis::kLastStage:

@@ -86,7 +86,7 @@ class CellWriter {
     const bool off = std::ranges::all_of(
         std::array{Axis::kSequenceParallel, Axis::kDistributedOptimizer, Axis::kOverlapGradReduce,
                    Axis::kOverlapParamGather, Axis::kChunk, Axis::kFirstStage, Axis::kLastStage,
-                   Axis::kAccountEmbedding, Axis::kAccountLoss, Axis::kMeshOrder,
+                   Axis::kAccountEmbedding, Axis::kAccountLoss, Axis::kMeshOrder, Axis::kDispatcher,
                    Axis::kOptimizerOffload},
         [&](Axis axis) { return allowed_.allows(axis, 0); });
     return ones && off;
@@ -259,7 +259,8 @@ class CellWriter {
   void write_experts() {
     MegatronPlan& megatron = *plan_.megatron;
     if (!question_.model.moe) {
-      if (allowed_.allows(Axis::kExpert, 1) && allowed_.of(Axis::kExpertTensor).empty()) {
+      if (allowed_.allows(Axis::kExpert, 1) && allowed_.of(Axis::kExpertTensor).empty() &&
+          allowed_.allows(Axis::kDispatcher, 0)) {
         write_forms();
       }
       return;
@@ -274,9 +275,23 @@ class CellWriter {
       for (const std::int64_t cut : among(Axis::kExpertTensor, cuts)) {
         megatron.expert = expert;
         megatron.expert_tensor = cut;
-        write_forms();
+        write_dispatchers();
       }
     }
+  }
+
+  /// HybridEP asks for DeepEP, and is only where it is asked for.
+  void write_dispatchers() {
+    MegatronPlan& megatron = *plan_.megatron;
+    const bool able = megatron.expert > 1 && megatron.expert_tensor == 1;
+    const bool asked = !allowed_.of(Axis::kDispatcher).empty();
+    for (const std::int64_t dispatcher :
+         among(Axis::kDispatcher, able && asked ? AxisValues{0, 1} : AxisValues{0})) {
+      megatron.dispatcher =
+          dispatcher == 1 ? ir::MegatronDispatcher::kHybridEp : ir::MegatronDispatcher::kAllToAll;
+      write_forms();
+    }
+    megatron.dispatcher = ir::MegatronDispatcher::kAllToAll;
   }
 
   const std::vector<StageForm>& stages_of(std::int64_t pipeline) {

@@ -102,6 +102,21 @@ TEST_CASE("plan: attention without cuDNN is a value of its axis, slower on Hoppe
   CHECK(without.number("bound") > with.number("bound"));
 }
 
+TEST_CASE("plan: HybridEP is in the space where it is asked for, and faster over two nodes") {
+  const std::string line =
+      "plan qwen3-30b-a3b --gpu h100 --gpus 16 --runtime megatron --tp 1 --pp 1 --cp 1 --ep 16 "
+      "--etp 1 --micro-batch 1 --seq 4096 --recompute selective --json";
+  const Document usual(test::headroom(line).out);
+  CHECK(usual.text("plan/megatron/dispatcher") == "alltoall");
+  const Document any(test::headroom(line + " --dispatcher any").out);
+  CHECK(any.text("plan/megatron/dispatcher") == "hybridep");
+  CHECK(any.number("space") == 2 * usual.number("space"));
+  CHECK(any.number("bound") < usual.number("bound"));
+  const Answer dense =
+      test::headroom("plan gpt2 --gpu t4 --runtime megatron --why dispatcher=hybridep");
+  CHECK(dense.says("with experts on several ranks and etp 1"));
+}
+
 TEST_CASE("plan: --why gives the rule that a value breaks") {
   const Answer answer = test::headroom("plan gpt2 --gpu t4 --runtime megatron --why pp=5");
   CHECK(answer.says("pp 5: no plan of the space has it"));
