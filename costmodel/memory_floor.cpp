@@ -66,6 +66,9 @@ std::int64_t weight_bits(const ir::ParallelPlan& plan) {
   if (plan.zero && plan.zero->offload_param != ir::OffloadDevice::kNone) {
     return 0;
   }
+  if (plan.megatron && plan.megatron->fp8_parameters) {
+    return 8;  // Products may read them either way; what stays in 16 bits is counted so, too.
+  }
   return plan.quant ? plan.quant->bits : ir::bits_of(ir::param_dtype(plan.precision));
 }
 

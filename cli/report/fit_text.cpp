@@ -99,6 +99,7 @@ std::string megatron_words(const ir::MegatronPlan& megatron) {
       megatron.context_exchange == ir::MegatronContext::kAllToAll ? " by exchange of heads" : "";
   if (megatron.fp8 != ir::MegatronFp8::kNone) {
     text += ", fp8 " + std::string(ir::word_of(ir::megatron_fp8_words(), megatron.fp8));
+    text += megatron.fp8_parameters ? " of weights held in 8 bits" : "";
   }
   if (megatron.mtp_layers > 0) {
     text += ", MTP " + std::to_string(megatron.mtp_layers);
@@ -115,7 +116,7 @@ std::string megatron_words(const ir::MegatronPlan& megatron) {
 
 /// Of the keys of --megatron those that neither the degrees nor `megatron_words` stand for.
 std::string other_keys(std::string_view keys) {
-  constexpr std::array<std::string_view, 14> kInWords = {"tp",
+  constexpr std::array<std::string_view, 15> kInWords = {"tp",
                                                          "pp",
                                                          "cp",
                                                          "ep",
@@ -124,6 +125,7 @@ std::string other_keys(std::string_view keys) {
                                                          "attention=unfused",
                                                          "cp-comm-type=a2a",
                                                          "fp8-recipe",
+                                                         "fp8-param-gather",
                                                          "mtp-layers",
                                                          "sequence-parallel",
                                                          "distributed-optimizer",

@@ -234,25 +234,6 @@ Status check_model(const ModelSpec& model) {
   return ok();
 }
 
-/// Switches that the runtime has no model of.
-Status check_left_out(const MegatronPlan& megatron) {
-  struct LeftOut {
-    bool given;
-    std::string_view key;
-    std::string_view fix;
-  };
-  const std::array<LeftOut, 2> all = {
-      {{megatron.defer_head_gradient, "defer-head-gradient", "leave it out"},
-       {megatron.fp8_parameters, "fp8-param-gather",
-        "leave it out: fp8-recipe alone keeps weights in 16 bits"}}};
-  for (const LeftOut& each : all) {
-    if (each.given) {
-      return unsupported(std::string(each.key), "a switch that is modelled", std::string(each.fix));
-    }
-  }
-  return ok();
-}
-
 /// Interleaved stages take micro-batches in groups, of which the last may be shorter.
 /// Source: megatron/core/pipeline_parallel/schedules.py,
 /// forward_backward_pipelining_with_interleaving.
@@ -419,8 +400,11 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (const Status offload = check_megatron_offload(model, megatron); !offload) {
     return offload;
   }
-  if (const Status left_out = check_left_out(megatron); !left_out) {
-    return left_out;
+  if (const Status parameters = check_megatron_fp8_parameters(megatron); !parameters) {
+    return parameters;
+  }
+  if (megatron.defer_head_gradient) {
+    return unsupported("defer-head-gradient", "a switch that is modelled", "leave it out");
   }
   if (const Status local = check_local(model, plan); !local) {
     return local;

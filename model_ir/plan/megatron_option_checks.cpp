@@ -87,6 +87,33 @@ Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan) {
   return ok();
 }
 
+Status check_megatron_fp8_parameters(const MegatronPlan& megatron) {
+  if (!megatron.fp8_parameters) {
+    return ok();
+  }
+  struct Lack {
+    bool has;
+    std::string_view value;
+    std::string_view expected;
+  };
+  const std::array<Lack, 5> lacks = {{
+      {megatron.fp8 == MegatronFp8::kNone, "without fp8-recipe", "a recipe of 8 bits beside it"},
+      {!megatron.distributed_optimizer, "without distributed-optimizer",
+       "distributed-optimizer beside it, from whose fp32 copies weights are cast"},
+      {megatron.precision_aware, "with precision-aware", "parameters with fp32 copies"},
+      {megatron.mtp_layers > 0, "with mtp-layers", "no layers that predict further tokens"},
+      {!(megatron.offload_modules == MegatronOffload{}), "with offload-modules",
+       "activations that stay on the device"},
+  }};
+  for (const Lack& lack : lacks) {
+    if (lack.has) {
+      return unsupported("fp8-param-gather " + std::string(lack.value), std::string(lack.expected),
+                         "leave fp8-param-gather out: weights then stay in 16 bits");
+    }
+  }
+  return ok();
+}
+
 Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatron) {
   const MegatronOffload& parts = megatron.offload_modules;
   if (parts == MegatronOffload{}) {

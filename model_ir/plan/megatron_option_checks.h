@@ -12,6 +12,12 @@ namespace headroom::ir {
 /// Source:  transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; tensor/mxfp8_tensor.py.
 [[nodiscard]] Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan);
 
+/// Weights that are held in 8 bits alone want a recipe and the distributed optimizer's copies.
+/// Errors:  kInvalidArgument naming the key and what it does not go with.
+/// Source:  megatron/training/arguments.py, validate_args; megatron/core/optimizer/
+///          optimizer_config.py, __post_init__.
+[[nodiscard]] Status check_megatron_fp8_parameters(const MegatronPlan& megatron);
+
 /// What --offload-modules names is there, saves what it says, and runs once.
 /// Errors:  kInvalidArgument naming the modules and what they do not go with.
 /// Source:  megatron/core/transformer/transformer_config.py, __post_init__;

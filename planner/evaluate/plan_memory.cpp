@@ -56,7 +56,7 @@ void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
       megatron.tp_comm_overlap, megatron.accumulation_fusion, megatron.fp32_gradients,
       megatron.cross_entropy, megatron.mask_in_dataloader, megatron.attention,
       megatron.context_exchange, megatron.context_exchange_ranks, megatron.fp8,
-      megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
+      megatron.fp8_parameters, megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
       modules_bits(megatron.recompute_modules), megatron.vocabulary_divisor,
       megatron.permute_fusion, megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32,
       megatron.dispatcher, megatron.shared_expert_overlap, megatron.transformer_engine,
@@ -242,8 +242,8 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
           megatron.fp32_gradients, megatron.vocabulary_divisor, megatron.permute_fusion,
           megatron.dispatcher, megatron.pipeline_before_data, megatron.precision_aware,
           megatron.bf16_moments, megatron.optimizer_offload * 1e6, megatron.optimizer_instances,
-          megatron.transformer_engine, megatron.grouped_gemm, megatron.deterministic,
-          plan.allocator.roundup_power2_divisions);
+          megatron.transformer_engine, megatron.grouped_gemm, megatron.deterministic, megatron.fp8,
+          megatron.fp8_parameters, plan.allocator.roundup_power2_divisions);
   const std::string text = key.text();
   {
     const std::lock_guard lock(mutex_);
@@ -303,7 +303,8 @@ std::int64_t resident_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& 
   const std::int64_t local = experts / (megatron.expert * cut);
   const bool full = plan.precision == ir::Precision::kFp32;
   const bool wide = plan.precision == ir::Precision::kBf16Master && megatron.fp32_gradients;
-  const std::int64_t held = full ? 8 : (wide ? 6 : 4);  // Parameter and gradient.
+  // Parameter and gradient.
+  const std::int64_t held = (full ? 8 : (wide ? 6 : 4)) - (megatron.fp8_parameters ? 1 : 0);
   // Two moments; a master copy. A hybrid optimizer may have all of these layers' on the host.
   const bool apart = megatron.precision_aware || megatron.optimizer_offload > 0;
   const std::int64_t states = apart ? 0 : (full ? 8 : 12);

@@ -244,6 +244,17 @@ TEST_CASE("measured: Megatron-Core, one mechanism each") {
   check_source("megatron_options");
 }
 
+TEST_CASE("measured: Megatron-Core's weights held in 8 bits, collectives exact") {
+  check_source("megatron_fp8_param");
+  for (const SummaryLine& line : summary_of("megatron_fp8_param")) {
+    CAPTURE(key_of(line));
+    const bool collective =
+        line.metric == Metric::kCollectiveBytes || line.metric == Metric::kCollectiveCalls;
+    CHECK((!(collective || line.metric == Metric::kGemmFlops || line.metric == Metric::kFits) ||
+           line.exact_share == 1));
+  }
+}
+
 TEST_CASE("measured: Megatron-Core on B200 GPUs, SimuMax's published runs, peaks within 0.12 %") {
   for (const SummaryLine& line : summary_of("simumax_b200")) {
     CAPTURE(key_of(line));

@@ -203,6 +203,9 @@ void read_optimizer(CaseReader& reader, MegatronPlan& megatron) {
   if (optimizer.flag("optimizer_cpu_offload", false)) {
     megatron.optimizer_offload = optimizer.number("optimizer_offload_fraction", 0);
   }
+  constexpr std::array<std::string_view, 2> kAside = {"fp8_recipe",
+                                                      "reuse_grad_buf_for_mxfp8_param_ag"};
+  optimizer.ignore(kAside);
   const std::string average = optimizer.text("exp_avg_dtype", "fp32");
   const std::string square = optimizer.text("exp_avg_sq_dtype", "fp32");
   megatron.bf16_moments = average == "bf16" && square == "bf16";
@@ -221,6 +224,21 @@ std::int64_t read_levels(CaseReader& reader) {
   const JsonValue* value = reader.take("hier_cp");
   const JsonValue::Array* list = value != nullptr ? value->as_array() : nullptr;
   return list != nullptr && list->size() == 2 ? list->front().as_integer().value_or(1) : 1;
+}
+
+/// --fp8-param-gather, which training scripts hand to the model, its wrapper and the optimizer.
+bool read_fp8_parameters(CaseReader& reader, CaseReader& config, ir::MegatronFp8 recipe) {
+  const bool held = config.flag("fp8_param", false);
+  CaseReader wrapper(reader.take("ddp"), "case.ddp");
+  if (wrapper.flag("fp8_param_gather", false) != held) {
+    wrapper.fail("fp8_param_gather", "apart from config.fp8_param");
+  }
+  const bool reuses = wrapper.flag("reuse_grad_buf_for_mxfp8_param_ag", false);
+  if (reuses != (held && recipe == ir::MegatronFp8::kMxfp8)) {
+    wrapper.fail("reuse_grad_buf_for_mxfp8_param_ag", reuses ? "true" : "false");
+  }
+  reader.absorb(wrapper.trouble());
+  return held;
 }
 
 void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
@@ -253,6 +271,7 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
        {"mxfp8", ir::MegatronFp8::kMxfp8}}};
   const ir::MegatronFp8 recipe = config.word<ir::MegatronFp8>("fp8_recipe", "delayed", kRecipes);
   megatron.fp8 = format == "none" ? ir::MegatronFp8::kNone : recipe;
+  megatron.fp8_parameters = read_fp8_parameters(reader, config, recipe);
   const std::string implementation = config.text("cross_entropy_fusion_impl", "native");
   if (megatron.cross_entropy == ir::MegatronCrossEntropy::kNative && implementation == "te") {
     megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;

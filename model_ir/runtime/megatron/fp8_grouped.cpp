@@ -185,8 +185,8 @@ Tensor fp8_grouped_linear(const Runner& run, const Tensor& input,
                   .weight = weights.front().shape(),
                   .total = input.shape()[0],
                   .kept = original ? KeptInput::kOriginal : KeptInput::kCast};
-  const int count = static_cast<int>(weights.size());
-  run.process.touch_fp8_state(weights.front(), {.forward = 3 * count, .backward = 2 * count});
+  run.process.touch_fp8_state(weights.front(),
+                              Process::linear_casts(static_cast<int>(weights.size())));
   std::vector<Tensor> edges{input};
   edges.insert(edges.end(), weights.begin(), weights.end());
   Record record(eager, edges);

@@ -19,9 +19,6 @@ using torch::Shape;
 using torch::Tensor;
 using torch::Unpacked;
 
-/// Quantizers of a linear layer: input, weight and output forward, two of gradients.
-constexpr Process::Casts kCasts{.forward = 3, .backward = 2};
-
 /// What a layer knows from its forward on.
 struct Layer {
   Shape weight;
@@ -179,7 +176,7 @@ Tensor fp8_norm_linear(const Runner& run, const Tensor& input, const NormWeights
   Layer layer{.weight = linear.weight.shape(),
               .gathers = run.context.sequence_parallel(),
               .reduces = run.context.mesh.tensor.size > 1};
-  run.process.touch_fp8_state(linear.weight, kCasts);
+  run.process.touch_fp8_state(linear.weight, Process::linear_casts(1));
   layer.first = run.process.begins_fp8(linear.weight);
   Record record(run.eager(), {&input, &norm.weight, &norm.bias, &linear.weight, &linear.bias});
   Fp8NormOutput normed =
@@ -279,7 +276,7 @@ Tensor fp8_linear(const Runner& run, const Tensor& input, const Tensor& weight, 
               .scatters = cut == Cut::kRow && sequence,
               .reduces = cut == Cut::kColumn && cut_ranks,
               .kept = original ? KeptInput::kOriginal : KeptInput::kCast};
-  run.process.touch_fp8_state(weight, kCasts);
+  run.process.touch_fp8_state(weight, Process::linear_casts(1));
   layer.first = run.process.begins_fp8(weight);
   Record record(run.eager(), {&weight, &input});
   Fp8Tensor own =

@@ -19,13 +19,6 @@ bool wants_columns(Fp8Use use) {
   return use != Fp8Use::kRows;
 }
 
-/// is_non_tn_fp8_gemm_supported: no product wants a transposed copy.
-/// Source: transformer_engine/common/gemm/cublaslt_gemm.cu, nvte_is_non_tn_fp8_gemm_supported.
-bool reads_both_ways(const Runner& run) {
-  const int major = run.eager().device().compute_major;
-  return major >= 10 && major != 12;
-}
-
 Shape transposed(const Shape& shape) {
   return {shape[1], shape[0]};
 }
@@ -109,6 +102,11 @@ Tensor transpose(const Runner& run, const Tensor& rows) {
 bool scales_whole_tensor(const Runner& run) {
   const MegatronFp8 recipe = run.context.megatron.fp8;
   return recipe == MegatronFp8::kDelayed || recipe == MegatronFp8::kTensorwise;
+}
+
+bool reads_both_ways(const Runner& run) {
+  const int major = run.eager().device().compute_major;
+  return major >= 10 && major != 12;
 }
 
 Fp8Tensor empty_fp8(const Runner& run, const Shape& shape, Fp8Use use, Fp8Operand operand) {
@@ -255,6 +253,12 @@ void finish_gather(const Runner& run, Fp8Tensor& whole) {
 
 Fp8Tensor fp8_weight(const Runner& run, const Tensor& weight, Fp8Use use) {
   Process::Fp8Weight& kept = run.process.fp8_weight(weight);
+  if (kept.held) {
+    if (!kept.current) {
+      refresh_weight(run, weight);
+    }
+    return kept.tensor;
+  }
   const bool blocks = run.context.megatron.fp8 == MegatronFp8::kBlockwise;
   const bool lacks_columns = use == Fp8Use::kBoth && !kept.tensor.columns.defined() &&
                              !(scales_whole_tensor(run) && reads_both_ways(run));
@@ -273,6 +277,20 @@ Fp8Tensor fp8_weight(const Runner& run, const Tensor& weight, Fp8Use use) {
   eager.set_role(role);
   kept.current = true;
   return kept.tensor;
+}
+
+void refresh_weight(const Runner& run, const Tensor& weight) {
+  Process::Fp8Weight& held = run.process.fp8_weight(weight);
+  const Fp8Tensor& tensor = held.tensor;
+  if (run.context.megatron.fp8 == MegatronFp8::kMxfp8) {
+    launch_cast(run, weight, tensor, Fp8Operand::kWeight, true);
+  } else if (tensor.columns.defined()) {
+    torch::launch(run.eager(), {&tensor.rows, &tensor.columns});
+    if (tensor.column_scales.defined()) {
+      torch::launch(run.eager(), {&tensor.row_scales, &tensor.column_scales});
+    }
+  }
+  held.current = true;
 }
 
 Fp8Use weight_use(const Runner& run) {

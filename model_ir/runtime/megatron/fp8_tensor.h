@@ -31,6 +31,10 @@ enum class Fp8Operand : std::uint8_t { kActivation, kGathered, kWeight };
 /// Whether each tensor has one scale: delayed and current scaling.
 [[nodiscard]] bool scales_whole_tensor(const Runner& run);
 
+/// is_non_tn_fp8_gemm_supported: no product wants a transposed copy.
+/// Source: transformer_engine/common/gemm/cublaslt_gemm.cu, nvte_is_non_tn_fp8_gemm_supported.
+[[nodiscard]] bool reads_both_ways(const Runner& run);
+
 /// The quantizer's create_tensor: memory for a matrix of `shape`.
 /// Source: pytorch/csrc/quantizer.cpp.
 [[nodiscard]] Fp8Tensor empty_fp8(const Runner& run, const torch::Shape& shape, Fp8Use use,
@@ -77,9 +81,13 @@ void finish_gather(const Runner& run, Fp8Tensor& whole);
 
 /// get_weight_workspace: a weight in 8 bits, cast with the first micro-batch of a step and kept.
 /// What has rows alone is cast again where both are wanted or, with square blocks, turned in
-/// backward.
+/// backward. What is held in 8 bits alone serves both products as it is.
 /// Source: pytorch/module/base.py.
 [[nodiscard]] Fp8Tensor fp8_weight(const Runner& run, const torch::Tensor& weight, Fp8Use use);
+/// What follows where a weight that is held in 8 bits has changed: its columns are made anew or,
+/// under mxfp8, both, of what has been gathered in 16 bits.
+/// Source: pytorch/tensor/utils.py, post_all_gather_processing.
+void refresh_weight(const Runner& run, const torch::Tensor& weight);
 /// For what a layer without a norm casts its weight: for both products also where it runs to be run
 /// again, unless whole layers are, whose checkpoints begin before 8 bits are switched on.
 /// Source: pytorch/distributed.py, activation_recompute_forward; module/linear.py.

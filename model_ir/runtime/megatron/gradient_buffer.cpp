@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "model_ir/runtime/megatron/transformer_engine.h"
 #include "model_ir/runtime/torch/stream_scope.h"
 
 namespace headroom::ir::megatron {
@@ -76,53 +77,122 @@ class LayoutBuilder {
 };
 
 /// param.data becomes a view of the buffer; what it lived in before goes.
-void adopt_parameters(const Context& context, const GradientBuffer& buffer) {
+void adopt_parameters(const Runner& run, const GradientBuffer& buffer) {
   for (const Slot& slot : buffer.slots) {
-    context.eager.move_storage(slot.parameter->tensor, buffer.parameters);
+    const Tensor& parameter = slot.parameter->tensor;
+    run.eager().move_storage(parameter, buffer.parameters);
+    if (slot.parameter->fp8) {
+      run.eager().move_storage(run.process.fp8_weight(parameter).tensor.rows, buffer.parameters);
+    }
   }
 }
 
-GradientBuffer make_buffer(const Context& context, const Chunk& chunk, bool expert,
-                           std::int64_t limit) {
+/// Parameters of one kind share a buffer.
+struct Kind {
+  bool expert = false;
+  bool fp8 = false;
+
+  bool operator==(const Kind&) const = default;
+};
+Kind kind_of(const Parameter& parameter) {
+  return {.expert = parameter.held == Held::kExpert, .fp8 = parameter.fp8};
+}
+
+/// The kinds of a chunk's parameters.
+std::vector<Kind> kinds_of(const Chunk& chunk) {
+  std::vector<Kind> kinds;
+  for (const bool expert : {false, true}) {
+    for (const Parameter& parameter : chunk.parameters) {
+      const Kind kind = kind_of(parameter);
+      if (kind.expert == expert && std::ranges::find(kinds, kind) == kinds.end()) {
+        kinds.push_back(kind);
+      }
+    }
+  }
+  return kinds;
+}
+
+GradientBuffer make_buffer(const Runner& run, const Chunk& chunk, Kind kind, std::int64_t limit) {
+  const Context& context = run.context;
+  const bool expert = kind.expert;
   GradientBuffer buffer;
   buffer.chunk = &chunk;
   buffer.expert = expert;
+  buffer.fp8 = kind.fp8;
   buffer.ranks = expert ? context.mesh.expert_data_instance() : context.mesh.data_context();
   LayoutBuilder layout(buffer, context.megatron.distributed_optimizer, limit);
   for (auto parameter = chunk.parameters.rbegin(); parameter != chunk.parameters.rend();
        ++parameter) {
-    if ((parameter->held == Held::kExpert) == expert) {
+    if (kind_of(*parameter) == kind) {
       layout.add(*parameter);
     }
   }
   const std::int64_t elements = layout.finish();
-  if (elements == 0) {
-    return buffer;
-  }
-  if (context.megatron.distributed_optimizer) {
-    buffer.parameters = context.eager.empty({elements}, context.dtype, TensorRole::kParameter);
+  const bool stay = gathers_into_gradients(context.megatron);
+  buffer.gathered = kind.fp8 && !stay ? DType::kFp8 : context.dtype;
+  if (context.megatron.distributed_optimizer && !(kind.fp8 && stay)) {
+    buffer.parameters = context.eager.empty({elements}, buffer.gathered, TensorRole::kParameter);
   }
   buffer.gradients = context.eager.empty({elements}, context.grad_dtype, TensorRole::kGradient);
-  if (buffer.parameters.defined()) {
-    adopt_parameters(context, buffer);
+  if (buffer.parameters.defined() && !stay) {
+    adopt_parameters(run, buffer);
   }
   return buffer;
 }
 
 }  // namespace
 
-std::vector<GradientBuffer> make_buffers(const Context& context, const Chunk& chunk,
-                                         bool first_chunk) {
+std::int64_t local_elements(const GradientBuffer& buffer, const Bucket& bucket, const Slot& slot) {
+  const std::int64_t share = (bucket.end - bucket.begin) / buffer.ranks.size;
+  const std::int64_t begin = bucket.begin + share * buffer.ranks.rank;
+  return std::min(slot.end, begin + share) - std::max(slot.begin, begin);
+}
+
+std::vector<BucketGroup> group_buckets(std::span<const GradientBuffer> buffers) {
+  std::vector<BucketGroup> groups;
+  const auto add = [&groups](const GradientBuffer& buffer, bool joins) {
+    for (const Bucket& bucket : buffer.buckets) {
+      if (!joins) {
+        groups.emplace_back();
+      }
+      groups.back().push_back({&buffer, &bucket});
+    }
+  };
+  const auto together = [](const GradientBuffer& one, const GradientBuffer& other) {
+    return one.chunk == other.chunk && one.expert == other.expert;
+  };
+  for (std::size_t first = 0; first < buffers.size();) {
+    std::size_t last = first;
+    const GradientBuffer* fp8 = nullptr;
+    for (; last < buffers.size() && together(buffers[first], buffers[last]); ++last) {
+      fp8 = buffers[last].fp8 ? &buffers[last] : fp8;
+    }
+    if (fp8 != nullptr) {
+      add(*fp8, false);
+    }
+    for (const GradientBuffer& buffer : buffers.subspan(first, last - first)) {
+      if (&buffer != fp8) {
+        add(buffer, fp8 != nullptr);
+      }
+    }
+    first = last;
+  }
+  return groups;
+}
+
+bool gathers_into_gradients(const MegatronPlan& megatron) {
+  return megatron.fp8_parameters && megatron.fp8 == MegatronFp8::kMxfp8;
+}
+
+std::vector<GradientBuffer> make_buffers(const Runner& run, const Chunk& chunk, bool first_chunk) {
+  const Context& context = run.context;
   context.eager.set_site("gradient_buffer", -1);
   // The training script wraps the model on a stream of its own, whose pool serves the buffers.
   const torch::StreamScope stream(context.eager, kWrappingStream);
   const std::int64_t limit = bucket_elements(context, first_chunk);
   std::vector<GradientBuffer> buffers;
-  for (const bool expert : {false, true}) {
-    GradientBuffer buffer = make_buffer(context, chunk, expert, limit);
-    if (!buffer.slots.empty()) {
-      buffers.push_back(std::move(buffer));
-    }
+  for (const Kind& kind : kinds_of(chunk)) {
+    buffers.push_back(make_buffer(run, chunk, kind, limit));
   }
   return buffers;
 }

@@ -1,7 +1,9 @@
 #include "model_ir/runtime/megatron/gradient_sync.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "model_ir/runtime/megatron/fp8_tensor.h"
 #include "model_ir/runtime/torch/collective.h"
 #include "model_ir/runtime/torch/foreach.h"
 #include "model_ir/runtime/torch/launch.h"
@@ -123,16 +125,15 @@ void reduce_tied(const Runner& run, std::span<const GradientBuffer> buffers) {
 GradientSync::GradientSync(const Runner& run, std::span<const Chunk> chunks,
                            std::span<const GradientBuffer> buffers)
     : run_(run), chunks_(chunks), buffers_(buffers) {
-  for (const GradientBuffer& buffer : buffers_) {
-    for (const Bucket& bucket : buffer.buckets) {
-      for (std::size_t slot = bucket.first; slot < bucket.last; ++slot) {
-        hook(*buffer.slots[slot].parameter, parts_.size());
+  for (BucketGroup& group : group_buckets(buffers_)) {
+    std::size_t gradients = 0;
+    for (const BucketOf& each : group) {
+      for (std::size_t slot = each.bucket->first; slot < each.bucket->last; ++slot) {
+        hook(*each.buffer->slots[slot].parameter, parts_.size());
       }
-      parts_.push_back({.buffer = &buffer,
-                        .bucket = &bucket,
-                        .missing = bucket.last - bucket.first,
-                        .mark = {}});
+      gradients += each.slots();
     }
+    parts_.push_back({.buckets = std::move(group), .missing = gradients, .mark = {}});
   }
 }
 
@@ -181,29 +182,38 @@ void GradientSync::reduce(Part& part) {
     return;
   }
   part.started = true;
-  const std::int64_t elements = part.bucket->end - part.bucket->begin;
-  check_bucket(run_, elements);
-  const std::int64_t bytes = bytes_of(elements, run_.context.grad_dtype).value();
-  if (run_.context.mesh.data_context().size > 1) {
-    // gradient_scaling_factor
-    torch::launch_kernels(run_.eager(), 2 * bytes,
-                          torch::elementwise_launches(elements, bytes / elements));
+  for (const BucketOf& each : part.buckets) {
+    check_bucket(run_, each.elements());
   }
+  if (run_.context.mesh.data_context().size > 1) {
+    for (const BucketOf& each : part.buckets) {  // gradient_scaling_factor
+      const std::int64_t element = bits_of(run_.context.grad_dtype) / 8;
+      torch::launch_kernels(run_.eager(), 2 * element * each.elements(),
+                            torch::elementwise_launches(each.elements(), element));
+    }
+  }
+  for (const BucketOf& each : part.buckets) {
+    reduce_bucket(part, each);
+  }
+}
+
+void GradientSync::reduce_bucket(Part& part, const BucketOf& each) {
+  const std::int64_t bytes = bytes_of(each.elements(), run_.context.grad_dtype).value();
   const bool scatters = run_.context.megatron.distributed_optimizer;
-  const std::int64_t ranks = part.buffer->ranks.size;
+  const std::int64_t ranks = each.buffer->ranks.size;
   if (scatters && ranks == 1) {
     return;  // NCCL's communicator of one rank launches nothing for it.
   }
   const CollectiveShape shape{
       .kind = scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
       .bytes = bytes,
-      .group = part.buffer->ranks.group()};
+      .group = each.buffer->ranks.group()};
   if (run_.context.megatron.overlap_grad_reduce) {
     part.mark = torch::start_collective(run_.eager(), shape, "data_parallel");
   } else {
     run_.eager().run(shape);
   }
-  if (const Axis copies = run_.context.mesh.copies_of(part.buffer->ranks);
+  if (const Axis copies = run_.context.mesh.copies_of(each.buffer->ranks);
       scatters && copies.size > 1) {
     run_.eager().run(CollectiveShape{
         .kind = CollectiveKind::kAllReduce, .bytes = bytes / ranks, .group = copies.group()});
@@ -212,7 +222,7 @@ void GradientSync::reduce(Part& part) {
 
 void GradientSync::start(const Chunk& chunk) {
   for (Part& part : parts_) {
-    if (part.buffer->chunk == &chunk) {
+    if (part.buckets.front().buffer->chunk == &chunk) {
       reduce(part);
     }
   }
@@ -227,7 +237,10 @@ void GradientSync::finish() {
       part.mark.reset();
     }
     part.started = false;
-    part.missing = part.bucket->last - part.bucket->first;
+    part.missing = 0;
+    for (const BucketOf& each : part.buckets) {
+      part.missing += each.slots();
+    }
   }
   reduce_shared(run_, chunks_);
   reduce_tied(run_, buffers_);
@@ -255,24 +268,49 @@ void note_gather(const Runner& run, const GradientBuffer& buffer, const Bucket& 
   }
 }
 
+/// What has been gathered becomes what products read: weights in 8 bits at once or, where the
+/// gather overlaps, when they are next used; others are copied from where they do not lie.
+/// Source: distributed_data_parallel.py, start_param_sync; param_and_grad_buffer.py,
+/// finish_param_sync.
+void take_gathered(const Runner& run, const BucketOf& each, bool overlaps) {
+  for (std::size_t slot = each.bucket->first; slot < each.bucket->last; ++slot) {
+    const Parameter& parameter = *each.buffer->slots[slot].parameter;
+    if (parameter.fp8) {
+      run.process.fp8_weight(parameter.tensor).current = false;
+      if (!overlaps) {
+        refresh_weight(run, parameter.tensor);
+      }
+    } else if (gathers_into_gradients(run.context.megatron)) {
+      run.eager().run(
+          CopyShape{.kind = CopyKind::kDeviceToDevice, .bytes = torch::bytes_of(parameter.tensor)});
+    }
+  }
+  if (gathers_into_gradients(run.context.megatron)) {
+    torch::launch_kernels(run.eager(), bytes_of(each.elements(), each.buffer->gathered).value());
+  }
+}
+
 }  // namespace
 
 void gather_parameters(const Runner& run, std::span<const GradientBuffer> buffers) {
   if (!run.context.megatron.distributed_optimizer) {
     return;
   }
-  for (const GradientBuffer& buffer : buffers) {
-    for (const Bucket& bucket : buffer.buckets) {
-      const CollectiveShape shape{
-          .kind = CollectiveKind::kAllGather,
-          .bytes = bytes_of(bucket.end - bucket.begin, run.context.dtype).value(),
-          .group = buffer.ranks.group()};
-      if (run.context.megatron.overlap_param_gather) {
-        note_gather(run, buffer, bucket,
+  const bool overlaps = run.context.megatron.overlap_param_gather;
+  for (const BucketGroup& group : group_buckets(buffers)) {
+    for (const BucketOf& each : group) {
+      const CollectiveShape shape{.kind = CollectiveKind::kAllGather,
+                                  .bytes = bytes_of(each.elements(), each.buffer->gathered).value(),
+                                  .group = each.buffer->ranks.group()};
+      if (overlaps) {
+        note_gather(run, *each.buffer, *each.bucket,
                     torch::start_collective(run.eager(), shape, "data_parallel"));
       } else {
         run.eager().run(shape);
       }
+    }
+    for (const BucketOf& each : group) {
+      take_gathered(run, each, overlaps);
     }
   }
 }

@@ -13,7 +13,7 @@ namespace headroom::ir::megatron {
 
 /// DistributedDataParallel of every chunk: lets the gradients of parameters go as soon as they have
 /// been added to their buffers, and reduces the buffers, at the end of a step or, overlapped, each
-/// bucket when its last gradient is there.
+/// group of buckets when its last gradient is there.
 /// Source: megatron/core/distributed/{distributed_data_parallel,param_and_grad_buffer}.py.
 class GradientSync {
  public:
@@ -30,16 +30,16 @@ class GradientSync {
 
  private:
   struct Part {
-    const GradientBuffer* buffer = nullptr;
-    const Bucket* bucket = nullptr;
+    BucketGroup buckets;
     std::size_t missing = 0;  ///< Gradients that have not come in.
     bool started = false;
-    std::optional<std::uint32_t> mark;  ///< Behind a reduction that overlaps.
+    std::optional<std::uint32_t> mark;  ///< Behind the last reduction, where these overlap.
   };
   void hook(const Parameter& parameter, std::size_t part);
   void add_to_buffer(const torch::Tensor& gradient);
   void arrived(std::size_t part);
   void reduce(Part& part);
+  void reduce_bucket(Part& part, const BucketOf& each);
 
   Runner run_;
   std::span<const Chunk> chunks_;

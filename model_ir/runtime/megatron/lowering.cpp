@@ -88,11 +88,11 @@ constexpr std::int64_t kDeterministicWorkspace = 4096 * 8 * kKiB;
 /// A process that trains, after its objects have been made.
 class Trainer {
  public:
-  Trainer(const Context& context, std::vector<Chunk>& chunks,
-          const std::vector<GradientBuffer>& buffers, std::vector<Optimizer>& optimizers)
-      : context_(context),
-        process_(context),
-        run_{context, process_},
+  Trainer(const Runner& run, std::vector<Chunk>& chunks, const std::vector<GradientBuffer>& buffers,
+          std::vector<Optimizer>& optimizers)
+      : context_(run.context),
+        process_(run.process),
+        run_(run),
         stage_(run_, chunks),
         sync_(run_, chunks, buffers),
         buffers_(buffers),
@@ -177,7 +177,7 @@ class Trainer {
   }
 
   const Context& context_;
-  Process process_;
+  Process& process_;
   Runner run_;
   Stage stage_;
   GradientSync sync_;
@@ -215,16 +215,18 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
                         .mesh = mesh.value(),
                         .dtype = dtype_of(plan.precision),
                         .grad_dtype = gradient_dtype(plan, megatron)};
+  Process process(context);
+  const Runner run{context, process};
   std::vector<Chunk> chunks;
   {
     const PhaseScope phase(eager, "model");
-    chunks = build_chunks(context, modules.value());
+    chunks = build_chunks(run, modules.value());
   }
   std::vector<GradientBuffer> buffers;
   {
     const PhaseScope phase(eager, "ddp");
     for (const Chunk& chunk : chunks) {
-      for (GradientBuffer& buffer : make_buffers(context, chunk, &chunk == &chunks.front())) {
+      for (GradientBuffer& buffer : make_buffers(run, chunk, &chunk == &chunks.front())) {
         buffers.push_back(std::move(buffer));
       }
     }
@@ -232,9 +234,9 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
   std::vector<Optimizer> optimizers;
   {
     const PhaseScope phase(eager, "optimizer_object");
-    optimizers = make_optimizers(context, buffers);
+    optimizers = make_optimizers(run, buffers);
   }
-  Trainer trainer(context, chunks, buffers, optimizers);
+  Trainer trainer(run, chunks, buffers, optimizers);
   for (int number = 1; number <= plan.steps; ++number) {
     trainer.step(number);
   }

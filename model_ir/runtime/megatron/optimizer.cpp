@@ -12,13 +12,6 @@ namespace {
 
 using torch::Tensor;
 
-/// Elements of `slot` that this rank keeps of `bucket`.
-std::int64_t local_elements(const GradientBuffer& buffer, const Bucket& bucket, const Slot& slot) {
-  const std::int64_t share = (bucket.end - bucket.begin) / buffer.ranks.size;
-  const std::int64_t begin = bucket.begin + share * buffer.ranks.rank;
-  return std::min(slot.end, begin + share) - std::max(slot.begin, begin);
-}
-
 std::int64_t sum_of(std::span<const std::int64_t> elements) {
   return std::accumulate(elements.begin(), elements.end(), std::int64_t{0});
 }
@@ -33,8 +26,9 @@ void launch_list(torch::Eager& eager, std::span<const std::int64_t> elements, st
 
 }  // namespace
 
-Optimizer::Optimizer(const Context& context, std::span<const GradientBuffer> buffers, bool experts)
-    : context_(context), experts_(experts) {
+Optimizer::Optimizer(const Runner& run, std::span<const GradientBuffer> buffers, bool experts)
+    : run_(run), context_(run.context), experts_(experts) {
+  const Context& context = run.context;
   context.eager.set_site("optimizer", -1);
   if (context.megatron.optimizer_offload > 0) {
     build_hybrid(buffers);
@@ -52,6 +46,7 @@ Optimizer::Optimizer(const Context& context, std::span<const GradientBuffer> buf
   add_group(buffers, true, context.megatron.distributed_optimizer);
   first_group_ = shards_.size();
   add_group(buffers, false, context.megatron.distributed_optimizer);
+  note_casts(buffers);
   if (context.dtype != DType::kFp32 && !context.megatron.precision_aware) {
     for (const std::int64_t elements : shards_) {
       add_copy(elements);
@@ -73,6 +68,7 @@ void Optimizer::build_hybrid(std::span<const GradientBuffer> buffers) {
     replaced_.push_back(context_.eager.empty({1}, DType::kFp32, TensorRole::kOptimizerState));
   }
   shards_.clear();
+  cast_.clear();
   in_norm_.clear();
   add_scalar();  // The constant gradient scale.
   add_group(buffers, true, true);
@@ -132,6 +128,7 @@ void Optimizer::add_group(std::span<const GradientBuffer> buffers, bool decays, 
 
 void Optimizer::add_shard(const Parameter& parameter, std::int64_t elements) {
   shards_.push_back(elements);
+  cast_.push_back(parameter.fp8 ? 1 : 0);
   // Of what several ranks hold, one counts it in the norm.
   const bool counted = parameter.marked || context_.mesh.tensor.rank == 0;
   const bool second = parameter.shared_embedding && !context_.mesh.first_stage();
@@ -291,27 +288,33 @@ void Optimizer::update() {
   if (main_.empty() || context_.megatron.precision_aware) {
     return;  // The step has written the parameters.
   }
-  context_.eager.set_site("copy_parameters", -1);  // fp32 to the model's own type.
+  context_.eager.set_site("copy_parameters", -1);
+  const bool gathers_wide = gathers_into_gradients(context_.megatron);
+  if (!gathers_wide) {
+    cast_parameters();
+  }
+  // fp32 to the model's own type.
   const std::int64_t bytes = 4 + bits_of(context_.dtype) / 8;
   // Only fp16 keeps the flag that the list kernel wants.
   if (!context_.megatron.distributed_optimizer && context_.dtype == DType::kFp16) {
     launch_list(context_.eager, shards_, bytes, torch::ListKernel::kTwoLists);
     return;
   }
-  for (const std::int64_t elements : shards_) {
-    torch::launch_kernels(context_.eager, bytes * elements,
-                          torch::elementwise_launches(elements, 4));
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (cast_[i] == 0 || gathers_wide) {
+      torch::launch_kernels(context_.eager, bytes * shards_[i],
+                            torch::elementwise_launches(shards_[i], 4));
+    }
   }
 }
 
-std::vector<Optimizer> make_optimizers(const Context& context,
-                                       std::span<const GradientBuffer> buffers) {
+std::vector<Optimizer> make_optimizers(const Runner& run, std::span<const GradientBuffer> buffers) {
   std::vector<Optimizer> optimizers;
-  optimizers.emplace_back(context, buffers, false);
+  optimizers.emplace_back(run, buffers, false);
   const bool experts = std::any_of(buffers.begin(), buffers.end(),
                                    [](const GradientBuffer& each) { return each.expert; });
   if (experts) {
-    optimizers.emplace_back(context, buffers, true);
+    optimizers.emplace_back(run, buffers, true);
   }
   return optimizers;
 }

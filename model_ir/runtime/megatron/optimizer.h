@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model_ir/runtime/megatron/gradient_buffer.h"
+#include "model_ir/runtime/megatron/transformer_engine.h"
 #include "model_ir/runtime/megatron/weights.h"
 #include "model_ir/runtime/torch/eager.h"
 
@@ -19,13 +20,15 @@ namespace headroom::ir::megatron {
 ///         the next zero_grad. The precision-aware optimizer reads gradients as they are, keeps 16
 ///         bits beside each parameter instead of an fp32 copy, and, with bf16 moments, has these of
 ///         a whole parameter group in fp32 during its step. Under CPU offload a share of the
-///         parameters has copies and states in the host's memory.
+///         parameters has copies and states in the host's memory. Parameters in 8 bits have fp32
+///         copies of what they were before; the step rounds this rank's stretches to the model's
+///         type, finds the largest values of all ranks' stretches and casts.
 /// Source: megatron/core/optimizer/{__init__,optimizer,distrib_optimizer}.py;
-///         transformer_engine/pytorch/optimizers/fused_adam.py.
+///         transformer_engine/pytorch/optimizers/fused_adam.py; pytorch/tensor/utils.py.
 class Optimizer {
  public:
   /// Allocates the fp32 copies and the scalars of optimizer and loss scaler.
-  Optimizer(const Context& context, std::span<const GradientBuffer> buffers, bool experts);
+  Optimizer(const Runner& run, std::span<const GradientBuffer> buffers, bool experts);
 
   /// Brings the gradients to fp32 and, under fp16, out of their scale.
   void prepare();
@@ -53,14 +56,32 @@ class Optimizer {
   void build_hybrid(std::span<const GradientBuffer> buffers);
   void split_among_devices();
   void update_hybrid();
+  /// A parameter in 8 bits, and what this rank has of it.
+  struct Cast {
+    const Parameter* parameter = nullptr;
+    std::int64_t elements = 0;
+  };
+  void note_casts(std::span<const GradientBuffer> buffers);
+  /// cast_master_weights_to_fp8
+  void cast_parameters();
+  void cast_delayed();
+  void cast_tensorwise();
+  void cast_blocks();
+  void reduce_largest(std::int64_t values);
+  void launch_cast_of(const Cast& each, int reads);
+  [[nodiscard]] torch::Tensor turn_stretch(const Cast& each);
   /// How many ranks share a gradient norm.
   [[nodiscard]] RankGroup norm_ranks() const;
 
+  Runner run_;
   const Context& context_;
   bool experts_;
   std::vector<std::int64_t> in_norm_;    ///< Of `shards_`: those that this rank counts in the norm.
   std::vector<std::int64_t> shards_;     ///< Elements, in the order of the parameter groups.
   std::vector<std::uint8_t> in_host_;    ///< Of `shards_`, under CPU offload: 1 where the host's.
+  std::vector<std::uint8_t> cast_;       ///< Of `shards_`: 1 where the parameter is in 8 bits.
+  std::vector<Cast> casts_;              ///< In the order of the parameters.
+  Axis cast_ranks_;                      ///< That hold stretches of them.
   std::vector<torch::Tensor> main_;      ///< fp32 copies of fp16 and bf16 parameters.
   std::vector<torch::Tensor> replaced_;  ///< What the first of two hybrid optimizers made.
   std::vector<torch::Tensor> gradients_;
@@ -71,7 +92,7 @@ class Optimizer {
 };
 
 /// ChainedOptimizer: the dense parameters' and, where there are any, the experts'.
-[[nodiscard]] std::vector<Optimizer> make_optimizers(const Context& context,
+[[nodiscard]] std::vector<Optimizer> make_optimizers(const Runner& run,
                                                      std::span<const GradientBuffer> buffers);
 
 }  // namespace headroom::ir::megatron

@@ -174,13 +174,16 @@ void Process::touch_chunk_order(ChunkOrder order) {
   }
 }
 
+void Process::count_fp8_state(Casts casts) {
+  fp8_casts_.forward += casts.forward;
+  fp8_casts_.backward += casts.backward;
+}
+
 void Process::add_fp8_state(Casts casts) {
   const MegatronFp8 recipe = context_.megatron.fp8;
   const auto keep = [this](std::int64_t elements) {
     fp8_state_.push_back(context_.eager.empty({elements}, DType::kFp32, TensorRole::kBuffer));
   };
-  fp8_casts_.forward += casts.forward;
-  fp8_casts_.backward += casts.backward;
   constexpr int kKept = 2;  // Scale, and the largest value or its history of one step.
   for (const int count : {casts.forward, casts.backward}) {
     if (recipe == MegatronFp8::kDelayed) {
@@ -200,6 +203,13 @@ void Process::touch_fp8_state(const Tensor& weight, Casts casts) {
     fp8_first_.insert(weight.impl());
   }
   if (fp8_modules_.insert(weight.impl()).second) {
+    count_fp8_state(casts);
+    make_fp8_state(weight, casts);
+  }
+}
+
+void Process::make_fp8_state(const Tensor& weight, Casts casts) {
+  if (fp8_made_.insert(weight.impl()).second) {
     add_fp8_state(casts);
   }
 }
@@ -208,6 +218,7 @@ void Process::touch_fp8_attention(std::int32_t layer) {
   // Three products of three operands each; backward of two.
   constexpr Casts kCasts{.forward = 9, .backward = 6};
   if (context_.fp8() && fp8_attention_.insert(layer).second) {
+    count_fp8_state(kCasts);
     add_fp8_state(kCasts);
   }
 }
@@ -234,7 +245,7 @@ void Process::reduce_fp8_scales(bool forward) {
 
 void Process::begin_step() {
   for (auto& [weight, kept] : fp8_weights_) {
-    kept.current = false;
+    kept.current = kept.held;
   }
 }
 

@@ -83,15 +83,27 @@ class Process {
     int forward = 0;
     int backward = 0;
   };
+  /// Of a module of `products`: input, weight and output of each forward, two gradients backward.
+  [[nodiscard]] static Casts linear_casts(int products) {
+    return {.forward = 3 * products, .backward = 2 * products};
+  }
   void touch_fp8_state(const torch::Tensor& weight, Casts casts);
+  /// The same for a module that holds its weights in 8 bits: as it is made. Those count for
+  /// reductions once it has run.
+  void make_fp8_state(const torch::Tensor& weight, Casts casts);
   /// The same of the attention of a layer, which keeps quantizers without using them.
   void touch_fp8_attention(std::int32_t layer);
   struct Fp8Weight {
     Fp8Tensor tensor;
-    bool current = false;  ///< Cast since the optimizer's last step.
+    bool current = false;  ///< Cast, or turned, since the optimizer's last step.
+    bool held = false;     ///< There is no other: --fp8-param-gather.
   };
   [[nodiscard]] Fp8Weight& fp8_weight(const torch::Tensor& weight) {
     return fp8_weights_[weight.impl()];
+  }
+  /// A weight that is nothing but `tensor`.
+  void hold_fp8_weight(const torch::Tensor& weight, const Fp8Tensor& tensor) {
+    fp8_weights_[weight.impl()] = {.tensor = tensor, .current = true, .held = true};
   }
   /// set_is_first_microbatch: weights will be cast again.
   void begin_step();
@@ -134,9 +146,11 @@ class Process {
   torch::Tensor balance_log_;
   std::vector<torch::Tensor> sequence_lengths_;
   std::map<ChunkOrder, torch::Tensor> chunk_orders_;
+  void count_fp8_state(Casts casts);
   void add_fp8_state(Casts casts);
   std::map<const torch::TensorImpl*, Fp8Weight> fp8_weights_;
-  std::set<const torch::TensorImpl*> fp8_modules_;
+  std::set<const torch::TensorImpl*> fp8_modules_;  ///< That have run.
+  std::set<const torch::TensorImpl*> fp8_made_;     ///< Whose quantizers are there.
   std::set<std::int32_t> fp8_attention_;
   std::vector<torch::Tensor> fp8_state_;
 };

@@ -1,9 +1,12 @@
 #include "model_ir/runtime/megatron/weights.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "model_ir/plan/megatron_stages.h"
+#include "model_ir/runtime/megatron/fp8_tensor.h"
+#include "model_ir/runtime/megatron/transformer_engine.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -37,7 +40,7 @@ LatentTables make_latent_tables(torch::Eager& eager, const LatentAttention& size
 /// Makes parameters and notes them in the order of the module tree.
 class Constructor {
  public:
-  Constructor(const Context& context, Chunk& chunk) : context_(context), chunk_(chunk) {}
+  Constructor(const Runner& run, Chunk& chunk) : run_(run), context_(run.context), chunk_(chunk) {}
 
   Tensor make(const Shape& shape, Held held = Held::kInParts) {
     Tensor tensor = context_.eager.parameter(shape, context_.dtype, true);
@@ -84,6 +87,7 @@ class Constructor {
     if (bias) {
       weights.bias = make({out}, held);
     }
+    hold_in_fp8({&weights.weight, 1});
     return weights;
   }
   /// Cut by inputs.
@@ -93,6 +97,7 @@ class Constructor {
     if (bias) {
       weights.bias = make({out}, Held::kWhole);
     }
+    hold_in_fp8({&weights.weight, 1});
     return weights;
   }
 
@@ -117,6 +122,30 @@ class Constructor {
     return size / context_.mesh.tensor.size;
   }
 
+  /// The weights of a module, which has made them in the model's own type, become 8 bits for both
+  /// products, behind the module's quantizers. What they were goes to the host.
+  /// Source: NVIDIA/TransformerEngine 2.11, pytorch/module/base.py, reset_parameters.
+  void hold_in_fp8(std::span<const Tensor> weights) {
+    if (!context_.megatron.fp8_parameters) {
+      return;
+    }
+    run_.process.make_fp8_state(weights.front(),
+                                Process::linear_casts(static_cast<int>(weights.size())));
+    const TensorRole role = context_.eager.role();
+    context_.eager.set_role(TensorRole::kParameter);
+    std::vector<Tensor> originals;  // named_parameters() holds them until all have been cast.
+    for (const Tensor& weight : weights) {
+      originals.push_back(context_.eager.alias(weight, weight.shape(), false));
+      const Fp8Tensor cast = cast_to_fp8(run_, weight, Fp8Use::kBoth, Fp8Operand::kWeight);
+      context_.eager.move_storage(weight, cast.rows);
+      run_.process.hold_fp8_weight(weight, cast);
+      std::ranges::find_if(chunk_.parameters, [&weight](const Parameter& parameter) {
+        return parameter.tensor.impl() == weight.impl();
+      })->fp8 = true;
+    }
+    context_.eager.set_role(role);
+  }
+
   /// Attention.__init__ makes the output projection before SelfAttention adds its own.
   void attention(LayerWeights& layer) {
     const ModelSpec& spec = context_.spec;
@@ -126,10 +155,16 @@ class Constructor {
       // Attention makes an output projection for heads of H/A, MultiLatentAttention its own.
       Tensor replaced = context_.eager.empty({spec.hidden, split(spec.hidden)}, context_.dtype,
                                              TensorRole::kParameter);
+      Fp8Tensor replaced_cast;
+      if (context_.megatron.fp8_parameters) {
+        replaced_cast = cast_to_fp8(run_, replaced, Fp8Use::kBoth, Fp8Operand::kWeight);
+        replaced.reset();
+      }
       const LatentTables tables = make_latent_tables(context_.eager, *spec.latent);
       weights.output = row_linear(spec.hidden, split(spec.heads * spec.latent->v_dim),
                                   layer.modules.output_bias);
       replaced.reset();
+      replaced_cast = {};
       weights.latent = latent(*spec.latent, layer.modules.rms_norm);
       weights.latent->tables = tables;
       return;
@@ -212,8 +247,12 @@ class Constructor {
         weights.down.push_back(make_weight({hidden, width}, held));
       }
     }
-    for (std::int64_t i = 0; grouped && i < local; ++i) {
-      weights.down.push_back(make_weight({hidden, width}, held));
+    if (grouped) {
+      hold_in_fp8(weights.up);
+      for (std::int64_t i = 0; i < local; ++i) {
+        weights.down.push_back(make_weight({hidden, width}, held));
+      }
+      hold_in_fp8(weights.down);
     }
     if (moe.shared_ffn > 0) {
       weights.shared = mlp(moe.shared_ffn, layer.modules);
@@ -221,6 +260,7 @@ class Constructor {
     layer.experts = std::move(weights);
   }
 
+  const Runner& run_;
   const Context& context_;
   Chunk& chunk_;
 };
@@ -379,7 +419,8 @@ std::int64_t padded_vocabulary(const ModelSpec& spec, const MegatronPlan& plan) 
   return ceil_div(spec.vocabulary, multiple) * multiple;
 }
 
-std::vector<Chunk> build_chunks(const Context& context, const std::vector<LayerModules>& modules) {
+std::vector<Chunk> build_chunks(const Runner& run, const std::vector<LayerModules>& modules) {
+  const Context& context = run.context;
   const Axis& stage = context.mesh.pipeline;
   const auto layers = static_cast<std::int64_t>(modules.size());
   const std::int64_t count = chunks_per_stage(context.megatron, layers);
@@ -388,7 +429,7 @@ std::vector<Chunk> build_chunks(const Context& context, const std::vector<LayerM
     Chunk& chunk = chunks[static_cast<std::size_t>(index)];
     chunk.first = context.mesh.first_stage() && index == 0;
     chunk.last = context.mesh.last_stage() && index == count - 1;
-    Constructor make(context, chunk);
+    Constructor make(run, chunk);
     build_stem(context, make, chunk);
     build_frequencies(context, chunk);
     const LayerSpan span =

@@ -12,6 +12,8 @@
 
 namespace headroom::ir::megatron {
 
+struct Runner;  // transformer_engine.h
+
 /// What every part of the lowering reads and none changes. Shape letters as in
 /// spec/model_spec.h; T is the number of tokens of a micro-batch on this rank, S*B/CP.
 struct Context {
@@ -137,6 +139,8 @@ struct Parameter {
   bool marked = true;             ///< As one of tensor-parallel parts: the norm counts each rank's.
   bool shared_embedding = false;  ///< A tied table of which two stages hold a copy.
   bool decays = true;             ///< Weight decay: neither biases nor norms.
+  /// Held in 8 bits, in the type of the others only by name: --fp8-param-gather.
+  bool fp8 = false;
 };
 
 /// One model chunk of a pipeline stage: GPTModel.
@@ -158,7 +162,7 @@ struct Chunk {
 [[nodiscard]] std::int64_t padded_vocabulary(const ModelSpec& spec, const MegatronPlan& plan);
 
 /// The chunks of this rank's stage, parameters allocated in the order of the constructors.
-[[nodiscard]] std::vector<Chunk> build_chunks(const Context& context,
+[[nodiscard]] std::vector<Chunk> build_chunks(const Runner& run,
                                               const std::vector<LayerModules>& modules);
 
 }  // namespace headroom::ir::megatron

@@ -201,7 +201,7 @@ TEST_CASE("megatron offload: what is not there, runs again or breaks off is refu
   CHECK(refused(with({.expert_up = true}, [](MegatronPlan& plan) { plan.grouped_gemm = false; }),
                 mixture()) == "offload-modules=expert_fc1 or moe_act with grouped-gemm=no");
   CHECK(refused(with({}, [](MegatronPlan& plan) { plan.fp8_parameters = true; })) ==
-        "fp8-param-gather");
+        "fp8-param-gather without fp8-recipe");
 }
 
 }  // namespace headroom::ir::megatron
