@@ -94,6 +94,13 @@ TEST_CASE("fit: the line of the plan leaves out nothing that was asked") {
   CHECK(megatron.find(", --megatron recompute-layers=2,tp-comm-overlap") != std::string::npos);
 }
 
+TEST_CASE("fit: Liger's fused loss is refused where the model scales its logits") {
+  const Answer answer = test::headroom("fit granite-3.0-2b --gpu h100 --loss fused-linear --liger");
+  CHECK(answer.code == ExitCode::kUsage);
+  CHECK(answer.complains("fused-linear with liger, of scaled logits"));
+  CHECK(test::headroom("fit granite-3.0-2b --gpu h100 --liger").code == ExitCode::kYes);
+}
+
 TEST_CASE("fit: activations that Megatron sends to the host are host memory and copies") {
   const std::string question =
       "fit llama-3.2-1b --gpu h100 --gpus 2 --precision bf16-master --seq 4096 --megatron "

@@ -108,6 +108,11 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
       return trouble;
     }
   }
+  // Source: linkedin/Liger-Kernel 0.8, transformers/monkey_patch.py, which raises for Granite.
+  if (plan.liger && plan.loss == LossKind::kFusedLinear && spec.scales_logits) {
+    return Error::invalid_argument("loss", "fused-linear with liger, of scaled logits", "hf",
+                                   "Liger's fused loss has no scale of logits: leave loss out");
+  }
   if (const std::optional<Error> trouble = task_trouble(spec, plan)) {
     return trouble;
   }
