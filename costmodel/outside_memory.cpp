@@ -123,7 +123,7 @@ OutsideTerm userbuffers_term(const ir::ModelSpec& model, const ir::ParallelPlan&
 /// What HybridEP exchanges tokens in: room for those of all ranks, [R T, H] in 16 bits with scales
 /// of 128 columns, and their probabilities for a node's experts; the gathered routing map; where
 /// nodes differ, what comes from and goes to the others, twice. A superchip's NVLink domain is
-/// taken for nodes of eight, too, which makes it smaller by the probabilities' columns.
+/// taken for nodes of eight, too: what the network's buffers add is too much there.
 /// Source: deepseek-ai/DeepEP, branch hybrid-ep (94a9f8f), csrc/hybrid_ep/buffer/{intranode,
 /// internode_doca}.cu, allocate_{dispatch,combine}_buffers; extension/allgather.cu.
 OutsideTerm hybrid_ep_term(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {

@@ -24,7 +24,15 @@ inline ir::ModelSpec small_llama(const std::string& family = "llama") {
       .value();
 }
 
-/// The same with V 50000 and many positions.
+/// The first rank's program of it on a device of this compute capability.
+inline ir::RankProgram small_llama_on(const ir::ParallelPlan& plan, int compute_major) {
+  DeviceTraits device;
+  device.compute_major = compute_major;
+  device.compute_minor = 0;
+  return ir::lower(small_llama(), plan, ir::Rank{0}, device).value();
+}
+
+/// As `small_llama`, with V 50000 and many positions.
 inline ir::ModelSpec wide_llama() {
   return ir::parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
     "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64,

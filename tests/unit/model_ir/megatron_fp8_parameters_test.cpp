@@ -30,17 +30,10 @@ ParallelPlan plan_of(MegatronFp8 recipe, bool held) {
   return plan;
 }
 
-RankProgram program_of(const ParallelPlan& plan, int compute_major) {
-  DeviceTraits device;
-  device.compute_major = compute_major;
-  device.compute_minor = 0;
-  return lower(test::small_llama(), plan, Rank{0}, device).value();
-}
-
 /// Bytes alive when the loss begins, beyond those of weights in 16 bits with casts beside them.
 std::int64_t beyond_casts(MegatronFp8 recipe, int compute_major) {
-  return test::alive_at_loss(program_of(plan_of(recipe, true), compute_major)) -
-         test::alive_at_loss(program_of(plan_of(recipe, false), compute_major));
+  return test::alive_at_loss(test::small_llama_on(plan_of(recipe, true), compute_major)) -
+         test::alive_at_loss(test::small_llama_on(plan_of(recipe, false), compute_major));
 }
 
 /// Bytes of each collective of a kind, in their order.
@@ -90,7 +83,7 @@ TEST_CASE("megatron fp8 parameters: a byte an element is gathered, under mxfp8 t
     ParallelPlan plan = plan_of(recipe, true);
     plan.world = 2;
     plan.steps = 1;
-    return collectives(program_of(plan, compute_major), CollectiveKind::kAllGather);
+    return collectives(test::small_llama_on(plan, compute_major), CollectiveKind::kAllGather);
   };
   using Bytes = std::vector<std::int64_t>;
   CHECK(gathered(MegatronFp8::kTensorwise, 9) == Bytes{kLayers * kWeights, 2 * others()});
@@ -103,7 +96,7 @@ TEST_CASE("megatron fp8 parameters: ranks share the largest value of each weight
     ParallelPlan plan = plan_of(recipe, true);
     plan.world = 2;
     plan.steps = 1;
-    return collectives(program_of(plan, 9), CollectiveKind::kAllReduce).back();
+    return collectives(test::small_llama_on(plan, 9), CollectiveKind::kAllReduce).back();
   };
   CHECK(largest(MegatronFp8::kTensorwise) == 4 * kLayers * 4);
   CHECK(largest(MegatronFp8::kDelayed) == 4 * kLayers * 4);
@@ -114,7 +107,7 @@ TEST_CASE("megatron fp8 parameters: ranks share the largest value of each weight
 TEST_CASE("megatron fp8 parameters: the step rounds to 16 bits and casts stretch by stretch") {
   ParallelPlan plan = plan_of(MegatronFp8::kTensorwise, true);
   plan.steps = 1;
-  const RankProgram program = program_of(plan, 9);
+  const RankProgram program = test::small_llama_on(plan, 9);
   std::int64_t rounded = 0;
   std::int64_t turned = 0;
   for (const Event& event : program.events) {

@@ -31,16 +31,9 @@ ParallelPlan fp8_plan(MegatronFp8 recipe) {
   return plan;
 }
 
-RankProgram program_of(const ParallelPlan& plan, int compute_major) {
-  DeviceTraits device;
-  device.compute_major = compute_major;
-  device.compute_minor = 0;
-  return lower(test::small_llama(), plan, Rank{0}, device).value();
-}
-
 /// Bytes alive when the loss begins.
 std::int64_t kept(MegatronFp8 recipe, int compute_major) {
-  return test::alive_at_loss(program_of(fp8_plan(recipe), compute_major));
+  return test::alive_at_loss(test::small_llama_on(fp8_plan(recipe), compute_major));
 }
 
 std::int64_t beyond_bf16(MegatronFp8 recipe, int compute_major) {
@@ -90,7 +83,7 @@ TEST_CASE("megatron fp8: blockwise scales are fp32, one for 128 elements or 128 
 }
 
 TEST_CASE("megatron fp8: layers multiply 8 bits, the output layer does not") {
-  const RankProgram program = program_of(fp8_plan(MegatronFp8::kTensorwise), 9);
+  const RankProgram program = test::small_llama_on(fp8_plan(MegatronFp8::kTensorwise), 9);
   std::int64_t narrow = 0;
   std::int64_t wide = 0;
   for (const WorkItem& item : program.work.items) {
@@ -112,7 +105,7 @@ TEST_CASE("megatron fp8: delayed scales are reduced over the ranks once a pass a
   plan.world = 2;
   plan.accumulation = 3;
   plan.steps = 1;
-  const RankProgram program = program_of(plan, 9);
+  const RankProgram program = test::small_llama_on(plan, 9);
   std::vector<std::int64_t> reduced;
   for (const WorkItem& item : program.work.items) {
     const auto* const shape = item.kind == WorkItem::Kind::kRun
@@ -175,7 +168,7 @@ TEST_CASE("megatron fp8: layers that run again cast weights for backward then or
     plan.steps = 1;
     plan.megatron->recompute = recompute;
     plan.megatron->recompute_modules = modules;
-    const RankProgram program = program_of(plan, 9);
+    const RankProgram program = test::small_llama_on(plan, 9);
     Casts result;
     for (const Event& event : program.events) {
       const bool cast = event.kind == EventKind::kAllocate && event.bytes == elements &&
