@@ -154,6 +154,23 @@ TEST_CASE("measured: a second draw after modelling: each verdict right, 99 % of 
   }
 }
 
+TEST_CASE("measured: a third draw: allocated bytes, peaks, verdicts, retries exact in every row") {
+  for (const SummaryLine& line : summary_of("unseen3")) {
+    CAPTURE(key_of(line));
+    const bool reserved =
+        line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
+    CHECK((line.exact_share == 1 || (reserved && line.worst < 0.0001)));
+  }
+}
+
+TEST_CASE("measured: flash-attn, all but two rows exact") {
+  for (const SummaryLine& line : summary_of("flash_attention")) {
+    CAPTURE(key_of(line));
+    CHECK(line.exact_share > 0.99);
+    CHECK(line.worst < 0.0003);
+  }
+}
+
 TEST_CASE("measured: an H100, bytes within its kernels' choice of blocks, verdicts and retries") {
   const std::vector<SummaryLine> lines = summary_of("gpu_h100");
   CHECK_FALSE(lines.empty());

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "model_ir/runtime/torch/flash_backward.h"
+#include "model_ir/runtime/torch/flash_kernel.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torch/sdpa_mask.h"

@@ -1,7 +1,7 @@
 // Steps of a compiled block's backward.
 #include <utility>
 
-#include "model_ir/runtime/torch/flash_backward.h"
+#include "model_ir/runtime/torch/flash_kernel.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/split_reduction.h"
 #include "model_ir/runtime/torchtitan/compiled_steps.h"

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/runtime/torch/flash_backward.h"
+#include "model_ir/runtime/torch/flash_kernel.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "model_ir/runtime/torch/flash_package.h"
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/functions_grouped.h"
 #include "model_ir/runtime/torch/launch.h"
@@ -273,6 +274,51 @@ Tensor sdpa_attention(Eager& eager, const Model& model, const AttentionInput& in
   return torch::merge_heads(eager, output);
 }
 
+/// Whether positions start anew within a sequence, as in packed batches: every layer of a decoder
+/// asks, and of one sequence reads the answer back.
+/// Source: modeling_flash_attention_utils.py, _is_packed_sequence.
+void check_positions(Eager& eager, const Shape& heads) {
+  const auto temporary = [&](const Shape& shape, DType dtype) {
+    return torch::computed(eager, shape, dtype, TensorRole::kTemporary);
+  };
+  Tensor rising;
+  {
+    const Tensor range = temporary({heads[2]}, DType::kInt64);
+    const Tensor first = temporary({}, DType::kInt64);
+    rising = temporary({heads[2]}, DType::kInt64);
+  }
+  if (heads[0] > 1) {
+    return;
+  }
+  Tensor steps = temporary({1, heads[2]}, DType::kInt64);
+  steps = temporary({1, heads[2]}, DType::kInt64);  // abs()
+  const Tensor sum = temporary({}, DType::kInt64);
+  const Tensor packed = temporary({}, DType::kBool);
+}
+
+/// The package flash-attn: values as wide as queries, 16 bits under autocast where the rotation
+/// left fp32. Source: integrations/flash_attention.py, flash_attention_forward.
+Tensor flash_attention(Eager& eager, const AttentionInput& input) {
+  Tensor output;
+  {
+    Tensor values = torch::pad_rows(eager, input.v, input.q.shape()[3]);
+    Tensor query = input.q;
+    Tensor keys = input.k;
+    if (query.dtype() == DType::kFp32 && eager.autocast()) {
+      query = torch::to(eager, query, *eager.autocast());
+      keys = torch::to(eager, keys, *eager.autocast());
+      values = torch::to(eager, values, *eager.autocast());
+    }
+    if (input.causal) {
+      check_positions(eager, query.shape());
+    }
+    output = torch::flash_package(eager, query, keys, values,
+                                  {.dropout = input.dropout, .causal = input.causal});
+    output = torch::cut_rows(eager, output, input.v.shape()[3]);
+  }
+  return torch::merge_heads(eager, output);
+}
+
 }  // namespace
 
 Tensor split(Eager& eager, const Tensor& input, std::int64_t head_dim) {
@@ -323,6 +369,9 @@ AttentionOutput attention(Eager& eager, const Model& model, const AttentionInput
   }
   if (runs_eager(spec, *model.plan)) {
     return eager_attention(eager, model, input, frame);
+  }
+  if (model.plan->attention == AttentionKind::kFlash) {
+    return {flash_attention(eager, input), {}};
   }
   return {sdpa_attention(eager, model, input), {}};
 }

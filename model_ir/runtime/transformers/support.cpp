@@ -25,15 +25,9 @@ std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& pl
     return Error::invalid_argument("attention", "flash in fp32", "a 16-bit type",
                                    "FlashAttention 2 takes no other: see --precision");
   }
-  if (spec.head_dim % 8 != 0) {
-    return Error::invalid_argument(
-        "attention", "flash with heads of " + std::to_string(spec.head_dim),
-        "heads of a multiple of 8, or sdpa or eager", "what flash-attn pads is not modelled");
-  }
-  if (plan.padded_batch || spec.latent) {
-    return Error::invalid_argument(
-        "attention", plan.padded_batch ? "flash on padded batches" : "flash on latent attention",
-        "sdpa or eager", "unpadding and padded heads are not modelled");
+  if (plan.padded_batch) {
+    return Error::invalid_argument("attention", "flash on padded batches", "sdpa or eager",
+                                   "how many tokens are left without padding is not known");
   }
   return std::nullopt;
 }

@@ -240,13 +240,12 @@ TEST_CASE("encoder-decoder: flash attention under the learned bias is refused by
   CHECK(program.error().key == "attention");
 }
 
-TEST_CASE("flash-attn: heads that its package would pad are refused by their size") {
-  ModelSpec model = test::wide_llama();
-  model.head_dim = 100;
-  const auto program =
-      lower(model, step(Precision::kBf16, AttentionKind::kFlash), Rank{0}, DeviceTraits{});
+TEST_CASE("flash-attn: padded batches are refused, whose tokens without padding are not stated") {
+  ParallelPlan plan = step(Precision::kBf16, AttentionKind::kFlash);
+  plan.padded_batch = true;
+  const auto program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
-  CHECK(program.error().got == "flash with heads of 100");
+  CHECK(program.error().got == "flash on padded batches");
 }
 
 }  // namespace headroom::ir
