@@ -56,6 +56,8 @@ std::string_view usual_of(plan::Axis axis) {
       return "bf16";
     case plan::Axis::kOptimizer:
       return "adamw";
+    case plan::Axis::kDispatcher:
+      return "alltoall";
     case plan::Axis::kMeshOrder:
       return "tp-cp-ep-dp-pp";
     case plan::Axis::kOptimizerOffload:
@@ -169,7 +171,8 @@ plan::SearchQuestion PlanSearch::question() const {
   return {.space = {.model = model.spec,
                     .base = base,
                     .global_batch = global_batch,
-                    .constraints = constraints},
+                    .constraints = constraints,
+                    .device = device.traits},
           .machine = machine,
           .device = device,
           .budget = budget,

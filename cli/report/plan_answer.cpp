@@ -213,6 +213,10 @@ std::string recipe_words(const ir::ParallelPlan& plan) {
   if (!usual) {
     text += " " + std::string(ir::word_of(ir::precision_words(), plan.precision));
   }
+  if (plan.megatron && plan.megatron->fp8 != ir::MegatronFp8::kNone) {
+    text +=
+        " " + plan::value_text(plan::Axis::kPrecision, plan::precision_with(plan.megatron->fp8));
+  }
   if (plan.optimizer.kind != ir::OptimizerKind::kAdamW ||
       plan.optimizer.form == ir::OptimizerForm::kEightBit) {
     text += " " + std::string(ir::word_of(ir::optimizer_words(), plan.optimizer));

@@ -87,6 +87,43 @@ Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan) {
   return ok();
 }
 
+Status check_megatron_fp8_device(MegatronFp8 recipe, const DeviceTraits& device) {
+  struct Least {
+    int major = 0;
+    int minor = 0;
+  };
+  Least least;
+  switch (recipe) {
+    case MegatronFp8::kNone:
+      return ok();
+    case MegatronFp8::kDelayed:
+    case MegatronFp8::kTensorwise:
+      least = {.major = 8, .minor = 9};
+      break;
+    case MegatronFp8::kBlockwise:
+      least = {.major = 9};
+      break;
+    case MegatronFp8::kMxfp8:
+      least = {.major = 10};
+      break;
+  }
+  const bool enough = device.compute_major > least.major ||
+                      (device.compute_major == least.major && device.compute_minor >= least.minor);
+  if (!enough) {
+    return Error::invalid_argument(
+        "megatron", "fp8-recipe=" + std::string(word_of(megatron_fp8_words(), recipe)),
+        "a device of compute capability " + std::to_string(least.major) + "." +
+            std::to_string(least.minor) + " or later",
+        "leave it out");
+  }
+  if (recipe == MegatronFp8::kBlockwise && device.compute_major > 9) {
+    return Error::invalid_argument("megatron", "fp8-recipe=blockwise",
+                                   "a device of compute capability 9.0: later ones imitate it",
+                                   "use fp8-recipe=mxfp8");
+  }
+  return ok();
+}
+
 Status check_megatron_fp8_parameters(const MegatronPlan& megatron) {
   if (!megatron.fp8_parameters) {
     return ok();

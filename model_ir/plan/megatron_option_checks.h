@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model_ir/base/device_traits.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
@@ -11,6 +12,11 @@ namespace headroom::ir {
 /// Errors:  kInvalidArgument naming the recipe and what it does not go with.
 /// Source:  transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; tensor/mxfp8_tensor.py.
 [[nodiscard]] Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan);
+
+/// A recipe asks for a device that has its products.
+/// Errors:  kInvalidArgument naming the recipe and the compute capability that it asks for.
+/// Source:  transformer_engine/pytorch/quantization.py, check_fp8_support and those beside it.
+[[nodiscard]] Status check_megatron_fp8_device(MegatronFp8 recipe, const DeviceTraits& device);
 
 /// Weights that are held in 8 bits alone want a recipe and the distributed optimizer's copies.
 /// Errors:  kInvalidArgument naming the key and what it does not go with.

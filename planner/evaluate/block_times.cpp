@@ -173,6 +173,9 @@ class Sampler {
     times.backward = plain->backward[kMiddle];
     blocks.embedding = plain->before;
     blocks.head[static_cast<std::size_t>(plan_.megatron->cross_entropy)] = plain->behind;
+    if (plan_.megatron->fp8 == ir::MegatronFp8::kDelayed) {
+      return std::nullopt;  // Nothing runs again.
+    }
     ir::ParallelPlan with = plan_;
     with.megatron->recompute = ir::MegatronRecompute::kSelective;
     with.megatron->recompute_modules = {.core_attention = true, .norms = true, .mlp = true};
@@ -242,6 +245,7 @@ BlockKey block_key(const ir::ParallelPlan& plan) {
   const ir::MegatronPlan& degrees = *plan.megatron;
   return {plan.micro_batch,
           plan.sequence,
+          plan.world > 1 ? 1 : 0,  // A device alone multiplies faster than one beside others.
           static_cast<std::int64_t>(plan.precision),
           static_cast<std::int64_t>(degrees.attention),
           degrees.tensor,

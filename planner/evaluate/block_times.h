@@ -56,7 +56,7 @@ struct BlockTimes {
                                         const ir::ParallelPlan& plan, const cost::Machine& machine);
 
 /// What of a plan `block_times` depends on, but for its transfers: equal keys, equal times.
-using BlockKey = std::array<std::int64_t, 13>;
+using BlockKey = std::array<std::int64_t, 14>;
 [[nodiscard]] BlockKey block_key(const ir::ParallelPlan& plan);
 
 }  // namespace headroom::plan

@@ -300,6 +300,7 @@ MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevi
     }
     SearchQuestion there = quiet(question);
     there.device = other.device;
+    there.space.device = other.device.traits;
     there.machine = other.machine;
     PlanMemory memory(question.space.model, other.device);
     const Result<std::optional<PlanResult>> found = asked(there, memory);

@@ -31,7 +31,9 @@ constexpr std::array<AxisName, kAxes> kNames = {{
     {Axis::kMeshOrder, "mesh-order", "ORDER,..",
      "tp-cp-ep-dp-pp or tp-cp-ep-pp-dp: which ranks are neighbours in a pipeline (megatron)"},
     {Axis::kPrecision, "precision", "RECIPE,..",
-     "bf16 or fp16 (arithmetic, with fp32 masters and states, in each framework's own way), fp32"},
+     "bf16 or fp16 (arithmetic, with fp32 masters and states, in each framework's own way), fp32; "
+     "fp8-delayed, fp8-tensorwise, fp8-blockwise, fp8-mxfp8 (megatron: bf16, but for the products "
+     "of linear layers)"},
     {Axis::kOptimizer, "optimizer", "NAME,..", "as headroom fit takes it"},
     {Axis::kMicroBatch, "micro-batch", "B,..", "sequences per forward of one rank"},
     {Axis::kSequence, "seq", "S,..", "tokens per sequence"},
@@ -74,8 +76,13 @@ constexpr std::array<std::string_view, 2> kMeshOrder = {"tp-cp-ep-dp-pp", "tp-cp
 constexpr std::array<std::string_view, kOffloadSteps + 1> kOptimizerOffload = {"0", "0.25", "0.5",
                                                                                "0.75", "1"};
 
+/// Behind `ir::precision_words`, as `ir::MegatronFp8` has them.
+constexpr std::array<std::string_view, 4> kEightBits = {"fp8-delayed", "fp8-tensorwise",
+                                                        "fp8-blockwise", "fp8-mxfp8"};
+
 /// What `any` stands for where an axis is not free when it is left out.
-constexpr std::array<std::string_view, 3> kAnyPrecision = {"bf16", "fp16", "fp32"};
+constexpr std::array<std::string_view, 7> kAnyPrecision = {
+    "bf16", "fp16", "fp32", "fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "fp8-mxfp8"};
 constexpr std::array<std::string_view, 6> kAnyOptimizer = {"adamw", "adamw-fused",  "adamw-8bit",
                                                            "sgd",   "sgd-momentum", "lion"};
 
@@ -85,6 +92,12 @@ std::vector<std::string_view> names_of(std::span<const ir::Word<Value>> words) {
   for (const ir::Word<Value>& word : words) {
     names.push_back(word.text);
   }
+  return names;
+}
+
+std::vector<std::string_view> precision_names() {
+  std::vector<std::string_view> names = names_of(ir::precision_words());
+  names.insert(names.end(), kEightBits.begin(), kEightBits.end());
   return names;
 }
 
@@ -161,7 +174,7 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
     case Axis::kRuntime:
       return kRuntimes;
     case Axis::kPrecision: {
-      static const std::vector<std::string_view> names = names_of(ir::precision_words());
+      static const std::vector<std::string_view> names = precision_names();
       return names;
     }
     case Axis::kOptimizer: {
@@ -215,6 +228,17 @@ std::string value_text(Axis axis, std::int64_t value) {
   const std::span<const std::string_view> words = words_of_axis(axis);
   const auto index = static_cast<std::size_t>(value);
   return index < words.size() ? std::string(words[index]) : std::to_string(value);
+}
+
+ir::MegatronFp8 eight_bits_of(std::int64_t precision) {
+  const auto first = static_cast<std::int64_t>(ir::precision_words().size());
+  return precision < first ? ir::MegatronFp8::kNone
+                           : static_cast<ir::MegatronFp8>(precision - first + 1);
+}
+
+std::int64_t precision_with(ir::MegatronFp8 recipe) {
+  const auto first = static_cast<std::int64_t>(ir::precision_words().size());
+  return first + static_cast<std::int64_t>(recipe) - 1;
 }
 
 Result<AxisValues> parse_axis(Axis axis, std::string_view text) {

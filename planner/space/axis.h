@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
 
 namespace headroom::plan {
 
@@ -30,7 +31,7 @@ enum class Axis : std::uint8_t {
   kAccountEmbedding,  ///< The embedding counts as a layer where layers are dealt out to stages.
   kAccountLoss,
   kMeshOrder,  ///< Order in which ranks lie in the mesh of a pipeline.
-  kPrecision,  ///< Positions in `ir::precision_words`.
+  kPrecision,  ///< Positions in `ir::precision_words`, behind them the recipes in 8 bits.
   kOptimizer,  ///< Positions in `ir::optimizer_words`.
   kMicroBatch,
   kSequence,
@@ -70,6 +71,11 @@ enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock,
 
 /// "8", "yes", "selective".
 [[nodiscard]] std::string value_text(Axis axis, std::int64_t value);
+
+/// What linear layers are multiplied in under a value of `Axis::kPrecision`.
+[[nodiscard]] ir::MegatronFp8 eight_bits_of(std::int64_t precision);
+/// The value of `Axis::kPrecision` that has `recipe`, which is one.
+[[nodiscard]] std::int64_t precision_with(ir::MegatronFp8 recipe);
 
 /// Which values an axis may take; none: it is free.
 using AxisValues = std::vector<std::int64_t>;

@@ -17,6 +17,9 @@ std::int64_t position(std::span<const ir::Word<Value>> words, const Value& value
 }
 
 std::int64_t precision_of(const ir::ParallelPlan& plan) {
+  if (plan.megatron && plan.megatron->fp8 != ir::MegatronFp8::kNone) {
+    return precision_with(plan.megatron->fp8);
+  }
   const bool policy = plan.fsdp && plan.precision == ir::Precision::kFp32;
   const ir::Precision recipe =
       policy && plan.fsdp->param_dtype == ir::DType::kBf16 ? ir::Precision::kBf16 : plan.precision;

@@ -9,8 +9,28 @@ namespace {
 using ir::MegatronPlan;
 using ir::ParallelPlan;
 
+/// What of a Megatron plan decides what it can run again.
+struct RepeatForm {
+  ChunkSizes chunk;
+  bool modules = true;  ///< Modules can run again.
+  bool layers = true;   ///< Whole layers can.
+  [[nodiscard]] std::array<std::int64_t, 4> key() const {
+    return {chunk.most, chunk.divisor, modules ? 1 : 0, layers ? 1 : 0};
+  }
+};
+
+/// Nothing runs again with scales from the steps before, as `ir::check_plan` has it.
+RepeatForm repeat_form_of(const SpaceQuestion& question, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  const bool once = megatron.fp8 == ir::MegatronFp8::kDelayed;
+  return {.chunk = chunk_sizes(megatron, static_cast<std::int64_t>(question.model.layers.size())),
+          .modules = !once,
+          .layers = !once};
+}
+
 std::vector<Recomputation> megatron_recomputations(const Constraints& allowed,
-                                                   const ChunkSizes& chunk) {
+                                                   const RepeatForm& form) {
+  const ChunkSizes& chunk = form.chunk;
   std::vector<Recomputation> all;
   const auto add = [&](ir::MegatronRecompute kind, std::int64_t layers,
                        const ir::MegatronModules& modules) {
@@ -23,10 +43,13 @@ std::vector<Recomputation> megatron_recomputations(const Constraints& allowed,
   if (has(RecomputeChoice::kNone) && !counted) {
     add(ir::MegatronRecompute::kNone, 1, {});
   }
-  if (has(RecomputeChoice::kSelective) && !counted) {
+  if (form.modules && has(RecomputeChoice::kSelective) && !counted) {
     for (const ir::MegatronModules& modules : module_sets()) {
       add(ir::MegatronRecompute::kSelective, 1, modules);
     }
+  }
+  if (!form.layers) {
+    return all;
   }
   for (std::int64_t count = 1; count < chunk.most && has(RecomputeChoice::kBlock); ++count) {
     if (allowed.allows(Axis::kRecomputeLayers, count)) {
@@ -50,10 +73,6 @@ std::vector<Recomputation> whole_recomputations(const Constraints& allowed) {
     }
   }
   return all;
-}
-
-ChunkSizes sizes_of(const SpaceQuestion& question, const ParallelPlan& plan) {
-  return chunk_sizes(*plan.megatron, static_cast<std::int64_t>(question.model.layers.size()));
 }
 
 /// What of a plan decides which switches it can have.
@@ -204,10 +223,10 @@ const std::vector<Recomputation>& ChoiceCounter::recomputations(const ParallelPl
   if (!plan.megatron) {
     return others_;
   }
-  const ChunkSizes chunk = sizes_of(question_, plan);
-  const auto [at, added] = megatron_.try_emplace({chunk.most, chunk.divisor});
+  const RepeatForm form = repeat_form_of(question_, plan);
+  const auto [at, added] = megatron_.try_emplace(form.key());
   if (added) {
-    at->second = megatron_recomputations(question_.constraints, chunk);
+    at->second = megatron_recomputations(question_.constraints, form);
   }
   return at->second;
 }
@@ -236,7 +255,7 @@ Choices choices_of(const SpaceQuestion& question, const Cell& cell) {
   Choices choices;
   const bool megatron = cell.plan.megatron.has_value();
   for (const Recomputation& one :
-       megatron ? megatron_recomputations(question.constraints, sizes_of(question, cell.plan))
+       megatron ? megatron_recomputations(question.constraints, repeat_form_of(question, cell.plan))
                 : whole_recomputations(question.constraints)) {
     choices.recomputations.push_back(cell.plan);
     one.apply_to(choices.recomputations.back());

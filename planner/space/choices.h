@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "planner/space/search_space.h"
@@ -42,7 +41,7 @@ class ChoiceCounter {
   const SpaceQuestion& question_;
   std::map<std::array<bool, 3>, std::vector<ir::MegatronPlan>> switches_;  ///< By `SwitchForm`.
   std::vector<Recomputation> others_;  ///< Of the runtimes other than Megatron.
-  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Recomputation>> megatron_;
+  std::map<std::array<std::int64_t, 4>, std::vector<Recomputation>> megatron_;  ///< `RepeatForm`.
 };
 
 }  // namespace headroom::plan

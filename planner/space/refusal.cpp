@@ -133,7 +133,9 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
     case Axis::kAccountLoss:
       return degree_rule(question, axis);
     case Axis::kPrecision:
-      return "a recipe that the framework has";
+      return "a recipe that the framework has; in 8 bits of megatron alone, on a GPU of compute "
+             "capability 8.9 or later (blockwise: 9.0 alone, mxfp8: 10.0 or later), fp8-delayed "
+             "without recomputation";
     case Axis::kOptimizer:
       return "an optimizer that the framework has (megatron: adamw)";
     case Axis::kMicroBatch:

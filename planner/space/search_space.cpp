@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "model_ir/plan/megatron_option_checks.h"
 #include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
@@ -43,6 +44,7 @@ class CellWriter {
   void write_recipes() {
     for (const std::int64_t precision : values_or(Axis::kPrecision, {-1})) {
       recipe_ = precision < 0 ? question_.base.precision : recipe_of(precision);
+      eight_bits_ = eight_bits_of(precision);
       for (const std::int64_t optimizer : values_or(Axis::kOptimizer, {-1})) {
         plan_.optimizer = optimizer < 0
                               ? question_.base.optimizer
@@ -56,8 +58,12 @@ class CellWriter {
     }
   }
 
-  /// 16-bit arithmetic on fp32 masters is what is meant by a 16-bit precision.
+  /// 16-bit arithmetic on fp32 masters is what is meant by a 16-bit precision, and what products in
+  /// 8 bits stand beside.
   [[nodiscard]] static ir::Precision recipe_of(std::int64_t word) {
+    if (eight_bits_of(word) != ir::MegatronFp8::kNone) {
+      return ir::Precision::kBf16Master;
+    }
     const ir::Precision precision = ir::precision_words()[static_cast<std::size_t>(word)].value;
     switch (precision) {
       case ir::Precision::kBf16:
@@ -98,7 +104,9 @@ class CellWriter {
   }
 
   void write_runtime(ir::RuntimeKind runtime) {
-    if (asks_for_fsdp() && runtime != ir::RuntimeKind::kFsdp) {
+    const bool megatron = runtime == ir::RuntimeKind::kMegatron;
+    if ((asks_for_fsdp() && runtime != ir::RuntimeKind::kFsdp) ||
+        (eight_bits_ != ir::MegatronFp8::kNone && !megatron)) {
       return;
     }
     ParallelPlan before = plan_;
@@ -166,7 +174,11 @@ class CellWriter {
     plan_.zero.reset();
   }
 
+  /// Shards are in fp32, and the policy computes in bf16 or in fp32.
   void write_fsdp() {
+    if (recipe_ == ir::Precision::kFp16Master) {
+      return;
+    }
     for (const std::int64_t replicas : among(Axis::kReplicas, divisors(plan_.world))) {
       if (replicas > 1 && replicas == plan_.world) {
         continue;  // That is DistributedDataParallel.
@@ -227,7 +239,7 @@ class CellWriter {
     if (!allowed_.of(Axis::kZero).empty() || !allowed_.allows(Axis::kOffload, 0)) {
       return;
     }
-    if (is_second_name_of_adam()) {
+    if (is_second_name_of_adam() || !ir::check_megatron_fp8_device(eight_bits_, question_.device)) {
       return;
     }
     const ir::ModelSpec& model = question_.model;
@@ -248,6 +260,7 @@ class CellWriter {
           megatron.tensor = tensor;
           megatron.pipeline = pipeline;
           megatron.context = context;
+          megatron.fp8 = eight_bits_;
           plan_.megatron = megatron;
           write_experts();
         }
@@ -382,6 +395,7 @@ class CellWriter {
   ChoiceCounter counter_;
   ParallelPlan plan_;
   ir::Precision recipe_ = ir::Precision::kBf16Master;
+  ir::MegatronFp8 eight_bits_ = ir::MegatronFp8::kNone;
   std::map<std::int64_t, std::vector<StageForm>> stage_forms_;  ///< By stages.
   std::vector<Cell> cells_;
 };

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model_ir/base/device_traits.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 #include "planner/space/axis.h"
@@ -19,6 +20,7 @@ struct SpaceQuestion {
   ir::ParallelPlan base;
   std::int64_t global_batch = 1;  ///< Sequences of a step, all ranks together.
   Constraints constraints;
+  DeviceTraits device{};  ///< Which products in 8 bits there are.
 };
 
 /// Plans that differ only in `choices_of`: degrees, micro-batch and what else decides the sizes of
@@ -31,8 +33,8 @@ struct Cell {
 /// All cells, in a fixed order.
 ///
 /// Model:   degrees divide what they cut (heads, layers, experts, columns, GPUs), the micro-batch
-///          divides the batch of a data-parallel rank, and `ir::check_plan` accepts the plan: what
-///          the runtime refuses is not in the space.
+///          divides the batch of a data-parallel rank, and `ir::check_plan` accepts the plan, and
+///          the device its recipe: what the runtime refuses is not in the space.
 [[nodiscard]] std::vector<Cell> cells_of(const SpaceQuestion& question);
 
 /// The choices of a cell: what is recomputed, and switches that change no tensor's size.

@@ -117,6 +117,37 @@ TEST_CASE("plan: HybridEP is in the space where it is asked for, and faster over
   CHECK(dense.says("with experts on several ranks and etp 1"));
 }
 
+TEST_CASE("plan: recipes in 8 bits are in the space where they are asked for, and faster") {
+  const std::string line =
+      "plan llama-3.1-8b --gpu h100 --gpus 8 --runtime megatron --tp 1 --pp 1 --cp 1 --json";
+  const Document usual(test::headroom(line).out);
+  CHECK(usual.text("plan/megatron/fp8_recipe") == "none");
+  const Document two(test::headroom(line + " --precision bf16,fp8-tensorwise").out);
+  CHECK(two.text("plan/megatron/fp8_recipe") == "tensorwise");
+  CHECK(two.text("plan/precision") == "bf16-master");
+  CHECK(two.number("space") == 2 * usual.number("space"));
+  CHECK(two.number("bound") < usual.number("bound"));
+  const Answer words = test::headroom(
+      "plan llama-3.1-8b --gpu h100 --gpus 8 --precision fp8-delayed --why "
+      "precision=fp8-blockwise");
+  CHECK(words.says("distributed-optimizer fp8-delayed,"));
+  CHECK(words.says("precision fp8-blockwise: "));
+  const Answer old = test::headroom("plan gpt2 --gpu a100-80gb --precision fp8-tensorwise");
+  CHECK(old.code == ExitCode::kUsage);
+  CHECK(old.complains("on a GPU of compute capability 8.9 or later"));
+  const Answer again = test::headroom(
+      "plan gpt2 --gpu h100 --runtime megatron --precision fp8-delayed --recompute block");
+  CHECK(again.complains("--precision fp8-delayed with --recompute block"));
+}
+
+TEST_CASE("plan: FSDP has no fp16, and is left out of a space that has it") {
+  const Document both(
+      test::headroom("plan gpt2 --gpu t4 --gpus 2 --precision fp16,fp32 --json").out);
+  CHECK(both.text("status") == "optimal");
+  CHECK(test::headroom("plan gpt2 --gpu t4 --gpus 2 --runtime fsdp --precision fp16")
+            .complains("--runtime fsdp with --precision fp16"));
+}
+
 TEST_CASE("plan: --why gives the rule that a value breaks") {
   const Answer answer = test::headroom("plan gpt2 --gpu t4 --runtime megatron --why pp=5");
   CHECK(answer.says("pp 5: no plan of the space has it"));

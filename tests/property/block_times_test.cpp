@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -29,14 +30,20 @@ struct Plans {
   std::vector<Cell> cells;
 };
 
-Plans plans_of(const std::string& model, const std::string& gpu, std::int64_t gpus) {
+/// `axes`: what is said besides, as options say it.
+Plans plans_of(const std::string& model, const std::string& gpu, std::int64_t gpus,
+               const std::vector<std::pair<Axis, std::string>>& axes = {}) {
   cost::DeviceSpec device = cost::load_device(kConfigs, gpu).value();
   cost::Machine machine = cost::load_machine(kConfigs, device).value();
   Plans plans{.model = ir::load_model(kConfigs + "/models", model).value(),
               .device = std::move(device),
               .machine = std::move(machine),
               .cells = {}};
-  SpaceQuestion question{.model = plans.model, .base = {}, .global_batch = 64, .constraints = {}};
+  SpaceQuestion question{.model = plans.model,
+                         .base = {},
+                         .global_batch = 64,
+                         .constraints = {},
+                         .device = plans.device.traits};
   question.base.precision = ir::Precision::kBf16Master;
   question.base.sequence = 2048;
   question.base.world = gpus;
@@ -44,6 +51,9 @@ Plans plans_of(const std::string& model, const std::string& gpu, std::int64_t gp
   question.constraints.of(Axis::kRuntime) = {3};
   question.constraints.of(Axis::kMicroBatch) = {1, 4};
   question.constraints.of(Axis::kContext) = {1, 2, 8};
+  for (const auto& [axis, values] : axes) {
+    question.constraints.of(axis) = parse_axis(axis, values).value();
+  }
   plans.cells = cells_of(question);
   REQUIRE(!plans.cells.empty());
   return plans;
@@ -56,7 +66,10 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
   CAPTURE(random.seed());
   for (const Plans& plans :
        {plans_of("llama-3.1-8b", "h100-80gb", 64), plans_of("gpt3-175b", "a100-80gb", 64),
-        plans_of("deepseek-v3", "h800-80gb", 128), plans_of("mixtral-8x7b", "b200", 32)}) {
+        plans_of("deepseek-v3", "h800-80gb", 128), plans_of("mixtral-8x7b", "b200", 32),
+        plans_of("llama-3.1-8b", "h100-80gb", 64,
+                 {{Axis::kPrecision, "fp8-delayed,fp8-tensorwise,fp8-blockwise"}}),
+        plans_of("deepseek-v3", "b200", 128, {{Axis::kPrecision, "fp8-mxfp8"}})}) {
     for (int round = 0; round < 12; ++round) {
       const auto last = static_cast<std::int64_t>(plans.cells.size()) - 1;
       const ir::ParallelPlan& plan =
@@ -68,6 +81,7 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
       CAPTURE(plan.megatron->context);
       CAPTURE(plan.megatron->expert);
       CAPTURE(plan.megatron->expert_tensor);
+      CAPTURE(static_cast<int>(plan.megatron->fp8));
       CHECK(floor.dense.forward <= times.dense.forward);
       CHECK(floor.dense.backward <= times.dense.backward);
       CHECK(floor.sparse.forward <= times.sparse.forward);
@@ -76,6 +90,30 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
       CHECK(floor.transfer == times.transfer);
     }
   }
+}
+
+TEST_CASE("block times: plans with equal keys have equal pieces") {
+  test::Random random = test::seeded_random(612);
+  CAPTURE(random.seed());
+  const Plans plans =
+      plans_of("llama-3.1-8b", "h100-80gb", 8,
+               {{Axis::kGpus, "1,2,8"}, {Axis::kTensor, "1"}, {Axis::kPrecision, "any"}});
+  std::map<BlockKey, BlockTimes> known;
+  int met = 0;
+  for (int round = 0; round < 60; ++round) {
+    const auto last = static_cast<std::int64_t>(plans.cells.size()) - 1;
+    const ir::ParallelPlan& plan =
+        plans.cells[static_cast<std::size_t>(random.between(0, last))].plan;
+    const BlockTimes times = block_times(plans.model, plan, plans.machine, plans.device).value();
+    const auto [one, added] = known.try_emplace(block_key(plan), times);
+    met += added ? 0 : 1;
+    CAPTURE(plan.world);
+    CHECK(one->second.dense.forward == times.dense.forward);
+    CHECK(one->second.dense.backward == times.dense.backward);
+    CHECK(one->second.dense.mlp == times.dense.mlp);
+    CHECK(one->second.head == times.head);
+  }
+  CHECK(met > 10);
 }
 
 TEST_CASE("block times: pieces add up to the passes of a whole program") {

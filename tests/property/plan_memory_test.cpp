@@ -28,12 +28,15 @@ ir::ModelSpec narrow(const char* type, std::int64_t layers) {
   return model;
 }
 
-cost::DeviceSpec a100() {
+cost::DeviceSpec device_of(int compute_major) {
   cost::DeviceSpec device;
-  device.name = "a100";
+  device.name = "some";
   device.total = Bytes{80 * kGiB};
-  device.traits = {.compute_major = 8, .compute_minor = 0, .multiprocessors = 108};
+  device.traits = {.compute_major = compute_major, .compute_minor = 0, .multiprocessors = 108};
   return device;
+}
+cost::DeviceSpec a100() {
+  return device_of(8);
 }
 
 /// More layers, stages and groups than any sample has.
@@ -90,10 +93,11 @@ ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model, boo
 }
 
 /// The greatest replayed peak of the ranks that can bind.
-Bytes replayed_peak(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+Bytes replayed_peak(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                    const cost::DeviceSpec& device = a100()) {
   Bytes peak;
   for (const ir::Rank rank : cost::binding_ranks(model, plan)) {
-    const ir::RankProgram program = cost::lower_replayed(model, plan, a100(), rank).value();
+    const ir::RankProgram program = cost::lower_replayed(model, plan, device, rank).value();
     const cost::MemoryTimeline timeline =
         cost::replay(program, plan.allocator, Bytes{std::int64_t{1} << 60});
     for (const cost::PhaseMemory& phase : timeline.phases) {
@@ -105,20 +109,37 @@ Bytes replayed_peak(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
 
 enum class Stages { kEven, kUneven };
 
+/// What random plans have besides, and the device that they ask for.
+struct Extra {
+  std::vector<ir::MegatronFp8> eight_bits{};
+  int compute_major = 8;
+};
+
+void add_extra(test::Random& random, const Extra& extra, ir::ParallelPlan& plan) {
+  ir::MegatronPlan& megatron = *plan.megatron;
+  if (!extra.eight_bits.empty()) {
+    plan.precision = ir::Precision::kBf16Master;
+    megatron.fp8 = extra.eight_bits[static_cast<std::size_t>(
+        random.between(0, static_cast<std::int64_t>(extra.eight_bits.size()) - 1))];
+  }
+}
+
 void compare(const ir::ModelSpec& model, std::uint64_t series, int rounds,
-             Stages stages = Stages::kEven) {
+             Stages stages = Stages::kEven, const Extra& extra = {}) {
   test::Random random = test::seeded_random(series);
   CAPTURE(random.seed());
-  PlanMemory memory(model, a100());
+  const cost::DeviceSpec device = device_of(extra.compute_major);
+  PlanMemory memory(model, device);
   int compared = 0;
   for (int round = 0; round < rounds; ++round) {
-    const ir::ParallelPlan plan = long_plan(random, model, stages == Stages::kUneven);
+    ir::ParallelPlan plan = long_plan(random, model, stages == Stages::kUneven);
+    add_extra(random, extra, plan);
     if (!ir::check_plan(model, plan)) {
       continue;
     }
     ++compared;
     CAPTURE(ir::to_json(ir::plan_to_json(plan)));
-    const Bytes replayed = replayed_peak(model, plan);
+    const Bytes replayed = replayed_peak(model, plan, device);
     CHECK(memory.peak(plan).value() == replayed);
     CHECK(memory.floor(plan) <= replayed);
     CHECK(memory.cell_floor(plan) <= replayed);
@@ -148,6 +169,18 @@ TEST_CASE("plan memory: the fast path is the replay of uneven stages of two kind
     model.layers[layer].moe = false;  // As DeepSeek's: more than one stage holds both kinds.
   }
   compare(model, 304, 60, Stages::kUneven);
+}
+
+TEST_CASE("plan memory: the fast path is the replay of products in 8 bits, to the byte") {
+  using Recipe = ir::MegatronFp8;
+  const Extra hopper{.eight_bits = {Recipe::kDelayed, Recipe::kTensorwise, Recipe::kBlockwise},
+                     .compute_major = 9};
+  const Extra blackwell{.eight_bits = {Recipe::kMxfp8, Recipe::kTensorwise}, .compute_major = 10};
+  compare(narrow("llama", 32), 305, 60, Stages::kEven, hopper);
+  compare(narrow("mixtral", 16), 306, 40, Stages::kEven, hopper);
+  compare(narrow("llama", 30), 307, 40, Stages::kUneven, hopper);
+  compare(narrow("llama", 32), 308, 30, Stages::kEven, blackwell);
+  compare(narrow("mixtral", 16), 309, 30, Stages::kEven, blackwell);
 }
 
 TEST_CASE("plan memory: micro-batches in groups are lowered whole, and that is counted") {

@@ -36,6 +36,11 @@ const cost::Machine& dgx() {
   return machine;
 }
 
+/// A device with products in 8 bits.
+cost::DeviceSpec h100() {
+  return cost::load_device(std::string(HEADROOM_SOURCE_DIR) + "/configs", "h100-80gb").value();
+}
+
 /// A space of some hundred plans on a device with little memory.
 SearchQuestion random_question(test::Random& random, const ir::ModelSpec& model) {
   SearchQuestion question = test::search_question(model, a100(), dgx(), 16);
@@ -119,7 +124,12 @@ AxisValues some_of(test::Random& random, const AxisValues& all) {
 
 /// A space of at most some hundred plans.
 SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
+  static const cost::Machine machine =
+      cost::load_machine(std::string(HEADROOM_SOURCE_DIR) + "/configs", h100()).value();
   SearchQuestion question = random_question(random, model);
+  question.device = h100();
+  question.space.device = question.device.traits;
+  question.machine = machine;
   question.budget = Bytes{0};
   question.space.base.sequence = 64;
   question.space.global_batch = random.pick<std::int64_t>({4, 8});
@@ -145,6 +155,10 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
   if (random.chance(1, 3)) {
     constraints.of(Axis::kOptimizerOffload) = some_of(random, {0, 1, 4});
   }
+  if (random.chance(1, 3)) {
+    constraints.of(Axis::kPrecision) =
+        some_of(random, parse_axis(Axis::kPrecision, "bf16,fp8-delayed,fp8-tensorwise").value());
+  }
   // Groups of layers of two kinds would be lowered whole, and there are many selective sets.
   const bool one_kind = model.layers.front() == model.layers.back();
   constraints.of(Axis::kRecompute) =
@@ -159,7 +173,7 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
 struct TinyModels {
   std::array<ir::ModelSpec, 3> models = {tiny_model(4, 4), tiny_model(5, 5), tiny_model(4, 1)};
   std::array<PlanMemory, 3> memories = {
-      PlanMemory(models[0], a100()), PlanMemory(models[1], a100()), PlanMemory(models[2], a100())};
+      PlanMemory(models[0], h100()), PlanMemory(models[1], h100()), PlanMemory(models[2], h100())};
 };
 
 /// Room for some of the plans: the peak of one of them, and what is lost outside.
@@ -286,6 +300,39 @@ TEST_CASE("space: precisions and optimizers are what they were unless they are a
   constraints.of(Axis::kOptimizer) = parse_axis(Axis::kOptimizer, "any").value();
   const std::vector<Cell> all = cells_of(question.space);
   CHECK(all.size() == 3 * usual.size());  // Megatron has AdamW alone, under one name.
+}
+
+TEST_CASE("space: recipes in 8 bits are in it where the GPU has their products") {
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = test::search_question(model, h100(), dgx(), 16);
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kRuntime) = {3};
+  constraints.of(Axis::kGpus) = {4};
+  constraints.of(Axis::kRecompute) = {0};
+  const auto plans = [&](const char* recipes, int major, int minor) {
+    question.space.device = {.compute_major = major, .compute_minor = minor};
+    constraints.of(Axis::kPrecision) = parse_axis(Axis::kPrecision, recipes).value();
+    return count_plans(cells_of(question.space));
+  };
+  const std::uint64_t usual = plans("bf16", 9, 0);
+  CHECK(plans("fp8-delayed", 8, 6) == 0);
+  CHECK(plans("fp8-delayed,fp8-tensorwise", 8, 9) == 2 * usual);
+  CHECK(plans("fp8-blockwise", 8, 9) == 0);
+  CHECK(plans("fp8-blockwise", 9, 0) == usual);
+  CHECK(plans("fp8-blockwise", 10, 0) == 0);
+  CHECK(plans("fp8-mxfp8", 9, 0) == 0);
+  CHECK(plans("fp8-mxfp8", 10, 0) == usual);
+  constraints.of(Axis::kRecompute) = {};  // Scales of the steps before are not kept apart.
+  CHECK(plans("fp8-delayed", 9, 0) == usual);
+  CHECK(plans("fp8-tensorwise", 9, 0) > usual);
+  constraints.of(Axis::kRuntime) = {0, 1, 2};
+  CHECK(plans("fp8-tensorwise", 9, 0) == 0);
+  for (const char* const word : {"fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "fp8-mxfp8"}) {
+    const std::int64_t value = parse_axis(Axis::kPrecision, word).value().front();
+    CHECK(value_text(Axis::kPrecision, value) == word);
+    CHECK(precision_with(eight_bits_of(value)) == value);
+  }
+  CHECK_FALSE(parse_axis(Axis::kPrecision, "fp8"));
 }
 
 TEST_CASE("space: mesh order and the optimizer's share on the host are held unless asked for") {

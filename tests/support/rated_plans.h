@@ -17,13 +17,16 @@ inline plan::SearchQuestion search_question(const ir::ModelSpec& model,
                                             const cost::DeviceSpec& device,
                                             const cost::Machine& machine,
                                             std::int64_t global_batch) {
-  plan::SearchQuestion question{
-      .space = {.model = model, .base = {}, .global_batch = global_batch, .constraints = {}},
-      .machine = machine,
-      .device = device,
-      .budget = {},
-      .pruning = {},
-      .progress = {}};
+  plan::SearchQuestion question{.space = {.model = model,
+                                          .base = {},
+                                          .global_batch = global_batch,
+                                          .constraints = {},
+                                          .device = device.traits},
+                                .machine = machine,
+                                .device = device,
+                                .budget = {},
+                                .pruning = {},
+                                .progress = {}};
   question.space.base.precision = ir::Precision::kBf16Master;
   question.space.base.allocator.expandable_segments = true;
   return question;

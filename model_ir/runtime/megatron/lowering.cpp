@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/plan/megatron_fields.h"
+#include "model_ir/plan/megatron_option_checks.h"
 #include "model_ir/runtime/megatron/gradient_buffer.h"
 #include "model_ir/runtime/megatron/gradient_sync.h"
 #include "model_ir/runtime/megatron/layer_modules.h"
@@ -41,45 +41,6 @@ DType dtype_of(Precision precision) {
 DType gradient_dtype(const ParallelPlan& plan, const MegatronPlan& megatron) {
   const DType dtype = dtype_of(plan.precision);
   return dtype == DType::kBf16 && megatron.fp32_gradients ? DType::kFp32 : dtype;
-}
-
-/// A recipe that the device has no products for.
-/// Source: transformer_engine/pytorch/quantization.py, check_fp8_support and those beside it.
-Status check_recipe(MegatronFp8 recipe, const DeviceTraits& device) {
-  struct Least {
-    int major = 0;
-    int minor = 0;
-  };
-  Least least;
-  switch (recipe) {
-    case MegatronFp8::kNone:
-      return ok();
-    case MegatronFp8::kDelayed:
-    case MegatronFp8::kTensorwise:
-      least = {.major = 8, .minor = 9};
-      break;
-    case MegatronFp8::kBlockwise:
-      least = {.major = 9};
-      break;
-    case MegatronFp8::kMxfp8:
-      least = {.major = 10};
-      break;
-  }
-  const bool enough = device.compute_major > least.major ||
-                      (device.compute_major == least.major && device.compute_minor >= least.minor);
-  if (!enough) {
-    return Error::invalid_argument(
-        "megatron", "fp8-recipe=" + std::string(word_of(megatron_fp8_words(), recipe)),
-        "a device of compute capability " + std::to_string(least.major) + "." +
-            std::to_string(least.minor) + " or later",
-        "leave it out");
-  }
-  if (recipe == MegatronFp8::kBlockwise && device.compute_major > 9) {
-    return Error::invalid_argument("megatron", "fp8-recipe=blockwise",
-                                   "a device of compute capability 9.0: later ones imitate it",
-                                   "use fp8-recipe=mxfp8");
-  }
-  return ok();
 }
 
 /// ":4096:8", which PyTorch's deterministic algorithms ask for.
@@ -201,7 +162,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
   if (!modules) {
     return modules.error();
   }
-  if (const Status recipe = check_recipe(megatron.fp8, device); !recipe) {
+  if (const Status recipe = check_megatron_fp8_device(megatron.fp8, device); !recipe) {
     return recipe.error();
   }
   Eager eager(device);
