@@ -159,6 +159,9 @@ std::string degrees_words(const ir::ParallelPlan& plan) {
   add("first-stage-layers", megatron.first_stage_layers, megatron.first_stage_layers > 0);
   add("last-stage-layers", megatron.last_stage_layers, megatron.last_stage_layers > 0);
   add("cp", megatron.context, megatron.context > 1);
+  if (megatron.context_exchange == ir::MegatronContext::kAllToAll) {
+    text += " cp-comm a2a";
+  }
   add("ep", megatron.expert, megatron.expert > 1);
   add("etp", megatron.expert_tensor, megatron.expert_tensor > 0);
   add("dp", plan.world / megatron.tensor / megatron.pipeline / megatron.context, true);

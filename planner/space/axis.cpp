@@ -14,6 +14,8 @@ constexpr std::array<AxisName, kAxes> kNames = {{
     {Axis::kTensor, "tp", "N,..", "tensor parallel degree (megatron)"},
     {Axis::kPipeline, "pp", "N,..", "pipeline stages (megatron)"},
     {Axis::kContext, "cp", "N,..", "context parallel degree (megatron)"},
+    {Axis::kContextExchange, "cp-comm", "KIND,..",
+     "p2p (keys and values go round) or, with cp above 1, a2a (heads are dealt out) (megatron)"},
     {Axis::kExpert, "ep", "N,..", "expert parallel degree (megatron)"},
     {Axis::kExpertTensor, "etp", "N,..", "tensor parallel degree of experts (megatron)"},
     {Axis::kDispatcher, "dispatcher", "KIND,..",
@@ -66,6 +68,7 @@ constexpr std::array<std::string_view, 4> kRuntimes = {"transformers", "deepspee
                                                        "megatron"};
 constexpr std::array<std::string_view, 6> kAttention = {"fused", "unfused", "sdpa",
                                                         "eager", "flash",   "sdpa-no-cudnn"};
+constexpr std::array<std::string_view, 2> kContextExchange = {"p2p", "a2a"};
 constexpr std::array<std::string_view, 2> kDispatcher = {"alltoall", "hybridep"};
 constexpr std::array<std::string_view, 5> kRecompute = {"none", "selective", "uniform", "block",
                                                         "full"};
@@ -158,7 +161,8 @@ std::span<const std::string_view> any_words(Axis axis) {
 
 bool is_held(Axis axis) {
   return axis == Axis::kPrecision || axis == Axis::kOptimizer || axis == Axis::kMeshOrder ||
-         axis == Axis::kDispatcher || axis == Axis::kOptimizerOffload;
+         axis == Axis::kDispatcher || axis == Axis::kContextExchange ||
+         axis == Axis::kOptimizerOffload;
 }
 
 std::span<const AxisName> axis_names() {
@@ -183,6 +187,8 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
     }
     case Axis::kAttention:
       return kAttention;
+    case Axis::kContextExchange:
+      return kContextExchange;
     case Axis::kDispatcher:
       return kDispatcher;
     case Axis::kRecompute:

@@ -22,6 +22,7 @@ enum class Axis : std::uint8_t {
   kTensor,
   kPipeline,
   kContext,
+  kContextExchange,  ///< Positions in "p2p", "a2a": of several context-parallel ranks.
   kExpert,
   kExpertTensor,
   kDispatcher,  ///< Positions in "alltoall", "hybridep": of a mixture of experts.
@@ -81,8 +82,8 @@ enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock,
 using AxisValues = std::vector<std::int64_t>;
 
 /// Whether an axis keeps one value unless it is given: precision and optimizer change what is
-/// trained; the order of the mesh, the experts' dispatcher and the optimizer's share on the host
-/// ask for the launcher, a library or the host.
+/// trained; the order of the mesh, the experts' dispatcher, the exchange among context-parallel
+/// ranks and the optimizer's share on the host ask for the launcher, a library or the host.
 [[nodiscard]] bool is_held(Axis axis);
 
 /// Reads "1,2,4", "2-16", "yes", "selective,block" or "any", which of an axis that is otherwise

@@ -156,6 +156,8 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
       return megatron.pipeline;
     case Axis::kContext:
       return megatron.context;
+    case Axis::kContextExchange:
+      return on(megatron.context_exchange == ir::MegatronContext::kAllToAll);
     case Axis::kExpert:
       return megatron.expert;
     case Axis::kExpertTensor:

@@ -83,6 +83,9 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
       return "a divisor of the GPUs (" + gpus +
              ") that the other degrees leave, twice which divides the sequence (" +
              sequence_text(question) + "), of megatron alone above 1";
+    case Axis::kContextExchange:
+      return "p2p or, with cp above 1 and tp x cp a divisor of the heads (" + number(model.heads) +
+             ") and the KV heads (" + number(model.kv_heads) + "), a2a, of megatron alone";
     case Axis::kExpert:
       return model.moe
                  ? "a divisor of the experts (" + number(model.moe->experts) +
@@ -123,6 +126,7 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
     case Axis::kTensor:
     case Axis::kPipeline:
     case Axis::kContext:
+    case Axis::kContextExchange:
     case Axis::kExpert:
     case Axis::kExpertTensor:
     case Axis::kDispatcher:

@@ -93,7 +93,7 @@ class CellWriter {
         std::array{Axis::kSequenceParallel, Axis::kDistributedOptimizer, Axis::kOverlapGradReduce,
                    Axis::kOverlapParamGather, Axis::kChunk, Axis::kFirstStage, Axis::kLastStage,
                    Axis::kAccountEmbedding, Axis::kAccountLoss, Axis::kMeshOrder, Axis::kDispatcher,
-                   Axis::kOptimizerOffload},
+                   Axis::kContextExchange, Axis::kOptimizerOffload},
         [&](Axis axis) { return allowed_.allows(axis, 0); });
     return ones && off;
   }
@@ -262,11 +262,24 @@ class CellWriter {
           megatron.context = context;
           megatron.fp8 = eight_bits_;
           plan_.megatron = megatron;
-          write_experts();
+          write_exchanges();
         }
       }
     }
     plan_.megatron.reset();
+  }
+
+  /// Heads are dealt out to context-parallel ranks only where that is asked for.
+  void write_exchanges() {
+    MegatronPlan& megatron = *plan_.megatron;
+    const bool asked = !allowed_.of(Axis::kContextExchange).empty();
+    for (const std::int64_t exchange :
+         among(Axis::kContextExchange,
+               megatron.context > 1 && asked ? AxisValues{0, 1} : AxisValues{0})) {
+      megatron.context_exchange =
+          exchange == 1 ? ir::MegatronContext::kAllToAll : ir::MegatronContext::kRing;
+      write_experts();
+    }
   }
 
   void write_experts() {

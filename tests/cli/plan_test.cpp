@@ -140,6 +140,23 @@ TEST_CASE("plan: recipes in 8 bits are in the space where they are asked for, an
   CHECK(again.complains("--precision fp8-delayed with --recompute block"));
 }
 
+TEST_CASE("plan: context-parallel ranks exchange heads where that is asked for") {
+  const std::string line =
+      "plan llama-3.1-8b --gpu h100 --gpus 8 --runtime megatron --tp 1 --pp 1 --cp 4 --seq 16384 "
+      "--micro-batch 1 --global-batch 16 --json";
+  const Document usual(test::headroom(line).out);
+  CHECK(usual.text("plan/megatron/cp_comm_type") == "p2p");
+  const Document any(test::headroom(line + " --cp-comm any").out);
+  CHECK(any.text("plan/megatron/cp_comm_type") == "a2a");
+  CHECK(any.number("space") == 2 * usual.number("space"));
+  CHECK(any.number("bound") < usual.number("bound"));
+  CHECK(any.text("summary").find(" cp 4 cp-comm a2a dp 2") != std::string::npos);
+  const Answer heads = test::headroom("plan gpt2 --gpu t4 --gpus 8 --cp 8 --cp-comm a2a");
+  CHECK(heads.complains("--cp 8 with --cp-comm a2a"));
+  CHECK(heads.complains("a divisor of the heads (12)"));
+  CHECK(test::headroom("plan gpt2 --gpu t4 --cp-comm a2a+p2p").code == ExitCode::kUsage);
+}
+
 TEST_CASE("plan: FSDP has no fp16, and is left out of a space that has it") {
   const Document both(
       test::headroom("plan gpt2 --gpu t4 --gpus 2 --precision fp16,fp32 --json").out);

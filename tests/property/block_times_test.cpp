@@ -69,6 +69,10 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
         plans_of("deepseek-v3", "h800-80gb", 128), plans_of("mixtral-8x7b", "b200", 32),
         plans_of("llama-3.1-8b", "h100-80gb", 64,
                  {{Axis::kPrecision, "fp8-delayed,fp8-tensorwise,fp8-blockwise"}}),
+        plans_of("llama-3.1-8b", "h100-80gb", 64,
+                 {{Axis::kContext, "2,4,8"}, {Axis::kContextExchange, "a2a"}}),
+        plans_of("deepseek-v3", "h800-80gb", 128,
+                 {{Axis::kContext, "2,8"}, {Axis::kContextExchange, "any"}}),
         plans_of("deepseek-v3", "b200", 128, {{Axis::kPrecision, "fp8-mxfp8"}})}) {
     for (int round = 0; round < 12; ++round) {
       const auto last = static_cast<std::int64_t>(plans.cells.size()) - 1;
@@ -79,6 +83,7 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
       CAPTURE(plans.model.name);
       CAPTURE(plan.megatron->tensor);
       CAPTURE(plan.megatron->context);
+      CAPTURE(static_cast<int>(plan.megatron->context_exchange));
       CAPTURE(plan.megatron->expert);
       CAPTURE(plan.megatron->expert_tensor);
       CAPTURE(static_cast<int>(plan.megatron->fp8));
@@ -95,12 +100,14 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
 TEST_CASE("block times: plans with equal keys have equal pieces") {
   test::Random random = test::seeded_random(612);
   CAPTURE(random.seed());
-  const Plans plans =
-      plans_of("llama-3.1-8b", "h100-80gb", 8,
-               {{Axis::kGpus, "1,2,8"}, {Axis::kTensor, "1"}, {Axis::kPrecision, "any"}});
+  const Plans plans = plans_of("llama-3.1-8b", "h100-80gb", 8,
+                               {{Axis::kGpus, "1,2,8"},
+                                {Axis::kTensor, "1"},
+                                {Axis::kPrecision, "any"},
+                                {Axis::kContextExchange, "any"}});
   std::map<BlockKey, BlockTimes> known;
   int met = 0;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 90; ++round) {
     const auto last = static_cast<std::int64_t>(plans.cells.size()) - 1;
     const ir::ParallelPlan& plan =
         plans.cells[static_cast<std::size_t>(random.between(0, last))].plan;

@@ -159,6 +159,9 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
     constraints.of(Axis::kPrecision) =
         some_of(random, parse_axis(Axis::kPrecision, "bf16,fp8-delayed,fp8-tensorwise").value());
   }
+  if (random.chance(1, 3)) {
+    constraints.of(Axis::kContextExchange) = some_of(random, {0, 1});
+  }
   // Groups of layers of two kinds would be lowered whole, and there are many selective sets.
   const bool one_kind = model.layers.front() == model.layers.back();
   constraints.of(Axis::kRecompute) =
@@ -333,6 +336,31 @@ TEST_CASE("space: recipes in 8 bits are in it where the GPU has their products")
     CHECK(precision_with(eight_bits_of(value)) == value);
   }
   CHECK_FALSE(parse_axis(Axis::kPrecision, "fp8"));
+}
+
+TEST_CASE("space: heads are dealt out to context-parallel ranks where that is asked for") {
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = test::search_question(model, a100(), dgx(), 16);
+  question.space.base.sequence = 1024;
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kRuntime) = {3};
+  constraints.of(Axis::kGpus) = {8};
+  constraints.of(Axis::kContext) = {1, 2, 4, 8};
+  const auto plans = [&](const char* kinds) {
+    constraints.of(Axis::kContextExchange) = parse_axis(Axis::kContextExchange, kinds).value();
+    return count_plans(cells_of(question.space));
+  };
+  const std::uint64_t ring = plans("p2p");
+  const std::uint64_t heads = plans("a2a");
+  CHECK(heads > 0);
+  CHECK(plans("any") == ring + heads);
+  constraints.of(Axis::kContextExchange) = {};
+  CHECK(count_plans(cells_of(question.space)) == ring);
+  for (const char* const degree : {"1", "8"}) {  // Nobody to deal to, or more ranks than heads.
+    constraints.of(Axis::kContext) = parse_axis(Axis::kContext, degree).value();
+    CHECK(plans("a2a") == 0);
+    CHECK(plans("p2p") > 0);
+  }
 }
 
 TEST_CASE("space: mesh order and the optimizer's share on the host are held unless asked for") {
