@@ -60,6 +60,8 @@ std::string_view usual_of(plan::Axis axis) {
       return "p2p";
     case plan::Axis::kDispatcher:
       return "alltoall";
+    case plan::Axis::kOffloadModules:
+      return "none";
     case plan::Axis::kMeshOrder:
       return "tp-cp-ep-dp-pp";
     case plan::Axis::kOptimizerOffload:

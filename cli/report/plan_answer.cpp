@@ -145,6 +145,14 @@ std::string recompute_words(const ir::MegatronPlan& megatron) {
   return "";
 }
 
+std::string offload_words(const ir::MegatronPlan& megatron) {
+  std::string names;
+  for (const std::string& name : ir::names_of(megatron.offload_modules)) {
+    names += (names.empty() ? "" : " and ") + name;
+  }
+  return names.empty() ? "" : ", offloads " + names;
+}
+
 std::string degrees_words(const ir::ParallelPlan& plan) {
   const ir::MegatronPlan& megatron = *plan.megatron;
   std::string text;
@@ -355,7 +363,7 @@ std::string plan_words(const ir::ParallelPlan& plan) {
   text += ", micro-batch " + std::to_string(plan.micro_batch) + " x " +
           std::to_string(plan.accumulation) + ", ";
   if (plan.megatron) {
-    return text + recompute_words(*plan.megatron);
+    return text + recompute_words(*plan.megatron) + offload_words(*plan.megatron);
   }
   return text +
          (plan.recompute == ir::Recompute::kNone ? "no recomputation" : "recomputes every layer");

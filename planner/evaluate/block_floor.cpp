@@ -97,7 +97,8 @@ class Pricer {
             .backward = kRounding * whole.backward,
             .core_attention = {},
             .norms = {},
-            .mlp = {}};
+            .mlp = {},
+            .copies = {}};
   }
 
   /// Output projection, without the loss.

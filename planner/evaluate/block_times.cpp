@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "costmodel/hardware/work_time.h"
@@ -11,6 +12,7 @@
 #include "model_ir/plan/work_range.h"
 #include "model_ir/runtime/registry.h"
 #include "model_ir/spec/param_count.h"
+#include "planner/space/axis.h"
 
 namespace headroom::plan {
 namespace {
@@ -39,6 +41,8 @@ ir::ParallelPlan short_plan(const ir::ParallelPlan& plan) {
   megatron.precision_aware = megatron.bf16_moments = false;
   megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
   megatron.mask_in_dataloader = false;
+  megatron.offload_modules = {};
+  megatron.least_offloaded = ir::MegatronPlan{}.least_offloaded;
   const std::int64_t experts =
       megatron.expert * (megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor);
   one.world = std::lcm(megatron.tensor * megatron.context, experts);
@@ -147,6 +151,8 @@ class Sampler {
           const cost::DeviceSpec& device)
       : model_(model),
         plan_(short_plan(plan)),
+        offloads_(plan.megatron->offload_modules),
+        least_offloaded_(plan.megatron->least_offloaded),
         prices_(cost::prices_on(machine, plan)),
         device_(device) {}
 
@@ -189,6 +195,28 @@ class Sampler {
     return std::nullopt;
   }
 
+  /// What of a layer goes to the host and comes back, whatever runs again.
+  [[nodiscard]] std::optional<Error> read_copies(const ir::LayerSpec& layer, LayerTimes& times) {
+    const bool repeats = plan_.megatron->fp8 != ir::MegatronFp8::kDelayed;
+    for (std::size_t set = 0; !(offloads_ == ir::MegatronOffload{}) && set < kModuleSets; ++set) {
+      ir::ParallelPlan with = plan_;
+      with.megatron->offload_modules = offloads_;
+      with.megatron->least_offloaded = least_offloaded_;
+      if (set > 0 && repeats) {
+        with.megatron->recompute = ir::MegatronRecompute::kSelective;
+        with.megatron->recompute_modules = {
+            .core_attention = (set & 1U) != 0, .norms = (set & 2U) != 0, .mlp = (set & 4U) != 0};
+      }
+      model_.layers.assign(static_cast<std::size_t>(kLayers), layer);
+      const Result<ir::RankProgram> program = ir::lower(model_, with, ir::Rank{0}, device_.traits);
+      if (!program) {
+        return program.error();
+      }
+      times.copies.at(set) = copies_in(*program);
+    }
+    return std::nullopt;
+  }
+
   /// Head and loss in the other forms.
   [[nodiscard]] std::optional<Error> read_heads(const ir::LayerSpec& layer, BlockTimes& blocks) {
     for (std::size_t form = 0; form < blocks.head.size(); ++form) {
@@ -207,8 +235,27 @@ class Sampler {
   }
 
  private:
+  /// A layer's share of the copies in `program`: in the first step all groups go and come back.
+  [[nodiscard]] HostCopies copies_in(const ir::RankProgram& program) const {
+    HostCopies all;
+    for (const ir::WorkItem& item : program.work.items) {
+      const auto* const copy = item.kind == ir::WorkItem::Kind::kRun
+                                   ? std::get_if<ir::CopyShape>(&program.work.shapes[item.index])
+                                   : nullptr;
+      if (copy != nullptr && copy->kind == ir::CopyKind::kDeviceToHost) {
+        all.sent += prices_.time_of(*copy);
+      } else if (copy != nullptr && copy->kind == ir::CopyKind::kHostToDevice) {
+        all.fetched += prices_.time_of(*copy);
+      }
+    }
+    constexpr double kShare = 1.0 / kLayers;
+    return {.sent = kShare * all.sent, .fetched = kShare * all.fetched};
+  }
+
   ir::ModelSpec model_;
-  ir::ParallelPlan plan_;
+  ir::ParallelPlan plan_;  ///< Without copies to the host.
+  ir::MegatronOffload offloads_;
+  std::int64_t least_offloaded_;
   cost::PriceList prices_;
   const cost::DeviceSpec& device_;
 };
@@ -241,6 +288,10 @@ std::int64_t sent_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan
 
 }  // namespace
 
+std::size_t module_set(const ir::MegatronModules& modules) {
+  return (modules.core_attention ? 1U : 0U) + (modules.norms ? 2U : 0U) + (modules.mlp ? 4U : 0U);
+}
+
 BlockKey block_key(const ir::ParallelPlan& plan) {
   const ir::MegatronPlan& degrees = *plan.megatron;
   return {plan.micro_batch,
@@ -256,7 +307,9 @@ BlockKey block_key(const ir::ParallelPlan& plan) {
           degrees.sequence_parallel ? 1 : 0,
           degrees.permute_fusion ? 1 : 0,
           static_cast<std::int64_t>(degrees.context_exchange),
-          static_cast<std::int64_t>(degrees.fp8)};
+          static_cast<std::int64_t>(degrees.fp8),
+          value_with(degrees.offload_modules),
+          degrees.least_offloaded};
 }
 
 Result<BlockTimes> block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
@@ -268,8 +321,11 @@ Result<BlockTimes> block_times(const ir::ModelSpec& model, const ir::ParallelPla
     if (layer == model.layers.end()) {
       continue;
     }
-    if (std::optional<Error> error =
-            sampler.read_layer(*layer, sparse ? times.sparse : times.dense, times)) {
+    LayerTimes& one = sparse ? times.sparse : times.dense;
+    if (std::optional<Error> error = sampler.read_layer(*layer, one, times)) {
+      return *std::move(error);
+    }
+    if (std::optional<Error> error = sampler.read_copies(*layer, one)) {
       return *std::move(error);
     }
   }

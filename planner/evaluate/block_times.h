@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "costmodel/hardware/hardware_spec.h"
@@ -9,6 +10,16 @@
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::plan {
+
+/// Copies of a layer's activations to the host and back, each way on a stream of its own.
+struct HostCopies {
+  Seconds sent;
+  Seconds fetched;
+};
+
+/// Sets of modules that selective recomputation tells apart here, and the number of one.
+inline constexpr std::size_t kModuleSets = 8;
+[[nodiscard]] std::size_t module_set(const ir::MegatronModules& modules);
 
 /// One layer on one micro-batch, on one rank. What of the communication among the ranks of tensor,
 /// context and expert parallelism does not run beside computing is part of each figure, and so is
@@ -19,6 +30,9 @@ struct LayerTimes {
   Seconds core_attention;  ///< What selective recomputation adds to backward with this module.
   Seconds norms;
   Seconds mlp;
+  /// By `module_set` of what runs again, which does not go to the host; no part of `forward` and
+  /// `backward`.
+  std::array<HostCopies, kModuleSets> copies;
 };
 
 /// What a micro-batch takes on one rank, piece by piece: everything that depends on tensor sizes
@@ -43,6 +57,7 @@ struct BlockTimes {
 /// Model:   the runtime lowers programs of three layers of a kind, on one stage and for one
 ///          micro-batch; they are priced as the step of a whole program is (`cost::price_program`),
 ///          and the layer in the middle is read off, with what stands before and behind the layers.
+///          Copies of activations to the host are read off programs of their own.
 /// Shapes:  T = B S / c tokens of a rank.
 /// Errors:  those of the runtime's lowering.
 [[nodiscard]] Result<BlockTimes> block_times(const ir::ModelSpec& model,
@@ -56,7 +71,7 @@ struct BlockTimes {
                                         const ir::ParallelPlan& plan, const cost::Machine& machine);
 
 /// What of a plan `block_times` depends on, but for its transfers: equal keys, equal times.
-using BlockKey = std::array<std::int64_t, 14>;
+using BlockKey = std::array<std::int64_t, 16>;
 [[nodiscard]] BlockKey block_key(const ir::ParallelPlan& plan);
 
 }  // namespace headroom::plan

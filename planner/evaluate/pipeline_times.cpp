@@ -1,6 +1,7 @@
 #include "planner/evaluate/pipeline_times.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "model_ir/plan/megatron_fields.h"
@@ -110,6 +111,35 @@ void PipelineTimes::count_held(const ir::ModelSpec& model) {
   }
 }
 
+double PipelineTimes::copies_of(const ir::ParallelPlan& plan, const Stage& stage,
+                                double again) const {
+  const auto sum = [&](Seconds dense, Seconds sparse) {
+    return static_cast<double>(stage.dense) * dense.value() +
+           static_cast<double>(stage.sparse) * sparse.value();
+  };
+  const std::size_t set = module_set(ir::recomputed_modules(*plan.megatron));
+  const HostCopies& dense = blocks_.dense.copies.at(set);
+  const HostCopies& sparse = blocks_.sparse.copies.at(set);
+  double sent = sum(dense.sent, sparse.sent);
+  double fetched = sum(dense.fetched, sparse.fetched);
+  if (sent + fetched <= 0) {
+    return 0;
+  }
+  const bool at_once = stage.last && chunks_ == 1;
+  if (at_once) {
+    const auto layers = static_cast<double>(stage.dense + stage.sparse);
+    sent *= (layers - 1) / layers;
+    fetched *= (layers - 1) / layers;
+  }
+  const auto loss = static_cast<std::size_t>(plan.megatron->cross_entropy);
+  const double head = stage.last ? blocks_.head.at(loss).value() : 0;
+  const double forward = sum(blocks_.dense.forward, blocks_.sparse.forward) + head;
+  const double backward = sum(blocks_.dense.backward, blocks_.sparse.backward) + again;
+  const double late = std::max(0.0, fetched - backward);
+  const double beside = at_once ? forward : forward + backward + late;
+  return late + std::max(0.0, sent - beside);
+}
+
 PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
                                              const Stage& stage) const {
   const auto times = [](std::int64_t count, double seconds) {
@@ -140,6 +170,7 @@ PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
     const auto form = static_cast<std::size_t>(plan.megatron->cross_entropy);
     result.plain += blocks_.head[form].value();
   }
+  result.copies = copies_of(plan, stage, result.again);
   const std::size_t order = plan.megatron->pipeline_before_data ? 1 : 0;
   if (plan.megatron->pipeline > 1 && plan.megatron->layers_per_chunk == 0) {
     result.plain += 2 * blocks_.transfer.at(order).value();
@@ -168,6 +199,7 @@ PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
   }
   return {.forward_backward = Seconds{count * slowest.plain},
           .recomputation = Seconds{count * slowest.again},
+          .copies = Seconds{count * slowest.copies},
           .bubble = Seconds{(sum - slowest.whole()) / static_cast<double>(chunks_) + sent},
           .micro_batch = Seconds{slowest.whole()},
           .chunks = chunks_};

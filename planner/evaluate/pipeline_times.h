@@ -11,8 +11,9 @@ namespace headroom::plan {
 struct PipelineParts {
   Seconds forward_backward;
   Seconds recomputation;
+  Seconds copies;  ///< Of activations to the host and back, what shows of them.
   Seconds bubble;
-  Seconds micro_batch;      ///< One of them, recomputation included.
+  Seconds micro_batch;      ///< One of them, recomputation and copies included.
   std::int64_t chunks = 1;  ///< Of a stage.
 };
 
@@ -28,7 +29,8 @@ struct HeldParameters {
 ///          and the others' times divided by the number of chunks are the bubble (Narayanan et al.
 ///          2021, arXiv:2104.04473, section 2.2). While an interleaved pipeline fills, each chunk
 ///          of the first stage waits for the first micro-batch to have been sent from stage to
-///          stage.
+///          stage. Activations go to the host beside the passes and come back beside backward;
+///          where a backward follows its own forward, the last layer's stay.
 class PipelineTimes {
  public:
   PipelineTimes(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const BlockTimes& blocks);
@@ -56,13 +58,17 @@ class PipelineTimes {
   };
   struct Times {
     double plain = 0;
-    double again = 0;  ///< Run again in backward.
-    [[nodiscard]] double whole() const { return plain + again; }
+    double again = 0;   ///< Run again in backward.
+    double copies = 0;  ///< What shows of them.
+    [[nodiscard]] double whole() const { return plain + again + copies; }
   };
   void add_stages(const ir::ModelSpec& model, const ir::MegatronPlan& plan);
   void add_stage(Stage stage);
   void count_held(const ir::ModelSpec& model);
   [[nodiscard]] Times times_of(const ir::ParallelPlan& plan, const Stage& stage) const;
+  /// What shows of the copies of a pass through `stage`, whose backward takes `again` more.
+  [[nodiscard]] double copies_of(const ir::ParallelPlan& plan, const Stage& stage,
+                                 double again) const;
   [[nodiscard]] std::int64_t sparse_of(const Span& span, std::int64_t count) const;
 
   BlockTimes blocks_;

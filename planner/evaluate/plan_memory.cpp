@@ -14,6 +14,7 @@
 #include "planner/evaluate/kept_bytes.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/evaluate/program_sample.h"
+#include "planner/space/axis.h"
 
 namespace headroom::plan {
 namespace {
@@ -57,10 +58,11 @@ void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
       megatron.cross_entropy, megatron.mask_in_dataloader, megatron.attention,
       megatron.context_exchange, megatron.context_exchange_ranks, megatron.fp8,
       megatron.fp8_parameters, megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
-      modules_bits(megatron.recompute_modules), megatron.vocabulary_divisor,
-      megatron.permute_fusion, megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32,
-      megatron.dispatcher, megatron.shared_expert_overlap, megatron.transformer_engine,
-      megatron.deterministic, megatron.perform_initialization, megatron.expert_load * 1e6,
+      modules_bits(megatron.recompute_modules), value_with(megatron.offload_modules),
+      megatron.least_offloaded, megatron.vocabulary_divisor, megatron.permute_fusion,
+      megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32, megatron.dispatcher,
+      megatron.shared_expert_overlap, megatron.transformer_engine, megatron.deterministic,
+      megatron.perform_initialization, megatron.expert_load * 1e6,
       megatron.capacity_factor ? static_cast<std::int64_t>(*megatron.capacity_factor * 1e6) : -1,
       plan.allocator.roundup_power2_divisions);
 }

@@ -113,14 +113,14 @@ StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts
                   .bubble = pipeline.bubble,
                   .exchange = megatron.overlap_grad_reduce ? hidden(reduce, backward) : reduce,
                   .optimizer = megatron.distributed_optimizer ? sharded_adam_ : adam_,
-                  .offload = {},
+                  .offload = pipeline.copies,
                   .launches = {}};
   if (megatron.distributed_optimizer) {
     parts.exchange += megatron.overlap_param_gather ? hidden(gather_, forward) : gather_;
   }
   if (megatron.optimizer_offload > 0) {
     parts.optimizer = (1 - megatron.optimizer_offload) * parts.optimizer;
-    parts.offload = megatron.optimizer_offload * host_adam_;
+    parts.offload += megatron.optimizer_offload * host_adam_;
   }
   if (!megatron.accumulation_fusion) {
     parts.forward_backward += static_cast<double>(plan.accumulation) * accumulation_;
@@ -134,14 +134,32 @@ StepParts step_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   return ExchangeTimes(plan, pipeline.held(), machine).parts(plan, pipeline.parts(plan));
 }
 
+namespace {
+
+/// `blocks` with the fewest copies that any recomputation leaves, for what runs once.
+BlockTimes with_least_copies(BlockTimes blocks) {
+  for (LayerTimes* const layer : {&blocks.dense, &blocks.sparse}) {
+    for (const HostCopies& copies : layer->copies) {
+      layer->copies[0].sent = std::min(layer->copies[0].sent, copies.sent);
+      layer->copies[0].fetched = std::min(layer->copies[0].fetched, copies.fetched);
+    }
+  }
+  return blocks;
+}
+
+}  // namespace
+
 Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                    const BlockTimes& blocks) {
   ir::ParallelPlan bare = plan;
   bare.megatron->recompute = ir::MegatronRecompute::kNone;
   bare.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
   bare.megatron->pipeline_before_data = blocks.transfer[1] < blocks.transfer[0];
-  const PipelineParts parts = PipelineTimes(model, bare, blocks).parts(bare);
-  return parts.forward_backward + parts.bubble;
+  const PipelineParts parts = PipelineTimes(model, bare, with_least_copies(blocks)).parts(bare);
+  const Seconds least = parts.forward_backward + parts.copies + parts.bubble;
+  // What runs again is added to backward and taken from what copies show beside it.
+  constexpr double kRounding = 1 - 1e-12;
+  return parts.copies > Seconds{0} ? kRounding * least : least;
 }
 
 }  // namespace headroom::plan

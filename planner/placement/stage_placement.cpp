@@ -221,9 +221,12 @@ class RuleReader {
       return with_recomputation(plan, ir::MegatronRecompute::kFullUniform, group);
     };
     add_modules();
+    Status own = add({.kind = Rule::kPlan, .number = plan.megatron->recompute_layers}, plan);
+    if (!own || !option_of(Action::kFull)) {
+      return own;  // Or no layer can run again.
+    }
     for (const Status& status :
-         {add({.kind = Rule::kPlan, .number = plan.megatron->recompute_layers}, plan),
-          add({.kind = Rule::kUniform}, uniform(1)), add_square_root(), add_block()}) {
+         {add({.kind = Rule::kUniform}, uniform(1)), add_square_root(), add_block()}) {
       if (!status) {
         return status;
       }
@@ -426,7 +429,7 @@ Result<std::vector<StagePlacement>> stage_placements(const ir::ModelSpec& model,
                                                      const cost::DeviceSpec& device,
                                                      const cost::Machine& machine, Bytes capacity) {
   std::vector<StagePlacement> placements;
-  if (!plan.megatron) {
+  if (!plan.megatron || !(plan.megatron->offload_modules == ir::MegatronOffload{})) {
     return placements;
   }
   const Result<BlockTimes> blocks = block_times(model, plan, machine, device);

@@ -57,7 +57,8 @@ struct StagePlacement {
 };
 
 /// The placements of a Megatron plan's stages: of the first, and of each other one that cannot keep
-/// everything. Nothing for the other runtimes, and for stages whose chunks differ.
+/// everything. Nothing for the other runtimes, for stages whose chunks differ, and for plans
+/// that send modules' activations to the host already.
 ///
 /// Model:   what a layer keeps of a pass is `kept_bytes`; peaks while micro-batches run are read
 ///          off the stage's whole program with each option on all layers, and what they have above

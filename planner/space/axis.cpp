@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_words.h"
 
 namespace headroom::plan {
@@ -46,6 +47,9 @@ constexpr std::array<AxisName, kAxes> kNames = {{
      "none, selective, uniform, block (megatron), full (the others)"},
     {Axis::kRecomputeLayers, "recompute-layers", "N,..",
      "layers of a group of uniform, or recomputed of each chunk under block (megatron)"},
+    {Axis::kOffloadModules, "offload-modules", "A+B,..",
+     "none, or modules whose activations go to the host: qkv_linear, core_attn, attn_proj, "
+     "attn_norm, mlp_norm, expert_fc1, moe_act (megatron)"},
     {Axis::kDistributedOptimizer, "distributed-optimizer", "SWITCH", "yes, no or any (megatron)"},
     {Axis::kOverlapGradReduce, "overlap-grad-reduce", "SWITCH", "yes, no or any (megatron)"},
     {Axis::kOverlapParamGather, "overlap-param-gather", "SWITCH", "yes, no or any (megatron)"},
@@ -98,6 +102,54 @@ std::vector<std::string_view> names_of(std::span<const ir::Word<Value>> words) {
   return names;
 }
 
+/// Sets worth a search: each module that saves much, attention's together, experts' together, all.
+constexpr std::array<std::string_view, 12> kAnyModules = {
+    "none",
+    "qkv_linear",
+    "core_attn",
+    "core_attn+attn_proj",
+    "qkv_linear+core_attn",
+    "qkv_linear+core_attn+attn_proj",
+    "moe_act",
+    "expert_fc1",
+    "expert_fc1+moe_act",
+    "core_attn+moe_act",
+    "qkv_linear+core_attn+attn_proj+expert_fc1+moe_act",
+    "attn_norm+qkv_linear+core_attn+attn_proj+mlp_norm+expert_fc1+moe_act"};
+
+/// Every set of modules, in the order of `offload_modules_of`.
+std::vector<std::string> module_set_names() {
+  std::vector<std::string> names;
+  const auto sets = std::int64_t{1} << ir::megatron_offload_modules().size();
+  for (std::int64_t bits = 0; bits < sets; ++bits) {
+    std::string text;
+    for (const std::string& name : ir::names_of(offload_modules_of(bits))) {
+      text += (text.empty() ? "" : "+") + name;
+    }
+    names.push_back(text.empty() ? "none" : text);
+  }
+  return names;
+}
+
+/// "core_attn+attn_proj", in any order.
+std::optional<AxisValues> parse_modules(std::string_view text) {
+  if (text == "none") {
+    return AxisValues{0};
+  }
+  std::int64_t bits = 0;
+  for (bool more = true; more;) {
+    const std::size_t plus = text.find('+');
+    const auto modules = ir::parse_offload_modules("", {std::string(text.substr(0, plus))});
+    if (!modules) {
+      return std::nullopt;
+    }
+    bits |= value_with(*modules);
+    more = plus != std::string_view::npos;
+    text.remove_prefix(more ? plus + 1 : text.size());
+  }
+  return AxisValues{bits};
+}
+
 std::vector<std::string_view> precision_names() {
   std::vector<std::string_view> names = names_of(ir::precision_words());
   names.insert(names.end(), kEightBits.begin(), kEightBits.end());
@@ -115,6 +167,13 @@ std::optional<std::int64_t> whole(std::string_view text) {
 }
 
 std::string expected(Axis axis) {
+  if (axis == Axis::kOffloadModules) {
+    std::string text = "none, or modules joined by + out of ";
+    for (const ir::MegatronOffloadModule& module : ir::megatron_offload_modules()) {
+      text += std::string(module.name) + ", ";
+    }
+    return text + "with commas between sets, or any";
+  }
   const std::span<const std::string_view> words = words_of_axis(axis);
   if (words.empty()) {
     return "whole numbers with commas between, a range as 2-16, or any";
@@ -128,6 +187,9 @@ std::string expected(Axis axis) {
 
 /// One part between commas.
 std::optional<AxisValues> parse_part(Axis axis, std::string_view part) {
+  if (axis == Axis::kOffloadModules) {
+    return parse_modules(part);
+  }
   const std::span<const std::string_view> words = words_of_axis(axis);
   if (!words.empty()) {
     const auto word = std::ranges::find(words, part);
@@ -153,6 +215,9 @@ std::span<const std::string_view> any_words(Axis axis) {
   if (axis == Axis::kPrecision) {
     return kAnyPrecision;
   }
+  if (axis == Axis::kOffloadModules) {
+    return kAnyModules;
+  }
   return axis == Axis::kOptimizer ? std::span<const std::string_view>(kAnyOptimizer)
                                   : words_of_axis(axis);
 }
@@ -162,7 +227,7 @@ std::span<const std::string_view> any_words(Axis axis) {
 bool is_held(Axis axis) {
   return axis == Axis::kPrecision || axis == Axis::kOptimizer || axis == Axis::kMeshOrder ||
          axis == Axis::kDispatcher || axis == Axis::kContextExchange ||
-         axis == Axis::kOptimizerOffload;
+         axis == Axis::kOffloadModules || axis == Axis::kOptimizerOffload;
 }
 
 std::span<const AxisName> axis_names() {
@@ -184,6 +249,11 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
     case Axis::kOptimizer: {
       static const std::vector<std::string_view> names = names_of(ir::optimizer_words());
       return names;
+    }
+    case Axis::kOffloadModules: {
+      static const std::vector<std::string> names = module_set_names();
+      static const std::vector<std::string_view> words(names.begin(), names.end());
+      return words;
     }
     case Axis::kAttention:
       return kAttention;
@@ -245,6 +315,26 @@ ir::MegatronFp8 eight_bits_of(std::int64_t precision) {
 std::int64_t precision_with(ir::MegatronFp8 recipe) {
   const auto first = static_cast<std::int64_t>(ir::precision_words().size());
   return first + static_cast<std::int64_t>(recipe) - 1;
+}
+
+ir::MegatronOffload offload_modules_of(std::int64_t modules) {
+  ir::MegatronOffload offload;
+  std::int64_t bit = 1;
+  for (const ir::MegatronOffloadModule& module : ir::megatron_offload_modules()) {
+    offload.*module.value = (modules & bit) != 0;
+    bit *= 2;
+  }
+  return offload;
+}
+
+std::int64_t value_with(const ir::MegatronOffload& modules) {
+  std::int64_t bits = 0;
+  std::int64_t bit = 1;
+  for (const ir::MegatronOffloadModule& module : ir::megatron_offload_modules()) {
+    bits += modules.*module.value ? bit : 0;
+    bit *= 2;
+  }
+  return bits;
 }
 
 Result<AxisValues> parse_axis(Axis axis, std::string_view text) {

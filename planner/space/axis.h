@@ -40,6 +40,7 @@ enum class Axis : std::uint8_t {
   kAttention,
   kRecompute,
   kRecomputeLayers,
+  kOffloadModules,  ///< Sets of `ir::megatron_offload_modules`: bits in their order.
   kDistributedOptimizer,
   kOverlapGradReduce,
   kOverlapParamGather,
@@ -78,16 +79,22 @@ enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock,
 /// The value of `Axis::kPrecision` that has `recipe`, which is one.
 [[nodiscard]] std::int64_t precision_with(ir::MegatronFp8 recipe);
 
+/// The modules of a value of `Axis::kOffloadModules`, and the value of modules.
+[[nodiscard]] ir::MegatronOffload offload_modules_of(std::int64_t modules);
+[[nodiscard]] std::int64_t value_with(const ir::MegatronOffload& modules);
+
 /// Which values an axis may take; none: it is free.
 using AxisValues = std::vector<std::int64_t>;
 
 /// Whether an axis keeps one value unless it is given: precision and optimizer change what is
 /// trained; the order of the mesh, the experts' dispatcher, the exchange among context-parallel
-/// ranks and the optimizer's share on the host ask for the launcher, a library or the host.
+/// ranks, the modules whose activations go to the host and the optimizer's share there ask for the
+/// launcher, a library or the host.
 [[nodiscard]] bool is_held(Axis axis);
 
 /// Reads "1,2,4", "2-16", "yes", "selective,block" or "any", which of an axis that is otherwise
-/// held is every value: of precision and optimizer every recipe and optimizer whose step is priced.
+/// held is every value: of precision and optimizer every recipe and optimizer whose step is priced,
+/// of modules on the host a choice of sets.
 ///
 /// Errors:  kInvalidArgument naming the option, what was given and what it takes.
 [[nodiscard]] Result<AxisValues> parse_axis(Axis axis, std::string_view text);

@@ -190,6 +190,8 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
       return recompute_of(plan);
     case Axis::kRecomputeLayers:
       return megatron.recompute_layers;
+    case Axis::kOffloadModules:
+      return value_with(megatron.offload_modules);
     case Axis::kDistributedOptimizer:
       return on(megatron.distributed_optimizer);
     case Axis::kOverlapGradReduce:

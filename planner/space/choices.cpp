@@ -19,13 +19,14 @@ struct RepeatForm {
   }
 };
 
-/// Nothing runs again with scales from the steps before, as `ir::check_plan` has it.
+/// As `ir::check_plan` has it: nothing runs again with scales from the steps before, and no whole
+/// layer where modules' activations go to the host.
 RepeatForm repeat_form_of(const SpaceQuestion& question, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   const bool once = megatron.fp8 == ir::MegatronFp8::kDelayed;
   return {.chunk = chunk_sizes(megatron, static_cast<std::int64_t>(question.model.layers.size())),
           .modules = !once,
-          .layers = !once};
+          .layers = !once && megatron.offload_modules == ir::MegatronOffload{}};
 }
 
 std::vector<Recomputation> megatron_recomputations(const Constraints& allowed,

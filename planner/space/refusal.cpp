@@ -159,6 +159,11 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
     case Axis::kRecomputeLayers:
       return "fewer layers than a model chunk has (of " + layers +
              ") for block, a divisor of them for uniform, of megatron alone";
+    case Axis::kOffloadModules:
+      return "none or, of megatron alone and without recompute uniform or block, modules that the "
+             "model has: core_attn (attention fused), attn_proj beside it, qkv_linear; of experts "
+             "mlp_norm, expert_fc1, moe_act; of latent attention attn_norm; in 8 bits none with "
+             "weights";
     case Axis::kDistributedOptimizer:
     case Axis::kOverlapGradReduce:
     case Axis::kAccumulationFusion:

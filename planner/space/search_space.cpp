@@ -93,7 +93,7 @@ class CellWriter {
         std::array{Axis::kSequenceParallel, Axis::kDistributedOptimizer, Axis::kOverlapGradReduce,
                    Axis::kOverlapParamGather, Axis::kChunk, Axis::kFirstStage, Axis::kLastStage,
                    Axis::kAccountEmbedding, Axis::kAccountLoss, Axis::kMeshOrder, Axis::kDispatcher,
-                   Axis::kContextExchange, Axis::kOptimizerOffload},
+                   Axis::kContextExchange, Axis::kOffloadModules, Axis::kOptimizerOffload},
         [&](Axis axis) { return allowed_.allows(axis, 0); });
     return ones && off;
   }
@@ -174,7 +174,7 @@ class CellWriter {
     plan_.zero.reset();
   }
 
-  /// Shards are in fp32, and the policy computes in bf16 or in fp32.
+  /// Shards are in fp32, and the policy computes in bf16 or in fp32; in fp16 it is not searched.
   void write_fsdp() {
     if (recipe_ == ir::Precision::kFp16Master) {
       return;
@@ -379,9 +379,19 @@ class CellWriter {
            among(Axis::kAttention, megatron.context > 1 ? AxisValues{0} : AxisValues{0, 1})) {
         megatron.attention =
             attention == 0 ? ir::MegatronAttention::kFused : ir::MegatronAttention::kUnfused;
-        write_micro_batches(plan_.world / megatron.tensor / megatron.pipeline / megatron.context);
+        write_offloads();
       }
     }
+  }
+
+  /// Activations go to the host only where that is asked for.
+  void write_offloads() {
+    MegatronPlan& megatron = *plan_.megatron;
+    for (const std::int64_t modules : values_or(Axis::kOffloadModules, {0})) {
+      megatron.offload_modules = offload_modules_of(modules);
+      write_micro_batches(plan_.world / megatron.tensor / megatron.pipeline / megatron.context);
+    }
+    megatron.offload_modules = {};
   }
 
   void write_micro_batches(std::int64_t data) {

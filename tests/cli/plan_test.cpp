@@ -157,7 +157,29 @@ TEST_CASE("plan: context-parallel ranks exchange heads where that is asked for")
   CHECK(test::headroom("plan gpt2 --gpu t4 --cp-comm a2a+p2p").code == ExitCode::kUsage);
 }
 
-TEST_CASE("plan: FSDP has no fp16, and is left out of a space that has it") {
+TEST_CASE("plan: activations go to the host where that is asked for") {
+  // Long sequences on a device with little room: copies hide where a recomputation does not.
+  const std::string line =
+      "plan llama-3.1-8b --gpu h100 --gpus 8 --runtime megatron --tp 1 --pp 2 --cp 1 --seq 8192 "
+      "--layers-per-virtual-stage 0 --micro-batch 1 --budget 70GiB --json";
+  const Document usual(test::headroom(line).out);
+  CHECK(usual.array("plan/megatron/offload_modules").empty());
+  const Document any(test::headroom(line + " --offload-modules any").out);
+  CHECK_FALSE(any.array("plan/megatron/offload_modules").empty());
+  CHECK(any.number("bound") < usual.number("bound"));
+  CHECK(any.text("summary").find(", offloads ") != std::string::npos);
+  const Answer whole = test::headroom(
+      "plan gpt2 --gpu t4 --runtime megatron --recompute uniform --offload-modules core_attn");
+  CHECK(whole.complains("--recompute uniform with --offload-modules core_attn"));
+  const Answer word = test::headroom("plan gpt2 --gpu t4 --offload-modules mlp");
+  CHECK(word.code == ExitCode::kUsage);
+  CHECK(word.complains("modules joined by + out of attn_norm, qkv_linear, core_attn"));
+  const Answer why =
+      test::headroom("plan gpt2 --gpu t4 --runtime megatron --why offload-modules=core_attn");
+  CHECK(why.says("offload-modules core_attn: "));
+}
+
+TEST_CASE("plan: FSDP in fp16 is left out of a space that has fp16") {
   const Document both(
       test::headroom("plan gpt2 --gpu t4 --gpus 2 --precision fp16,fp32 --json").out);
   CHECK(both.text("status") == "optimal");

@@ -10,6 +10,7 @@
 #include "model_ir/plan/plan_json.h"
 #include "model_ir/spec/hf_config.h"
 #include "planner/evaluate/plan_memory.h"
+#include "planner/space/axis.h"
 #include "planner/space/stage_forms.h"
 #include "tests/support/random_plan.h"
 
@@ -112,6 +113,7 @@ enum class Stages { kEven, kUneven };
 /// What random plans have besides, and the device that they ask for.
 struct Extra {
   std::vector<ir::MegatronFp8> eight_bits{};
+  bool offloads = false;  ///< Activations go to the host.
   int compute_major = 8;
 };
 
@@ -121,6 +123,22 @@ void add_extra(test::Random& random, const Extra& extra, ir::ParallelPlan& plan)
     plan.precision = ir::Precision::kBf16Master;
     megatron.fp8 = extra.eight_bits[static_cast<std::size_t>(
         random.between(0, static_cast<std::int64_t>(extra.eight_bits.size()) - 1))];
+  }
+  if (extra.offloads) {
+    const auto sets = static_cast<std::int64_t>(words_of_axis(Axis::kOffloadModules).size());
+    megatron.offload_modules = offload_modules_of(random.between(1, sets - 1));
+    megatron.offload_modules.attention_norm = false;
+    const auto moe = megatron.expert_tensor > 0;
+    megatron.offload_modules.mlp_norm &= moe;
+    megatron.offload_modules.expert_up &= moe;
+    megatron.offload_modules.expert_activation &= moe;
+    if (!(megatron.offload_modules == ir::MegatronOffload{})) {
+      megatron.least_offloaded = random.pick<std::int64_t>({1 << 12, 1 << 17, 1 << 20});
+    }
+    if (megatron.recompute != ir::MegatronRecompute::kSelective) {
+      megatron.recompute = ir::MegatronRecompute::kNone;
+      megatron.recompute_layers = 1;
+    }
   }
 }
 
@@ -181,6 +199,17 @@ TEST_CASE("plan memory: the fast path is the replay of products in 8 bits, to th
   compare(narrow("llama", 30), 307, 40, Stages::kUneven, hopper);
   compare(narrow("llama", 32), 308, 30, Stages::kEven, blackwell);
   compare(narrow("mixtral", 16), 309, 30, Stages::kEven, blackwell);
+}
+
+TEST_CASE("plan memory: the fast path is the replay of activations on the host, to the byte") {
+  const Extra some{.offloads = true};
+  const Extra eight{.eight_bits = {ir::MegatronFp8::kNone, ir::MegatronFp8::kTensorwise},
+                    .offloads = true,
+                    .compute_major = 9};
+  compare(narrow("llama", 32), 310, 120, Stages::kEven, some);
+  compare(narrow("mixtral", 16), 311, 120, Stages::kEven, some);
+  compare(narrow("llama", 30), 312, 80, Stages::kUneven, some);
+  compare(narrow("mixtral", 16), 313, 80, Stages::kEven, eight);
 }
 
 TEST_CASE("plan memory: micro-batches in groups are lowered whole, and that is counted") {

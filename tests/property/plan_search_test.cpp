@@ -14,32 +14,16 @@
 #include "planner/search/cell_search.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"
+#include "tests/support/search_models.h"
 
 namespace headroom::plan {
 namespace {
 
-ir::ModelSpec small_model() {
-  return ir::parse_hf_config(R"({"hidden_size": 256, "intermediate_size": 512,
-    "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4,
-    "vocab_size": 512, "max_position_embeddings": 4096, "model_type": "llama"})",
-                             "small")
-      .value();
-}
-
-cost::DeviceSpec a100() {
-  return cost::load_device(std::string(HEADROOM_SOURCE_DIR) + "/configs", "a100-80gb").value();
-}
-
-const cost::Machine& dgx() {
-  static const cost::Machine machine =
-      cost::load_machine(std::string(HEADROOM_SOURCE_DIR) + "/configs", a100()).value();
-  return machine;
-}
-
-/// A device with products in 8 bits.
-cost::DeviceSpec h100() {
-  return cost::load_device(std::string(HEADROOM_SOURCE_DIR) + "/configs", "h100-80gb").value();
-}
+using test::a100;
+using test::dgx;
+using test::h100;
+using test::small_model;
+using test::tiny_model;
 
 /// A space of some hundred plans on a device with little memory.
 SearchQuestion random_question(test::Random& random, const ir::ModelSpec& model) {
@@ -94,21 +78,6 @@ std::vector<Rated> every_plan(const SearchQuestion& question, PlanMemory& memory
   return all;
 }
 
-/// A model of few narrow layers: one kind of them, or two.
-ir::ModelSpec tiny_model(std::int64_t layers, std::int64_t dense) {
-  ir::ModelSpec model = ir::parse_hf_config(R"({"hidden_size": 64, "intermediate_size": 128,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
-    "vocab_size": 256, "max_position_embeddings": 4096, "num_local_experts": 4,
-    "num_experts_per_tok": 2, "model_type": "mixtral"})",
-                                            "tiny")
-                            .value();
-  model.layers.resize(static_cast<std::size_t>(layers), model.layers.back());
-  for (std::int64_t layer = 0; layer < dense; ++layer) {
-    model.layers[static_cast<std::size_t>(layer)].moe = false;
-  }
-  return model;
-}
-
 /// Some of `all`, at least one.
 AxisValues some_of(test::Random& random, const AxisValues& all) {
   AxisValues some;
@@ -161,6 +130,15 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
   }
   if (random.chance(1, 3)) {
     constraints.of(Axis::kContextExchange) = some_of(random, {0, 1});
+  }
+  if (random.chance(1, 4)) {  // Tensors that are large enough to go to the host.
+    question.space.base.sequence = 4096;
+    constraints.of(Axis::kMicroBatch) = some_of(random, {1, 4});
+    constraints.of(Axis::kOffloadModules) =
+        some_of(random, parse_axis(Axis::kOffloadModules,
+                                   "none,core_attn,qkv_linear+core_attn,moe_act,"
+                                   "core_attn+attn_proj+expert_fc1")
+                            .value());
   }
   // Groups of layers of two kinds would be lowered whole, and there are many selective sets.
   const bool one_kind = model.layers.front() == model.layers.back();
@@ -303,64 +281,6 @@ TEST_CASE("space: precisions and optimizers are what they were unless they are a
   constraints.of(Axis::kOptimizer) = parse_axis(Axis::kOptimizer, "any").value();
   const std::vector<Cell> all = cells_of(question.space);
   CHECK(all.size() == 3 * usual.size());  // Megatron has AdamW alone, under one name.
-}
-
-TEST_CASE("space: recipes in 8 bits are in it where the GPU has their products") {
-  const ir::ModelSpec model = small_model();
-  SearchQuestion question = test::search_question(model, h100(), dgx(), 16);
-  Constraints& constraints = question.space.constraints;
-  constraints.of(Axis::kRuntime) = {3};
-  constraints.of(Axis::kGpus) = {4};
-  constraints.of(Axis::kRecompute) = {0};
-  const auto plans = [&](const char* recipes, int major, int minor) {
-    question.space.device = {.compute_major = major, .compute_minor = minor};
-    constraints.of(Axis::kPrecision) = parse_axis(Axis::kPrecision, recipes).value();
-    return count_plans(cells_of(question.space));
-  };
-  const std::uint64_t usual = plans("bf16", 9, 0);
-  CHECK(plans("fp8-delayed", 8, 6) == 0);
-  CHECK(plans("fp8-delayed,fp8-tensorwise", 8, 9) == 2 * usual);
-  CHECK(plans("fp8-blockwise", 8, 9) == 0);
-  CHECK(plans("fp8-blockwise", 9, 0) == usual);
-  CHECK(plans("fp8-blockwise", 10, 0) == 0);
-  CHECK(plans("fp8-mxfp8", 9, 0) == 0);
-  CHECK(plans("fp8-mxfp8", 10, 0) == usual);
-  constraints.of(Axis::kRecompute) = {};  // Scales of the steps before are not kept apart.
-  CHECK(plans("fp8-delayed", 9, 0) == usual);
-  CHECK(plans("fp8-tensorwise", 9, 0) > usual);
-  constraints.of(Axis::kRuntime) = {0, 1, 2};
-  CHECK(plans("fp8-tensorwise", 9, 0) == 0);
-  for (const char* const word : {"fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "fp8-mxfp8"}) {
-    const std::int64_t value = parse_axis(Axis::kPrecision, word).value().front();
-    CHECK(value_text(Axis::kPrecision, value) == word);
-    CHECK(precision_with(eight_bits_of(value)) == value);
-  }
-  CHECK_FALSE(parse_axis(Axis::kPrecision, "fp8"));
-}
-
-TEST_CASE("space: heads are dealt out to context-parallel ranks where that is asked for") {
-  const ir::ModelSpec model = small_model();
-  SearchQuestion question = test::search_question(model, a100(), dgx(), 16);
-  question.space.base.sequence = 1024;
-  Constraints& constraints = question.space.constraints;
-  constraints.of(Axis::kRuntime) = {3};
-  constraints.of(Axis::kGpus) = {8};
-  constraints.of(Axis::kContext) = {1, 2, 4, 8};
-  const auto plans = [&](const char* kinds) {
-    constraints.of(Axis::kContextExchange) = parse_axis(Axis::kContextExchange, kinds).value();
-    return count_plans(cells_of(question.space));
-  };
-  const std::uint64_t ring = plans("p2p");
-  const std::uint64_t heads = plans("a2a");
-  CHECK(heads > 0);
-  CHECK(plans("any") == ring + heads);
-  constraints.of(Axis::kContextExchange) = {};
-  CHECK(count_plans(cells_of(question.space)) == ring);
-  for (const char* const degree : {"1", "8"}) {  // Nobody to deal to, or more ranks than heads.
-    constraints.of(Axis::kContext) = parse_axis(Axis::kContext, degree).value();
-    CHECK(plans("a2a") == 0);
-    CHECK(plans("p2p") > 0);
-  }
 }
 
 TEST_CASE("space: mesh order and the optimizer's share on the host are held unless asked for") {

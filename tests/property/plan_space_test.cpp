@@ -1,0 +1,111 @@
+#include "planner/space/search_space.h"
+
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/rated_plans.h"
+#include "tests/support/search_models.h"
+
+namespace headroom::plan {
+namespace {
+
+using test::a100;
+using test::dgx;
+using test::h100;
+using test::small_model;
+using test::tiny_model;
+
+}  // namespace
+
+TEST_CASE("space: recipes in 8 bits are in it where the GPU has their products") {
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = test::search_question(model, h100(), dgx(), 16);
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kRuntime) = {3};
+  constraints.of(Axis::kGpus) = {4};
+  constraints.of(Axis::kRecompute) = {0};
+  const auto plans = [&](const char* recipes, int major, int minor) {
+    question.space.device = {.compute_major = major, .compute_minor = minor};
+    constraints.of(Axis::kPrecision) = parse_axis(Axis::kPrecision, recipes).value();
+    return count_plans(cells_of(question.space));
+  };
+  const std::uint64_t usual = plans("bf16", 9, 0);
+  CHECK(plans("fp8-delayed", 8, 6) == 0);
+  CHECK(plans("fp8-delayed,fp8-tensorwise", 8, 9) == 2 * usual);
+  CHECK(plans("fp8-blockwise", 8, 9) == 0);
+  CHECK(plans("fp8-blockwise", 9, 0) == usual);
+  CHECK(plans("fp8-blockwise", 10, 0) == 0);
+  CHECK(plans("fp8-mxfp8", 9, 0) == 0);
+  CHECK(plans("fp8-mxfp8", 10, 0) == usual);
+  constraints.of(Axis::kRecompute) = {};  // Scales of the steps before are not kept apart.
+  CHECK(plans("fp8-delayed", 9, 0) == usual);
+  CHECK(plans("fp8-tensorwise", 9, 0) > usual);
+  constraints.of(Axis::kRuntime) = {0, 1, 2};
+  CHECK(plans("fp8-tensorwise", 9, 0) == 0);
+  for (const char* const word : {"fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "fp8-mxfp8"}) {
+    const std::int64_t value = parse_axis(Axis::kPrecision, word).value().front();
+    CHECK(value_text(Axis::kPrecision, value) == word);
+    CHECK(precision_with(eight_bits_of(value)) == value);
+  }
+  CHECK_FALSE(parse_axis(Axis::kPrecision, "fp8"));
+}
+
+TEST_CASE("space: heads are dealt out to context-parallel ranks where that is asked for") {
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = test::search_question(model, a100(), dgx(), 16);
+  question.space.base.sequence = 1024;
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kRuntime) = {3};
+  constraints.of(Axis::kGpus) = {8};
+  constraints.of(Axis::kContext) = {1, 2, 4, 8};
+  const auto plans = [&](const char* kinds) {
+    constraints.of(Axis::kContextExchange) = parse_axis(Axis::kContextExchange, kinds).value();
+    return count_plans(cells_of(question.space));
+  };
+  const std::uint64_t ring = plans("p2p");
+  const std::uint64_t heads = plans("a2a");
+  CHECK(heads > 0);
+  CHECK(plans("any") == ring + heads);
+  constraints.of(Axis::kContextExchange) = {};
+  CHECK(count_plans(cells_of(question.space)) == ring);
+  for (const char* const degree : {"1", "8"}) {  // Nobody to deal to, or more ranks than heads.
+    constraints.of(Axis::kContext) = parse_axis(Axis::kContext, degree).value();
+    CHECK(plans("a2a") == 0);
+    CHECK(plans("p2p") > 0);
+  }
+}
+
+TEST_CASE("space: activations go to the host where that is asked for") {
+  const ir::ModelSpec dense = small_model();
+  const ir::ModelSpec sparse = tiny_model(4, 1);
+  const auto plans = [](const ir::ModelSpec& model, const char* modules, AxisValues recompute) {
+    SearchQuestion question = test::search_question(model, a100(), dgx(), 16);
+    Constraints& constraints = question.space.constraints;
+    constraints.of(Axis::kRuntime) = {3};
+    constraints.of(Axis::kGpus) = {4};
+    constraints.of(Axis::kAttention) = {0};
+    constraints.of(Axis::kRecompute) = std::move(recompute);
+    if (modules != nullptr) {
+      constraints.of(Axis::kOffloadModules) = parse_axis(Axis::kOffloadModules, modules).value();
+    }
+    return count_plans(cells_of(question.space));
+  };
+  const AxisValues some = {0, 1};  // None and selective.
+  const std::uint64_t usual = plans(dense, nullptr, some);
+  CHECK(plans(dense, "none", some) == usual);
+  CHECK(plans(dense, "core_attn,core_attn+attn_proj", some) == 2 * usual);
+  CHECK(plans(dense, "any", some) == 6 * usual);  // Of twelve sets six have experts or latents.
+  CHECK(plans(dense, "attn_proj", some) == 0);    // Not without core_attn.
+  CHECK(plans(dense, "moe_act", some) == 0);
+  CHECK(plans(dense, "core_attn", {2, 3}) == 0);  // Layers that run again as a whole.
+  CHECK(plans(sparse, "moe_act", some) == plans(sparse, nullptr, some));
+  CHECK(parse_axis(Axis::kOffloadModules, "attn_proj+core_attn").value() ==
+        parse_axis(Axis::kOffloadModules, "core_attn+attn_proj").value());
+  CHECK(value_text(Axis::kOffloadModules, value_with({.core_attention = true, .mlp_norm = true})) ==
+        "core_attn+mlp_norm");
+  CHECK_FALSE(parse_axis(Axis::kOffloadModules, "core_attn+"));
+  CHECK_FALSE(parse_axis(Axis::kOffloadModules, "none+core_attn"));
+}
+
+}  // namespace headroom::plan

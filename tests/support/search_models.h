@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "costmodel/hardware/catalogue.h"
+#include "costmodel/time/machine.h"
+#include "model_ir/spec/hf_config.h"
+#include "model_ir/spec/model_spec.h"
+
+/// Small models, and devices to plan them on.
+namespace headroom::test {
+
+inline ir::ModelSpec small_model() {
+  return ir::parse_hf_config(R"({"hidden_size": 256, "intermediate_size": 512,
+    "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4,
+    "vocab_size": 512, "max_position_embeddings": 4096, "model_type": "llama"})",
+                             "small")
+      .value();
+}
+
+inline cost::DeviceSpec a100() {
+  return cost::load_device(std::string(HEADROOM_SOURCE_DIR) + "/configs", "a100-80gb").value();
+}
+
+inline const cost::Machine& dgx() {
+  static const cost::Machine machine =
+      cost::load_machine(std::string(HEADROOM_SOURCE_DIR) + "/configs", a100()).value();
+  return machine;
+}
+
+/// A device with products in 8 bits.
+inline cost::DeviceSpec h100() {
+  return cost::load_device(std::string(HEADROOM_SOURCE_DIR) + "/configs", "h100-80gb").value();
+}
+
+/// A model of few narrow layers: one kind of them, or two.
+inline ir::ModelSpec tiny_model(std::int64_t layers, std::int64_t dense) {
+  ir::ModelSpec model = ir::parse_hf_config(R"({"hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+    "vocab_size": 256, "max_position_embeddings": 4096, "num_local_experts": 4,
+    "num_experts_per_tok": 2, "model_type": "mixtral"})",
+                                            "tiny")
+                            .value();
+  model.layers.resize(static_cast<std::size_t>(layers), model.layers.back());
+  for (std::int64_t layer = 0; layer < dense; ++layer) {
+    model.layers[static_cast<std::size_t>(layer)].moe = false;
+  }
+  return model;
+}
+
+}  // namespace headroom::test
