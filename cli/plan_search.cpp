@@ -56,6 +56,8 @@ std::string_view usual_of(plan::Axis axis) {
       return "bf16";
     case plan::Axis::kOptimizer:
       return "adamw";
+    case plan::Axis::kFp8Parameters:
+      return "no";
     case plan::Axis::kContextExchange:
       return "p2p";
     case plan::Axis::kDispatcher:

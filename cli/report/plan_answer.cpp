@@ -227,6 +227,7 @@ std::string recipe_words(const ir::ParallelPlan& plan) {
   if (plan.megatron && plan.megatron->fp8 != ir::MegatronFp8::kNone) {
     text +=
         " " + plan::value_text(plan::Axis::kPrecision, plan::precision_with(plan.megatron->fp8));
+    text += plan.megatron->fp8_parameters ? " fp8-param-gather" : "";
   }
   if (plan.optimizer.kind != ir::OptimizerKind::kAdamW ||
       plan.optimizer.form == ir::OptimizerForm::kEightBit) {

@@ -33,7 +33,7 @@ ir::ParallelPlan short_plan(const ir::ParallelPlan& plan) {
   megatron.recompute = ir::MegatronRecompute::kNone;
   megatron.recompute_modules = {};
   megatron.recompute_layers = 1;
-  megatron.distributed_optimizer = false;
+  megatron.distributed_optimizer = megatron.fp8_parameters;  // Which asks for it.
   megatron.overlap_grad_reduce = megatron.overlap_param_gather = false;
   megatron.accumulation_fusion = true;  // `ExchangeTimes` adds what the other way takes.
   megatron.optimizer_offload = 0;
@@ -308,6 +308,7 @@ BlockKey block_key(const ir::ParallelPlan& plan) {
           degrees.permute_fusion ? 1 : 0,
           static_cast<std::int64_t>(degrees.context_exchange),
           static_cast<std::int64_t>(degrees.fp8),
+          degrees.fp8_parameters ? 1 : 0,
           value_with(degrees.offload_modules),
           degrees.least_offloaded};
 }

@@ -71,7 +71,7 @@ struct BlockTimes {
                                         const ir::ParallelPlan& plan, const cost::Machine& machine);
 
 /// What of a plan `block_times` depends on, but for its transfers: equal keys, equal times.
-using BlockKey = std::array<std::int64_t, 16>;
+using BlockKey = std::array<std::int64_t, 17>;
 [[nodiscard]] BlockKey block_key(const ir::ParallelPlan& plan);
 
 }  // namespace headroom::plan

@@ -104,7 +104,8 @@ void PipelineTimes::count_held(const ir::ModelSpec& model) {
         .dense = static_cast<double>(stage.dense * blocks_.dense_parameters +
                                      stage.sparse * blocks_.sparse_parameters +
                                      tables * blocks_.table_parameters),
-        .experts = static_cast<double>(stage.sparse * blocks_.expert_parameters)};
+        .experts = static_cast<double>(stage.sparse * blocks_.expert_parameters),
+        .tables = static_cast<double>(tables * blocks_.table_parameters)};
     if (held.dense + held.experts > held_.dense + held_.experts) {
       held_ = held;
     }

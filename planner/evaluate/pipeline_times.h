@@ -19,8 +19,9 @@ struct PipelineParts {
 
 /// The parameters of the stage that has most.
 struct HeldParameters {
-  double dense = 0;
+  double dense = 0;  ///< Tables among them.
   double experts = 0;
+  double tables = 0;
 };
 
 /// The pipeline of all plans that differ in recomputation, loss and the order of the mesh only.

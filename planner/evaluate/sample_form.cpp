@@ -127,7 +127,7 @@ ShortQuestion short_question(const ir::ModelSpec& model, const ir::ParallelPlan&
   } else if (megatron.recompute == ir::MegatronRecompute::kFullUniform) {
     megatron.recompute_layers = form.runs.front().group;
   }
-  megatron.distributed_optimizer = false;
+  megatron.distributed_optimizer = megatron.fp8_parameters;  // Which asks for it.
   megatron.overlap_grad_reduce = false;
   megatron.overlap_param_gather = false;
   question.plan.accumulation = form.micro_batches;

@@ -88,7 +88,13 @@ ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters&
   };
   all_reduce_ = both(ir::CollectiveKind::kAllReduce, bytes);
   reduce_scatter_ = both(ir::CollectiveKind::kReduceScatter, bytes);
-  gather_ = both(ir::CollectiveKind::kAllGather, 2);
+  // Layers' weights in 8 bits, but for mxfp8, whose weights are gathered in 16.
+  const bool eight = megatron.fp8_parameters && megatron.fp8 != ir::MegatronFp8::kMxfp8;
+  const double each = eight ? 1 : 2;
+  gather_ =
+      collective(machine, ir::CollectiveKind::kAllGather,
+                 each * (held.dense - held.tables) + 2 * held.tables, groups.dense) +
+      collective(machine, ir::CollectiveKind::kAllGather, each * held.experts, groups.experts);
   taken_ = cost::taken_ratio(machine);
   adam_ = moved(machine, parameters * kStepBytes);
   sharded_adam_ = moved(machine, shard * kStepBytes);

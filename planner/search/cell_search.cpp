@@ -32,7 +32,7 @@ ir::ParallelPlan least_states(const Constraints& allowed, const ir::ParallelPlan
   ir::ParallelPlan lean = plan;
   if (lean.megatron) {
     const AxisValues& offload = allowed.of(Axis::kOptimizerOffload);
-    const bool hybrid = !offload.empty() && offload.back() > 0;
+    const bool hybrid = !offload.empty() && offload.back() > 0 && !lean.megatron->fp8_parameters;
     lean.megatron->distributed_optimizer = true;
     lean.megatron->precision_aware = hybrid;
     lean.megatron->optimizer_offload = hybrid ? 1 : 0;

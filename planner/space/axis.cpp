@@ -37,6 +37,8 @@ constexpr std::array<AxisName, kAxes> kNames = {{
      "bf16 or fp16 (arithmetic, with fp32 masters and states, in each framework's own way), fp32; "
      "fp8-delayed, fp8-tensorwise, fp8-blockwise, fp8-mxfp8 (megatron: bf16, but for the products "
      "of linear layers)"},
+    {Axis::kFp8Parameters, "fp8-param-gather", "SWITCH",
+     "weights are held in 8 bits under a recipe of 8 bits: yes, no or any (megatron)"},
     {Axis::kOptimizer, "optimizer", "NAME,..", "as headroom fit takes it"},
     {Axis::kMicroBatch, "micro-batch", "B,..", "sequences per forward of one rank"},
     {Axis::kSequence, "seq", "S,..", "tokens per sequence"},
@@ -225,8 +227,8 @@ std::span<const std::string_view> any_words(Axis axis) {
 }  // namespace
 
 bool is_held(Axis axis) {
-  return axis == Axis::kPrecision || axis == Axis::kOptimizer || axis == Axis::kMeshOrder ||
-         axis == Axis::kDispatcher || axis == Axis::kContextExchange ||
+  return axis == Axis::kPrecision || axis == Axis::kFp8Parameters || axis == Axis::kOptimizer ||
+         axis == Axis::kMeshOrder || axis == Axis::kDispatcher || axis == Axis::kContextExchange ||
          axis == Axis::kOffloadModules || axis == Axis::kOptimizerOffload;
 }
 
@@ -273,6 +275,7 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
       return kOptimizerOffload;
     case Axis::kAccountEmbedding:
     case Axis::kAccountLoss:
+    case Axis::kFp8Parameters:
     case Axis::kSequenceParallel:
     case Axis::kDistributedOptimizer:
     case Axis::kOverlapGradReduce:

@@ -31,9 +31,10 @@ enum class Axis : std::uint8_t {
   kLastStage,
   kAccountEmbedding,  ///< The embedding counts as a layer where layers are dealt out to stages.
   kAccountLoss,
-  kMeshOrder,  ///< Order in which ranks lie in the mesh of a pipeline.
-  kPrecision,  ///< Positions in `ir::precision_words`, behind them the recipes in 8 bits.
-  kOptimizer,  ///< Positions in `ir::optimizer_words`.
+  kMeshOrder,      ///< Order in which ranks lie in the mesh of a pipeline.
+  kPrecision,      ///< Positions in `ir::precision_words`, behind them the recipes in 8 bits.
+  kFp8Parameters,  ///< Weights of linear layers are held in 8 bits.
+  kOptimizer,      ///< Positions in `ir::optimizer_words`.
   kMicroBatch,
   kSequence,
   kSequenceParallel,
@@ -86,10 +87,10 @@ enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock,
 /// Which values an axis may take; none: it is free.
 using AxisValues = std::vector<std::int64_t>;
 
-/// Whether an axis keeps one value unless it is given: precision and optimizer change what is
-/// trained; the order of the mesh, the experts' dispatcher, the exchange among context-parallel
-/// ranks, the modules whose activations go to the host and the optimizer's share there ask for the
-/// launcher, a library or the host.
+/// Whether an axis keeps one value unless it is given: precision, weights in 8 bits and optimizer
+/// change what is trained; the order of the mesh, the experts' dispatcher, the exchange among
+/// context-parallel ranks, the modules whose activations go to the host and the optimizer's share
+/// there ask for the launcher, a library or the host.
 [[nodiscard]] bool is_held(Axis axis);
 
 /// Reads "1,2,4", "2-16", "yes", "selective,block" or "any", which of an axis that is otherwise

@@ -176,6 +176,8 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
       return on(megatron.account_for_loss);
     case Axis::kPrecision:
       return precision_of(plan);
+    case Axis::kFp8Parameters:
+      return on(megatron.fp8_parameters);
     case Axis::kOptimizer:
       return optimizer_of(plan);
     case Axis::kMicroBatch:

@@ -81,7 +81,8 @@ struct SwitchForm {
   bool staged = false;    ///< It has stages, which lie next to each other or apart.
   bool reorders = false;  ///< Stages can lie next to each other.
   bool hybrid = false;    ///< A part of the optimizer can be the host's.
-  [[nodiscard]] std::array<bool, 3> key() const { return {staged, reorders, hybrid}; }
+  bool eight = false;     ///< Weights are held in 8 bits, which the distributed optimizer casts.
+  [[nodiscard]] std::array<bool, 4> key() const { return {staged, reorders, hybrid, eight}; }
 };
 
 SwitchForm form_of(const ir::ModelSpec& model, const ParallelPlan& plan) {
@@ -89,7 +90,8 @@ SwitchForm form_of(const ir::ModelSpec& model, const ParallelPlan& plan) {
   other.megatron->pipeline_before_data = true;
   return {.staged = plan.megatron->pipeline > 1,
           .reorders = ir::has_one_pipeline(model, *other.megatron),
-          .hybrid = plan.precision == ir::Precision::kBf16Master};
+          .hybrid = plan.precision == ir::Precision::kBf16Master && !plan.megatron->fp8_parameters,
+          .eight = plan.megatron->fp8_parameters};
 }
 
 AxisValues orders_of(const Constraints& allowed, const SwitchForm& form) {
@@ -141,7 +143,7 @@ std::vector<MegatronPlan> megatron_switches(const Constraints& allowed, const Sw
     const bool distributed = (bits & 1) == 0;
     const bool overlap = (bits & 2) == 0;
     const bool gather = (bits & 4) == 0;
-    if ((gather && !(distributed && overlap)) ||
+    if ((gather && !(distributed && overlap)) || (form.eight && !distributed) ||
         !allowed.allows(Axis::kDistributedOptimizer, distributed ? 1 : 0) ||
         !allowed.allows(Axis::kOverlapGradReduce, overlap ? 1 : 0) ||
         !allowed.allows(Axis::kOverlapParamGather, gather ? 1 : 0)) {

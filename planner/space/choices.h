@@ -39,7 +39,7 @@ class ChoiceCounter {
   const std::vector<ir::MegatronPlan>& switches(const ir::ParallelPlan& plan);
 
   const SpaceQuestion& question_;
-  std::map<std::array<bool, 3>, std::vector<ir::MegatronPlan>> switches_;  ///< By `SwitchForm`.
+  std::map<std::array<bool, 4>, std::vector<ir::MegatronPlan>> switches_;  ///< By `SwitchForm`.
   std::vector<Recomputation> others_;  ///< Of the runtimes other than Megatron.
   std::map<std::array<std::int64_t, 4>, std::vector<Recomputation>> megatron_;  ///< `RepeatForm`.
 };

@@ -140,6 +140,10 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
       return "a recipe that the framework has; in 8 bits of megatron alone, on a GPU of compute "
              "capability 8.9 or later (blockwise: 9.0 alone, mxfp8: 10.0 or later), fp8-delayed "
              "without recomputation";
+    case Axis::kFp8Parameters:
+      return "no or, under a recipe in 8 bits, with megatron's distributed optimizer and nothing "
+             "on "
+             "the host, yes";
     case Axis::kOptimizer:
       return "an optimizer that the framework has (megatron: adamw)";
     case Axis::kMicroBatch:

@@ -93,7 +93,8 @@ class CellWriter {
         std::array{Axis::kSequenceParallel, Axis::kDistributedOptimizer, Axis::kOverlapGradReduce,
                    Axis::kOverlapParamGather, Axis::kChunk, Axis::kFirstStage, Axis::kLastStage,
                    Axis::kAccountEmbedding, Axis::kAccountLoss, Axis::kMeshOrder, Axis::kDispatcher,
-                   Axis::kContextExchange, Axis::kOffloadModules, Axis::kOptimizerOffload},
+                   Axis::kContextExchange, Axis::kFp8Parameters, Axis::kOffloadModules,
+                   Axis::kOptimizerOffload},
         [&](Axis axis) { return allowed_.allows(axis, 0); });
     return ones && off;
   }
@@ -262,11 +263,22 @@ class CellWriter {
           megatron.context = context;
           megatron.fp8 = eight_bits_;
           plan_.megatron = megatron;
-          write_exchanges();
+          write_weights();
         }
       }
     }
     plan_.megatron.reset();
+  }
+
+  /// Weights are held in 8 bits only where that is asked for.
+  void write_weights() {
+    const bool able = eight_bits_ != ir::MegatronFp8::kNone;
+    const bool asked = !allowed_.of(Axis::kFp8Parameters).empty();
+    for (const std::int64_t held :
+         among(Axis::kFp8Parameters, able && asked ? AxisValues{0, 1} : AxisValues{0})) {
+      plan_.megatron->fp8_parameters = held == 1;
+      write_exchanges();
+    }
   }
 
   /// Heads are dealt out to context-parallel ranks only where that is asked for.

@@ -132,6 +132,14 @@ TEST_CASE("plan: recipes in 8 bits are in the space where they are asked for, an
       "precision=fp8-blockwise");
   CHECK(words.says("distributed-optimizer fp8-delayed,"));
   CHECK(words.says("precision fp8-blockwise: "));
+  const Document held(
+      test::headroom(line + " --precision fp8-tensorwise --fp8-param-gather any").out);
+  CHECK(held.at("plan/megatron/fp8_param_gather").as_bool() == true);
+  CHECK(held.number("bound") < two.number("bound"));
+  CHECK(held.text("summary").find(" fp8-tensorwise fp8-param-gather,") != std::string::npos);
+  const Answer wide = test::headroom("plan gpt2 --gpu h100 --fp8-param-gather yes");
+  CHECK(wide.code == ExitCode::kUsage);
+  CHECK(wide.complains("under a recipe in 8 bits"));
   const Answer old = test::headroom("plan gpt2 --gpu a100-80gb --precision fp8-tensorwise");
   CHECK(old.code == ExitCode::kUsage);
   CHECK(old.complains("on a GPU of compute capability 8.9 or later"));

@@ -69,7 +69,8 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
        {plans_of("llama-3.1-8b", "h100-80gb", 64), plans_of("gpt3-175b", "a100-80gb", 64),
         plans_of("deepseek-v3", "h800-80gb", 128), plans_of("mixtral-8x7b", "b200", 32),
         plans_of("llama-3.1-8b", "h100-80gb", 64,
-                 {{Axis::kPrecision, "fp8-delayed,fp8-tensorwise,fp8-blockwise"}}),
+                 {{Axis::kPrecision, "fp8-delayed,fp8-tensorwise,fp8-blockwise"},
+                  {Axis::kFp8Parameters, "any"}}),
         plans_of("llama-3.1-8b", "h100-80gb", 64,
                  {{Axis::kContext, "2,4,8"}, {Axis::kContextExchange, "a2a"}}),
         plans_of("deepseek-v3", "h800-80gb", 128,
@@ -108,11 +109,12 @@ TEST_CASE("block times: plans with equal keys have equal pieces") {
                                {{Axis::kGpus, "1,2,8"},
                                 {Axis::kTensor, "1"},
                                 {Axis::kPrecision, "any"},
+                                {Axis::kFp8Parameters, "any"},
                                 {Axis::kContextExchange, "any"},
                                 {Axis::kOffloadModules, "none,core_attn,qkv_linear+core_attn"}});
   std::map<BlockKey, BlockTimes> known;
   int met = 0;
-  for (int round = 0; round < 90; ++round) {
+  for (int round = 0; round < 150; ++round) {
     const auto last = static_cast<std::int64_t>(plans.cells.size()) - 1;
     const ir::ParallelPlan& plan =
         plans.cells[static_cast<std::size_t>(random.between(0, last))].plan;

@@ -113,6 +113,7 @@ enum class Stages { kEven, kUneven };
 /// What random plans have besides, and the device that they ask for.
 struct Extra {
   std::vector<ir::MegatronFp8> eight_bits{};
+  bool holds = false;     ///< Weights are held in 8 bits.
   bool offloads = false;  ///< Activations go to the host.
   int compute_major = 8;
 };
@@ -123,6 +124,11 @@ void add_extra(test::Random& random, const Extra& extra, ir::ParallelPlan& plan)
     plan.precision = ir::Precision::kBf16Master;
     megatron.fp8 = extra.eight_bits[static_cast<std::size_t>(
         random.between(0, static_cast<std::int64_t>(extra.eight_bits.size()) - 1))];
+  }
+  if (extra.holds) {
+    megatron.fp8_parameters = megatron.distributed_optimizer = true;
+    megatron.precision_aware = megatron.bf16_moments = false;
+    megatron.optimizer_offload = 0;
   }
   if (extra.offloads) {
     const auto sets = static_cast<std::int64_t>(words_of_axis(Axis::kOffloadModules).size());
@@ -161,6 +167,11 @@ void compare(const ir::ModelSpec& model, std::uint64_t series, int rounds,
     CHECK(memory.peak(plan).value() == replayed);
     CHECK(memory.floor(plan) <= replayed);
     CHECK(memory.cell_floor(plan) <= replayed);
+    if (plan.megatron->distributed_optimizer && plan.megatron->overlap_grad_reduce) {
+      ir::ParallelPlan twin = plan;  // Which shares what is known of the first.
+      twin.megatron->overlap_param_gather = !twin.megatron->overlap_param_gather;
+      CHECK(memory.peak(twin).value() == replayed_peak(model, twin, device));
+    }
   }
   CHECK(compared > rounds / 4);
   CHECK((stages == Stages::kUneven || memory.counts().lowered == 0));
@@ -199,6 +210,20 @@ TEST_CASE("plan memory: the fast path is the replay of products in 8 bits, to th
   compare(narrow("llama", 30), 307, 40, Stages::kUneven, hopper);
   compare(narrow("llama", 32), 308, 30, Stages::kEven, blackwell);
   compare(narrow("mixtral", 16), 309, 30, Stages::kEven, blackwell);
+}
+
+TEST_CASE("plan memory: the fast path is the replay of weights in 8 bits, to the byte") {
+  using Recipe = ir::MegatronFp8;
+  const Extra hopper{.eight_bits = {Recipe::kDelayed, Recipe::kTensorwise, Recipe::kBlockwise},
+                     .holds = true,
+                     .compute_major = 9};
+  const Extra blackwell{
+      .eight_bits = {Recipe::kMxfp8, Recipe::kTensorwise}, .holds = true, .compute_major = 10};
+  compare(narrow("llama", 32), 314, 60, Stages::kEven, hopper);
+  compare(narrow("mixtral", 16), 315, 40, Stages::kEven, hopper);
+  compare(narrow("llama", 30), 316, 40, Stages::kUneven, hopper);
+  compare(narrow("llama", 32), 317, 40, Stages::kEven, blackwell);
+  compare(narrow("mixtral", 16), 318, 40, Stages::kEven, blackwell);
 }
 
 TEST_CASE("plan memory: the fast path is the replay of activations on the host, to the byte") {

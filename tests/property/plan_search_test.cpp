@@ -128,6 +128,9 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
     constraints.of(Axis::kPrecision) =
         some_of(random, parse_axis(Axis::kPrecision, "bf16,fp8-delayed,fp8-tensorwise").value());
   }
+  if (random.chance(1, 4)) {
+    constraints.of(Axis::kFp8Parameters) = some_of(random, {0, 1});
+  }
   if (random.chance(1, 3)) {
     constraints.of(Axis::kContextExchange) = some_of(random, {0, 1});
   }

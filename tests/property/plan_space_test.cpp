@@ -51,6 +51,36 @@ TEST_CASE("space: recipes in 8 bits are in it where the GPU has their products")
   CHECK_FALSE(parse_axis(Axis::kPrecision, "fp8"));
 }
 
+TEST_CASE("space: weights are held in 8 bits where that is asked for and can be") {
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = test::search_question(model, h100(), dgx(), 16);
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kRuntime) = {3};
+  constraints.of(Axis::kGpus) = {4};
+  constraints.of(Axis::kDistributedOptimizer) = {1};
+  const auto plans = [&](const char* recipes, const char* held) {
+    constraints.of(Axis::kPrecision) = parse_axis(Axis::kPrecision, recipes).value();
+    constraints.of(Axis::kFp8Parameters) = parse_axis(Axis::kFp8Parameters, held).value();
+    return count_plans(cells_of(question.space));
+  };
+  const std::uint64_t usual = plans("fp8-tensorwise", "no");
+  CHECK(plans("fp8-tensorwise", "yes") == usual);
+  CHECK(plans("fp8-tensorwise", "no,yes") == 2 * usual);
+  CHECK(plans("fp8-tensorwise", "any") == 2 * usual);
+  CHECK(plans("bf16", "yes") == 0);
+  CHECK(plans("bf16,fp8-tensorwise", "any") == 2 * usual + plans("bf16", "no"));
+  constraints.of(Axis::kOptimizerOffload) = {1};
+  CHECK(plans("fp8-tensorwise", "yes") == 0);
+  CHECK(plans("fp8-tensorwise", "no") > 0);
+  constraints.of(Axis::kOptimizerOffload) = {};
+  constraints.of(Axis::kOffloadModules) = parse_axis(Axis::kOffloadModules, "core_attn").value();
+  CHECK(plans("fp8-tensorwise", "yes") == 0);
+  CHECK(plans("fp8-tensorwise", "no") > 0);
+  constraints.of(Axis::kOffloadModules) = {};
+  constraints.of(Axis::kDistributedOptimizer) = {0};
+  CHECK(plans("fp8-tensorwise", "yes") == 0);
+}
+
 TEST_CASE("space: heads are dealt out to context-parallel ranks where that is asked for") {
   const ir::ModelSpec model = small_model();
   SearchQuestion question = test::search_question(model, a100(), dgx(), 16);
