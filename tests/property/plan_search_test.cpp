@@ -124,17 +124,18 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
   if (random.chance(1, 3)) {
     constraints.of(Axis::kOptimizerOffload) = some_of(random, {0, 1, 4});
   }
-  if (random.chance(1, 3)) {
+  // Rarely: each set of values of these has programs of its own.
+  if (random.chance(1, 12)) {
     constraints.of(Axis::kPrecision) =
         some_of(random, parse_axis(Axis::kPrecision, "bf16,fp8-delayed,fp8-tensorwise").value());
   }
-  if (random.chance(1, 4)) {
+  if (random.chance(1, 12)) {
     constraints.of(Axis::kFp8Parameters) = some_of(random, {0, 1});
   }
-  if (random.chance(1, 3)) {
+  if (random.chance(1, 8)) {
     constraints.of(Axis::kContextExchange) = some_of(random, {0, 1});
   }
-  if (random.chance(1, 4)) {  // Tensors that are large enough to go to the host.
+  if (random.chance(1, 16)) {  // Tensors that are large enough to go to the host.
     question.space.base.sequence = 4096;
     constraints.of(Axis::kMicroBatch) = some_of(random, {1, 4});
     constraints.of(Axis::kOffloadModules) =
