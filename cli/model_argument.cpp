@@ -79,6 +79,9 @@ Result<LoadedModel> parse_model(std::string_view text, const std::string& file,
     return std::move(config).error();
   }
   LoadedModel model{.spec = std::move(config->model), .label = label, .origin = file, .notes = {}};
+  for (const std::string& note : config->notes) {
+    model.notes.push_back(file + ": " + note);
+  }
   if (reading.tell_ignored) {
     model.notes.push_back(file + ": without influence: " + ir::join(config->ignored_keys));
   }

@@ -36,7 +36,7 @@ constexpr std::array<OptionSpec, 36> kOptions = {
      {"zeropp", "SPEC", "",
       "ZeRO++ and leaf modules at stage 3: hpz=N (ranks of a second partition), qwz and qgz "
       "(quantised weights, gradients), node=N (devices of a node), leaf=default|experts"},
-     {"precision", "RECIPE", "bf16",
+     {"precision", "RECIPE", "bf16; fp32 with --fsdp, bf16-master with --zero",
       "fp32, bf16, fp16 (parameters, gradients and states), autocast-bf16, autocast-fp16 (fp32 "
       "parameters), bf16-autocast (bf16 parameters), bf16-master, fp16-master (fp32 master copy; "
       "what DeepSpeed means by bf16 and fp16)"},
@@ -348,6 +348,30 @@ ParallelPlan usual_plan(const ir::ModelSpec& model) {
   return plan;
 }
 
+/// Options of two frameworks, or two that say the same thing in two ways.
+Status check_pairs(const Arguments& arguments) {
+  struct Pair {
+    const char* one;
+    const char* other;
+  };
+  constexpr std::array<Pair, 8> kPairs = {{{"fsdp", "zero"},
+                                           {"fsdp", "offload"},
+                                           {"fsdp", "deepspeed"},
+                                           {"fsdp", "megatron"},
+                                           {"zero", "megatron"},
+                                           {"titan", "zero"},
+                                           {"titan", "megatron"},
+                                           {"lora", "qlora"}}};
+  for (const Pair& pair : kPairs) {
+    if (arguments.has(pair.one) && arguments.has(pair.other)) {
+      return Error::invalid_argument(pair.one,
+                                     "--" + std::string(pair.one) + " beside --" + pair.other,
+                                     "one of both", "leave the other out");
+    }
+  }
+  return ok();
+}
+
 }  // namespace
 
 std::span<const OptionSpec> plan_option_specs() {
@@ -355,6 +379,9 @@ std::span<const OptionSpec> plan_option_specs() {
 }
 
 Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::ModelSpec& model) {
+  if (Status pairs = check_pairs(arguments); !pairs) {
+    return std::move(pairs).error();
+  }
   PlanRequest request{.plan = usual_plan(model), .notes = {}};
   if (const auto file = arguments.value("plan")) {
     const std::string path = *file == "-" ? "/dev/stdin" : *file;

@@ -30,7 +30,7 @@ std::string quoted(const std::string& text) {
 }
 
 bool has_value(std::string_view option) {
-  const auto options = plan_option_specs();
+  const auto options = question_options();
   const auto spec = std::ranges::find(options, option, &OptionSpec::name);
   return spec == options.end() || !spec->value.empty();
 }
@@ -141,6 +141,11 @@ Result<Question> read_question(const Arguments& arguments) {
   const Result<Bytes> budget = read_budget(arguments);
   if (!budget) {
     return budget.error();
+  }
+  if (device->vendor != "nvidia") {
+    plan->request.notes.push_back(
+        device->name + ": what PyTorch takes on NVIDIA's GPUs is shown; nothing was measured on " +
+        device->vendor + "'s, so that neither intervals nor the chance to fit hold");
   }
   return Question{.model = std::move(plan->model),
                   .device = std::move(device).value(),

@@ -215,7 +215,7 @@ std::string sharding_words(const ir::ParallelPlan& plan) {
   return text + " dp " + std::to_string(plan.world);
 }
 
-/// What is not bf16 and AdamW.
+/// What is not bf16, AdamW, sdpa and the library's own loss.
 std::string recipe_words(const ir::ParallelPlan& plan) {
   const bool usual = plan.precision == ir::Precision::kBf16Master ||
                      plan.precision == ir::Precision::kAutocastBf16 ||
@@ -232,6 +232,12 @@ std::string recipe_words(const ir::ParallelPlan& plan) {
   if (plan.optimizer.kind != ir::OptimizerKind::kAdamW ||
       plan.optimizer.form == ir::OptimizerForm::kEightBit) {
     text += " " + std::string(ir::word_of(ir::optimizer_words(), plan.optimizer));
+  }
+  if (!plan.megatron && plan.attention != ir::AttentionKind::kSdpa) {
+    text += " attention " + std::string(ir::word_of(ir::attention_words(), plan.attention));
+  }
+  if (!plan.megatron && plan.loss != ir::LossKind::kHf) {
+    text += " loss " + std::string(ir::word_of(ir::loss_words(), plan.loss));
   }
   return text;
 }

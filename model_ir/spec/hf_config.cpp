@@ -179,13 +179,22 @@ void read_task(const HfFields& fields, const JsonObject& config, ModelSpec& mode
   }
 }
 
-void read_quantisation(const JsonObject& config, ModelSpec& model) {
+/// What the file says and the model leaves out.
+std::vector<std::string> notes_on(const JsonObject& config) {
+  std::vector<std::string> notes;
   if (const auto quantisation = config.optional_object("quantization_config")) {
     for (const std::string& key : quantisation->keys()) {
       quantisation->accept(key);
     }
-    model.quantisation = quantisation->text_or("quant_method", "unnamed");
+    const std::string method = quantisation->text_or("quant_method", "unnamed");
+    notes.push_back("quantization_config (" + method +
+                    ") is not read: weights are taken to be in the type of --precision" +
+                    (method == "bitsandbytes" ? "; --qlora has 4 and 8 bits" : ""));
   }
+  if (config.has("vision_config")) {
+    notes.emplace_back("vision_config is not read: the model is the language model alone");
+  }
+  return notes;
 }
 
 }  // namespace
@@ -206,7 +215,6 @@ ModelSpec read_hf_object(const JsonObject& config, const HfConfigOptions& option
   read_family(fields, model);
   fields.read_dtype(model, config);
   read_task(fields, config, model);
-  read_quantisation(config, model);
   check_size(model, text);
   return model;
 }
@@ -223,6 +231,7 @@ Result<HfConfig> inspect_hf_config(std::string_view text, std::string_view file,
   }
   HfConfig config;
   config.model = read_hf_object(reader->root(), named);
+  config.notes = notes_on(reader->root());
   Status status = reader->finish();
   if (!status) {
     return std::move(status).error();

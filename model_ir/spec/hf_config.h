@@ -22,6 +22,8 @@ struct HfConfig {
   ModelSpec model;
   /// JSON pointers of the keys that had no influence, in the order of the file.
   std::vector<std::string> ignored_keys;
+  /// Parts of the model that the file names and `model` leaves out: quantised weights, other towers.
+  std::vector<std::string> notes;
   friend bool operator==(const HfConfig&, const HfConfig&) = default;
 };
 
@@ -37,7 +39,7 @@ struct HfConfig {
 ///          (with the closest known ones), wrong types, values outside their bounds and sizes that
 ///          do not fit together. One error for all faults: the first, with the others as notes.
 /// Ignores: keys that change no tensor (rotary frequencies, token ids, norm epsilons), weight
-///          quantisation beyond its name, layer drop.
+///          quantisation, layer drop.
 /// Source:  huggingface/transformers 5.17.0, src/transformers/models/*/configuration_*.py.
 [[nodiscard]] Result<ModelSpec> read_hf_config(const std::string& path,
                                                const HfConfigOptions& options = {});

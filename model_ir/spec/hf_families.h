@@ -4,7 +4,7 @@
 #include "model_ir/spec/model_spec.h"
 
 /// One function per family of model code: `model` comes in with its family set and leaves complete
-/// but for `name`, `checkpoint_dtype` and `quantisation`. Faults are noted in `fields`.
+/// but for `name` and `checkpoint_dtype`. Faults are noted in `fields`.
 ///
 /// Source: huggingface/transformers 5.17.0, src/transformers/models/*/configuration_*.py (defaults)
 /// and modeling_*.py (structure). Keys that change no tensor are left unread.

@@ -210,7 +210,6 @@ struct ModelSpec {
   bool scales_residual = false;
   bool scales_logits = false;
   double head_input_scale = 1;  ///< T5: on the decoder's output, before the head; 1: no operator.
-  std::string quantisation;     ///< `quant_method` of the config ("gptq", "mxfp4"); empty: none.
 
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };

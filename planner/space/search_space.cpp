@@ -10,6 +10,7 @@
 #include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
+#include "model_ir/runtime/transformers/support.h"
 #include "planner/space/choices.h"
 #include "planner/space/stage_forms.h"
 
@@ -212,18 +213,40 @@ class CellWriter {
     if (plan_.runtime == ir::RuntimeKind::kTransformers && !allowed_.allows(Axis::kOffload, 0)) {
       return;
     }
-    // Without cuDNN only where it is asked for: elsewhere PyTorch's own choice is no worse.
-    const bool asked = !allowed_.of(Axis::kAttention).empty();
+    // Only where they are asked for: the packages flash-attn and Liger, which have to be there,
+    // losses that the training loop has to call, and what is no better than PyTorch's own choice.
+    const bool kernels = !allowed_.of(Axis::kAttention).empty();
+    const bool losses = !allowed_.of(Axis::kLoss).empty();
     for (const std::int64_t attention :
-         among(Axis::kAttention, asked ? AxisValues{2, 3, 5} : AxisValues{2, 3})) {
+         among(Axis::kAttention, kernels ? AxisValues{2, 3, 4, 5} : AxisValues{2, 3})) {
       plan_.attention = static_cast<ir::AttentionKind>(attention - 2);  // As `axis_value` has it.
-      for (const std::int64_t loss : among(Axis::kLoss, {3})) {
+      for (const std::int64_t loss :
+           among(Axis::kLoss, losses ? AxisValues{3, 4, 5} : AxisValues{3})) {
         plan_.loss = loss == 3   ? ir::LossKind::kHf
                      : loss == 4 ? ir::LossKind::kChunked
                                  : ir::LossKind::kFusedLinear;
-        write_micro_batches(plan_.world);
+        if (is_modelled()) {
+          write_micro_batches(plan_.world);
+        }
       }
     }
+    plan_.attention = ir::AttentionKind::kSdpa;
+    plan_.loss = ir::LossKind::kHf;
+  }
+
+  /// Whether transformers' modelling code has the attention and the loss on this device.
+  [[nodiscard]] bool is_modelled() const {
+    const bool usual =
+        plan_.attention != ir::AttentionKind::kFlash && plan_.loss == ir::LossKind::kHf;
+    if (usual) {
+      return true;
+    }
+    ir::ParallelPlan plan = plan_;
+    if (plan.fsdp && plan.precision == ir::Precision::kFp32 &&
+        plan.fsdp->param_dtype == ir::DType::kBf16) {
+      plan.precision = ir::Precision::kBf16;  // What gathered parameters are computed in.
+    }
+    return !ir::transformers::unsupported(question_.model, plan, question_.device);
   }
 
   /// Megatron has one AdamW: FusedAdam.

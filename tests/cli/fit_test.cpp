@@ -481,4 +481,20 @@ TEST_CASE("fit: an imbalance of routing without experts on several ranks is refu
   CHECK(answer.err.find("--routing-imbalance") != std::string::npos);
 }
 
+TEST_CASE("fit: options of two frameworks, or two of adapters, are refused together") {
+  for (const char* pair : {"--zero 3 --fsdp reshard=yes", "--lora r=8 --qlora r=8"}) {
+    const Answer answer =
+        test::headroom("fit llama-3.1-8b --gpu h100-80gb --gpus 8 " + std::string(pair));
+    CAPTURE(pair);
+    CHECK(answer.code == ExitCode::kUsage);
+    CHECK(answer.err.find("expected one of both") != std::string::npos);
+  }
+}
+
+TEST_CASE("fit: another vendor's GPU and quantised weights are answered with a note") {
+  const Answer other = test::headroom("fit llama-3.2-1b --gpu mi300x");
+  CHECK(other.err.find("nothing was measured on amd") != std::string::npos);
+  CHECK(test::headroom("fit llama-3.2-1b --gpu h100-80gb").err.empty());
+}
+
 }  // namespace headroom::cli

@@ -217,4 +217,17 @@ TEST_CASE("plan: progress has the best, its bound and the gap, and Ctrl-C prints
   CHECK(first.says(" worked out, "));
 }
 
+TEST_CASE("plan: flash-attn and Liger's loss are in the space where they are asked for") {
+  const Answer flash = test::headroom(
+      "plan qwen2.5-0.5b --gpu h100-80gb --runtime fsdp,transformers --attention flash "
+      "--loss fused-linear");
+  CHECK(flash.code == ExitCode::kYes);
+  CHECK(flash.out.find("attention flash loss fused-linear") != std::string::npos);
+  // Which flash-attn refuses before compute capability 8.0.
+  const Answer old =
+      test::headroom("plan qwen2.5-0.5b --gpu t4 --runtime transformers --attention flash");
+  CHECK(old.code == ExitCode::kUsage);
+  CHECK(old.err.find("--attention") != std::string::npos);
+}
+
 }  // namespace headroom::cli

@@ -156,7 +156,9 @@ TEST_CASE("measured: a second draw after modelling: each verdict right, 99 % of 
 
 TEST_CASE("measured: a third draw: transformers and FSDP exact but for few reserved bytes") {
   check_source("unseen3");
-  for (const SummaryLine& line : summary_of("unseen3")) {
+  const std::vector<SummaryLine> lines = summary_of("unseen3");
+  CHECK_FALSE(lines.empty());
+  for (const SummaryLine& line : lines) {
     CAPTURE(key_of(line));
     const bool reserved =
         line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
@@ -165,10 +167,12 @@ TEST_CASE("measured: a third draw: transformers and FSDP exact but for few reser
   }
 }
 
-TEST_CASE("measured: flash-attn, all but two rows exact") {
-  for (const SummaryLine& line : summary_of("flash_attention")) {
+TEST_CASE("measured: flash-attn, at most seven scores of a metric inexact, by 0.03 % at most") {
+  const std::vector<SummaryLine> lines = summary_of("flash_attention");
+  CHECK_FALSE(lines.empty());
+  for (const SummaryLine& line : lines) {
     CAPTURE(key_of(line));
-    CHECK(line.exact_share > 0.99);
+    CHECK((1 - line.exact_share) * static_cast<double>(line.n) < 7.5);
     CHECK(line.worst < 0.0003);
   }
 }

@@ -412,6 +412,9 @@ void read_clipping(ConfigSection& root, ParallelPlan& plan) {
   constexpr std::string_view kKey = "gradient_clipping";
   if (root.is_auto(kKey)) {
     static_cast<void>(root.number(kKey, {}));
+    if (!plan.clip_norm) {
+      root.note("gradient_clipping \"auto\" is taken to be none; Trainer's own is --clip-norm 1");
+    }
     return;
   }
   const double norm = root.number(kKey, {0, 1e12}).value_or(kUsualClipping);

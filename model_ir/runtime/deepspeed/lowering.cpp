@@ -138,7 +138,8 @@ Error refused(const char* key, const char* got, const char* wanted) {
 }
 
 /// What is not modelled under ZeRO, beside what the model code refuses.
-std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
+std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
+                                 const DeviceTraits& device) {
   const bool partitions = plan.zero && plan.zero->stage == 3;
   if (plan.lora && partitions && !plan.lora->modules_to_save.empty() &&
       plan.precision != Precision::kFp32) {
@@ -154,18 +155,18 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (plan.model_code != ModelCode::kTransformers) {
     return refused("model-code", "another library's", "transformers' under deepspeed");
   }
-  return transformers::unsupported(spec, plan);
+  return transformers::unsupported(spec, plan, device);
 }
 
-std::optional<Error> refusal_of(const ModelSpec& spec, const ParallelPlan& plan,
-                                const Graph& graph) {
+std::optional<Error> refusal_of(const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph,
+                                const DeviceTraits& device) {
   if (plan.precision != Precision::kFp32 && plan.precision != Precision::kBf16Master &&
       plan.precision != Precision::kFp16Master) {
     return Error::invalid_argument("precision", "a recipe without fp32 masters",
                                    "bf16-master, fp16-master or fp32",
                                    "use --precision bf16-master");
   }
-  if (std::optional<Error> refused = unsupported(spec, plan)) {
+  if (std::optional<Error> refused = unsupported(spec, plan, device)) {
     return refused;
   }
   return plan.lora ? transformers::missing_targets(spec, graph, *plan.lora) : std::nullopt;
@@ -271,7 +272,7 @@ bool collected_by_now(const transformers::Model& model) {
 Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::int64_t rank,
                           const DeviceTraits& device) {
   const Graph graph = build_graph(spec, {.batch = plan.micro_batch, .sequence = plan.sequence});
-  if (std::optional<Error> refused = refusal_of(spec, plan, graph)) {
+  if (std::optional<Error> refused = refusal_of(spec, plan, graph, device)) {
     return *std::move(refused);
   }
   const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});

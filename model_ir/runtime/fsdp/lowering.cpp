@@ -418,7 +418,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
   }
   const ParallelPlan arithmetic = arithmetic_plan(plan, fsdp);
   const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
-  if (const std::optional<Error> error = transformers::unsupported(model, arithmetic)) {
+  if (const std::optional<Error> error = transformers::unsupported(model, arithmetic, device)) {
     return *error;
   }
   if (plan.lora) {

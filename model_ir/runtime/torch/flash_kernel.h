@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "model_ir/plan/device_work.h"
 #include "model_ir/runtime/torch/eager.h"
 #include "model_ir/runtime/torch/functions.h"

@@ -15,7 +15,7 @@ constexpr std::int64_t kAlignment = 8;  ///< Of the sizes of heads that the kern
 Tensor zeros_behind(Eager& eager, const Tensor& heads, std::int64_t dim) {
   Tensor padded = heads_like(eager, heads.shape().with(3, dim), heads.dtype());
   launch_fill(eager, padded);
-  launch(eager, {&heads, &heads});
+  launch(eager, {&heads, &heads});  // A copy: as many bytes are written as read.
   return padded;
 }
 
@@ -24,7 +24,7 @@ Tensor aligned_rows(Eager& eager, const Tensor& heads) {
   return dim % kAlignment == 0 ? heads : zeros_behind(eager, heads, align_up(dim, kAlignment));
 }
 
-/// x[..., :dim] that no graph sees; all of it is as good as itself.
+/// x[..., :dim] inside a function whose parts no graph records.
 Tensor seen_rows(Eager& eager, Tensor heads, std::int64_t dim) {
   if (dim == heads.shape()[3]) {
     return heads;

@@ -275,9 +275,11 @@ Tensor sdpa_attention(Eager& eager, const Model& model, const AttentionInput& in
 }
 
 /// Whether positions start anew within a sequence, as in packed batches: every layer of a decoder
-/// asks, and of one sequence reads the answer back.
+/// asks, and of one sequence reads the answer back, which lives as long as what is returned.
+///     rising = torch.arange(S) + position_ids.min()
+///     batch_size == 1 and (rising - position_ids).abs().sum().bool()
 /// Source: modeling_flash_attention_utils.py, _is_packed_sequence.
-void check_positions(Eager& eager, const Shape& heads) {
+Tensor check_positions(Eager& eager, const Shape& heads) {
   const auto temporary = [&](const Shape& shape, DType dtype) {
     return torch::computed(eager, shape, dtype, TensorRole::kTemporary);
   };
@@ -288,30 +290,40 @@ void check_positions(Eager& eager, const Shape& heads) {
     rising = temporary({heads[2]}, DType::kInt64);
   }
   if (heads[0] > 1) {
-    return;
+    return {};
   }
   Tensor steps = temporary({1, heads[2]}, DType::kInt64);
   steps = temporary({1, heads[2]}, DType::kInt64);  // abs()
   const Tensor sum = temporary({}, DType::kInt64);
-  const Tensor packed = temporary({}, DType::kBool);
+  steps.reset();
+  return temporary({}, DType::kBool);
 }
 
-/// The package flash-attn: values as wide as queries, 16 bits under autocast where the rotation
-/// left fp32. Source: integrations/flash_attention.py, flash_attention_forward.
-Tensor flash_attention(Eager& eager, const AttentionInput& input) {
+/// The 16-bit type of what the rotation or an fp32 norm left wide: autocast's, else that of a
+/// quantised model's configuration or of the weights.
+/// Source: integrations/flash_attention.py, get_target_dtype.
+DType flash_type(const Eager& eager, const Model& model) {
+  if (eager.autocast()) {
+    return *eager.autocast();
+  }
+  return model.plan->quant ? DType::kBf16 : param_dtype(model.plan->precision);
+}
+
+/// The package flash-attn: values as wide as queries, inputs in 16 bits.
+/// Source: integrations/flash_attention.py, flash_attention_forward.
+Tensor flash_attention(Eager& eager, const Model& model, const AttentionInput& input) {
   Tensor output;
   {
     Tensor values = torch::pad_rows(eager, input.v, input.q.shape()[3]);
     Tensor query = input.q;
     Tensor keys = input.k;
-    if (query.dtype() == DType::kFp32 && eager.autocast()) {
-      query = torch::to(eager, query, *eager.autocast());
-      keys = torch::to(eager, keys, *eager.autocast());
-      values = torch::to(eager, values, *eager.autocast());
+    if (query.dtype() == DType::kFp32) {
+      const DType narrow = flash_type(eager, model);
+      query = torch::to(eager, query, narrow);
+      keys = torch::to(eager, keys, narrow);
+      values = torch::to(eager, values, narrow);
     }
-    if (input.causal) {
-      check_positions(eager, query.shape());
-    }
+    const Tensor packed = input.causal ? check_positions(eager, query.shape()) : Tensor{};
     output = torch::flash_package(eager, query, keys, values,
                                   {.dropout = input.dropout, .causal = input.causal});
     output = torch::cut_rows(eager, output, input.v.shape()[3]);
@@ -371,7 +383,7 @@ AttentionOutput attention(Eager& eager, const Model& model, const AttentionInput
     return eager_attention(eager, model, input, frame);
   }
   if (model.plan->attention == AttentionKind::kFlash) {
-    return {flash_attention(eager, input), {}};
+    return {flash_attention(eager, model, input), {}};
   }
   return {sdpa_attention(eager, model, input), {}};
 }

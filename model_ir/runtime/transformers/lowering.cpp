@@ -19,7 +19,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
   }
   const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence},
                                   expert_weights(model, plan));
-  if (const std::optional<Error> refused = unsupported(model, plan)) {
+  if (const std::optional<Error> refused = unsupported(model, plan, device)) {
     return *refused;
   }
   if (plan.lora) {

@@ -1,6 +1,7 @@
 #include "model_ir/runtime/transformers/support.h"
 
 #include <string>
+#include <string_view>
 
 #include "model_ir/runtime/transformers/expert_adapter.h"
 #include "model_ir/runtime/transformers/generation.h"
@@ -12,24 +13,56 @@
 namespace headroom::ir::transformers {
 namespace {
 
+Error no_flash(std::string_view got, std::string_view wanted, std::string_view hint) {
+  return Error::invalid_argument("attention", got, wanted, hint);
+}
+
+/// What flash-attn's kernels refuse.
+/// Source: Dao-AILab/flash-attention 2.8.3 csrc/flash_attn/flash_api.cpp, mha_fwd, run_mha_fwd.
+std::optional<Error> flash_kernel_trouble(const ModelSpec& spec, const ParallelPlan& plan,
+                                          const DeviceTraits& device) {
+  constexpr std::int64_t kMostDims = 256;
+  if (device.compute_major < 8) {
+    return no_flash("flash on compute capability " + std::to_string(device.compute_major) + "." +
+                        std::to_string(device.compute_minor),
+                    "8.0 or later, which flash-attn 2 asks for", "use --attention sdpa");
+  }
+  if (plan.precision == Precision::kFp32) {
+    return no_flash("flash in fp32", "a 16-bit type",
+                    "FlashAttention 2 takes no other: see --precision");
+  }
+  const bool wide_weights = param_dtype(plan.precision) == DType::kFp32 && !plan.quant;
+  if (wide_weights && (plan.evaluation || plan.generation)) {
+    return no_flash("flash in fp32, after the steps", "16-bit weights, or sdpa",
+                    "evaluation and generation run outside autocast, on fp32 weights");
+  }
+  if (spec.head_dim > kMostDims) {
+    return no_flash("flash with heads of " + std::to_string(spec.head_dim),
+                    "heads of " + std::to_string(kMostDims) + " at most", "use --attention sdpa");
+  }
+  if (spec.attention_softcap > 0 && spec.dropout.attention > 0) {
+    return no_flash("flash with soft-capping and attention_dropout", "one of both",
+                    "use --attention eager, or attention_dropout 0");
+  }
+  return std::nullopt;
+}
+
 /// What FlashAttention 2 refuses, and what its integration is not modelled for.
-std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& plan,
+                                   const DeviceTraits& device) {
   if (plan.attention != AttentionKind::kFlash) {
     return std::nullopt;
   }
-  if (only_eager(spec) || spec.position == PositionKind::kRelativeBias) {
-    return Error::invalid_argument("attention", "flash", "eager",
-                                   "this family's code has no flash attention");
-  }
-  if (plan.precision == Precision::kFp32) {
-    return Error::invalid_argument("attention", "flash in fp32", "a 16-bit type",
-                                   "FlashAttention 2 takes no other: see --precision");
+  if (only_eager(spec) || spec.position == PositionKind::kRelativeBias ||
+      spec.position == PositionKind::kAlibi) {
+    return no_flash("flash", only_eager(spec) ? "eager" : "sdpa or eager",
+                    "this family's code has no flash attention");
   }
   if (plan.padded_batch) {
-    return Error::invalid_argument("attention", "flash on padded batches", "sdpa or eager",
-                                   "how many tokens are left without padding is not known");
+    return no_flash("flash on padded batches", "sdpa or eager",
+                    "leave --padded out: how many tokens padding leaves is not stated");
   }
-  return std::nullopt;
+  return flash_kernel_trouble(spec, plan, device);
 }
 
 /// What is not modelled together with the routers' auxiliary loss.
@@ -79,7 +112,8 @@ std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& pla
 
 }  // namespace
 
-std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
+std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
+                                 const DeviceTraits& device) {
   if (plan.lora && (plan.lora->dora || plan.lora->dropout > 0) &&
       expert_weights(spec, plan) == ExpertWeights::kFused && adapts_experts(spec, *plan.lora)) {
     return Error::invalid_argument("lora", "dropout or DoRA on experts or their router",
@@ -88,7 +122,7 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (const std::optional<Error> trouble = version_trouble(spec, plan)) {
     return trouble;
   }
-  if (const std::optional<Error> trouble = flash_trouble(spec, plan)) {
+  if (const std::optional<Error> trouble = flash_trouble(spec, plan, device)) {
     return trouble;
   }
   if (const std::optional<Error> trouble = router_loss_trouble(spec, plan)) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "model_ir/base/device_traits.h"
 #include "model_ir/base/error.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
@@ -10,6 +11,7 @@ namespace headroom::ir::transformers {
 
 /// Why the library's modelling code under `plan` cannot be lowered yet, if it cannot: an option
 /// that is not modelled is an answer, never a silent approximation.
-[[nodiscard]] std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan);
+[[nodiscard]] std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
+                                               const DeviceTraits& device);
 
 }  // namespace headroom::ir::transformers

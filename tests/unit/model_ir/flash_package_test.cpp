@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include "model_ir/runtime/registry.h"
+#include "model_ir/spec/hf_config.h"
 #include "tests/support/first_step.h"
 
 namespace headroom::ir {
@@ -40,7 +42,33 @@ ParallelPlan flash(Recompute recompute = Recompute::kNone) {
   return plan;
 }
 
+/// What `config` is told on a device of compute capability `major`.0.
+std::string refusal(const std::string& config, const ParallelPlan& plan, int major = 9) {
+  const ModelSpec model = parse_hf_config(config, "test").value();
+  const auto program = lower(model, plan, Rank{0}, DeviceTraits{.compute_major = major});
+  return program ? "" : program.error().got;
+}
+
 }  // namespace
+
+TEST_CASE("flash-attn: what the package refuses is refused by name") {
+  CHECK(refusal(kGrouped, flash()).empty());
+  CHECK(refusal(kGrouped, flash(), 7) == "flash on compute capability 7.0");
+  const std::string wide = two_layers(R"("model_type": "llama", "hidden_size": 256,
+      "head_dim": 304, "num_attention_heads": 4)");
+  CHECK(refusal(wide, flash()) == "flash with heads of 304");
+  const std::string capped = two_layers(R"("model_type": "gemma2", "hidden_size": 256,
+      "head_dim": 64, "num_attention_heads": 4, "attention_dropout": 0.1)");
+  CHECK(refusal(capped, flash()) == "flash with soft-capping and attention_dropout");
+  const std::string alibi = two_layers(R"("model_type": "falcon", "hidden_size": 256,
+      "num_attention_heads": 4, "alibi": true)");
+  CHECK(refusal(alibi, flash()) == "flash");
+  ParallelPlan outside = flash();
+  outside.precision = Precision::kAutocastBf16;
+  CHECK(refusal(kGrouped, outside).empty());
+  outside.evaluation = true;
+  CHECK(refusal(kGrouped, outside) == "flash in fp32, after the steps");
+}
 
 TEST_CASE("flash-attn: one tensor of random state, gradients for each head of a group") {
   CHECK(first_step(kGrouped, flash()) == FirstStep{48974472, 83095040, 70494720});

@@ -194,13 +194,19 @@ TEST_CASE("hf_config: keys without influence are listed") {
   CHECK(config.model.mlp_bias);
 }
 
-TEST_CASE("hf_config: quantised weights are noticed") {
+TEST_CASE("hf_config: quantised weights and other towers are left out, and it is said") {
   const HfConfig config =
       inspect_hf_config(llama(R"("quantization_config": {"quant_method": "gptq", "bits": 4})"),
                         "config.json")
           .value();
-  CHECK(config.model.quantisation == "gptq");
+  REQUIRE(config.notes.size() == 1);
+  CHECK(config.notes[0].starts_with("quantization_config (gptq) is not read"));
   CHECK(config.ignored_keys.empty());
+  const HfConfig tower =
+      inspect_hf_config(llama(R"("vision_config": {"hidden_size": 8})"), "config.json").value();
+  REQUIRE(tower.notes.size() == 1);
+  CHECK(tower.notes[0].starts_with("vision_config is not read"));
+  CHECK(inspect_hf_config(llama(R"("mlp_bias": true)"), "config.json").value().notes.empty());
 }
 
 TEST_CASE("hf_config: two names of one field must agree") {
