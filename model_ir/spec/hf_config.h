@@ -22,7 +22,8 @@ struct HfConfig {
   ModelSpec model;
   /// JSON pointers of the keys that had no influence, in the order of the file.
   std::vector<std::string> ignored_keys;
-  /// Parts of the model that the file names and `model` leaves out: quantised weights, other towers.
+  /// Parts of the model that the file names and `model` leaves out: quantised weights, other
+  /// towers.
   std::vector<std::string> notes;
   friend bool operator==(const HfConfig&, const HfConfig&) = default;
 };

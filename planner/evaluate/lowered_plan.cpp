@@ -8,6 +8,7 @@
 #include "costmodel/layer_stretch.h"
 #include "costmodel/memory_floor.h"
 #include "costmodel/time/step_time.h"
+#include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
 
 namespace headroom::plan {
@@ -41,6 +42,15 @@ ir::ParallelPlan single(const ir::ParallelPlan& plan) {
   one.zero.reset();
   one.fsdp.reset();
   return one;
+}
+
+/// Whole parameters beside the shards at the end of a forward that does not reshard them.
+Bytes gathered_by_forward(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  const bool stay = plan.fsdp && !plan.fsdp->reshard_after_forward &&
+                    plan.fsdp->reshard_ranks == 0 && plan.world > plan.fsdp->replicas;
+  return stay && !plan.quant
+             ? Bytes{ir::count_parameters(model).total() * ir::bits_of(plan.fsdp->param_dtype) / 8}
+             : Bytes{0};
 }
 
 bool computes(const ir::WorkShape& shape) {
@@ -100,10 +110,11 @@ Seconds LoweredPlans::least_step(const ir::ParallelPlan& plan) {
 }
 
 Bytes LoweredPlans::floor(const ir::ParallelPlan& plan) {
+  const Bytes kept = Bytes{alone(plan).kept} + gathered_by_forward(model_, plan);
   if (plan.steps < 2) {
-    return Bytes{alone(plan).kept};
+    return kept;
   }
-  return cost::memory_floor(model_, plan, cost::HeldAt::kForward) + Bytes{alone(plan).kept};
+  return cost::memory_floor(model_, plan, cost::HeldAt::kForward) + kept;
 }
 
 LoweredPlans::Alone LoweredPlans::alone(const ir::ParallelPlan& plan) {

@@ -50,9 +50,9 @@ class LoweredPlans {
 
   /// What the peak of `plan` is at least.
   ///
-  /// Model:   at the end of a forward everything is alive that it has kept, as on a single GPU, and
-  ///          from the second step on the rank's part of the states. What is kept grows with the
-  ///          layers by a constant.
+  /// Model:   at the end of a forward everything is alive that it has kept, as on a single GPU,
+  ///          parameters that FSDP gathered and did not reshard, and from the second step on the
+  ///          rank's part of the states. What is kept grows with the layers by a constant.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
 
   /// Programs that were lowered whole.
