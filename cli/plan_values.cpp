@@ -13,6 +13,17 @@
 namespace headroom::cli {
 namespace {
 
+/// A fault of one value of an option shows its key, too: "dropout=2".
+template <typename Value>
+Result<Value> named(Result<Value> parsed, const std::string& given) {
+  if (parsed) {
+    return parsed;
+  }
+  Error fault = parsed.error();
+  fault.got = given;
+  return fault;
+}
+
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
@@ -44,7 +55,7 @@ Result<Adapters> parse_adapters(std::string_view option, const std::string& text
     }
   };
   if (const auto rank = values->take("r")) {
-    keep(parse_whole(option, *rank, 1, ir::kMostLoraRank), adapters.lora.rank);
+    keep(named(parse_whole(option, *rank, 1, ir::kMostLoraRank), "r=" + *rank), adapters.lora.rank);
   }
   if (const auto targets = values->take("targets")) {
     adapters.lora.targets = split(*targets, '+');
@@ -53,7 +64,7 @@ Result<Adapters> parse_adapters(std::string_view option, const std::string& text
     adapters.lora.modules_to_save = split(*modules, '+');
   }
   if (const auto dropout = values->take("dropout")) {
-    keep(parse_real(option, *dropout, 0, 1), adapters.lora.dropout);
+    keep(named(parse_real(option, *dropout, 0, 1), "dropout=" + *dropout), adapters.lora.dropout);
   }
   const auto read_switch = [&](const char* key, bool& value) {
     if (const auto given = values->take(key)) {
@@ -168,14 +179,17 @@ Result<ir::FsdpPlan> parse_fsdp(const std::string& text, ir::FsdpPlan fsdp) {
   read("decoder", fsdp.shard_decoder,
        [](const std::string& word) { return parse_switch("fsdp", "decoder", word); });
   std::int64_t version = fsdp.version;
-  read("version", version, [](const std::string& word) { return parse_whole("fsdp", word, 1, 2); });
+  read("version", version, [](const std::string& word) {
+    return named(parse_whole("fsdp", word, 1, 2), "version=" + word);
+  });
   fsdp.version = static_cast<int>(version);
   read("embeddings", fsdp.shard_embeddings,
        [](const std::string& word) { return parse_switch("fsdp", "embeddings", word); });
   read("param", fsdp.param_dtype, dtype);
   read("reduce", fsdp.reduce_dtype, dtype);
-  read("replicas", fsdp.replicas,
-       [](const std::string& word) { return parse_whole("fsdp", word, 1, ir::kMostRanks); });
+  read("replicas", fsdp.replicas, [](const std::string& word) {
+    return named(parse_whole("fsdp", word, 1, ir::kMostRanks), "replicas=" + word);
+  });
   read("prefetch", fsdp.backward_prefetch, [](const std::string& word) {
     return ir::parse_word(ir::fsdp_prefetch_words(), "fsdp", word);
   });

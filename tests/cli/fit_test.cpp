@@ -497,4 +497,16 @@ TEST_CASE("fit: another vendor's GPU and quantised weights are answered with a n
   CHECK(test::headroom("fit llama-3.2-1b --gpu h100-80gb").err.empty());
 }
 
+TEST_CASE("fit: a fault of one value of an option shows its key") {
+  const std::string fit = "fit llama-3.1-8b --gpu h100-80gb --gpus 8 ";
+  for (const char* given : {"dropout=2", "r=0"}) {
+    const Answer answer = test::headroom(fit + "--lora " + given);
+    CHECK(answer.err.find("got " + std::string(given) + ",") != std::string::npos);
+  }
+  for (const char* given : {"version=3", "replicas=0", "reshard=3"}) {
+    const Answer answer = test::headroom(fit + "--fsdp " + given);
+    CHECK(answer.err.find("--fsdp: got " + std::string(given) + ",") != std::string::npos);
+  }
+}
+
 }  // namespace headroom::cli

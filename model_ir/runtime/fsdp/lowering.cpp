@@ -180,7 +180,7 @@ std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& pla
   const std::int64_t ranks = plan.world / fsdp.replicas;
   if (fsdp.reshard_ranks != 0 && ranks % fsdp.reshard_ranks != 0) {
     return Error::invalid_argument(
-        "reshard", std::to_string(fsdp.reshard_ranks),
+        "fsdp", "reshard=" + std::to_string(fsdp.reshard_ranks),
         "a divisor of the " + std::to_string(ranks) + " ranks that share the model");
   }
   if (fsdp.version == 1) {

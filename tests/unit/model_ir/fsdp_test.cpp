@@ -198,7 +198,7 @@ TEST_CASE("fsdp: what it cannot follow is refused by name") {
   CHECK(refused(plan) == "replicas");
   plan = sharded();
   plan.fsdp->reshard_ranks = 3;
-  CHECK(refused(plan) == "reshard");
+  CHECK(refused(plan) == "fsdp");
   plan = sharded();
   plan.fsdp->version = 1;
   plan.fsdp->cpu_offload = true;
