@@ -13,17 +13,6 @@
 namespace headroom::cli {
 namespace {
 
-/// A fault of one value of an option shows its key, too: "dropout=2".
-template <typename Value>
-Result<Value> named(Result<Value> parsed, const std::string& given) {
-  if (parsed) {
-    return parsed;
-  }
-  Error fault = parsed.error();
-  fault.got = given;
-  return fault;
-}
-
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
@@ -34,6 +23,52 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
+/// Options have dashes where keys of files have underscores.
+std::string dashed(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace(text, '_', '-');
+  return text;
+}
+
+/// Takes the values of one option one by one; the first fault stays.
+class ValueTaker {
+ public:
+  ValueTaker(std::string_view option, KeyValues& values) : option_(option), values_(values) {}
+
+  template <typename Value, typename Parse>
+  void take(const std::string& key, Value& value, Parse parse) {
+    const std::optional<std::string> text = values_.take(key);
+    if (!text) {
+      return;
+    }
+    const auto result = parse(*text);
+    if (result) {
+      value = *result;
+    } else if (!fault_) {
+      fault_ = result.error();
+      fault_->got = key + "=" + *text;
+    }
+  }
+  void whole(const std::string& key, std::int64_t least, std::int64_t greatest,
+             std::int64_t& value) {
+    take(key, value,
+         [&](const std::string& text) { return parse_whole(option_, text, least, greatest); });
+  }
+  void flag(const std::string& key, bool& value) {
+    take(key, value, [&](const std::string& text) { return parse_switch(option_, key, text); });
+  }
+  template <typename Value>
+  void word(const std::string& key, std::span<const ir::Word<Value>> words, Value& value) {
+    take(key, value, [&](const std::string& text) { return ir::parse_word(words, option_, text); });
+  }
+  [[nodiscard]] const std::optional<Error>& fault() const { return fault_; }
+
+ private:
+  std::string_view option_;
+  KeyValues& values_;
+  std::optional<Error> fault_;
+};
+
 std::string switch_text(const char* key, bool value) {
   return std::string(",") + key + "=" + (value ? "yes" : "no");
 }
@@ -41,53 +76,36 @@ std::string switch_text(const char* key, bool value) {
 }  // namespace
 
 Result<Adapters> parse_adapters(std::string_view option, const std::string& text) {
-  Result<KeyValues> values = KeyValues::parse(option, text, '=');
-  if (!values) {
-    return std::move(values).error();
+  Result<KeyValues> parsed = KeyValues::parse(option, text, '=');
+  if (!parsed) {
+    return std::move(parsed).error();
   }
+  KeyValues values = std::move(parsed).value();
   Adapters adapters;
-  std::optional<Error> fault;
-  const auto keep = [&](const auto& result, auto& value) {
-    if (result) {
-      value = *result;
-    } else if (!fault) {
-      fault = result.error();
-    }
+  ValueTaker taker(option, values);
+  const auto list = [](const std::string& names) {
+    return Result<std::vector<std::string>>(split(names, '+'));
   };
-  if (const auto rank = values->take("r")) {
-    keep(named(parse_whole(option, *rank, 1, ir::kMostLoraRank), "r=" + *rank), adapters.lora.rank);
-  }
-  if (const auto targets = values->take("targets")) {
-    adapters.lora.targets = split(*targets, '+');
-  }
-  if (const auto modules = values->take("save")) {
-    adapters.lora.modules_to_save = split(*modules, '+');
-  }
-  if (const auto dropout = values->take("dropout")) {
-    keep(named(parse_real(option, *dropout, 0, 1), "dropout=" + *dropout), adapters.lora.dropout);
-  }
-  const auto read_switch = [&](const char* key, bool& value) {
-    if (const auto given = values->take(key)) {
-      keep(parse_switch(option, key, *given), value);
-    }
-  };
-  read_switch("dora", adapters.lora.dora);
-  read_switch("rslora", adapters.lora.rank_stabilised);
+  taker.whole("r", 1, ir::kMostLoraRank, adapters.lora.rank);
+  taker.take("targets", adapters.lora.targets, list);
+  taker.take("save", adapters.lora.modules_to_save, list);
+  taker.take("dropout", adapters.lora.dropout,
+             [&](const std::string& share) { return parse_real(option, share, 0, 1); });
+  taker.flag("dora", adapters.lora.dora);
+  taker.flag("rslora", adapters.lora.rank_stabilised);
   if (option == "qlora") {
-    if (const auto bits = values->take("bits")) {
-      adapters.quant.bits = *bits == "8" ? 8 : 4;
-      if (*bits != "4" && *bits != "8" && !fault) {
-        fault = Error::invalid_argument(option, "bits=" + *bits, "bits=4 or bits=8");
-      }
-    }
-    read_switch("double-quant", adapters.quant.double_quant);
-    read_switch("prepare", adapters.quant.prepare_kbit);
+    taker.take("bits", adapters.quant.bits, [&](const std::string& bits) -> Result<int> {
+      return bits == "4" || bits == "8" ? Result<int>(bits == "8" ? 8 : 4)
+                                        : Error::invalid_argument(option, bits, "bits=4 or bits=8");
+    });
+    taker.flag("double-quant", adapters.quant.double_quant);
+    taker.flag("prepare", adapters.quant.prepare_kbit);
   }
-  const Status known = values->finish();
+  const Status known = values.finish();
   if (!known) {
     return known.error();
   }
-  return fault ? Result<Adapters>(*fault) : Result<Adapters>(adapters);
+  return taker.fault() ? Result<Adapters>(*taker.fault()) : Result<Adapters>(adapters);
 }
 
 Result<ir::ZeroPlan> parse_offload(const std::string& text, ir::ZeroPlan zero) {
@@ -142,66 +160,42 @@ Result<ir::DdpPlan> parse_ddp(const std::string& text, ir::DdpPlan ddp) {
 }
 
 Result<ir::FsdpPlan> parse_fsdp(const std::string& text, ir::FsdpPlan fsdp) {
-  Result<KeyValues> values = KeyValues::parse("fsdp", text, '=');
-  if (!values) {
-    return std::move(values).error();
+  static constexpr std::string_view kOption = "fsdp";
+  Result<KeyValues> parsed = KeyValues::parse(kOption, text, '=');
+  if (!parsed) {
+    return std::move(parsed).error();
   }
-  std::optional<Error> fault;
-  const auto read = [&](const char* key, auto& value, const auto& parse) {
-    const std::optional<std::string> given = values->take(key);
-    if (!given || fault) {
-      return;
+  KeyValues values = std::move(parsed).value();
+  ValueTaker taker(kOption, values);
+  // yes, no, or to how many ranks.
+  taker.take("reshard", fsdp, [&](const std::string& word) -> Result<ir::FsdpPlan> {
+    ir::FsdpPlan with = fsdp;
+    if (!word.empty() && word.find_first_not_of("0123456789") == std::string::npos) {
+      const Result<std::int64_t> ranks = parse_whole(kOption, word, 1, ir::kMostRanks);
+      with.reshard_ranks = ranks ? *ranks : 0;
+      return ranks ? Result<ir::FsdpPlan>(with) : ranks.error();
     }
-    if (const auto result = parse(*given)) {
-      value = *result;
-    } else {
-      fault = result.error();
-    }
-  };
-  const auto dtype = [](const std::string& word) {
-    return ir::parse_word(ir::policy_dtype_words(), "fsdp", word);
-  };
-  std::string reshard;
-  read("reshard", reshard, [](const std::string& word) { return Result<std::string>(word); });
-  if (!reshard.empty() && reshard.find_first_not_of("0123456789") == std::string::npos) {
-    if (const auto ranks = parse_whole("fsdp", reshard, 1, ir::kMostRanks)) {
-      fsdp.reshard_ranks = *ranks;
-    } else {
-      fault = ranks.error();
-    }
-  } else if (!reshard.empty()) {
-    const Result<bool> on = parse_switch("fsdp", "reshard", reshard);
-    fsdp.reshard_after_forward = on ? *on : fsdp.reshard_after_forward;
-    fault = on ? fault : std::optional(on.error());
-  }
-  read("offload", fsdp.cpu_offload,
-       [](const std::string& word) { return parse_switch("fsdp", "offload", word); });
-  read("decoder", fsdp.shard_decoder,
-       [](const std::string& word) { return parse_switch("fsdp", "decoder", word); });
+    const Result<bool> on = parse_switch(kOption, "reshard", word);
+    with.reshard_after_forward = on ? *on : with.reshard_after_forward;
+    return on ? Result<ir::FsdpPlan>(with) : on.error();
+  });
+  taker.flag("offload", fsdp.cpu_offload);
+  taker.flag("decoder", fsdp.shard_decoder);
   std::int64_t version = fsdp.version;
-  read("version", version, [](const std::string& word) {
-    return named(parse_whole("fsdp", word, 1, 2), "version=" + word);
-  });
+  taker.whole("version", 1, 2, version);
   fsdp.version = static_cast<int>(version);
-  read("embeddings", fsdp.shard_embeddings,
-       [](const std::string& word) { return parse_switch("fsdp", "embeddings", word); });
-  read("param", fsdp.param_dtype, dtype);
-  read("reduce", fsdp.reduce_dtype, dtype);
-  read("replicas", fsdp.replicas, [](const std::string& word) {
-    return named(parse_whole("fsdp", word, 1, ir::kMostRanks), "replicas=" + word);
-  });
-  read("prefetch", fsdp.backward_prefetch, [](const std::string& word) {
-    return ir::parse_word(ir::fsdp_prefetch_words(), "fsdp", word);
-  });
-  read("forward-prefetch", fsdp.forward_prefetch,
-       [](const std::string& word) { return parse_switch("fsdp", "forward-prefetch", word); });
-  read("orig-params", fsdp.use_orig_params,
-       [](const std::string& word) { return parse_switch("fsdp", "orig-params", word); });
-  const Status known = values->finish();
+  taker.flag("embeddings", fsdp.shard_embeddings);
+  taker.word("param", ir::policy_dtype_words(), fsdp.param_dtype);
+  taker.word("reduce", ir::policy_dtype_words(), fsdp.reduce_dtype);
+  taker.whole("replicas", 1, ir::kMostRanks, fsdp.replicas);
+  taker.word("prefetch", ir::fsdp_prefetch_words(), fsdp.backward_prefetch);
+  taker.flag("forward-prefetch", fsdp.forward_prefetch);
+  taker.flag("orig-params", fsdp.use_orig_params);
+  const Status known = values.finish();
   if (!known) {
     return known.error();
   }
-  return fault ? Result<ir::FsdpPlan>(*fault) : Result<ir::FsdpPlan>(fsdp);
+  return taker.fault() ? Result<ir::FsdpPlan>(*taker.fault()) : Result<ir::FsdpPlan>(fsdp);
 }
 
 std::string adapter_text(const ir::ParallelPlan& plan) {
@@ -240,56 +234,6 @@ std::string offload_text(const ir::ZeroPlan& zero) {
   }
   return text;
 }
-
-namespace {
-
-/// Options have dashes where keys of files have underscores.
-std::string dashed(std::string_view name) {
-  std::string text(name);
-  std::ranges::replace(text, '_', '-');
-  return text;
-}
-
-/// Takes the values of one option one by one; the first fault stays.
-class ValueTaker {
- public:
-  ValueTaker(std::string_view option, KeyValues& values) : option_(option), values_(values) {}
-
-  template <typename Value, typename Parse>
-  void take(const std::string& key, Value& value, Parse parse) {
-    const std::optional<std::string> text = values_.take(key);
-    if (!text) {
-      return;
-    }
-    const auto result = parse(*text);
-    if (result) {
-      value = *result;
-    } else if (!fault_) {
-      fault_ = result.error();
-      fault_->got = key + "=" + *text;
-    }
-  }
-  void whole(const std::string& key, std::int64_t least, std::int64_t greatest,
-             std::int64_t& value) {
-    take(key, value,
-         [&](const std::string& text) { return parse_whole(option_, text, least, greatest); });
-  }
-  void flag(const std::string& key, bool& value) {
-    take(key, value, [&](const std::string& text) { return parse_switch(option_, key, text); });
-  }
-  template <typename Value>
-  void word(const std::string& key, std::span<const ir::Word<Value>> words, Value& value) {
-    take(key, value, [&](const std::string& text) { return ir::parse_word(words, option_, text); });
-  }
-  [[nodiscard]] const std::optional<Error>& fault() const { return fault_; }
-
- private:
-  std::string_view option_;
-  KeyValues& values_;
-  std::optional<Error> fault_;
-};
-
-}  // namespace
 
 Result<ir::ZeroPlan> parse_zero_plus(const std::string& text, ir::ZeroPlan zero) {
   static constexpr std::string_view kOption = "zeropp";

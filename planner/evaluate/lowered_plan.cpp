@@ -10,24 +10,10 @@
 #include "costmodel/time/step_time.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
+#include "planner/space/axis_value.h"
 
 namespace headroom::plan {
 namespace {
-
-/// The arithmetic of `plan` on a single GPU: parameters in the type that its framework computes in.
-ir::Precision arithmetic_of(const ir::ParallelPlan& plan) {
-  if (plan.fsdp && plan.fsdp->param_dtype == ir::DType::kBf16) {
-    return ir::Precision::kBf16;
-  }
-  switch (plan.precision) {
-    case ir::Precision::kBf16Master:
-      return ir::Precision::kBf16;
-    case ir::Precision::kFp16Master:
-      return ir::Precision::kFp16;
-    default:
-      return plan.precision;
-  }
-}
 
 /// One micro-batch of `plan` without anything that is there for the other ranks or the optimizer.
 ir::ParallelPlan single(const ir::ParallelPlan& plan) {

@@ -20,10 +20,7 @@ std::int64_t precision_of(const ir::ParallelPlan& plan) {
   if (plan.megatron && plan.megatron->fp8 != ir::MegatronFp8::kNone) {
     return precision_with(plan.megatron->fp8);
   }
-  const bool policy = plan.fsdp && plan.precision == ir::Precision::kFp32;
-  const ir::Precision recipe =
-      policy && plan.fsdp->param_dtype == ir::DType::kBf16 ? ir::Precision::kBf16 : plan.precision;
-  return canonical(Axis::kPrecision, position(ir::precision_words(), recipe));
+  return canonical(Axis::kPrecision, position(ir::precision_words(), arithmetic_of(plan)));
 }
 
 /// Fused, unfused (Megatron), then `ir::AttentionKind` in its order.
@@ -140,6 +137,20 @@ std::int64_t canonical(Axis axis, std::int64_t value) {
     return position(ir::precision_words(), ir::Precision::kFp16);
   }
   return value;
+}
+
+ir::Precision arithmetic_of(const ir::ParallelPlan& plan) {
+  if (plan.fsdp && plan.fsdp->param_dtype == ir::DType::kBf16) {
+    return ir::Precision::kBf16;
+  }
+  switch (plan.precision) {
+    case ir::Precision::kBf16Master:
+      return ir::Precision::kBf16;
+    case ir::Precision::kFp16Master:
+      return ir::Precision::kFp16;
+    default:
+      return plan.precision;
+  }
 }
 
 std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {

@@ -10,6 +10,9 @@ namespace headroom::plan {
 /// runtime does: degrees of one, switches off.
 [[nodiscard]] std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis);
 
+/// The arithmetic of `plan` on a single GPU: parameters in the type that its framework computes in.
+[[nodiscard]] ir::Precision arithmetic_of(const ir::ParallelPlan& plan);
+
 /// One name for values that ask for the same: a 16-bit precision is arithmetic on fp32 masters
 /// under each of its names.
 [[nodiscard]] std::int64_t canonical(Axis axis, std::int64_t value);

@@ -11,6 +11,7 @@
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/runtime/transformers/support.h"
+#include "planner/space/axis_value.h"
 #include "planner/space/choices.h"
 #include "planner/space/stage_forms.h"
 
@@ -242,10 +243,7 @@ class CellWriter {
       return true;
     }
     ir::ParallelPlan plan = plan_;
-    if (plan.fsdp && plan.precision == ir::Precision::kFp32 &&
-        plan.fsdp->param_dtype == ir::DType::kBf16) {
-      plan.precision = ir::Precision::kBf16;  // What gathered parameters are computed in.
-    }
+    plan.precision = arithmetic_of(plan);
     return !ir::transformers::unsupported(question_.model, plan, question_.device);
   }
 

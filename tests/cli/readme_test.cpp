@@ -14,15 +14,22 @@
 namespace headroom::cli {
 namespace {
 
+std::vector<std::string> lines_of_readme() {
+  const std::string text = read_file(test::source_file("README.md")).value();
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
 /// What follows "./run " on the lines of README.md that hand a verb to the program, without
 /// comments.
 std::vector<std::string> commands_of_readme() {
-  const std::string text = read_file(test::source_file("README.md")).value();
   std::vector<std::string> commands;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string& line : lines_of_readme()) {
     constexpr std::string_view kStart = "./run ";
     const std::string command = line.substr(0, line.find("  #"));
     const bool own_verb = command.find("./run gui") == 0 || command.find("./run test") == 0;
@@ -64,6 +71,22 @@ TEST_CASE("README: every command runs as written and answers yes or no") {
     CAPTURE(answer.err);
     CHECK((answer.code == ExitCode::kYes || answer.code == ExitCode::kNo));
   }
+}
+
+TEST_CASE("README: the answer that is shown is the answer that is given") {
+  const std::vector<std::string> lines = lines_of_readme();
+  const std::string prompt = "$ ./run fit ";
+  const auto shown = std::ranges::find_if(
+      lines, [&](const std::string& line) { return line.starts_with(prompt); });
+  REQUIRE(shown != lines.end());
+  const test::Answer answer = test::headroom("fit " + shown->substr(prompt.size()));
+  int compared = 0;
+  for (auto line = shown + 1; line != lines.end() && !line->starts_with("$ "); ++line) {
+    CAPTURE(*line);
+    CHECK((*line == "  ..." || answer.out.find(*line) != std::string::npos));
+    ++compared;
+  }
+  CHECK(compared > 8);
 }
 
 }  // namespace headroom::cli

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs rows of tests/measured on the GPU of this machine, with real kernels.
 
-measure.py OUT.jsonl [--limit N] [--seconds T] [--cudnn] [--only TEXT]
+measure.py OUT.jsonl [--limit N] [--seconds T] [--cudnn] [--only TEXT] [--source NAME,..]
 
 Writes what PyTorch allocated and what a step took, in the form of tests/measured, for
 `headroom validate measured OUT.jsonl`, which compares `step_seconds` (the median of eight steps without
@@ -9,7 +9,7 @@ synchronisation between phases) with the time model (metric `step_time_ms`) wher
 form a row has `outside_pytorch`: bytes of the device that neither is free nor belongs to PyTorch's allocator.
 Weights are normal random numbers: zeros draw less power, and send all tokens to the same experts.
 Rows are taken that ran on one GPU, need only transformers, and fit; each runs in a process of its own.
-`--cudnn` leaves cuDNN attention on.
+`--cudnn` leaves cuDNN attention on. `--source flash_attention` takes the rows of that file (it asks for the package flash-attn).
 Needs: PyTorch and transformers in the versions that tests/measured/README.md names.
 """
 import argparse
@@ -27,8 +27,8 @@ LONGEST = 45  # Seconds for one row: a few of billions of parameters and many to
 OPTIMIZERS = {"adamw", "adamw_fused", "adamw_loop", "sgd", "sgd_momentum"}
 
 
-def rows(device_bytes, only):
-    for name in ("ladder", "random"):
+def rows(device_bytes, only, sources):
+    for name in sources:
         with gzip.open(ROWS / f"{name}.jsonl.gz", "rt") as lines:
             for line in lines:
                 row = json.loads(line)
@@ -228,6 +228,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=480)
     parser.add_argument("--cudnn", action="store_true")
     parser.add_argument("--only", default="")
+    parser.add_argument("--source", default="ladder,random")
     options = parser.parse_args()
     deadline, done = time.monotonic() + options.seconds, 0
     import torch  # noqa: F401: imported once, before processes begin; none here may touch the GPU.
@@ -236,7 +237,7 @@ def main():
     total = in_child(device_bytes, 60)
     if total is None:
         sys.exit("no GPU")
-    chosen = list(rows(total, options.only))
+    chosen = list(rows(total, options.only, options.source.split(",")))
     chosen = chosen[::max(1, len(chosen) // options.limit)][:options.limit]  # Spread over all rows.
     with open(options.out, "w", encoding="utf-8") as out:
         for row in chosen:

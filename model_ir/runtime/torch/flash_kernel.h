@@ -9,6 +9,8 @@
 
 namespace headroom::ir::torch {
 
+inline constexpr std::int64_t kFlashAlignment = 8;  ///< Of the sizes of heads that kernels take.
+
 /// Who calls the kernels of FlashAttention 2: PyTorch's copy keeps seed and offset of the random
 /// state as two tensors, the package flash-attn as one.
 enum class FlashMaker : std::uint8_t { kTorch, kPackage };

@@ -10,18 +10,16 @@
 namespace headroom::ir::torch {
 namespace {
 
-constexpr std::int64_t kAlignment = 8;  ///< Of the sizes of heads that the kernels take.
-
-Tensor zeros_behind(Eager& eager, const Tensor& heads, std::int64_t dim) {
-  Tensor padded = heads_like(eager, heads.shape().with(3, dim), heads.dtype());
+Tensor zeros_behind(Eager& eager, const Tensor& heads, std::int64_t dim, Layout layout) {
+  Tensor padded = heads_like(eager, heads.shape().with(3, dim), heads.dtype(), layout);
   launch_fill(eager, padded);
   launch(eager, {&heads, &heads});  // A copy: as many bytes are written as read.
   return padded;
 }
 
 Tensor aligned_rows(Eager& eager, const Tensor& heads) {
-  const std::int64_t dim = heads.shape()[3];
-  return dim % kAlignment == 0 ? heads : zeros_behind(eager, heads, align_up(dim, kAlignment));
+  const std::int64_t dim = align_up(heads.shape()[3], kFlashAlignment);
+  return dim == heads.shape()[3] ? heads : zeros_behind(eager, heads, dim, Layout::kSwapped);
 }
 
 /// x[..., :dim] inside a function whose parts no graph records.
@@ -71,15 +69,16 @@ Tensor flash_package(Eager& eager, const Tensor& q, const Tensor& k, const Tenso
   return output;
 }
 
-Tensor pad_rows(Eager& eager, const Tensor& heads, std::int64_t dim) {
+Tensor pad_rows(Eager& eager, const Tensor& heads, std::int64_t dim, Layout layout) {
   if (dim == heads.shape()[3]) {
     return heads;
   }
   Record record(eager, {&heads});
-  Tensor padded = zeros_behind(eager, heads, dim);
+  Tensor padded = zeros_behind(eager, heads, dim, layout);
   if (record.active()) {
-    record.finish(padded, [before = heads.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
-      Tensor gradient = heads_like(e, before, grads[0].dtype());
+    const Shape& before = heads.shape();
+    record.finish(padded, [before, layout](Eager& e, Gradients& grads, Node&) -> Gradients {
+      Tensor gradient = heads_like(e, before, grads[0].dtype(), layout);
       launch(e, {&gradient, &gradient});
       return {std::move(gradient)};
     });

@@ -21,10 +21,11 @@ struct FlashPackageOptions {
 [[nodiscard]] Tensor flash_package(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
                                    const FlashPackageOptions& options);
 
-/// torch.nn.functional.pad of the last dim of heads that are seen as [B, S, A, D]: a copy with
-/// zeros behind each row up to `dim`, whose backward copies what was there before.
+/// torch.nn.functional.pad of the last dim of heads, which are seen so that their rows lie as
+/// `layout` says: a copy with zeros behind each row up to `dim`, whose backward copies what was
+/// there before. Themselves where no zeros are missing.
 /// Source: pytorch/pytorch aten/src/ATen/native/PadNd.cpp, constant_pad_nd.
-[[nodiscard]] Tensor pad_rows(Eager& eager, const Tensor& heads, std::int64_t dim);
+[[nodiscard]] Tensor pad_rows(Eager& eager, const Tensor& heads, std::int64_t dim, Layout layout);
 
 /// The first `dim` elements of each row of heads, without a copy: no dense memory.
 [[nodiscard]] Tensor cut_rows(Eager& eager, const Tensor& heads, std::int64_t dim);

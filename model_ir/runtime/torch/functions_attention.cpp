@@ -47,27 +47,11 @@ Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
   return output;
 }
 
-/// Heads with zeros behind each row up to a multiple of 8, which makes them contiguous; themselves
-/// where no zeros are missing. Backward copies what was there before.
-/// Source: aten/src/ATen/native/transformers/attention.cpp, pad_last_dim; PadNd.cpp,
-/// constant_pad_nd.
+/// Heads with zeros behind each row up to what the kernel takes, contiguous by heads.
+/// Source: aten/src/ATen/native/transformers/attention.cpp, pad_last_dim.
 Tensor pad_heads(Eager& eager, const Tensor& heads) {
-  constexpr std::int64_t kAlignment = 8;
-  const std::int64_t dim = heads.shape()[3];
-  if (dim % kAlignment == 0) {
-    return heads;
-  }
-  Record record(eager, {&heads});
-  Tensor output = filled(eager, heads.shape().with(3, align_up(dim, kAlignment)), heads.dtype());
-  launch(eager, {&heads, &heads});
-  if (record.active()) {
-    record.finish(output, [before = heads.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
-      Tensor gradient = e.empty(before, grads[0].dtype());
-      launch(e, {&gradient, &gradient});
-      return {std::move(gradient)};
-    });
-  }
-  return output;
+  const std::int64_t dim = align_up(heads.shape()[3], kFlashAlignment);
+  return pad_rows(eager, heads, dim, Layout::kContiguous);
 }
 
 /// Flash attention of heads of any size: the kernel takes multiples of 8, and what it pads is cut

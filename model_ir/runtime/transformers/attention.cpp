@@ -299,14 +299,15 @@ Tensor check_positions(Eager& eager, const Shape& heads) {
   return temporary({}, DType::kBool);
 }
 
-/// The 16-bit type of what the rotation or an fp32 norm left wide: autocast's, else that of a
-/// quantised model's configuration or of the weights.
+/// The 16-bit type of what the rotation or an fp32 norm left wide: autocast's, else that of the
+/// weights (a quantised model's configuration names it, bf16 where the rest is fp32).
 /// Source: integrations/flash_attention.py, get_target_dtype.
 DType flash_type(const Eager& eager, const Model& model) {
   if (eager.autocast()) {
     return *eager.autocast();
   }
-  return model.plan->quant ? DType::kBf16 : param_dtype(model.plan->precision);
+  const DType weights = param_dtype(model.plan->precision);
+  return weights == DType::kFp32 ? DType::kBf16 : weights;
 }
 
 /// The package flash-attn: values as wide as queries, inputs in 16 bits.
@@ -314,7 +315,7 @@ DType flash_type(const Eager& eager, const Model& model) {
 Tensor flash_attention(Eager& eager, const Model& model, const AttentionInput& input) {
   Tensor output;
   {
-    Tensor values = torch::pad_rows(eager, input.v, input.q.shape()[3]);
+    Tensor values = torch::pad_rows(eager, input.v, input.q.shape()[3], torch::Layout::kSwapped);
     Tensor query = input.q;
     Tensor keys = input.k;
     if (query.dtype() == DType::kFp32) {
