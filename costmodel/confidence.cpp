@@ -45,7 +45,7 @@ Sets chosen(std::span<const ResidualSet> sets, const std::string& runtime, Measu
   for (const ResidualSet& set : sets) {
     if (set.runtime == runtime && set.measurand == measurand) {
       found.push_back(&set);
-      on_gpu += set.on_gpu ? 1U : 0U;
+      on_gpu += set.on_gpu && set.errors.size() >= kRunsOfSource ? 1U : 0U;
     }
   }
   borrowed = false;

@@ -18,6 +18,10 @@ inline constexpr double kConfidenceLevel = 0.95;
 /// smallest and the largest.
 inline constexpr std::size_t kRunsForRanks = 39;
 
+/// From this many runs on, a source speaks for its runtime: the extremes of n hold a further run
+/// with (n - 1) / (n + 1), three times of four.
+inline constexpr std::size_t kRunsOfSource = 7;
+
 /// Between which relative errors (measured - predicted) / predicted lie.
 struct ErrorRange {
   double low = 0;
@@ -55,8 +59,8 @@ struct ErrorModel {
 /// Model:   per source a split conformal interval: with n >= 39 errors the ranks floor and
 ///          ceil of (n + 1) 0.025 and 0.975, with fewer the extremes; the range is the hull over
 ///          the runtime's sources, because a next one differs from each of them as they differ
-///          among each other. A runtime with fewer than two sources measured on GPUs takes those of
-///          the other runtimes as well; allocated and reserved bytes lend to each other. Step times
+///          among each other. A runtime with fewer than two sources of seven or more runs on GPUs
+///          takes those of the other runtimes as well; allocated and reserved bytes lend to each other. Step times
 ///          borrow only step times. With runs of one's own, the centre is their mean, and the
 ///          spread is that of differences within the sources.
 /// Source:  V. Vovk et al., Algorithmic Learning in a Random World, 2005, section 4.1; J. Lei et

@@ -49,6 +49,7 @@ struct TileWork {
   double multiprocessors;
   double element;  ///< Seconds for one element of k of one element of C, on one multiprocessor.
   double loss;
+  double stage;  ///< Share of `k_overhead`: kernels without tensor cores load 8 of k at once, not 64.
 };
 
 /// Time on the multiprocessors with tiles of one shape.
@@ -61,17 +62,18 @@ double compute_seconds(const TileWork& work, const GemmPerformance& gemm,
   // (1 + loss (1/height + 1/width)) elements, without the divisions.
   const double step = (height * width + work.loss * (height + width)) * work.element;
   const double k = static_cast<double>(shape.k);
+  const double overhead = gemm.k_overhead * work.stage;
   const double units = static_cast<double>(tiles) / work.multiprocessors;
   if (shape.batch == ir::GemmBatch::kSeries) {  // The next product fills what one leaves idle.
-    return units * (k + gemm.k_overhead) * step;
+    return units * (k + overhead) * step;
   }
-  const double whole = waves_of(units, gemm.wave_loss) * (k + gemm.k_overhead) * step;
+  const double whole = waves_of(units, gemm.wave_loss) * (k + overhead) * step;
   if (units * 2 > 1 || shape.k < 2 * kLeastSplit) {
     return whole;
   }
   const std::int64_t idle = static_cast<std::int64_t>(work.multiprocessors) / tiles;
   const double parts = static_cast<double>(std::min(idle, shape.k / kLeastSplit));
-  return std::min(whole, (k / parts + 2 * gemm.k_overhead) * step);
+  return std::min(whole, (k / parts + 2 * overhead) * step);
 }
 
 /// What a product reads, and what it writes (and reads, where it accumulates).
@@ -155,6 +157,29 @@ double attention_bytes(const ir::AttentionShape& shape) {
   return shape.backward ? 2 * forward + 8 * rows * static_cast<double>(shape.head_dim) : forward;
 }
 
+/// Of kernels that are not elementwise: their rate, and what each element takes beside its bytes.
+struct KindOfTraffic {
+  BytesPerSecond rate;
+  double element = 0;  ///< Seconds.
+};
+KindOfTraffic kind_of(const MemoryPerformance& memory, ir::TrafficKind kind) {
+  switch (kind) {
+    case ir::TrafficKind::kElementwise:
+      break;
+    case ir::TrafficKind::kPermutation:
+      return {.rate = memory.permutation};
+    case ir::TrafficKind::kCrossEntropy:
+      return {.rate = memory.cross_entropy};
+    case ir::TrafficKind::kList:
+      return {.rate = memory.rate, .element = memory.list_element};
+    case ir::TrafficKind::kFusedStep:
+      return {.rate = memory.rate, .element = memory.fused_step_element};
+    case ir::TrafficKind::kQuantisedStep:
+      return {.rate = memory.rate, .element = memory.quantised_step_element};
+  }
+  return {.rate = memory.rate};
+}
+
 }  // namespace
 
 Seconds gemm_time(const DevicePerformance& device, const ir::GemmShape& shape) {
@@ -164,7 +189,8 @@ Seconds gemm_time(const DevicePerformance& device, const ir::GemmShape& shape) {
   const TileWork work{
       .multiprocessors = static_cast<double>(device.multiprocessors),
       .element = 2.0 * device.multiprocessors / (rate_of(gemm, shape.dtype).value() * largest),
-      .loss = gemm.tile_loss};
+      .loss = gemm.tile_loss,
+      .stage = ir::bits_of(shape.dtype) == 32 ? 8.0 / 64 : 1.0};
   double compute = compute_seconds(work, gemm, shape, kTiles[0]);
   for (std::size_t i = 1; i < kTiles.size(); ++i) {
     compute = std::min(compute, compute_seconds(work, gemm, shape, kTiles[i]));
@@ -223,9 +249,10 @@ Seconds attention_time(const DevicePerformance& device, const ir::AttentionShape
 Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& shape) {
   HEADROOM_ASSERT(shape.bytes >= 0 && shape.launches >= 1);
   if (shape.kind != ir::TrafficKind::kElementwise) {
-    const bool rows = shape.kind == ir::TrafficKind::kPermutation;
-    const BytesPerSecond rate = rows ? device.memory.permutation : device.memory.cross_entropy;
-    return static_cast<double>(shape.launches) * device.memory.floor + Bytes{shape.bytes} / rate;
+    const KindOfTraffic own = kind_of(device.memory, shape.kind);
+    return static_cast<double>(shape.launches) * device.memory.floor +
+           Bytes{shape.bytes} / own.rate +
+           Seconds{static_cast<double>(shape.elements) * own.element};
   }
   const double each = static_cast<double>(shape.bytes) / static_cast<double>(shape.launches);
   const double fits = static_cast<double>(device.memory.cache.value());

@@ -32,7 +32,7 @@ namespace headroom::cost {
 
 /// Time of kernels bound by memory: each launch its floor, and the bytes at the memory's rate, or
 /// the cache's as far as one launch fits into it; or the elements that are handled one by one, if
-/// these take longer.
+/// these take longer. What the elements of lists take comes on top.
 ///
 /// Units:   seconds. Requires launches >= 1, bytes >= 0.
 [[nodiscard]] Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& shape);

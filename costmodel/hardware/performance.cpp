@@ -103,6 +103,13 @@ MemoryPerformance read_memory(const ir::JsonObject& group, const DeviceSpec& dev
   memory.permutation = slower("permutation_share");
   memory.cross_entropy = slower("cross_entropy_share");
   memory.elements = group.optional_number("elements_per_second", kRate).value_or(0);
+  const auto element = [&](const char* key) {
+    const std::optional<double> rate = group.optional_number(key, kRate);
+    return rate ? 1 / *rate : 0;
+  };
+  memory.list_element = element("list_elements_per_second");
+  memory.fused_step_element = element("fused_step_elements_per_second");
+  memory.quantised_step_element = element("quantised_step_elements_per_second");
   memory.floor = Seconds{group.number("floor_seconds", kShortTime)};
   memory.cache = Bytes{group.integer("cache_bytes", kCache)};
   memory.cached = group.number("cached_rate", kFactor) * memory.rate;
@@ -138,6 +145,15 @@ void limit_power(DevicePerformance& performance, double share) {
     *rate = share * *rate;
   }
   scale_attention(performance.attention, share);
+}
+
+/// What threads do element by element goes with the multiprocessors, not with the memory.
+void scale_elements(MemoryPerformance& memory, double multiprocessors) {
+  memory.elements *= multiprocessors;
+  for (double* const element :
+       {&memory.list_element, &memory.fused_step_element, &memory.quantised_step_element}) {
+    *element /= multiprocessors;
+  }
 }
 
 /// The entry that stands for the devices of one architecture.
@@ -231,6 +247,8 @@ Result<DevicePerformance> performance_of(const std::string& config_dir, const De
       return measured.error();
     }
     limit_power(performance.value(), share_at_power(device, *measured));
+    scale_elements(performance.value().memory, static_cast<double>(device.traits.multiprocessors) /
+                                                   measured->traits.multiprocessors);
   }
   return performance;
 }

@@ -61,6 +61,10 @@ struct MemoryPerformance {
   BytesPerSecond permutation;  ///< Of kernels of those kinds (`ir::TrafficKind`).
   BytesPerSecond cross_entropy;
   double elements = 0;    ///< A second, of kernels whose threads handle one each; 0: no limit.
+  /// Seconds that an element of a list takes beside its bytes, by kind of kernel.
+  double list_element = 0;
+  double fused_step_element = 0;
+  double quantised_step_element = 0;
   Bytes cache;            ///< The last cache before the device memory.
   BytesPerSecond cached;  ///< Of what the cache still holds.
 };

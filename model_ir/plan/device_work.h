@@ -62,18 +62,23 @@ struct AttentionShape {
   friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
 
-/// Kernels of Triton that reach less of the memory's rate than elementwise ones do: rows put in the
-/// order of experts and back (Transformer Engine's permutation), and cross entropy over whole rows
-/// of logits (Transformer Engine's and Liger's).
-enum class TrafficKind : std::uint8_t { kElementwise, kPermutation, kCrossEntropy };
+/// Kernels that reach less of the memory's rate than elementwise ones do.
+enum class TrafficKind : std::uint8_t {
+  kElementwise,
+  kPermutation,    ///< Rows in the order of experts and back (Transformer Engine's, in Triton).
+  kCrossEntropy,   ///< Over whole rows of logits (Transformer Engine's and Liger's, in Triton).
+  kList,           ///< One operation on a list of tensors (multi_tensor_apply).
+  kFusedStep,      ///< Adam's whole step on such a list.
+  kQuantisedStep,  ///< A step whose states are looked up in a table (bitsandbytes, 8 bits).
+};
 
 /// Kernels bound by memory: what they read and write together.
 struct TrafficShape {
   std::int64_t bytes = 0;
   std::int64_t launches = 1;
   TrafficKind kind = TrafficKind::kElementwise;
-  /// That one thread at a time handles: results of operands that differ in type, size or order. 0:
-  /// several side by side, as wide as memory is read.
+  /// Of the lists. Elementwise: those that one thread at a time handles, results of operands that
+  /// differ in type, size or order; 0: several side by side, as wide as memory is read.
   std::int64_t elements = 0;
   friend bool operator==(const TrafficShape&, const TrafficShape&) = default;
 };

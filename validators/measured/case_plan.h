@@ -30,6 +30,8 @@ void read_torchtitan_case(CaseReader& reader, RunSetting& setting);
 
 /// Batch, sequence, accumulation, steps, attention, checkpointing: the keys all programs share.
 void read_common_keys(CaseReader& reader, ir::ParallelPlan& plan);
+/// All of Liger's kernels; `fused_linear_cross_entropy` is an option of its own.
+void read_liger(CaseReader& reader, ir::ParallelPlan& plan);
 /// {r, alpha, dropout, targets, dora}.
 void read_lora(CaseReader& reader, ir::ParallelPlan& plan);
 /// {bits, double, load, type, compute} and `prepare_kbit`.

@@ -93,6 +93,7 @@ void read_quantised_case(CaseReader& reader, RunSetting& setting) {
   }
   read_quant(reader, plan);
   read_peft(reader, plan);
+  read_liger(reader, plan);
 }
 
 }  // namespace headroom::check

@@ -111,28 +111,6 @@ void read_generation(CaseReader& reader, ir::ParallelPlan& plan) {
   reader.absorb(generate.trouble());
 }
 
-/// All of Liger's kernels; `fused_linear_cross_entropy` is an option of its own.
-void read_liger(CaseReader& reader, ir::ParallelPlan& plan) {
-  const JsonValue* value = reader.take("liger");
-  if (value == nullptr || value->as_bool() == false) {
-    return;
-  }
-  plan.liger = true;
-  if (value->as_bool()) {
-    return;
-  }
-  CaseReader liger(value, "case.liger");
-  if (liger.flag("fused_linear_cross_entropy", false)) {
-    plan.loss = ir::LossKind::kFusedLinear;
-  }
-  for (const std::string_view kernel : {"rope", "swiglu", "rms_norm"}) {
-    if (!liger.flag(kernel, true)) {
-      liger.fail(kernel, "false");
-    }
-  }
-  reader.absorb(liger.trouble());
-}
-
 /// Whether the configuration does not say that embedding and head are apart.
 bool says_tied(const JsonValue* config) {
   const JsonValue* tied = config != nullptr ? config->find("tie_word_embeddings") : nullptr;
@@ -173,6 +151,27 @@ void read_parallel(CaseReader& reader, RunSetting& setting) {
 }
 
 }  // namespace
+
+void read_liger(CaseReader& reader, ir::ParallelPlan& plan) {
+  const JsonValue* value = reader.take("liger");
+  if (value == nullptr || value->as_bool() == false) {
+    return;
+  }
+  plan.liger = true;
+  if (value->as_bool()) {
+    return;
+  }
+  CaseReader liger(value, "case.liger");
+  if (liger.flag("fused_linear_cross_entropy", false)) {
+    plan.loss = ir::LossKind::kFusedLinear;
+  }
+  for (const std::string_view kernel : {"rope", "swiglu", "rms_norm"}) {
+    if (!liger.flag(kernel, true)) {
+      liger.fail(kernel, "false");
+    }
+  }
+  reader.absorb(liger.trouble());
+}
 
 void read_transformers_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;

@@ -38,14 +38,9 @@ void BaseOptimizer::step(std::size_t group, std::span<const Tensor> parameters) 
                                      TensorRole::kOptimizerState));
     }
   }
-  std::int64_t bytes = 0;
-  for (const std::size_t index : indices) {
-    bytes += torch::bytes_of(parameters[index]);
-  }
   // Parameter, gradient and two moments; all but the gradient are written, too.
-  torch::launch_kernels(
-      eager_, 7 * bytes,
-      torch::list_launches(torch::elements_of(parameters, indices), torch::ListKernel::kFourLists));
+  torch::launch_list(eager_, parameters, indices, torch::ListKernel::kFourLists, 7,
+                     TrafficKind::kFusedStep);
 }
 
 void set_gradient(torch::Eager& eager, const Tensor& parameter, const Tensor& gradient) {

@@ -7,6 +7,7 @@
 
 #include "model_ir/runtime/torch/ddp.h"
 #include "model_ir/runtime/torch/foreach.h"
+#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/reduce.h"
 
 namespace headroom::ir::deepspeed {
@@ -18,7 +19,9 @@ namespace {
 
 /// The result of an elementwise operator on `input`.
 Tensor like(Eager& eager, const Tensor& input, DType dtype) {
-  torch::count_kernels(eager, torch::elementwise_launches(input));
+  torch::launch_kernels(eager,
+                        torch::bytes_of(input) + ir::bytes_of(input.elements(), dtype).value(),
+                        torch::elementwise_launches(input));
   return eager.empty(input.shape(), dtype, TensorRole::kTemporary);
 }
 

@@ -20,8 +20,13 @@ std::int64_t sum_of(std::span<const std::int64_t> elements) {
 /// Source: transformer_engine/common/multi_tensor/multi_tensor_apply.cuh, which launches as
 ///         PyTorch's list kernels do.
 void launch_list(torch::Eager& eager, std::span<const std::int64_t> elements, std::int64_t bytes,
-                 torch::ListKernel kind) {
-  torch::launch_kernels(eager, bytes * sum_of(elements), torch::list_launches(elements, kind));
+                 torch::ListKernel kernel, TrafficKind kind = TrafficKind::kList) {
+  const std::int64_t launches = torch::list_launches(elements, kernel);
+  const std::int64_t all = sum_of(elements);
+  if (launches > 0) {
+    eager.run(TrafficShape{
+        .bytes = bytes * all, .launches = launches, .kind = kind, .elements = all});
+  }
 }
 
 }  // namespace
@@ -234,7 +239,7 @@ void Optimizer::step_group(std::size_t begin, std::size_t end) {
   }
   // Reads gradient, parameter and two moments, and writes all but the first.
   const std::span<const std::int64_t> group = std::span(shards_).subspan(begin, end - begin);
-  launch_list(eager, group, 7 * 4, torch::ListKernel::kFourLists);
+  launch_list(eager, group, 7 * 4, torch::ListKernel::kFourLists, TrafficKind::kFusedStep);
 }
 
 /// HybridDeviceOptimizer.step: the device's parameters, then the host's, which come back in fp32
@@ -259,7 +264,7 @@ void Optimizer::update_hybrid() {
       }
     }
   }
-  launch_list(eager, own, 7 * 4, torch::ListKernel::kFourLists);
+  launch_list(eager, own, 7 * 4, torch::ListKernel::kFourLists, TrafficKind::kFusedStep);
   eager.host_wait(eager.record_mark(eager.stream()));  // For the gradients.
   const std::int64_t sent = sum_of(shards_) - sum_of(own);
   eager.run(CopyShape{.kind = CopyKind::kHostWork, .bytes = 7 * 4 * sent});

@@ -31,12 +31,8 @@ void norms_of(Eager& eager, std::span<const Tensor> parameters,
   for (const std::size_t index : group) {
     norms.push_back(eager.empty(Shape{}, parameters[index].dtype(), TensorRole::kTemporary));
   }
-  std::int64_t bytes = 0;
-  for (const std::size_t index : group) {
-    bytes += bytes_of(parameters[index]);  // Gradients are of their parameters' type.
-  }
-  launch_kernels(eager, bytes,
-                 list_launches(elements, ListKernel::kOneList) + ceil_div(count, kNormsPerCleanup));
+  launch_list(eager, parameters, group, ListKernel::kOneList, 1);  // Gradients: of the same type.
+  count_kernels(eager, ceil_div(count, kNormsPerCleanup));
 }
 
 /// The norms in one tensor; of mixed types in fp32, copied one by one.
@@ -132,12 +128,12 @@ void scale_gradients(Eager& eager, std::span<const Tensor> parameters, const Gro
   Tensor clamped = scalar_like(eager, total);
   for (const auto& group : groups) {
     if (parameters[group.front()].dtype() == total.dtype()) {
-      count_kernels(eager, list_launches(elements_of(parameters, group), ListKernel::kOneList));
+      launch_list(eager, parameters, group, ListKernel::kOneList, 2);
       continue;
     }
     // A factor of another type keeps the list kernel from being used.
     for (const std::size_t index : group) {
-      count_kernels(eager, elementwise_launches(parameters[index]));
+      launch_in_place(eager, parameters[index], 1, 2);
     }
   }
   factor.reset();

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
+
+#include "model_ir/runtime/torch/launch.h"
 
 namespace headroom::ir::torch {
 namespace {
@@ -69,9 +72,32 @@ void count_kernels(Eager& eager, std::int64_t launches) {
   eager.run(TrafficShape{.bytes = 0, .launches = launches});
 }
 
+void launch_list(Eager& eager, std::span<const Tensor> parameters,
+                 std::span<const std::size_t> group, ListKernel kernel, std::int64_t moves,
+                 TrafficKind kind) {
+  const std::vector<std::int64_t> elements = elements_of(parameters, group);
+  std::int64_t bytes = 0;
+  for (const std::size_t index : group) {
+    bytes += bytes_of(parameters[index]);
+  }
+  const std::int64_t launches = list_launches(elements, kernel);
+  if (launches > 0) {
+    eager.run(
+        TrafficShape{.bytes = moves * bytes,
+                     .launches = launches,
+                     .kind = kind,
+                     .elements = std::accumulate(elements.begin(), elements.end(), std::int64_t{0})});
+  }
+}
+
+void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations,
+                     std::int64_t moves) {
+  launch_kernels(eager, moves * bytes_of(tensor), operations * elementwise_launches(tensor));
+}
+
 Tensor zeros(Eager& eager, const Shape& shape, DType dtype, TensorRole role) {
   Tensor tensor = eager.empty(shape, dtype, role);
-  count_kernels(eager, elementwise_launches(tensor));
+  launch_in_place(eager, tensor, 1, 1);
   return tensor;
 }
 

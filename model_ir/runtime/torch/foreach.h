@@ -39,6 +39,17 @@ enum class ListKernel : std::uint8_t {
 /// Adds `launches` kernels to the work of the current phase, if there is one.
 void count_kernels(Eager& eager, std::int64_t launches);
 
+/// A list kernel over these parameters, or over what has their sizes and type: reads and writes
+/// `moves` times their bytes.
+void launch_list(Eager& eager, std::span<const Tensor> parameters,
+                 std::span<const std::size_t> group, ListKernel kernel, std::int64_t moves,
+                 TrafficKind kind = TrafficKind::kList);
+
+/// `operations` elementwise kernels on a tensor in place, which read and write `moves` times its
+/// bytes together.
+void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations,
+                     std::int64_t moves);
+
 /// A tensor of zeros: an allocation and a fill.
 [[nodiscard]] Tensor zeros(Eager& eager, const Shape& shape, DType dtype, TensorRole role);
 

@@ -28,7 +28,7 @@ void GradScaler::check(std::span<const Tensor> parameters, Tensor inverse) {
   found_ = eager_.empty(Shape{}, DType::kFp32, TensorRole::kTemporary);
   Tensor inverse_copy = eager_.empty(Shape{}, DType::kFp32, TensorRole::kTemporary);
   for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
-    count_kernels(eager_, list_launches(elements_of(parameters, group), ListKernel::kOneList));
+    launch_list(eager_, parameters, group, ListKernel::kOneList, 2);
     if (reduction_ == FoundReduction::kDTensors) {
       const Tensor sum = eager_.empty(Shape{}, DType::kFp32, TensorRole::kTemporary);
       reduce_found();

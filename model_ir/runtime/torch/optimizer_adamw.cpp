@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "model_ir/runtime/torch/foreach.h"
-#include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer_steps.h"
 
 namespace headroom::ir::torch {
@@ -29,16 +28,6 @@ void create_moments(Eager& eager, bool on_device, std::span<const Tensor> parame
           zeros(eager, parameter.shape(), parameter.dtype(), TensorRole::kOptimizerState));
     }
   }
-}
-
-/// Bytes of these parameters.
-std::int64_t bytes_of_all(std::span<const Tensor> parameters,
-                          std::span<const std::size_t> indices) {
-  std::int64_t bytes = 0;
-  for (const std::size_t index : indices) {
-    bytes += bytes_of(parameters[index]);
-  }
-  return bytes;
 }
 
 /// One of the list kernels of a step: how it launches, and how many tensors of the parameters' size
@@ -70,10 +59,8 @@ void foreach_update(Eager& eager, std::span<const Tensor> parameters) {
     }
     release_list(roots);
     roots = std::move(made);
-    const std::vector<std::int64_t> elements = elements_of(parameters, group);
-    const std::int64_t bytes = bytes_of_all(parameters, group);
     for (const ListStep& step : kAdamSteps) {
-      launch_kernels(eager, step.moves * bytes, list_launches(elements, step.kernel));
+      launch_list(eager, parameters, group, step.kernel, step.moves);
     }
   }
   release_list(roots);
@@ -85,8 +72,7 @@ void fused_update(Eager& eager, std::span<const Tensor> parameters) {
     const std::vector<std::int64_t> step_counts(group.size(), 1);
     count_kernels(eager, list_launches(step_counts, ListKernel::kOneList));
     // Parameter, gradient and two moments; all but the gradient are written, too.
-    launch_kernels(eager, 7 * bytes_of_all(parameters, group),
-                   list_launches(elements_of(parameters, group), ListKernel::kFourLists));
+    launch_list(eager, parameters, group, ListKernel::kFourLists, 7, TrafficKind::kFusedStep);
   }
 }
 
@@ -102,8 +88,7 @@ void loop_update(Eager& eager, std::span<const Tensor> parameters) {
     Tensor corrected = eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kTemporary);
     root.reset();
     denominator = std::move(corrected);
-    launch_kernels(eager, kMoves * bytes_of(parameter),
-                   kOperations * elementwise_launches(parameter));
+    launch_in_place(eager, parameter, kOperations, kMoves);
   }
 }
 

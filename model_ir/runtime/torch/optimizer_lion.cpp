@@ -10,6 +10,7 @@ namespace {
 /// Source: lucidrains/lion-pytorch 0.2.5 lion_pytorch/lion_pytorch.py, update_fn.
 void loop_step(Eager& eager, std::span<const Tensor> parameters, OptimizerState& state) {
   constexpr std::int64_t kOperations = 7;  // mul, mul, add, sgn, add, mul, add
+  constexpr std::int64_t kMoves = 17;      // Two for each, three where two tensors meet.
   for (const std::size_t index : with_gradient(parameters)) {
     const Tensor& parameter = parameters[index];
     OptimizerState::Tensors& tensors = state.of_parameter[index];
@@ -20,7 +21,7 @@ void loop_step(Eager& eager, std::span<const Tensor> parameters, OptimizerState&
     Tensor copy = eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kTemporary);
     const Tensor update = eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kTemporary);
     copy.reset();
-    count_kernels(eager, kOperations * elementwise_launches(parameter));
+    launch_in_place(eager, parameter, kOperations, kMoves);
   }
 }
 

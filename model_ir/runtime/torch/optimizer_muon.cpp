@@ -25,7 +25,8 @@ void scale_to_norm(Eager& eager, const Tensor& matrix) {
                         .element_bytes = 2});
   const Tensor clamped = eager.empty({}, matrix.dtype());
   norm.reset();
-  count_kernels(eager, 1 + elementwise_launches(matrix));
+  count_kernels(eager, 1);
+  launch_in_place(eager, matrix, 1, 2);
 }
 
 /// A product of [m, k] and [k, n], added to a tensor of its shape or not.
@@ -67,7 +68,7 @@ void step_matrices(Eager& eager, std::span<const Tensor> parameters,
   Tensor update;  // The name lives from one parameter to the next.
   for (const std::size_t index : matrices) {
     const Tensor& parameter = parameters[index];
-    count_kernels(eager, 4 * elementwise_launches(parameter));  // lerp twice, mul, add.
+    launch_in_place(eager, parameter, 4, 3 + 3 + 2 + 3);  // lerp twice, mul, add.
     update = eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kTemporary);
     update = orthogonalise(eager, update);
   }

@@ -19,14 +19,13 @@ void create_momentum(Eager& eager, const Tensor& parameter, OptimizerState::Tens
 void foreach_step(Eager& eager, bool momentum, std::span<const Tensor> parameters,
                   OptimizerState& state) {
   for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
-    const std::vector<std::int64_t> elements = elements_of(parameters, group);
     bool all_present = true;
     for (const std::size_t index : group) {
       all_present = all_present && !state.of_parameter[index].empty();
     }
     if (momentum && all_present) {
-      count_kernels(eager, list_launches(elements, ListKernel::kOneList) +
-                               list_launches(elements, ListKernel::kTwoLists));
+      launch_list(eager, parameters, group, ListKernel::kOneList, 2);
+      launch_list(eager, parameters, group, ListKernel::kTwoLists, 3);
     }
     for (const std::size_t index : group) {
       if (!momentum || all_present) {
@@ -36,10 +35,10 @@ void foreach_step(Eager& eager, bool momentum, std::span<const Tensor> parameter
       if (tensors.empty()) {
         create_momentum(eager, parameters[index], tensors);
       } else {
-        count_kernels(eager, 2 * elementwise_launches(parameters[index]));
+        launch_in_place(eager, parameters[index], 2, 5);
       }
     }
-    count_kernels(eager, list_launches(elements, ListKernel::kTwoLists));
+    launch_list(eager, parameters, group, ListKernel::kTwoLists, 3);
   }
 }
 
@@ -48,13 +47,12 @@ void loop_step(Eager& eager, bool momentum, std::span<const Tensor> parameters,
                OptimizerState& state) {
   for (const std::size_t index : with_gradient(parameters)) {
     OptimizerState::Tensors& tensors = state.of_parameter[index];
-    const std::int64_t launches = elementwise_launches(parameters[index]);
     if (momentum && tensors.empty()) {
       create_momentum(eager, parameters[index], tensors);
     } else if (momentum) {
-      count_kernels(eager, 2 * launches);
+      launch_in_place(eager, parameters[index], 2, 5);  // mul_, add_
     }
-    count_kernels(eager, launches);
+    launch_in_place(eager, parameters[index], 1, 3);
   }
 }
 
@@ -68,8 +66,8 @@ void fused_step(Eager& eager, bool momentum, std::span<const Tensor> parameters,
     }
   }
   for (const auto& group : groups_by_dtype(parameters, indices)) {
-    count_kernels(eager, list_launches(elements_of(parameters, group),
-                                       momentum ? ListKernel::kThreeLists : ListKernel::kTwoLists));
+    launch_list(eager, parameters, group,
+                momentum ? ListKernel::kThreeLists : ListKernel::kTwoLists, momentum ? 5 : 3);
   }
 }
 

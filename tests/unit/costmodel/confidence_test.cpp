@@ -52,7 +52,7 @@ TEST_CASE("error_model: few runs give their extremes, many the ranks of split co
   CHECK(range == ErrorRange{4, 194});
 }
 
-TEST_CASE("error_model: a runtime with one source on GPUs borrows, one with two does not") {
+TEST_CASE("error_model: a runtime borrows until two sources on GPUs have runs enough") {
   const ResidualSet lender = set_of("far", "megatron", true, {0.2}, Measurand::kPeakAllocated);
   const ResidualSet books = set_of("books", "megatron", false, {0.9});
   const ErrorModel one = error_model(std::vector{set_of("a", "fsdp", true, {0.01}), lender, books},
@@ -60,8 +60,14 @@ TEST_CASE("error_model: a runtime with one source on GPUs borrows, one with two 
   CHECK(one.borrowed);
   CHECK(one.range == ErrorRange{0.01, 0.2});
   CHECK(one.runs == 2);
-  const ErrorModel two = error_model(std::vector{set_of("a", "fsdp", true, {0.01}),
+  const std::vector<double> enough(kRunsOfSource, 0.01);
+  const ErrorModel few = error_model(std::vector{set_of("a", "fsdp", true, enough),
                                                  set_of("b", "fsdp", true, {0.02}), lender, books},
+                                     "fsdp", Measurand::kPeakReserved);
+  CHECK(few.borrowed);
+  const std::vector<double> others(kRunsOfSource, 0.02);
+  const ErrorModel two = error_model(std::vector{set_of("a", "fsdp", true, enough),
+                                                 set_of("b", "fsdp", true, others), lender, books},
                                      "fsdp", Measurand::kPeakReserved);
   CHECK_FALSE(two.borrowed);
   CHECK(two.range == ErrorRange{0.01, 0.02});
