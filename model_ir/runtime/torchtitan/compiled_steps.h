@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model_ir/runtime/torch/compiled_graph.h"
+#include "model_ir/runtime/torchtitan/block_sizes.h"
 #include "model_ir/runtime/torchtitan/compiled_block.h"
 
 /// The steps of a compiled block, listed for a `CompiledGraph`.
@@ -13,29 +14,6 @@ namespace headroom::ir::torchtitan {
 
 using Id = torch::CompiledGraph::Id;
 using Made = torch::CompiledGraph::Made;
-
-/// Sizes of a block.
-struct Sizes {
-  std::int64_t batch = 0;
-  std::int64_t sequence = 0;
-  std::int64_t hidden = 0;
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;
-  std::int64_t ffn = 0;
-  DType dtype = DType::kBf16;
-  bool norms_heads = false;  ///< Qwen3: heads are normed, and rotated by cosines and sines.
-  Float8Recipe float8 = Float8Recipe::kNone;  ///< Of the products.
-  bool float8_weights = false;                ///< The weights come in 8 bits.
-
-  [[nodiscard]] std::int64_t rows() const { return batch * sequence; }
-  [[nodiscard]] torch::Shape wide(std::int64_t width) const { return {batch, sequence, width}; }
-  [[nodiscard]] torch::Shape by_head(std::int64_t count) const {
-    return {batch, count, sequence, head_dim};
-  }
-  [[nodiscard]] std::int64_t queries() const { return heads * head_dim; }
-  [[nodiscard]] std::int64_t keys() const { return kv_heads * head_dim; }
-};
 
 /// Weights as the graph reads them, in the order of its arguments.
 struct Weights {
