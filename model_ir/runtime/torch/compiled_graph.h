@@ -21,9 +21,10 @@ namespace headroom::ir::torch {
 ///         operand that dies there. Else a new buffer takes the place of the one of its type and
 ///         size that died last, if the two steps are neighbours or if holding the memory in between
 ///         does not raise the estimated peak of the function.
+///         The order of steps is the caller's, unless it asks for `schedule`.
 /// Source: pytorch/pytorch 2.11 torch/_inductor/codegen/wrapper.py, AllocateLine.plan and
 ///         FreeIfNotReusedLine.plan; torch/_inductor/memory.py, estimate_peak_memory.
-/// Ignores: the order of steps, which the caller gives, and alignment of buffers.
+/// Ignores: alignment of buffers.
 class CompiledGraph {
  public:
   using Id = std::size_t;
@@ -56,6 +57,15 @@ class CompiledGraph {
   /// returns the sums.
   std::vector<Id> kernel_and_sums(std::vector<Id> reads, Made made, std::vector<Made> sums,
                                   Call run);
+  /// Makes one kernel of those that make these buffers. With `run`, which gives the kernel's work,
+  /// the last of them are `sums` that it returns.
+  void fuse(std::vector<Id> made, std::size_t sums = 0, Call run = {});
+  /// Leaves out `count` numbers of operators: what is fused away has numbers, too. The first of
+  /// them.
+  std::size_t skip(std::size_t count);
+  /// Puts the steps, listed in the order in which they are traced, in that in which Inductor runs
+  /// them.
+  void schedule();
   /// Another look at a buffer. The estimate of the peak takes it for a copy, behind which the
   /// buffer itself goes.
   [[nodiscard]] Id view(Id base);
@@ -82,7 +92,9 @@ class CompiledGraph {
     bool output = false;
     bool complex = false;
     bool wide = false;
-    bool moved = false;  ///< Another buffer has its memory.
+    bool moved = false;    ///< Another buffer has its memory.
+    bool inside = false;   ///< Only the kernel that makes it reads it: it has no memory.
+    std::size_t held = 0;  ///< Step up to which the results beside it hold it.
     std::size_t made_at = 0;
     std::size_t last = 0;     ///< Step that reads it, or a view of it, last.
     std::size_t counted = 0;  ///< Step up to which the estimate counts it.
@@ -99,10 +111,27 @@ class CompiledGraph {
     GemmShape gemm;
     bool is_product = false;
     bool is_view = false;
+    bool is_fused = false;
+    bool is_item = false;    ///< Takes one of several results: does nothing.
+    std::size_t number = 0;  ///< Of the operator, as Inductor names it.
     std::vector<Id> dying;
+  };
+  struct Group {
+    std::vector<Id> made;
+    std::size_t sums = 0;
+    Call run;
   };
 
   [[nodiscard]] std::vector<Id> add(Step step, std::vector<Made> made, Kind kind);
+  /// Results of a call that are steps of their own.
+  [[nodiscard]] static bool has_items(const Step& step) {
+    return step.is_view || (step.run && !step.is_fused);
+  }
+  [[nodiscard]] Step merged(Group& group);
+  void merge_groups();
+  void keep_single_readers(const Group& group);
+  void find_inside();
+  void put_in_order();
   void find_last_readers();
   void estimate();
   void plan();
@@ -115,6 +144,8 @@ class CompiledGraph {
   Eager& eager_;
   std::vector<Buffer> buffers_;
   std::vector<Step> steps_;
+  std::vector<Group> groups_;
+  std::size_t next_number_ = 0;
   std::vector<std::int64_t> alive_;  ///< Estimated bytes at each step.
   std::int64_t peak_ = 0;
   std::map<Likeness, std::vector<Id>> dead_;

@@ -85,23 +85,25 @@ struct Values {
 /// The steps of a block, forward and backward.
 class Steps {
  public:
-  Steps(torch::Eager& eager, const Sizes& sizes, BlockMemory memory)
-      : graph(eager), sizes_(sizes), memory_(memory) {}
+  Steps(torch::Eager& eager, const Sizes& sizes, const BlockKeeps& keeps)
+      : graph(eager), sizes_(sizes), memory_(keeps.memory), chosen_(keeps.chosen) {}
 
   torch::CompiledGraph graph;
   Weights weights{};
   Values values{};
 
-  Id forward();
-  /// The same with products in 8 bits.
-  Id forward_float8();
-  /// Gradients of norm1, x, wq, wk, wv, wo, norm2, w1, w3, w2, and of Qwen3's norms of heads.
-  std::vector<Id> backward(Id tangent);
-  std::vector<Id> backward_float8(Id tangent);
+  /// Lists forward, whose result this is, and what it keeps.
+  Id run();
+  /// Lists backward: gradients of norm1, x, wq, wk, wv, wo, norm2, w1, w3, w2, and of Qwen3's norms
+  /// of heads.
+  std::vector<Id> run_back(Id tangent);
   /// What forward keeps for backward beside its inputs.
   [[nodiscard]] std::vector<Id*> kept();
+  /// The table of rotations counts among what is kept.
+  [[nodiscard]] bool keeps_table() const;
 
  private:
+  friend class BudgetBlock;
   /// A tensor in 8 bits, as it lies and turned (where both were made), and its scale's reciprocal.
   struct Eight {
     Id rows = 0;
@@ -201,6 +203,9 @@ class Steps {
   [[nodiscard]] static bool mixes_reductions(std::int64_t rows, std::int64_t width);
   [[nodiscard]] std::int64_t mixed_parts(std::int64_t rows) const;
   [[nodiscard]] Made partial_sum(std::int64_t rows, std::int64_t width) const;
+  /// The work of a kernel that reads `reads` and writes `bytes`, with its sums of parts.
+  [[nodiscard]] torch::CompiledGraph::Call sums_of_parts(std::vector<Id> reads, std::int64_t bytes,
+                                                         torch::Shape parts);
   std::vector<Id> mix(std::vector<Id> reads, Made made, std::int64_t parts, std::size_t sums);
   Id summed(Id partial, std::int64_t width);
 
@@ -216,8 +221,16 @@ class Steps {
   std::array<Eight, 3> heads_{};  ///< Gradients of values, keys, queries until their weights' turn.
   void finish_heads(std::vector<Id>& grads);
 
+  [[nodiscard]] std::vector<Id*> kept_of_budget();
+  Id forward();
+  /// The same with products in 8 bits.
+  Id forward_float8();
+  std::vector<Id> backward(Id tangent);
+  std::vector<Id> backward_float8(Id tangent);
+
   Sizes sizes_;
   BlockMemory memory_;
+  KeptValues chosen_;  ///< Under a budget.
 };
 
 }  // namespace headroom::ir::torchtitan

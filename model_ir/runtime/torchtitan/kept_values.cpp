@@ -1,7 +1,6 @@
 #include "model_ir/runtime/torchtitan/kept_values.h"
 
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,8 +24,7 @@ class BlockGraph {
   explicit BlockGraph(const Sizes& sizes) : sizes_(sizes) { build(); }
 
   [[nodiscard]] const std::vector<JointNode>& nodes() const { return nodes_; }
-  /// What a node stands for; a look at an argument stands for nothing.
-  [[nodiscard]] const std::map<Id, std::optional<BlockValue>>& names() const { return names_; }
+  [[nodiscard]] const std::map<Id, BlockValue>& names() const { return names_; }
 
  private:
   struct Product {
@@ -67,7 +65,7 @@ class BlockGraph {
   void back(JointOp op, std::vector<Id> reads) {
     add({.op = op, .reads = std::move(reads), .is_gradient = true});
   }
-  void name(Id node, std::optional<BlockValue> value) { names_.emplace(node, value); }
+  void name(Id node, BlockValue value) { names_.emplace(node, value); }
 
   Norm norm(Id input, Id weight, Width width);
   void norm_backward(const Norm& norm);
@@ -85,7 +83,7 @@ class BlockGraph {
 
   Sizes sizes_;
   std::vector<JointNode> nodes_;
-  std::map<Id, std::optional<BlockValue>> names_;
+  std::map<Id, BlockValue> names_;
   struct {
     Id norm1, x, wq, wk, wv, q_norm, k_norm, table, wo, norm2, w1, w3, w2;
   } in_{};
@@ -107,7 +105,7 @@ class BlockGraph {
   Id turned_q_ = 0;  ///< As attention reads them.
   Id turned_k_ = 0;
   Id turned_v_ = 0;
-  Id table_ = 0;  ///< A look at the complex table,
+  Id table_ = 0;              ///< A look at the complex table,
   std::pair<Id, Id> halves_;  ///< or at cosines and sines.
   Id sum_ = 0;                ///< x and what attention adds.
   Id items_[4] = {};          ///< Of attention: output, sums of rows, seed, offset.
@@ -146,8 +144,8 @@ void BlockGraph::norm_backward(const Norm& norm) {
 
 BlockGraph::Product BlockGraph::product(Id input, Id weight, Width width, std::int64_t depth) {
   Product product{.weight = view(weight), .width = width.columns};
-  const double flops = 2.0 * static_cast<double>(width.rows) *
-                       static_cast<double>(width.columns) * static_cast<double>(depth);
+  const double flops = 2.0 * static_cast<double>(width.rows) * static_cast<double>(width.columns) *
+                       static_cast<double>(depth);
   product.result = add({.op = JointOp::kIntensive,
                         .reads = {input, product.weight},
                         .bytes = width.elements() * kHalf,
@@ -222,8 +220,7 @@ void BlockGraph::rotate(Id table) {
 /// Attention's operator makes a tuple. What backward alone reads is no part of forward.
 void BlockGraph::attend() {
   const double scores = static_cast<double>(sizes_.batch * sizes_.heads) *
-                        static_cast<double>(sizes_.sequence) *
-                        static_cast<double>(sizes_.sequence);
+                        static_cast<double>(sizes_.sequence) * static_cast<double>(sizes_.sequence);
   const std::int64_t output = sizes_.rows() * sizes_.queries() * kHalf;
   const std::int64_t sums = sizes_.rows() * sizes_.heads * kFull;
   constexpr std::int64_t kSeed = 16;
@@ -351,7 +348,7 @@ void BlockGraph::build() {
   norm_backward(first_);
   name(first_.rstd, BlockValue::kRstd1);
   name(input1_, BlockValue::kNormed1);
-  name(table_, {});
+  name(table_, BlockValue::kTable);
   name(q_.result, BlockValue::kQueryProduct);
   name(k_.result, BlockValue::kKeyProduct);
   name(v_.result, BlockValue::kValues);
@@ -387,9 +384,7 @@ Result<KeptValues> kept_values(const Sizes& sizes, double budget) {
                                      "a budget for which the partitioner keeps values known here",
                                      "use another budget, or selective checkpointing");
     }
-    if (found->second) {
-      kept.add(*found->second);
-    }
+    kept.add(found->second);
   }
   return kept;
 }

@@ -27,9 +27,10 @@ enum class BlockValue : std::uint8_t {
   kGate,
   kUp,
   kActive,
-  kConjugate,  ///< A look at the table of rotations; the table itself is an argument.
+  kTable,      ///< A look at the table of rotations, which is an argument,
+  kConjugate,  ///< and the conjugate look.
 };
-inline constexpr std::size_t kBlockValues = 17;
+inline constexpr std::size_t kBlockValues = 18;
 
 class KeptValues {
  public:

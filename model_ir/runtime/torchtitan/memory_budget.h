@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "model_ir/base/error.h"
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/runtime/torchtitan/kept_values.h"
+#include "model_ir/spec/model_spec.h"
+
+namespace headroom::ir::torchtitan {
+
+/// Of a block of `spec`, whose activations are bf16.
+[[nodiscard]] Sizes block_sizes(const ModelSpec& spec, std::int64_t batch, std::int64_t sequence);
+
+/// What each block keeps under `TitanPlan::memory_budget` (1, if there is none). All micro-batches
+/// have one size.
+[[nodiscard]] Result<KeptValues> kept_under_budget(const ModelSpec& spec, const ParallelPlan& plan);
+
+/// Why blocks under a budget cannot run so; nothing if they can, or if there is no budget.
+/// Source: pytorch/torchtitan 0.2.2 torchtitan/distributed/activation_checkpoint.py, apply_ac.
+[[nodiscard]] std::optional<Error> unsupported_budget(const ModelSpec& spec,
+                                                      const ParallelPlan& plan);
+
+}  // namespace headroom::ir::torchtitan
