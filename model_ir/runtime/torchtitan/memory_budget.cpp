@@ -1,5 +1,11 @@
 #include "model_ir/runtime/torchtitan/memory_budget.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/torch/partitioner.h"
 #include "model_ir/runtime/torchtitan/model.h"
 
 namespace headroom::ir::torchtitan {
@@ -40,6 +46,49 @@ std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPla
   }
   const Result<KeptValues> kept = kept_under_budget(spec, plan);
   return kept ? std::nullopt : std::optional(kept.error());
+}
+
+LossKeeps loss_keeps(std::int64_t rows, std::int64_t vocabulary, double budget) {
+  using torch::JointOp;
+  constexpr std::int64_t kHalf = 2;
+  constexpr std::int64_t kFull = 4;
+  constexpr std::int64_t kLong = 8;
+  std::vector<torch::JointNode> nodes;
+  const auto add = [&](JointOp op, std::vector<std::size_t> reads, std::int64_t bytes) {
+    nodes.push_back({.op = op, .reads = std::move(reads), .bytes = bytes});
+    return nodes.size() - 1;
+  };
+  const auto point = [&](std::vector<std::size_t> reads, std::int64_t bytes) {
+    return add(JointOp::kPointwise, std::move(reads), bytes);
+  };
+  const std::int64_t elements = rows * vocabulary;
+  const std::size_t logits = add(JointOp::kInput, {}, elements * kHalf);
+  const std::size_t labels = add(JointOp::kInput, {}, rows * kLong);
+  const std::size_t wide =
+      point({add(JointOp::kView, {logits}, elements * kHalf)}, elements * kFull);
+  const std::size_t ids = add(JointOp::kView, {labels}, rows * kLong);
+  const std::size_t greatest = point({wide}, rows * kFull);
+  const std::size_t shifted = point({wide, greatest}, elements * kFull);
+  const std::size_t sum = point({point({shifted}, elements * kFull)}, rows * kFull);
+  const std::size_t log_sum = point({sum}, rows * kFull);
+  const std::size_t log_probabilities = point({shifted, log_sum}, elements * kFull);
+  const std::size_t valid = point({ids}, rows);
+  const std::size_t chosen =
+      point({log_probabilities, point({valid, ids}, rows * kLong)}, rows * kFull);
+  const std::size_t masked = point({valid, point({chosen}, rows * kFull)}, rows * kFull);
+  const std::size_t loss = point({masked}, kFull);
+  nodes[loss].is_output = true;
+  const std::size_t valid_again = point({ids}, rows);
+  const std::size_t targets = point({point({valid_again, ids}, rows * kLong)}, elements * kFull);
+  const std::size_t probabilities = point({log_probabilities}, elements * kFull);
+  for (const std::size_t read : {targets, valid_again, probabilities}) {
+    nodes[point({read}, elements * kFull)].is_gradient = true;
+  }
+  const std::vector<std::size_t> saved = torch::saved_nodes(nodes, budget);
+  const auto keeps = [&](std::size_t node) {
+    return std::ranges::find(saved, node) != saved.end();
+  };
+  return {.greatest = keeps(greatest), .log_sum = keeps(log_sum)};
 }
 
 }  // namespace headroom::ir::torchtitan

@@ -18,6 +18,18 @@ namespace headroom::ir::torchtitan {
 /// have one size.
 [[nodiscard]] Result<KeptValues> kept_under_budget(const ModelSpec& spec, const ParallelPlan& plan);
 
+/// Numbers for each row that the compiled loss keeps beside the logits and the labels.
+struct LossKeeps {
+  bool greatest = true;
+  bool log_sum = true;
+  friend bool operator==(const LossKeeps&, const LossKeeps&) = default;
+};
+
+/// The budget holds for every compiled function: for cross entropy, too.
+/// Source: the joint graph that PyTorch 2.11 traces of cross_entropy_loss, pytorch/torchtitan 0.2.2
+///         torchtitan/components/loss.py.
+[[nodiscard]] LossKeeps loss_keeps(std::int64_t rows, std::int64_t vocabulary, double budget);
+
 /// Why blocks under a budget cannot run so; nothing if they can, or if there is no budget.
 /// Source: pytorch/torchtitan 0.2.2 torchtitan/distributed/activation_checkpoint.py, apply_ac.
 [[nodiscard]] std::optional<Error> unsupported_budget(const ModelSpec& spec,
