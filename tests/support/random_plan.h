@@ -221,7 +221,8 @@ inline ir::ParallelPlan random_titan_plan(Random& random) {
                              .loss_parallel = random.chance(1, 2),
                              .reshard = random_word(random, ir::titan_reshard_words()),
                              .selective_operators = random.chance(1, 2),
-                             .compiled = random.chance(1, 2)};
+                             .compiled = random.chance(1, 2),
+                             .memory_budget = {}};
   plan.fsdp = ir::FsdpPlan{};
   plan.fsdp->replicas = random.pick<std::int64_t>({1, 2});
   plan.world =
@@ -229,6 +230,9 @@ inline ir::ParallelPlan random_titan_plan(Random& random) {
   plan.sequence = 64 * random.between(1, 32);
   plan.micro_batch = random.between(1, 4);
   plan.accumulation = random.between(1, 3);
+  if (plan.titan->compiled && !plan.titan->selective_operators && random.chance(1, 2)) {
+    plan.titan->memory_budget = random.pick<double>({0, 0.1, 0.5, 1});
+  }
   return plan;
 }
 

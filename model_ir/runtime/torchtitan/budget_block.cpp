@@ -236,7 +236,8 @@ void BudgetBlock::norm_heads(const KeptValues& wanted) {
     return Made{sizes().wide(kind.count * sizes().head_dim), sizes().dtype, {}};
   };
   for (Kind& kind : kinds) {
-    if (wanted.has(kind.name) && wanted.has(kind.rstd_name)) {
+    const bool keeps_rstd = !in_backward_ && kept_.has(kind.rstd_name);
+    if (wanted.has(kind.name) && wanted.has(kind.rstd_name) && !keeps_rstd) {
       kind.normed = s_.graph.kernel_of({kind.product, *kind.rstd, kind.weight}, made(kind));
       kind.group.push_back(*kind.normed);
     }

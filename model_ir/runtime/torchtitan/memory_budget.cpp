@@ -1,6 +1,7 @@
 #include "model_ir/runtime/torchtitan/memory_budget.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,19 @@ std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPla
   }
   const Result<KeptValues> kept = kept_under_budget(spec, plan);
   return kept ? std::nullopt : std::optional(kept.error());
+}
+
+bool weighs_shared_keys(const ModelSpec& spec, const ParallelPlan& plan) {
+  const double budget = plan.titan.value_or(TitanPlan{}).memory_budget.value_or(1);
+  if (budget <= 0 || budget >= 1 || spec.heads == spec.kv_heads) {
+    return false;
+  }
+  // Whatever is dear is kept: nothing had to be weighed.
+  const Result<KeptValues> kept = kept_under_budget(spec, plan);
+  constexpr std::array<BlockValue, 6> kDear = {BlockValue::kRstd1,    BlockValue::kValues,
+                                               BlockValue::kAttended, BlockValue::kProjected,
+                                               BlockValue::kGate,     BlockValue::kUp};
+  return kept && !std::ranges::all_of(kDear, [&](BlockValue value) { return kept->has(value); });
 }
 
 LossKeeps loss_keeps(std::int64_t rows, std::int64_t vocabulary, double budget) {

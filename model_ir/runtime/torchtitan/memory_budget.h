@@ -30,6 +30,13 @@ struct LossKeeps {
 ///         torchtitan/components/loss.py.
 [[nodiscard]] LossKeeps loss_keeps(std::int64_t rows, std::int64_t vocabulary, double budget);
 
+/// Whether the choice weighs attention whose queries share keys. PyTorch 2.11 itself stops there,
+/// since its FLOP counter asserts as many heads of keys; what is shown is the choice of later
+/// versions, which count the heads of queries.
+/// Source: pytorch/pytorch 2.11 torch/utils/flop_counter.py, sdpa_flop_count; pytorch/pytorch pull
+///         request 177188.
+[[nodiscard]] bool weighs_shared_keys(const ModelSpec& spec, const ParallelPlan& plan);
+
 /// Why blocks under a budget cannot run so; nothing if they can, or if there is no budget.
 /// Source: pytorch/torchtitan 0.2.2 torchtitan/distributed/activation_checkpoint.py, apply_ac.
 [[nodiscard]] std::optional<Error> unsupported_budget(const ModelSpec& spec,
