@@ -35,6 +35,7 @@ std::vector<CompiledGraph::Id> CompiledGraph::add(Step step, std::vector<Made> m
     buffer.over = std::move(each.over);
     buffer.complex = each.complex;
     buffer.wide = each.wide;
+    buffer.counted_bytes = each.counted;
     buffer.made_at = steps_.size();
     step.made.push_back(buffers_.size());
     buffers_.push_back(std::move(buffer));
@@ -123,7 +124,7 @@ void CompiledGraph::estimate() {
     const std::size_t first = buffer.kind == Kind::kDonated ? 0 : buffer.made_at;
     const std::size_t end = buffer.output ? steps_.size() : buffer.counted + 1;
     for (std::size_t i = first; i < end; ++i) {
-      alive_[i] += buffer.bytes();
+      alive_[i] += buffer.estimated();
     }
   }
   peak_ = alive_.empty() ? 0 : *std::ranges::max_element(alive_);

@@ -35,6 +35,8 @@ class CompiledGraph {
     std::vector<Id> over;
     bool complex = false;  ///< Pairs are complex numbers: it makes no place for others.
     bool wide = false;     ///< Of 8 bits: e5m2, not e4m3, which do not share a place.
+    /// Bytes that the estimates count in its place; 0: its own.
+    std::int64_t counted = 0;
   };
   /// Runs what Inductor has not generated; returns what it has made.
   using Call = std::function<std::vector<Tensor>(Eager& eager)>;
@@ -92,8 +94,9 @@ class CompiledGraph {
     bool output = false;
     bool complex = false;
     bool wide = false;
-    bool moved = false;    ///< Another buffer has its memory.
-    bool inside = false;   ///< Only the kernel that makes it reads it: it has no memory.
+    bool moved = false;   ///< Another buffer has its memory.
+    bool inside = false;  ///< Only the kernel that makes it reads it: it has no memory.
+    std::int64_t counted_bytes = 0;
     std::size_t held = 0;  ///< Step up to which the results beside it hold it.
     std::size_t made_at = 0;
     std::size_t last = 0;     ///< Step that reads it, or a view of it, last.
@@ -101,6 +104,9 @@ class CompiledGraph {
     Id place = 0;             ///< In whose memory it lies, if in another's.
     bool has_place = false;
     [[nodiscard]] std::int64_t bytes() const;
+    [[nodiscard]] std::int64_t estimated() const {
+      return counted_bytes > 0 ? counted_bytes : bytes();
+    }
     /// What buffers that share a place agree in.
     [[nodiscard]] Likeness likeness() const { return {dtype, wide, shape.elements()}; }
   };
@@ -129,7 +135,8 @@ class CompiledGraph {
   }
   [[nodiscard]] Step merged(Group& group);
   void merge_groups();
-  void keep_single_readers(const Group& group);
+  [[nodiscard]] bool is_before(const Group& group, Id first, Id second) const;
+  void keep_shared_operands(const Group& group);
   void find_inside();
   void put_in_order();
   void find_last_readers();

@@ -19,23 +19,31 @@ void CompiledGraph::fuse(std::vector<Id> made, std::size_t sums, Call run) {
   groups_.push_back({.made = std::move(made), .sums = sums, .run = std::move(run)});
 }
 
-/// An operand that several parts of a kernel read is not written over.
-/// Source: torch/_inductor/scheduler.py, SchedulerNode.decide_inplace_update.
-void CompiledGraph::keep_single_readers(const Group& group) {
+/// Whether a part of a kernel comes before another, which reads it or what is made of it.
+bool CompiledGraph::is_before(const Group& group, Id first, Id second) const {
+  return std::ranges::any_of(steps_[buffers_[second].made_at].reads, [&](Id read) {
+    const bool inside = std::ranges::find(group.made, read) != group.made.end();
+    return inside && (read == first || is_before(group, first, read));
+  });
+}
+
+/// An operand that another part of the kernel reads is not written over, unless that part comes
+/// before. Source: torch/_inductor/scheduler.py, SchedulerNode.decide_inplace_update.
+void CompiledGraph::keep_shared_operands(const Group& group) {
   for (const Id id : group.made) {
     std::erase_if(buffers_[id].over, [&](Id candidate) {
-      const auto readers = std::ranges::count_if(group.made, [&](Id other) {
+      return std::ranges::any_of(group.made, [&](Id other) {
         const std::vector<Id>& reads = steps_[buffers_[other].made_at].reads;
-        return std::ranges::find(reads, candidate) != reads.end();
+        const bool is_read = std::ranges::find(reads, candidate) != reads.end();
+        return is_read && other != id && !is_before(group, other, id);
       });
-      return readers > 1;
     });
   }
 }
 
 /// One step of a group's: what it reads from outside, what it makes.
 CompiledGraph::Step CompiledGraph::merged(Group& group) {
-  keep_single_readers(group);
+  keep_shared_operands(group);
   Step step;
   step.number = kNone;
   step.made = group.made;
@@ -107,7 +115,7 @@ void CompiledGraph::put_in_order() {
     std::int64_t bytes = 0;
     for (std::size_t at = 0; at < step.made.size(); ++at) {
       const Id id = step.made[at];
-      const std::int64_t size = buffers_[id].bytes();
+      const std::int64_t size = buffers_[id].estimated();
       bytes += size;
       buffers[id] = {.made = items ? 0 : size,
                      .freed = size,

@@ -63,9 +63,9 @@ class Partitioner {
 
   std::span<const JointNode> graph_;
   std::vector<Nodes> readers_;
-  std::vector<bool> forward_;        ///< required_fw_nodes
-  std::vector<std::int64_t> far_;    ///< dist_from_bw
-  std::vector<std::size_t> order_;   ///< fw_order
+  std::vector<bool> forward_;       ///< required_fw_nodes
+  std::vector<std::int64_t> far_;   ///< dist_from_bw
+  std::vector<std::size_t> order_;  ///< fw_order
 };
 
 void Partitioner::find_readers() {
@@ -171,10 +171,10 @@ std::int64_t Partitioner::weight(std::size_t node) const {
   const std::int64_t steps = std::max<std::int64_t>(std::min(far_[node], kFarthest), 1);
   const auto cost = static_cast<std::int64_t>(static_cast<double>(each.bytes) *
                                               std::pow(kPerStep, static_cast<double>(steps)));
-  const bool is_written = each.op == JointOp::kInput ||
-                          !std::ranges::all_of(readers_[node], [&](std::size_t reader) {
-                            return fuse(graph_[reader], each);
-                          });
+  const bool is_written =
+      each.op == JointOp::kInput || !std::ranges::all_of(readers_[node], [&](std::size_t reader) {
+        return fuse(graph_[reader], each);
+      });
   return is_written ? cost : 2 * cost;
 }
 

@@ -10,8 +10,10 @@ namespace headroom::ir::torchtitan {
 BudgetBlock::WeightSum BudgetBlock::weight_sum(std::vector<Id> reads, std::int64_t rows,
                                                std::int64_t width, bool mixes) {
   WeightSum sum;
-  sum.partial = s_.graph.kernel_of(
-      std::move(reads), mixes ? Made{{width}, DType::kFp32, {}} : s_.partial_sum(rows, width));
+  const Made parts = s_.partial_sum(rows, width);
+  Made whole{{width}, DType::kFp32, {}};
+  whole.counted = ir::bytes_of(parts.shape.elements(), parts.dtype).value();
+  sum.partial = s_.graph.kernel_of(std::move(reads), mixes ? whole : parts);
   sum.result = s_.summed(sum.partial, width);
   s_.graph.skip(1);  // The sum, and its cast.
   return sum;
@@ -179,7 +181,7 @@ void BudgetBlock::finish(Id residual, const Inner& inner, const std::array<Id, 3
   grads[6] = second_weight_.result;
   Made made = s_.hidden();
   if (!mixes_) {
-    made.over = {residual};
+    made.over = {residual, inputs[2], inputs[1], inputs[0]};
   }
   reads.insert(reads.end(), {sums, residual});
   grads[1] = s_.graph.kernel_of(std::move(reads), std::move(made));
