@@ -221,8 +221,7 @@ inline ir::ParallelPlan random_titan_plan(Random& random) {
                              .loss_parallel = random.chance(1, 2),
                              .reshard = random_word(random, ir::titan_reshard_words()),
                              .selective_operators = random.chance(1, 2),
-                             .compiled = random.chance(1, 2),
-                             .memory_budget = {}};
+                             .compiled = random.chance(1, 2)};
   plan.fsdp = ir::FsdpPlan{};
   plan.fsdp->replicas = random.pick<std::int64_t>({1, 2});
   plan.world =

@@ -85,8 +85,7 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
   CHECK(plan.titan == ir::TitanPlan{.tensor = 4,
                                     .loss_parallel = false,
                                     .reshard = ir::TitanReshard::kNever,
-                                    .selective_operators = true,
-                                    .memory_budget = {}});
+                                    .selective_operators = true});
   const std::string text =
       "tp=1,pp=4,schedule=zb-v,pp-batch=2,pp-layers=3,pp-last-less=2,"
       "reshard=default";
@@ -95,8 +94,7 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
                                       .schedule = ir::PipelineKind::kZbV,
                                       .pipeline_batch = 2,
                                       .stage_layers = 3,
-                                      .last_stage_less = 2,
-                                      .memory_budget = {}});
+                                      .last_stage_less = 2});
   CHECK(titan_text(*staged.titan) == text);
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(staged)), "staged").value() == staged);
   const std::string eight = "tp=1,compiled,float8=rowwise-gw-hp,fp8-all-gather,precompute-scale";
@@ -107,8 +105,7 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
   CHECK(parse_titan(titan_text(*narrow.titan), {}).value() == *narrow.titan);
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(narrow)), "narrow").value() == narrow);
   const ir::ParallelPlan spread = plan_of({{"titan", "tp=2,ep=4,etp=2"}, {"gpus", "16"}});
-  CHECK(spread.titan ==
-        ir::TitanPlan{.tensor = 2, .expert = 4, .expert_tensor = 2, .memory_budget = {}});
+  CHECK(spread.titan == ir::TitanPlan{.tensor = 2, .expert = 4, .expert_tensor = 2});
   CHECK(parse_titan(titan_text(*spread.titan), {}).value() == *spread.titan);
   const ir::ParallelPlan bounded =
       plan_of({{"titan", "compiled,memory-budget=0.25"}, {"gpus", "8"}});
