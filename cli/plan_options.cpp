@@ -74,6 +74,7 @@ constexpr std::array<OptionSpec, 36> kOptions = {
       "(sequences that go through it together), pp-layers=N (of a stage), pp-first-less=N, "
       "pp-last-less=N (layers that embedding and head count for), "
       "reshard=default|always|never, loss-parallel=no, selective (checkpointing by operators), "
+      "memory-budget=SHARE (0 to 1, of what compiled blocks keep), "
       "float8=tensorwise (with fp8-all-gather, precompute-scale)|rowwise|rowwise-gw-hp (compiled)"},
      {"tune", "SPEC", "compiled=no",
       "torchtune's code: compiled (layers and loss), optimizer-in-backward, offload-activations"},

@@ -418,6 +418,8 @@ Result<ir::TitanPlan> parse_titan(const std::string& text, ir::TitanPlan titan) 
   taker.flag("loss-parallel", titan.loss_parallel);
   taker.flag("selective", titan.selective_operators);
   taker.flag("compiled", titan.compiled);
+  taker.take("memory-budget", titan.memory_budget,
+             [&](const std::string& share) { return parse_real(kOption, share, 0, 1); });
   taker.word("float8", ir::float8_recipe_words(), titan.float8);
   taker.flag("fp8-all-gather", titan.float8_gather);
   taker.flag("precompute-scale", titan.float8_precompute);
@@ -456,6 +458,7 @@ std::string titan_text(const ir::TitanPlan& titan) {
   text += titan.loss_parallel ? "" : ",loss-parallel=no";
   text += titan.selective_operators ? ",selective" : "";
   text += titan.compiled ? ",compiled" : "";
+  text += titan.memory_budget ? ",memory-budget=" + real_text(*titan.memory_budget) : "";
   if (titan.float8 != ir::Float8Recipe::kNone) {
     text += ",float8=" + std::string(ir::word_of(ir::float8_recipe_words(), titan.float8));
   }

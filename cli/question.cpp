@@ -7,6 +7,7 @@
 
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
+#include "model_ir/runtime/torchtitan/memory_budget.h"
 
 namespace headroom::cli {
 namespace {
@@ -146,6 +147,11 @@ Result<Question> read_question(const Arguments& arguments) {
     plan->request.notes.push_back(
         device->name + ": what PyTorch takes on NVIDIA's GPUs is shown; nothing was measured on " +
         device->vendor + "'s, so that neither intervals nor the chance to fit hold");
+  }
+  if (ir::torchtitan::weighs_shared_keys(plan->model.spec, plan->request.plan)) {
+    plan->request.notes.emplace_back(
+        "--titan memory-budget: PyTorch 2.11 stops with an AssertionError of its FLOP counter "
+        "where queries share keys; shown is what later versions choose");
   }
   return Question{.model = std::move(plan->model),
                   .device = std::move(device).value(),

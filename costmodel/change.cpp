@@ -379,6 +379,7 @@ std::optional<ParallelPlan> with_change(const ParallelPlan& plan, Change change,
       changed.recompute_every = 1;
       if (changed.titan) {
         changed.titan->selective_operators = false;
+        changed.titan->memory_budget.reset();
       }
       break;
     case Change::kZero3:

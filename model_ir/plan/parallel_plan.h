@@ -356,7 +356,9 @@ struct TitanPlan {
   /// Selective checkpointing "op": layers are run again but for every second product, attention and
   /// reduce-scatters. Otherwise `ParallelPlan::recompute` says what is run again.
   bool selective_operators = false;
-  bool compiled = false;                      ///< torch.compile of each block.
+  bool compiled = false;  ///< torch.compile of each block.
+  /// memory_budget checkpointing: which share of what compiled blocks would keep, from 0 to 1.
+  std::optional<double> memory_budget = std::nullopt;
   Float8Recipe float8 = Float8Recipe::kNone;  ///< Of the blocks' linear layers, not of the head.
   bool float8_gather = false;                 ///< enable_fsdp_float8_all_gather
   bool float8_precompute = false;             ///< precompute_float8_dynamic_scale_for_fsdp

@@ -187,6 +187,7 @@ JsonFields titan_fields(const TitanPlan& titan) {
   fields.add("reshard", word_of(titan_reshard_words(), titan.reshard));
   fields.add("selective_operators", titan.selective_operators);
   fields.add("compiled", titan.compiled);
+  fields.add("memory_budget", titan.memory_budget ? JsonValue{*titan.memory_budget} : JsonValue{});
   fields.add("float8", word_of(float8_recipe_words(), titan.float8));
   fields.add("float8_gather", titan.float8_gather);
   fields.add("float8_precompute", titan.float8_precompute);
@@ -404,6 +405,11 @@ void read_titan(const JsonObject& object, TitanPlan& titan) {
   read_word(object, "reshard", titan_reshard_words(), titan.reshard);
   titan.selective_operators = object.boolean_or("selective_operators", titan.selective_operators);
   titan.compiled = object.boolean_or("compiled", titan.compiled);
+  if (object.is_null("memory_budget")) {
+    titan.memory_budget.reset();
+  } else if (object.has("memory_budget")) {
+    titan.memory_budget = object.number_or("memory_budget", 1, {0, 1});
+  }
   read_word(object, "float8", float8_recipe_words(), titan.float8);
   titan.float8_gather = object.boolean_or("float8_gather", titan.float8_gather);
   titan.float8_precompute = object.boolean_or("float8_precompute", titan.float8_precompute);

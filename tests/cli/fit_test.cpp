@@ -507,6 +507,15 @@ TEST_CASE("fit: a fault of one value of an option shows its key") {
     const Answer answer = test::headroom(fit + "--fsdp " + given);
     CHECK(answer.err.find("--fsdp: got " + std::string(given) + ",") != std::string::npos);
   }
+  const Answer budget = test::headroom(fit + "--titan compiled,memory-budget=2");
+  CHECK(budget.err.find("--titan: got memory-budget=2,") != std::string::npos);
+}
+
+TEST_CASE("fit: a memory budget that weighs attention of shared keys is answered with a note") {
+  const std::string fit =
+      "fit llama-3.1-8b --gpu h100-80gb --gpus 8 --titan compiled,memory-budget=";
+  CHECK(test::headroom(fit + "0.3").err.find("later versions choose") != std::string::npos);
+  CHECK(test::headroom(fit + "0.9").err.empty());  // Nothing has to be weighed.
 }
 
 }  // namespace headroom::cli

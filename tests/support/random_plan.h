@@ -229,6 +229,9 @@ inline ir::ParallelPlan random_titan_plan(Random& random) {
   plan.sequence = 64 * random.between(1, 32);
   plan.micro_batch = random.between(1, 4);
   plan.accumulation = random.between(1, 3);
+  if (plan.titan->compiled && !plan.titan->selective_operators && random.chance(1, 2)) {
+    plan.titan->memory_budget = random.pick<double>({0, 0.1, 0.5, 1});
+  }
   return plan;
 }
 

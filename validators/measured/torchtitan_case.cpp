@@ -27,17 +27,28 @@ constexpr std::array<Word<ir::OptimizerForm>, 3> kForms = {
 constexpr std::array<Word<ir::Precision>, 2> kStored = {
     {{"float32", ir::Precision::kFp32}, {"bfloat16", ir::Precision::kBf16}}};
 
-enum class Mode : std::uint8_t { kNone, kFull, kSelective };
-constexpr std::array<Word<Mode>, 3> kModes = {
-    {{"none", Mode::kNone}, {"full", Mode::kFull}, {"selective", Mode::kSelective}}};
+enum class Mode : std::uint8_t { kNone, kFull, kSelective, kBudget };
+constexpr std::array<Word<Mode>, 4> kModes = {{{"none", Mode::kNone},
+                                               {"full", Mode::kFull},
+                                               {"selective", Mode::kSelective},
+                                               {"memory_budget", Mode::kBudget}}};
 
-/// `ac` and `ac_option`: "op", or each k-th layer; 0 is each.
+/// `ac` and `ac_option`: "op", or each k-th layer; 0 is each. `memory_budget`: 0.5, unless it says
+/// otherwise.
 void read_checkpointing(CaseReader& reader, ir::ParallelPlan& plan) {
   const Mode mode = reader.word<Mode>("ac", "none", kModes);
   const std::string option = reader.text("ac_option", "op");
   plan.titan->selective_operators = mode == Mode::kSelective && option == "op";
   if (mode == Mode::kFull) {
     plan.recompute = ir::Recompute::kFull;
+  }
+  const double budget = reader.number("memory_budget", 0.5);
+  if (budget < 0 || budget > 1) {
+    reader.fail("memory_budget", "a share below 0 or above 1");
+    return;
+  }
+  if (mode == Mode::kBudget) {
+    plan.titan->memory_budget = budget;
   }
   if (mode != Mode::kSelective || option == "op") {
     return;

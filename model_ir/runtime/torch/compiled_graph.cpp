@@ -35,12 +35,19 @@ std::vector<CompiledGraph::Id> CompiledGraph::add(Step step, std::vector<Made> m
     buffer.over = std::move(each.over);
     buffer.complex = each.complex;
     buffer.wide = each.wide;
+    buffer.counted_bytes = each.counted;
     buffer.made_at = steps_.size();
     step.made.push_back(buffers_.size());
     buffers_.push_back(std::move(buffer));
   }
+  step.number = skip((has_items(step) ? 1 : 0) + step.made.size());
   steps_.push_back(std::move(step));
   return steps_.back().made;
+}
+
+std::size_t CompiledGraph::skip(std::size_t count) {
+  next_number_ += count;
+  return next_number_ - count;
 }
 
 std::vector<CompiledGraph::Id> CompiledGraph::kernel(std::vector<Id> reads,
@@ -92,12 +99,12 @@ CompiledGraph::Id CompiledGraph::view(Id base) {
 
 void CompiledGraph::find_last_readers() {
   for (Buffer& buffer : buffers_) {
-    buffer.last = buffer.made_at;
+    buffer.last = std::max(buffer.made_at, buffer.held);
     buffer.counted = buffer.made_at;
   }
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     for (const Id read : steps_[i].reads) {
-      buffers_[read].last = i;
+      buffers_[read].last = std::max(i, buffers_[read].held);
       buffers_[read].counted = i;
       if (buffers_[read].kind == Kind::kView) {
         buffers_[buffers_[read].place].last = i;
@@ -117,7 +124,7 @@ void CompiledGraph::estimate() {
     const std::size_t first = buffer.kind == Kind::kDonated ? 0 : buffer.made_at;
     const std::size_t end = buffer.output ? steps_.size() : buffer.counted + 1;
     for (std::size_t i = first; i < end; ++i) {
-      alive_[i] += buffer.bytes();
+      alive_[i] += buffer.estimated();
     }
   }
   peak_ = alive_.empty() ? 0 : *std::ranges::max_element(alive_);
@@ -173,14 +180,14 @@ void CompiledGraph::plan() {
   }
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     for (const Id id : steps_[i].made) {
-      if (buffers_[id].kind == Kind::kOwn) {
+      if (buffers_[id].kind == Kind::kOwn && !buffers_[id].inside) {
         place(id, i);
       }
     }
     for (const Id id : dying[i]) {
       const Buffer& buffer = buffers_[id];
       const bool generated = buffer.kind == Kind::kOwn || buffer.kind == Kind::kMade;
-      if (generated && !buffer.moved && !buffer.complex) {
+      if (generated && !buffer.moved && !buffer.complex && !buffer.inside) {
         dead_[buffer.likeness()].push_back(id);
       }
     }
@@ -206,7 +213,7 @@ void CompiledGraph::give_work(const Step& step) {
     bytes += buffers_[id].bytes();
   }
   for (const Id id : step.made) {
-    bytes += buffers_[id].bytes();
+    bytes += buffers_[id].inside ? 0 : buffers_[id].bytes();
   }
   launch_kernels(eager_, bytes);
 }
@@ -214,7 +221,7 @@ void CompiledGraph::give_work(const Step& step) {
 void CompiledGraph::make(const Step& step) {
   for (const Id id : step.made) {
     Buffer& buffer = buffers_[id];
-    if (buffer.kind == Kind::kOwn) {
+    if (buffer.kind == Kind::kOwn && !buffer.inside) {
       buffer.tensor = buffer.has_place
                           ? eager_.alias(buffers_[buffer.place].tensor, buffer.shape, false)
                           : eager_.empty(buffer.shape, buffer.dtype);
@@ -236,7 +243,7 @@ void CompiledGraph::run_step(Step& step) {
         buffers_[id].tensor = std::move(*next++);
       }
     }
-  } else {
+  } else if (!step.is_item) {
     give_work(step);
   }
   for (const Id id : step.made) {

@@ -21,9 +21,10 @@ namespace headroom::ir::torch {
 ///         operand that dies there. Else a new buffer takes the place of the one of its type and
 ///         size that died last, if the two steps are neighbours or if holding the memory in between
 ///         does not raise the estimated peak of the function.
+///         The order of steps is the caller's, unless it asks for `schedule`.
 /// Source: pytorch/pytorch 2.11 torch/_inductor/codegen/wrapper.py, AllocateLine.plan and
 ///         FreeIfNotReusedLine.plan; torch/_inductor/memory.py, estimate_peak_memory.
-/// Ignores: the order of steps, which the caller gives, and alignment of buffers.
+/// Ignores: alignment of buffers.
 class CompiledGraph {
  public:
   using Id = std::size_t;
@@ -34,6 +35,8 @@ class CompiledGraph {
     std::vector<Id> over;
     bool complex = false;  ///< Pairs are complex numbers: it makes no place for others.
     bool wide = false;     ///< Of 8 bits: e5m2, not e4m3, which do not share a place.
+    /// Bytes that the estimates count in its place; 0: its own.
+    std::int64_t counted = 0;
   };
   /// Runs what Inductor has not generated; returns what it has made.
   using Call = std::function<std::vector<Tensor>(Eager& eager)>;
@@ -56,6 +59,15 @@ class CompiledGraph {
   /// returns the sums.
   std::vector<Id> kernel_and_sums(std::vector<Id> reads, Made made, std::vector<Made> sums,
                                   Call run);
+  /// Makes one kernel of those that make these buffers. With `run`, which gives the kernel's work,
+  /// the last of them are `sums` that it returns.
+  void fuse(std::vector<Id> made, std::size_t sums = 0, Call run = {});
+  /// Leaves out `count` numbers of operators: what is fused away has numbers, too. The first of
+  /// them.
+  std::size_t skip(std::size_t count);
+  /// Puts the steps, listed in the order in which they are traced, in that in which Inductor runs
+  /// them.
+  void schedule();
   /// Another look at a buffer. The estimate of the peak takes it for a copy, behind which the
   /// buffer itself goes.
   [[nodiscard]] Id view(Id base);
@@ -82,13 +94,19 @@ class CompiledGraph {
     bool output = false;
     bool complex = false;
     bool wide = false;
-    bool moved = false;  ///< Another buffer has its memory.
+    bool moved = false;   ///< Another buffer has its memory.
+    bool inside = false;  ///< Only the kernel that makes it reads it: it has no memory.
+    std::int64_t counted_bytes = 0;
+    std::size_t held = 0;  ///< Step up to which the results beside it hold it.
     std::size_t made_at = 0;
     std::size_t last = 0;     ///< Step that reads it, or a view of it, last.
     std::size_t counted = 0;  ///< Step up to which the estimate counts it.
     Id place = 0;             ///< In whose memory it lies, if in another's.
     bool has_place = false;
     [[nodiscard]] std::int64_t bytes() const;
+    [[nodiscard]] std::int64_t estimated() const {
+      return counted_bytes > 0 ? counted_bytes : bytes();
+    }
     /// What buffers that share a place agree in.
     [[nodiscard]] Likeness likeness() const { return {dtype, wide, shape.elements()}; }
   };
@@ -99,10 +117,28 @@ class CompiledGraph {
     GemmShape gemm;
     bool is_product = false;
     bool is_view = false;
+    bool is_fused = false;
+    bool is_item = false;    ///< Takes one of several results: does nothing.
+    std::size_t number = 0;  ///< Of the operator, as Inductor names it.
     std::vector<Id> dying;
+  };
+  struct Group {
+    std::vector<Id> made;
+    std::size_t sums = 0;
+    Call run;
   };
 
   [[nodiscard]] std::vector<Id> add(Step step, std::vector<Made> made, Kind kind);
+  /// Results of a call that are steps of their own.
+  [[nodiscard]] static bool has_items(const Step& step) {
+    return step.is_view || (step.run && !step.is_fused);
+  }
+  [[nodiscard]] Step merged(Group& group);
+  void merge_groups();
+  [[nodiscard]] bool is_before(const Group& group, Id first, Id second) const;
+  void keep_shared_operands(const Group& group);
+  void find_inside();
+  void put_in_order();
   void find_last_readers();
   void estimate();
   void plan();
@@ -115,6 +151,8 @@ class CompiledGraph {
   Eager& eager_;
   std::vector<Buffer> buffers_;
   std::vector<Step> steps_;
+  std::vector<Group> groups_;
+  std::size_t next_number_ = 0;
   std::vector<std::int64_t> alive_;  ///< Estimated bytes at each step.
   std::int64_t peak_ = 0;
   std::map<Likeness, std::vector<Id>> dead_;

@@ -102,28 +102,32 @@ Made Steps::partial_sum(std::int64_t rows, std::int64_t width) const {
   return {{width, torch::parts_of_sum(graph.multiprocessors(), rows, width)}, DType::kFp32, {}};
 }
 
-/// A kernel along the rows with `sums` sums over them, as wide as what it makes.
-std::vector<Id> Steps::mix(std::vector<Id> reads, Made made, std::int64_t parts, std::size_t sums) {
-  const std::int64_t width = made.shape[-1];
-  const Made sum{{width}, DType::kFp32, {}};
-  const auto run = [this, reads, width, parts, sums,
-                    output =
-                        ir::bytes_of(made.shape.elements(), made.dtype).value()](Eager& eager) {
-    const Tensor workspace = eager.empty({static_cast<std::int64_t>(sums), parts, width},
-                                         DType::kFp32, TensorRole::kWorkspace);
-    std::int64_t bytes = output + torch::bytes_of(workspace);
+torch::CompiledGraph::Call Steps::sums_of_parts(std::vector<Id> reads, std::int64_t bytes,
+                                                Shape parts) {
+  return [this, reads = std::move(reads), bytes, parts](Eager& eager) {
+    const Tensor workspace = eager.empty(parts, DType::kFp32, TensorRole::kWorkspace);
+    std::int64_t traffic = bytes + torch::bytes_of(workspace);
     for (const Id id : reads) {
-      bytes += torch::bytes_of(graph.tensor(id));
+      traffic += torch::bytes_of(graph.tensor(id));
     }
-    torch::launch_kernels(eager, bytes);
-    const Tensor part = eager.alias(workspace, {parts, width}, false);
+    torch::launch_kernels(eager, traffic);
+    const Tensor part = eager.alias(workspace, {parts[1], parts[2]}, false);
     std::vector<Tensor> results;
-    for (std::size_t i = 0; i < sums; ++i) {
+    for (std::int64_t i = 0; i < parts[0]; ++i) {
       results.push_back(torch::reduce_second_last(eager, part, false));
     }
     return results;
   };
-  return graph.kernel_and_sums(reads, std::move(made), std::vector<Made>(sums, sum), run);
+}
+
+/// A kernel along the rows with `sums` sums over them, as wide as what it makes.
+std::vector<Id> Steps::mix(std::vector<Id> reads, Made made, std::int64_t parts, std::size_t sums) {
+  const std::int64_t width = made.shape[-1];
+  const Made sum{{width}, DType::kFp32, {}};
+  auto run = sums_of_parts(reads, ir::bytes_of(made.shape.elements(), made.dtype).value(),
+                           {static_cast<std::int64_t>(sums), parts, width});
+  return graph.kernel_and_sums(std::move(reads), std::move(made), std::vector<Made>(sums, sum),
+                               std::move(run));
 }
 
 /// The gradient of a norm's weight from parts of it.

@@ -6,6 +6,7 @@
 
 #include "model_ir/runtime/torch/record.h"
 #include "model_ir/runtime/torchtitan/compiled_steps.h"
+#include "model_ir/runtime/torchtitan/memory_budget.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -27,8 +28,8 @@ std::size_t weight_count(const Sizes& sizes) {
 
 /// Of the saved tensors: input, rotations, weights, then what `Steps::kept` names.
 Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& sizes,
-                       BlockMemory memory) {
-  Steps steps(eager, sizes, memory);
+                       const BlockKeeps& keeps) {
+  Steps steps(eager, sizes, keeps);
   std::size_t at = 0;
   const auto next = [&] {
     Tensor tensor = node.saved[at].unpack(eager);
@@ -37,7 +38,7 @@ Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& 
     return tensor;
   };
   steps.values.x = steps.graph.taken(next(), false);
-  steps.values.table = steps.graph.taken(next(), false);
+  steps.values.table = steps.graph.taken(next(), steps.keeps_table());
   for (std::size_t i = 0; i < weight_count(sizes); ++i) {
     steps.weights.*kWeights[i] = steps.graph.taken(next(), false);
   }
@@ -45,8 +46,7 @@ Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& 
     *value = steps.graph.taken(next(), true);
   }
   const Id tangent = steps.graph.argument(grads[0]);
-  const bool eight = sizes.float8 != Float8Recipe::kNone;
-  const std::vector<Id> made = eight ? steps.backward_float8(tangent) : steps.backward(tangent);
+  const std::vector<Id> made = steps.run_back(tangent);
   steps.graph.run();
   Gradients result;
   for (const Id gradient : made) {
@@ -55,22 +55,19 @@ Gradients run_backward(Eager& eager, Gradients& grads, Node& node, const Sizes& 
   return result;
 }
 
+Sizes sizes_of(const Model& model, const Block& block, const Tensor& x) {
+  Sizes sizes = block_sizes(*model.spec, x.shape()[0], x.shape()[1]);
+  sizes.dtype = x.dtype();
+  sizes.float8 = model.plan->titan.value_or(TitanPlan{}).float8;
+  sizes.float8_weights = block.wq.dtype() == DType::kFp8;
+  return sizes;
+}
+
 }  // namespace
 
 Tensor compiled_block(Eager& eager, const Model& model, const Block& block, const Tensor& x,
-                      const Tensor& rotary, BlockMemory memory) {
-  const ModelSpec& spec = *model.spec;
-  const Sizes sizes{.batch = x.shape()[0],
-                    .sequence = x.shape()[1],
-                    .hidden = spec.hidden,
-                    .heads = spec.heads,
-                    .kv_heads = spec.kv_heads,
-                    .head_dim = spec.head_dim,
-                    .ffn = spec.ffn,
-                    .dtype = x.dtype(),
-                    .norms_heads = has_cosine_table(spec),
-                    .float8 = model.plan->titan.value_or(TitanPlan{}).float8,
-                    .float8_weights = block.wq.dtype() == DType::kFp8};
+                      const Tensor& rotary, const BlockKeeps& keeps) {
+  const Sizes sizes = sizes_of(model, block, x);
   const std::array<const Tensor*, 11> weights = {
       &block.attention_norm, &block.wq, &block.wk, &block.wv, &block.wo,
       &block.ffn_norm,       &block.w1, &block.w3, &block.w2, &block.q_norm,
@@ -81,18 +78,14 @@ Tensor compiled_block(Eager& eager, const Model& model, const Block& block, cons
     inputs.push_back(*weights[i]);
   }
   Record record(eager, inputs);
-  Steps steps(eager, sizes, memory);
+  Steps steps(eager, sizes, keeps);
   steps.values.x = steps.graph.argument(x);
   steps.values.table = steps.graph.argument(rotary);
   for (std::size_t i = 0; i < count; ++i) {
     steps.weights.*kWeights[i] = steps.graph.argument(*weights[i]);
   }
-  const bool eight = sizes.float8 != Float8Recipe::kNone;
-  const Id result = eight ? steps.forward_float8() : steps.forward();
+  const Id result = steps.run();
   const std::vector<Id*> kept = steps.kept();
-  for (const Id* const value : kept) {
-    steps.graph.keep(*value);
-  }
   steps.graph.run();
   record.save(x);
   record.save(rotary);
@@ -103,8 +96,8 @@ Tensor compiled_block(Eager& eager, const Model& model, const Block& block, cons
     record.save(steps.graph.tensor(*value));
   }
   Tensor output = steps.graph.take(result);
-  record.finish(output, [sizes, memory](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    return run_backward(e, grads, node, sizes, memory);
+  record.finish(output, [sizes, keeps](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    return run_backward(e, grads, node, sizes, keeps);
   });
   return output;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model_ir/runtime/torchtitan/kept_values.h"
 #include "model_ir/runtime/torchtitan/model.h"
 
 namespace headroom::ir::torchtitan {
@@ -9,6 +10,13 @@ enum class BlockMemory : std::uint8_t {
   kAll,        ///< No checkpointing.
   kOperators,  ///< Selective checkpointing by operators: every second product, and attention.
   kInputs,     ///< Full checkpointing.
+  kBudget,     ///< What the partitioner chose within a budget.
+};
+
+/// The same, with the choice.
+struct BlockKeeps {
+  BlockMemory memory = BlockMemory::kAll;
+  KeptValues chosen;  ///< Under a budget.
 };
 
 /// TransformerBlock under torch.compile: x [B, S, H] to the same. Forward and backward are one
@@ -24,8 +32,9 @@ enum class BlockMemory : std::uint8_t {
 ///         pytorch/pytorch 2.11 torch/_functorch/partitioners.py, torch/_inductor/scheduler.py,
 ///         MixOrderReduction.can_fuse; steps as they were generated on PyTorch 2.11 for widths of
 ///         1024 and 4096.
+///         Under a budget steps are fused and ordered as Inductor does (`CompiledGraph::schedule`).
 [[nodiscard]] torch::Tensor compiled_block(torch::Eager& eager, const Model& model,
                                            const Block& block, const torch::Tensor& x,
-                                           const torch::Tensor& rotary, BlockMemory memory);
+                                           const torch::Tensor& rotary, const BlockKeeps& keeps);
 
 }  // namespace headroom::ir::torchtitan

@@ -4,6 +4,7 @@
 
 #include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/torchtitan/budget_block.h"
 
 namespace headroom::ir::torchtitan {
 
@@ -181,11 +182,77 @@ std::vector<Id*> Steps::kept() {
       break;
     case BlockMemory::kInputs:
       break;
+    case BlockMemory::kBudget:
+      return kept_of_budget();
   }
   if (eight) {
     keep_scales(kept);
   }
   return kept;
+}
+
+std::vector<Id*> Steps::kept_of_budget() {
+  Values& at = values;
+  const std::array<std::pair<BlockValue, Id*>, 19> names = {{
+      {BlockValue::kRstd1, &at.rstd1},
+      {BlockValue::kNormed1, &at.normed1},
+      {BlockValue::kQueryProduct, &at.q_product},
+      {BlockValue::kKeyProduct, &at.k_product},
+      {BlockValue::kValues, &at.v},
+      {BlockValue::kQueryRstd, &at.q_rstd},
+      {BlockValue::kKeyRstd, &at.k_rstd},
+      {BlockValue::kQueries, &at.q},
+      {BlockValue::kKeys, &at.k},
+      {BlockValue::kAttended, &at.attended},
+      {BlockValue::kAttended, &at.log_sum},
+      {BlockValue::kAttended, &at.seed},
+      {BlockValue::kAttended, &at.offset},
+      {BlockValue::kProjected, &at.projected},
+      {BlockValue::kRstd2, &at.rstd2},
+      {BlockValue::kNormed2, &at.normed2},
+      {BlockValue::kGate, &at.gate},
+      {BlockValue::kUp, &at.up},
+      {BlockValue::kActive, &at.active},
+  }};
+  std::vector<Id*> kept;
+  for (const auto& [name, value] : names) {
+    if (chosen_.has(name)) {
+      kept.push_back(value);
+    }
+  }
+  return kept;
+}
+
+bool Steps::keeps_table() const {
+  return memory_ == BlockMemory::kBudget &&
+         (chosen_.has(BlockValue::kTable) || chosen_.has(BlockValue::kConjugate));
+}
+
+Id Steps::run() {
+  const bool eight = sizes_.float8 != Float8Recipe::kNone;
+  const bool budget = memory_ == BlockMemory::kBudget;
+  Id result = 0;
+  if (budget) {
+    result = BudgetBlock(*this, chosen_).forward();
+  } else {
+    result = eight ? forward_float8() : forward();
+  }
+  for (const Id* const value : kept()) {
+    graph.keep(*value);
+  }
+  if (budget) {
+    graph.schedule();
+  }
+  return result;
+}
+
+std::vector<Id> Steps::run_back(Id tangent) {
+  if (memory_ == BlockMemory::kBudget) {
+    std::vector<Id> grads = BudgetBlock(*this, chosen_).backward(tangent);
+    graph.schedule();
+    return grads;
+  }
+  return sizes_.float8 != Float8Recipe::kNone ? backward_float8(tangent) : backward(tangent);
 }
 
 /// What a block that keeps its inputs alone, or operators, runs again before its backward.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model_ir/runtime/torch/compiled_graph.h"
+#include "model_ir/runtime/torchtitan/block_sizes.h"
 #include "model_ir/runtime/torchtitan/compiled_block.h"
 
 /// The steps of a compiled block, listed for a `CompiledGraph`.
@@ -13,29 +14,6 @@ namespace headroom::ir::torchtitan {
 
 using Id = torch::CompiledGraph::Id;
 using Made = torch::CompiledGraph::Made;
-
-/// Sizes of a block.
-struct Sizes {
-  std::int64_t batch = 0;
-  std::int64_t sequence = 0;
-  std::int64_t hidden = 0;
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;
-  std::int64_t ffn = 0;
-  DType dtype = DType::kBf16;
-  bool norms_heads = false;  ///< Qwen3: heads are normed, and rotated by cosines and sines.
-  Float8Recipe float8 = Float8Recipe::kNone;  ///< Of the products.
-  bool float8_weights = false;                ///< The weights come in 8 bits.
-
-  [[nodiscard]] std::int64_t rows() const { return batch * sequence; }
-  [[nodiscard]] torch::Shape wide(std::int64_t width) const { return {batch, sequence, width}; }
-  [[nodiscard]] torch::Shape by_head(std::int64_t count) const {
-    return {batch, count, sequence, head_dim};
-  }
-  [[nodiscard]] std::int64_t queries() const { return heads * head_dim; }
-  [[nodiscard]] std::int64_t keys() const { return kv_heads * head_dim; }
-};
 
 /// Weights as the graph reads them, in the order of its arguments.
 struct Weights {
@@ -107,23 +85,25 @@ struct Values {
 /// The steps of a block, forward and backward.
 class Steps {
  public:
-  Steps(torch::Eager& eager, const Sizes& sizes, BlockMemory memory)
-      : graph(eager), sizes_(sizes), memory_(memory) {}
+  Steps(torch::Eager& eager, const Sizes& sizes, const BlockKeeps& keeps)
+      : graph(eager), sizes_(sizes), memory_(keeps.memory), chosen_(keeps.chosen) {}
 
   torch::CompiledGraph graph;
   Weights weights{};
   Values values{};
 
-  Id forward();
-  /// The same with products in 8 bits.
-  Id forward_float8();
-  /// Gradients of norm1, x, wq, wk, wv, wo, norm2, w1, w3, w2, and of Qwen3's norms of heads.
-  std::vector<Id> backward(Id tangent);
-  std::vector<Id> backward_float8(Id tangent);
+  /// Lists forward, whose result this is, and what it keeps.
+  Id run();
+  /// Lists backward: gradients of norm1, x, wq, wk, wv, wo, norm2, w1, w3, w2, and of Qwen3's norms
+  /// of heads.
+  std::vector<Id> run_back(Id tangent);
   /// What forward keeps for backward beside its inputs.
   [[nodiscard]] std::vector<Id*> kept();
+  /// The table of rotations counts among what is kept.
+  [[nodiscard]] bool keeps_table() const;
 
  private:
+  friend class BudgetBlock;
   /// A tensor in 8 bits, as it lies and turned (where both were made), and its scale's reciprocal.
   struct Eight {
     Id rows = 0;
@@ -223,6 +203,9 @@ class Steps {
   [[nodiscard]] static bool mixes_reductions(std::int64_t rows, std::int64_t width);
   [[nodiscard]] std::int64_t mixed_parts(std::int64_t rows) const;
   [[nodiscard]] Made partial_sum(std::int64_t rows, std::int64_t width) const;
+  /// The work of a kernel that reads `reads` and writes `bytes`, with its sums of parts.
+  [[nodiscard]] torch::CompiledGraph::Call sums_of_parts(std::vector<Id> reads, std::int64_t bytes,
+                                                         torch::Shape parts);
   std::vector<Id> mix(std::vector<Id> reads, Made made, std::int64_t parts, std::size_t sums);
   Id summed(Id partial, std::int64_t width);
 
@@ -238,8 +221,16 @@ class Steps {
   std::array<Eight, 3> heads_{};  ///< Gradients of values, keys, queries until their weights' turn.
   void finish_heads(std::vector<Id>& grads);
 
+  [[nodiscard]] std::vector<Id*> kept_of_budget();
+  Id forward();
+  /// The same with products in 8 bits.
+  Id forward_float8();
+  std::vector<Id> backward(Id tangent);
+  std::vector<Id> backward_float8(Id tangent);
+
   Sizes sizes_;
   BlockMemory memory_;
+  KeptValues chosen_;  ///< Under a budget.
 };
 
 }  // namespace headroom::ir::torchtitan

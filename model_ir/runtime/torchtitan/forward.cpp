@@ -251,12 +251,14 @@ bool is_checkpointed(const Context& context, std::size_t layer) {
 Tensor call_block(Context& context, std::size_t layer, const Tensor& x, const Tensor& rotary) {
   const Block& block = context.model.blocks[layer];
   if (titan_of(context).compiled) {
-    BlockMemory memory = BlockMemory::kAll;
-    if (is_checkpointed(context, layer)) {
-      memory =
+    BlockKeeps keeps{.memory = BlockMemory::kAll, .chosen = context.model.kept};
+    if (titan_of(context).memory_budget) {
+      keeps.memory = BlockMemory::kBudget;
+    } else if (is_checkpointed(context, layer)) {
+      keeps.memory =
           titan_of(context).selective_operators ? BlockMemory::kOperators : BlockMemory::kInputs;
     }
-    return compiled_block(context.eager, context.model, block, x, rotary, memory);
+    return compiled_block(context.eager, context.model, block, x, rotary, keeps);
   }
   const std::int32_t number = context.eager.layer();
   if (!is_checkpointed(context, layer)) {

@@ -97,7 +97,8 @@ Tensor cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels) {
   return torch::nll_loss(eager, log_probabilities, labels);
 }
 
-Tensor compiled_cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels) {
+Tensor compiled_cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels,
+                              const LossKeeps& keeps) {
   constexpr std::int64_t kRowsPerPart = 8192;  // Of the sum over rows, if there are more.
   const std::int64_t rows = labels.elements();
   const Shape each{rows};
@@ -119,8 +120,12 @@ Tensor compiled_cross_entropy(Eager& eager, const Tensor& logits, const Tensor& 
     torch::launch(eager, {&labels, &greatest, &log_sum, &loss});
   }
   partial.reset();
-  record.save(greatest);
-  record.save(log_sum);
+  if (keeps.greatest) {
+    record.save(greatest);
+  }
+  if (keeps.log_sum) {
+    record.save(log_sum);
+  }
   if (record.active()) {
     record.finish(loss, [](Eager& e, Gradients&, Node& node) -> Gradients {
       const torch::Unpacked saved(e, node);
@@ -155,7 +160,10 @@ Tensor loss_of(Eager& eager, const ParallelPlan& plan, const Tensor& logits, con
   if (titan.tensor > 1 && titan.loss_parallel) {
     sum = sharded_cross_entropy(eager, logits, labels);
   } else {
-    sum = compiles_loss(plan) ? compiled_cross_entropy(eager, logits, labels)
+    const LossKeeps keeps = titan.memory_budget ? loss_keeps(labels.elements(), logits.shape()[-1],
+                                                             *titan.memory_budget)
+                                                : LossKeeps{};
+    sum = compiles_loss(plan) ? compiled_cross_entropy(eager, logits, labels, keeps)
                               : torchtitan::cross_entropy(eager, logits, labels);
   }
   eager.set_role(TensorRole::kTemporary);

@@ -2,6 +2,7 @@
 
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torchtitan/memory_budget.h"
 #include "model_ir/runtime/torchtitan/tensor_mesh.h"
 
 namespace headroom::ir::torchtitan {
@@ -12,10 +13,11 @@ namespace headroom::ir::torchtitan {
                                           const torch::Tensor& labels);
 
 /// The same under torch.compile: reads the logits as they are, keeps two numbers a row beside them,
-/// and gives the gradient in the logits' type.
+/// or what `keeps` leaves of these, and gives the gradient in the logits' type.
 /// Source: pytorch/torchtitan 0.2.2 torchtitan/components/loss.py, build_cross_entropy_loss.
 [[nodiscard]] torch::Tensor compiled_cross_entropy(torch::Eager& eager, const torch::Tensor& logits,
-                                                   const torch::Tensor& labels);
+                                                   const torch::Tensor& labels,
+                                                   const LossKeeps& keeps);
 
 /// The same under loss_parallel: logits [B, S, V/T] stay sharded by vocabulary; maxima, sums and
 /// the chosen log-probabilities are reduced among the ranks. One node stands for both operators.

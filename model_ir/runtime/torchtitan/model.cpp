@@ -8,6 +8,7 @@
 
 #include "model_ir/plan/idle_options.h"
 #include "model_ir/runtime/fsdp/fully_shard.h"
+#include "model_ir/runtime/torchtitan/memory_budget.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -522,6 +523,9 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (const std::optional<Error> error = unsupported_experts(spec, plan)) {
     return *error;
   }
+  if (const std::optional<Error> error = unsupported_budget(spec, plan)) {
+    return *error;
+  }
   return unsupported_degrees(spec, plan);
 }
 
@@ -557,6 +561,9 @@ ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
     load_head(load, model);
   }
   load_rotary(eager, model);
+  if (titan.memory_budget) {
+    model.kept = kept_under_budget(spec, plan).value();
+  }
   renew_buffers(eager, model);
   if (titan.expert > 1) {
     result.prefetches = prefetches_of(model);

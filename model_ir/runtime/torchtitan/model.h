@@ -9,6 +9,7 @@
 #include "model_ir/plan/titan_stages.h"
 #include "model_ir/runtime/fsdp/sharded_group.h"
 #include "model_ir/runtime/torch/eager.h"
+#include "model_ir/runtime/torchtitan/kept_values.h"
 #include "model_ir/spec/model_spec.h"
 
 /// torchtitan's own modelling and training code on FSDP2 and DTensor.
@@ -47,6 +48,7 @@ struct Model {
   torch::Tensor output;  ///< [V/T, H]
   /// Llama: complex [S, D/2], as pairs of fp32; Qwen3: cosines and sines, fp32 [S, 2D].
   torch::Tensor rotary;
+  KeptValues kept;  ///< Of each block, under a memory budget.
 };
 
 /// fsdp::FullyShard::set_prefetch

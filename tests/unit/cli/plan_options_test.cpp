@@ -107,6 +107,15 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
   const ir::ParallelPlan spread = plan_of({{"titan", "tp=2,ep=4,etp=2"}, {"gpus", "16"}});
   CHECK(spread.titan == ir::TitanPlan{.tensor = 2, .expert = 4, .expert_tensor = 2});
   CHECK(parse_titan(titan_text(*spread.titan), {}).value() == *spread.titan);
+  const ir::ParallelPlan bounded =
+      plan_of({{"titan", "compiled,memory-budget=0.25"}, {"gpus", "8"}});
+  CHECK(bounded.titan == ir::TitanPlan{.compiled = true, .memory_budget = 0.25});
+  CHECK(titan_text(*bounded.titan) == "tp=1,reshard=default,compiled,memory-budget=0.25");
+  CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(bounded)), "bounded").value() ==
+        bounded);
+  const Error outside = refusal_of({{"titan", "compiled,memory-budget=1.5"}});
+  CHECK(outside.key == "titan");
+  CHECK(outside.got == "memory-budget=1.5");
   CHECK(refusal_of({{"titan", "schedule=zb-h2"}}).key == "titan");
   CHECK(refusal_of({{"titan", "tp=0"}}).key == "titan");
   CHECK(refusal_of({{"titan", "reshard=sometimes"}}).key == "titan");

@@ -61,6 +61,45 @@ TEST_CASE("compiled graph: memory that died in the step before is taken at once"
         }) == "+4096#0 +8192#1 -1 -0");
 }
 
+TEST_CASE("compiled graph: what only the kernel that makes it reads has no memory") {
+  // Sums and their quotient are one kernel; the sums, read again by a later one, are written.
+  const auto build = [](bool again) {
+    return [again](CompiledGraph& graph, Eager& eager) {
+      const Id input = graph.argument(eager.empty({kBytes / 2}, DType::kBf16));
+      const Id sums = graph.kernel_of({input}, made(2 * kBytes));
+      const Id quotient = graph.kernel_of({input, sums}, made(kBytes));
+      graph.fuse({sums, quotient});
+      graph.keep(quotient);
+      if (again) {
+        graph.keep(graph.kernel_of({sums}, made(4 * kBytes)));
+      }
+      graph.schedule();
+    };
+  };
+  CHECK(events_of_graph(build(false)) == "+4096#0 +4096#1 -0 -1");
+  CHECK(events_of_graph(build(true)) == "+4096#0 +8192#1 +4096#2 -0 +16384#3 -1 -2 -3");
+}
+
+TEST_CASE("compiled graph: scheduled, steps stand where they hold the least memory") {
+  // Listed as a, b, then what takes the place of each: scheduled, b is made behind a's reader.
+  const auto build = [](bool scheduled) {
+    return [scheduled](CompiledGraph& graph, Eager& eager) {
+      static_cast<void>(eager);
+      const Id a = graph.kernel_of({}, made(8 * kBytes));
+      const Id b = graph.kernel_of({}, made(8 * kBytes));
+      const Id c = graph.kernel_of({a}, made(kBytes));
+      const Id d = graph.kernel_of({b}, made(kBytes));
+      graph.keep(graph.kernel_of({c, d}, made(2 * kBytes)));
+      if (scheduled) {
+        graph.schedule();
+      }
+    };
+  };
+  CHECK(events_of_graph(build(false)) ==
+        "+32768#0 +32768#1 +4096#2 -0 +4096#3 -1 +8192#4 -2 -3 -4");
+  CHECK(events_of_graph(build(true)) == "+32768#0 +4096#1 +4096#2 -0 +8192#3 -1 -2 -3");
+}
+
 TEST_CASE("compiled graph: memory is not held over a step that makes the peak") {
   // Between a's death and d lies the step that makes c of b: holding a would raise the peak.
   const auto build = [](std::int64_t last) {

@@ -1,0 +1,108 @@
+#include "model_ir/runtime/torchtitan/memory_budget.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model_ir/runtime/torch/partitioner.h"
+#include "model_ir/runtime/torchtitan/model.h"
+
+namespace headroom::ir::torchtitan {
+
+Sizes block_sizes(const ModelSpec& spec, std::int64_t batch, std::int64_t sequence) {
+  return {.batch = batch,
+          .sequence = sequence,
+          .hidden = spec.hidden,
+          .heads = spec.heads,
+          .kv_heads = spec.kv_heads,
+          .head_dim = spec.head_dim,
+          .ffn = spec.ffn,
+          .norms_heads = has_cosine_table(spec)};
+}
+
+Result<KeptValues> kept_under_budget(const ModelSpec& spec, const ParallelPlan& plan) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const std::int64_t batch = titan.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
+  return kept_values(block_sizes(spec, batch, plan.sequence), titan.memory_budget.value_or(1));
+}
+
+std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPlan& plan) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  if (!titan.memory_budget) {
+    return std::nullopt;
+  }
+  if (!titan.compiled) {
+    return Error::invalid_argument("titan", "memory-budget without compiled",
+                                   "compiled blocks, whose partitioner the budget is for");
+  }
+  if (plan.recompute != Recompute::kNone || titan.selective_operators) {
+    return Error::invalid_argument("titan", "memory-budget beside another checkpointing",
+                                   "one kind of checkpointing");
+  }
+  if (titan.float8 != Float8Recipe::kNone) {
+    return Error::invalid_argument("titan", "memory-budget with float8",
+                                   "products in 16 bits under a budget");
+  }
+  const Result<KeptValues> kept = kept_under_budget(spec, plan);
+  return kept ? std::nullopt : std::optional(kept.error());
+}
+
+bool weighs_shared_keys(const ModelSpec& spec, const ParallelPlan& plan) {
+  const double budget = plan.titan.value_or(TitanPlan{}).memory_budget.value_or(1);
+  if (budget <= 0 || budget >= 1 || spec.heads == spec.kv_heads) {
+    return false;
+  }
+  // Whatever is dear is kept: nothing had to be weighed.
+  const Result<KeptValues> kept = kept_under_budget(spec, plan);
+  constexpr std::array<BlockValue, 6> kDear = {BlockValue::kRstd1,    BlockValue::kValues,
+                                               BlockValue::kAttended, BlockValue::kProjected,
+                                               BlockValue::kGate,     BlockValue::kUp};
+  return kept && !std::ranges::all_of(kDear, [&](BlockValue value) { return kept->has(value); });
+}
+
+LossKeeps loss_keeps(std::int64_t rows, std::int64_t vocabulary, double budget) {
+  using torch::JointOp;
+  constexpr std::int64_t kHalf = 2;
+  constexpr std::int64_t kFull = 4;
+  constexpr std::int64_t kLong = 8;
+  std::vector<torch::JointNode> nodes;
+  const auto add = [&](JointOp op, std::vector<std::size_t> reads, std::int64_t bytes) {
+    nodes.push_back({.op = op, .reads = std::move(reads), .bytes = bytes});
+    return nodes.size() - 1;
+  };
+  const auto point = [&](std::vector<std::size_t> reads, std::int64_t bytes) {
+    return add(JointOp::kPointwise, std::move(reads), bytes);
+  };
+  const std::int64_t elements = rows * vocabulary;
+  const std::size_t logits = add(JointOp::kInput, {}, elements * kHalf);
+  const std::size_t labels = add(JointOp::kInput, {}, rows * kLong);
+  const std::size_t wide =
+      point({add(JointOp::kView, {logits}, elements * kHalf)}, elements * kFull);
+  const std::size_t ids = add(JointOp::kView, {labels}, rows * kLong);
+  const std::size_t greatest = point({wide}, rows * kFull);
+  const std::size_t shifted = point({wide, greatest}, elements * kFull);
+  const std::size_t sum = point({point({shifted}, elements * kFull)}, rows * kFull);
+  const std::size_t log_sum = point({sum}, rows * kFull);
+  const std::size_t log_probabilities = point({shifted, log_sum}, elements * kFull);
+  const std::size_t valid = point({ids}, rows);
+  const std::size_t chosen =
+      point({log_probabilities, point({valid, ids}, rows * kLong)}, rows * kFull);
+  const std::size_t masked = point({valid, point({chosen}, rows * kFull)}, rows * kFull);
+  const std::size_t loss = point({masked}, kFull);
+  nodes[loss].is_output = true;
+  const std::size_t valid_again = point({ids}, rows);
+  const std::size_t targets = point({point({valid_again, ids}, rows * kLong)}, elements * kFull);
+  const std::size_t probabilities = point({log_probabilities}, elements * kFull);
+  for (const std::size_t read : {targets, valid_again, probabilities}) {
+    nodes[point({read}, elements * kFull)].is_gradient = true;
+  }
+  const std::vector<std::size_t> saved = torch::saved_nodes(nodes, budget);
+  const auto keeps = [&](std::size_t node) {
+    return std::ranges::find(saved, node) != saved.end();
+  };
+  return {.greatest = keeps(greatest), .log_sum = keeps(log_sum)};
+}
+
+}  // namespace headroom::ir::torchtitan
