@@ -220,7 +220,7 @@ Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& 
     std::string expected;
     std::string fix;
   };
-  const std::array<Lack, 6> lacks = {
+  const std::array<Lack, 5> lacks = {
       {{megatron.offloaded_layers >= layers, key,
         "fewer layers than the model's " + std::to_string(layers),
         layers > 1 ? "use cpu-offloading-num-layers=" + std::to_string(layers - 1) + " or less"
@@ -235,8 +235,6 @@ Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& 
         "one of the two", "leave one of the two out"},
        {model.moe && !megatron.grouped_gemm, key + " with grouped-gemm=no",
         "experts with grouped GEMMs: others copy a configuration that holds a stream",
-        "leave one of the two out"},
-       {megatron.fp8 != MegatronFp8::kNone, key + " with fp8-recipe", "products in 16 bits",
         "leave one of the two out"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {

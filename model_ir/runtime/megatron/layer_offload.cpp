@@ -26,7 +26,7 @@ bool OffloadedLayer::leaves(const Tensor& tensor) const {
     case SavedForm::kWhole:
     case SavedForm::kPieces:
       return true;
-    case SavedForm::kNotContiguous:
+    case SavedForm::kStaying:
       break;
   }
   return false;

@@ -14,10 +14,10 @@ namespace headroom::ir::megatron {
 
 /// In what form operators save what they save.
 enum class SavedForm : std::uint8_t {
-  kTensors,        ///< Themselves; views of parts of a tensor stay on the device.
-  kWhole,          ///< As parts of one tensor, which leaves whole: `offload_base_tensor`.
-  kPieces,         ///< Cut by rows, each of which leaves for itself: torch.split.
-  kNotContiguous,  ///< As views in another order, which stay on the device.
+  kTensors,  ///< Themselves; views of parts of a tensor stay on the device.
+  kWhole,    ///< As parts of one tensor, which leaves whole: `offload_base_tensor`.
+  kPieces,   ///< Cut by rows, each of which leaves for itself: torch.split.
+  kStaying,  ///< As views in another order, or marked not to leave: they stay on the device.
 };
 
 /// What one layer saves, on the device or on the host: each storage once.

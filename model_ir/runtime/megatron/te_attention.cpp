@@ -305,7 +305,7 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
   }
   if (record.active()) {
     {
-      const SavedAs views(run.process.layer_offload(), SavedForm::kNotContiguous);
+      const SavedAs views(run.process.layer_offload(), SavedForm::kStaying);
       record.save(qkv.query);
       record.save(qkv.key);
       record.save(qkv.value);

@@ -188,6 +188,19 @@ TEST_CASE("megatron layer offload: every layer is copied once for each micro-bat
   }
 }
 
+TEST_CASE("megatron layer offload: in 8 bits what is multiplied leaves in them, weights stay") {
+  ParallelPlan plan = offloading(1);
+  plan.megatron->fp8 = MegatronFp8::kTensorwise;
+  DeviceTraits device;
+  device.compute_major = 9;
+  device.compute_minor = 0;
+  const RankProgram program = lower(four_layers(), plan, Rank{0}, device).value();
+  // Both norms and what the MLP's second product takes, with a scale each.
+  const std::int64_t less = 2 * kTokens * kHidden + kTokens * kInner - 3 * 4;
+  CHECK(phase_of(program, "step2.forward_backward").work.device_to_host_bytes ==
+        own_bytes() - less + kAngles + kLengths);
+}
+
 TEST_CASE("megatron layer offload: the host keeps powers of two for the layers that are away") {
   std::int64_t blocks = 0;
   std::vector<std::int64_t> tensors = own_tensors();
@@ -267,7 +280,7 @@ TEST_CASE("megatron layer offload: parameters, parts and other orders stay on th
   const torch::Tensor part = alone.eager.alias(whole, {kTokens, kHidden / 2}, true);
   CHECK(stays(alone.eager.parameter({kHidden, kHidden}, DType::kBf16, true)));
   CHECK(stays(part));
-  alone.layer.save_as(SavedForm::kNotContiguous, {});
+  alone.layer.save_as(SavedForm::kStaying, {});
   CHECK(stays(whole));
   alone.layer.save_as(SavedForm::kWhole, {});
   CHECK_FALSE(stays(part));
@@ -311,6 +324,13 @@ TEST_CASE("megatron layer offload: Megatron-Core's refusals, by name") {
   CHECK(refused(with(1, [](ParallelPlan& plan) {
           plan.megatron->offload_modules.core_attention = true;
         })) == "cpu-offloading-num-layers=1 with offload-modules");
+  const ParallelPlan one_by_one =
+      with(1, [](ParallelPlan& plan) { plan.megatron->grouped_gemm = false; });
+  ModelSpec mixture = four_layers();
+  mixture.moe = MoeSpec{.experts = 4, .top_k = 2, .expert_ffn = kInner};
+  const Status status = check_plan(mixture, one_by_one);
+  REQUIRE_FALSE(status);
+  CHECK(status.error().got == "cpu-offloading-num-layers=1 with grouped-gemm=no");
 }
 
 }  // namespace headroom::ir::megatron
