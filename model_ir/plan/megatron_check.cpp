@@ -400,6 +400,9 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   if (const Status offload = check_megatron_offload(model, megatron); !offload) {
     return offload;
   }
+  if (const Status layers = check_megatron_layer_offload(model, megatron); !layers) {
+    return layers;
+  }
   if (const Status parameters = check_megatron_fp8_parameters(megatron); !parameters) {
     return parameters;
   }

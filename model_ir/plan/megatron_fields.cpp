@@ -6,7 +6,7 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::array<MegatronWhole, 14> kWholes = {
+constexpr std::array<MegatronWhole, 15> kWholes = {
     {{"tp", &MegatronPlan::tensor},
      {"pp", &MegatronPlan::pipeline},
      {"cp", &MegatronPlan::context},
@@ -18,6 +18,7 @@ constexpr std::array<MegatronWhole, 14> kWholes = {
      {"micro_batch_group", &MegatronPlan::micro_batch_group, 0},
      {"optimizer_instances", &MegatronPlan::optimizer_instances},
      {"mtp_layers", &MegatronPlan::mtp_layers, 0},
+     {"cpu_offloading_num_layers", &MegatronPlan::offloaded_layers, 0},
      {"cp_exchange_ranks", &MegatronPlan::context_exchange_ranks},
      {"recompute_layers", &MegatronPlan::recompute_layers},
      {"vocabulary_divisor", &MegatronPlan::vocabulary_divisor}}};

@@ -208,4 +208,40 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
   return ok();
 }
 
+Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& megatron) {
+  if (megatron.offloaded_layers == 0) {
+    return ok();
+  }
+  const std::string key = "cpu-offloading-num-layers=" + std::to_string(megatron.offloaded_layers);
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  struct Lack {
+    bool has;
+    std::string value;
+    std::string expected;
+    std::string fix;
+  };
+  const std::array<Lack, 5> lacks = {
+      {{megatron.offloaded_layers >= layers, key,
+        "fewer layers than the model's " + std::to_string(layers),
+        layers > 1 ? "use cpu-offloading-num-layers=" + std::to_string(layers - 1) + " or less"
+                   : "leave it out"},
+       {megatron.pipeline > 1, key + " with pp=" + std::to_string(megatron.pipeline),
+        "one pipeline stage", "use offload-modules, or pp=1"},
+       {megatron.recompute != MegatronRecompute::kNone,
+        key + " with recompute=" +
+            std::string(word_of(megatron_recompute_words(), megatron.recompute)),
+        "layers that run once", "leave one of the two out"},
+       {!(megatron.offload_modules == MegatronOffload{}), key + " with offload-modules",
+        "one of the two", "leave one of the two out"},
+       {model.moe && !megatron.grouped_gemm, key + " with grouped-gemm=no",
+        "experts with grouped GEMMs: others copy a configuration that holds a stream",
+        "leave one of the two out"}}};
+  for (const Lack& lack : lacks) {
+    if (lack.has) {
+      return unsupported(lack.value, lack.expected, lack.fix);
+    }
+  }
+  return ok();
+}
+
 }  // namespace headroom::ir

@@ -30,4 +30,11 @@ namespace headroom::ir {
 ///          megatron/training/arguments.py, validate_args.
 [[nodiscard]] Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatron);
 
+/// Layers that are offloaded whole: fewer than there are, on one stage, that run once.
+/// Errors:  kInvalidArgument naming --cpu-offloading-num-layers and what it does not go with.
+/// Source:  megatron/core/transformer/transformer_config.py, __post_init__;
+///          transformer_engine/pytorch/cpu_offload.py, get_cpu_offload_context.
+[[nodiscard]] Status check_megatron_layer_offload(const ModelSpec& model,
+                                                  const MegatronPlan& megatron);
+
 }  // namespace headroom::ir

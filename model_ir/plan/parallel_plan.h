@@ -264,6 +264,8 @@ struct MegatronPlan {
   std::int64_t micro_batch_group = 0;    ///< Micro-batches in a row on one chunk; 0: PP.
   std::int64_t optimizer_instances = 1;  ///< --num-distributed-optimizer-instances
   std::int64_t mtp_layers = 0;           ///< --mtp-num-layers: multi-token prediction.
+  /// --cpu-offloading-num-layers: the first layers, whose saved tensors go to the host.
+  std::int64_t offloaded_layers = 0;
   /// --hierarchical-context-parallel-sizes N CP/N: groups of N context-parallel ranks exchange
   /// heads, and keys and values go round the groups (--cp-comm-type a2a+p2p). 1: one ring.
   std::int64_t context_exchange_ranks = 1;

@@ -120,6 +120,24 @@ TEST_CASE("fit: activations that Megatron sends to the host are host memory and 
   CHECK(test::headroom(question + ",offload-modules=attn_proj").complains("add +core_attn"));
 }
 
+TEST_CASE("fit: layers that Megatron sends to the host are host memory and copies") {
+  const std::string question =
+      "fit llama-3.2-1b --gpu h100 --gpus 2 --precision bf16-master --seq 4096 --megatron "
+      "tp=2,sequence-parallel";
+  const Answer answer = test::headroom(question + ",cpu-offloading-num-layers=4");
+  CHECK(answer.says("--megatron cpu-offloading-num-layers=4"));
+  CHECK(answer.says("host memory"));
+  const Document four = test::json_of(question + ",cpu-offloading-num-layers=4");
+  const Document eight = test::json_of(question + ",cpu-offloading-num-layers=8");
+  CHECK(four.integer("plan/megatron/cpu_offloading_num_layers") == 4);
+  CHECK(eight.integer("host_bytes") == 2 * four.integer("host_bytes"));
+  CHECK(eight.integer("peak/allocated_bytes") < four.integer("peak/allocated_bytes"));
+  CHECK(eight.number("time/parts_seconds/offload") > four.number("time/parts_seconds/offload"));
+  CHECK(test::headroom(question + ",cpu-offloading-num-layers=16").complains("the model's 16"));
+  CHECK(test::headroom(question + ",cpu-offloading-num-layers=all")
+            .complains("a whole number from 0 to 1048576"));
+}
+
 TEST_CASE("fit: the JSON document is exact and adds up") {
   const Document document = test::json_of("fit llama-3.2-1b --gpu a100-80gb");
   CHECK(document.integer("schema_version") == 1);

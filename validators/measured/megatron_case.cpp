@@ -153,6 +153,15 @@ void read_offload(CaseReader& config, MegatronPlan& megatron) {
       config.integer("min_offloaded_tensor_size", megatron.least_offloaded, kSize);
 }
 
+/// Settings that other releases of Transformer Engine had do nothing in this one.
+void read_layer_offload(CaseReader& config, MegatronPlan& megatron) {
+  const bool offloads = config.flag("cpu_offloading", false);
+  const std::int64_t layers = config.integer("cpu_offloading_num_layers", 0, {0, kDegree.high});
+  megatron.offloaded_layers = offloads ? layers : 0;
+  config.flag("cpu_offloading_weights", false);
+  config.flag("cpu_offloading_double_buffering", false);
+}
+
 void note_module(CaseReader& reader, const std::string& name, ir::MegatronModules& modules) {
   for (const ir::MegatronModule& module : ir::megatron_modules()) {
     if (module.name == name) {
@@ -286,6 +295,7 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
       config.integer("microbatch_group_size_per_vp_stage", 0, {0, kDegree.high});
   megatron.defer_head_gradient = config.flag("defer_embedding_wgrad_compute", false);
   read_offload(config, megatron);
+  read_layer_offload(config, megatron);
   megatron.mtp_layers = config.integer("mtp_num_layers", 0, {0, kDegree.high});
   constexpr std::array<std::string_view, 3> kAside = {
       "overlap_p2p_comm_warmup_flush", "wgrad_deferral_limit", "mtp_loss_scaling_factor"};

@@ -213,6 +213,7 @@ Tensor fp8_grouped_linear(const Runner& run, const Tensor& input,
       experts.saved_inputs.emplace_back(record, parts[i]);
     }
     for (std::size_t i = 0; i < weights.size(); ++i) {
+      const SavedAs staying(run.process.layer_offload(), SavedForm::kStaying);
       static_cast<void>(SavedFp8(record, casts[i]));
       record.save(weights[i]);
     }

@@ -31,6 +31,13 @@ struct Layer {
   SavedFp8 saved_input{};
 };
 
+/// Weights in 8 bits stay on the device where a layer is offloaded.
+/// Source: pytorch/module/linear.py and layernorm_linear.py, mark_not_offload.
+SavedFp8 save_weight(const Runner& run, Record& record, const Fp8Tensor& weight) {
+  const SavedAs staying(run.process.layer_offload(), SavedForm::kStaying);
+  return {record, weight};
+}
+
 /// The scales of a product's operands in the order that its kernel reads: copies while it runs.
 /// Source: pytorch/csrc/util.cpp, swizzle_scaling_factors.
 struct ReadScales {
@@ -193,7 +200,7 @@ Tensor fp8_norm_linear(const Runner& run, const Tensor& input, const NormWeights
       keep_columns(normed.output);
     }
     record.save(input);
-    layer.saved_weight = SavedFp8(record, weight);
+    layer.saved_weight = save_weight(run, record, weight);
     record.save(linear.weight);
     record.save(norm.weight);
     layer.saved_input = SavedFp8(record, normed.output);
@@ -294,7 +301,7 @@ Tensor fp8_linear(const Runner& run, const Tensor& input, const Tensor& weight, 
       keep_columns(own);
     }
     record.save(weight);
-    layer.saved_weight = SavedFp8(record, cast);
+    layer.saved_weight = save_weight(run, record, cast);
     if (original) {
       record.save(input);
     } else {

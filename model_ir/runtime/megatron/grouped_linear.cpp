@@ -98,7 +98,11 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
   Tensor output = eager.empty({rows, shape[0]}, input.dtype());
   run.process.touch_grouped_workspaces();
   if (record.active()) {
-    record.save(input);
+    {
+      const SavedAs pieces(run.process.layer_offload(), SavedForm::kPieces,
+                           expert_rows(rows, weights.size()));
+      record.save(input);
+    }
     for (const Tensor& weight : weights) {
       record.save(weight);
     }

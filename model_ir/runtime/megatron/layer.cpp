@@ -211,6 +211,21 @@ Tensor checkpointed(const Runner& run, const Chunk& chunk, std::size_t first, st
                                      torch::RegionForm::kReentrant)[0]);
 }
 
+/// A layer under --cpu-offloading-num-layers, or just a layer.
+Tensor offloaded_layer(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
+                       const LayerInput& input) {
+  LayerOffload& offload = run.process.layer_offload();
+  torch::SavedTensorHooks* const taker = offload.begin_forward();
+  Tensor output;
+  {
+    const torch::SavedTensorScope hooks(
+        run.eager(), taker != nullptr ? taker : run.eager().saved_tensor_hooks());
+    output = run_layer(run, layer, hidden, input);
+  }
+  offload.finish_forward(output);
+  return output;
+}
+
 }  // namespace
 
 Tensor run_layer(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
@@ -286,7 +301,7 @@ Tensor run_layers(const Runner& run, const Chunk& chunk, Tensor hidden, const La
       run.process.wait_for_parameters(chunk.layers[layer].layer);
     }
     hidden = uniform || block ? checkpointed(run, chunk, i, last, hidden, input)
-                              : run_layer(run, chunk.layers[i], hidden, input);
+                              : offloaded_layer(run, chunk.layers[i], hidden, input);
     i = last;
   }
   run.process.reduce_fp8_scales(true);

@@ -8,6 +8,7 @@
 
 #include "model_ir/runtime/megatron/activation_offload.h"
 #include "model_ir/runtime/megatron/fp8_tensor.h"
+#include "model_ir/runtime/megatron/layer_offload.h"
 #include "model_ir/runtime/megatron/weights.h"
 #include "model_ir/runtime/torch/eager.h"
 
@@ -44,7 +45,8 @@ struct Userbuffers {
 /// What a process makes once and keeps.
 class Process {
  public:
-  explicit Process(const Context& context) : context_(context), offload_(context) {}
+  explicit Process(const Context& context)
+      : context_(context), offload_(context), layer_offload_(context) {}
 
   /// Room for the GEMMs of Transformer Engine's modules.
   /// Source: transformer_engine/pytorch/cpp_extensions/gemm.py, get_cublas_workspace.
@@ -123,12 +125,16 @@ class Process {
   void begin_fp8_layers() { fp8_begins_ = true; }
   /// What goes to the host of --offload-modules.
   [[nodiscard]] ActivationOffload& offload() { return offload_; }
+  /// What goes to the host of --cpu-offloading-num-layers.
+  [[nodiscard]] LayerOffload& layer_offload() { return layer_offload_; }
   /// cu_seqlens of whole sequences, of one length and half of it.
   void touch_sequence_lengths();
+  [[nodiscard]] const torch::Tensor& sequence_lengths() const { return sequence_lengths_.front(); }
 
  private:
   const Context& context_;
   ActivationOffload offload_;
+  LayerOffload layer_offload_;
   torch::Tensor te_workspace_;
   std::vector<torch::Tensor> grouped_workspaces_;
   Userbuffers userbuffers_;

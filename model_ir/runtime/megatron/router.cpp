@@ -129,10 +129,11 @@ Chosen choose(const RouterTensors& make, DType dtype) {
 }
 
 /// apply_router_token_dropping, by probability: what an expert has no room for is masked.
-void drop_tokens(const RouterTensors& make, DType dtype, Chosen& chosen) {
+void drop_tokens(const Runner& run, const RouterTensors& make, DType dtype, Chosen& chosen) {
   const Tensor values = make.picked(dtype);
   const Tensor indices = make.picked(DType::kInt64);
   make.pick(values);
+  run.process.layer_offload().hold(indices);
   Tensor zeros = make.all(dtype);
   Tensor scattered = make.all(dtype);
   zeros.reset();
@@ -140,6 +141,7 @@ void drop_tokens(const RouterTensors& make, DType dtype, Chosen& chosen) {
   scattered.reset();
   chosen.probabilities = make.all(dtype);
   chosen.map = std::move(map);
+  run.process.layer_offload().hold(chosen.map);
 }
 
 struct AuxLoss {
@@ -156,10 +158,12 @@ AuxLoss balance(const Runner& run, const RouterTensors& make, DType dtype) {
     const Tensor wide = dtype == DType::kFp32 ? Tensor{} : make.all(DType::kFp32);
     result.scores = make.all(DType::kFp32);
   }
+  run.process.layer_offload().hold(result.scores);
   Tensor map;
   {
     const Tensor values = make.chosen(dtype == DType::kFp32 ? dtype : DType::kFp32);
     const Tensor indices = make.chosen(DType::kInt64);
+    run.process.layer_offload().hold(indices);
     map = make.map(dtype);
   }
   result.counts = make.per_expert(DType::kInt64);
@@ -385,18 +389,20 @@ Routing route(const Runner& run, const Tensor& hidden, const Tensor& weight,
   Record record(eager, {&hidden, &weight});
   const Tensor logits = gate(run, hidden, weight, sizes);
   Chosen chosen = choose(make, dtype);
+  if (record.active()) {
+    record.save(hidden);
+    record.save(weight);
+    record.save(chosen.indices);
+    record.save(chosen.scores);
+  }
   if (sizes.capacity) {
-    drop_tokens(make, dtype, chosen);
+    drop_tokens(run, make, dtype, chosen);
   }
   AuxLoss loss;
   if (run.context.megatron.aux_loss && eager.grad_enabled()) {
     loss = balance(run, make, dtype);
   }
   if (record.active()) {
-    record.save(hidden);
-    record.save(weight);
-    record.save(chosen.indices);
-    record.save(chosen.scores);
     record.save(loss.scores);
     record.save(loss.counts);
     record.save(loss.loss);

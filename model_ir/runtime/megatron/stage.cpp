@@ -220,6 +220,7 @@ Tensor Stage::backward(std::size_t index, const Tensor& input, Tensor output,
   if (output.requires_grad()) {
     eager.backward(output, seed);
   }
+  run_.process.layer_offload().finish_backward();
   return input.defined() ? Tensor(eager, input->grad) : Tensor{};
 }
 

@@ -18,7 +18,8 @@ inline constexpr StreamId kContextStream = 2;
   return static_cast<StreamId>(kFirst + layer % kStreams);
 }
 
-/// What --offload-modules names leaves on the one and comes back on the other.
+/// What --offload-modules names leaves on the one and comes back on the other. Layers that are
+/// offloaded whole go both ways on the first.
 inline constexpr StreamId kOffloadStream = 35;
 inline constexpr StreamId kReloadStream = 36;
 

@@ -68,10 +68,12 @@ Tensor fused_attention(const Runner& run, const QueryKeyValue& qkv, const Attent
   Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value});
   KernelOutput forward = fused_forward(run, sizes, {sizes.sequence, sizes.sequence});
   if (record.active()) {
+    const SavedAs parts(run.process.layer_offload(), SavedForm::kWhole);
     record.save(qkv.query);
     record.save(qkv.key);
     record.save(qkv.value);
     record.save(forward.output);
+    record.save(run.process.sequence_lengths());
     record.save(forward.statistics);
     record.save(forward.random);
     record.finish(forward.output, [run, sizes](Eager& eager, Gradients&, Node& node) -> Gradients {
@@ -302,9 +304,12 @@ Tensor masked_attention(const Runner& run, const QueryKeyValue& qkv, const Atten
     output = torch::computed(eager, batched.shape(), dtype, {&batched});
   }
   if (record.active()) {
-    record.save(qkv.query);
-    record.save(qkv.key);
-    record.save(qkv.value);
+    {
+      const SavedAs views(run.process.layer_offload(), SavedForm::kStaying);
+      record.save(qkv.query);
+      record.save(qkv.key);
+      record.save(qkv.value);
+    }
     record.save(probabilities);
     record.save(kept_mask);
     record.save(dropout_mask);
