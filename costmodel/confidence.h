@@ -60,9 +60,9 @@ struct ErrorModel {
 ///          ceil of (n + 1) 0.025 and 0.975, with fewer the extremes; the range is the hull over
 ///          the runtime's sources, because a next one differs from each of them as they differ
 ///          among each other. A runtime with fewer than two sources of seven or more runs on GPUs
-///          takes those of the other runtimes as well; allocated and reserved bytes lend to each other. Step times
-///          borrow only step times. With runs of one's own, the centre is their mean, and the
-///          spread is that of differences within the sources.
+///          takes those of the other runtimes as well; allocated and reserved bytes lend to each
+///          other. Step times borrow only step times. With runs of one's own, the centre is their
+///          mean, and the spread is that of differences within the sources.
 /// Source:  V. Vovk et al., Algorithmic Learning in a Random World, 2005, section 4.1; J. Lei et
 ///          al., Distribution-Free Predictive Inference for Regression, 2018, section 2.2.
 [[nodiscard]] ErrorModel error_model(std::span<const ResidualSet> sets, const std::string& runtime,

@@ -49,7 +49,8 @@ struct TileWork {
   double multiprocessors;
   double element;  ///< Seconds for one element of k of one element of C, on one multiprocessor.
   double loss;
-  double stage;  ///< Share of `k_overhead`: kernels without tensor cores load 8 of k at once, not 64.
+  double
+      stage;  ///< Share of `k_overhead`: kernels without tensor cores load 8 of k at once, not 64.
 };
 
 /// Time on the multiprocessors with tiles of one shape.

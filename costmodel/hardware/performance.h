@@ -60,7 +60,7 @@ struct MemoryPerformance {
   Seconds floor;               ///< The shortest kernel, to the start of the next one on its stream.
   BytesPerSecond permutation;  ///< Of kernels of those kinds (`ir::TrafficKind`).
   BytesPerSecond cross_entropy;
-  double elements = 0;    ///< A second, of kernels whose threads handle one each; 0: no limit.
+  double elements = 0;  ///< A second, of kernels whose threads handle one each; 0: no limit.
   /// Seconds that an element of a list takes beside its bytes, by kind of kernel.
   double list_element = 0;
   double fused_step_element = 0;

@@ -24,8 +24,8 @@ void launch_list(torch::Eager& eager, std::span<const std::int64_t> elements, st
   const std::int64_t launches = torch::list_launches(elements, kernel);
   const std::int64_t all = sum_of(elements);
   if (launches > 0) {
-    eager.run(TrafficShape{
-        .bytes = bytes * all, .launches = launches, .kind = kind, .elements = all});
+    eager.run(
+        TrafficShape{.bytes = bytes * all, .launches = launches, .kind = kind, .elements = all});
   }
 }
 

@@ -82,11 +82,11 @@ void launch_list(Eager& eager, std::span<const Tensor> parameters,
   }
   const std::int64_t launches = list_launches(elements, kernel);
   if (launches > 0) {
-    eager.run(
-        TrafficShape{.bytes = moves * bytes,
-                     .launches = launches,
-                     .kind = kind,
-                     .elements = std::accumulate(elements.begin(), elements.end(), std::int64_t{0})});
+    eager.run(TrafficShape{
+        .bytes = moves * bytes,
+        .launches = launches,
+        .kind = kind,
+        .elements = std::accumulate(elements.begin(), elements.end(), std::int64_t{0})});
   }
 }
 

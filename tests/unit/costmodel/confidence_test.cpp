@@ -142,10 +142,14 @@ TEST_CASE("confidence_of: far from the device's edge it is certain, between the 
 }
 
 TEST_CASE("confidence_of: errors widen the interval of what they are errors of") {
+  const std::vector<double> exact(kRunsOfSource, 0.0);
+  std::vector<double> missed = exact;
+  missed.front() = -0.1;
+  missed.back() = 0.25;
   const std::vector<ResidualSet> sets = {
-      set_of("a", "transformers", true, {-0.1, 0.25}), set_of("b", "transformers", true, {0.0}),
-      set_of("a", "transformers", true, {0.0}, Measurand::kPeakAllocated),
-      set_of("b", "transformers", true, {0.0}, Measurand::kPeakAllocated)};
+      set_of("a", "transformers", true, missed), set_of("b", "transformers", true, exact),
+      set_of("a", "transformers", true, exact, Measurand::kPeakAllocated),
+      set_of("b", "transformers", true, exact, Measurand::kPeakAllocated)};
   const Confidence sure = confidence_of(judged(4, 16), {}, sets);
   CHECK(sure.allocated.low == Bytes{4 * kGiB});
   CHECK(sure.allocated.high == Bytes{4 * kGiB});

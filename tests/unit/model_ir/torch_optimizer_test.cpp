@@ -1,9 +1,11 @@
 #include "model_ir/runtime/torch/optimizer.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -141,6 +143,27 @@ TEST_CASE("optimizer: sgd momentum is a copy of the first gradient") {
   const RankProgram program = run(kMixed, kSgdMomentum, {});
   check_phase(program, "step1.optimizer", "+128#8 +4#9 +4096#10 +256#11", 2);
   check_phase(program, "step2.optimizer", "", 6);
+}
+
+TEST_CASE("optimizer: each form moves its parameters' bytes as often as its kernels name them") {
+  constexpr double kParameterBytes = 128 + 4 + 4096 + 256;
+  const auto moved = [](const OptimizerPlan& plan, bool clip) {
+    const RankProgram program = run(kMixed, plan, {.clip = clip});
+    const auto phase = std::ranges::find(program.phases, "step2.optimizer", &Phase::name);
+    double bytes = 0;
+    for (std::size_t i = phase->first_item; i < phase->end_item; ++i) {
+      const auto* const traffic =
+          std::get_if<TrafficShape>(&program.work.shapes[program.work.items[i].index]);
+      bytes += traffic != nullptr ? static_cast<double>(traffic->bytes) : 0;
+    }
+    return bytes / kParameterBytes;
+  };
+  CHECK(moved(kAdamW, false) == 20);
+  CHECK(moved(kAdamWFused, false) == 7);
+  CHECK(moved(kAdamWLoop, false) == 20);
+  CHECK(moved(kSgdMomentum, false) == 2 + 3 + 3);
+  // Norms read once; gradients are scaled where they lie.
+  CHECK(moved(kSgdMomentum, true) == doctest::Approx(2 + 3 + 3 + 1 + 2).epsilon(0.01));
 }
 
 TEST_CASE("clip_grad_norm: norms per type, stacked in fp32, then the factor's scalars") {
