@@ -216,6 +216,7 @@ std::optional<ParallelPlan> with_megatron_change(ParallelPlan plan, Change chang
       break;
     case Change::kSelectiveRecompute:
       recompute_selectively(megatron);
+      megatron.offloaded_layers = 0;  // Megatron has one or the other.
       break;
     case Change::kMoreTensorParallel:
       plan = with_more_tensor_parallel(std::move(plan));
@@ -229,6 +230,8 @@ std::optional<ParallelPlan> with_megatron_change(ParallelPlan plan, Change chang
       megatron.recompute = ir::MegatronRecompute::kFullUniform;
       megatron.recompute_layers = 1;
       megatron.recompute_modules = {};
+      megatron.offloaded_layers = 0;
+      megatron.offload_modules = {};
       break;
     default:
       return std::nullopt;

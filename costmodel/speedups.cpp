@@ -103,6 +103,13 @@ void add_less_offload(const ParallelPlan& plan, std::vector<ParallelPlan>& out) 
     kept.fsdp->cpu_offload = false;
     out.push_back(kept);
   }
+  if (plan.megatron && plan.megatron->offloaded_layers > 0) {
+    for (const std::int64_t layers : {plan.megatron->offloaded_layers / 2, std::int64_t{0}}) {
+      ParallelPlan kept = plan;
+      kept.megatron->offloaded_layers = layers;
+      out.push_back(kept);
+    }
+  }
   add_larger_batch(plan, out);
 }
 
@@ -201,7 +208,8 @@ std::vector<Speedup> find_speedups(const SpeedupQuestion& question, const StepEs
         best = std::move(one);
       }
     }
-    if (best) {
+    const auto is_named = [&](const Speedup& speedup) { return speedup.plan == best->plan; };
+    if (best && std::ranges::none_of(speedups, is_named)) {
       best->bottleneck = bottleneck;
       best->share = share;
       speedups.push_back(*std::move(best));

@@ -150,9 +150,6 @@ std::string offload_words(const ir::MegatronPlan& megatron) {
   for (const std::string& name : ir::names_of(megatron.offload_modules)) {
     names += (names.empty() ? "" : " and ") + name;
   }
-  if (megatron.offloaded_layers > 0) {
-    names += std::to_string(megatron.offloaded_layers) + " layers";
-  }
   return names.empty() ? "" : ", offloads " + names;
 }
 

@@ -59,10 +59,10 @@ void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
       megatron.context_exchange, megatron.context_exchange_ranks, megatron.fp8,
       megatron.fp8_parameters, megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
       modules_bits(megatron.recompute_modules), value_with(megatron.offload_modules),
-      megatron.least_offloaded, megatron.offloaded_layers, megatron.vocabulary_divisor,
-      megatron.permute_fusion, megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32,
-      megatron.dispatcher, megatron.shared_expert_overlap, megatron.transformer_engine,
-      megatron.deterministic, megatron.perform_initialization, megatron.expert_load * 1e6,
+      megatron.least_offloaded, megatron.vocabulary_divisor, megatron.permute_fusion,
+      megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32, megatron.dispatcher,
+      megatron.shared_expert_overlap, megatron.transformer_engine, megatron.deterministic,
+      megatron.perform_initialization, megatron.expert_load * 1e6,
       megatron.capacity_factor ? static_cast<std::int64_t>(*megatron.capacity_factor * 1e6) : -1,
       plan.allocator.roundup_power2_divisions);
 }
@@ -80,8 +80,7 @@ bool is_steady(const SampleForm& form) {
 /// Whether micro-batches come in the usual order, and layers and states are where they usually are:
 /// what the samples are made of.
 bool fits_samples(const ir::MegatronPlan& megatron) {
-  return megatron.micro_batch_group == 0 && megatron.mtp_layers == 0 &&
-         megatron.offloaded_layers == 0;
+  return megatron.micro_batch_group == 0 && megatron.mtp_layers == 0;
 }
 
 }  // namespace

@@ -33,9 +33,10 @@ std::vector<Question> questions() {
       {"fits: ZeRO-3 on 32", {"fit", model, "--gpu", "h200", "--gpus", "32", "--zero", "3"}},
       {"fits: 32 layers", {"fit", "llama-3.1-8b", "--gpu", "h200"}},
       {"fits: Megatron, 126 layers, 64 micro-batches",
-       {"fit", "llama-3.1-405b", "--gpu", "h200", "--gpus", "1792", "--seq", "8192",
+       {"fit", "llama-3.1-405b", "--gpu", "h200", "--gpus", "2048", "--seq", "8192",
         "--accumulation", "64", "--megatron",
-        "tp=8,pp=14,cp=2,sequence-parallel,distributed-optimizer,overlap-grad-reduce"}},
+        "tp=8,pp=16,cp=2,first-stage-layers=7,last-stage-layers=7,sequence-parallel,"
+        "distributed-optimizer,overlap-grad-reduce"}},
       {"does not fit, with remedies", {"fit", model, "--gpu", "h200"}},
       {"does not fit, with remedies, 8B", {"fit", "llama-3.1-8b", "--gpu", "a100-40gb"}},
   };

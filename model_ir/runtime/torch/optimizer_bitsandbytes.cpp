@@ -64,9 +64,9 @@ void bitsandbytes_step(Eager& eager, const BitsAndBytes& form, std::span<const T
       builder.create(parameters[index], tensors);
     }
     // Parameter and states are read and written, the gradient read.
-    const std::int64_t state_bytes =
-        form.moments * parameters[index].elements() * (form.eight_bit ? 1 : 4);
     const bool quantised = form.eight_bit && parameters[index].elements() >= kMinimumFor8Bit;
+    const std::int64_t state_bytes =
+        form.moments * parameters[index].elements() * (quantised ? 1 : 4);
     eager.run(
         TrafficShape{.bytes = 3 * bytes_of(parameters[index]) + 2 * state_bytes,
                      .kind = quantised ? TrafficKind::kQuantisedStep : TrafficKind::kFusedStep,

@@ -169,8 +169,11 @@ std::int64_t Partitioner::weight(std::size_t node) const {
     return 0;
   }
   const std::int64_t steps = std::max<std::int64_t>(std::min(far_[node], kFarthest), 1);
-  const auto cost = static_cast<std::int64_t>(static_cast<double>(each.bytes) *
-                                              std::pow(kPerStep, static_cast<double>(steps)));
+  const double dear =
+      static_cast<double>(each.bytes) * std::pow(kPerStep, static_cast<double>(steps));
+  // Nothing that can be cut is as dear as what cannot.
+  const auto cost =
+      static_cast<std::int64_t>(std::min(dear, static_cast<double>(MaxFlow::kUnbounded / 4)));
   const bool is_written =
       each.op == JointOp::kInput || !std::ranges::all_of(readers_[node], [&](std::size_t reader) {
         return fuse(graph_[reader], each);

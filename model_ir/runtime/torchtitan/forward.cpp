@@ -251,8 +251,9 @@ bool is_checkpointed(const Context& context, std::size_t layer) {
 Tensor call_block(Context& context, std::size_t layer, const Tensor& x, const Tensor& rotary) {
   const Block& block = context.model.blocks[layer];
   if (titan_of(context).compiled) {
-    BlockKeeps keeps{.memory = BlockMemory::kAll, .chosen = context.model.kept};
-    if (titan_of(context).memory_budget) {
+    BlockKeeps keeps{.memory = BlockMemory::kAll,
+                     .chosen = context.model.kept.value_or(KeptValues{})};
+    if (context.model.kept) {
       keeps.memory = BlockMemory::kBudget;
     } else if (is_checkpointed(context, layer)) {
       keeps.memory =

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "model_ir/runtime/torchtitan/model.h"
 
 namespace headroom::ir::torchtitan {
+
+constexpr std::string_view kPartitionerVersion = "2.11";  ///< Of PyTorch.
 
 Sizes block_sizes(const ModelSpec& spec, std::int64_t batch, std::int64_t sequence) {
   return {.batch = batch,
@@ -22,10 +25,24 @@ Sizes block_sizes(const ModelSpec& spec, std::int64_t batch, std::int64_t sequen
           .norms_heads = has_cosine_table(spec)};
 }
 
-Result<KeptValues> kept_under_budget(const ModelSpec& spec, const ParallelPlan& plan) {
+namespace {
+
+Sizes sizes_under(const ModelSpec& spec, const ParallelPlan& plan) {
   const TitanPlan titan = plan.titan.value_or(TitanPlan{});
   const std::int64_t batch = titan.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
-  return kept_values(block_sizes(spec, batch, plan.sequence), titan.memory_budget.value_or(1));
+  return block_sizes(spec, batch, plan.sequence);
+}
+
+}  // namespace
+
+std::optional<KeptValues> kept_under_budget(const ModelSpec& spec, const ParallelPlan& plan) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  if (!titan.memory_budget) {
+    return std::nullopt;
+  }
+  const Sizes sizes = sizes_under(spec, plan);
+  const KeptValues kept = kept_values(sizes, *titan.memory_budget).value();
+  return kept == kept_values(sizes, 1).value() ? std::nullopt : std::optional(kept);
 }
 
 std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPlan& plan) {
@@ -45,21 +62,26 @@ std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPla
     return Error::invalid_argument("titan", "memory-budget with float8",
                                    "products in 16 bits under a budget");
   }
-  const Result<KeptValues> kept = kept_under_budget(spec, plan);
+  if (!plan.runtime_version.empty() && plan.runtime_version != kPartitionerVersion) {
+    return Error::invalid_argument(
+        "runtime-version", plan.runtime_version,
+        std::string(kPartitionerVersion) + ", whose partitioner chooses, under a memory budget");
+  }
+  const Result<KeptValues> kept = kept_values(sizes_under(spec, plan), *titan.memory_budget);
   return kept ? std::nullopt : std::optional(kept.error());
 }
 
 bool weighs_shared_keys(const ModelSpec& spec, const ParallelPlan& plan) {
   const double budget = plan.titan.value_or(TitanPlan{}).memory_budget.value_or(1);
-  if (budget <= 0 || budget >= 1 || spec.heads == spec.kv_heads) {
+  if (budget <= 0 || budget >= 1 || spec.heads == spec.kv_heads || unsupported(spec, plan)) {
     return false;
   }
   // Whatever is dear is kept: nothing had to be weighed.
-  const Result<KeptValues> kept = kept_under_budget(spec, plan);
+  const KeptValues kept = kept_values(sizes_under(spec, plan), budget).value();
   constexpr std::array<BlockValue, 6> kDear = {BlockValue::kRstd1,    BlockValue::kValues,
                                                BlockValue::kAttended, BlockValue::kProjected,
                                                BlockValue::kGate,     BlockValue::kUp};
-  return kept && !std::ranges::all_of(kDear, [&](BlockValue value) { return kept->has(value); });
+  return !std::ranges::all_of(kDear, [&](BlockValue value) { return kept.has(value); });
 }
 
 LossKeeps loss_keeps(std::int64_t rows, std::int64_t vocabulary, double budget) {

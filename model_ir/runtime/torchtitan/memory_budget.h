@@ -14,9 +14,11 @@ namespace headroom::ir::torchtitan {
 /// Of a block of `spec`, whose activations are bf16.
 [[nodiscard]] Sizes block_sizes(const ModelSpec& spec, std::int64_t batch, std::int64_t sequence);
 
-/// What each block keeps under `TitanPlan::memory_budget` (1, if there is none). All micro-batches
-/// have one size.
-[[nodiscard]] Result<KeptValues> kept_under_budget(const ModelSpec& spec, const ParallelPlan& plan);
+/// What each block keeps under `TitanPlan::memory_budget`, if that is less than without one: where
+/// it is the same, so is the function that the compiler makes. All micro-batches have one size.
+/// Requires a plan that `unsupported_budget` lets pass.
+[[nodiscard]] std::optional<KeptValues> kept_under_budget(const ModelSpec& spec,
+                                                          const ParallelPlan& plan);
 
 /// Numbers for each row that the compiled loss keeps beside the logits and the labels.
 struct LossKeeps {

@@ -561,9 +561,7 @@ ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
     load_head(load, model);
   }
   load_rotary(eager, model);
-  if (titan.memory_budget) {
-    model.kept = kept_under_budget(spec, plan).value();
-  }
+  model.kept = kept_under_budget(spec, plan);
   renew_buffers(eager, model);
   if (titan.expert > 1) {
     result.prefetches = prefetches_of(model);

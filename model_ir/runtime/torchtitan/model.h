@@ -48,7 +48,8 @@ struct Model {
   torch::Tensor output;  ///< [V/T, H]
   /// Llama: complex [S, D/2], as pairs of fp32; Qwen3: cosines and sines, fp32 [S, 2D].
   torch::Tensor rotary;
-  KeptValues kept;  ///< Of each block, under a memory budget.
+  /// Of each block, under a memory budget that makes it keep less than without one.
+  std::optional<KeptValues> kept;
 };
 
 /// fsdp::FullyShard::set_prefetch

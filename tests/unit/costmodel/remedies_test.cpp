@@ -81,6 +81,11 @@ TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks"
   CHECK(with_change(plan, Change::kCheckpointing, device)->recompute == ir::Recompute::kNone);
   CHECK_FALSE(with_change(plan, Change::kZero3, device));
   CHECK_FALSE(with_change(plan, Change::kLora, device));
+  // Megatron refuses layers on the host beside recomputation: the change takes its place.
+  plan.megatron->offloaded_layers = 4;
+  for (const Change change : {Change::kSelectiveRecompute, Change::kCheckpointing}) {
+    CHECK(with_change(plan, change, device)->megatron->offloaded_layers == 0);
+  }
   plan.megatron->tensor = 1;
   CHECK_FALSE(with_change(plan, Change::kSequenceParallel, device));
 }

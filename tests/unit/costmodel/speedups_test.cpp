@@ -39,6 +39,11 @@ TEST_CASE("speedups: changes keep the tokens of a step where they can") {
   CHECK(changes == 8);                  // 3 for communication, 1, 3 for the bubble, 1.
   plan.megatron->layers_per_chunk = 1;  // Eight chunks already: no smaller ones.
   CHECK(changes_against(plan, Bottleneck::kBubble, 32).size() == 2);
+  plan.megatron->offloaded_layers = 8;
+  const std::vector<ir::ParallelPlan> fewer = changes_against(plan, Bottleneck::kOffload, 32);
+  REQUIRE(fewer.size() == 3);
+  CHECK(fewer[0].megatron->offloaded_layers == 4);
+  CHECK(fewer[1].megatron->offloaded_layers == 0);
 }
 
 }  // namespace headroom::cost

@@ -204,6 +204,26 @@ TEST_CASE("memory budget: peaks of Llama 3 as recorded") {
   }
 }
 
+TEST_CASE("memory budget: what keeps as much as no budget is the same program") {
+  const ModelSpec spec =
+      parse_hf_config(R"({"hidden_size": 4096, "num_hidden_layers": 2, "vocab_size": 32000,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128,
+        "tie_word_embeddings": false, "intermediate_size": 11008, "model_type": "llama"})",
+                      "two layers")
+          .value();
+  ParallelPlan plan = under_budget(1);
+  plan.micro_batch = 2;
+  plan.sequence = 4096;
+  ParallelPlan none = plan;
+  none.titan->memory_budget.reset();
+  const RankProgram budget = lower(spec, plan, Rank{0}, DeviceTraits{}).value();
+  const RankProgram plain = lower(spec, none, Rank{0}, DeviceTraits{}).value();
+  CHECK(test::events_of(budget, "step2") == test::events_of(plain, "step2"));
+  plan.titan->memory_budget = 0;
+  CHECK(test::events_of(lower(spec, plan, Rank{0}, DeviceTraits{}).value(), "step2") !=
+        test::events_of(plain, "step2"));
+}
+
 TEST_CASE("memory budget: needs compiled blocks, products in 16 bits and no other checkpointing") {
   ParallelPlan plan = under_budget(0.5);
   plan.titan->compiled = false;
@@ -217,6 +237,9 @@ TEST_CASE("memory budget: needs compiled blocks, products in 16 bits and no othe
   plan = under_budget(0.5);
   plan.titan->float8 = Float8Recipe::kTensorwise;
   CHECK(refusal_of(plan) == "titan: memory-budget with float8");
+  plan = under_budget(0.5);
+  plan.runtime_version = "2.9";
+  CHECK(refusal_of(plan) == "runtime-version: 2.9");
 }
 
 }  // namespace headroom::ir
