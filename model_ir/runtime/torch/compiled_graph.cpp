@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "model_ir/base/check.h"
 #include "model_ir/runtime/torch/launch.h"
+#include "model_ir/runtime/torch/range_scope.h"
 
 namespace headroom::ir::torch {
 
@@ -41,6 +43,7 @@ std::vector<CompiledGraph::Id> CompiledGraph::add(Step step, std::vector<Made> m
     buffers_.push_back(std::move(buffer));
   }
   step.number = skip((has_items(step) ? 1 : 0) + step.made.size());
+  step.again = again_;
   steps_.push_back(std::move(step));
   return steps_.back().made;
 }
@@ -230,6 +233,10 @@ void CompiledGraph::make(const Step& step) {
 }
 
 void CompiledGraph::run_step(Step& step) {
+  std::optional<RangeScope> range;
+  if (step.again && !step.is_item && !step.is_view) {
+    range.emplace(eager_, kRecomputation);
+  }
   make(step);
   if (step.is_view) {
     const Tensor& base = buffers_[step.reads[0]].tensor;

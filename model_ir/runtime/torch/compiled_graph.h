@@ -68,6 +68,8 @@ class CompiledGraph {
   /// Puts the steps, listed in the order in which they are traced, in that in which Inductor runs
   /// them.
   void schedule();
+  /// Whether the steps that follow make what forward made before (`ir::kRecomputation`).
+  void set_again(bool again) { again_ = again; }
   /// Another look at a buffer. The estimate of the peak takes it for a copy, behind which the
   /// buffer itself goes.
   [[nodiscard]] Id view(Id base);
@@ -119,6 +121,7 @@ class CompiledGraph {
     bool is_view = false;
     bool is_fused = false;
     bool is_item = false;    ///< Takes one of several results: does nothing.
+    bool again = false;      ///< Forward did it before.
     std::size_t number = 0;  ///< Of the operator, as Inductor names it.
     std::vector<Id> dying;
   };
@@ -153,6 +156,7 @@ class CompiledGraph {
   std::vector<Step> steps_;
   std::vector<Group> groups_;
   std::size_t next_number_ = 0;
+  bool again_ = false;
   std::vector<std::int64_t> alive_;  ///< Estimated bytes at each step.
   std::int64_t peak_ = 0;
   std::map<Likeness, std::vector<Id>> dead_;

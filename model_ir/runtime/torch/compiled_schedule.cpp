@@ -49,10 +49,12 @@ CompiledGraph::Step CompiledGraph::merged(Group& group) {
   step.made = group.made;
   step.run = std::move(group.run);
   step.is_fused = true;
+  step.again = true;  // Until a part is not.
   for (const Id id : group.made) {
     Step& part = steps_[buffers_[id].made_at];
     HEADROOM_ASSERT(part.made.size() == 1 && !part.is_product && !part.run);
     step.number = std::min(step.number, part.number);
+    step.again = step.again && part.again;
     std::ranges::copy_if(part.reads, std::back_inserter(step.reads), [&](Id read) {
       return std::ranges::find(group.made, read) == group.made.end();
     });

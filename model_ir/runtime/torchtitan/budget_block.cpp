@@ -62,7 +62,9 @@ void BudgetBlock::demand(Values values) {
   for (const BlockValue value : values) {
     collect(value, wanted);
   }
+  s_.graph.set_again(in_backward_);
   make(wanted);
+  s_.graph.set_again(false);
   for (std::size_t i = 0; i < kBlockValues; ++i) {
     if (wanted.has(static_cast<BlockValue>(i))) {
       have_.add(static_cast<BlockValue>(i));

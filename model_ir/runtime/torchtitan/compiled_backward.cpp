@@ -256,7 +256,9 @@ void Steps::finish(Id residual, const Inner& inner, const std::array<Id, 3>& hea
 std::vector<Id> Steps::backward(Id tangent) {
   std::vector<Id> grads(sizes_.norms_heads ? 12 : 10);
   if (memory_ != BlockMemory::kAll) {
+    graph.set_again(true);
     again();
+    graph.set_again(false);
   }
   const Inner inner = feed_forward_backward(tangent, grads);
   const Id residual = second_norm_backward(tangent, inner);
