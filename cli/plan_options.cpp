@@ -32,7 +32,8 @@ constexpr std::array<OptionSpec, 36> kOptions = {
      {"decay-groups", "", "",
       "under ZeRO: norms and biases are a parameter group of their own, as Trainer makes them"},
      {"offload", "SPEC", "",
-      "what ZeRO keeps off the GPU: optimizer=cpu|nvme,param=cpu|nvme,path=DIR"},
+      "what ZeRO keeps off the GPU: optimizer=cpu|nvme,param=cpu|nvme,path=DIR, "
+      "optimizer-ratio=SHARE (of stage 3's sub-groups on the host)"},
      {"zeropp", "SPEC", "",
       "ZeRO++ and leaf modules at stage 3: hpz=N (ranks of a second partition), qwz and qgz "
       "(quantised weights, gradients), node=N (devices of a node), leaf=default|experts"},

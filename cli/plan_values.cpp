@@ -131,6 +131,14 @@ Result<ir::ZeroPlan> parse_offload(const std::string& text, ir::ZeroPlan zero) {
       return status.error();
     }
   }
+  if (const std::optional<std::string> share = values->take("optimizer-ratio")) {
+    const Result<double> ratio = parse_real("offload", *share, 0, 1);
+    if (!ratio) {
+      return Error::invalid_argument("offload", "optimizer-ratio=" + *share,
+                                     "optimizer-ratio=0 to 1, the share on the host");
+    }
+    zero.offload_ratio = *ratio;
+  }
   zero.nvme_path = values->take("path").value_or(zero.nvme_path);
   const Status known = values->finish();
   return known ? Result<ir::ZeroPlan>(zero) : Result<ir::ZeroPlan>(known.error());
@@ -225,6 +233,9 @@ std::string offload_text(const ir::ZeroPlan& zero) {
   };
   if (zero.offload_optimizer != ir::OffloadDevice::kNone) {
     add("optimizer", ir::word_of(ir::offload_words(), zero.offload_optimizer));
+  }
+  if (zero.offload_ratio != 1) {
+    add("optimizer-ratio", real_text(zero.offload_ratio));
   }
   if (zero.offload_param != ir::OffloadDevice::kNone) {
     add("param", ir::word_of(ir::offload_words(), zero.offload_param));

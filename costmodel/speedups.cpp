@@ -96,6 +96,7 @@ void add_less_offload(const ParallelPlan& plan, std::vector<ParallelPlan>& out) 
   if (plan.zero && plan.zero->offload_optimizer != ir::OffloadDevice::kNone) {
     ParallelPlan kept = plan;
     kept.zero->offload_optimizer = ir::OffloadDevice::kNone;
+    kept.zero->offload_ratio = 1;
     out.push_back(kept);
   }
   if (plan.fsdp && plan.fsdp->cpu_offload) {

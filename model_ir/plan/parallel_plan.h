@@ -115,6 +115,9 @@ struct ZeroPlan {
   std::int64_t max_reuse_distance = 1'000'000'000;
   OffloadDevice offload_optimizer = OffloadDevice::kNone;
   OffloadDevice offload_param = OffloadDevice::kNone;
+  /// offload_optimizer.ratio (ZeRO-Offload++, "Twin-Flow"): the share of stage 3's sub-groups whose
+  /// masters, gradients and optimizer states are the host's; the first ones stay on the device.
+  double offload_ratio = 1;
   std::string nvme_path;
   /// Norms and biases are a parameter group of their own, without weight decay, as transformers'
   /// Trainer makes them; each group is flattened, padded and partitioned by itself.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "model_ir/json/json_value.h"
 #include "model_ir/plan/megatron_check.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
@@ -160,6 +161,32 @@ Status check_zero_switches(const ParallelPlan& plan, const ZeroPlan& zero) {
   return ok();
 }
 
+/// What DeepSpeed asserts of a share below one, and a drive, whose swapping does not know of it.
+/// Source: deepspeed/runtime/zero/config.py, offload_ratio_check; stage3.py, __init__ ("Hybrid
+/// Optimizer Only Supports DeepSpeedCPUAdam"), _create_fp32_partitions.
+Status check_offload_ratio(const ParallelPlan& plan, const ZeroPlan& zero) {
+  if (zero.offload_ratio == 1) {
+    return ok();
+  }
+  const std::string value = "optimizer-ratio=" + to_json(JsonValue{zero.offload_ratio});
+  if (!(zero.offload_ratio >= 0 && zero.offload_ratio <= 1)) {
+    return Error::invalid_argument("offload", value, "a share from 0 to 1");
+  }
+  if (zero.stage != 3 || zero.offload_optimizer != OffloadDevice::kCpu) {
+    return Error::invalid_argument("offload", value,
+                                   "ZeRO stage 3 with the optimizer on the host (cpu)",
+                                   "add --zero 3 --offload optimizer=cpu");
+  }
+  const bool cpu_adam = plan.optimizer.kind == OptimizerKind::kAdamW &&
+                        plan.optimizer.form == OptimizerForm::kFused && !zero.torch_adam;
+  if (!cpu_adam) {
+    return Error::invalid_argument("offload", value,
+                                   "DeepSpeedCPUAdam, the only optimizer that DeepSpeed splits",
+                                   "leave --optimizer out");
+  }
+  return ok();
+}
+
 Status check_zero(const ParallelPlan& plan) {
   if (!plan.zero) {
     return ok();
@@ -188,6 +215,9 @@ Status check_zero(const ParallelPlan& plan) {
   if (nvme && zero.nvme_path.empty()) {
     return Error::invalid_argument("offload", "nvme", "the folder of the drive, too",
                                    "add path=/local_nvme to --offload");
+  }
+  if (const Status share = check_offload_ratio(plan, zero); !share) {
+    return share;
   }
   const Status plus = check_zero_plus(plan, zero);
   return plus ? check_zero_switches(plan, zero) : plus;

@@ -70,6 +70,7 @@ JsonFields zero_fields(const ZeroPlan& zero) {
   fields.add("max_reuse_distance_elements", zero.max_reuse_distance);
   fields.add("offload_optimizer", word_of(offload_words(), zero.offload_optimizer));
   fields.add("offload_param", word_of(offload_words(), zero.offload_param));
+  fields.add("offload_ratio", zero.offload_ratio);
   fields.add("nvme_path", zero.nvme_path);
   fields.add("decay_groups", zero.decay_groups);
   fields.add("grad_accum_dtype",
@@ -265,6 +266,7 @@ void read_zero(const JsonObject& object, ZeroPlan& zero) {
       object.boolean_or("round_robin_gradients", zero.round_robin_gradients);
   read_word(object, "offload_optimizer", offload_words(), zero.offload_optimizer);
   read_word(object, "offload_param", offload_words(), zero.offload_param);
+  zero.offload_ratio = object.number_or("offload_ratio", zero.offload_ratio, {0, 1});
   zero.nvme_path = object.text_or("nvme_path", zero.nvme_path);
   zero.decay_groups = object.boolean_or("decay_groups", zero.decay_groups);
   read_dtype(object, "grad_accum_dtype", zero.grad_accum_dtype);

@@ -143,6 +143,9 @@ JsonFields optimizer_offload(const ir::ZeroPlan& zero) {
     fields.add("pipeline_read", false);
     fields.add("pipeline_write", false);
   }
+  if (zero.offload_ratio < 1) {
+    fields.add("ratio", zero.offload_ratio);
+  }
   return fields;
 }
 

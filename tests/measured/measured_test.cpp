@@ -266,6 +266,10 @@ TEST_CASE("measured: DeepSpeed, stage 3, drawn after the mechanisms were modelle
   check_source("unseen_zero3");
 }
 
+TEST_CASE("measured: DeepSpeed, stage 3, a share of the optimizer on the host") {
+  check_exact("deepspeed_ratio");
+}
+
 TEST_CASE("measured: generation from shards") {
   check_exact("fsdp_generation");
 }

@@ -117,6 +117,11 @@ inline ir::ParallelPlan random_deepspeed_plan(Random& random) {
   if (plan.zero->stage > 0 && plan.precision != ir::Precision::kFp32 && random.chance(1, 2)) {
     plan.zero->grad_accum_dtype = ir::DType::kFp32;
   }
+  if (plan.zero->stage == 3 && plan.zero->offload_optimizer == ir::OffloadDevice::kCpu &&
+      plan.optimizer.kind == ir::OptimizerKind::kAdamW &&
+      plan.optimizer.form == ir::OptimizerForm::kFused) {
+    plan.zero->offload_ratio = static_cast<double>(random.between(0, 4)) / 4;
+  }
   plan.zero->torch_adam = plan.optimizer.kind == ir::OptimizerKind::kAdamW &&
                           plan.optimizer.form == ir::OptimizerForm::kFused &&
                           plan.zero->offload_optimizer == ir::OffloadDevice::kNone &&

@@ -16,7 +16,7 @@ constexpr std::array<Word<ir::OffloadDevice>, 3> kDevices = {{{"none", ir::Offlo
                                                               {"cpu", ir::OffloadDevice::kCpu},
                                                               {"nvme", ir::OffloadDevice::kNvme}}};
 
-ir::OffloadDevice read_offload(CaseReader& zero, std::string_view key) {
+ir::OffloadDevice read_offload(CaseReader& zero, std::string_view key, double& ratio) {
   const JsonValue* value = zero.take(key);
   if (value == nullptr) {
     return ir::OffloadDevice::kNone;
@@ -25,6 +25,7 @@ ir::OffloadDevice read_offload(CaseReader& zero, std::string_view key) {
   constexpr std::array<std::string_view, 2> kAside = {"pin_memory", "nvme_path"};  // Host side.
   offload.ignore(kAside);
   const auto device = offload.word<ir::OffloadDevice>("device", "none", kDevices);
+  ratio = offload.number("ratio", ratio);
   zero.absorb(offload.trouble());
   return device;
 }
@@ -63,8 +64,9 @@ void read_zero(CaseReader& zero, ir::ZeroPlan& plan) {
   plan.hpz_partition_size = zero.integer("zero_hpz_partition_size", 1, kWorldRange);
   plan.quantized_weights = zero.flag("zero_quantized_weights", false);
   plan.quantized_gradients = zero.flag("zero_quantized_gradients", false);
-  plan.offload_optimizer = read_offload(zero, "offload_optimizer");
-  plan.offload_param = read_offload(zero, "offload_param");
+  plan.offload_optimizer = read_offload(zero, "offload_optimizer", plan.offload_ratio);
+  double whole = 1;  // Parameters have no such share.
+  plan.offload_param = read_offload(zero, "offload_param", whole);
 }
 
 /// What the case merges into the DeepSpeed configuration.

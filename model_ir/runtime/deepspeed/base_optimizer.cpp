@@ -7,9 +7,23 @@ namespace headroom::ir::deepspeed {
 
 using torch::Tensor;
 
-bool BaseOptimizer::is_own(const OptimizerPlan& plan, const ZeroPlan& zero) {
+bool BaseOptimizer::is_compiled(const OptimizerPlan& plan, const ZeroPlan& zero) {
   return plan.kind == OptimizerKind::kAdamW && plan.form == OptimizerForm::kFused &&
-         !zero.torch_adam && zero.offload_optimizer == OffloadDevice::kNone;
+         !zero.torch_adam;
+}
+
+bool BaseOptimizer::is_own(const OptimizerPlan& plan, const ZeroPlan& zero) {
+  return is_compiled(plan, zero) && zero.offload_optimizer == OffloadDevice::kNone;
+}
+
+/// What steps on the device beside a DeepSpeedCPUAdam is torch.optim.AdamW as it comes.
+/// Source: stage3.py, __init__ (backup_optimizer).
+OptimizerPlan BaseOptimizer::inner_plan(const OptimizerPlan& plan, const ZeroPlan& zero) {
+  OptimizerPlan inner = plan;
+  if (zero.offload_optimizer != OffloadDevice::kNone && zero.offload_ratio < 1) {
+    inner.form = OptimizerForm::kForeach;
+  }
+  return inner;
 }
 
 void BaseOptimizer::construct() {

@@ -18,17 +18,21 @@ namespace headroom::ir::deepspeed {
 class BaseOptimizer {
  public:
   BaseOptimizer(torch::Eager& eager, const OptimizerPlan& plan, const ZeroPlan& zero)
-      : eager_(eager), plan_(plan), own_(is_own(plan, zero)) {}
+      : eager_(eager), plan_(inner_plan(plan, zero)), own_(is_own(plan, zero)) {}
 
   /// What its constructor takes on the device: FusedAdam a flag of overflow.
   void construct();
   /// One step of parameter group `group` on those of `parameters` that have a gradient.
   void step(std::size_t group, std::span<const torch::Tensor> parameters);
 
+  /// Whether it is DeepSpeed's FusedAdam or DeepSpeedCPUAdam, whose operators are compiled.
+  [[nodiscard]] static bool is_compiled(const OptimizerPlan& plan, const ZeroPlan& zero);
   /// Whether it is DeepSpeed's FusedAdam, for which stage 0 has a wrapper of its own.
   [[nodiscard]] static bool is_own(const OptimizerPlan& plan, const ZeroPlan& zero);
 
  private:
+  [[nodiscard]] static OptimizerPlan inner_plan(const OptimizerPlan& plan, const ZeroPlan& zero);
+
   torch::Eager& eager_;
   OptimizerPlan plan_;
   bool own_;

@@ -129,12 +129,32 @@ bool computes_in_fp16(Precision precision) {
          precision == Precision::kAutocastFp16;
 }
 
-OffloadDevice read_offload(ConfigSection& zero, std::string_view key, std::string& nvme_path) {
+/// offload_optimizer.ratio; offload_param has none. Stages that do not know it refuse it.
+/// Source: deepspeed/runtime/zero/offload_config.py; config.py, offload_ratio_check.
+void read_offload_ratio(ConfigSection& section, ZeroPlan& plan) {
+  constexpr std::string_view kKey = "ratio";
+  const double ratio = section.number(kKey, {0, 1}).value_or(1);
+  if (ratio == 1) {
+    return;
+  }
+  if (plan.stage != 3) {
+    section.refuse(kKey, "1 below ZeRO stage 3", "set stage to 3, or leave the key out");
+  } else if (plan.offload_optimizer == OffloadDevice::kNvme) {
+    section.refuse(kKey, "1 with states on a drive", "set device to cpu, or leave the key out");
+  } else if (plan.offload_optimizer == OffloadDevice::kCpu) {
+    plan.offload_ratio = ratio;
+  } else {
+    section.note("/zero_optimization/offload_optimizer/ratio does nothing without a device");
+  }
+}
+
+void read_offload(ConfigSection& zero, std::string_view key, OffloadDevice ZeroPlan::*device_of,
+                  ZeroPlan& plan) {
   constexpr std::array<std::string_view, 9> kHostKeys = {
       "pin_memory",     "buffer_count", "buffer_size",        "max_in_cpu", "pipeline_read",
       "pipeline_write", "fast_init",    "cpuadam_cores_perc", "pipeline"};
   ConfigSection section = zero.section(key);
-  OffloadDevice device = OffloadDevice::kNone;
+  OffloadDevice& device = plan.*device_of;
   if (const auto word = section.text("device")) {
     const Result<OffloadDevice> found = parse_word(offload_words(), "device", *word);
     if (found) {
@@ -143,12 +163,13 @@ OffloadDevice read_offload(ConfigSection& zero, std::string_view key, std::strin
       section.refuse("device", found.error().wanted, found.error().fix);
     }
   }
-  nvme_path = section.text("nvme_path").value_or(nvme_path);
+  plan.nvme_path = section.text("nvme_path").value_or(plan.nvme_path);
   section.accept(kHostKeys);
-  section.demand("ratio", JsonValue{1.0});
+  if (device_of == &ZeroPlan::offload_optimizer) {
+    read_offload_ratio(section, plan);
+  }
   section.demand("super_offload", JsonValue{false});
   section.finish_section();
-  return device;
 }
 
 /// What transformers fills in for "auto"; without it DeepSpeed's own default holds.
@@ -250,8 +271,8 @@ ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
       zero.boolean("contiguous_gradients").value_or(plan.contiguous_gradients);
   plan.round_robin_gradients =
       zero.boolean("round_robin_gradients").value_or(plan.round_robin_gradients);
-  plan.offload_optimizer = read_offload(zero, "offload_optimizer", plan.nvme_path);
-  plan.offload_param = read_offload(zero, "offload_param", plan.nvme_path);
+  read_offload(zero, "offload_optimizer", &ZeroPlan::offload_optimizer, plan);
+  read_offload(zero, "offload_param", &ZeroPlan::offload_param, plan);
   read_old_offload(zero, "cpu_offload", plan.offload_optimizer);
   read_old_offload(zero, "cpu_offload_param", plan.offload_param);
   zero.accept(kHarmlessZeroKeys);

@@ -286,7 +286,7 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   BaseOptimizer optimizer(eager, plan.optimizer, zero);
   {
     const PhaseScope phase(eager, "optimizer_object");
-    if (BaseOptimizer::is_own(plan.optimizer, zero) || collected_by_now(model)) {
+    if (BaseOptimizer::is_compiled(plan.optimizer, zero) || collected_by_now(model)) {
       zero_init.collect_garbage(model);  // Loading a compiled operator sets the collector off too.
     }
     optimizer.construct();

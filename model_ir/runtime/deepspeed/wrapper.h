@@ -20,6 +20,10 @@ struct EngineState {
   [[nodiscard]] bool offloads_optimizer() const {
     return zero.offload_optimizer != OffloadDevice::kNone;
   }
+  /// Some of what the optimizer steps may stay on the device (offload_optimizer.ratio).
+  [[nodiscard]] bool splits_optimizer() const {
+    return offloads_optimizer() && zero.offload_ratio < 1;
+  }
   /// Adds to the memory that the optimizer's offload target holds.
   void hold_offloaded(std::int64_t bytes) const;
   /// torch.cuda.empty_cache()

@@ -48,11 +48,13 @@ class ZeroPartitions : public OptimizerWrapper {
   struct SubGroup {
     std::vector<std::size_t> parameters;
     std::int64_t elements = 0;  ///< Of this rank.
+    bool offloaded = false;     ///< Master, gradient and moments are the host's.
     torch::Tensor master;
   };
 
   void adopt_adapters();
   void make_groups();
+  void place_groups();
   void mark_persistent();
   void hook_modules();
   void find_leaves();
@@ -80,11 +82,15 @@ class ZeroPartitions : public OptimizerWrapper {
 
   void barrier();
   void defragment();
+  void make_backup_optimizer();
   void make_masters();
+  void make_offloaded_gradients();
+  [[nodiscard]] torch::Tensor find_overflow();
   void check_overflow();
   [[nodiscard]] torch::Tensor group_norm(const SubGroup& group);
   void offloaded_norm(const SubGroup& group);
   void step_offloaded();
+  void step_kept(SubGroup& group, std::size_t index);
   void finish_step();
   void step_group(SubGroup& group, std::size_t index, const torch::Tensor& norm);
 
@@ -102,6 +108,7 @@ class ZeroPartitions : public OptimizerWrapper {
   const Op* leaf_ = nullptr;  ///< First operator of the leaf under way, whose parts are not hooked.
   torch::Tensor flat_;        ///< The partitions of trainable parameters.
   torch::Tensor tracker_;     ///< Of infinities.
+  torch::Tensor backup_;      ///< What the device's optimizer holds before its first sub-group.
   torch::Tensor barrier_;     ///< What the last barrier reduced.
   torch::Tensor norm_;        ///< `_global_grad_norm`, kept for whoever asks.
 };

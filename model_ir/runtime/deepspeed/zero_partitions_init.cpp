@@ -67,13 +67,37 @@ void ZeroPartitions::make_groups() {
     bool full = true;
     for (const Tensor& parameter : group) {
       if (full) {
-        groups_.push_back({.parameters = {}, .elements = 0, .master = {}});
+        groups_.emplace_back();
       }
       const std::size_t index = parameters_.index_of(parameter);
       groups_.back().parameters.push_back(index);
       groups_.back().elements += parameters_[index].shard_elements;
       full = groups_.back().elements >= state_.zero.sub_group_size;
     }
+  }
+}
+
+/// Of n sub-groups the first int((1 - ratio) * n) stay on the device, however large they are.
+/// Source: stage3.py, _create_fp32_partitions (subgroup_to_device).
+void ZeroPartitions::place_groups() {
+  const double kept = (1 - state_.zero.offload_ratio) * static_cast<double>(groups_.size());
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    groups_[i].offloaded = state_.offloads_optimizer() && i >= static_cast<std::size_t>(kept);
+  }
+}
+
+/// torch.optim.AdamW on one element, which goes when the first sub-group takes its place.
+/// Source: stage3.py, __init__ (backup_optimizer).
+void ZeroPartitions::make_backup_optimizer() {
+  if (!state_.splits_optimizer()) {
+    return;
+  }
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.backup_optimizer", -1);
+  const DType dtype = state_.model.trainable.front().dtype();
+  backup_ = torch::computed(eager, {1}, DType::kFp32, TensorRole::kTemporary);  // torch.randn
+  if (dtype != DType::kFp32) {
+    backup_ = torch::computed(eager, {1}, dtype, TensorRole::kTemporary);
   }
 }
 
@@ -136,15 +160,29 @@ void ZeroPartitions::make_masters() {
   Tensor converted;
   for (SubGroup& group : groups_) {
     const torch::Shape shape{group.elements};
-    if (state_.offloads_optimizer()) {
+    if (group.offloaded) {
       const auto moments = static_cast<std::int64_t>(moment_count(state_.plan.optimizer));
       // Master, its gradient and the moments.
       state_.hold_offloaded(bytes_of((2 + moments) * group.elements, DType::kFp32).value());
     } else {
-      if (dtype != DType::kFp32) {
+      if (dtype != DType::kFp32 || state_.zero.offload_param != OffloadDevice::kNone) {
         converted = eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
       }
       group.master = torch::computed(eager, shape, DType::kFp32, TensorRole::kMasterParameter);
+    }
+  }
+}
+
+/// Sub-groups that an offloaded optimizer keeps on the device have their gradients there from the
+/// start, as copies of zeros of the host. Source: stage3.py, initialize_optimizer_states.
+void ZeroPartitions::make_offloaded_gradients() {
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.optimizer_states", -1);
+  for (SubGroup& group : groups_) {
+    if (!group.offloaded) {
+      const Tensor gradient = eager.empty({group.elements}, DType::kFp32, TensorRole::kGradient);
+      eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(gradient)});
+      set_gradient(eager, group.master, gradient);
     }
   }
 }
@@ -153,9 +191,11 @@ void ZeroPartitions::initialize() {
   Eager& eager = state_.eager;
   adopt_adapters();
   make_groups();
+  place_groups();
   mark_persistent();
   find_leaves();
   hook_modules();
+  make_backup_optimizer();
   eager.set_site("zero3.overflow", -1);
   if (!state_.offloads_optimizer()) {
     tracker_ = torch::computed(eager, {1}, DType::kBool, TensorRole::kTemporary);
@@ -168,7 +208,9 @@ void ZeroPartitions::initialize() {
   for (const SubGroup& group : groups_) {
     widest = std::max(widest, group.elements);
   }
-  if (!state_.offloads_optimizer()) {  // initialize_optimizer_states: gradients of zeros
+  if (state_.offloads_optimizer()) {
+    make_offloaded_gradients();
+  } else {  // initialize_optimizer_states: gradients of zeros
     eager.set_site("zero3.optimizer_states", -1);
     const Tensor zeros = torch::computed(eager, {widest}, DType::kFp32, TensorRole::kTemporary);
   }

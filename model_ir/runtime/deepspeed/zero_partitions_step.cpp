@@ -24,15 +24,10 @@ Tensor scalar(Eager& eager, DType dtype) {
 
 }  // namespace
 
-/// Infinities and NaNs of all gradients, with 16-bit floats alone. Source: has_overflow.
-void ZeroPartitions::check_overflow() {
-  const Tensor& gradients = gradients_.flat();
-  if (state_.model.trainable.front().dtype() != DType::kFp16 || !gradients.defined()) {
-    return;
-  }
+/// Infinities and NaNs of the flat buffer on the device; returns the flag.
+Tensor ZeroPartitions::find_overflow() {
   Eager& eager = state_.eager;
-  const torch::StreamScope stream(eager, gradients_.stream());
-  eager.set_site("zero3.overflow", -1);
+  const Tensor& gradients = gradients_.flat();
   const auto whole = [&](DType dtype) {
     return torch::computed(eager, gradients.shape(), dtype, TensorRole::kTemporary);
   };
@@ -46,7 +41,25 @@ void ZeroPartitions::check_overflow() {
     const Tensor unknown = whole(DType::kBool);
     const Tensor any = reduce_all(eager, unknown, DType::kBool);
   }
-  Tensor flag = scalar(eager, DType::kBool);
+  return scalar(eager, DType::kBool);
+}
+
+/// Infinities and NaNs of all gradients, with 16-bit floats alone; the host looks through what it
+/// holds. Source: has_overflow.
+void ZeroPartitions::check_overflow() {
+  if (state_.model.trainable.front().dtype() != DType::kFp16) {
+    return;
+  }
+  Eager& eager = state_.eager;
+  const torch::StreamScope stream(eager, gradients_.stream());
+  eager.set_site("zero3.overflow", -1);
+  Tensor flag;
+  if (gradients_.flat().defined()) {
+    flag = find_overflow();
+  } else {
+    flag = eager.empty({}, DType::kBool, TensorRole::kTemporary);
+    eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = 1});
+  }
   const Tensor byte = scalar(eager, DType::kInt8);
   flag.reset();
   eager.run(CollectiveShape{
@@ -135,11 +148,37 @@ void ZeroPartitions::offloaded_norm(const SubGroup& group) {
   mask_invalid(eager, root);
 }
 
-/// The optimizer works on the host.
+/// A sub-group that the device keeps (offload_optimizer.ratio): its gradient is there already and
+/// stays. Source: unscale_and_clip_grads, _optimizer_step (backup_optimizer),
+/// _reassign_or_swap_out_partitioned_parameters.
+void ZeroPartitions::step_kept(SubGroup& group, std::size_t index) {
+  Eager& eager = state_.eager;
+  const torch::GradMode no_grad(eager, false);
+  eager.set_site("zero3.fp32_gradients", -1);
+  torch::launch(eager, {&group.master, &group.master});  // The gradient, times a factor.
+  backup_.reset();
+  optimizer_.step(index, {&group.master, 1});
+  if (state_.zero.offload_param != OffloadDevice::kNone) {  // Narrowed on the host.
+    eager.run(CopyShape{.kind = CopyKind::kDeviceToHost, .bytes = torch::bytes_of(group.master)});
+    return;
+  }
+  torch::launch_kernels(eager,
+                        torch::bytes_of(group.master) +
+                            bytes_of(group.elements, param_dtype(state_.plan.precision)).value(),
+                        torch::elementwise_launches(group.master));
+}
+
+/// The optimizer works on the host, but for sub-groups that stay on the device.
 void ZeroPartitions::step_offloaded() {
   for (const SubGroup& group : groups_) {
     offloaded_norm(group);
-    state_.step_on_host(group.elements, param_dtype(state_.plan.precision));
+  }
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    if (groups_[index].offloaded) {
+      state_.step_on_host(groups_[index].elements, param_dtype(state_.plan.precision));
+    } else {
+      step_kept(groups_[index], index);
+    }
   }
   gradients_.forget_norms();
 }

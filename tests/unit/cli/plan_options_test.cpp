@@ -48,6 +48,7 @@ TEST_CASE("property: the options of a plan ask for that plan") {
       zero.decay_groups = plan.zero->decay_groups;
       zero.offload_optimizer = plan.zero->offload_optimizer;
       zero.offload_param = plan.zero->offload_param;
+      zero.offload_ratio = plan.zero->offload_ratio;
       zero.nvme_path = plan.zero->nvme_path;
       zero.hpz_partition_size = plan.zero->hpz_partition_size;
       zero.quantized_weights = plan.zero->quantized_weights;
@@ -141,6 +142,12 @@ TEST_CASE("plan options: --zero and --offload mean deepspeed, whose bf16 has an 
   CHECK_FALSE(zero.ddp.has_value());
   CHECK(plan_of({{"offload", "optimizer=cpu"}, {"zero", "2"}}).zero->offload_optimizer ==
         ir::OffloadDevice::kCpu);
+  const ir::ParallelPlan split =
+      plan_of({{"offload", "optimizer=cpu,optimizer-ratio=0.25"}, {"zero", "3"}});
+  CHECK(split.zero->offload_ratio == 0.25);
+  const Error share = refusal_of({{"offload", "optimizer-ratio=1.5"}, {"zero", "3"}});
+  CHECK(share.key == "offload");
+  CHECK(share.got == "optimizer-ratio=1.5");
   CHECK(plan_of({{"zero", "3"}, {"precision", "fp16"}}).precision == ir::Precision::kFp16Master);
   CHECK(plan_of({{"zero", "3"}, {"precision", "fp32"}}).precision == ir::Precision::kFp32);
   CHECK(plan_of({{"runtime", "deepspeed"}}).zero->stage == 0);

@@ -137,6 +137,21 @@ TEST_CASE("deepspeed config: offload, in its new and its old form") {
   CHECK(old->notes.size() == 1);
 }
 
+TEST_CASE("deepspeed config: a share of the optimizer on the host, at stage 3 alone") {
+  const auto text = [](const std::string& stage, const std::string& device) {
+    return R"({"zero_optimization": {"stage": )" + stage +
+           R"(, "offload_optimizer": {"device": ")" + device +
+           R"(", "ratio": 0.3, "nvme_path": "/drive"}}})";
+  };
+  CHECK(read(text("3", "cpu"))->plan.zero->offload_ratio == 0.3);
+  const std::string below = refusal(text("2", "cpu"));
+  CHECK(below.find("/zero_optimization/offload_optimizer/ratio") != std::string::npos);
+  CHECK_FALSE(refusal(text("3", "nvme")).empty());
+  const auto idle = read(text("3", "none"));
+  CHECK(idle->plan.zero->offload_ratio == 1);
+  CHECK(idle->notes.size() == 1);
+}
+
 TEST_CASE("deepspeed config: a key that DeepSpeed does not know is named") {
   // At the top DeepSpeed ignores it; inside a section it refuses it (pydantic, extra="forbid").
   const auto top = read(R"({"gradient_cliping": 1.0})");

@@ -107,6 +107,32 @@ TEST_CASE(
   CHECK(check_plan(llama(), plan));
 }
 
+TEST_CASE("check_plan: a share of the optimizer on the host, at stage 3 with DeepSpeedCPUAdam") {
+  ParallelPlan plan;
+  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.precision = Precision::kBf16Master;
+  plan.optimizer.form = OptimizerForm::kFused;
+  plan.zero = ZeroPlan{};
+  plan.zero->stage = 3;
+  plan.zero->offload_ratio = 0.5;
+  CHECK(refused_key(llama(), plan) == "offload");  // Of what?
+  plan.zero->offload_optimizer = OffloadDevice::kCpu;
+  CHECK(check_plan(llama(), plan));
+  plan.zero->offload_ratio = 1.5;
+  CHECK(refused_key(llama(), plan) == "offload");
+  plan.zero->offload_ratio = 0;
+  CHECK(check_plan(llama(), plan));
+  plan.zero->stage = 2;
+  CHECK(refused_key(llama(), plan) == "offload");
+  plan.zero->stage = 3;
+  plan.optimizer.form = OptimizerForm::kForeach;
+  CHECK(refused_key(llama(), plan) == "offload");
+  plan.optimizer.form = OptimizerForm::kFused;
+  plan.zero->offload_optimizer = OffloadDevice::kNvme;
+  plan.zero->nvme_path = "/local_nvme";
+  CHECK(refused_key(llama(), plan) == "offload");
+}
+
 TEST_CASE("check_plan: ZeRO belongs to deepspeed, and offload to its stages") {
   ParallelPlan plan;
   plan.zero = ZeroPlan{};

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -290,6 +291,54 @@ TEST_CASE("zero 3: states and parameters on the host") {
                       {"step1.backward", 69'227'520, 802'596'864},
                       {"step1.step", 69'227'008, 69'230'592},
                       {"step2.forward", 647'032'832, 977'233'920}});
+}
+
+TEST_CASE("zero 3: of three sub-groups half, rounded down, stays on the device") {
+  // Embedding; most of the layers; the rest and the head. int(0.5 * 3) = 1: the embedding stays.
+  ZeroPlan zero = auto_sizes();
+  zero.offload_optimizer = OffloadDevice::kCpu;
+  zero.offload_ratio = 0.5;
+  zero.sub_group_size = 4'000'000;
+  ParallelPlan plan = partitioned(zero);
+  plan.optimizer.form = OptimizerForm::kFused;
+  test::check_phases(test::wide_llama(), plan,
+                     {{"deepspeed.initialize", 167'413'760, 270'174'208},
+                      {"step1.forward", 528'370'176, 858'571'264},
+                      {"step1.backward", 234'542'592, 968'763'904},
+                      {"step1.step", 336'941'568, 388'142'080},
+                      {"step2.backward", 336'952'320, 1'356'191'744},
+                      {"step2.step", 336'941'568, 388'142'080}});
+  // 31,237,376 elements of this rank: the embedding's 12,800,000 keep 16-bit gradients alone there.
+  const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
+  CHECK(program.host_bytes == 2 * 31'237'376 + 16 * 18'437'376);
+  std::int64_t host_work = 0;  // Of one step, each shape once: the other two groups differ in size.
+  for (const WorkShape& shape : program.work.shapes) {
+    const auto* copy = std::get_if<CopyShape>(&shape);
+    host_work += copy != nullptr && copy->kind == CopyKind::kHostWork ? copy->bytes : 0;
+  }
+  CHECK(host_work == (7 * 4 + 2) * 18'437'376);
+}
+
+TEST_CASE("zero 3: without a share for the host only the buffer of 16-bit gradients is there") {
+  ZeroPlan zero = auto_sizes();
+  zero.offload_optimizer = OffloadDevice::kCpu;
+  zero.offload_ratio = 0;
+  zero.sub_group_size = 4'000'000;
+  ParallelPlan plan = partitioned(zero);
+  plan.optimizer.form = OptimizerForm::kFused;
+  test::check_phases(test::wide_llama(), plan,
+                     {{"deepspeed.initialize", 314'912'768, 417'673'216},
+                      {"step1.backward", 382'041'600, 1'116'328'448},
+                      {"step1.step", 632'300'032, 689'270'784},
+                      {"step2.step", 632'300'032, 689'270'784}});
+  const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
+  CHECK(program.host_bytes == 2 * 31'237'376);
+  zero.offload_param = OffloadDevice::kCpu;
+  zero.offload_ratio = 0.5;
+  plan.zero = zero;
+  test::check_phases(test::wide_llama(), plan,
+                     {{"deepspeed.initialize", 104'859'648, 233'220'096},
+                      {"step1.step", 274'387'456, 325'587'968}});
 }
 
 TEST_CASE("zero 3: a block of experts is gathered, kept and reduced as one") {

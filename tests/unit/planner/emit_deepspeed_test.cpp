@@ -129,6 +129,18 @@ TEST_CASE("deepspeed_config: an optimizer that DeepSpeed does not have is the tr
   CHECK(emitted(plan).find("zero_force_ds_cpu_optimizer")->as_bool() == false);
 }
 
+TEST_CASE("deepspeed_config: a share of the optimizer on the host is written out") {
+  ir::ParallelPlan plan = zero_plan(3);
+  plan.zero->offload_optimizer = ir::OffloadDevice::kCpu;
+  plan.optimizer.form = ir::OptimizerForm::kFused;
+  CHECK(emitted(plan).find("zero_optimization")->find("offload_optimizer")->find("ratio") ==
+        nullptr);
+  plan.zero->offload_ratio = 0.3;
+  const JsonValue config = emitted(plan);
+  const JsonValue& offload = *config.find("zero_optimization")->find("offload_optimizer");
+  CHECK(offload.find("ratio")->as_number() == 0.3);
+}
+
 TEST_CASE("deepspeed_config: offload to a drive names its folder and its buffers") {
   ir::ParallelPlan plan = zero_plan(3);
   plan.zero->offload_optimizer = ir::OffloadDevice::kNvme;
