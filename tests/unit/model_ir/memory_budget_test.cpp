@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "model_ir/plan/work_range.h"
 #include "model_ir/runtime/torch/max_flow.h"
 #include "model_ir/runtime/torch/partitioner.h"
 #include "model_ir/runtime/torch/peak_order.h"
@@ -202,6 +203,21 @@ TEST_CASE("memory budget: peaks of Llama 3 as recorded") {
     test::check_phases(three_layers("llama", "2816"), plan,
                        {{"step1", rest, row.first}, {"step2", rest + 512, row.second}});
   }
+}
+
+TEST_CASE("memory budget: what backward makes again is recomputation") {
+  const auto again = [](const ParallelPlan& plan) {
+    const RankProgram program =
+        lower(three_layers("llama", "2816"), plan, Rank{0}, DeviceTraits{}).value();
+    return std::ranges::count(work_ranges(program), kRecomputation, &WorkRange::name);
+  };
+  CHECK(again(under_budget(1)) == 0);
+  CHECK(again(under_budget(0.5)) > 0);
+  CHECK(again(under_budget(0)) > again(under_budget(0.5)));
+  ParallelPlan selective = under_budget(1);
+  selective.titan->memory_budget.reset();
+  selective.titan->selective_operators = true;
+  CHECK(again(selective) > 0);
 }
 
 TEST_CASE("memory budget: what keeps as much as no budget is the same program") {
