@@ -49,9 +49,14 @@ struct TileWork {
   double multiprocessors;
   double element;  ///< Seconds for one element of k of one element of C, on one multiprocessor.
   double loss;
-  double
-      stage;  ///< Share of `k_overhead`: kernels without tensor cores load 8 of k at once, not 64.
+  double stage;  ///< Share of `k_overhead`, which goes with how much of k is loaded at once.
 };
+
+/// Elements of k that a kernel loads at once, without tensor cores over with them.
+/// Source: NVIDIA/cutlass include/cutlass/gemm/device/default_gemm_configuration.h,
+/// ThreadblockShape
+///         of OpClassSimt and of OpClassTensorOp on Sm80.
+constexpr double kPlainStage = 8.0 / 64;
 
 /// Time on the multiprocessors with tiles of one shape.
 double compute_seconds(const TileWork& work, const GemmPerformance& gemm,
@@ -191,7 +196,7 @@ Seconds gemm_time(const DevicePerformance& device, const ir::GemmShape& shape) {
       .multiprocessors = static_cast<double>(device.multiprocessors),
       .element = 2.0 * device.multiprocessors / (rate_of(gemm, shape.dtype).value() * largest),
       .loss = gemm.tile_loss,
-      .stage = ir::bits_of(shape.dtype) == 32 ? 8.0 / 64 : 1.0};
+      .stage = ir::bits_of(shape.dtype) == 32 ? kPlainStage : 1};
   double compute = compute_seconds(work, gemm, shape, kTiles[0]);
   for (std::size_t i = 1; i < kTiles.size(); ++i) {
     compute = std::min(compute, compute_seconds(work, gemm, shape, kTiles[i]));

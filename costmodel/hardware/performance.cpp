@@ -148,11 +148,12 @@ void limit_power(DevicePerformance& performance, double share) {
 }
 
 /// What threads do element by element goes with the multiprocessors, not with the memory.
-void scale_elements(MemoryPerformance& memory, double multiprocessors) {
-  memory.elements *= multiprocessors;
+/// @param ratio  multiprocessors over those of the device whose figures these are.
+void scale_elements(MemoryPerformance& memory, double ratio) {
+  memory.elements *= ratio;
   for (double* const element :
        {&memory.list_element, &memory.fused_step_element, &memory.quantised_step_element}) {
-    *element /= multiprocessors;
+    *element /= ratio;
   }
 }
 

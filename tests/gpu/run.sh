@@ -1,21 +1,26 @@
 #!/bin/sh
 # On a machine with a GPU, PyTorch and transformers: measures rows with real kernels, then kernels alone, and compares.
-# run.sh [FOLDER]: results go there (default build/gpu). Measuring ends within ten minutes, each part by itself; every
-# line is on disk when it has been measured. What comes after it, the comparison, builds the program first.
+# run.sh [FOLDER]: results go there (default build/gpu); every line is on disk when it has been measured.
+# PARTS chooses, each part ends by itself: rows (170 s), cudnn (70 s), flash (50 s; flash-attn), frameworks (400 s;
+# bitsandbytes, Liger, DeepSpeed, torchtitan, as far as they are there), kernels (270 s), compare (builds the program).
 set -u
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
 out=${1:-$root/build/gpu}
 mkdir -p -- "$out" || exit 1
-python3 "$root/tests/gpu/measure.py" "$out/gpu.jsonl" --seconds 170
-python3 "$root/tests/gpu/measure.py" "$out/gpu-cudnn.jsonl" --limit 20 --seconds 70 --cudnn
-# The package's real kernels, where it is there: the rows were recorded with stand-ins.
-if python3 -c 'import flash_attn' 2>/dev/null; then
+wants() { case " ${PARTS:-rows cudnn flash frameworks kernels compare} " in *" $1 "*) ;; *) return 1 ;; esac }
+
+wants rows && python3 "$root/tests/gpu/measure.py" "$out/gpu.jsonl" --seconds 170
+wants cudnn && python3 "$root/tests/gpu/measure.py" "$out/gpu-cudnn.jsonl" --limit 20 --seconds 70 --cudnn
+# The package's real kernels: the rows were recorded with stand-ins.
+if wants flash && python3 -c 'import flash_attn' 2>/dev/null; then
   python3 "$root/tests/gpu/measure.py" "$out/gpu-flash.jsonl" --limit 30 --seconds 50 --source flash_attention
 fi
-timeout 270 python3 "$root/tests/gpu/kernels.py" "$out/kernels.jsonl" --seconds 230
+wants frameworks && python3 "$root/tests/gpu/frameworks.py" "$out/gpu-frameworks.jsonl" --seconds 400
+wants kernels && timeout 270 python3 "$root/tests/gpu/kernels.py" "$out/kernels.jsonl" --seconds 230
+wants compare || exit 0
 # The comparison needs a compiler and a few packages; without them it is made elsewhere.
 if HEADROOM_PRESET=headless "$root/run" build; then
-  for rows in gpu gpu-cudnn gpu-flash; do
+  for rows in gpu gpu-cudnn gpu-flash gpu-frameworks; do
     [ -s "$out/$rows.jsonl" ] || continue
     HEADROOM_PRESET=headless "$root/run" validate measured "$out/$rows.jsonl" --json >"$out/$rows.json"
     HEADROOM_PRESET=headless "$root/run" validate measured "$out/$rows.jsonl"

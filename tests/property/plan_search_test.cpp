@@ -154,13 +154,6 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
   return question;
 }
 
-/// Models and what is known of their peaks, for all rounds.
-struct TinyModels {
-  std::array<ir::ModelSpec, 3> models = {tiny_model(4, 4), tiny_model(5, 5), tiny_model(4, 1)};
-  std::array<PlanMemory, 3> memories = {
-      PlanMemory(models[0], h100()), PlanMemory(models[1], h100()), PlanMemory(models[2], h100())};
-};
-
 /// Room for some of the plans: the peak of one of them, and what is lost outside.
 Bytes budget_for_some(test::Random& random, const std::vector<Rated>& all) {
   const auto last = static_cast<std::int64_t>(all.size()) - 1;
@@ -202,21 +195,19 @@ void compare_all_rules(SearchQuestion question, const std::optional<Rated>& best
   }
 }
 
-constexpr int kTinySpaces = test::kSanitized ? 60 : 2000;
+constexpr int kTinySpaces = test::kSanitized ? 20 : 667;  // Of each model.
 
-}  // namespace
-
-TEST_CASE("search: optimum and front are those of brute force, whatever is pruned") {
-  test::Random random = test::seeded_random(501);
+/// Compares searches in many small spaces of `model` with all their plans.
+void compare_with_brute_force(const ir::ModelSpec& model, std::uint64_t seed) {
+  test::Random random = test::seeded_random(seed);
   CAPTURE(random.seed());
-  TinyModels tiny;
+  PlanMemory memory(model, h100());
   int spaces = 0;
   int fitting = 0;
   for (int round = 0; spaces < kTinySpaces; ++round) {
     CAPTURE(round);
-    const auto which = static_cast<std::size_t>(round % 3);
-    SearchQuestion question = tiny_question(random, tiny.models[which]);
-    const std::vector<Rated> all = every_plan(question, tiny.memories[which]);
+    SearchQuestion question = tiny_question(random, model);
+    const std::vector<Rated> all = every_plan(question, memory);
     if (all.empty() || all.size() > 400) {
       continue;
     }
@@ -229,10 +220,24 @@ TEST_CASE("search: optimum and front are those of brute force, whatever is prune
       }
     }
     fitting += best ? 1 : 0;
-    compare_all_rules(question, best, front_of(all, question.budget), tiny.memories[which]);
+    compare_all_rules(question, best, front_of(all, question.budget), memory);
   }
   CHECK(fitting > spaces / 2);
   CHECK(fitting < spaces);
+}
+
+}  // namespace
+
+TEST_CASE("search: optimum and front are those of brute force, whatever is pruned: dense") {
+  compare_with_brute_force(tiny_model(4, 4), 501);
+}
+
+TEST_CASE("search: optimum and front are those of brute force, whatever is pruned: five layers") {
+  compare_with_brute_force(tiny_model(5, 5), 502);
+}
+
+TEST_CASE("search: optimum and front are those of brute force, whatever is pruned: experts") {
+  compare_with_brute_force(tiny_model(4, 1), 503);
 }
 
 TEST_CASE("search: the best plan of every runtime is replayed") {
@@ -342,9 +347,10 @@ TEST_CASE("search: stages that lie next to each other send within the node") {
 TEST_CASE("search: more GPUs to choose from never make the best step longer") {
   test::Random random = test::seeded_random(508);
   CAPTURE(random.seed());
-  TinyModels tiny;
+  const ir::ModelSpec model = tiny_model(4, 4);
+  PlanMemory memory(model, h100());
   for (int round = 0; round < 100; ++round) {
-    SearchQuestion question = tiny_question(random, tiny.models[0]);
+    SearchQuestion question = tiny_question(random, model);
     question.objective = Objective::kThroughput;
     question.budget = Bytes{};
     double before = 0;
@@ -353,7 +359,7 @@ TEST_CASE("search: more GPUs to choose from never make the best step longer") {
       if (cells_of(question.space).empty()) {
         continue;
       }
-      const PlanResult found = search_unreplayed(question, tiny.memories[0]).value();
+      const PlanResult found = search_unreplayed(question, memory).value();
       if (found.best) {
         const double seconds = found.best->time.total().value();
         CHECK((before == 0 || seconds <= before));

@@ -187,6 +187,10 @@ constexpr FlopsPerSecond kHopperProductsInStep{780e12};
 /// On eight H200, derived as for the B200: the step's products take 852 ms less 163.
 constexpr FlopsPerSecond kHopperProductsTogether{573e12};
 
+/// What FlashAttention-2's rate with heads of 128 becomes in training steps, whose clocks are below
+/// those of lone kernels: from the profiled steps of tests/gpu/results/h100_step_kernels.csv.
+constexpr double kFlash2InStep = 0.965;
+
 /// The device whose training kernels stand for those of `device`.
 const char* training_relative(const std::string& device) {
   return device.starts_with("b") || device.starts_with("g") ? "b200" : "a100-80gb-pcie";
@@ -297,6 +301,8 @@ struct Fitter {
     DevicePerformance efficient = device;
     fit_all_attention(efficient, data.training_attention[name + " efficient"], false);
     device.attention.flash2 = flash.attention.native;
+    device.attention.flash2.forward_128 = kFlash2InStep * device.attention.flash2.forward_128;
+    device.attention.flash2.backward_128 = kFlash2InStep * device.attention.flash2.backward_128;
     device.attention.efficient = efficient.attention.native;
     std::printf("%s", table_row(name + ", cuDNN attention forward and backward, bf16",
                                 attention_residuals(device, data.training_attention[name]))

@@ -16,17 +16,10 @@ std::int64_t sum_of(std::span<const std::int64_t> elements) {
   return std::accumulate(elements.begin(), elements.end(), std::int64_t{0});
 }
 
-/// multi_tensor_apply over `elements`, `bytes` for each of them.
-/// Source: transformer_engine/common/multi_tensor/multi_tensor_apply.cuh, which launches as
-///         PyTorch's list kernels do.
-void launch_list(torch::Eager& eager, std::span<const std::int64_t> elements, std::int64_t bytes,
-                 torch::ListKernel kernel, TrafficKind kind = TrafficKind::kList) {
-  const std::int64_t launches = torch::list_launches(elements, kernel);
-  const std::int64_t all = sum_of(elements);
-  if (launches > 0) {
-    eager.run(
-        TrafficShape{.bytes = bytes * all, .launches = launches, .kind = kind, .elements = all});
-  }
+/// A list kernel that reads and writes `bytes` of each element.
+void run_list(torch::Eager& eager, std::span<const std::int64_t> elements, std::int64_t bytes,
+              torch::ListKernel kernel, TrafficKind kind = TrafficKind::kList) {
+  torch::launch_list(eager, elements, bytes * sum_of(elements), kernel, kind);
 }
 
 }  // namespace
@@ -169,7 +162,7 @@ void Optimizer::prepare() {
   }
   if (context_.dtype == DType::kFp16) {
     eager.set_site("unscale", -1);
-    launch_list(eager, shards_, 8, torch::ListKernel::kOneList);
+    run_list(eager, shards_, 8, torch::ListKernel::kOneList);
     const Tensor wide = torch::computed(eager, {1}, DType::kFp64);
     const Tensor inverse = torch::computed(eager, {1}, DType::kFp64);
     const Tensor narrow = torch::computed(eager, {1}, DType::kFp32);
@@ -192,7 +185,7 @@ void Optimizer::measure_norm(std::span<const std::int64_t> counted) {
   } else {
     const Tensor partial = eager.empty({kBlocks}, DType::kFp32);
     norm = eager.empty({1}, DType::kFp32);
-    launch_list(eager, counted, 4, torch::ListKernel::kOneList);
+    run_list(eager, counted, 4, torch::ListKernel::kOneList);
     torch::launch_kernels(eager, 4 * kBlocks);  // The sum of the blocks.
   }
   const Tensor square = torch::computed(eager, {1}, DType::kFp32);
@@ -239,7 +232,7 @@ void Optimizer::step_group(std::size_t begin, std::size_t end) {
   }
   // Reads gradient, parameter and two moments, and writes all but the first.
   const std::span<const std::int64_t> group = std::span(shards_).subspan(begin, end - begin);
-  launch_list(eager, group, 7 * 4, torch::ListKernel::kFourLists, TrafficKind::kFusedStep);
+  run_list(eager, group, 7 * 4, torch::ListKernel::kFourLists, TrafficKind::kFusedStep);
 }
 
 /// HybridDeviceOptimizer.step: the device's parameters, then the host's, which come back in fp32
@@ -264,7 +257,7 @@ void Optimizer::update_hybrid() {
       }
     }
   }
-  launch_list(eager, own, 7 * 4, torch::ListKernel::kFourLists, TrafficKind::kFusedStep);
+  run_list(eager, own, 7 * 4, torch::ListKernel::kFourLists, TrafficKind::kFusedStep);
   eager.host_wait(eager.record_mark(eager.stream()));  // For the gradients.
   const std::int64_t sent = sum_of(shards_) - sum_of(own);
   eager.run(CopyShape{.kind = CopyKind::kHostWork, .bytes = 7 * 4 * sent});
@@ -302,7 +295,7 @@ void Optimizer::update() {
   const std::int64_t bytes = 4 + bits_of(context_.dtype) / 8;
   // Only fp16 keeps the flag that the list kernel wants.
   if (!context_.megatron.distributed_optimizer && context_.dtype == DType::kFp16) {
-    launch_list(context_.eager, shards_, bytes, torch::ListKernel::kTwoLists);
+    run_list(context_.eager, shards_, bytes, torch::ListKernel::kTwoLists);
     return;
   }
   for (std::size_t i = 0; i < shards_.size(); ++i) {

@@ -72,22 +72,26 @@ void count_kernels(Eager& eager, std::int64_t launches) {
   eager.run(TrafficShape{.bytes = 0, .launches = launches});
 }
 
-void launch_list(Eager& eager, std::span<const Tensor> parameters,
-                 std::span<const std::size_t> group, ListKernel kernel, std::int64_t moves,
-                 TrafficKind kind) {
-  const std::vector<std::int64_t> elements = elements_of(parameters, group);
-  std::int64_t bytes = 0;
-  for (const std::size_t index : group) {
-    bytes += bytes_of(parameters[index]);
-  }
+void launch_list(Eager& eager, std::span<const std::int64_t> elements, std::int64_t bytes,
+                 ListKernel kernel, TrafficKind kind) {
   const std::int64_t launches = list_launches(elements, kernel);
   if (launches > 0) {
     eager.run(TrafficShape{
-        .bytes = moves * bytes,
+        .bytes = bytes,
         .launches = launches,
         .kind = kind,
         .elements = std::accumulate(elements.begin(), elements.end(), std::int64_t{0})});
   }
+}
+
+void launch_list(Eager& eager, std::span<const Tensor> parameters,
+                 std::span<const std::size_t> group, ListKernel kernel, std::int64_t moves,
+                 TrafficKind kind) {
+  std::int64_t bytes = 0;
+  for (const std::size_t index : group) {
+    bytes += bytes_of(parameters[index]);
+  }
+  launch_list(eager, elements_of(parameters, group), moves * bytes, kernel, kind);
 }
 
 void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations,

@@ -39,6 +39,12 @@ enum class ListKernel : std::uint8_t {
 /// Adds `launches` kernels to the work of the current phase, if there is one.
 void count_kernels(Eager& eager, std::int64_t launches);
 
+/// A list kernel over tensors of so many `elements`: `bytes` are read and written for all of them.
+/// Source: aten/src/ATen/native/cuda/MultiTensorApply.cuh; Transformer Engine's
+///         transformer_engine/common/multi_tensor/multi_tensor_apply.cuh launches in the same way.
+void launch_list(Eager& eager, std::span<const std::int64_t> elements, std::int64_t bytes,
+                 ListKernel kernel, TrafficKind kind = TrafficKind::kList);
+
 /// A list kernel over these parameters, or over what has their sizes and type: reads and writes
 /// `moves` times their bytes.
 void launch_list(Eager& eager, std::span<const Tensor> parameters,

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <queue>
+#include <iterator>
 #include <set>
 #include <tuple>
 
