@@ -82,7 +82,9 @@ constexpr std::array<OptionSpec, 36> kOptions = {
      {"megatron", "SPEC", "tp=1",
       "Megatron-Core, keys with commas between: tp=N, pp=N, cp=N, ep=N, etp=N, "
       "layers-per-virtual-stage=N, first-stage-layers=N, last-stage-layers=N, "
-      "account-for-embedding, account-for-loss, use-tp-pp-dp-mapping (stages next to each other), "
+      "account-for-embedding, account-for-loss, "
+      "pipeline-layout=LAYOUT (layers of every chunk, as Et*4|(t*4|)*14tmL), use-tp-pp-dp-mapping "
+      "(stages next to each other), "
       "micro-batch-group=N, sequence-parallel, tp-comm-overlap, "
       "distributed-optimizer, optimizer-instances=N, precision-aware, bf16-moments, "
       "optimizer-offload=SHARE (to the host), mtp-layers=N, deterministic, "

@@ -297,6 +297,8 @@ Result<ir::MegatronPlan> parse_megatron(const std::string& text, ir::MegatronPla
   for (const ir::MegatronSwitch& each : ir::megatron_switches()) {
     taker.flag(dashed(each.name), megatron.*each.value);
   }
+  taker.take("pipeline-layout", megatron.pipeline_layout,
+             [](const std::string& layout) { return Result<std::string>(layout); });
   taker.word("attention", ir::megatron_attention_words(), megatron.attention);
   taker.word("cp-comm-type", ir::megatron_context_words(), megatron.context_exchange);
   taker.word("dispatcher", ir::megatron_dispatcher_words(), megatron.dispatcher);
@@ -335,6 +337,9 @@ std::string megatron_text(const ir::MegatronPlan& megatron) {
     if (megatron.*each.value != usual.*each.value) {
       text += "," + dashed(each.name) + (megatron.*each.value ? "" : "=no");
     }
+  }
+  if (!megatron.pipeline_layout.empty()) {
+    text += ",pipeline-layout=" + megatron.pipeline_layout;
   }
   if (megatron.attention != usual.attention) {
     text += ",attention=" +

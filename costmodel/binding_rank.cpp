@@ -1,7 +1,6 @@
 #include "costmodel/binding_rank.h"
 
 #include <algorithm>
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -13,12 +12,6 @@
 namespace headroom::cost {
 
 namespace {
-
-struct StageLayers {
-  std::int64_t all = 0;
-  std::int64_t sparse = 0;
-  friend auto operator<=>(const StageLayers&, const StageLayers&) = default;
-};
 
 /// Layers of each rank of torchtitan's pipeline.
 std::vector<std::int64_t> layers_of_titan(const ir::ModelSpec& model,
@@ -58,24 +51,6 @@ std::vector<ir::Rank> titan_ranks(const ir::ModelSpec& model, const ir::Parallel
   return ranks;
 }
 
-/// Layers of each stage; chunks of an interleaved schedule are dealt out in turn.
-std::vector<StageLayers> layers_of_stages(const ir::ModelSpec& model,
-                                          const ir::MegatronPlan& plan) {
-  const auto layers = static_cast<std::int64_t>(model.layers.size());
-  std::vector<StageLayers> stages(static_cast<std::size_t>(plan.pipeline));
-  for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
-    StageLayers& own = stages[static_cast<std::size_t>(stage)];
-    for (std::int64_t chunk = 0; chunk < ir::chunks_per_stage(plan, layers); ++chunk) {
-      const ir::LayerSpan span = ir::chunk_layers(plan, layers, {.stage = stage, .chunk = chunk});
-      own.all += span.count;
-      for (std::int64_t layer = span.first; layer < span.first + span.count; ++layer) {
-        own.sparse += model.layers[static_cast<std::size_t>(layer)].moe ? 1 : 0;
-      }
-    }
-  }
-  return stages;
-}
-
 }  // namespace
 
 std::vector<ir::Rank> binding_ranks(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
@@ -92,9 +67,9 @@ std::vector<ir::Rank> binding_ranks(const ir::ModelSpec& model, const ir::Parall
   const ir::MegatronPlan& megatron = *plan.megatron;
   std::set<std::int64_t> stages = {0, megatron.pipeline > 1 ? std::int64_t{1} : 0,
                                    megatron.pipeline - 1};
-  std::set<StageLayers> seen;
-  const std::vector<StageLayers> layers = layers_of_stages(model, megatron);
-  for (std::size_t stage = 0; stage < layers.size(); ++stage) {
+  std::set<ir::StageLayers> seen;
+  const std::vector<ir::StageLayers> layers = ir::layers_of_stages(model, megatron);
+  for (std::size_t stage = 1; stage + 1 < layers.size(); ++stage) {
     if (seen.insert(layers[stage]).second) {
       stages.insert(static_cast<std::int64_t>(stage));
     }

@@ -13,10 +13,10 @@ namespace headroom::cost {
 /// Model:   data-parallel ranks hold shares of one size, and the first tensor-parallel rank reads
 ///          the data for the others. Of pipeline stages with as many layers of the same kinds,
 ///          later ones have fewer micro-batches in flight: so the first stage (embedding, most in
-///          flight), the second (receives), the first that holds so many sparse layers, or the last
-///          (head and loss) binds. Of a ring of context-parallel ranks the first waits for most,
-///          the last keeps most. Of torchtitan's pipelines the first two and the last two ranks,
-///          and the first and the last of those that hold as many layers.
+///          flight), the second (receives), the first between the ends that holds so many layers of
+///          each kind, or the last (head and loss) binds. Of a ring of context-parallel ranks the
+///          first waits for most, the last keeps most. Of torchtitan's pipelines the first two and
+///          the last two ranks, and the first and the last of those that hold as many layers.
 /// Source:  NVIDIA/Megatron-LM megatron/core/pipeline_parallel/schedules.py;
 ///          NVIDIA/TransformerEngine attention/dot_product_attention/context_parallel.py.
 [[nodiscard]] std::vector<ir::Rank> binding_ranks(const ir::ModelSpec& model,

@@ -146,7 +146,7 @@ std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan) {
   const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
   std::int64_t wanted = kReplayedMicroBatches;
   if (stages > 1) {
-    wanted = plan.megatron->layers_per_chunk > 0 ? 2 * stages : stages + 2;
+    wanted = ir::is_interleaved(*plan.megatron) ? 2 * stages : stages + 2;
   }
   return std::min(plan.accumulation, wanted);
 }

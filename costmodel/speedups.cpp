@@ -66,7 +66,7 @@ void add_less_communication(const ParallelPlan& plan, std::vector<ParallelPlan>&
 
 void add_smaller_bubble(const ParallelPlan& plan, std::int64_t layers,
                         std::vector<ParallelPlan>& out) {
-  if (!plan.megatron || plan.megatron->pipeline == 1) {
+  if (!plan.megatron || plan.megatron->pipeline == 1 || !plan.megatron->pipeline_layout.empty()) {
     return;
   }
   const std::int64_t own = layers / plan.megatron->pipeline;

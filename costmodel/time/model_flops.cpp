@@ -28,7 +28,16 @@ double attention_width(const ir::ModelSpec& model) {
 }  // namespace
 
 double model_flops_per_token(const ir::ModelSpec& model, std::int64_t sequence,
-                             AttentionCount count) {
+                             AttentionCount count, std::int64_t mtp_layers) {
+  if (mtp_layers > 0) {
+    ir::ModelSpec longer = model;
+    longer.layers.insert(longer.layers.end(), static_cast<std::size_t>(mtp_layers),
+                         model.layers.back());
+    const double hidden = static_cast<double>(model.hidden);
+    const double beside = hidden * (2 * hidden + static_cast<double>(model.vocabulary));
+    return model_flops_per_token(longer, sequence, count) +
+           6 * static_cast<double>(mtp_layers) * beside;
+  }
   double keys = 0;
   for (const ir::LayerSpec& layer : model.layers) {
     const std::int64_t window = layer.window.value_or(sequence);

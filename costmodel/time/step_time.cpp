@@ -5,6 +5,7 @@
 
 #include "costmodel/time/model_flops.h"
 #include "model_ir/base/check.h"
+#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_plan.h"
 #include "model_ir/plan/titan_stages.h"
 
@@ -49,23 +50,28 @@ ir::PipelineShape shape_of(const ir::ModelSpec& model, const ir::ParallelPlan& p
           .group = plan.megatron->micro_batch_group};
 }
 
-/// The priced program that stands for `stage`.
-const StagePrice& price_of(const std::vector<StagePrice>& stages, std::int64_t stage,
-                           std::int64_t last) {
-  const auto edge = [last](std::int64_t s) { return s == 0 || s == last; };
-  const StagePrice* best = nullptr;
-  std::int64_t distance = 0;
-  for (const StagePrice& price : stages) {
-    // An inner stage is like another inner one, however near an end is.
-    const bool other_kind =
-        edge(stage) != edge(price.stage) || (edge(stage) && stage != price.stage);
-    const std::int64_t far = std::abs(price.stage - stage) + (other_kind ? last + 1 : 0);
-    if (best == nullptr || far < distance) {
-      best = &price;
-      distance = far;
-    }
+/// The priced program that stands for each stage: one with as many layers, and of the inner stages
+/// another inner one, however near an end is; of these the nearest.
+std::vector<const StagePrice*> price_all(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                                         const std::vector<StagePrice>& priced,
+                                         std::int64_t count) {
+  const std::vector<ir::StageLayers> layers =
+      plan.megatron ? ir::layers_of_stages(model, *plan.megatron)
+                    : std::vector<ir::StageLayers>(static_cast<std::size_t>(count));
+  const auto held = [&](std::int64_t stage) { return layers[static_cast<std::size_t>(stage)]; };
+  const auto edge = [count](std::int64_t stage) { return stage == 0 || stage == count - 1; };
+  std::vector<const StagePrice*> prices;
+  for (std::int64_t stage = 0; stage < count; ++stage) {
+    const auto distance = [&](const StagePrice& price) {
+      const bool other_kind =
+          edge(stage) != edge(price.stage) || (edge(stage) && stage != price.stage);
+      const bool other_layers = held(stage) != held(price.stage);
+      return std::abs(price.stage - stage) + (other_kind ? 2 * count : 0) +
+             (other_layers ? count : 0);
+    };
+    prices.push_back(&*std::ranges::min_element(priced, {}, distance));
   }
-  return *best;
+  return prices;
 }
 
 PipelineTimes times_of(const std::vector<const StagePrice*>& stages,
@@ -125,10 +131,7 @@ Composed with_pipeline(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   // Micro-batches of Megatron-LM are those that gradients accumulate over; torchtitan runs the
   // pipeline again for each of these.
   const auto rounds = static_cast<double>(plan.megatron ? 1 : plan.accumulation);
-  std::vector<const StagePrice*> stages;
-  for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
-    stages.push_back(&price_of(priced, stage, shape.stages - 1));
-  }
+  const std::vector<const StagePrice*> stages = price_all(model, plan, priced, shape.stages);
   const PipelineTimes times = times_of(stages, shape);
   Composed out;
   out.pipeline = pipeline_makespan(shape, times).value();
@@ -192,7 +195,9 @@ StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   const std::int64_t replicas = plan.world / ranks_per_replica(plan);
   step.tokens = static_cast<double>(plan.micro_batch * plan.sequence) *
                 static_cast<double>(plan.accumulation * replicas);
-  step.model_flops = step.tokens * model_flops_per_token(model, plan.sequence);
+  const std::int64_t predicted = plan.megatron ? plan.megatron->mtp_layers : 0;
+  step.model_flops = step.tokens * model_flops_per_token(model, plan.sequence,
+                                                         AttentionCount::kAllKeys, predicted);
   // Backward is twice a forward: what is run again stands for so much of a third.
   step.hardware_flops = step.model_flops * (1 + composed.share_recomputed);
   step.peak = peak_of(plan, device);

@@ -44,9 +44,10 @@ struct StagePrice {
 ///
 /// Model:   without a pipeline, the step as replayed and the micro-batches that the program leaves
 ///          out, each as long as one in the steady state. With one, the passes of each stage laid
-///          out by the schedule; a stage that is not priced is like the priced one nearest to it
-///          between the first and the last; the step ends when every stage has ended and done what
-///          it does outside the passes. What the slowest stage does not account for is the bubble.
+///          out by the schedule; a stage that is not priced is like the nearest priced one between
+///          the first and the last that holds as many layers; the step ends when every stage has
+///          ended and done what it does outside the passes. What the slowest stage does not account
+///          for is the bubble.
 /// Requires at least one program; those of the first and the last stage among them.
 [[nodiscard]] StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                     const DeviceSpec& device,

@@ -63,6 +63,9 @@ struct AttentionShape {
 };
 
 /// Kernels that reach less of the memory's rate than elementwise ones do.
+/// Sources: NVIDIA/TransformerEngine transformer_engine/pytorch/triton (permutation, loss);
+///          pytorch/pytorch aten/src/ATen/native/cuda/MultiTensorApply.cuh, fused_adam_impl.cu;
+///          bitsandbytes-foundation/bitsandbytes csrc/kernels.cu, kOptimizer*8bit2StateBlockwise.
 enum class TrafficKind : std::uint8_t {
   kElementwise,
   kPermutation,    ///< Rows in the order of experts and back (Transformer Engine's, in Triton).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/megatron_option_checks.h"
 #include "model_ir/plan/megatron_stages.h"
+#include "model_ir/plan/pipeline_layout.h"
 
 namespace headroom::ir {
 namespace {
@@ -37,8 +39,44 @@ Status first_fault(const std::array<Status, kCount>& findings) {
   return fault == findings.end() ? ok() : *fault;
 }
 
+/// A layout has chunks for all stages and the model's layers, and nothing else deals them out.
+Status check_layout(const MegatronPlan& megatron, std::int64_t layers) {
+  const auto fault = [&](const std::string& expected) {
+    return Error::invalid_argument("megatron", "pipeline-layout=" + megatron.pipeline_layout,
+                                   expected);
+  };
+  const Result<PipelineLayout> layout = parse_pipeline_layout(megatron.pipeline_layout);
+  if (!layout) {
+    return fault(layout.error().wanted);
+  }
+  const auto chunks = static_cast<std::int64_t>(layout->layers.size());
+  const std::int64_t dealt = std::accumulate(layout->layers.begin(), layout->layers.end(), 0LL);
+  MegatronPlan even = megatron;
+  deal_evenly(even);
+  even.pipeline_layout = megatron.pipeline_layout;
+  if (!(even == megatron)) {
+    return fault(
+        "nothing else that deals layers out beside it (first-stage-layers, last-stage-layers, "
+        "account-for-embedding, account-for-loss, layers-per-virtual-stage)");
+  }
+  if (megatron.pipeline == 1 || chunks % megatron.pipeline != 0) {
+    return fault("a multiple of pp=" + std::to_string(megatron.pipeline) +
+                 " chunks, with pp of 2 or more; it has " + std::to_string(chunks));
+  }
+  if (dealt != layers) {
+    return fault("the " + std::to_string(layers) + " layers of the model; it has " +
+                 std::to_string(dealt));
+  }
+  return layout->mtp_layers == megatron.mtp_layers
+             ? ok()
+             : fault("an m for each of mtp-layers=" + std::to_string(megatron.mtp_layers));
+}
+
 /// Every stage has layers, and those between the first and the last as many as each other.
 Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
+  if (!megatron.pipeline_layout.empty()) {
+    return check_layout(megatron, layers);
+  }
   const bool uneven = megatron.first_stage_layers > 0 || megatron.last_stage_layers > 0;
   const bool accounts = megatron.account_for_embedding || megatron.account_for_loss;
   if (!uneven && !accounts) {
@@ -239,10 +277,12 @@ Status check_model(const ModelSpec& model) {
 /// forward_backward_pipelining_with_interleaving.
 Status check_groups(const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
-  const bool interleaved = megatron.pipeline > 1 && megatron.layers_per_chunk > 0;
+  const bool interleaved = is_interleaved(megatron);
   if (!interleaved && megatron.micro_batch_group > 0) {
-    return Error::invalid_argument("megatron", "micro-batch-group",
-                                   "layers-per-virtual-stage beside it", "leave it out");
+    return Error::invalid_argument(
+        "megatron", "micro-batch-group",
+        "layers-per-virtual-stage or a pipeline-layout of several chunks beside it",
+        "leave it out");
   }
   const std::int64_t group =
       megatron.micro_batch_group > 0 ? megatron.micro_batch_group : megatron.pipeline;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <vector>
 
 #include "model_ir/plan/layer_span.h"
 #include "model_ir/plan/parallel_plan.h"
@@ -26,11 +28,26 @@ struct ChunkPlace {
 /// Source: megatron/core/parallel_state.py, initialize_model_parallel.
 [[nodiscard]] bool has_one_pipeline(const ModelSpec& model, const MegatronPlan& plan);
 
+/// Whether stages hold several chunks, which micro-batches pass through in turn.
+[[nodiscard]] bool is_interleaved(const MegatronPlan& plan);
+/// Takes back all that the plan says about which layers a stage has: even stages of one chunk.
+void deal_evenly(MegatronPlan& plan);
+
 /// Layers of a stage that is neither first nor last, of a model of `layers`; the embedding and the
-/// loss count as layers where the plan says so. 0: they cannot be dealt out evenly.
+/// loss count as layers where the plan says so. 0: they cannot be dealt out evenly, or a layout
+/// says what every chunk has.
 [[nodiscard]] std::int64_t even_stage_layers(const MegatronPlan& plan, std::int64_t layers);
 /// Chunks of every stage.
 [[nodiscard]] std::int64_t chunks_per_stage(const MegatronPlan& plan, std::int64_t layers);
+/// What a stage holds, of all its chunks.
+struct StageLayers {
+  std::int64_t all = 0;
+  std::int64_t sparse = 0;  ///< Those with experts.
+  friend auto operator<=>(const StageLayers&, const StageLayers&) = default;
+};
+/// For each stage.
+[[nodiscard]] std::vector<StageLayers> layers_of_stages(const ModelSpec& model,
+                                                        const MegatronPlan& plan);
 /// How many layers one chunk has.
 [[nodiscard]] std::int64_t chunk_layer_count(const MegatronPlan& plan, std::int64_t layers,
                                              const ChunkPlace& place);

@@ -264,6 +264,8 @@ struct MegatronPlan {
   std::int64_t layers_per_chunk = 0;     ///< --num-layers-per-virtual-pipeline-stage; 0: one chunk.
   std::int64_t first_stage_layers = 0;   ///< --decoder-first-pipeline-num-layers; 0: as the others.
   std::int64_t last_stage_layers = 0;    ///< --decoder-last-pipeline-num-layers; 0: as the others.
+  /// --pipeline-model-parallel-layout: the layers of every chunk; empty: dealt out by the above.
+  std::string pipeline_layout{};
   std::int64_t micro_batch_group = 0;    ///< Micro-batches in a row on one chunk; 0: PP.
   std::int64_t optimizer_instances = 1;  ///< --num-distributed-optimizer-instances
   std::int64_t mtp_layers = 0;           ///< --mtp-num-layers: multi-token prediction.

@@ -155,6 +155,7 @@ JsonFields megatron_fields(const MegatronPlan& megatron) {
   for (const MegatronSwitch& each : megatron_switches()) {
     fields.add(each.name, megatron.*each.value);
   }
+  fields.add("pipeline_layout", megatron.pipeline_layout);
   fields.add("attention", word_of(megatron_attention_words(), megatron.attention));
   fields.add("cp_comm_type", word_of(megatron_context_words(), megatron.context_exchange));
   fields.add("dispatcher", word_of(megatron_dispatcher_words(), megatron.dispatcher));
@@ -355,6 +356,7 @@ void read_megatron(const JsonObject& object, MegatronPlan& megatron) {
   for (const MegatronSwitch& each : megatron_switches()) {
     megatron.*each.value = object.boolean_or(each.name, megatron.*each.value);
   }
+  megatron.pipeline_layout = object.text_or("pipeline_layout", megatron.pipeline_layout);
   read_word(object, "attention", megatron_attention_words(), megatron.attention);
   read_word(object, "cp_comm_type", megatron_context_words(), megatron.context_exchange);
   read_word(object, "dispatcher", megatron_dispatcher_words(), megatron.dispatcher);

@@ -26,9 +26,7 @@ ir::ParallelPlan short_plan(const ir::ParallelPlan& plan) {
   ir::ParallelPlan one = plan;
   ir::MegatronPlan& megatron = *one.megatron;
   megatron.pipeline = 1;
-  megatron.layers_per_chunk = 0;
-  megatron.first_stage_layers = megatron.last_stage_layers = 0;
-  megatron.account_for_embedding = megatron.account_for_loss = false;
+  ir::deal_evenly(megatron);
   megatron.pipeline_before_data = false;
   megatron.recompute = ir::MegatronRecompute::kNone;
   megatron.recompute_modules = {};

@@ -38,7 +38,7 @@ Result<std::int64_t> kept_bytes(const ir::ModelSpec& model, const ir::ParallelPl
                                 const ir::LayerSpec& layer, const DeviceTraits& device) {
   ir::ParallelPlan alone = plan;
   ir::MegatronPlan& megatron = *alone.megatron;
-  megatron.layers_per_chunk = 0;
+  ir::deal_evenly(megatron);
   const bool whole = megatron.recompute == ir::MegatronRecompute::kFullUniform ||
                      megatron.recompute == ir::MegatronRecompute::kFullBlock;
   if (whole) {

@@ -173,7 +173,7 @@ PipelineTimes::Times PipelineTimes::times_of(const ir::ParallelPlan& plan,
   }
   result.copies = copies_of(plan, stage, result.again);
   const std::size_t order = plan.megatron->pipeline_before_data ? 1 : 0;
-  if (plan.megatron->pipeline > 1 && plan.megatron->layers_per_chunk == 0) {
+  if (plan.megatron->pipeline > 1 && !ir::is_interleaved(*plan.megatron)) {
     result.plain += 2 * blocks_.transfer.at(order).value();
   } else {
     result.plain += times(chunks_, blocks_.beside.at(order).value());
@@ -194,7 +194,7 @@ PipelineParts PipelineTimes::parts(const ir::ParallelPlan& plan) const {
   const double count = static_cast<double>(plan.accumulation);
   const std::int64_t stages = plan.megatron->pipeline;
   double sent = 0;  // Filling chunk after chunk, and draining once.
-  if (stages > 1 && plan.megatron->layers_per_chunk > 0) {
+  if (ir::is_interleaved(*plan.megatron)) {
     const Seconds transfer = blocks_.transfer.at(plan.megatron->pipeline_before_data ? 1 : 0);
     sent = static_cast<double>(chunks_ * stages + stages - 1) * transfer.value();
   }

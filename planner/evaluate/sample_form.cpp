@@ -71,6 +71,9 @@ bool SampleForm::is_short(std::int64_t chunk) const {
 std::optional<SampleForm> form_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                   std::int64_t stage) {
   const ir::MegatronPlan& megatron = *plan.megatron;
+  if (!megatron.pipeline_layout.empty()) {
+    return std::nullopt;
+  }
   const auto layers = static_cast<std::int64_t>(model.layers.size());
   SampleForm form;
   form.stages = megatron.pipeline;

@@ -123,9 +123,7 @@ class StageReader {
     one.layers = {layer};
     ir::ParallelPlan alone = plan;
     alone.megatron->pipeline = 1;
-    alone.megatron->layers_per_chunk = 0;
-    alone.megatron->first_stage_layers = alone.megatron->last_stage_layers = 0;
-    alone.megatron->account_for_embedding = alone.megatron->account_for_loss = false;
+    ir::deal_evenly(*alone.megatron);
     alone.accumulation = 1;
     return pipeline_parts(one, alone, blocks_).recomputation.value();
   }

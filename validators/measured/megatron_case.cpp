@@ -291,6 +291,7 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
       config.integer("num_layers_in_last_pipeline_stage", 0, {0, kDegree.high});
   megatron.account_for_embedding = config.flag("account_for_embedding_in_pipeline_split", false);
   megatron.account_for_loss = config.flag("account_for_loss_in_pipeline_split", false);
+  megatron.pipeline_layout = config.text("pipeline_model_parallel_layout", "");
   megatron.micro_batch_group =
       config.integer("microbatch_group_size_per_vp_stage", 0, {0, kDegree.high});
   megatron.defer_head_gradient = config.flag("defer_embedding_wgrad_compute", false);

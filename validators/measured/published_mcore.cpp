@@ -135,12 +135,43 @@ ModelSpec read_model(CaseReader& row, ir::ParallelPlan& plan) {
   return spec;
 }
 
-/// Layers of each virtual stage. Recipes whose layers and two more divide (126 of Llama 3.1 405B,
-/// 94 of Qwen3 235B) count the embedding and the loss as layers. Source:
+/// The layers of 61-layer models (DeepSeek-V3, Kimi K2) in `parts` chunks where a table does not
+/// say: the first recipes' own layout for 32; else as many in each as 64 layers would have, the
+/// last with the rest. Empty for other numbers of chunks. Source: NVIDIA-NeMo/Megatron-Bridge
+/// v0.2.0, src/megatron/bridge/recipes/deepseek/deepseek_v3.py, kimi/kimi_k2.py, and
+/// scripts/performance, deepseek_v3_llm_pretrain.py.
+std::string recipe_layout(std::int64_t parts, std::int64_t mtp_layers) {
+  const std::string head = mtp_layers > 0 ? "mL" : "L";
+  const auto rest = [&](const std::string& each, int between, const std::string& last) {
+    return "Et*" + each + "|(t*" + each + "|)*" + std::to_string(between) + "t*" + last + head;
+  };
+  switch (parts) {
+    case 4:
+      return rest("16", 2, "13");
+    case 8:
+      return rest("8", 6, "5");
+    case 16:
+      return rest("4", 14, "1");
+    case 32:
+      return "Et|(tt|)*30" + head;
+    default:
+      return "";
+  }
+}
+
+/// Which layers a chunk has. Recipes whose layers and two more divide (126 of Llama 3.1 405B, 94 of
+/// Qwen3 235B) count the embedding and the loss as layers. Source:
 /// NVIDIA-NeMo/Megatron-Bridge v0.2.0, src/megatron/bridge/recipes/{llama,qwen}.
 void set_chunks(CaseReader& row, std::int64_t layers, std::int64_t chunks, MegatronPlan& megatron) {
+  constexpr std::int64_t kDeepSeekLayers = 61;
   const std::int64_t parts =
       chunks * std::max<std::int64_t>(1, megatron.pipeline);  // 0: not stated.
+  if (layers == kDeepSeekLayers && parts > 1 && megatron.pipeline_layout.empty()) {
+    megatron.pipeline_layout = recipe_layout(parts, megatron.mtp_layers);
+  }
+  if (!megatron.pipeline_layout.empty()) {
+    return;
+  }
   const bool accounts = layers % parts != 0 && (layers + 2) % parts == 0;
   megatron.account_for_embedding = megatron.account_for_loss = accounts;
   if (chunks > 1 && layers % parts != 0 && !accounts) {
@@ -148,6 +179,23 @@ void set_chunks(CaseReader& row, std::int64_t layers, std::int64_t chunks, Megat
   } else if (chunks > 1) {
     megatron.layers_per_chunk = (accounts ? layers + 2 : layers) / parts;
   }
+}
+
+/// What a table says of its pipelines in its notes: the layout, and layers of multi-token
+/// prediction.
+void read_layout(const JsonValue* other, MegatronPlan& megatron) {
+  if (other == nullptr) {
+    return;
+  }
+  const auto text = [other](std::string_view key) {
+    const JsonValue* value = other->find(key);
+    const std::string* words = value != nullptr ? value->as_string() : nullptr;
+    return words != nullptr ? *words : std::string();
+  };
+  megatron.pipeline_layout = text("pp_layout");
+  const bool predicts = text("mtp").starts_with("1 MTP layer") ||
+                        text("variant").find("(w/ MTP)") != std::string::npos;
+  megatron.mtp_layers = predicts ? 1 : 0;
 }
 
 void read_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) {
@@ -358,6 +406,7 @@ PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& too
   }
   plan.sequence = stated(reader, "seq_len", kSequenceRange);
   setting.model = read_model(reader, plan);
+  read_layout(row.setting.find("other"), *plan.megatron);
   read_degrees(reader, static_cast<std::int64_t>(setting.model.layers.size()), plan);
   read_recipe(reader, row.framework, plan);
   read_quoted(row.setting.find("other"), *plan.megatron);

@@ -67,7 +67,8 @@ double predicted_bytes(Metric metric, const cost::StepEstimate& estimate) {
 double predicted_tflops(const FlopCount& count, const PublishedSetting& setting,
                         const cost::StepTime& step) {
   const double per_token =
-      cost::model_flops_per_token(setting.model, setting.plan.sequence, count.attention);
+      cost::model_flops_per_token(setting.model, setting.plan.sequence, count.attention,
+                                  setting.plan.megatron ? setting.plan.megatron->mtp_layers : 0);
   const double again = count.recomputed ? step.hardware_flops / step.model_flops : 1;
   return per_token * again * step.tokens_per_second_per_gpu() / 1e12;
 }

@@ -273,18 +273,30 @@ class Interleaved {
     if (next.receives) {
       inputs_[next.chunk].push_back(std::move(received));
     }
+    static_cast<void>(wait(k));
     Tensor gradient = run_backward(k);
-    // Its request is waited for by the next backward, and the last one's is kept to the end.
-    request_ = send_back(std::move(gradient), k, true);
+    const bool sends = !stage_.chunk(chunk_of(k, false)).first;
+    sent_gradient_ = sends ? gradient : Tensor{};  // Its request keeps it until the next backward.
+    if (Tensor coming = send_back(std::move(gradient), k, true); coming.defined()) {
+      requests_.push_back(std::move(coming));
+    }
   }
 
   void cool_down(std::int64_t k) {
+    if (Tensor request = wait(k); request.defined()) {
+      last_request_ = std::move(request);  // A name of the function, which keeps it to the end.
+    }
     Tensor gradient = run_backward(k);
     received_gradient_ = send_back(std::move(gradient), k, k != total_ - 1);
   }
 
-  /// Returns what is received in exchange. The request of the last send keeps what it sent until
-  /// the next one is there.
+  /// The oldest request for a gradient, which a backward waits for unless it begins with the loss;
+  /// requests keep what they receive.
+  [[nodiscard]] Tensor wait(std::int64_t k) {
+    return requests_.empty() || stage_.chunk(chunk_of(k, false)).last ? Tensor{} : take(requests_);
+  }
+
+  /// Returns what is received in exchange.
   [[nodiscard]] Tensor send_back(Tensor gradient, std::int64_t k, bool may_receive) {
     const bool sends = !stage_.chunk(chunk_of(k, false)).first;
     const Transfer next = transfer(k, false);
@@ -295,7 +307,6 @@ class Interleaved {
     }
     if (sends) {
       stage_.send(gradient);
-      sent_gradient_ = gradient;
     }
     input_gradient_ = sends ? std::move(gradient) : Tensor{};
     return received;
@@ -330,7 +341,8 @@ class Interleaved {
   Tensor input_gradient_;
   Tensor sent_gradient_;
   Tensor received_gradient_;
-  Tensor request_;
+  std::deque<Tensor> requests_;
+  Tensor last_request_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "model_ir/runtime/megatron/head.h"
 #include "model_ir/runtime/megatron/layer.h"
 #include "model_ir/runtime/torch/collective.h"
+#include "model_ir/runtime/torch/functions.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/range_scope.h"
 #include "model_ir/runtime/torch/record.h"
@@ -101,12 +102,16 @@ Tensor Stage::run_model(const Chunk& chunk, const Batch& batch, const Tensor& in
     shared.angles = run_.process.rotary_table(chunk);
   }
   Tensor hidden = run_layers(run_, chunk, decoder_input, shared);
+  if (chunk.normed) {
+    run_.eager().set_site("final_norm", -1);
+    hidden = norm(run_, hidden, chunk.final_norm);
+    const Tensor viewless = run_.eager().empty({1}, run_.context.dtype);
+  } else if (chunk.layers.empty() && !chunk.first) {  // Nothing copies what it hands on.
+    hidden = torch::clone(run_.eager(), hidden);
+  }
   if (!chunk.last) {
     return hidden;
   }
-  run_.eager().set_site("final_norm", -1);
-  hidden = norm(run_, hidden, chunk.final_norm);
-  { const Tensor viewless = run_.eager().empty({1}, run_.context.dtype); }
   if (!chunk.predictions.empty()) {
     const TokenInput tokens{batch.tokens, batch.positions, batch.labels, batch.loss_mask};
     return losses_with_predictions(run_, chunk, std::move(hidden), tokens, shared);

@@ -300,11 +300,13 @@ void build_frequencies(const Context& context, Chunk& chunk) {
 /// `last`: the modules of the last layer, which layers behind it have, too.
 void build_head(const Context& context, Constructor& make, Chunk& chunk, const LayerModules& last) {
   const ModelSpec& spec = context.spec;
+  const bool rms = spec.norm != NormKind::kLayer;
+  if (chunk.normed) {
+    chunk.final_norm = make.norm(spec.hidden, rms);
+  }
   if (!chunk.last) {
     return;
   }
-  const bool rms = spec.norm != NormKind::kLayer;
-  chunk.final_norm = make.norm(spec.hidden, rms);
   for (std::int64_t i = 0; i < context.megatron.mtp_layers; ++i) {
     PredictionWeights& weights = chunk.predictions.emplace_back();
     weights.embedding_norm = make.norm(spec.hidden, rms);
@@ -434,6 +436,8 @@ std::vector<Chunk> build_chunks(const Runner& run, const std::vector<LayerModule
     build_frequencies(context, chunk);
     const LayerSpan span =
         chunk_layers(context.megatron, layers, {.stage = stage.rank, .chunk = index});
+    const bool ends = span.count > 0 && span.first + span.count == layers;
+    chunk.normed = context.megatron.mtp_layers > 0 ? ends : chunk.last;
     for (std::int64_t layer = span.first; layer < span.first + span.count; ++layer) {
       LayerWeights& weights = chunk.layers.emplace_back();
       weights.layer = static_cast<std::int32_t>(layer);

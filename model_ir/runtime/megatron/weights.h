@@ -145,8 +145,12 @@ struct Parameter {
 
 /// One model chunk of a pipeline stage: GPTModel.
 struct Chunk {
-  bool first = false;       ///< Has the embedding.
-  bool last = false;        ///< Has the output layer and the loss.
+  bool first = false;  ///< Has the embedding.
+  bool last = false;   ///< Has the output layer and the loss.
+  /// Has the norm behind the layers: the last one, with multi-token prediction that of the last
+  /// layer. Source: megatron/core/transformer/transformer_block.py,
+  /// has_final_layernorm_in_this_stage.
+  bool normed = false;
   torch::Tensor embedding;  ///< [V/TP, H]
   torch::Tensor positions;
   std::vector<LayerWeights> layers;

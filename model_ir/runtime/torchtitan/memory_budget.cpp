@@ -52,15 +52,15 @@ std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPla
   }
   if (!titan.compiled) {
     return Error::invalid_argument("titan", "memory-budget without compiled",
-                                   "compiled blocks, whose partitioner the budget is for");
+                                   "`compiled` beside it: the budget is for the partitioner of compiled blocks");
   }
   if (plan.recompute != Recompute::kNone || titan.selective_operators) {
     return Error::invalid_argument("titan", "memory-budget beside another checkpointing",
-                                   "one kind of checkpointing");
+                                   "one of them: leave out --recompute and `selective`, or the budget");
   }
   if (titan.float8 != Float8Recipe::kNone) {
     return Error::invalid_argument("titan", "memory-budget with float8",
-                                   "products in 16 bits under a budget");
+                                   "one of them: leave out `float8`, or the budget");
   }
   if (!plan.runtime_version.empty() && plan.runtime_version != kPartitionerVersion) {
     return Error::invalid_argument(
@@ -76,7 +76,8 @@ bool weighs_shared_keys(const ModelSpec& spec, const ParallelPlan& plan) {
   if (budget <= 0 || budget >= 1 || spec.heads == spec.kv_heads || unsupported(spec, plan)) {
     return false;
   }
-  // Whatever is dear is kept: nothing had to be weighed.
+  // The partitioner asks what running a value again costs where it has to choose among these, whose
+  // runs take products, attention or a reduction; where it keeps them all it never asks.
   const KeptValues kept = kept_values(sizes_under(spec, plan), budget).value();
   constexpr std::array<BlockValue, 6> kDear = {BlockValue::kRstd1,    BlockValue::kValues,
                                                BlockValue::kAttended, BlockValue::kProjected,

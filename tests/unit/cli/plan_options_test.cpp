@@ -112,6 +112,8 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
       plan_of({{"titan", "compiled,memory-budget=0.25"}, {"gpus", "8"}});
   CHECK(bounded.titan == ir::TitanPlan{.compiled = true, .memory_budget = 0.25});
   CHECK(titan_text(*bounded.titan) == "tp=1,reshard=default,compiled,memory-budget=0.25");
+  const ir::ParallelPlan none = plan_of({{"titan", "compiled,memory-budget=-0"}, {"gpus", "8"}});
+  CHECK(titan_text(*none.titan) == "tp=1,reshard=default,compiled,memory-budget=0");
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(bounded)), "bounded").value() ==
         bounded);
   const Error outside = refusal_of({{"titan", "compiled,memory-budget=1.5"}});

@@ -1,0 +1,113 @@
+#include "model_ir/plan/pipeline_layout.h"
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/plan/megatron_stages.h"
+#include "model_ir/plan/plan_check.h"
+#include "tests/support/small_llama.h"
+
+namespace headroom::ir {
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+Counts layers_of(std::string_view text) {
+  return parse_pipeline_layout(text).value().layers;
+}
+
+std::string wanted(std::string_view text) {
+  const Result<PipelineLayout> layout = parse_pipeline_layout(text);
+  return layout ? "" : layout.error().wanted;
+}
+
+ParallelPlan plan_with(const MegatronPlan& megatron) {
+  ParallelPlan plan;
+  plan.runtime = RuntimeKind::kMegatron;
+  plan.precision = Precision::kBf16Master;
+  plan.megatron = megatron;
+  plan.world = megatron.pipeline;
+  plan.sequence = 1024;
+  plan.accumulation = 4 * megatron.pipeline;
+  return plan;
+}
+
+/// What is refused, and what is expected instead.
+std::string refusal(std::int64_t layers, const MegatronPlan& megatron) {
+  ModelSpec model = test::small_llama();
+  model.layers.resize(static_cast<std::size_t>(layers), model.layers.front());
+  const Status status = check_plan(model, plan_with(megatron));
+  return status ? "" : status.error().got + ": " + status.error().wanted;
+}
+
+}  // namespace
+
+TEST_CASE("pipeline layout: letters are layers, bars end chunks, products are written out") {
+  CHECK(layers_of("EtttL") == Counts{3});
+  CHECK(layers_of("Ettt|tt|L") == Counts{3, 2, 0});
+  CHECK(layers_of("E|t|tL") == Counts{0, 1, 1});
+  CHECK(layers_of("Et*3,|,t*2|tL") == Counts{3, 2, 1});    // Commas mean nothing.
+  const Counts deepseek = layers_of("Et*4|(t*4|)*14tmL");  // Of NVIDIA's GB300 recipe.
+  CHECK(deepseek.size() == 16);
+  CHECK(deepseek.back() == 1);
+  CHECK(std::accumulate(deepseek.begin(), deepseek.end(), std::int64_t{0}) == 61);
+  CHECK(parse_pipeline_layout("Et*4|(t*4|)*14tmL")->mtp_layers == 1);
+  const Counts pairs = layers_of("Et|(tt|)*30mL");
+  CHECK(pairs.size() == 32);
+  CHECK(pairs[1] == 2);
+  CHECK(pairs.back() == 0);
+  CHECK(layers_of("(Et)*1|tL") == Counts{1, 1});
+  CHECK(layers_of("Et(|t)*2|L") == Counts{1, 1, 1, 0});
+}
+
+TEST_CASE("pipeline layout: what cannot be one says what is expected") {
+  for (const char* text :
+       {"Et*|tL", "E(t(t)*2)*2L", "E(tL", "Et)*2L", "E(t)L", "*2EtL", "Et*99999999L", "Et*-1L"}) {
+    CAPTURE(text);
+    CHECK(wanted(text).starts_with("letters, `t*N` and"));
+  }
+  CHECK(wanted("Etx|tL").starts_with("E (embedding), t (layer)"));
+  for (const char* text : {"", "t|tL", "Et|t", "tE|tL", "Et|LtL", "EEt|L"}) {
+    CAPTURE(text);
+    CHECK(wanted(text) == "E once, at the beginning, and L once, at the end");
+  }
+  CHECK(wanted("Etm|tL") == "m in the chunk of L, behind its layers");
+  CHECK(wanted("Et|m|L") == "m in the chunk of L, behind its layers");
+}
+
+TEST_CASE("pipeline layout: chunks go to stages in turn") {
+  const MegatronPlan plan{.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"};
+  CHECK(chunks_per_stage(plan, 6) == 2);
+  CHECK(is_interleaved(plan));
+  CHECK(even_stage_layers(plan, 6) == 0);
+  CHECK(chunk_layers(plan, 6, {.stage = 0, .chunk = 1}) == LayerSpan{.first = 3, .count = 3});
+  CHECK(chunk_layers(plan, 6, {.stage = 1, .chunk = 1}) == LayerSpan{.first = 6, .count = 0});
+  ModelSpec model = test::small_llama();
+  model.layers.resize(6, model.layers.front());
+  CHECK(layers_of_stages(model, plan).front() == StageLayers{.all = 4, .sparse = 0});
+  CHECK_FALSE(is_interleaved({.pipeline = 4, .pipeline_layout = "Et|tt|ttt|L"}));
+  MegatronPlan even = plan;
+  deal_evenly(even);
+  CHECK(even == MegatronPlan{.pipeline = 2});
+}
+
+TEST_CASE("pipeline layout: a plan has chunks for its stages and the layers of its model") {
+  CHECK(refusal(6, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}).empty());
+  CHECK(refusal(5, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}) ==
+        "pipeline-layout=Et|tt|ttt|L: the 5 layers of the model; it has 6");
+  CHECK(refusal(6, {.pipeline = 3, .pipeline_layout = "Et|tt|ttt|L"}) ==
+        "pipeline-layout=Et|tt|ttt|L: a multiple of pp=3 chunks, with pp of 2 or more; it has 4");
+  CHECK(refusal(6, {.pipeline = 1, .pipeline_layout = "Et|tt|ttt|L"})
+            .starts_with("pipeline-layout=Et|tt|ttt|L: a multiple of pp=1"));
+  CHECK(refusal(6, {.pipeline = 2, .first_stage_layers = 2, .pipeline_layout = "Et|tt|ttt|L"})
+            .find("nothing else that deals layers out") != std::string::npos);
+  CHECK(refusal(6, {.pipeline = 2, .pipeline_layout = "Et|tttttmL"}) ==
+        "pipeline-layout=Et|tttttmL: an m for each of mtp-layers=0");
+  CHECK(refusal(6, {.pipeline = 2, .pipeline_layout = "Et|tttttX"})
+            .starts_with("pipeline-layout=Et|tttttX: E (embedding)"));
+}
+
+}  // namespace headroom::ir
