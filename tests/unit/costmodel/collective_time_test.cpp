@@ -92,9 +92,9 @@ TEST_CASE("collective time: groups that cross between PCIe switches share the wa
   const auto gather = [&host](ir::RankGroup group) {
     return collective_time(host, shape(ir::CollectiveKind::kAllGather, kLarge, group)).value();
   };
-  // MooreThreads/SimuMax, configs/system/a100_pcie.json, in GB of 1024^3 bytes: four pairs across at
-  // once gather at 4 each, eight together at 13.5, scatter at 11.1 and reduce at 12.5; all-to-all
-  // among eight at 8.3 of the bus.
+  // MooreThreads/SimuMax, configs/system/a100_pcie.json, in GB of 1024^3 bytes: four pairs across
+  // at once gather at 4 each, eight together at 13.5, scatter at 11.1 and reduce at 12.5;
+  // all-to-all among eight at 8.3 of the bus.
   constexpr double kUnit = 1024.0 * 1024 * 1024;
   CHECK(0.5 * kLarge / gather({.size = 2, .stride = 4}) ==
         doctest::Approx(4 * kUnit).epsilon(0.05));
