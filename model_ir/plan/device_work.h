@@ -141,8 +141,8 @@ struct WorkItem {
   };
   Kind kind = Kind::kRun;
   std::uint8_t stream = 0;  ///< 0: the compute stream.
-  /// Handed over by a loop inside one operator, as products of a series are, which has made `loop`
-  /// - 1 tensors first; 0: by an operator of its own.
+  /// 1 and more: handed over by a loop inside one operator, as products of a series are, which has
+  /// made one tensor less than this number first. 0: by an operator of its own.
   std::uint16_t loop = 0;
   std::uint32_t index = 0;
   std::uint32_t event = 0;  ///< Index of the memory event that comes next.

@@ -96,7 +96,7 @@ TEST_CASE("stream replay: modules, loops, exchanges of tokens and graphs take th
   work.items[1].loop = 3;  // Two tensors, then its launch.
   work.items[2].index = 1;
   work.items[3].site = 1;
-  work.shapes[1] = ir::CollectiveShape{.kind = ir::CollectiveKind::kTokenExchange};
+  work.shapes[1] = ir::CollectiveShape{.kind = ir::CollectiveKind::kTokenExchange, .group = {}};
   const auto durations = seconds({0, 0});
   cost::WorkCosts costs{.durations = durations,
                         .launch = Seconds{36},
