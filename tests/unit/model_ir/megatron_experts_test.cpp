@@ -1,7 +1,6 @@
 // Mixtures of experts under Megatron-Core: dispatchers, routers, experts without a gate.
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <string>
 
