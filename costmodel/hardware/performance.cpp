@@ -117,9 +117,17 @@ MemoryPerformance read_memory(const ir::JsonObject& group, const DeviceSpec& dev
 }
 
 LaunchPerformance read_launch(const ir::JsonObject& group) {
-  return {.eager = Seconds{group.number("eager_seconds", kShortTime)},
-          .compiled = Seconds{group.number("compiled_seconds", kShortTime)},
-          .graph = Seconds{group.number("graph_seconds", kShortTime)}};
+  const Seconds eager{group.number("eager_seconds", kShortTime)};
+  const Seconds module{group.optional_number("module_seconds", kShortTime).value_or(eager.value())};
+  return {
+      .eager = eager,
+      .module = module,
+      .exchange =
+          Seconds{
+              group.optional_number("token_exchange_seconds", kShortTime).value_or(module.value())},
+      .tensor = Seconds{group.optional_number("tensor_seconds", kShortTime).value_or(0)},
+      .compiled = Seconds{group.number("compiled_seconds", kShortTime)},
+      .graph = Seconds{group.number("graph_seconds", kShortTime)}};
 }
 
 HostPerformance read_host(const ir::JsonObject& group, const LinkSpec& link) {

@@ -71,7 +71,10 @@ struct MemoryPerformance {
 
 /// What the host needs to hand over one kernel.
 struct LaunchPerformance {
-  Seconds eager;
+  Seconds eager;     ///< An operator of PyTorch.
+  Seconds module;    ///< Transformer Engine's and Megatron's modules, which take Python longer.
+  Seconds exchange;  ///< A dispatch or a combine of HybridEP.
+  Seconds tensor;    ///< That a loop of Transformer Engine makes, beside what it launches.
   Seconds compiled;  ///< torch.compile without graphs.
   Seconds graph;     ///< A CUDA graph.
 };

@@ -53,6 +53,10 @@ bool is_compiled(const ir::ParallelPlan& plan) {
   return plan.titan && plan.titan->compiled;
 }
 
+bool has_transformer_engine(const ir::ParallelPlan& plan) {
+  return plan.megatron && plan.megatron->transformer_engine;
+}
+
 }  // namespace
 
 Result<Machine> load_machine(const std::string& config_dir, const DeviceSpec& device,
@@ -105,8 +109,14 @@ PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan) {
               [performance = performance_in(machine, plan), &machine](const ir::WorkShape& shape) {
                 return work_time(performance, machine.topology, shape);
               },
-          .launch = is_compiled(plan) ? launch.compiled : launch.eager,
-          .series_call = machine.performance.gemm.series_call,
+          .launch = is_compiled(plan)              ? launch.compiled
+                    : has_transformer_engine(plan) ? launch.module
+                                                   : launch.eager,
+          .looped = std::max(launch.eager, machine.performance.gemm.series_call),
+          .exchange = launch.exchange,
+          .tensor = launch.tensor,
+          .graph = launch.graph,
+          .graphed = machine.graphed,
           .taken_ratio = taken_ratio(machine)};
 }
 

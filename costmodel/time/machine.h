@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "costmodel/hardware/hardware_spec.h"
 #include "costmodel/hardware/performance.h"
@@ -17,6 +18,7 @@ struct Machine {
   Topology topology;
   std::string node;  ///< Catalogue name of the node type; empty if the catalogue has none.
   std::string note;  ///< What is assumed about the machine; empty if nothing is.
+  std::vector<std::string> graphed{};  ///< Operators of layers that a run has in CUDA graphs.
 };
 
 /// The machine that `device` stands in.

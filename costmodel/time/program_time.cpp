@@ -221,6 +221,21 @@ Seconds transfer_of(const ir::DeviceWork& work, const ir::ParallelPlan& plan,
   return longest;
 }
 
+/// Of each site: whether its operator is one of `operations`, in a layer.
+std::vector<bool> graphed_sites(const ir::RankProgram& program,
+                                const std::vector<std::string>& operations) {
+  std::vector<bool> graphed;
+  if (operations.empty()) {
+    return graphed;
+  }
+  graphed.reserve(program.sites.size());
+  for (const ir::Site& site : program.sites) {
+    const std::string& name = program.operations[site.operation];
+    graphed.push_back(site.layer >= 0 && std::ranges::find(operations, name) != operations.end());
+  }
+  return graphed;
+}
+
 }  // namespace
 
 void WorkTime::add(const WorkTime& other, double factor) {
@@ -255,7 +270,11 @@ ProgramTime price_program(const ir::RankProgram& program, const ir::ParallelPlan
   ProgramTime out;
   out.timeline = replay_streams(program.work, {.durations = durations,
                                                .launch = prices.launch,
-                                               .series_call = prices.series_call,
+                                               .looped = prices.looped,
+                                               .exchange = prices.exchange,
+                                               .tensor = prices.tensor,
+                                               .graph = prices.graph,
+                                               .graphed = graphed_sites(program, prices.graphed),
                                                .taken_ratio = prices.taken_ratio});
   const Reader reader(program, plan, out.timeline);
   out.last_step = last_step_of(program);

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "costmodel/time/step_parts.h"
@@ -16,7 +18,11 @@ namespace headroom::cost {
 struct PriceList {
   std::function<Seconds(const ir::WorkShape&)> time_of;  ///< Alone, on the device or its links.
   Seconds launch;                                        ///< Of one kernel, by the host.
-  Seconds series_call{};   ///< Of each product of a series, by the host, if that is longer.
+  std::optional<Seconds> looped{};     ///< The same in a loop inside an operator; unset: no less.
+  std::optional<Seconds> exchange{};   ///< Of a token exchange; unset: as `launch`.
+  Seconds tensor{};                    ///< For each tensor that a loop makes.
+  Seconds graph{};                     ///< The same in a graph.
+  std::vector<std::string> graphed{};  ///< Operators of layers (`Site`) that are in graphs.
   double taken_ratio = 0;  ///< Of the multiprocessors, by a collective, from products meanwhile.
 };
 

@@ -33,30 +33,30 @@ void await(Moment& now, const Moment& other) {
 /// What the replay needs to know of a shape.
 struct ShapeCost {
   Seconds duration;
-  Seconds tail;             ///< The last launch's share.
-  Seconds issue;            ///< Of all launches.
-  Seconds first;            ///< Of the first launch.
+  Seconds tail;  ///< The last launch's share.
+  double launches = 1;
+  bool series = false;      ///< Handed over by a loop.
+  bool exchange = false;    ///< Of tokens.
   bool host = false;        ///< Runs on the host itself.
   bool arithmetic = false;  ///< Keeps every multiprocessor busy.
   bool collective = false;
 };
 
-ShapeCost cost_of(const ir::WorkShape& shape, Seconds duration, const WorkCosts& costs) {
-  const Seconds launch = costs.launch;
-  ShapeCost cost{.duration = duration, .tail = duration, .issue = launch, .first = launch};
+ShapeCost cost_of(const ir::WorkShape& shape, Seconds duration) {
+  ShapeCost cost{.duration = duration, .tail = duration};
   const auto* gemm = std::get_if<ir::GemmShape>(&shape);
   if (gemm != nullptr && gemm->batch == ir::GemmBatch::kSeries) {
-    const auto count = static_cast<double>(gemm->count);
-    cost.issue = count * std::max(launch, costs.series_call);
-    cost.tail = (1 / count) * duration;
+    cost.series = true;
+    cost.launches = static_cast<double>(gemm->count);
   }
   if (const auto* traffic = std::get_if<ir::TrafficShape>(&shape)) {
-    const auto launches = static_cast<double>(std::max<std::int64_t>(traffic->launches, 1));
-    cost.issue = launches * launch;
-    cost.tail = (1 / launches) * duration;
+    cost.launches = static_cast<double>(std::max<std::int64_t>(traffic->launches, 1));
   }
+  cost.tail = (1 / cost.launches) * duration;
   cost.arithmetic = gemm != nullptr || std::holds_alternative<ir::AttentionShape>(shape);
-  cost.collective = std::holds_alternative<ir::CollectiveShape>(shape);
+  const auto* collective = std::get_if<ir::CollectiveShape>(&shape);
+  cost.collective = collective != nullptr;
+  cost.exchange = cost.collective && collective->kind == ir::CollectiveKind::kTokenExchange;
   const auto* copy = std::get_if<ir::CopyShape>(&shape);
   cost.host = copy != nullptr && copy->kind == ir::CopyKind::kHostWork;
   return cost;
@@ -65,11 +65,11 @@ ShapeCost cost_of(const ir::WorkShape& shape, Seconds duration, const WorkCosts&
 class Replay {
  public:
   Replay(const ir::DeviceWork& work, const WorkCosts& costs)
-      : work_(work), taken_ratio_(costs.taken_ratio), marks_(work.marks) {
+      : work_(work), costs_(costs), marks_(work.marks) {
     HEADROOM_ASSERT(costs.durations.size() == work.shapes.size());
     shapes_.reserve(work.shapes.size());
     for (std::size_t i = 0; i < work.shapes.size(); ++i) {
-      shapes_.push_back(cost_of(work.shapes[i], costs.durations[i], costs));
+      shapes_.push_back(cost_of(work.shapes[i], costs.durations[i]));
     }
   }
 
@@ -125,7 +125,11 @@ class Replay {
 
   void run(const WorkItem& item, std::uint32_t index) {
     const ShapeCost& cost = shapes_[item.index];
-    Moment now{host_ + (cost.host ? Seconds{} : cost.first), kHost};
+    const Seconds call = call_of(item, cost);
+    if (item.loop > 1) {
+      host_ += static_cast<double>(item.loop - 1) * costs_.tensor;
+    }
+    Moment now{host_ + (cost.host ? Seconds{} : call), kHost};
     Moment& stream = streams_[item.stream];
     if (stream.time >= now.time) {
       now = stream;
@@ -133,7 +137,7 @@ class Replay {
     if (cost.arithmetic) {
       await(now, arithmetic_);
     }
-    const bool shares = item.stream == 0 && cost.arithmetic && taken_ratio_ > 0;
+    const bool shares = item.stream == 0 && cost.arithmetic && costs_.taken_ratio > 0;
     Seconds end = shares ? end_beside(now.time, cost.duration) : now.time + cost.duration;
     if (cost.collective && item.stream != 0) {
       collectives_.push_back({now.time, end});
@@ -141,7 +145,7 @@ class Replay {
     if (cost.host) {
       host_ = end;
     } else {
-      host_ += cost.issue;
+      host_ += cost.launches * call;
       end = std::max(end, host_ + cost.tail);
     }
     out_.begin[index] = now.time;
@@ -149,6 +153,17 @@ class Replay {
     out_.blocker[index] = now.item;
     stream = {end, index};
     arithmetic_ = cost.arithmetic ? stream : arithmetic_;
+  }
+
+  /// What the host needs for each launch of an item.
+  [[nodiscard]] Seconds call_of(const WorkItem& item, const ShapeCost& cost) const {
+    if (item.site < costs_.graphed.size() && costs_.graphed[item.site]) {
+      return costs_.graph;
+    }
+    if (cost.exchange) {
+      return costs_.exchange.value_or(costs_.launch);
+    }
+    return cost.series || item.loop > 0 ? costs_.looped.value_or(costs_.launch) : costs_.launch;
   }
 
   /// The end of `alone` from `begin` on, on what collectives leave of the device.
@@ -161,7 +176,7 @@ class Replay {
       Seconds change{std::numeric_limits<double>::infinity()};
       for (const Span& span : collectives_) {
         if (span.begin <= at && at < span.end) {
-          rate -= taken_ratio_;
+          rate -= costs_.taken_ratio;
           change = std::min(change, span.end);
         } else if (at < span.begin) {
           change = std::min(change, span.begin);
@@ -183,7 +198,7 @@ class Replay {
   };
 
   const ir::DeviceWork& work_;
-  double taken_ratio_;
+  const WorkCosts& costs_;
   std::vector<Span> collectives_;  ///< Of other streams, which computing may meet.
   std::vector<ShapeCost> shapes_;
   std::vector<Moment> marks_;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,7 +16,12 @@ namespace headroom::cost {
 struct WorkCosts {
   std::span<const Seconds> durations;  ///< Of each shape of `DeviceWork::shapes`, on its stream.
   Seconds launch;                      ///< What the host needs to hand over one kernel.
-  Seconds series_call{};               ///< For each product of a series, if that is longer.
+  /// For each product of a series and each kernel of a loop inside an operator; unset: as `launch`.
+  std::optional<Seconds> looped{};
+  std::optional<Seconds> exchange{};  ///< For a token exchange; unset: as `launch`.
+  Seconds tensor{};                   ///< For each tensor that a loop makes.
+  Seconds graph{};                    ///< In a graph.
+  std::vector<bool> graphed{};        ///< By site: whether its kernels are in one. Empty: none.
   /// Share of the multiprocessors that a collective takes from products and attention meanwhile.
   double taken_ratio = 0;
 };

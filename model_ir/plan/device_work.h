@@ -144,6 +144,9 @@ struct WorkItem {
   };
   Kind kind = Kind::kRun;
   std::uint8_t stream = 0;  ///< 0: the compute stream.
+  /// 1 and more: handed over by a loop inside one operator, as products of a series are, which has
+  /// made one tensor less than this number first. 0: by an operator of its own.
+  std::uint16_t loop = 0;
   std::uint32_t index = 0;
   std::uint32_t event = 0;  ///< Index of the memory event that comes next.
   std::uint32_t site = 0;   ///< Index into `RankProgram::sites`.

@@ -359,21 +359,39 @@ void read_quoted(const JsonValue* other, MegatronPlan& megatron) {
   megatron.overlap_param_gather = quotes("--overlap-param-gather");
 }
 
+/// Mixtures of 25.09, whose tables do not say it: the recipes' `cuda_graphs`, whole layers.
+/// Source: NVIDIA-NeMo/Megatron-Bridge v0.1.0rc4, scripts/performance/configs/qwen3, perf_matrix.
+bool in_graphs_of_2509(const MeasuredRow& row, std::string_view model) {
+  const JsonValue* value = row.setting.find("gpu");
+  if (row.framework != "Megatron-Bridge (NeMo container 25.09)" || value == nullptr ||
+      value->as_string() == nullptr) {
+    return false;
+  }
+  const std::string_view gpu = *value->as_string();
+  return (model.starts_with("Qwen3-30B") && !gpu.starts_with("NVIDIA H100")) ||
+         (model.starts_with("Qwen3-235B") && gpu.starts_with("NVIDIA GB200"));
+}
+
 /// "cuda_graph full_iteration/[]": the step in one graph; "cuda_graph transformer_engine/['attn']":
-/// parts of layers.
-RunConditions::Launches read_launches(CaseReader& row) {
-  using Launches = RunConditions::Launches;
+/// parts of layers, and all of them if none is named.
+void read_graphs(CaseReader& row, RunConditions& conditions) {
   const std::string words = row.text("compile", "");
-  if (words.starts_with("cuda_graph full_iteration")) {
-    return Launches::kStepGraph;
-  }
-  if (words.starts_with("cuda_graph transformer_engine")) {
-    return Launches::kLayerGraphs;
-  }
-  if (!words.empty() && words != "none" && !words.starts_with("cuda_graph none")) {
+  if (words.starts_with("cuda_graph full_iteration") ||
+      words == "cuda_graph transformer_engine/[]") {
+    conditions.all_in_graphs = true;
+  } else if (words.starts_with("cuda_graph transformer_engine")) {
+    // Source: NVIDIA/Megatron-LM megatron/core/transformer/transformer_layer.py, the scopes of
+    // CUDA graphs: 'moe_preprocess' is but views and casts of what the router returns.
+    if (words.find("'attn'") != std::string::npos) {
+      conditions.graphed = {"qkv", "head_norm", "rope", "attention", "attention_out"};
+    }
+    if (words.find("'moe_router'") != std::string::npos) {
+      conditions.graphed.emplace_back("norm");
+      conditions.graphed.emplace_back("router");
+    }
+  } else if (!words.empty() && words != "none" && !words.starts_with("cuda_graph none")) {
     row.fail("compile", "'" + words + "'");
   }
-  return Launches::kEager;
 }
 
 void ignore_descriptions(CaseReader& row) {
@@ -442,7 +460,8 @@ PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& too
       reader.fail("other.moe_a2a_overlap", "not modelled");
     }
   }
-  setting.conditions.launches = read_launches(reader);
+  read_graphs(reader, setting.conditions);
+  setting.conditions.all_in_graphs |= in_graphs_of_2509(row, setting.model.name);
   const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);
   ignore_descriptions(reader);
   return on_device(reader, gpu, tools, std::move(setting));

@@ -11,12 +11,14 @@
 namespace headroom::check {
 namespace {
 
-void apply(const RunConditions& conditions, cost::DevicePerformance& performance) {
+void apply(const RunConditions& conditions, cost::Machine& machine) {
+  cost::DevicePerformance& performance = machine.performance;
   cost::scale_attention(performance.attention, 1 / conditions.attention_time);
-  if (conditions.launches != RunConditions::Launches::kEager) {
-    performance.launch.eager = performance.launch.graph;
-  }
-  if (conditions.launches == RunConditions::Launches::kStepGraph) {
+  machine.graphed = conditions.graphed;
+  if (conditions.all_in_graphs) {
+    performance.launch.eager = performance.launch.module = performance.launch.graph;
+    performance.launch.exchange = performance.launch.graph;
+    performance.launch.tensor = Seconds{};
     performance.gemm.series_call = performance.launch.graph;
   }
 }
@@ -57,7 +59,7 @@ ScoreTools runtime_tools(DeviceFinder find_device, MachineFinder find_machine) {
         if (!machine) {
           return cost::estimate(model, plan, device);
         }
-        apply(conditions, machine.value().performance);
+        apply(conditions, machine.value());
         return cost::estimate(model, plan, device, Bytes{0}, &machine.value());
       },
       .step_time = find_machine ? timer_on(find_machine, lower) : StepTimer{}};

@@ -68,11 +68,9 @@ struct ScoreFilter {
 using DeviceFinder = std::function<Result<cost::DeviceSpec>(const std::string& name)>;
 /// What a published run did that no plan states.
 struct RunConditions {
-  double attention_time = 1;  ///< Of the kernels that ran, over that of those in the model.
-  /// How the host handed kernels over: one by one; in CUDA graphs but for experts' products; or the
-  /// whole step in one graph.
-  enum class Launches : std::uint8_t { kEager, kLayerGraphs, kStepGraph };
-  Launches launches = Launches::kEager;
+  double attention_time = 1;   ///< Of the kernels that ran, over that of those in the model.
+  bool all_in_graphs = false;  ///< Whole layers, or the whole step, in CUDA graphs.
+  std::vector<std::string> graphed{};  ///< Else: operators of layers in graphs (`cost::Machine`).
 };
 
 /// Judges a plan on a real device: `cost::estimate`.

@@ -60,6 +60,16 @@ struct Experts {
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(rows.size()); }
 };
 
+/// Tensors that the host makes of it.
+std::size_t parts_of(const Fp8Tensor& tensor) {
+  std::size_t parts = 0;
+  for (const Tensor* const part :
+       {&tensor.rows, &tensor.row_scales, &tensor.columns, &tensor.column_scales}) {
+    parts += static_cast<std::size_t>(part->defined());
+  }
+  return parts;
+}
+
 /// tex.split_quantize
 Group cast_group(const Runner& run, const Tensor& input, const Experts& experts, Fp8Use use) {
   Eager& eager = run.eager();
@@ -70,9 +80,11 @@ Group cast_group(const Runner& run, const Tensor& input, const Experts& experts,
       group.push_back(empty_fp8(run, {rows, width}, use, Fp8Operand::kActivation));
     }
     for (std::size_t i = 0; i < group.size(); ++i) {
+      eager.begin_loop(parts_of(group[i]));
       const Tensor own = eager.alias(input, {experts.rows[i], width}, false);
       launch_cast(run, own, group[i], Fp8Operand::kActivation, false);
     }
+    eager.end_loop();
     return group;
   }
   Fp8Tensor all;
@@ -86,9 +98,11 @@ Group cast_group(const Runner& run, const Tensor& input, const Experts& experts,
   if (use != Fp8Use::kRows) {
     all.columns = buffer(Fp8Use::kColumns);
   }
+  eager.begin_loop(experts.rows.size() * 2 * parts_of(all));  // With their scales.
   torch::launch_kernels(
       eager, torch::bytes_of(input) + torch::bytes_of(all.rows) + torch::bytes_of(all.columns),
       experts.count());
+  eager.end_loop();
   group.push_back(std::move(all));
   return group;
 }

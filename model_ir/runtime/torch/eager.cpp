@@ -1,5 +1,6 @@
 #include "model_ir/runtime/torch/eager.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -191,7 +192,9 @@ void Eager::run_shape(const Shape& shape) {
   program_.phases.back().work.add(shape);
   recorder_->run(shape, {.stream = stream_,
                          .event = static_cast<std::uint32_t>(program_.events.size()),
-                         .site = current_site()});
+                         .site = current_site(),
+                         .loop = loop_});
+  loop_ = std::min<std::uint16_t>(loop_, 1);
 }
 
 void Eager::run(const GemmShape& shape) {

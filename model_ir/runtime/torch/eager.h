@@ -104,6 +104,10 @@ class Eager {
   void set_site(std::uint16_t operation, std::int32_t layer);
   void set_layer(std::int32_t layer);
   [[nodiscard]] std::int32_t layer() const { return layer_; }
+  /// What follows is handed over by a loop inside one operator, which makes so many tensors before
+  /// the next item (`WorkItem::loop`).
+  void begin_loop(std::size_t tensors) { loop_ = static_cast<std::uint16_t>(tensors + 1); }
+  void end_loop() { loop_ = 0; }
   [[nodiscard]] TensorRole role() const { return role_; }
   void set_role(TensorRole role) { role_ = role; }
   /// Changes what an already live block is shown as.
@@ -183,6 +187,7 @@ class Eager {
   TensorRole role_ = TensorRole::kTemporary;
   std::uint32_t site_ = 0;
   bool site_fresh_ = false;
+  std::uint16_t loop_ = 0;
   bool grad_enabled_ = true;
   bool meta_ = false;
   bool distributed_ = false;

@@ -17,6 +17,7 @@ struct WorkPlace {
   StreamId stream = 0;
   std::uint32_t event = 0;
   std::uint32_t site = 0;
+  std::uint16_t loop = 0;
 };
 
 /// Writes a `DeviceWork`: every shape once, items in the order in which they are issued.
@@ -32,6 +33,7 @@ class WorkRecorder {
   void add(WorkItem::Kind kind, std::uint32_t index, const WorkPlace& place) {
     work_.items.push_back({.kind = kind,
                            .stream = place.stream,
+                           .loop = place.loop,
                            .index = index,
                            .event = place.event,
                            .site = place.site});

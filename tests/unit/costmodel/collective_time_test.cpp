@@ -92,21 +92,23 @@ TEST_CASE("collective time: groups that cross between PCIe switches share the wa
   const auto gather = [&host](ir::RankGroup group) {
     return collective_time(host, shape(ir::CollectiveKind::kAllGather, kLarge, group)).value();
   };
-  // MooreThreads/SimuMax, configs/system/a100_pcie.json: four pairs across at once gather at 4 GB/s
-  // each, eight together at 13.5, scatter at 11.1 and reduce at 12.5; all-to-all among eight at 8.3
-  // GB/s of the bus.
-  CHECK(0.5 * kLarge / gather({.size = 2, .stride = 4}) == doctest::Approx(4e9).epsilon(0.05));
-  CHECK(0.875 * kLarge / gather({.size = 8}) == doctest::Approx(13.5e9).epsilon(0.03));
+  // MooreThreads/SimuMax, configs/system/a100_pcie.json, in GB of 1024^3 bytes: four pairs across
+  // at once gather at 4 each, eight together at 13.5, scatter at 11.1 and reduce at 12.5;
+  // all-to-all among eight at 8.3 of the bus.
+  constexpr double kUnit = 1024.0 * 1024 * 1024;
+  CHECK(0.5 * kLarge / gather({.size = 2, .stride = 4}) ==
+        doctest::Approx(4 * kUnit).epsilon(0.05));
+  CHECK(0.875 * kLarge / gather({.size = 8}) == doctest::Approx(13.5 * kUnit).epsilon(0.03));
   const auto of = [&host](ir::CollectiveKind kind) {
     return collective_time(host, shape(kind, kLarge, {.size = 8})).value();
   };
   CHECK(0.875 * kLarge / of(ir::CollectiveKind::kReduceScatter) ==
-        doctest::Approx(11.1e9).epsilon(0.03));
+        doctest::Approx(11.1 * kUnit).epsilon(0.03));
   CHECK(1.75 * kLarge / of(ir::CollectiveKind::kAllReduce) ==
-        doctest::Approx(12.54e9).epsilon(0.03));
+        doctest::Approx(12.54 * kUnit).epsilon(0.03));
   const double exchange =
       collective_time(host, shape(ir::CollectiveKind::kAllToAll, kLarge, {.size = 8})).value();
-  CHECK(0.875 * kLarge / exchange == doctest::Approx(8.26e9).epsilon(0.05));
+  CHECK(0.875 * kLarge / exchange == doctest::Approx(8.26 * kUnit).epsilon(0.05));
 }
 
 TEST_CASE("collective time: a group of one costs nothing, an empty buffer still its latency") {

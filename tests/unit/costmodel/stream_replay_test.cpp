@@ -85,11 +85,29 @@ TEST_CASE("stream replay: products of a series are handed over one by one") {
   work.shapes = {
       ir::GemmShape{.m = 1, .n = 1, .k = 1, .count = 6, .batch = ir::GemmBatch::kSeries}};
   const auto together = seconds({6});
-  const cost::WorkCosts costs{
-      .durations = together, .launch = Seconds{1}, .series_call = Seconds{3}};
+  const cost::WorkCosts costs{.durations = together, .launch = Seconds{1}, .looped = Seconds{3}};
   CHECK(cost::replay_streams(work, costs).total.value() == 6 * 3 + 1);
   work.shapes = {ir::GemmShape{.m = 1, .n = 1, .k = 1, .count = 6}};  // One call.
   CHECK(cost::replay_streams(work, costs).total.value() == 1 + 6);
+}
+
+TEST_CASE("stream replay: modules, loops, exchanges of tokens and graphs take the host unlike") {
+  ir::DeviceWork work = work_of(std::vector<WorkItem>(4, item(Kind::kRun, kCompute, 0)), 2);
+  work.items[1].loop = 3;  // Two tensors, then its launch.
+  work.items[2].index = 1;
+  work.items[3].site = 1;
+  work.shapes[1] = ir::CollectiveShape{.kind = ir::CollectiveKind::kTokenExchange, .group = {}};
+  const auto durations = seconds({0, 0});
+  cost::WorkCosts costs{.durations = durations,
+                        .launch = Seconds{36},
+                        .looped = Seconds{10},
+                        .exchange = Seconds{180},
+                        .tensor = Seconds{5},
+                        .graph = Seconds{0.5},
+                        .graphed = {false, true}};
+  CHECK(cost::replay_streams(work, costs).total.value() == 36 + (2 * 5 + 10) + 180 + 0.5);
+  costs = {.durations = durations, .launch = Seconds{36}};
+  CHECK(cost::replay_streams(work, costs).total.value() == 4 * 36);
 }
 
 TEST_CASE("stream replay: a collective takes multiprocessors from the product beside it") {

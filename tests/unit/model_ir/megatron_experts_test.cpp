@@ -1,5 +1,7 @@
 // Mixtures of experts under Megatron-Core: dispatchers, routers, experts without a gate.
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -56,6 +58,30 @@ std::string refused(const ModelSpec& model, const ParallelPlan& plan) {
 }
 
 }  // namespace
+
+TEST_CASE("megatron experts: casts to 8 bits are handed over in loops, with their tensors") {
+  // Of each layer: two inputs and two gradients, eight experts, each read by rows and by columns.
+  const auto loops = [](MegatronFp8 recipe) {
+    ParallelPlan plan = gathering(1);
+    plan.megatron->fp8 = recipe;
+    const DeviceTraits device{.compute_major = recipe == MegatronFp8::kMxfp8 ? 10 : 9};
+    const RankProgram program = lower(mixture(true), plan, Rank{0}, device).value();
+    std::map<std::uint16_t, std::int64_t> items;
+    for (const WorkItem& item : program.work.items) {
+      items[item.loop] += item.kind == WorkItem::Kind::kRun && item.loop > 0 ? 1 : 0;
+    }
+    items.erase(0);
+    return items;
+  };
+  using Items = std::map<std::uint16_t, std::int64_t>;
+  CHECK(loops(MegatronFp8::kNone) == Items{});
+  constexpr std::int64_t kCasts = 4 * kLayers * 2;  // Of two steps.
+  // One item, and before it rows, columns and the scales of both for each expert.
+  CHECK(loops(MegatronFp8::kMxfp8) == Items{{1 + 4 * kExperts, kCasts}});
+  // For each expert zero, the largest value, the scale and the cast; before them three tensors.
+  const std::int64_t each = kCasts * kExperts;
+  CHECK(loops(MegatronFp8::kTensorwise) == Items{{1, 3 * each}, {1 + 3, each}});
+}
 
 TEST_CASE("megatron experts: without a gate the first product is half as wide") {
   const ParallelPlan plan = gathering(1);

@@ -126,8 +126,13 @@ TEST_CASE("published Megatron row: 8-bit recipes by the names of their tables") 
 TEST_CASE("published Megatron row: graphs, and layers that count their ends") {
   const PublishedPlanned graphs = planned("compile", R"("cuda_graph full_iteration/[]")");
   REQUIRE(std::holds_alternative<PublishedSetting>(graphs));
-  CHECK(std::get<PublishedSetting>(graphs).conditions.launches ==
-        RunConditions::Launches::kStepGraph);
+  CHECK(std::get<PublishedSetting>(graphs).conditions.all_in_graphs);
+  const PublishedPlanned parts =
+      planned("compile", R"("cuda_graph transformer_engine/['moe_router', 'moe_preprocess']")");
+  REQUIRE(std::holds_alternative<PublishedSetting>(parts));
+  const RunConditions& conditions = std::get<PublishedSetting>(parts).conditions;
+  CHECK(!conditions.all_in_graphs);
+  CHECK(conditions.graphed == std::vector<std::string>{"norm", "router"});
   const PublishedPlanned ends = planned("vpp", "7");  // 12 layers and two more, in 2 x 7 chunks.
   REQUIRE(std::holds_alternative<PublishedSetting>(ends));
   const ir::MegatronPlan& megatron = *std::get<PublishedSetting>(ends).plan.megatron;
