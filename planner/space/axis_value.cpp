@@ -6,6 +6,7 @@
 
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/stage_forms.h"
+#include "planner/space/titan_space.h"
 
 namespace headroom::plan {
 namespace {
@@ -35,6 +36,9 @@ std::int64_t recompute_of(const ir::ParallelPlan& plan) {
   if (plan.megatron) {
     return static_cast<std::int64_t>(plan.megatron->recompute);
   }
+  if (plan.titan && plan.titan->selective_operators) {
+    return static_cast<std::int64_t>(RecomputeChoice::kSelective);
+  }
   return static_cast<std::int64_t>(plan.recompute == ir::Recompute::kNone ? RecomputeChoice::kNone
                                                                           : RecomputeChoice::kFull);
 }
@@ -58,7 +62,50 @@ std::int64_t optimizer_of(const ir::ParallelPlan& plan) {
   return position(ir::optimizer_words(), optimizer);
 }
 
-/// Axes that are choices within a cell.
+/// What torchtitan's code has on the axes of its own plan.
+std::optional<std::int64_t> titan_value(const ir::ParallelPlan& plan, Axis axis) {
+  const ir::TitanPlan titan = plan.titan.value_or(ir::TitanPlan{});
+  const bool pipelined = titan.pipeline > 1;
+  switch (axis) {
+    case Axis::kRuntime:
+      return kTitanRuntime;
+    case Axis::kTensor:
+      return titan.tensor;
+    case Axis::kPipeline:
+      return titan.pipeline;
+    case Axis::kSchedule:
+      return schedule_with(titan.schedule);
+    case Axis::kPipelineRuns:
+      return pipelined ? plan.accumulation : 1;
+    case Axis::kContext:
+      return titan.context;
+    case Axis::kExpert:
+      return titan.expert;
+    case Axis::kExpertTensor:
+      return titan.expert_tensor;
+    case Axis::kChunk:
+      return titan.stage_layers;
+    case Axis::kAccountEmbedding:
+      return pipelined && titan.first_stage_less > 0 ? 1 : 0;
+    case Axis::kAccountLoss:
+      return pipelined && titan.last_stage_less > 0 ? 1 : 0;
+    case Axis::kMicroBatch:
+      return sequences_of_pass(plan);
+    case Axis::kSequenceParallel:
+      return titan.tensor > 1 ? 1 : 0;
+    case Axis::kReshard:
+      return titan.reshard == ir::TitanReshard::kAlways ||
+                     (titan.reshard == ir::TitanReshard::kDefault && !pipelined)
+                 ? 1
+                 : 0;
+    case Axis::kCompiled:
+      return titan.compiled ? 1 : 0;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Axes that are choices within a cell of every runtime.
 bool is_choice(Axis axis) {
   switch (axis) {
     case Axis::kRecompute:
@@ -153,7 +200,17 @@ ir::Precision arithmetic_of(const ir::ParallelPlan& plan) {
   }
 }
 
+std::int64_t sequences_of_pass(const ir::ParallelPlan& plan) {
+  const bool pipelined = plan.titan && plan.titan->pipeline > 1;
+  return pipelined ? plan.titan->pipeline_batch : plan.micro_batch;
+}
+
 std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
+  if (is_titan(plan)) {
+    if (const std::optional<std::int64_t> value = titan_value(plan, axis)) {
+      return *value;
+    }
+  }
   const ir::MegatronPlan megatron = plan.megatron.value_or(ir::MegatronPlan{});
   const auto on = [&](bool value) { return std::int64_t{plan.megatron && value ? 1 : 0}; };
   switch (axis) {
@@ -165,6 +222,12 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
       return megatron.tensor;
     case Axis::kPipeline:
       return megatron.pipeline;
+    case Axis::kSchedule:
+      return schedule_with(megatron.layers_per_chunk > 0
+                               ? ir::PipelineKind::kInterleaved
+                               : ir::PipelineKind::kOneForwardOneBackward);
+    case Axis::kPipelineRuns:
+      return 1;
     case Axis::kContext:
       return megatron.context;
     case Axis::kContextExchange:
@@ -203,6 +266,10 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
       return recompute_of(plan);
     case Axis::kRecomputeLayers:
       return megatron.recompute_layers;
+    case Axis::kRecomputeEvery:
+      return plan.recompute_every;
+    case Axis::kCompiled:
+      return 0;
     case Axis::kOffloadModules:
       return value_with(megatron.offload_modules);
     case Axis::kDistributedOptimizer:
@@ -240,7 +307,13 @@ AxisValues values_in_space(const SpaceQuestion& question, Axis axis) {
   }
   std::set<std::int64_t> values;
   for (const Cell& cell : cells_of(question)) {
-    values.insert(value_of(cell.plan, axis));
+    if (!is_titan(cell.plan)) {
+      values.insert(value_of(cell.plan, axis));
+      continue;
+    }
+    for (const ir::ParallelPlan& plan : choices_of(question, cell).recomputations) {
+      values.insert(value_of(plan, axis));
+    }
   }
   return {values.begin(), values.end()};
 }

@@ -14,6 +14,7 @@
 #include "planner/space/axis_value.h"
 #include "planner/space/choices.h"
 #include "planner/space/stage_forms.h"
+#include "planner/space/titan_space.h"
 
 namespace headroom::plan {
 namespace {
@@ -55,6 +56,9 @@ class CellWriter {
           if (allowed_.allows(Axis::kRuntime, runtime)) {
             write_runtime(static_cast<ir::RuntimeKind>(runtime));
           }
+        }
+        if (asks_for_titan()) {
+          write_titan_cells(question_, plan_, cells_);
         }
       }
     }
@@ -98,7 +102,23 @@ class CellWriter {
                    Axis::kContextExchange, Axis::kFp8Parameters, Axis::kOffloadModules,
                    Axis::kOptimizerOffload},
         [&](Axis axis) { return allowed_.allows(axis, 0); });
-    return ones && off;
+    return ones && off && has_no_titan_axis(false);
+  }
+
+  /// Axes that torchtitan's code alone has must be free or off for the others; a schedule of
+  /// several chunks is interleaved for them, any other 1F1B.
+  [[nodiscard]] bool has_no_titan_axis(bool interleaved) const {
+    const ir::PipelineKind kind = interleaved ? ir::PipelineKind::kInterleaved
+                                              : ir::PipelineKind::kOneForwardOneBackward;
+    return allowed_.allows(Axis::kSchedule, schedule_with(kind)) &&
+           allowed_.allows(Axis::kPipelineRuns, 1) && allowed_.allows(Axis::kRecomputeEvery, 1) &&
+           allowed_.allows(Axis::kCompiled, 0);
+  }
+
+  /// torchtitan's code is only searched where it is named, in fp32 shards that are gathered in bf16.
+  [[nodiscard]] bool asks_for_titan() const {
+    return !allowed_.of(Axis::kRuntime).empty() && allowed_.allows(Axis::kRuntime, kTitanRuntime) &&
+           recipe_ == ir::Precision::kBf16Master && eight_bits_ == ir::MegatronFp8::kNone;
   }
 
   /// Replicas and resharding are FSDP's: asking for them asks for it.
@@ -376,6 +396,9 @@ class CellWriter {
           return ir::chunk_layer_count(megatron, layers, {.stage = stage, .chunk = 0});
         };
         const std::int64_t last = megatron.pipeline - 1;
+        if (!has_no_titan_axis(chunk > 0)) {
+          continue;
+        }
         if ((chunk == 0 && !seen.insert({count(0), count(last / 2), count(last)}).second) ||
             chunk_sizes(megatron, layers).least < 1) {
           continue;

@@ -39,7 +39,8 @@ struct Cell {
 
 /// The choices of a cell: what is recomputed, and switches that change no tensor's size.
 struct Choices {
-  std::vector<ir::ParallelPlan> recomputations;  ///< `Cell::plan` with each recomputation.
+  /// `Cell::plan` with each recomputation; of torchtitan's code with each schedule and switch, too.
+  std::vector<ir::ParallelPlan> recomputations;
   std::vector<ir::MegatronPlan> switches;        ///< With each setting; one of the other runtimes.
 };
 [[nodiscard]] Choices choices_of(const SpaceQuestion& question, const Cell& cell);
