@@ -1,16 +1,20 @@
 #include "planner/evaluate/lowered_plan.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
 #include "costmodel/layer_stretch.h"
 #include "costmodel/memory_floor.h"
 #include "costmodel/time/step_time.h"
+#include "model_ir/plan/pipeline_plan.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/space/axis_value.h"
+#include "planner/space/titan_space.h"
 
 namespace headroom::plan {
 namespace {
@@ -66,7 +70,7 @@ StepParts parts_of(const cost::PartTimes& times) {
 
 LoweredPlans::LoweredPlans(const ir::ModelSpec& model, const cost::DeviceSpec& device,
                            const cost::Machine& machine)
-    : model_(model), device_(device), machine_(machine) {}
+    : model_(model), device_(device), machine_(machine), titan_(model, device, machine) {}
 
 Result<LoweredPlan> LoweredPlans::of(const ir::ParallelPlan& plan, std::uint64_t number) {
   {
@@ -75,27 +79,51 @@ Result<LoweredPlan> LoweredPlans::of(const ir::ParallelPlan& plan, std::uint64_t
       return found->second;
     }
   }
-  lowered_.fetch_add(1, std::memory_order_relaxed);
-  const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_);
-  if (!program) {
-    return program.error();
+  const Result<LoweredPlan> lowered = lower(plan);
+  if (!lowered) {
+    return lowered.error();
   }
-  const std::vector<cost::StagePrice> price = {
-      {.stage = 0, .time = cost::price_program(*program, plan, cost::prices_on(machine_, plan))}};
-  const LoweredPlan lowered{
-      .peak = Bytes{live_peak(*program, plan.allocator)},
-      .time = parts_of(cost::compose_step(model_, plan, device_, price).parts)};
   const std::lock_guard lock(mutex_);
-  return known_.try_emplace(number, lowered).first->second;
+  return known_.try_emplace(number, *lowered).first->second;
+}
+
+Result<LoweredPlan> LoweredPlans::lower(const ir::ParallelPlan& plan) {
+  lowered_.fetch_add(1, std::memory_order_relaxed);
+  const cost::PriceList prices = cost::prices_on(machine_, plan);
+  const std::int64_t stage_ranks = plan.world / ir::pipeline_stages(plan);
+  LoweredPlan lowered;
+  std::vector<cost::StagePrice> stages;
+  for (const ir::Rank rank : cost::binding_ranks(model_, plan)) {
+    const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_, rank);
+    if (!program) {
+      return program.error();
+    }
+    lowered.peak = std::max(lowered.peak, Bytes{live_peak(*program, plan.allocator)});
+    stages.push_back({.stage = static_cast<std::int64_t>(rank) / stage_ranks,
+                      .time = cost::price_program(*program, plan, prices)});
+    stages.back().time.timeline = {};  // As long as the program, and nobody asks for it.
+  }
+  lowered.time = parts_of(cost::compose_step(model_, plan, device_, stages).parts);
+  return lowered;
+}
+
+Seconds LoweredPlans::least_of_cell(const ir::ParallelPlan& plan) {
+  return is_titan(plan) ? titan_.least_of_degrees(plan) : least_step(plan);
 }
 
 Seconds LoweredPlans::least_step(const ir::ParallelPlan& plan) {
+  if (is_titan(plan)) {
+    return titan_.least_step(plan);
+  }
   // Sums in another order differ in their last digits.
   constexpr double kRounding = 1 - 1e-9;
   return kRounding * static_cast<double>(plan.accumulation) * alone(plan).computing;
 }
 
 Bytes LoweredPlans::floor(const ir::ParallelPlan& plan) {
+  if (is_titan(plan)) {
+    return titan_.floor(plan);
+  }
   const Bytes kept = Bytes{alone(plan).kept} + gathered_by_forward(model_, plan);
   if (plan.steps < 2) {
     return kept;

@@ -12,6 +12,7 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 #include "planner/evaluate/step_time.h"
+#include "planner/evaluate/titan_floor.h"
 
 namespace headroom::plan {
 
@@ -21,11 +22,13 @@ struct LoweredPlan {
   StepParts time;  ///< As `cost::estimate` says it of the same plan.
 };
 
-/// Plans of the runtimes on transformers' modelling code, for one model on one machine.
+/// Plans of the runtimes on transformers' modelling code and of torchtitan's, for one model on one
+/// machine.
 ///
 /// Model:   a plan is lowered whole once; its program gives the peak and, kernel by kernel, the
 /// time
-///          that its replay gives.
+///          that its replay gives. Of a pipeline the ranks that `cost::binding_ranks` names are
+///          lowered.
 /// Threads: may be called from any number of threads; answers do not depend on them.
 class LoweredPlans {
  public:
@@ -48,6 +51,9 @@ class LoweredPlans {
   ///          the optimizer take counts as nothing. 0 where the model alone cannot be lowered.
   [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan);
 
+  /// No choice of the cell of `plan`, its first, takes less.
+  [[nodiscard]] Seconds least_of_cell(const ir::ParallelPlan& plan);
+
   /// What the peak of `plan` is at least.
   ///
   /// Model:   at the end of a forward everything is alive that it has kept, as on a single GPU,
@@ -66,6 +72,7 @@ class LoweredPlans {
   };
   using AloneKey = std::tuple<ir::Precision, ir::AttentionKind, ir::LossKind, ir::Recompute,
                               std::int64_t, std::int64_t>;
+  [[nodiscard]] Result<LoweredPlan> lower(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone alone(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone extrapolated(const ir::ParallelPlan& one) const;
   [[nodiscard]] Alone lowered_alone(const ir::ModelSpec& model, const ir::ParallelPlan& one) const;
@@ -76,6 +83,7 @@ class LoweredPlans {
   std::mutex mutex_;
   std::map<AloneKey, Alone> alone_;
   std::map<std::uint64_t, LoweredPlan> known_;
+  TitanFloor titan_;
   std::atomic<std::uint64_t> lowered_{0};
 };
 

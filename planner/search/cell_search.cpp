@@ -49,7 +49,7 @@ BoundedCell bound_cell(const SearchState& state, Cell cell) {
   const ir::ModelSpec& model = question.space.model;
   const Seconds least = plan.megatron
                             ? least_step(model, plan, block_floor(model, plan, question.machine))
-                            : state.lowered.least_step(plan);
+                            : state.lowered.least_of_cell(plan);
   bounded.seconds = least.value();
   const Bytes floor = question.objective == Objective::kMemory
                           ? CellPlans::cell_floor(state, bounded, kMostBytes)

@@ -142,12 +142,6 @@ std::vector<TitanChoice> recomputations_of(const SpaceQuestion& question,
   return all;
 }
 
-/// Whether the blocks of the cell can be compiled, as far as that is modelled.
-bool compiles(const SpaceQuestion& question, const ParallelPlan& plan) {
-  return plan.titan->tensor == 1 && plan.titan->context == 1 && !question.model.moe &&
-         !is_unsharded_titan(plan);
-}
-
 AxisValues switches_of(const Constraints& allowed, Axis axis, AxisValues values) {
   std::erase_if(values, [&](std::int64_t value) { return !allowed.allows(axis, value); });
   return values;
@@ -320,6 +314,11 @@ bool is_unsharded_titan(const ParallelPlan& plan) {
   return plan.world == replicas && titan.tensor == 1 && titan.pipeline == 1 && titan.context == 1;
 }
 
+bool can_compile(const ir::ModelSpec& model, const ParallelPlan& plan) {
+  return plan.titan->tensor == 1 && plan.titan->context == 1 && !model.moe &&
+         !is_unsharded_titan(plan);
+}
+
 void TitanChoice::apply_to(ParallelPlan& plan) const {
   TitanPlan& titan = *plan.titan;
   titan.schedule = schedule;
@@ -340,7 +339,7 @@ void TitanChoice::apply_to(ParallelPlan& plan) const {
 
 std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const ParallelPlan& plan) {
   const Constraints& allowed = question.constraints;
-  const bool able = compiles(question, plan);
+  const bool able = can_compile(question.model, plan);
   const AxisValues compilations =
       switches_of(allowed, Axis::kCompiled, able ? AxisValues{0, 1} : AxisValues{0});
   const AxisValues reshards = switches_of(

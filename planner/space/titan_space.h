@@ -16,6 +16,9 @@ namespace headroom::plan {
 /// Whether nothing is sharded: one GPU, or DDP, which torchtitan runs beside no other dimension.
 [[nodiscard]] bool is_unsharded_titan(const ir::ParallelPlan& plan);
 
+/// Whether the blocks of a plan of these degrees can be compiled, as far as that is modelled.
+[[nodiscard]] bool can_compile(const ir::ModelSpec& model, const ir::ParallelPlan& plan);
+
 /// What is chosen within a cell of torchtitan's: schedule, resharding, compilation, recomputation.
 struct TitanChoice {
   ir::PipelineKind schedule = ir::PipelineKind::kOneForwardOneBackward;
