@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <tuple>
 
 #include "costmodel/hardware/hardware_spec.h"
@@ -41,6 +43,9 @@ class LoweredPlans {
   /// Errors:  those of `cost::lower_replayed`.
   [[nodiscard]] Result<LoweredPlan> of(const ir::ParallelPlan& plan, std::uint64_t number);
 
+  /// What `of` has said of plan number `number`, if it was asked.
+  [[nodiscard]] std::optional<LoweredPlan> known(std::uint64_t number);
+
   /// What a step of `plan` takes at least.
   ///
   /// Model:   every micro-batch runs the products, attention and memory-bound kernels of forward
@@ -61,6 +66,17 @@ class LoweredPlans {
   ///          rank's part of the states. What is kept grows with the layers by a constant.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
 
+  /// A higher bound of the peak, from a program: `floor` where there is none that is shorter.
+  ///
+  /// Model:   of torchtitan's code. Of a pipeline the rank whose floor is the highest, with twice as
+  ///          many micro-batches as ranks, once through: more of them take no less. Without one the
+  ///          line through the peaks of three and of four layers, below which that of more layers
+  ///          does not fall, as it is the greatest of moments that grow with the layers by a constant;
+  ///          where some layers run again, less what all of these no longer keep.
+  ///
+  /// Errors:  those of `cost::lower_replayed`.
+  [[nodiscard]] Result<Bytes> sampled_floor(const ir::ParallelPlan& plan);
+
   /// Programs that were lowered whole.
   [[nodiscard]] std::uint64_t lowered() const { return lowered_.load(); }
 
@@ -73,6 +89,8 @@ class LoweredPlans {
   using AloneKey = std::tuple<ir::Precision, ir::AttentionKind, ir::LossKind, ir::Recompute,
                               std::int64_t, std::int64_t>;
   [[nodiscard]] Result<LoweredPlan> lower(const ir::ParallelPlan& plan);
+  [[nodiscard]] Result<Bytes> short_peak(const ir::ModelSpec& model, const ir::ParallelPlan& plan);
+  [[nodiscard]] Result<Bytes> line_of_layers(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone alone(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone extrapolated(const ir::ParallelPlan& one) const;
   [[nodiscard]] Alone lowered_alone(const ir::ModelSpec& model, const ir::ParallelPlan& one) const;
@@ -83,6 +101,7 @@ class LoweredPlans {
   std::mutex mutex_;
   std::map<AloneKey, Alone> alone_;
   std::map<std::uint64_t, LoweredPlan> known_;
+  std::map<std::string, Bytes> sampled_;  ///< By the text of the short plan.
   TitanFloor titan_;
   std::atomic<std::uint64_t> lowered_{0};
 };

@@ -161,6 +161,7 @@ class Reading {
     pieces_.forward = *std::ranges::min_element(forward_);
     pieces_.backward = *std::ranges::min_element(backward_);
     pieces_.kept = std::max<std::int64_t>(0, *std::ranges::min_element(kept_));
+    pieces_.most_kept = *std::ranges::max_element(kept_);
     return pieces_;
   }
 
@@ -226,12 +227,39 @@ Seconds TitanFloor::least_step(const ParallelPlan& plan) {
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
   const std::int64_t again = repeated(plan, 0, layers);
   const Pieces once = pieces(plan, checkpoints_all(plan) ? kOperators : kNothing);
-  Seconds pass = once.ends + static_cast<double>(layers) * once.forward +
-                 static_cast<double>(layers - again) * once.backward;
+  const Seconds forward = static_cast<double>(layers) * once.forward;
+  Seconds backward = static_cast<double>(layers - again) * once.backward;
   if (again > 0) {
-    pass += static_cast<double>(again) * pieces(plan, kLayers).backward;
+    backward += static_cast<double>(again) * pieces(plan, kLayers).backward;
   }
+  const Exchange exchange = exchange_of(plan);
+  const double between = static_cast<double>(std::max<std::int64_t>(layers - 2, 0));
+  const bool resharded = plan.titan->reshard != ir::TitanReshard::kNever;
+  const Seconds pass = once.ends + std::max(forward, between * exchange.gather) +
+                       std::max({backward, between * exchange.reduce,
+                                 resharded ? between * exchange.gather : Seconds{}});
   return kRounding * static_cast<double>(plan.accumulation) * pass;
+}
+
+TitanFloor::Exchange TitanFloor::exchange_of(const ParallelPlan& plan) const {
+  if (is_unsharded_titan(plan)) {
+    return {};
+  }
+  const TitanPlan& titan = *plan.titan;
+  const ir::LayerParameters layer = ir::layer_parameters(model_, model_.layers.front());
+  // Experts that are spread among ranks are a group of their own.
+  const std::int64_t elements = layer.attention / titan.tensor + layer.norms +
+                                (titan.expert > 1 ? 0 : layer.mlp / titan.tensor);
+  const std::int64_t ranks = plan.world / plan.fsdp->replicas / titan.tensor / titan.pipeline;
+  const cost::PriceList prices = cost::prices_on(machine_, plan);
+  const auto time_of = [&](ir::CollectiveKind kind, ir::DType dtype) {
+    return prices.time_of(
+        ir::CollectiveShape{.kind = kind,
+                            .bytes = elements * ir::bits_of(dtype) / 8,
+                            .group = {.size = ranks, .stride = titan.tensor}});
+  };
+  return {.gather = time_of(ir::CollectiveKind::kAllGather, plan.fsdp->param_dtype),
+          .reduce = time_of(ir::CollectiveKind::kReduceScatter, plan.fsdp->reduce_dtype)};
 }
 
 Seconds TitanFloor::least_of_degrees(const ParallelPlan& plan) {
@@ -259,13 +287,16 @@ Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
   const bool ends_in_order = shape.kind == ir::PipelineKind::kOneForwardOneBackward ||
                              shape.kind == ir::PipelineKind::kGPipe ||
                              shape.kind == ir::PipelineKind::kInterleaved;
+  const Exchange exchange = exchange_of(plan);
   Seconds before;  // Of the ranks before, through their first chunks.
   Seconds longest;
   for (std::int64_t rank = 0; rank < shape.stages; ++rank) {
     Seconds own;
     Seconds through;
     std::int64_t blocks = 0;
+    std::int64_t fewest = layers;
     for (const TitanChunk& chunk : ir::titan_chunks(plan, layers, rank)) {
+      fewest = std::min(fewest, chunk.layers.count);
       const std::int64_t again = repeated(plan, blocks, chunk.layers.count);
       const Seconds forward = static_cast<double>(chunk.layers.count) * once.forward +
                               (chunk.last ? once.head_forward : Seconds{});
@@ -279,22 +310,35 @@ Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
                      : Seconds{};
       blocks += chunk.layers.count;
     }
-    longest = std::max(longest, before + static_cast<double>(shape.micro_batches) * own);
+    const Seconds reductions =
+        static_cast<double>(std::max<std::int64_t>(fewest - 2, 0)) * exchange.reduce;
+    longest =
+        std::max(longest, before + static_cast<double>(shape.micro_batches) * own + reductions);
     before += through;
   }
   return static_cast<double>(plan.accumulation) * longest;
 }
 
 Bytes TitanFloor::floor(const ParallelPlan& plan) {
-  Bytes most;
+  const auto rank = static_cast<std::int64_t>(heaviest(plan));
+  return rank_floor(plan, rank * plan.titan->pipeline / plan.world);
+}
+
+Bytes TitanFloor::let_go(const ParallelPlan& plan) {
+  const auto layers = static_cast<std::int64_t>(model_.layers.size());
+  const std::int64_t each = pieces(plan, kNothing).most_kept - pieces(plan, kLayers).kept;
+  return Bytes{repeated(plan, 0, layers) * std::max<std::int64_t>(each, 0)};
+}
+
+ir::Rank TitanFloor::heaviest(const ParallelPlan& plan) {
   if (plan.titan->pipeline == 1) {
-    return rank_floor(plan, 0);
+    return ir::Rank{0};
   }
-  for (const ir::Rank rank : cost::binding_ranks(model_, plan)) {
-    most = std::max(most, rank_floor(plan, static_cast<std::int64_t>(rank) *
-                                               plan.titan->pipeline / plan.world));
-  }
-  return most;
+  const std::vector<ir::Rank> ranks = cost::binding_ranks(model_, plan);
+  return *std::ranges::max_element(ranks, {}, [&](ir::Rank rank) {
+    return rank_floor(plan,
+                      static_cast<std::int64_t>(rank) * plan.titan->pipeline / plan.world);
+  });
 }
 
 namespace {
@@ -302,15 +346,19 @@ namespace {
 /// What a chunk of a rank holds and keeps.
 struct ChunkBytes {
   std::int64_t kept = 0;       ///< Of a pass.
-  std::int64_t gradients = 0;  ///< Whole, from its first backward on.
+  std::int64_t gradients = 0;  ///< Whole, from its first backward to behind its last.
+  std::int64_t gathered = 0;   ///< Parameters, until then.
 };
 
-/// The most that passes in flight and whole gradients are at one moment.
+/// The most that passes in flight, gathered parameters and whole gradients are at one moment.
 std::int64_t in_flight(const std::vector<ir::PipelineAction>& actions,
-                       const std::vector<ChunkBytes>& chunks) {
+                       const std::vector<ChunkBytes>& chunks, std::int64_t micro_batches) {
   std::int64_t live = 0;
+  for (const ChunkBytes& chunk : chunks) {
+    live += chunk.gathered;
+  }
   std::int64_t most = 0;
-  std::vector<bool> summed(chunks.size());
+  std::vector<std::int64_t> ended(chunks.size());
   for (const ir::PipelineAction& action : actions) {
     const auto index = static_cast<std::size_t>(action.chunk);
     const ChunkBytes& chunk = chunks[index];
@@ -327,16 +375,18 @@ std::int64_t in_flight(const std::vector<ir::PipelineAction>& actions,
     }
     const bool sums = action.work == ir::PipelineWork::kBackward ||
                       action.work == ir::PipelineWork::kBackwardWeight;
-    if (sums && !summed[index]) {
-      summed[index] = true;
-      live += chunk.gradients;
-    }
+    live += sums && ended[index] == 0 ? chunk.gradients : 0;
     most = std::max(most, live);
+    ended[index] += sums ? 1 : 0;
+    live -= sums && ended[index] == micro_batches ? chunk.gradients + chunk.gathered : 0;
   }
   return most;
 }
 
 }  // namespace
+
+/// Chunks that are gathered at once: see `ir::torchtitan::with_gathers`.
+constexpr std::size_t kGathered = 3;
 
 Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
   const Pieces once = pieces(plan, checkpoints_all(plan) ? kOperators : kNothing);
@@ -367,8 +417,6 @@ Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
     blocks += count;
     const std::int64_t layer = ir::layer_parameters(model_, model_.layers.front()).total();
     bytes += held * (count * layer / sharers);
-    // Chunks behind the third need not be gathered at once.
-    bytes += stays && chunks.size() < 3 && own.size() <= 3 ? narrow * count * gathered : 0;
     const auto crosses = [&](std::int64_t index) {
       return std::ranges::none_of(own, [index](const TitanChunk& other) { return other.index == index; });
     };
@@ -378,12 +426,14 @@ Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
     const std::int64_t kept = (count - again) * once.kept + again * twice.kept +
                               (chunk.last ? once.head_kept : 0) - (pipelined ? hidden : 0);
     chunks.push_back({.kept = std::max<std::int64_t>(kept, 0),
-                      .gradients = pipelined && !whole ? wide * count * gathered : 0});
+                      .gradients = pipelined && !whole ? wide * count * gathered : 0,
+                      .gathered = stays && own.size() <= kGathered ? narrow * count * gathered : 0});
   }
   if (!pipelined) {
-    return Bytes{bytes + chunks.front().kept};
+    return Bytes{bytes + chunks.front().kept + chunks.front().gathered};
   }
-  return Bytes{bytes + in_flight(ir::actions_of_stage(shape, rank), chunks)};
+  return Bytes{bytes + in_flight(ir::actions_of_stage(shape, rank), chunks,
+                                 shape.micro_batches)};
 }
 
 }  // namespace headroom::plan

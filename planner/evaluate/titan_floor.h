@@ -8,6 +8,7 @@
 #include "costmodel/hardware/hardware_spec.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/rank_program.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::plan {
@@ -28,13 +29,19 @@ class TitanFloor {
 
   /// What a step of `plan` takes at least.
   ///
-  /// Model:   without a pipeline, so many micro-batches. Rank s of a pipeline begins when the first
+  /// Model:   without a pipeline, so many micro-batches; layers wait for their gathers, all but two
+  ///          of which are made while layers run, and in backward for the reductions behind them:
+  ///
+  ///              ends + max(L F, (L-2) gather) + max(L B, (L-2) gather if resharded, (L-2) reduce)
+  ///
+  ///          Rank s of a pipeline begins when the first
   ///          micro-batch has come through the ranks before it, works m (F + B), and where backward
   ///          is whole and the first chunks come last, the ranks before it end after it:
   ///
-  ///              runs * max over s of  sum of F(k < s) + m (F + B)(s) + sum of B(k < s)
+  ///              runs * max over s of  sum of F(k < s) + m (F + B)(s) + sum of B(k < s) + reductions
   ///
-  ///          with F and B of first chunks in the sums, of all chunks of the rank between them.
+  ///          with F and B of first chunks in the sums, of all chunks of the rank between them, and
+  ///          the reductions of the chunk with fewest layers, which nothing hides.
   [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan);
 
   /// No plan that differs from `plan` in schedule, recomputation, resharding and compilation alone
@@ -51,6 +58,12 @@ class TitanFloor {
   ///          gradients, which are reduced behind the last.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
 
+  /// What layers that run again do not keep at the end of a forward.
+  [[nodiscard]] Bytes let_go(const ir::ParallelPlan& plan);
+
+  /// The rank of the pipeline whose floor is the highest, as the first of its processes.
+  [[nodiscard]] ir::Rank heaviest(const ir::ParallelPlan& plan);
+
   /// Of one layer for one pass, and of what stands before and behind the layers.
   struct Pieces {
     Seconds forward;
@@ -59,6 +72,7 @@ class TitanFloor {
     Seconds head_forward;   ///< Last norm and head.
     Seconds head_backward;  ///< Loss, head and last norm.
     std::int64_t kept = 0;  ///< Of the layer, at the end of forward.
+    std::int64_t most_kept = 0;
     std::int64_t head_kept = 0;
   };
 
@@ -68,6 +82,12 @@ class TitanFloor {
   /// `again`: 0: nothing runs again; 1: by operators; 2: whole layers.
   [[nodiscard]] Pieces pieces(const ir::ParallelPlan& plan, int again);
   [[nodiscard]] Pieces sampled(const ir::ParallelPlan& one) const;
+  /// What FSDP takes for one layer.
+  struct Exchange {
+    Seconds gather;
+    Seconds reduce;
+  };
+  [[nodiscard]] Exchange exchange_of(const ir::ParallelPlan& plan) const;
   [[nodiscard]] Seconds pipeline_step(const ir::ParallelPlan& plan);
   [[nodiscard]] Bytes rank_floor(const ir::ParallelPlan& plan, std::int64_t rank);
 

@@ -160,8 +160,8 @@ TEST_CASE("torchtitan's plans: time and peak are the replay's, and no bound is a
   int compared = 0;
   for (const std::unique_ptr<Setting>& setting : settings()) {
     for (int round = 0; round < (test::kSanitized ? 12 : 60); ++round) {
-      SearchQuestion question = setting->question(random, 16 * random.between(1, 4));
-      question.space.constraints.of(Axis::kGpus) = {random.pick<std::int64_t>({1, 2, 4, 8, 16})};
+      SearchQuestion question = setting->question(random, 32 * random.between(1, 3));
+      question.space.constraints.of(Axis::kGpus) = {random.pick<std::int64_t>({1, 2, 4, 8, 16, 32})};
       if (random.chance(1, 2)) {
         question.space.constraints.of(Axis::kPipeline) = {2, 4};
       }
@@ -186,6 +186,7 @@ TEST_CASE("torchtitan's plans: time and peak are the replay's, and no bound is a
       CHECK(plans.least_step(plan) > Seconds{0});
       CHECK(plans.least_of_cell(cell.plan) <= 1.0000001 * plans.least_step(plan));
       CHECK(plans.floor(plan) <= lowered.peak);
+      CHECK(plans.sampled_floor(plan).value() <= lowered.peak);
       CHECK(plans.floor(plan) > Bytes{0});
       pipelines += plan.titan->pipeline > 1 ? 1 : 0;
       ++compared;
