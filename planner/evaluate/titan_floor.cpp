@@ -310,10 +310,14 @@ Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
                      : Seconds{};
       blocks += chunk.layers.count;
     }
+    // The first pass through one of several chunks waits for all of its parameters.
+    const Seconds gathers =
+        static_cast<double>(shape.chunks > 1 ? std::max<std::int64_t>(fewest - 1, 0) : 0) *
+        exchange.gather;
     const Seconds reductions =
         static_cast<double>(std::max<std::int64_t>(fewest - 2, 0)) * exchange.reduce;
-    longest =
-        std::max(longest, before + static_cast<double>(shape.micro_batches) * own + reductions);
+    longest = std::max(longest, before + static_cast<double>(shape.micro_batches) * own +
+                                    std::max(gathers, reductions));
     before += through;
   }
   return static_cast<double>(plan.accumulation) * longest;

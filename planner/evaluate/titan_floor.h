@@ -41,7 +41,8 @@ class TitanFloor {
   ///              runs * max over s of  sum of F(k < s) + m (F + B)(s) + sum of B(k < s) + reductions
   ///
   ///          with F and B of first chunks in the sums, of all chunks of the rank between them, and
-  ///          the reductions of the chunk with fewest layers, which nothing hides.
+  ///          the reductions behind, or the gathers before, the chunk with fewest layers, which
+  ///          nothing hides.
   [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan);
 
   /// No plan that differs from `plan` in schedule, recomputation, resharding and compilation alone

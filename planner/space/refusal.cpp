@@ -133,6 +133,9 @@ std::string framework_rule(const SpaceQuestion& question) {
     plan.precision = ir::Precision::kFp32;
     plan.world = 2;
     const std::optional<Error> error = ir::torchtitan::unsupported(question.model, plan);
+    if (!error && question.model.moe && question.device.compute_major < 9) {
+      return "a GPU of compute capability 9.0 or more for experts under torchtitan";
+    }
     return error ? error->wanted : "degrees that torchtitan's code has, in bf16 with adamw";
   }
   return "a framework that has the model and what is asked for";

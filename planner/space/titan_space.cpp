@@ -27,14 +27,19 @@ bool splits_backward(PipelineKind kind) {
          kind == PipelineKind::kDualPipeV;
 }
 
-/// Layers of a chunk that make 2, 3, ... chunks on each rank; 0: two, as torchtitan has it.
+/// Chunks of a rank that PyTorch keeps gathered at once; more are gathered again in every round.
+/// Source: torch/distributed/pipelining/schedules.py, _add_unshard_reshard (max_active_stages).
+constexpr std::int64_t kActiveChunks = 3;
+
+/// Layers of a chunk that make two chunks on each rank (0: torchtitan's own choice) or three.
 AxisValues stage_layers_of(const TitanPlan& titan, std::int64_t layers, const AxisValues& given) {
   if (!given.empty()) {
     return given;
   }
   const std::int64_t weight = layers + titan.first_stage_less + titan.last_stage_less;
   AxisValues values = {0};
-  for (std::int64_t chunks = 3; chunks * titan.pipeline <= weight; ++chunks) {
+  for (std::int64_t chunks = 3; chunks <= kActiveChunks && chunks * titan.pipeline <= weight;
+       ++chunks) {
     const std::int64_t each = ceil_div(weight, chunks * titan.pipeline);
     if (ceil_div(weight, each) == chunks * titan.pipeline) {
       values.push_back(each);
@@ -161,7 +166,7 @@ class TitanCells {
   }
 
   void operator()() {
-    if (!has_no_other_axis()) {
+    if (!has_no_other_axis() || !has_experts()) {
       return;
     }
     const ir::ModelSpec& model = question_.model;
@@ -182,6 +187,11 @@ class TitanCells {
   TitanPlan& titan() { return *plan_.titan; }
   [[nodiscard]] AxisValues among(Axis axis, AxisValues candidates) const {
     return switches_of(allowed_, axis, std::move(candidates));
+  }
+
+  /// Grouped products of experts run from compute capability 9.0 on, as the lowering has it.
+  [[nodiscard]] bool has_experts() const {
+    return !question_.model.moe || question_.device.compute_major >= 9;
   }
 
   /// Axes of the other runtimes must be free or off.

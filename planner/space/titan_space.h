@@ -34,8 +34,8 @@ struct TitanChoice {
 /// The choices of the cell of `plan`, in the order of the space.
 ///
 /// Model:   schedules as `ir::unsupported_pipeline` takes them, with two chunks on a rank or, where
-///          the schedule can have more, each number that some count of layers comes to; runs leave a
-///          pipeline at least as many micro-batches as ranks. Counts of layers that run again differ
+///          the schedule can have more, as many as PyTorch keeps gathered, unless layers of a chunk
+///          are asked for; runs leave a pipeline at least as many micro-batches as ranks. Counts of layers that run again differ
 ///          from one choice to the next. Backward in two parts goes with eager blocks that keep all.
 [[nodiscard]] std::vector<TitanChoice> titan_choices(const SpaceQuestion& question,
                                                      const ir::ParallelPlan& plan);
