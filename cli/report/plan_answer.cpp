@@ -207,6 +207,9 @@ std::string sharding_words(const ir::ParallelPlan& plan) {
     } else if (plan.zero->offload_optimizer != ir::OffloadDevice::kNone) {
       text += " offload optimizer";
     }
+    if (plan.zero->offload_ratio < 1) {
+      text += " optimizer-offload " + three_digits(plan.zero->offload_ratio);
+    }
   }
   if (plan.fsdp) {
     text += plan.fsdp->reshard_after_forward ? "" : " reshard no";

@@ -182,8 +182,7 @@ Result<Bytes> LoweredPlans::line_of_layers(const ir::ParallelPlan& plan) {
 }
 
 Result<Bytes> LoweredPlans::short_peak(const ir::ModelSpec& model, const ir::ParallelPlan& few) {
-  const std::string key =
-      std::to_string(model.layers.size()) + ir::to_json(ir::plan_to_json(few));
+  const std::string key = std::to_string(model.layers.size()) + ir::to_json(ir::plan_to_json(few));
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = sampled_.find(key); found != sampled_.end()) {

@@ -68,11 +68,12 @@ class LoweredPlans {
 
   /// A higher bound of the peak, from a program: `floor` where there is none that is shorter.
   ///
-  /// Model:   of torchtitan's code. Of a pipeline the rank whose floor is the highest, with twice as
+  /// Model:   of torchtitan's code. Of a pipeline the rank whose floor is the highest, with twice
+  /// as
   ///          many micro-batches as ranks, once through: more of them take no less. Without one the
   ///          line through the peaks of three and of four layers, below which that of more layers
-  ///          does not fall, as it is the greatest of moments that grow with the layers by a constant;
-  ///          where some layers run again, less what all of these no longer keep.
+  ///          does not fall, as it is the greatest of moments that grow with the layers by a
+  ///          constant; where some layers run again, less what all of these no longer keep.
   ///
   /// Errors:  those of `cost::lower_replayed`.
   [[nodiscard]] Result<Bytes> sampled_floor(const ir::ParallelPlan& plan);

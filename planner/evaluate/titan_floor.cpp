@@ -143,8 +143,8 @@ class Reading {
         break;
       }
       const std::int64_t change = curve[i] - (i > 0 ? curve[i - 1] : 0);
-      blocks[event.block] = event.kind == ir::EventKind::kAllocate ? Block{change, event.site}
-                                                                   : Block{};
+      blocks[event.block] =
+          event.kind == ir::EventKind::kAllocate ? Block{change, event.site} : Block{};
     }
     for (const Block& block : blocks) {
       const ir::Site& site = program_.sites[block.site];
@@ -253,10 +253,9 @@ TitanFloor::Exchange TitanFloor::exchange_of(const ParallelPlan& plan) const {
   const std::int64_t ranks = plan.world / plan.fsdp->replicas / titan.tensor / titan.pipeline;
   const cost::PriceList prices = cost::prices_on(machine_, plan);
   const auto time_of = [&](ir::CollectiveKind kind, ir::DType dtype) {
-    return prices.time_of(
-        ir::CollectiveShape{.kind = kind,
-                            .bytes = elements * ir::bits_of(dtype) / 8,
-                            .group = {.size = ranks, .stride = titan.tensor}});
+    return prices.time_of(ir::CollectiveShape{.kind = kind,
+                                              .bytes = elements * ir::bits_of(dtype) / 8,
+                                              .group = {.size = ranks, .stride = titan.tensor}});
   };
   return {.gather = time_of(ir::CollectiveKind::kAllGather, plan.fsdp->param_dtype),
           .reduce = time_of(ir::CollectiveKind::kReduceScatter, plan.fsdp->reduce_dtype)};
@@ -280,8 +279,7 @@ Seconds TitanFloor::least_of_degrees(const ParallelPlan& plan) {
 
 Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
   const Pieces once = pieces(plan, checkpoints_all(plan) ? kOperators : kNothing);
-  const Pieces twice =
-      plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kLayers);
+  const Pieces twice = plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kLayers);
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
   const ir::PipelineShape shape = ir::titan_pipeline(plan, layers);
   const bool ends_in_order = shape.kind == ir::PipelineKind::kOneForwardOneBackward ||
@@ -300,10 +298,9 @@ Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
       const std::int64_t again = repeated(plan, blocks, chunk.layers.count);
       const Seconds forward = static_cast<double>(chunk.layers.count) * once.forward +
                               (chunk.last ? once.head_forward : Seconds{});
-      const Seconds backward =
-          static_cast<double>(chunk.layers.count - again) * once.backward +
-          static_cast<double>(again) * twice.backward +
-          (chunk.last ? once.head_backward : Seconds{});
+      const Seconds backward = static_cast<double>(chunk.layers.count - again) * once.backward +
+                               static_cast<double>(again) * twice.backward +
+                               (chunk.last ? once.head_backward : Seconds{});
       own += forward + backward;
       through += blocks == 0 && chunk.index == rank
                      ? forward + (ends_in_order ? backward : Seconds{})
@@ -340,8 +337,7 @@ ir::Rank TitanFloor::heaviest(const ParallelPlan& plan) {
   }
   const std::vector<ir::Rank> ranks = cost::binding_ranks(model_, plan);
   return *std::ranges::max_element(ranks, {}, [&](ir::Rank rank) {
-    return rank_floor(plan,
-                      static_cast<std::int64_t>(rank) * plan.titan->pipeline / plan.world);
+    return rank_floor(plan, static_cast<std::int64_t>(rank) * plan.titan->pipeline / plan.world);
   });
 }
 
@@ -394,8 +390,7 @@ constexpr std::size_t kGathered = 3;
 
 Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
   const Pieces once = pieces(plan, checkpoints_all(plan) ? kOperators : kNothing);
-  const Pieces twice =
-      plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kLayers);
+  const Pieces twice = plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kLayers);
   const TitanPlan& titan = *plan.titan;
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
   const bool pipelined = titan.pipeline > 1;
@@ -405,8 +400,9 @@ Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
   const std::int64_t gathered = gathered_layer(model_, titan);
   const std::int64_t wide = ir::bits_of(plan.fsdp->reduce_dtype) / 8;
   const std::int64_t narrow = ir::bits_of(plan.fsdp->param_dtype) / 8;
-  const std::int64_t hidden = sequences_of_pass(plan) * (plan.sequence / titan.context /
-                                                         titan.tensor) * model_.hidden * narrow;
+  const std::int64_t hidden = sequences_of_pass(plan) *
+                              (plan.sequence / titan.context / titan.tensor) * model_.hidden *
+                              narrow;
   // fp32 parameters and, from the second step on, two states of each.
   const std::int64_t held = (plan.steps > 1 ? 3 : 1) * ir::bits_of(ir::DType::kFp32) / 8;
   const std::int64_t sharers = plan.world / plan.fsdp->replicas / titan.pipeline;
@@ -422,22 +418,23 @@ Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
     const std::int64_t layer = ir::layer_parameters(model_, model_.layers.front()).total();
     bytes += held * (count * layer / sharers);
     const auto crosses = [&](std::int64_t index) {
-      return std::ranges::none_of(own, [index](const TitanChunk& other) { return other.index == index; });
+      return std::ranges::none_of(
+          own, [index](const TitanChunk& other) { return other.index == index; });
     };
     const bool receives = pipelined && !chunk.first && crosses(chunk.index - 1);
     const bool sends = pipelined && !chunk.last && crosses(chunk.index + 1);
     bytes += ((receives ? 1 : 0) + (sends ? 1 : 0)) * shape.micro_batches * hidden;
     const std::int64_t kept = (count - again) * once.kept + again * twice.kept +
                               (chunk.last ? once.head_kept : 0) - (pipelined ? hidden : 0);
-    chunks.push_back({.kept = std::max<std::int64_t>(kept, 0),
-                      .gradients = pipelined && !whole ? wide * count * gathered : 0,
-                      .gathered = stays && own.size() <= kGathered ? narrow * count * gathered : 0});
+    chunks.push_back(
+        {.kept = std::max<std::int64_t>(kept, 0),
+         .gradients = pipelined && !whole ? wide * count * gathered : 0,
+         .gathered = stays && own.size() <= kGathered ? narrow * count * gathered : 0});
   }
   if (!pipelined) {
     return Bytes{bytes + chunks.front().kept + chunks.front().gathered};
   }
-  return Bytes{bytes + in_flight(ir::actions_of_stage(shape, rank), chunks,
-                                 shape.micro_batches)};
+  return Bytes{bytes + in_flight(ir::actions_of_stage(shape, rank), chunks, shape.micro_batches)};
 }
 
 }  // namespace headroom::plan

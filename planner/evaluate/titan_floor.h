@@ -17,8 +17,8 @@ namespace headroom::plan {
 ///
 /// Model:   every pass of a sequence runs the products, attention, memory-bound kernels and
 ///          collectives of tensor, context and expert parallelism that torchtitan gives the compute
-///          stream, one behind the other; a layer of a short program of the same degrees shows them.
-///          FSDP's copies, the host, other streams, the loss's forward in a pipeline and the
+///          stream, one behind the other; a layer of a short program of the same degrees shows
+///          them. FSDP's copies, the host, other streams, the loss's forward in a pipeline and the
 ///          optimizer count as nothing.
 /// Threads: may be called from any number of threads; answers do not depend on them.
 class TitanFloor {
@@ -38,7 +38,8 @@ class TitanFloor {
   ///          micro-batch has come through the ranks before it, works m (F + B), and where backward
   ///          is whole and the first chunks come last, the ranks before it end after it:
   ///
-  ///              runs * max over s of  sum of F(k < s) + m (F + B)(s) + sum of B(k < s) + reductions
+  ///              runs * max over s of  sum of F(k < s) + m (F + B)(s) + sum of B(k < s) +
+  ///              reductions
   ///
   ///          with F and B of first chunks in the sums, of all chunks of the rank between them, and
   ///          the reductions behind, or the gathers before, the chunk with fewest layers, which
@@ -54,8 +55,8 @@ class TitanFloor {
   /// What the peak of `plan` is at least.
   ///
   /// Model:   a rank's part of the parameters and, from the second step on, of the states; what its
-  ///          layers keep of the passes that are in flight at once; parameters that stay gathered; of
-  ///          a pipeline its buffers for what is received, and from a first backward on whole
+  ///          layers keep of the passes that are in flight at once; parameters that stay gathered;
+  ///          of a pipeline its buffers for what is received, and from a first backward on whole
   ///          gradients, which are reduced behind the last.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
 

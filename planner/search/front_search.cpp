@@ -43,8 +43,7 @@ Result<CellFront> front_of_lowered_cell(const SearchState& state, const BoundedC
     Bytes ceiling = capacity;
     if (pruning.time_bound) {
       ceiling = std::min(
-          ceiling,
-          front.ceiling(pace_of(plan, bounds.seconds_now(index)), plan.world, number));
+          ceiling, front.ceiling(pace_of(plan, bounds.seconds_now(index)), plan.world, number));
     }
     if (state.refused.contains(number) || ceiling < Bytes{0}) {
       continue;

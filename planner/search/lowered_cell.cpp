@@ -91,6 +91,14 @@ class LoweredVisit {
       }
     }
     std::ranges::sort(order);
+    if (question_.objective == Objective::kMemory && question_.pruning.memory_floor) {
+      // The leanest comes first: what it needs rules others out.
+      std::vector<Bytes> floors(choices_.recomputations.size());
+      for (const Timed& bound : order) {
+        floors[bound.index] = state_.lowered.floor(choices_.recomputations[bound.index]);
+      }
+      std::ranges::stable_sort(order, {}, [&](const Timed& one) { return floors[one.index]; });
+    }
     return order;
   }
 
@@ -99,18 +107,21 @@ class LoweredVisit {
     if (!question_.pruning.time_bound || !question_.pruning.dominance) {
       return false;
     }
-    const Worth least =
-        worth_of_bound({.seconds = bounds_.seconds_now(index), .index = index});
+    const Worth least = worth_of_bound({.seconds = bounds_.seconds_now(index), .index = index});
     return (visit_.incumbent && least > *visit_.incumbent) ||
            (answer_.best && least > answer_.worth);
   }
 
   /// A plan with a higher peak is of no use.
   [[nodiscard]] Bytes ceiling() const {
-    const bool lowest = question_.objective == Objective::kMemory;
-    return lowest && visit_.incumbent
-               ? std::min(capacity_, Bytes{static_cast<std::int64_t>(visit_.incumbent->first)})
-               : capacity_;
+    Bytes most = capacity_;
+    if (question_.objective == Objective::kMemory && visit_.incumbent) {
+      most = std::min(most, Bytes{static_cast<std::int64_t>(visit_.incumbent->first)});
+    }
+    if (question_.objective == Objective::kMemory && answer_.best) {
+      most = std::min(most, answer_.best->peak);
+    }
+    return most;
   }
 
   [[nodiscard]] Status evaluate(std::uint64_t index) {

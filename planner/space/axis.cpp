@@ -10,7 +10,8 @@ namespace headroom::plan {
 namespace {
 
 constexpr std::array<AxisName, kAxes> kNames = {{
-    {Axis::kRuntime, "runtime", "NAME,..", "frameworks: transformers, deepspeed, fsdp, megatron; torchtitan where it is named"},
+    {Axis::kRuntime, "runtime", "NAME,..",
+     "frameworks: transformers, deepspeed, fsdp, megatron; torchtitan where it is named"},
     {Axis::kGpus, "gpus", "N,..", "GPUs; several: the objective chooses among them"},
     {Axis::kTensor, "tp", "N,..", "tensor parallel degree (megatron, torchtitan)"},
     {Axis::kPipeline, "pp", "N,..", "pipeline stages (megatron, torchtitan)"},
@@ -22,11 +23,13 @@ constexpr std::array<AxisName, kAxes> kNames = {{
     {Axis::kContextExchange, "cp-comm", "KIND,..",
      "p2p (keys and values go round) or, with cp above 1, a2a (heads are dealt out) (megatron)"},
     {Axis::kExpert, "ep", "N,..", "expert parallel degree (megatron, torchtitan)"},
-    {Axis::kExpertTensor, "etp", "N,..", "tensor parallel degree of experts (megatron, torchtitan)"},
+    {Axis::kExpertTensor, "etp", "N,..",
+     "tensor parallel degree of experts (megatron, torchtitan)"},
     {Axis::kDispatcher, "dispatcher", "KIND,..",
      "alltoall or, with DeepEP in place, hybridep: how tokens reach their experts (megatron)"},
     {Axis::kChunk, "layers-per-virtual-stage", "N,..",
-     "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron), one chunk or two of a "
+     "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron), one chunk or two of "
+     "a "
      "rank (torchtitan)"},
     {Axis::kFirstStage, "first-stage-layers", "N,..",
      "layers of the first pipeline stage; 0: as many as the others (megatron)"},
@@ -69,12 +72,16 @@ constexpr std::array<AxisName, kAxes> kNames = {{
      "unfused, native, te (megatron's cross entropy), hf, chunked, fused-linear"},
     {Axis::kLoaderMask, "mask-in-dataloader", "SWITCH", "yes, no or any (megatron)"},
     {Axis::kZero, "zero", "STAGE,..", "ZeRO stages (deepspeed)"},
-    {Axis::kReshard, "reshard", "SWITCH", "parameters go back to shards after forward (fsdp, torchtitan)"},
-    {Axis::kReplicas, "replicas", "N,..", "copies of the sharded model: hybrid sharding (fsdp, torchtitan)"},
+    {Axis::kReshard, "reshard", "SWITCH",
+     "parameters go back to shards after forward (fsdp, torchtitan)"},
+    {Axis::kReplicas, "replicas", "N,..",
+     "copies of the sharded model: hybrid sharding (fsdp, torchtitan)"},
     {Axis::kOffload, "offload", "WHAT,..",
      "none, optimizer, all: what lives on the host (deepspeed; fsdp: none or all)"},
     {Axis::kOptimizerOffload, "optimizer-offload", "SHARE,..",
-     "0, 0.25, 0.5, 0.75, 1: share of the distributed optimizer on the host (megatron, bf16)"},
+     "0, 0.25, 0.5, 0.75, 1: share of the optimizer on the host (megatron's distributed one in "
+     "bf16; "
+     "deepspeed's, less than all at stage 3)"},
 }};
 
 constexpr std::array<std::string_view, 2> kSwitch = {"no", "yes"};

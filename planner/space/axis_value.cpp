@@ -296,6 +296,11 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
     case Axis::kMeshOrder:
       return on(megatron.pipeline_before_data);
     case Axis::kOptimizerOffload:
+      if (plan.zero) {
+        return plan.zero->offload_optimizer == ir::OffloadDevice::kNone
+                   ? 0
+                   : std::lround(plan.zero->offload_ratio * static_cast<double>(kOffloadSteps));
+      }
       return std::lround(megatron.optimizer_offload * static_cast<double>(kOffloadSteps));
   }
   return -1;

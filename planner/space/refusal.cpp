@@ -75,7 +75,8 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
   switch (axis) {
     case Axis::kTensor:
       return "a divisor of the heads (" + number(model.heads) + "), the KV heads (" +
-             number(model.kv_heads) + ") and the GPUs (" + gpus + "), of megatron and torchtitan alone above 1";
+             number(model.kv_heads) + ") and the GPUs (" + gpus +
+             "), of megatron and torchtitan alone above 1";
     case Axis::kPipeline:
       return "a divisor of the GPUs (" + gpus +
              ") that the tensor degree leaves, with a layer (of " + layers +
@@ -88,10 +89,10 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
       return "p2p or, with cp above 1 and tp x cp a divisor of the heads (" + number(model.heads) +
              ") and the KV heads (" + number(model.kv_heads) + "), a2a, of megatron alone";
     case Axis::kExpert:
-      return model.moe
-                 ? "a divisor of the experts (" + number(model.moe->experts) +
-                       ") and of a stage's ranks (of " + gpus + " GPUs), of megatron and torchtitan alone above 1"
-                 : "1: the model has no experts";
+      return model.moe ? "a divisor of the experts (" + number(model.moe->experts) +
+                             ") and of a stage's ranks (of " + gpus +
+                             " GPUs), of megatron and torchtitan alone above 1"
+                       : "1: the model has no experts";
     case Axis::kExpertTensor:
       return model.moe ? "1 or the tensor degree, of megatron and torchtitan alone" : none;
     case Axis::kDispatcher:
@@ -101,7 +102,8 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
              ") below them, of megatron alone";
     case Axis::kSchedule:
       return "1f1b; with several stages interleaved of megatron, or what torchtitan has under "
-             "--runtime torchtitan: gpipe, interleaved, zb-h1, zb-v, dualpipev (the last three with "
+             "--runtime torchtitan: gpipe, interleaved, zb-h1, zb-v, dualpipev (the last three "
+             "with "
              "eager blocks that keep all)";
     case Axis::kPipelineRuns:
       return "1 or, with several stages of torchtitan, a divisor of a rank's micro-batches that "
@@ -227,7 +229,9 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
       return "tp-cp-ep-dp-pp or, of megatron alone and with experts only where etp x ep is tp x "
              "cp, tp-cp-ep-pp-dp";
     case Axis::kOptimizerOffload:
-      return "0 or, with megatron's distributed optimizer in bf16, 0.25, 0.5, 0.75 or 1";
+      return "0 or, with megatron's distributed optimizer in bf16 or deepspeed's stage 3, 0.25, "
+             "0.5, "
+             "0.75 or 1 (deepspeed's stages 1 and 2: 1)";
   }
   return "a value that some plan can have";
 }

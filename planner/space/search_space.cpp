@@ -99,8 +99,7 @@ class CellWriter {
         std::array{Axis::kSequenceParallel, Axis::kDistributedOptimizer, Axis::kOverlapGradReduce,
                    Axis::kOverlapParamGather, Axis::kChunk, Axis::kFirstStage, Axis::kLastStage,
                    Axis::kAccountEmbedding, Axis::kAccountLoss, Axis::kMeshOrder, Axis::kDispatcher,
-                   Axis::kContextExchange, Axis::kFp8Parameters, Axis::kOffloadModules,
-                   Axis::kOptimizerOffload},
+                   Axis::kContextExchange, Axis::kFp8Parameters, Axis::kOffloadModules},
         [&](Axis axis) { return allowed_.allows(axis, 0); });
     return ones && off && has_no_titan_axis(false);
   }
@@ -108,14 +107,15 @@ class CellWriter {
   /// Axes that torchtitan's code alone has must be free or off for the others; a schedule of
   /// several chunks is interleaved for them, any other 1F1B.
   [[nodiscard]] bool has_no_titan_axis(bool interleaved) const {
-    const ir::PipelineKind kind = interleaved ? ir::PipelineKind::kInterleaved
-                                              : ir::PipelineKind::kOneForwardOneBackward;
+    const ir::PipelineKind kind =
+        interleaved ? ir::PipelineKind::kInterleaved : ir::PipelineKind::kOneForwardOneBackward;
     return allowed_.allows(Axis::kSchedule, schedule_with(kind)) &&
            allowed_.allows(Axis::kPipelineRuns, 1) && allowed_.allows(Axis::kRecomputeEvery, 1) &&
            allowed_.allows(Axis::kCompiled, 0);
   }
 
-  /// torchtitan's code is only searched where it is named, in fp32 shards that are gathered in bf16.
+  /// torchtitan's code is only searched where it is named, in fp32 shards that are gathered in
+  /// bf16.
   [[nodiscard]] bool asks_for_titan() const {
     return !allowed_.of(Axis::kRuntime).empty() && allowed_.allows(Axis::kRuntime, kTitanRuntime) &&
            recipe_ == ir::Precision::kBf16Master && eight_bits_ == ir::MegatronFp8::kNone;
@@ -181,20 +181,33 @@ class CellWriter {
         if ((offload == 1 && (stage == 0 || !offloads)) || (offload == 2 && stage != 3)) {
           continue;
         }
-        ir::ZeroPlan zero;
-        zero.stage = static_cast<int>(stage);
-        zero.offload_optimizer = offload > 0 ? ir::OffloadDevice::kCpu : ir::OffloadDevice::kNone;
-        zero.offload_param = offload > 1 ? ir::OffloadDevice::kCpu : ir::OffloadDevice::kNone;
-        plan_.zero = zero;
-        const ir::OptimizerPlan before = plan_.optimizer;
-        if (offload > 0 && plan_.optimizer == ir::OptimizerPlan{}) {
-          plan_.optimizer.form = ir::OptimizerForm::kFused;  // DeepSpeedCPUAdam.
-        }
-        write_sharding();
-        plan_.optimizer = before;
+        write_offload(stage, offload);
       }
     }
     plan_.zero.reset();
+  }
+
+  /// Of an optimizer on the host all of it is, or at stage 3 a share where that is asked for.
+  void write_offload(std::int64_t stage, std::int64_t offload) {
+    const bool asked = !allowed_.of(Axis::kOptimizerOffload).empty();
+    AxisValues shares = {offload > 0 ? kOffloadSteps : 0};
+    if (asked && stage == 3 && offload > 0) {
+      shares = {1, 2, 3, kOffloadSteps};
+    }
+    for (const std::int64_t share : among(Axis::kOptimizerOffload, shares)) {
+      ir::ZeroPlan zero;
+      zero.stage = static_cast<int>(stage);
+      zero.offload_optimizer = offload > 0 ? ir::OffloadDevice::kCpu : ir::OffloadDevice::kNone;
+      zero.offload_param = offload > 1 ? ir::OffloadDevice::kCpu : ir::OffloadDevice::kNone;
+      zero.offload_ratio = offload > 0 ? static_cast<double>(share) / kOffloadSteps : 1;
+      plan_.zero = zero;
+      const ir::OptimizerPlan before = plan_.optimizer;
+      if (offload > 0 && plan_.optimizer == ir::OptimizerPlan{}) {
+        plan_.optimizer.form = ir::OptimizerForm::kFused;  // DeepSpeedCPUAdam.
+      }
+      write_sharding();
+      plan_.optimizer = before;
+    }
   }
 
   /// Shards are in fp32, and the policy computes in bf16 or in fp32; in fp16 it is not searched.
@@ -229,6 +242,10 @@ class CellWriter {
       return;
     }
     if (plan_.runtime != ir::RuntimeKind::kDeepspeed && !allowed_.of(Axis::kZero).empty()) {
+      return;
+    }
+    if (plan_.runtime != ir::RuntimeKind::kDeepspeed &&
+        !allowed_.allows(Axis::kOptimizerOffload, 0)) {
       return;
     }
     if (plan_.runtime == ir::RuntimeKind::kTransformers && !allowed_.allows(Axis::kOffload, 0)) {

@@ -41,7 +41,7 @@ struct Cell {
 struct Choices {
   /// `Cell::plan` with each recomputation; of torchtitan's code with each schedule and switch, too.
   std::vector<ir::ParallelPlan> recomputations;
-  std::vector<ir::MegatronPlan> switches;        ///< With each setting; one of the other runtimes.
+  std::vector<ir::MegatronPlan> switches;  ///< With each setting; one of the other runtimes.
 };
 [[nodiscard]] Choices choices_of(const SpaceQuestion& question, const Cell& cell);
 /// Plan number `index` of a cell: `index = recomputation * switches + switch`.

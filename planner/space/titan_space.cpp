@@ -281,8 +281,7 @@ class TitanCells {
   }
 
   void write_micro_batches() {
-    const std::int64_t data =
-        plan_.world / titan().tensor / titan().pipeline / titan().context;
+    const std::int64_t data = plan_.world / titan().tensor / titan().pipeline / titan().context;
     if (question_.global_batch % data != 0) {
       return;
     }

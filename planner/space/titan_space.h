@@ -26,8 +26,8 @@ struct TitanChoice {
   std::int64_t runs = 1;          ///< Of the pipeline in a step: gradients accumulate over them.
   bool reshards = true;
   bool compiled = false;
-  bool selective = false;   ///< By operators.
-  std::int64_t every = 0;   ///< Each so manieth layer runs again; 0: none.
+  bool selective = false;  ///< By operators.
+  std::int64_t every = 0;  ///< Each so manieth layer runs again; 0: none.
   void apply_to(ir::ParallelPlan& plan) const;
 };
 
@@ -35,16 +35,17 @@ struct TitanChoice {
 ///
 /// Model:   schedules as `ir::unsupported_pipeline` takes them, with two chunks on a rank or, where
 ///          the schedule can have more, as many as PyTorch keeps gathered, unless layers of a chunk
-///          are asked for; runs leave a pipeline at least as many micro-batches as ranks. Counts of layers that run again differ
-///          from one choice to the next. Backward in two parts goes with eager blocks that keep all.
+///          are asked for; runs leave a pipeline at least as many micro-batches as ranks. Counts of
+///          layers that run again differ from one choice to the next. Backward in two parts goes
+///          with eager blocks that keep all.
 [[nodiscard]] std::vector<TitanChoice> titan_choices(const SpaceQuestion& question,
                                                      const ir::ParallelPlan& plan);
 
 /// Adds the cells of torchtitan's code to `cells`. `base`: GPUs, sequence and optimizer are set.
 ///
 /// Model:   shards in fp32, gathered in bf16. A rank's shards lie on two ranks at least, or nothing
-///          is sharded. The embedding and the loss count as a layer each where layers are dealt out,
-///          unless it is asked otherwise.
+///          is sharded. The embedding and the loss count as a layer each where layers are dealt
+///          out, unless it is asked otherwise.
 void write_titan_cells(const SpaceQuestion& question, const ir::ParallelPlan& base,
                        std::vector<Cell>& cells);
 

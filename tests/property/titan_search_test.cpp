@@ -88,8 +88,8 @@ AxisValues few_of(test::Random& random, AxisValues all) {
 /// A space of at most some dozen plans.
 void narrow(test::Random& random, SearchQuestion& question) {
   Constraints& constraints = question.space.constraints;
-  constraints.of(Axis::kRuntime) = random.chance(1, 4) ? AxisValues{2, kTitanRuntime}
-                                                       : AxisValues{kTitanRuntime};
+  constraints.of(Axis::kRuntime) =
+      random.chance(1, 4) ? AxisValues{2, kTitanRuntime} : AxisValues{kTitanRuntime};
   constraints.of(Axis::kGpus) = few_of(random, {1, 2, 4, 8});
   constraints.of(Axis::kTensor) = few_of(random, {1, 2, 4});
   constraints.of(Axis::kPipeline) = few_of(random, {1, 2, 4});
@@ -145,8 +145,8 @@ Bytes replayed_peak(const Setting& setting, const ir::ParallelPlan& plan) {
   for (const ir::Rank rank : cost::binding_ranks(setting.model, plan)) {
     ir::ParallelPlan one = plan;
     one.rank = static_cast<std::int64_t>(rank);
-    most = std::max(most,
-                    cost::estimate(setting.model, one, setting.device).value().peak_allocated);
+    most =
+        std::max(most, cost::estimate(setting.model, one, setting.device).value().peak_allocated);
   }
   return most;
 }
@@ -161,7 +161,8 @@ TEST_CASE("torchtitan's plans: time and peak are the replay's, and no bound is a
   for (const std::unique_ptr<Setting>& setting : settings()) {
     for (int round = 0; round < (test::kSanitized ? 12 : 60); ++round) {
       SearchQuestion question = setting->question(random, 32 * random.between(1, 3));
-      question.space.constraints.of(Axis::kGpus) = {random.pick<std::int64_t>({1, 2, 4, 8, 16, 32})};
+      question.space.constraints.of(Axis::kGpus) = {
+          random.pick<std::int64_t>({1, 2, 4, 8, 16, 32})};
       if (random.chance(1, 2)) {
         question.space.constraints.of(Axis::kPipeline) = {2, 4};
       }
@@ -171,9 +172,9 @@ TEST_CASE("torchtitan's plans: time and peak are the replay's, and no bound is a
       }
       const Cell& cell = cells[static_cast<std::size_t>(
           random.between(0, static_cast<std::int64_t>(cells.size()) - 1))];
-      const ir::ParallelPlan plan = plan_at(
-          choices_of(question.space, cell),
-          static_cast<std::uint64_t>(random.between(0, static_cast<std::int64_t>(cell.choices) - 1)));
+      const ir::ParallelPlan plan = plan_at(choices_of(question.space, cell),
+                                            static_cast<std::uint64_t>(random.between(
+                                                0, static_cast<std::int64_t>(cell.choices) - 1)));
       CAPTURE(ir::to_json(ir::plan_to_json(plan)));
       LoweredPlans plans(setting->model, setting->device, setting->machine);
       const LoweredPlan lowered = plans.of(plan, 0).value();
