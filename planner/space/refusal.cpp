@@ -35,11 +35,9 @@ std::string option_text(Axis axis, const AxisValues& values) {
   return "--" + std::string(option_of(axis)) + " " + values_text(axis, values);
 }
 
-/// The same question with nothing said but the GPUs and these axes.
+/// `freed` with these axes.
 SpaceQuestion only(const SpaceQuestion& question, const std::vector<Axis>& axes) {
-  SpaceQuestion some = question;
-  some.constraints = {};
-  some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
+  SpaceQuestion some = freed(question);
   for (const Axis axis : axes) {
     some.constraints.of(axis) = question.constraints.of(axis);
   }
@@ -80,7 +78,9 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
     case Axis::kPipeline:
       return "a divisor of the GPUs (" + gpus +
              ") that the tensor degree leaves, with a layer (of " + layers +
-             ") in every stage, of megatron and torchtitan alone above 1";
+             ") in every stage, of megatron and torchtitan (which shards a stage among two ranks "
+             "or more) "
+             "alone above 1";
     case Axis::kContext:
       return "a divisor of the GPUs (" + gpus +
              ") that the other degrees leave, twice which divides the sequence (" +

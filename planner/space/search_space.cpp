@@ -507,6 +507,20 @@ std::uint64_t count_plans(const std::vector<Cell>& cells) {
                          [](std::uint64_t sum, const Cell& cell) { return sum + cell.choices; });
 }
 
+SpaceQuestion freed(const SpaceQuestion& question) {
+  SpaceQuestion some = question;
+  some.constraints = {};
+  some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
+  const AxisValues& runtimes = question.constraints.of(Axis::kRuntime);
+  if (std::ranges::find(runtimes, kTitanRuntime) != runtimes.end()) {
+    some.constraints.of(Axis::kRuntime) = runtimes;
+    if (cells_of(some).empty()) {
+      some.constraints.of(Axis::kRuntime) = {};
+    }
+  }
+  return some;
+}
+
 std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
   std::vector<Axis> given;
   for (const AxisName& name : axis_names()) {
@@ -514,10 +528,9 @@ std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
       given.push_back(name.axis);
     }
   }
+  const SpaceQuestion least = freed(question);
   const auto is_empty = [&](const std::vector<Axis>& kept) {
-    SpaceQuestion some = question;
-    some.constraints = {};
-    some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
+    SpaceQuestion some = least;
     for (const Axis axis : kept) {
       some.constraints.of(axis) = question.constraints.of(axis);
     }

@@ -54,6 +54,10 @@ struct Choices {
 struct Conflict {
   std::vector<Axis> axes;
 };
+/// `question` with nothing said but the GPUs, and the runtimes where torchtitan's code is named,
+/// which alone brings it in, and has a plan.
+[[nodiscard]] SpaceQuestion freed(const SpaceQuestion& question);
+
 /// Why the space is empty, if it is; nothing where the GPUs and the batch alone leave no plan.
 ///
 /// Model:   one axis, else a pair, else what is left when axes are freed one after the other for as
