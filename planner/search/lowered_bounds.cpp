@@ -67,6 +67,9 @@ Result<bool> LoweredBounds::is_above(std::uint64_t index, Bytes ceiling) const {
   if (state_.lowered.floor(plan) > ceiling) {
     return true;
   }
+  if (!is_titan(plan)) {
+    return false;
+  }
   const Result<Bytes> sampled = state_.lowered.sampled_floor(plan);
   return sampled ? Result<bool>(*sampled > ceiling) : Result<bool>(sampled.error());
 }

@@ -3,6 +3,7 @@
 
 #include "costmodel/memory_floor.h"
 #include "planner/search/lowered_bounds.h"
+#include "planner/space/titan_space.h"
 
 namespace headroom::plan {
 namespace {
@@ -104,7 +105,8 @@ class LoweredVisit {
 
   /// Whether what other plans took shows that the plan is of no use.
   [[nodiscard]] bool is_slower(std::uint64_t index) const {
-    if (!question_.pruning.time_bound || !question_.pruning.dominance) {
+    if (!question_.pruning.time_bound || !question_.pruning.dominance ||
+        !is_titan(cell_.cell.plan)) {
       return false;
     }
     const Worth least = worth_of_bound({.seconds = bounds_.seconds_now(index), .index = index});
