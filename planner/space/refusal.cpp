@@ -79,8 +79,7 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
       return "a divisor of the GPUs (" + gpus +
              ") that the tensor degree leaves, with a layer (of " + layers +
              ") in every stage, of megatron and torchtitan (which shards a stage among two ranks "
-             "or more) "
-             "alone above 1";
+             "or more) alone above 1";
     case Axis::kContext:
       return "a divisor of the GPUs (" + gpus +
              ") that the other degrees leave, twice which divides the sequence (" +
@@ -124,6 +123,25 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
 }  // namespace
 
 namespace {
+
+/// The rules of what is run again, and of compiled blocks. `layers`: of the model.
+std::string block_rule(Axis axis, const std::string& layers) {
+  switch (axis) {
+    case Axis::kRecompute:
+      return "none, selective, uniform or block of megatron, none or full of the others, of "
+             "torchtitan selective, too";
+    case Axis::kRecomputeEvery:
+      return "1 or, with recompute full of torchtitan, no more layers than a stage has (of " +
+             layers + ")";
+    case Axis::kCompiled:
+      return "no or, of a dense model under --runtime torchtitan with tp and cp of 1, yes";
+    case Axis::kRecomputeLayers:
+      return "fewer layers than a model chunk has (of " + layers +
+             ") for block, a divisor of them for uniform, of megatron alone";
+    default:
+      return {};
+  }
+}
 
 /// Why no framework that is asked for has a plan; of torchtitan's code what it has not.
 std::string framework_rule(const SpaceQuestion& question) {
@@ -176,8 +194,7 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
              "without recomputation";
     case Axis::kFp8Parameters:
       return "no or, under a recipe in 8 bits, with megatron's distributed optimizer and nothing "
-             "on "
-             "the host, yes";
+             "on the host, yes";
     case Axis::kOptimizer:
       return "an optimizer that the framework has (megatron: adamw)";
     case Axis::kMicroBatch:
@@ -193,16 +210,10 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
       return "fused or unfused of megatron (with context parallelism fused), sdpa, eager, flash or "
              "sdpa-no-cudnn of the other frameworks where the model has it";
     case Axis::kRecompute:
-      return "none, selective, uniform or block of megatron, none or full of the others, of "
-             "torchtitan selective, too";
-    case Axis::kRecomputeEvery:
-      return "1 or, with recompute full of torchtitan, no more layers than a stage has (of " +
-             layers + ")";
-    case Axis::kCompiled:
-      return "no or, of a dense model under --runtime torchtitan with tp and cp of 1, yes";
     case Axis::kRecomputeLayers:
-      return "fewer layers than a model chunk has (of " + layers +
-             ") for block, a divisor of them for uniform, of megatron alone";
+    case Axis::kRecomputeEvery:
+    case Axis::kCompiled:
+      return block_rule(axis, layers);
     case Axis::kOffloadModules:
       return "none or, of megatron alone and without recompute uniform or block, modules that the "
              "model has: core_attn (attention fused), attn_proj beside it, qkv_linear; of experts "
@@ -230,8 +241,7 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
              "cp, tp-cp-ep-pp-dp";
     case Axis::kOptimizerOffload:
       return "0 or, with megatron's distributed optimizer in bf16 or deepspeed's stage 3, 0.25, "
-             "0.5, "
-             "0.75 or 1 (deepspeed's stages 1 and 2: 1)";
+             "0.5, 0.75 or 1 (deepspeed's stages 1 and 2: 1)";
   }
   return "a value that some plan can have";
 }
