@@ -11,6 +11,7 @@
 #include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_json.h"
 #include "model_ir/plan/plan_words.h"
+#include "planner/space/axis_value.h"
 
 namespace headroom::cli {
 namespace {
@@ -206,6 +207,9 @@ std::string sharding_words(const ir::ParallelPlan& plan) {
     } else if (plan.zero->offload_optimizer != ir::OffloadDevice::kNone) {
       text += " offload optimizer";
     }
+    if (plan.zero->offload_ratio < 1) {
+      text += " optimizer-offload " + three_digits(plan.zero->offload_ratio);
+    }
   }
   if (plan.fsdp) {
     text += plan.fsdp->reshard_after_forward ? "" : " reshard no";
@@ -213,6 +217,50 @@ std::string sharding_words(const ir::ParallelPlan& plan) {
     text += plan.fsdp->cpu_offload ? " offload all" : "";
   }
   return text + " dp " + std::to_string(plan.world);
+}
+
+/// Degrees, pipeline and sharding of torchtitan's code.
+std::string titan_words(const ir::ParallelPlan& plan) {
+  const ir::TitanPlan titan = plan.titan.value_or(ir::TitanPlan{});
+  const bool pipelined = titan.pipeline > 1;
+  std::string text;
+  const auto add = [&](const char* name, std::int64_t value, bool shown) {
+    if (shown) {
+      text += std::string(" ") + name + " " + std::to_string(value);
+    }
+  };
+  add("tp", titan.tensor, true);
+  add("pp", titan.pipeline, true);
+  if (pipelined) {
+    text += " schedule " + std::string(name_of(titan.schedule));
+  }
+  add("vpp-layers", titan.stage_layers, titan.stage_layers > 0);
+  add("pipeline-runs", plan.accumulation, pipelined && plan.accumulation > 1);
+  add("cp", titan.context, titan.context > 1);
+  add("ep", titan.expert, titan.expert > 1);
+  add("etp", titan.expert_tensor, titan.expert_tensor > 1);
+  add("dp", plan.world / titan.tensor / titan.pipeline / titan.context, true);
+  add("replicas", plan.fsdp ? plan.fsdp->replicas : 1, plan.fsdp && plan.fsdp->replicas > 1);
+  if (pipelined && titan.first_stage_less == 0) {
+    text += " account-for-embedding no";
+  }
+  if (pipelined && titan.last_stage_less == 0) {
+    text += " account-for-loss no";
+  }
+  text += plan::value_of(plan, plan::Axis::kReshard) == 0 ? " reshard no" : "";
+  return text + (titan.compiled ? " compiled" : "");
+}
+
+std::string titan_recompute_words(const ir::ParallelPlan& plan) {
+  if (plan.titan && plan.titan->selective_operators) {
+    return "recomputes by operators";
+  }
+  if (plan.recompute == ir::Recompute::kNone) {
+    return "no recomputation";
+  }
+  return plan.recompute_every == 1
+             ? "recomputes every layer"
+             : "recomputes one layer in " + std::to_string(plan.recompute_every);
 }
 
 /// What is not bf16, AdamW, sdpa and the library's own loss.
@@ -364,6 +412,13 @@ std::string duration_text(double seconds) {
 }
 
 std::string plan_words(const ir::ParallelPlan& plan) {
+  if (plan.model_code == ir::ModelCode::kTorchtitan) {
+    const std::int64_t sequences = plan::value_of(plan, plan::Axis::kMicroBatch);
+    return plan::value_text(plan::Axis::kRuntime, plan::kTitanRuntime) + titan_words(plan) +
+           recipe_words(plan) + ", micro-batch " + std::to_string(sequences) + " x " +
+           std::to_string(plan.micro_batch * plan.accumulation / sequences) + ", " +
+           titan_recompute_words(plan);
+  }
   std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
   text += plan.megatron ? degrees_words(plan) : sharding_words(plan);
   text += recipe_words(plan);

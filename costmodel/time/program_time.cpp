@@ -177,11 +177,28 @@ ProgramTime::Chunk chunk_of(const Passes& passes) {
   return chunk;
 }
 
+/// From the first pass of the last but one time that torchtitan runs its pipeline to the first of
+/// the last; nothing where it runs once.
+ItemRange last_full_run(const ir::RankProgram& program, const ir::ParallelPlan& plan,
+                        ItemRange step) {
+  if (!plan.titan || plan.titan->pipeline == 1) {
+    return {};
+  }
+  const std::vector<std::size_t> starts = micro_batches_of(program, step);
+  const auto passes = static_cast<std::size_t>(plan.micro_batch / plan.titan->pipeline_batch);
+  return starts.size() < 2 * passes
+             ? ItemRange{}
+             : ItemRange{starts[starts.size() - 2 * passes], starts[starts.size() - passes]};
+}
+
 /// Reads the passes of a program. The last backward reduces gradients, so the one before stands for
 /// the steady state where there is one.
-void read_chunks(const ir::RankProgram& program, const Reader& reader, ProgramTime& out) {
+void read_chunks(const ir::RankProgram& program, const ir::ParallelPlan& plan, const Reader& reader,
+                 ProgramTime& out) {
   out.outside = out.step;
   std::vector<Passes> chunks;
+  const ItemRange run = last_full_run(program, plan, out.last_step);
+  out.outside_run = reader.read(run);
   for (const ir::WorkRange& range : ir::work_ranges(program)) {
     const auto kind = std::find(kPasses.begin(), kPasses.end(), range.name);
     if (kind == kPasses.end() || range.begin < out.last_step.first) {
@@ -191,6 +208,9 @@ void read_chunks(const ir::RankProgram& program, const Reader& reader, ProgramTi
     chunks.resize(std::max(chunks.size(), chunk + 1));
     WorkTime pass = reader.read({range.begin, range.end});
     out.outside.add(pass, -1);
+    if (range.begin >= run.first && range.begin < run.last) {
+      out.outside_run.add(pass, -1);
+    }
     drop_transfers(pass);
     chunks[chunk].at(static_cast<std::size_t>(kind - kPasses.begin())).push_back(pass);
   }
@@ -205,6 +225,7 @@ void read_chunks(const ir::RankProgram& program, const Reader& reader, ProgramTi
     }
   }
   drop_transfers(out.outside);
+  drop_transfers(out.outside_run);
 }
 
 Seconds transfer_of(const ir::DeviceWork& work, const ir::ParallelPlan& plan,
@@ -285,7 +306,7 @@ ProgramTime price_program(const ir::RankProgram& program, const ir::ParallelPlan
   if (starts.size() >= 2) {
     out.micro_batch = reader.read({starts[starts.size() - 2], starts.back()});
   }
-  read_chunks(program, reader, out);
+  read_chunks(program, plan, reader, out);
   out.transfer = transfer_of(program.work, plan, durations);
   return out;
 }

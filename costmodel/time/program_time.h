@@ -53,6 +53,9 @@ struct ProgramTime {
   };
   std::vector<Chunk> chunks;
   WorkTime outside;
+  /// Where a pipeline is filled and drained several times in a step: one of these without its
+  /// passes.
+  WorkTime outside_run;
   Seconds transfer;  ///< One transfer to the next stage; 0: there is none.
 };
 

@@ -125,12 +125,23 @@ Composed without_pipeline(const ir::ParallelPlan& plan, const StagePrice& only) 
   return out;
 }
 
+/// Times that torchtitan runs its pipeline in a step beyond those of the program.
+std::int64_t left_out_runs(const ir::ParallelPlan& plan, const StagePrice& stage) {
+  if (!plan.titan) {
+    return 0;
+  }
+  const std::int64_t passes = plan.micro_batch / plan.titan->pipeline_batch;
+  return plan.accumulation - stage.time.micro_batches / passes;
+}
+
 Composed with_pipeline(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                        const std::vector<StagePrice>& priced) {
   const ir::PipelineShape shape = shape_of(model, plan, priced);
   // Micro-batches of Megatron-LM are those that gradients accumulate over; torchtitan runs the
   // pipeline again for each of these.
   const auto rounds = static_cast<double>(plan.megatron ? 1 : plan.accumulation);
+  // Those that the programs leave out do outside the passes what the last but one does.
+  const auto left_out = static_cast<double>(left_out_runs(plan, priced.front()));
   const std::vector<const StagePrice*> stages = price_all(model, plan, priced, shape.stages);
   const PipelineTimes times = times_of(stages, shape);
   Composed out;
@@ -138,15 +149,17 @@ Composed with_pipeline(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   Seconds longest;
   WorkTime all;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    const WorkTime work =
+    WorkTime work =
         work_of(*stages[stage], shape.micro_batches * (plan.megatron ? 1 : plan.accumulation));
+    work.add(stages[stage]->time.outside_run, left_out);
     all.add(work);
     if (stage == 0 || work.time() > out.work.time()) {
       out.work = work;
       out.stage = static_cast<std::int64_t>(stage);
     }
     longest = std::max(longest, rounds * out.pipeline->stages[stage].back().end +
-                                    stages[stage]->time.outside.time());
+                                    stages[stage]->time.outside.time() +
+                                    left_out * stages[stage]->time.outside_run.time());
   }
   out.share_recomputed = share_recomputed(all);
   const Seconds idle = longest - out.work.time();

@@ -1,16 +1,21 @@
 #include "planner/evaluate/lowered_plan.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
 #include "costmodel/layer_stretch.h"
 #include "costmodel/memory_floor.h"
 #include "costmodel/time/step_time.h"
+#include "model_ir/plan/pipeline_plan.h"
+#include "model_ir/plan/plan_json.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/space/axis_value.h"
+#include "planner/space/titan_space.h"
 
 namespace headroom::plan {
 namespace {
@@ -66,7 +71,7 @@ StepParts parts_of(const cost::PartTimes& times) {
 
 LoweredPlans::LoweredPlans(const ir::ModelSpec& model, const cost::DeviceSpec& device,
                            const cost::Machine& machine)
-    : model_(model), device_(device), machine_(machine) {}
+    : model_(model), device_(device), machine_(machine), titan_(model, device, machine) {}
 
 Result<LoweredPlan> LoweredPlans::of(const ir::ParallelPlan& plan, std::uint64_t number) {
   {
@@ -75,32 +80,123 @@ Result<LoweredPlan> LoweredPlans::of(const ir::ParallelPlan& plan, std::uint64_t
       return found->second;
     }
   }
-  lowered_.fetch_add(1, std::memory_order_relaxed);
-  const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_);
-  if (!program) {
-    return program.error();
+  const Result<LoweredPlan> lowered = lower(plan);
+  if (!lowered) {
+    return lowered.error();
   }
-  const std::vector<cost::StagePrice> price = {
-      {.stage = 0, .time = cost::price_program(*program, plan, cost::prices_on(machine_, plan))}};
-  const LoweredPlan lowered{
-      .peak = Bytes{live_peak(*program, plan.allocator)},
-      .time = parts_of(cost::compose_step(model_, plan, device_, price).parts)};
   const std::lock_guard lock(mutex_);
-  return known_.try_emplace(number, lowered).first->second;
+  return known_.try_emplace(number, *lowered).first->second;
+}
+
+std::optional<LoweredPlan> LoweredPlans::known(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto found = known_.find(number);
+  return found == known_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Result<LoweredPlan> LoweredPlans::lower(const ir::ParallelPlan& plan) {
+  lowered_.fetch_add(1, std::memory_order_relaxed);
+  const cost::PriceList prices = cost::prices_on(machine_, plan);
+  const std::int64_t stage_ranks = plan.world / ir::pipeline_stages(plan);
+  LoweredPlan lowered;
+  std::vector<cost::StagePrice> stages;
+  for (const ir::Rank rank : cost::binding_ranks(model_, plan)) {
+    const Result<ir::RankProgram> program = cost::lower_replayed(model_, plan, device_, rank);
+    if (!program) {
+      return program.error();
+    }
+    lowered.peak = std::max(lowered.peak, Bytes{live_peak(*program, plan.allocator)});
+    stages.push_back({.stage = static_cast<std::int64_t>(rank) / stage_ranks,
+                      .time = cost::price_program(*program, plan, prices)});
+    stages.back().time.timeline = {};  // As long as the program, and nobody asks for it.
+  }
+  lowered.time = parts_of(cost::compose_step(model_, plan, device_, stages).parts);
+  return lowered;
+}
+
+Seconds LoweredPlans::least_of_cell(const ir::ParallelPlan& plan) {
+  return is_titan(plan) ? titan_.least_of_degrees(plan) : least_step(plan);
 }
 
 Seconds LoweredPlans::least_step(const ir::ParallelPlan& plan) {
+  if (is_titan(plan)) {
+    return titan_.least_step(plan);
+  }
   // Sums in another order differ in their last digits.
   constexpr double kRounding = 1 - 1e-9;
   return kRounding * static_cast<double>(plan.accumulation) * alone(plan).computing;
 }
 
 Bytes LoweredPlans::floor(const ir::ParallelPlan& plan) {
+  if (is_titan(plan)) {
+    return titan_.floor(plan);
+  }
   const Bytes kept = Bytes{alone(plan).kept} + gathered_by_forward(model_, plan);
   if (plan.steps < 2) {
     return kept;
   }
   return cost::memory_floor(model_, plan, cost::HeldAt::kForward) + kept;
+}
+
+Result<Bytes> LoweredPlans::sampled_floor(const ir::ParallelPlan& plan) {
+  if (!is_titan(plan)) {
+    return floor(plan);
+  }
+  if (plan.titan->pipeline == 1) {
+    return line_of_layers(plan);
+  }
+  const ir::TitanPlan& titan = *plan.titan;
+  ir::ParallelPlan few = plan;
+  few.accumulation = 1;
+  const std::int64_t passes = plan.micro_batch / titan.pipeline_batch;
+  if (passes % titan.pipeline == 0) {  // Rounds are as long then.
+    few.micro_batch = std::min(passes, 2 * titan.pipeline) * titan.pipeline_batch;
+  }
+  return short_peak(model_, few);
+}
+
+/// Gradients exist from the second micro-batch on, states from the second step on.
+Result<Bytes> LoweredPlans::line_of_layers(const ir::ParallelPlan& plan) {
+  constexpr std::size_t kShort = 3;
+  ir::ParallelPlan few = plan;
+  few.accumulation = std::min<std::int64_t>(plan.accumulation, 2);
+  if (model_.layers.size() <= kShort + 1) {
+    return short_peak(model_, few);
+  }
+  const bool some = plan.recompute != ir::Recompute::kNone && plan.recompute_every > 1;
+  if (some) {
+    few.recompute = ir::Recompute::kNone;
+    few.recompute_every = 1;
+  }
+  ir::ModelSpec model = model_;
+  model.layers.resize(kShort);
+  const Result<Bytes> three = short_peak(model, few);
+  model.layers.push_back(model.layers.back());
+  const Result<Bytes> four = short_peak(model, few);
+  if (!three || !four) {
+    return three ? four : three;
+  }
+  const auto more = static_cast<std::int64_t>(model_.layers.size() - kShort);
+  const Bytes line = *three + more * (*four - *three);
+  return some ? line - titan_.let_go(plan) : line;
+}
+
+Result<Bytes> LoweredPlans::short_peak(const ir::ModelSpec& model, const ir::ParallelPlan& few) {
+  const std::string key = std::to_string(model.layers.size()) + ir::to_json(ir::plan_to_json(few));
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = sampled_.find(key); found != sampled_.end()) {
+      return found->second;
+    }
+  }
+  const Result<ir::RankProgram> program =
+      cost::lower_replayed(model, few, device_, titan_.heaviest(few));
+  if (!program) {
+    return program.error();
+  }
+  const Bytes peak{live_peak(*program, few.allocator)};
+  const std::lock_guard lock(mutex_);
+  return sampled_.try_emplace(key, peak).first->second;
 }
 
 LoweredPlans::Alone LoweredPlans::alone(const ir::ParallelPlan& plan) {

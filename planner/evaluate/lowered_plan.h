@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <tuple>
 
 #include "costmodel/hardware/hardware_spec.h"
@@ -12,6 +14,7 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 #include "planner/evaluate/step_time.h"
+#include "planner/evaluate/titan_floor.h"
 
 namespace headroom::plan {
 
@@ -21,11 +24,13 @@ struct LoweredPlan {
   StepParts time;  ///< As `cost::estimate` says it of the same plan.
 };
 
-/// Plans of the runtimes on transformers' modelling code, for one model on one machine.
+/// Plans of the runtimes on transformers' modelling code and of torchtitan's, for one model on one
+/// machine.
 ///
 /// Model:   a plan is lowered whole once; its program gives the peak and, kernel by kernel, the
 /// time
-///          that its replay gives.
+///          that its replay gives. Of a pipeline the ranks that `cost::binding_ranks` names are
+///          lowered.
 /// Threads: may be called from any number of threads; answers do not depend on them.
 class LoweredPlans {
  public:
@@ -38,6 +43,9 @@ class LoweredPlans {
   /// Errors:  those of `cost::lower_replayed`.
   [[nodiscard]] Result<LoweredPlan> of(const ir::ParallelPlan& plan, std::uint64_t number);
 
+  /// What `of` has said of plan number `number`, if it was asked.
+  [[nodiscard]] std::optional<LoweredPlan> known(std::uint64_t number);
+
   /// What a step of `plan` takes at least.
   ///
   /// Model:   every micro-batch runs the products, attention and memory-bound kernels of forward
@@ -48,12 +56,27 @@ class LoweredPlans {
   ///          the optimizer take counts as nothing. 0 where the model alone cannot be lowered.
   [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan);
 
+  /// No choice of the cell of `plan`, its first, takes less.
+  [[nodiscard]] Seconds least_of_cell(const ir::ParallelPlan& plan);
+
   /// What the peak of `plan` is at least.
   ///
   /// Model:   at the end of a forward everything is alive that it has kept, as on a single GPU,
   ///          parameters that FSDP gathered and did not reshard, and from the second step on the
   ///          rank's part of the states. What is kept grows with the layers by a constant.
   [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan);
+
+  /// A higher bound of the peak, from a program: `floor` where there is none that is shorter.
+  ///
+  /// Model:   of torchtitan's code. Of a pipeline the rank whose floor is the highest, with twice
+  /// as
+  ///          many micro-batches as ranks, once through: more of them take no less. Without one the
+  ///          line through the peaks of three and of four layers, below which that of more layers
+  ///          does not fall, as it is the greatest of moments that grow with the layers by a
+  ///          constant; where some layers run again, less what all of these no longer keep.
+  ///
+  /// Errors:  those of `cost::lower_replayed`.
+  [[nodiscard]] Result<Bytes> sampled_floor(const ir::ParallelPlan& plan);
 
   /// Programs that were lowered whole.
   [[nodiscard]] std::uint64_t lowered() const { return lowered_.load(); }
@@ -66,6 +89,9 @@ class LoweredPlans {
   };
   using AloneKey = std::tuple<ir::Precision, ir::AttentionKind, ir::LossKind, ir::Recompute,
                               std::int64_t, std::int64_t>;
+  [[nodiscard]] Result<LoweredPlan> lower(const ir::ParallelPlan& plan);
+  [[nodiscard]] Result<Bytes> short_peak(const ir::ModelSpec& model, const ir::ParallelPlan& plan);
+  [[nodiscard]] Result<Bytes> line_of_layers(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone alone(const ir::ParallelPlan& plan);
   [[nodiscard]] Alone extrapolated(const ir::ParallelPlan& one) const;
   [[nodiscard]] Alone lowered_alone(const ir::ModelSpec& model, const ir::ParallelPlan& one) const;
@@ -76,6 +102,8 @@ class LoweredPlans {
   std::mutex mutex_;
   std::map<AloneKey, Alone> alone_;
   std::map<std::uint64_t, LoweredPlan> known_;
+  std::map<std::string, Bytes> sampled_;  ///< By the text of the short plan.
+  TitanFloor titan_;
   std::atomic<std::uint64_t> lowered_{0};
 };
 

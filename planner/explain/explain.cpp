@@ -76,13 +76,13 @@ Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found, 
 
 std::vector<Alternative> alternatives_of(const ir::ParallelPlan& plan) {
   std::vector<Alternative> all;
-  for (std::int64_t runtime = 0; runtime < 4; ++runtime) {
-    if (runtime != static_cast<std::int64_t>(plan.runtime)) {
+  for (std::int64_t runtime = 0; runtime < kTitanRuntime; ++runtime) {
+    if (runtime != value_of(plan, Axis::kRuntime)) {
       all.push_back({Axis::kRuntime, runtime});
     }
   }
   std::vector<Axis> degrees = {Axis::kMicroBatch};
-  if (plan.megatron) {
+  if (plan.megatron || plan.titan) {
     degrees = {Axis::kTensor, Axis::kPipeline, Axis::kContext, Axis::kMicroBatch};
   }
   for (const Axis axis : degrees) {
@@ -91,6 +91,10 @@ std::vector<Alternative> alternatives_of(const ir::ParallelPlan& plan) {
       all.push_back({axis, value / 2});
     }
     all.push_back({axis, value * 2});
+  }
+  if (plan.titan) {
+    all.push_back({Axis::kCompiled, plan.titan->compiled ? 0 : 1});
+    all.push_back({Axis::kReshard, 1 - value_of(plan, Axis::kReshard)});
   }
   if (plan.megatron && plan.megatron->pipeline > 1) {
     all.push_back({Axis::kMeshOrder, plan.megatron->pipeline_before_data ? 0 : 1});

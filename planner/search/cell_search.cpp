@@ -6,6 +6,7 @@
 #include "costmodel/outside_memory.h"
 #include "planner/evaluate/block_floor.h"
 #include "planner/search/cell_plans.h"
+#include "planner/space/axis_value.h"
 
 namespace headroom::plan {
 
@@ -21,7 +22,7 @@ Worth worth_of(Objective objective, const ir::ParallelPlan& plan, double seconds
     case Objective::kCost:
       return {.first = gpus * seconds / static_cast<double>(plan.sequence)};
     case Objective::kMicroBatch:
-      return {.first = -static_cast<double>(plan.micro_batch), .second = seconds};
+      return {.first = -static_cast<double>(sequences_of_pass(plan)), .second = seconds};
     case Objective::kSequence:
       return {.first = -static_cast<double>(plan.sequence), .second = seconds};
   }
@@ -48,7 +49,7 @@ BoundedCell bound_cell(const SearchState& state, Cell cell) {
   const ir::ModelSpec& model = question.space.model;
   const Seconds least = plan.megatron
                             ? least_step(model, plan, block_floor(model, plan, question.machine))
-                            : state.lowered.least_step(plan);
+                            : state.lowered.least_of_cell(plan);
   bounded.seconds = least.value();
   const Bytes floor = question.objective == Objective::kMemory
                           ? CellPlans::cell_floor(state, bounded, kMostBytes)

@@ -11,6 +11,7 @@
 #include "planner/search/cell_plans.h"
 #include "planner/search/front.h"
 #include "planner/search/in_parallel.h"
+#include "planner/search/lowered_bounds.h"
 
 namespace headroom::plan {
 namespace {
@@ -34,6 +35,7 @@ Result<CellFront> front_of_lowered_cell(const SearchState& state, const BoundedC
   const Pruning& pruning = state.question.pruning;
   const Choices choices = choices_of(state.question.space, cell.cell);
   const Bytes capacity = capacity_of(state.question, cell.cell.plan);
+  const LoweredBounds bounds(state, cell, choices);
   CellFront answer;
   for (std::uint64_t index = 0; index < cell.cell.choices; ++index) {
     const ir::ParallelPlan& plan = choices.recomputations[index];
@@ -41,12 +43,19 @@ Result<CellFront> front_of_lowered_cell(const SearchState& state, const BoundedC
     Bytes ceiling = capacity;
     if (pruning.time_bound) {
       ceiling = std::min(
-          ceiling,
-          front.ceiling(pace_of(plan, state.lowered.least_step(plan).value()), plan.world, number));
+          ceiling, front.ceiling(pace_of(plan, bounds.seconds_now(index)), plan.world, number));
     }
-    if (state.refused.contains(number) || ceiling < Bytes{0} ||
-        (pruning.memory_floor && state.lowered.floor(plan) > ceiling)) {
+    if (state.refused.contains(number) || ceiling < Bytes{0}) {
       continue;
+    }
+    if (pruning.memory_floor) {
+      const Result<bool> above = bounds.is_above(index, ceiling);
+      if (!above) {
+        return above.error();
+      }
+      if (*above) {
+        continue;
+      }
     }
     const Result<LoweredPlan> lowered = state.lowered.of(plan, number);
     if (!lowered) {

@@ -2,7 +2,8 @@
 #include <vector>
 
 #include "costmodel/memory_floor.h"
-#include "planner/search/cell_search.h"
+#include "planner/search/lowered_bounds.h"
+#include "planner/space/titan_space.h"
 
 namespace headroom::plan {
 namespace {
@@ -17,7 +18,8 @@ class LoweredVisit {
         cell_(cell),
         visit_(visit),
         capacity_(capacity_of(question_, cell.cell.plan)),
-        choices_(choices_of(question_.space, cell.cell)) {}
+        choices_(choices_of(question_.space, cell.cell)),
+        bounds_(state, cell, choices_) {}
 
   Result<CellAnswer> operator()() {
     if (question_.pruning.memory_floor &&
@@ -36,9 +38,17 @@ class LoweredVisit {
         break;
       }
       last = bound;
-      if (question_.pruning.memory_floor &&
-          state_.lowered.floor(choices_.recomputations[bound.index]) > ceiling()) {
+      if (is_slower(bound.index)) {
         continue;
+      }
+      if (question_.pruning.memory_floor) {
+        const Result<bool> above = bounds_.is_above(bound.index, ceiling());
+        if (!above) {
+          return above.error();
+        }
+        if (*above) {
+          continue;
+        }
       }
       if (Status status = evaluate(bound.index); !status) {
         return std::move(status).error();
@@ -73,9 +83,7 @@ class LoweredVisit {
   [[nodiscard]] std::vector<Timed> plans_by_bound() const {
     std::vector<Timed> order;
     for (std::uint64_t index = 0; index < cell_.cell.choices; ++index) {
-      const Timed bound{
-          .seconds = state_.lowered.least_step(choices_.recomputations[index]).value(),
-          .index = index};
+      const Timed bound{.seconds = bounds_.seconds(index), .index = index};
       const bool hopeless = visit_.incumbent && question_.pruning.time_bound &&
                             worth_of_bound(bound) > *visit_.incumbent;
       if (!hopeless && (!visit_.after || *visit_.after < bound) &&
@@ -84,15 +92,38 @@ class LoweredVisit {
       }
     }
     std::ranges::sort(order);
+    if (question_.objective == Objective::kMemory && question_.pruning.memory_floor) {
+      // The leanest comes first: what it needs rules others out.
+      std::vector<Bytes> floors(choices_.recomputations.size());
+      for (const Timed& bound : order) {
+        floors[bound.index] = state_.lowered.floor(choices_.recomputations[bound.index]);
+      }
+      std::ranges::stable_sort(order, {}, [&](const Timed& one) { return floors[one.index]; });
+    }
     return order;
+  }
+
+  /// Whether what other plans took shows that the plan is of no use.
+  [[nodiscard]] bool is_slower(std::uint64_t index) const {
+    if (!question_.pruning.time_bound || !question_.pruning.dominance ||
+        !is_titan(cell_.cell.plan)) {
+      return false;
+    }
+    const Worth least = worth_of_bound({.seconds = bounds_.seconds_now(index), .index = index});
+    return (visit_.incumbent && least > *visit_.incumbent) ||
+           (answer_.best && least > answer_.worth);
   }
 
   /// A plan with a higher peak is of no use.
   [[nodiscard]] Bytes ceiling() const {
-    const bool lowest = question_.objective == Objective::kMemory;
-    return lowest && visit_.incumbent
-               ? std::min(capacity_, Bytes{static_cast<std::int64_t>(visit_.incumbent->first)})
-               : capacity_;
+    Bytes most = capacity_;
+    if (question_.objective == Objective::kMemory && visit_.incumbent) {
+      most = std::min(most, Bytes{static_cast<std::int64_t>(visit_.incumbent->first)});
+    }
+    if (question_.objective == Objective::kMemory && answer_.best) {
+      most = std::min(most, answer_.best->peak);
+    }
+    return most;
   }
 
   [[nodiscard]] Status evaluate(std::uint64_t index) {
@@ -129,6 +160,7 @@ class LoweredVisit {
   const Visit& visit_;
   Bytes capacity_;
   Choices choices_;
+  LoweredBounds bounds_;
   CellAnswer answer_;
 };
 

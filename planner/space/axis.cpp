@@ -10,27 +10,35 @@ namespace headroom::plan {
 namespace {
 
 constexpr std::array<AxisName, kAxes> kNames = {{
-    {Axis::kRuntime, "runtime", "NAME,..", "frameworks: transformers, deepspeed, fsdp, megatron"},
+    {Axis::kRuntime, "runtime", "NAME,..",
+     "frameworks: transformers, deepspeed, fsdp, megatron; torchtitan where it is named"},
     {Axis::kGpus, "gpus", "N,..", "GPUs; several: the objective chooses among them"},
-    {Axis::kTensor, "tp", "N,..", "tensor parallel degree (megatron)"},
-    {Axis::kPipeline, "pp", "N,..", "pipeline stages (megatron)"},
-    {Axis::kContext, "cp", "N,..", "context parallel degree (megatron)"},
+    {Axis::kTensor, "tp", "N,..", "tensor parallel degree (megatron, torchtitan)"},
+    {Axis::kPipeline, "pp", "N,..", "pipeline stages (megatron, torchtitan)"},
+    {Axis::kSchedule, "schedule", "KIND,..",
+     "1f1b, interleaved (megatron, torchtitan), gpipe, zb-h1, zb-v, dualpipev (torchtitan)"},
+    {Axis::kPipelineRuns, "pipeline-runs", "N,..",
+     "times that a pipeline is filled and drained in a step (torchtitan)"},
+    {Axis::kContext, "cp", "N,..", "context parallel degree (megatron, torchtitan)"},
     {Axis::kContextExchange, "cp-comm", "KIND,..",
      "p2p (keys and values go round) or, with cp above 1, a2a (heads are dealt out) (megatron)"},
-    {Axis::kExpert, "ep", "N,..", "expert parallel degree (megatron)"},
-    {Axis::kExpertTensor, "etp", "N,..", "tensor parallel degree of experts (megatron)"},
+    {Axis::kExpert, "ep", "N,..", "expert parallel degree (megatron, torchtitan)"},
+    {Axis::kExpertTensor, "etp", "N,..",
+     "tensor parallel degree of experts (megatron, torchtitan)"},
     {Axis::kDispatcher, "dispatcher", "KIND,..",
      "alltoall or, with DeepEP in place, hybridep: how tokens reach their experts (megatron)"},
     {Axis::kChunk, "layers-per-virtual-stage", "N,..",
-     "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron)"},
+     "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron), one chunk or two of "
+     "a "
+     "rank (torchtitan)"},
     {Axis::kFirstStage, "first-stage-layers", "N,..",
      "layers of the first pipeline stage; 0: as many as the others (megatron)"},
     {Axis::kLastStage, "last-stage-layers", "N,..",
      "layers of the last pipeline stage; 0: as many as the others (megatron)"},
     {Axis::kAccountEmbedding, "account-for-embedding", "SWITCH",
-     "the embedding counts as a layer of the first stage (megatron)"},
+     "the embedding counts as a layer of the first stage (megatron; torchtitan: yes)"},
     {Axis::kAccountLoss, "account-for-loss", "SWITCH",
-     "the loss counts as a layer of the last stage (megatron)"},
+     "the loss counts as a layer of the last stage (megatron; torchtitan: yes)"},
     {Axis::kMeshOrder, "mesh-order", "ORDER,..",
      "tp-cp-ep-dp-pp or tp-cp-ep-pp-dp: which ranks are neighbours in a pipeline (megatron)"},
     {Axis::kPrecision, "precision", "RECIPE,..",
@@ -46,9 +54,12 @@ constexpr std::array<AxisName, kAxes> kNames = {{
     {Axis::kAttention, "attention", "KIND,..",
      "fused, unfused (megatron), sdpa, eager, flash, sdpa-no-cudnn"},
     {Axis::kRecompute, "recompute", "WHICH,..",
-     "none, selective, uniform, block (megatron), full (the others)"},
+     "none, selective (megatron, torchtitan), uniform, block (megatron), full (the others)"},
     {Axis::kRecomputeLayers, "recompute-layers", "N,..",
      "layers of a group of uniform, or recomputed of each chunk under block (megatron)"},
+    {Axis::kRecomputeEvery, "recompute-every", "N,..",
+     "under recompute full, every so manieth layer (torchtitan)"},
+    {Axis::kCompiled, "compile", "SWITCH", "blocks under torch.compile (torchtitan)"},
     {Axis::kOffloadModules, "offload-modules", "A+B,..",
      "none, or modules whose activations go to the host: qkv_linear, core_attn, attn_proj, "
      "attn_norm, mlp_norm, expert_fc1, moe_act (megatron)"},
@@ -61,17 +72,21 @@ constexpr std::array<AxisName, kAxes> kNames = {{
      "unfused, native, te (megatron's cross entropy), hf, chunked, fused-linear"},
     {Axis::kLoaderMask, "mask-in-dataloader", "SWITCH", "yes, no or any (megatron)"},
     {Axis::kZero, "zero", "STAGE,..", "ZeRO stages (deepspeed)"},
-    {Axis::kReshard, "reshard", "SWITCH", "parameters go back to shards after forward (fsdp)"},
-    {Axis::kReplicas, "replicas", "N,..", "copies of the sharded model: hybrid sharding (fsdp)"},
+    {Axis::kReshard, "reshard", "SWITCH",
+     "parameters go back to shards after forward (fsdp, torchtitan)"},
+    {Axis::kReplicas, "replicas", "N,..",
+     "copies of the sharded model: hybrid sharding (fsdp, torchtitan)"},
     {Axis::kOffload, "offload", "WHAT,..",
      "none, optimizer, all: what lives on the host (deepspeed; fsdp: none or all)"},
     {Axis::kOptimizerOffload, "optimizer-offload", "SHARE,..",
-     "0, 0.25, 0.5, 0.75, 1: share of the distributed optimizer on the host (megatron, bf16)"},
+     "0, 0.25, 0.5, 0.75, 1: share of the optimizer on the host (megatron's distributed one in "
+     "bf16; "
+     "deepspeed's, less than all at stage 3)"},
 }};
 
 constexpr std::array<std::string_view, 2> kSwitch = {"no", "yes"};
-constexpr std::array<std::string_view, 4> kRuntimes = {"transformers", "deepspeed", "fsdp",
-                                                       "megatron"};
+constexpr std::array<std::string_view, 5> kRuntimes = {"transformers", "deepspeed", "fsdp",
+                                                       "megatron", "torchtitan"};
 constexpr std::array<std::string_view, 6> kAttention = {"fused", "unfused", "sdpa",
                                                         "eager", "flash",   "sdpa-no-cudnn"};
 constexpr std::array<std::string_view, 2> kContextExchange = {"p2p", "a2a"};
@@ -244,6 +259,10 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
   switch (axis) {
     case Axis::kRuntime:
       return kRuntimes;
+    case Axis::kSchedule: {
+      static const std::vector<std::string_view> names = names_of(ir::titan_schedule_words());
+      return names;
+    }
     case Axis::kPrecision: {
       static const std::vector<std::string_view> names = precision_names();
       return names;
@@ -276,6 +295,7 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
     case Axis::kAccountEmbedding:
     case Axis::kAccountLoss:
     case Axis::kFp8Parameters:
+    case Axis::kCompiled:
     case Axis::kSequenceParallel:
     case Axis::kDistributedOptimizer:
     case Axis::kOverlapGradReduce:
@@ -287,6 +307,7 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
     case Axis::kGpus:
     case Axis::kTensor:
     case Axis::kPipeline:
+    case Axis::kPipelineRuns:
     case Axis::kContext:
     case Axis::kExpert:
     case Axis::kExpertTensor:
@@ -296,6 +317,7 @@ std::span<const std::string_view> words_of_axis(Axis axis) {
     case Axis::kMicroBatch:
     case Axis::kSequence:
     case Axis::kRecomputeLayers:
+    case Axis::kRecomputeEvery:
     case Axis::kZero:
     case Axis::kReplicas:
       return {};
@@ -318,6 +340,11 @@ ir::MegatronFp8 eight_bits_of(std::int64_t precision) {
 std::int64_t precision_with(ir::MegatronFp8 recipe) {
   const auto first = static_cast<std::int64_t>(ir::precision_words().size());
   return first + static_cast<std::int64_t>(recipe) - 1;
+}
+
+std::int64_t schedule_with(ir::PipelineKind kind) {
+  const auto words = ir::titan_schedule_words();
+  return std::ranges::find(words, kind, &ir::Word<ir::PipelineKind>::value) - words.begin();
 }
 
 ir::MegatronOffload offload_modules_of(std::int64_t modules) {

@@ -21,6 +21,8 @@ enum class Axis : std::uint8_t {
   kGpus,
   kTensor,
   kPipeline,
+  kSchedule,      ///< Positions in `ir::titan_schedule_words`.
+  kPipelineRuns,  ///< Times that a pipeline of torchtitan's is filled and drained in a step.
   kContext,
   kContextExchange,  ///< Positions in "p2p", "a2a": of several context-parallel ranks.
   kExpert,
@@ -41,6 +43,8 @@ enum class Axis : std::uint8_t {
   kAttention,
   kRecompute,
   kRecomputeLayers,
+  kRecomputeEvery,  ///< Every so manieth layer runs again (torchtitan).
+  kCompiled,        ///< Blocks are compiled (torchtitan).
   kOffloadModules,  ///< Sets of `ir::megatron_offload_modules`: bits in their order.
   kDistributedOptimizer,
   kOverlapGradReduce,
@@ -57,6 +61,11 @@ enum class Axis : std::uint8_t {
 inline constexpr std::size_t kAxes = static_cast<std::size_t>(Axis::kOptimizerOffload) + 1;
 /// How many steps of `Axis::kOptimizerOffload` are the whole optimizer.
 inline constexpr std::int64_t kOffloadSteps = 4;
+
+/// The value of `Axis::kRuntime` that is torchtitan's code; those below are `ir::RuntimeKind`'s.
+inline constexpr std::int64_t kTitanRuntime = 4;
+/// The value of `Axis::kSchedule` that has `kind`.
+[[nodiscard]] std::int64_t schedule_with(ir::PipelineKind kind);
 
 struct AxisName {
   Axis axis;

@@ -6,6 +6,7 @@
 
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/stage_forms.h"
+#include "planner/space/titan_space.h"
 
 namespace headroom::plan {
 namespace {
@@ -35,6 +36,9 @@ std::int64_t recompute_of(const ir::ParallelPlan& plan) {
   if (plan.megatron) {
     return static_cast<std::int64_t>(plan.megatron->recompute);
   }
+  if (plan.titan && plan.titan->selective_operators) {
+    return static_cast<std::int64_t>(RecomputeChoice::kSelective);
+  }
   return static_cast<std::int64_t>(plan.recompute == ir::Recompute::kNone ? RecomputeChoice::kNone
                                                                           : RecomputeChoice::kFull);
 }
@@ -58,7 +62,95 @@ std::int64_t optimizer_of(const ir::ParallelPlan& plan) {
   return position(ir::optimizer_words(), optimizer);
 }
 
-/// Axes that are choices within a cell.
+/// Of the optimizer: Megatron's distributed one, or DeepSpeed's.
+double share_on_host(const ir::ParallelPlan& plan) {
+  if (plan.zero) {
+    return plan.zero->offload_optimizer == ir::OffloadDevice::kNone ? 0 : plan.zero->offload_ratio;
+  }
+  return plan.megatron ? plan.megatron->optimizer_offload : 0;
+}
+
+std::int64_t schedule_of(const ir::MegatronPlan& megatron) {
+  return schedule_with(megatron.layers_per_chunk > 0 ? ir::PipelineKind::kInterleaved
+                                                     : ir::PipelineKind::kOneForwardOneBackward);
+}
+
+/// Megatron's switches.
+bool is_on(const ir::MegatronPlan& megatron, Axis axis) {
+  switch (axis) {
+    case Axis::kContextExchange:
+      return megatron.context_exchange == ir::MegatronContext::kAllToAll;
+    case Axis::kDispatcher:
+      return megatron.dispatcher == ir::MegatronDispatcher::kHybridEp;
+    case Axis::kAccountEmbedding:
+      return megatron.account_for_embedding;
+    case Axis::kAccountLoss:
+      return megatron.account_for_loss;
+    case Axis::kFp8Parameters:
+      return megatron.fp8_parameters;
+    case Axis::kSequenceParallel:
+      return megatron.sequence_parallel;
+    case Axis::kDistributedOptimizer:
+      return megatron.distributed_optimizer;
+    case Axis::kOverlapGradReduce:
+      return megatron.overlap_grad_reduce;
+    case Axis::kOverlapParamGather:
+      return megatron.overlap_param_gather;
+    case Axis::kAccumulationFusion:
+      return megatron.accumulation_fusion;
+    case Axis::kLoaderMask:
+      return megatron.mask_in_dataloader;
+    case Axis::kMeshOrder:
+      return megatron.pipeline_before_data;
+    default:
+      return false;
+  }
+}
+
+/// What torchtitan's code has on the axes of its own plan.
+std::optional<std::int64_t> titan_value(const ir::ParallelPlan& plan, Axis axis) {
+  const ir::TitanPlan titan = plan.titan.value_or(ir::TitanPlan{});
+  const bool pipelined = titan.pipeline > 1;
+  switch (axis) {
+    case Axis::kRuntime:
+      return kTitanRuntime;
+    case Axis::kTensor:
+      return titan.tensor;
+    case Axis::kPipeline:
+      return titan.pipeline;
+    case Axis::kSchedule:
+      return schedule_with(titan.schedule);
+    case Axis::kPipelineRuns:
+      return pipelined ? plan.accumulation : 1;
+    case Axis::kContext:
+      return titan.context;
+    case Axis::kExpert:
+      return titan.expert;
+    case Axis::kExpertTensor:
+      return titan.expert_tensor;
+    case Axis::kChunk:
+      return titan.stage_layers;
+    case Axis::kAccountEmbedding:
+      return pipelined && titan.first_stage_less > 0 ? 1 : 0;
+    case Axis::kAccountLoss:
+      return pipelined && titan.last_stage_less > 0 ? 1 : 0;
+    case Axis::kMicroBatch:
+      return sequences_of_pass(plan);
+    case Axis::kSequenceParallel:
+      return titan.tensor > 1 ? 1 : 0;
+    case Axis::kReshard:
+      return titan.reshard == ir::TitanReshard::kAlways ||
+                     (titan.reshard == ir::TitanReshard::kDefault && !pipelined)
+                 ? 1
+                 : 0;
+    case Axis::kCompiled:
+      return titan.compiled ? 1 : 0;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Axes that are choices within a cell of every runtime.
 bool is_choice(Axis axis) {
   switch (axis) {
     case Axis::kRecompute:
@@ -153,9 +245,18 @@ ir::Precision arithmetic_of(const ir::ParallelPlan& plan) {
   }
 }
 
+std::int64_t sequences_of_pass(const ir::ParallelPlan& plan) {
+  const bool pipelined = plan.titan && plan.titan->pipeline > 1;
+  return pipelined ? plan.titan->pipeline_batch : plan.micro_batch;
+}
+
 std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
+  if (is_titan(plan)) {
+    if (const std::optional<std::int64_t> value = titan_value(plan, axis)) {
+      return *value;
+    }
+  }
   const ir::MegatronPlan megatron = plan.megatron.value_or(ir::MegatronPlan{});
-  const auto on = [&](bool value) { return std::int64_t{plan.megatron && value ? 1 : 0}; };
   switch (axis) {
     case Axis::kRuntime:
       return static_cast<std::int64_t>(plan.runtime);
@@ -165,59 +266,45 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
       return megatron.tensor;
     case Axis::kPipeline:
       return megatron.pipeline;
+    case Axis::kSchedule:
+      return schedule_of(megatron);
+    case Axis::kPipelineRuns:
+      return 1;
     case Axis::kContext:
       return megatron.context;
-    case Axis::kContextExchange:
-      return on(megatron.context_exchange == ir::MegatronContext::kAllToAll);
     case Axis::kExpert:
       return megatron.expert;
     case Axis::kExpertTensor:
       return megatron.expert_tensor;
-    case Axis::kDispatcher:
-      return on(megatron.dispatcher == ir::MegatronDispatcher::kHybridEp);
     case Axis::kChunk:
       return megatron.layers_per_chunk;
     case Axis::kFirstStage:
       return megatron.first_stage_layers;
     case Axis::kLastStage:
       return megatron.last_stage_layers;
-    case Axis::kAccountEmbedding:
-      return on(megatron.account_for_embedding);
-    case Axis::kAccountLoss:
-      return on(megatron.account_for_loss);
     case Axis::kPrecision:
       return precision_of(plan);
-    case Axis::kFp8Parameters:
-      return on(megatron.fp8_parameters);
     case Axis::kOptimizer:
       return optimizer_of(plan);
     case Axis::kMicroBatch:
       return plan.micro_batch;
     case Axis::kSequence:
       return plan.sequence;
-    case Axis::kSequenceParallel:
-      return on(megatron.sequence_parallel);
     case Axis::kAttention:
       return attention_of(plan);
     case Axis::kRecompute:
       return recompute_of(plan);
     case Axis::kRecomputeLayers:
       return megatron.recompute_layers;
+    case Axis::kRecomputeEvery:
+      return plan.recompute_every;
+    case Axis::kCompiled:
+      return 0;
     case Axis::kOffloadModules:
       return value_with(megatron.offload_modules);
-    case Axis::kDistributedOptimizer:
-      return on(megatron.distributed_optimizer);
-    case Axis::kOverlapGradReduce:
-      return on(megatron.overlap_grad_reduce);
-    case Axis::kOverlapParamGather:
-      return on(megatron.overlap_param_gather);
-    case Axis::kAccumulationFusion:
-      return on(megatron.accumulation_fusion);
     case Axis::kLoss:
       return plan.megatron ? static_cast<std::int64_t>(megatron.cross_entropy)
                            : 3 + static_cast<std::int64_t>(plan.loss);
-    case Axis::kLoaderMask:
-      return on(megatron.mask_in_dataloader);
     case Axis::kZero:
       return plan.zero ? plan.zero->stage : 0;
     case Axis::kReshard:
@@ -226,10 +313,21 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
       return plan.fsdp ? plan.fsdp->replicas : 1;
     case Axis::kOffload:
       return offload_of(plan);
-    case Axis::kMeshOrder:
-      return on(megatron.pipeline_before_data);
     case Axis::kOptimizerOffload:
-      return std::lround(megatron.optimizer_offload * static_cast<double>(kOffloadSteps));
+      return std::lround(share_on_host(plan) * static_cast<double>(kOffloadSteps));
+    case Axis::kContextExchange:
+    case Axis::kDispatcher:
+    case Axis::kAccountEmbedding:
+    case Axis::kAccountLoss:
+    case Axis::kFp8Parameters:
+    case Axis::kSequenceParallel:
+    case Axis::kDistributedOptimizer:
+    case Axis::kOverlapGradReduce:
+    case Axis::kOverlapParamGather:
+    case Axis::kAccumulationFusion:
+    case Axis::kLoaderMask:
+    case Axis::kMeshOrder:
+      return plan.megatron && is_on(megatron, axis) ? 1 : 0;
   }
   return -1;
 }
@@ -240,7 +338,13 @@ AxisValues values_in_space(const SpaceQuestion& question, Axis axis) {
   }
   std::set<std::int64_t> values;
   for (const Cell& cell : cells_of(question)) {
-    values.insert(value_of(cell.plan, axis));
+    if (!is_titan(cell.plan)) {
+      values.insert(value_of(cell.plan, axis));
+      continue;
+    }
+    for (const ir::ParallelPlan& plan : choices_of(question, cell).recomputations) {
+      values.insert(value_of(plan, axis));
+    }
   }
   return {values.begin(), values.end()};
 }

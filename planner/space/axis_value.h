@@ -10,6 +10,9 @@ namespace headroom::plan {
 /// runtime does: degrees of one, switches off.
 [[nodiscard]] std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis);
 
+/// Sequences of one forward pass: of torchtitan's pipelines those that go through together.
+[[nodiscard]] std::int64_t sequences_of_pass(const ir::ParallelPlan& plan);
+
 /// The arithmetic of `plan` on a single GPU: parameters in the type that its framework computes in.
 [[nodiscard]] ir::Precision arithmetic_of(const ir::ParallelPlan& plan);
 

@@ -2,6 +2,7 @@
 
 #include "model_ir/plan/megatron_stages.h"
 #include "planner/space/stage_forms.h"
+#include "planner/space/titan_space.h"
 
 namespace headroom::plan {
 namespace {
@@ -256,6 +257,14 @@ void ChoiceCounter::choose_first(ParallelPlan& plan) {
 
 Choices choices_of(const SpaceQuestion& question, const Cell& cell) {
   Choices choices;
+  if (is_titan(cell.plan)) {
+    for (const TitanChoice& one : titan_choices(question, cell.plan)) {
+      choices.recomputations.push_back(cell.plan);
+      one.apply_to(choices.recomputations.back());
+    }
+    choices.switches = {MegatronPlan{}};
+    return choices;
+  }
   const bool megatron = cell.plan.megatron.has_value();
   for (const Recomputation& one :
        megatron ? megatron_recomputations(question.constraints, repeat_form_of(question, cell.plan))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model_ir/runtime/torchtitan/model.h"
 #include "planner/space/axis_value.h"
 
 namespace headroom::plan {
@@ -34,11 +35,9 @@ std::string option_text(Axis axis, const AxisValues& values) {
   return "--" + std::string(option_of(axis)) + " " + values_text(axis, values);
 }
 
-/// The same question with nothing said but the GPUs and these axes.
+/// `freed` with these axes.
 SpaceQuestion only(const SpaceQuestion& question, const std::vector<Axis>& axes) {
-  SpaceQuestion some = question;
-  some.constraints = {};
-  some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
+  SpaceQuestion some = freed(question);
   for (const Axis axis : axes) {
     some.constraints.of(axis) = question.constraints.of(axis);
   }
@@ -74,30 +73,40 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
   switch (axis) {
     case Axis::kTensor:
       return "a divisor of the heads (" + number(model.heads) + "), the KV heads (" +
-             number(model.kv_heads) + ") and the GPUs (" + gpus + "), of megatron alone above 1";
+             number(model.kv_heads) + ") and the GPUs (" + gpus +
+             "), of megatron and torchtitan alone above 1";
     case Axis::kPipeline:
       return "a divisor of the GPUs (" + gpus +
              ") that the tensor degree leaves, with a layer (of " + layers +
-             ") in every stage, of megatron alone above 1";
+             ") in every stage, of megatron and torchtitan (which shards a stage among two ranks "
+             "or more) alone above 1";
     case Axis::kContext:
       return "a divisor of the GPUs (" + gpus +
              ") that the other degrees leave, twice which divides the sequence (" +
-             sequence_text(question) + "), of megatron alone above 1";
+             sequence_text(question) + "), of megatron and torchtitan alone above 1";
     case Axis::kContextExchange:
       return "p2p or, with cp above 1 and tp x cp a divisor of the heads (" + number(model.heads) +
              ") and the KV heads (" + number(model.kv_heads) + "), a2a, of megatron alone";
     case Axis::kExpert:
-      return model.moe
-                 ? "a divisor of the experts (" + number(model.moe->experts) +
-                       ") and of a stage's ranks (of " + gpus + " GPUs), of megatron alone above 1"
-                 : "1: the model has no experts";
+      return model.moe ? "a divisor of the experts (" + number(model.moe->experts) +
+                             ") and of a stage's ranks (of " + gpus +
+                             " GPUs), of megatron and torchtitan alone above 1"
+                       : "1: the model has no experts";
     case Axis::kExpertTensor:
-      return model.moe ? "1 or the tensor degree, of megatron alone" : none;
+      return model.moe ? "1 or the tensor degree, of megatron and torchtitan alone" : none;
     case Axis::kDispatcher:
       return "alltoall or, with experts on several ranks and etp 1, hybridep, of megatron alone";
     case Axis::kChunk:
       return "0 or, with several stages, a divisor of a stage's layers (of " + layers +
              ") below them, of megatron alone";
+    case Axis::kSchedule:
+      return "1f1b; with several stages interleaved of megatron, or what torchtitan has under "
+             "--runtime torchtitan: gpipe, interleaved, zb-h1, zb-v, dualpipev (the last three "
+             "with "
+             "eager blocks that keep all)";
+    case Axis::kPipelineRuns:
+      return "1 or, with several stages of torchtitan, a divisor of a rank's micro-batches that "
+             "leaves each run as many as stages";
     case Axis::kFirstStage:
     case Axis::kLastStage:
       return "0 or, with several stages and no chunks, so many layers (of " + layers +
@@ -113,18 +122,61 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
 
 }  // namespace
 
+namespace {
+
+/// The rules of what is run again, and of compiled blocks. `layers`: of the model.
+std::string block_rule(Axis axis, const std::string& layers) {
+  switch (axis) {
+    case Axis::kRecompute:
+      return "none, selective, uniform or block of megatron, none or full of the others, of "
+             "torchtitan selective, too";
+    case Axis::kRecomputeEvery:
+      return "1 or, with recompute full of torchtitan, no more layers than a stage has (of " +
+             layers + ")";
+    case Axis::kCompiled:
+      return "no or, of a dense model under --runtime torchtitan with tp and cp of 1, yes";
+    case Axis::kRecomputeLayers:
+      return "fewer layers than a model chunk has (of " + layers +
+             ") for block, a divisor of them for uniform, of megatron alone";
+    default:
+      return {};
+  }
+}
+
+/// Why no framework that is asked for has a plan; of torchtitan's code what it has not.
+std::string framework_rule(const SpaceQuestion& question) {
+  const AxisValues& asked = question.constraints.of(Axis::kRuntime);
+  if (asked == AxisValues{kTitanRuntime}) {
+    ir::ParallelPlan plan = question.base;
+    plan.runtime = ir::RuntimeKind::kFsdp;
+    plan.model_code = ir::ModelCode::kTorchtitan;
+    plan.precision = ir::Precision::kFp32;
+    plan.world = 2;
+    const std::optional<Error> error = ir::torchtitan::unsupported(question.model, plan);
+    if (!error && question.model.moe && question.device.compute_major < 9) {
+      return "a GPU of compute capability 9.0 or more for experts under torchtitan";
+    }
+    return error ? error->wanted : "degrees that torchtitan's code has, in bf16 with adamw";
+  }
+  return "a framework that has the model and what is asked for";
+}
+
+}  // namespace
+
 std::string rule_of(const SpaceQuestion& question, Axis axis) {
   const ir::ModelSpec& model = question.model;
   const std::string gpus = gpus_text(question);
   const std::string layers = number(static_cast<std::int64_t>(model.layers.size()));
   switch (axis) {
     case Axis::kRuntime:
-      return "a framework that has the model and what is asked for";
+      return framework_rule(question);
     case Axis::kGpus:
       return "GPUs that degrees divide and whose data-parallel ranks divide the batch (" +
              number(question.global_batch) + ")";
     case Axis::kTensor:
     case Axis::kPipeline:
+    case Axis::kSchedule:
+    case Axis::kPipelineRuns:
     case Axis::kContext:
     case Axis::kContextExchange:
     case Axis::kExpert:
@@ -142,8 +194,7 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
              "without recomputation";
     case Axis::kFp8Parameters:
       return "no or, under a recipe in 8 bits, with megatron's distributed optimizer and nothing "
-             "on "
-             "the host, yes";
+             "on the host, yes";
     case Axis::kOptimizer:
       return "an optimizer that the framework has (megatron: adamw)";
     case Axis::kMicroBatch:
@@ -159,10 +210,10 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
       return "fused or unfused of megatron (with context parallelism fused), sdpa, eager, flash or "
              "sdpa-no-cudnn of the other frameworks where the model has it";
     case Axis::kRecompute:
-      return "none, selective, uniform or block of megatron, none or full of the others";
     case Axis::kRecomputeLayers:
-      return "fewer layers than a model chunk has (of " + layers +
-             ") for block, a divisor of them for uniform, of megatron alone";
+    case Axis::kRecomputeEvery:
+    case Axis::kCompiled:
+      return block_rule(axis, layers);
     case Axis::kOffloadModules:
       return "none or, of megatron alone and without recompute uniform or block, modules that the "
              "model has: core_attn (attention fused), attn_proj beside it, qkv_linear; of experts "
@@ -180,16 +231,17 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
     case Axis::kZero:
       return "a stage from 0 to 3 of deepspeed, 3 for causal models";
     case Axis::kReshard:
-      return "yes or no, of fsdp alone";
+      return "yes or no, of fsdp and torchtitan alone";
     case Axis::kReplicas:
-      return "a divisor of the GPUs (" + gpus + ") below them, of fsdp alone";
+      return "a divisor of the GPUs (" + gpus + ") below them, of fsdp and torchtitan alone";
     case Axis::kOffload:
       return "none, optimizer (deepspeed's stages 1 to 3) or all (its stage 3, fsdp)";
     case Axis::kMeshOrder:
       return "tp-cp-ep-dp-pp or, of megatron alone and with experts only where etp x ep is tp x "
              "cp, tp-cp-ep-pp-dp";
     case Axis::kOptimizerOffload:
-      return "0 or, with megatron's distributed optimizer in bf16, 0.25, 0.5, 0.75 or 1";
+      return "0 or, with megatron's distributed optimizer in bf16 or deepspeed's stage 3, 0.25, "
+             "0.5, 0.75 or 1 (deepspeed's stages 1 and 2: 1)";
   }
   return "a value that some plan can have";
 }

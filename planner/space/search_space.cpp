@@ -14,6 +14,7 @@
 #include "planner/space/axis_value.h"
 #include "planner/space/choices.h"
 #include "planner/space/stage_forms.h"
+#include "planner/space/titan_space.h"
 
 namespace headroom::plan {
 namespace {
@@ -56,6 +57,9 @@ class CellWriter {
             write_runtime(static_cast<ir::RuntimeKind>(runtime));
           }
         }
+        if (asks_for_titan()) {
+          write_titan_cells(question_, plan_, cells_);
+        }
       }
     }
   }
@@ -95,10 +99,26 @@ class CellWriter {
         std::array{Axis::kSequenceParallel, Axis::kDistributedOptimizer, Axis::kOverlapGradReduce,
                    Axis::kOverlapParamGather, Axis::kChunk, Axis::kFirstStage, Axis::kLastStage,
                    Axis::kAccountEmbedding, Axis::kAccountLoss, Axis::kMeshOrder, Axis::kDispatcher,
-                   Axis::kContextExchange, Axis::kFp8Parameters, Axis::kOffloadModules,
-                   Axis::kOptimizerOffload},
+                   Axis::kContextExchange, Axis::kFp8Parameters, Axis::kOffloadModules},
         [&](Axis axis) { return allowed_.allows(axis, 0); });
-    return ones && off;
+    return ones && off && has_no_titan_axis(false);
+  }
+
+  /// Axes that torchtitan's code alone has must be free or off for the others; a schedule of
+  /// several chunks is interleaved for them, any other 1F1B.
+  [[nodiscard]] bool has_no_titan_axis(bool interleaved) const {
+    const ir::PipelineKind kind =
+        interleaved ? ir::PipelineKind::kInterleaved : ir::PipelineKind::kOneForwardOneBackward;
+    return allowed_.allows(Axis::kSchedule, schedule_with(kind)) &&
+           allowed_.allows(Axis::kPipelineRuns, 1) && allowed_.allows(Axis::kRecomputeEvery, 1) &&
+           allowed_.allows(Axis::kCompiled, 0);
+  }
+
+  /// torchtitan's code is only searched where it is named, in fp32 shards that are gathered in
+  /// bf16.
+  [[nodiscard]] bool asks_for_titan() const {
+    return !allowed_.of(Axis::kRuntime).empty() && allowed_.allows(Axis::kRuntime, kTitanRuntime) &&
+           recipe_ == ir::Precision::kBf16Master && eight_bits_ == ir::MegatronFp8::kNone;
   }
 
   /// Replicas and resharding are FSDP's: asking for them asks for it.
@@ -161,20 +181,33 @@ class CellWriter {
         if ((offload == 1 && (stage == 0 || !offloads)) || (offload == 2 && stage != 3)) {
           continue;
         }
-        ir::ZeroPlan zero;
-        zero.stage = static_cast<int>(stage);
-        zero.offload_optimizer = offload > 0 ? ir::OffloadDevice::kCpu : ir::OffloadDevice::kNone;
-        zero.offload_param = offload > 1 ? ir::OffloadDevice::kCpu : ir::OffloadDevice::kNone;
-        plan_.zero = zero;
-        const ir::OptimizerPlan before = plan_.optimizer;
-        if (offload > 0 && plan_.optimizer == ir::OptimizerPlan{}) {
-          plan_.optimizer.form = ir::OptimizerForm::kFused;  // DeepSpeedCPUAdam.
-        }
-        write_sharding();
-        plan_.optimizer = before;
+        write_offload(stage, offload);
       }
     }
     plan_.zero.reset();
+  }
+
+  /// Of an optimizer on the host all of it is, or at stage 3 a share where that is asked for.
+  void write_offload(std::int64_t stage, std::int64_t offload) {
+    const bool asked = !allowed_.of(Axis::kOptimizerOffload).empty();
+    AxisValues shares = {offload > 0 ? kOffloadSteps : 0};
+    if (asked && stage == 3 && offload > 0) {
+      shares = {1, 2, 3, kOffloadSteps};
+    }
+    for (const std::int64_t share : among(Axis::kOptimizerOffload, shares)) {
+      ir::ZeroPlan zero;
+      zero.stage = static_cast<int>(stage);
+      zero.offload_optimizer = offload > 0 ? ir::OffloadDevice::kCpu : ir::OffloadDevice::kNone;
+      zero.offload_param = offload > 1 ? ir::OffloadDevice::kCpu : ir::OffloadDevice::kNone;
+      zero.offload_ratio = offload > 0 ? static_cast<double>(share) / kOffloadSteps : 1;
+      plan_.zero = zero;
+      const ir::OptimizerPlan before = plan_.optimizer;
+      if (offload > 0 && plan_.optimizer == ir::OptimizerPlan{}) {
+        plan_.optimizer.form = ir::OptimizerForm::kFused;  // DeepSpeedCPUAdam.
+      }
+      write_sharding();
+      plan_.optimizer = before;
+    }
   }
 
   /// Shards are in fp32, and the policy computes in bf16 or in fp32; in fp16 it is not searched.
@@ -209,6 +242,10 @@ class CellWriter {
       return;
     }
     if (plan_.runtime != ir::RuntimeKind::kDeepspeed && !allowed_.of(Axis::kZero).empty()) {
+      return;
+    }
+    if (plan_.runtime != ir::RuntimeKind::kDeepspeed &&
+        !allowed_.allows(Axis::kOptimizerOffload, 0)) {
       return;
     }
     if (plan_.runtime == ir::RuntimeKind::kTransformers && !allowed_.allows(Axis::kOffload, 0)) {
@@ -376,6 +413,9 @@ class CellWriter {
           return ir::chunk_layer_count(megatron, layers, {.stage = stage, .chunk = 0});
         };
         const std::int64_t last = megatron.pipeline - 1;
+        if (!has_no_titan_axis(chunk > 0)) {
+          continue;
+        }
         if ((chunk == 0 && !seen.insert({count(0), count(last / 2), count(last)}).second) ||
             chunk_sizes(megatron, layers).least < 1) {
           continue;
@@ -467,6 +507,20 @@ std::uint64_t count_plans(const std::vector<Cell>& cells) {
                          [](std::uint64_t sum, const Cell& cell) { return sum + cell.choices; });
 }
 
+SpaceQuestion freed(const SpaceQuestion& question) {
+  SpaceQuestion some = question;
+  some.constraints = {};
+  some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
+  const AxisValues& runtimes = question.constraints.of(Axis::kRuntime);
+  if (std::ranges::find(runtimes, kTitanRuntime) != runtimes.end()) {
+    some.constraints.of(Axis::kRuntime) = runtimes;
+    if (cells_of(some).empty()) {
+      some.constraints.of(Axis::kRuntime) = {};
+    }
+  }
+  return some;
+}
+
 std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
   std::vector<Axis> given;
   for (const AxisName& name : axis_names()) {
@@ -474,10 +528,9 @@ std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
       given.push_back(name.axis);
     }
   }
+  const SpaceQuestion least = freed(question);
   const auto is_empty = [&](const std::vector<Axis>& kept) {
-    SpaceQuestion some = question;
-    some.constraints = {};
-    some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
+    SpaceQuestion some = least;
     for (const Axis axis : kept) {
       some.constraints.of(axis) = question.constraints.of(axis);
     }

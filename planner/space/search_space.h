@@ -39,8 +39,9 @@ struct Cell {
 
 /// The choices of a cell: what is recomputed, and switches that change no tensor's size.
 struct Choices {
-  std::vector<ir::ParallelPlan> recomputations;  ///< `Cell::plan` with each recomputation.
-  std::vector<ir::MegatronPlan> switches;        ///< With each setting; one of the other runtimes.
+  /// `Cell::plan` with each recomputation; of torchtitan's code with each schedule and switch, too.
+  std::vector<ir::ParallelPlan> recomputations;
+  std::vector<ir::MegatronPlan> switches;  ///< With each setting; one of the other runtimes.
 };
 [[nodiscard]] Choices choices_of(const SpaceQuestion& question, const Cell& cell);
 /// Plan number `index` of a cell: `index = recomputation * switches + switch`.
@@ -53,6 +54,10 @@ struct Choices {
 struct Conflict {
   std::vector<Axis> axes;
 };
+/// `question` with nothing said but the GPUs, and the runtimes where torchtitan's code is named,
+/// which alone brings it in, and has a plan.
+[[nodiscard]] SpaceQuestion freed(const SpaceQuestion& question);
+
 /// Why the space is empty, if it is; nothing where the GPUs and the batch alone leave no plan.
 ///
 /// Model:   one axis, else a pair, else what is left when axes are freed one after the other for as

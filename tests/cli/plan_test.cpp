@@ -230,4 +230,25 @@ TEST_CASE("plan: flash-attn and Liger's loss are in the space where they are ask
   CHECK(old.err.find("--attention") != std::string::npos);
 }
 
+TEST_CASE("plan: torchtitan's code is searched where it is named, and says which models it has") {
+  const std::string asked =
+      "plan llama-3.2-3b --gpu h100-80gb --gpus 4 --seq 512 --global-batch 8 ";
+  const Answer answer = test::headroom(asked + "--runtime torchtitan --tp 2 --cp 1");
+  CHECK(answer.code == ExitCode::kUsage);  // Tied embeddings.
+  CHECK(answer.complains("Llama 3, or Qwen3"));
+  const std::string known =
+      "plan tinyllama-1.1b --gpu h100-80gb --gpus 4 --seq 512 "
+      "--global-batch 8 --runtime torchtitan ";
+  const Document best(test::headroom(known + "--pp 2 --schedule zb-v --json").out);
+  CHECK(best.text("status") == "optimal");
+  CHECK(best.text("summary").starts_with("torchtitan tp "));
+  CHECK(best.text("summary").find("schedule zb-v") != std::string::npos);
+  CHECK(best.text("plan/titan/schedule") == "zb-v");
+  CHECK(best.text("plan/model_code") == "torchtitan");
+  const Answer why = test::headroom(known + "--pp 1 --tp 1 --cp 1 --why compile=no");
+  CHECK(why.says("compile no: "));
+  const Answer elsewhere = test::headroom(asked + "--schedule dualpipev");
+  CHECK(elsewhere.complains("under --runtime torchtitan"));
+}
+
 }  // namespace headroom::cli

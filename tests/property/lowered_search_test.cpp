@@ -89,6 +89,9 @@ void narrow(test::Random& random, SearchQuestion& question) {
   constraints.of(Axis::kOffload) = few_of(random, {0, 1, 2});
   if (constraints.of(Axis::kRuntime) == AxisValues{1}) {
     constraints.of(Axis::kZero) = few_of(random, {0, 1, 2, 3});
+    if (random.chance(1, 2)) {
+      constraints.of(Axis::kOptimizerOffload) = few_of(random, {0, 1, 2, 3, 4});
+    }
   }
   question.objective =
       random.pick<Objective>({Objective::kThroughput, Objective::kGpus, Objective::kMemory,

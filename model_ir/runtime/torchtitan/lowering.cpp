@@ -15,6 +15,7 @@
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/optimizer.h"
 #include "model_ir/runtime/torch/phase.h"
+#include "model_ir/runtime/torch/range_scope.h"
 #include "model_ir/runtime/torchtitan/forward.h"
 #include "model_ir/runtime/torchtitan/loss.h"
 #include "model_ir/runtime/torchtitan/pipeline.h"
@@ -175,6 +176,7 @@ Tensor Trainer::forward_backward(Tensor ids, Tensor labels) {
   Tensor loss;
   {
     const AutocastScope autocast(eager_, whole());
+    const torch::RangeScope pass(eager_, kForwardPass);
     before_forward();
     const Tensor logits = forward(context, ids);
     sum = loss_of(eager_, plan_, logits, labels);
@@ -209,7 +211,10 @@ Tensor Trainer::chunked_forward_backward(Tensor ids, Tensor labels) {
   const Tensor own_positions = share_sequence(ids, labels);
   ModelPart& part = *parts_.front();
   Context context{eager_, part.model, mesh_, part.hooks};
-  const Tensor hidden = forward_hidden(context, ids);
+  const Tensor hidden = [&] {
+    const torch::RangeScope pass(eager_, kForwardPass);
+    return forward_hidden(context, ids);
+  }();
   const std::int64_t length = ceil_div(hidden.shape()[1], kPieces);
   std::vector<Tensor> pieces;
   for (std::int64_t start = 0; start < hidden.shape()[1]; start += length) {

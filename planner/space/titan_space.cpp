@@ -1,0 +1,385 @@
+#include "planner/space/titan_space.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include "model_ir/base/units.h"
+#include "model_ir/plan/plan_check.h"
+#include "model_ir/plan/titan_stages.h"
+#include "model_ir/runtime/torchtitan/model.h"
+#include "planner/space/choices.h"
+
+namespace headroom::plan {
+namespace {
+
+using ir::ParallelPlan;
+using ir::PipelineKind;
+using ir::TitanPlan;
+
+std::int64_t layers_of(const SpaceQuestion& question) {
+  return static_cast<std::int64_t>(question.model.layers.size());
+}
+
+bool splits_backward(PipelineKind kind) {
+  return kind == PipelineKind::kZbH1 || kind == PipelineKind::kZbV ||
+         kind == PipelineKind::kDualPipeV;
+}
+
+/// Chunks of a rank that PyTorch keeps gathered at once; more are gathered again in every round.
+/// Source: torch/distributed/pipelining/schedules.py, _add_unshard_reshard (max_active_stages).
+constexpr std::int64_t kActiveChunks = 3;
+
+/// Layers of a chunk that make two chunks on each rank (0: torchtitan's own choice) or three.
+AxisValues stage_layers_of(const TitanPlan& titan, std::int64_t layers, const AxisValues& given) {
+  if (!given.empty()) {
+    return given;
+  }
+  const std::int64_t weight = layers + titan.first_stage_less + titan.last_stage_less;
+  AxisValues values = {0};
+  for (std::int64_t chunks = 3; chunks <= kActiveChunks && chunks * titan.pipeline <= weight;
+       ++chunks) {
+    const std::int64_t each = ceil_div(weight, chunks * titan.pipeline);
+    if (ceil_div(weight, each) == chunks * titan.pipeline) {
+      values.push_back(each);
+    }
+  }
+  return values;
+}
+
+/// Schedules, chunks and runs of the pipeline of one cell.
+class Pipelines {
+ public:
+  Pipelines(const SpaceQuestion& question, const ParallelPlan& plan)
+      : allowed_(question.constraints), layers_(layers_of(question)), plan_(plan) {}
+
+  std::vector<TitanChoice> operator()() {
+    constexpr std::array kKinds = {PipelineKind::kOneForwardOneBackward,
+                                   PipelineKind::kInterleaved,
+                                   PipelineKind::kZbH1,
+                                   PipelineKind::kZbV,
+                                   PipelineKind::kDualPipeV,
+                                   PipelineKind::kGPipe};
+    const bool alone = plan_.titan->pipeline == 1;
+    for (const PipelineKind kind : kKinds) {
+      const bool simple = kind == PipelineKind::kOneForwardOneBackward;
+      if (!allowed_.allows(Axis::kSchedule, schedule_with(kind)) || (alone && !simple)) {
+        continue;
+      }
+      const bool many = kind == PipelineKind::kInterleaved || kind == PipelineKind::kZbH1;
+      for (const std::int64_t stage :
+           many ? stage_layers_of(*plan_.titan, layers_, allowed_.of(Axis::kChunk))
+                : AxisValues{0}) {
+        if (allowed_.allows(Axis::kChunk, stage)) {
+          write_runs({.schedule = kind, .stage_layers = stage});
+        }
+      }
+    }
+    return std::move(choices_);
+  }
+
+ private:
+  void write_runs(TitanChoice choice) {
+    if (plan_.titan->pipeline == 1) {
+      if (allowed_.allows(Axis::kPipelineRuns, 1)) {
+        choices_.push_back(choice);
+      }
+      return;
+    }
+    const std::int64_t passes =
+        plan_.micro_batch * plan_.accumulation / plan_.titan->pipeline_batch;
+    for (const std::int64_t runs : divisors(passes)) {
+      if (!allowed_.allows(Axis::kPipelineRuns, runs) || passes / runs < plan_.titan->pipeline) {
+        continue;
+      }
+      choice.runs = runs;
+      choice.apply_to(plan_);
+      if (!ir::unsupported_pipeline(plan_, layers_)) {
+        choices_.push_back(choice);
+      }
+    }
+  }
+
+  const Constraints& allowed_;
+  std::int64_t layers_;
+  ParallelPlan plan_;
+  std::vector<TitanChoice> choices_;
+};
+
+/// Every so manieth layer that runs again: each that comes to another count of layers.
+AxisValues periods_of(std::int64_t layers, const Constraints& allowed) {
+  AxisValues periods;
+  std::int64_t count = 0;
+  for (std::int64_t every = 1; every <= layers; ++every) {
+    const bool asked = !allowed.of(Axis::kRecomputeEvery).empty();
+    const bool other = layers / every != std::exchange(count, layers / every);
+    if (asked ? allowed.allows(Axis::kRecomputeEvery, every) : other) {
+      periods.push_back(every);
+    }
+  }
+  return periods;
+}
+
+/// What runs again, from nothing on.
+std::vector<TitanChoice> recomputations_of(const SpaceQuestion& question,
+                                           const ParallelPlan& plan) {
+  const Constraints& allowed = question.constraints;
+  std::vector<TitanChoice> all;
+  if (!allowed.of(Axis::kRecomputeLayers).empty()) {
+    return all;
+  }
+  const auto has = [&](RecomputeChoice choice) {
+    return allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice));
+  };
+  if (has(RecomputeChoice::kNone) && allowed.allows(Axis::kRecomputeEvery, 1)) {
+    all.push_back({});
+  }
+  if (has(RecomputeChoice::kSelective) && allowed.allows(Axis::kRecomputeEvery, 1)) {
+    all.push_back({.selective = true});
+  }
+  if (has(RecomputeChoice::kFull)) {
+    const std::int64_t layers = ceil_div(layers_of(question), plan.titan->pipeline);
+    for (const std::int64_t every : periods_of(layers, allowed)) {
+      all.push_back({.every = every});
+    }
+  }
+  return all;
+}
+
+AxisValues switches_of(const Constraints& allowed, Axis axis, AxisValues values) {
+  std::erase_if(values, [&](std::int64_t value) { return !allowed.allows(axis, value); });
+  return values;
+}
+
+/// Walks the degrees.
+class TitanCells {
+ public:
+  TitanCells(const SpaceQuestion& question, const ParallelPlan& base, std::vector<Cell>& cells)
+      : question_(question), allowed_(question.constraints), plan_(base), cells_(cells) {
+    plan_.runtime = ir::RuntimeKind::kFsdp;
+    plan_.model_code = ir::ModelCode::kTorchtitan;
+    plan_.precision = ir::Precision::kFp32;  // Shards, which are gathered in bf16.
+    plan_.attention = ir::AttentionKind::kSdpa;
+    plan_.fsdp = ir::FsdpPlan{};
+    plan_.titan = TitanPlan{};
+  }
+
+  void operator()() {
+    if (!has_no_other_axis() || !has_experts()) {
+      return;
+    }
+    const ir::ModelSpec& model = question_.model;
+    const std::int64_t heads = std::gcd(model.heads, model.kv_heads);
+    for (const std::int64_t tensor : among(Axis::kTensor, divisors(std::gcd(heads, plan_.world)))) {
+      if (!allowed_.allows(Axis::kSequenceParallel, tensor > 1 ? 1 : 0)) {
+        continue;  // It comes with tensor parallelism.
+      }
+      for (const std::int64_t pipeline : among(Axis::kPipeline, divisors(plan_.world / tensor))) {
+        titan().tensor = tensor;
+        titan().pipeline = pipeline;
+        write_splits();
+      }
+    }
+  }
+
+ private:
+  TitanPlan& titan() { return *plan_.titan; }
+  [[nodiscard]] AxisValues among(Axis axis, AxisValues candidates) const {
+    return switches_of(allowed_, axis, std::move(candidates));
+  }
+
+  /// Grouped products of experts run from compute capability 9.0 on, as the lowering has it.
+  [[nodiscard]] bool has_experts() const {
+    return !question_.model.moe || question_.device.compute_major >= 9;
+  }
+
+  /// Axes of the other runtimes must be free or off.
+  [[nodiscard]] bool has_no_other_axis() const {
+    constexpr std::array kOff = {
+        Axis::kDistributedOptimizer, Axis::kOverlapGradReduce, Axis::kOverlapParamGather,
+        Axis::kFirstStage,           Axis::kLastStage,         Axis::kMeshOrder,
+        Axis::kDispatcher,           Axis::kContextExchange,   Axis::kFp8Parameters,
+        Axis::kOffloadModules,       Axis::kOptimizerOffload,  Axis::kOffload};
+    constexpr std::int64_t kSdpa = 2;  // As `axis_value` has it.
+    return std::ranges::all_of(kOff, [&](Axis axis) { return allowed_.allows(axis, 0); }) &&
+           allowed_.of(Axis::kZero).empty() && allowed_.allows(Axis::kAttention, kSdpa);
+  }
+
+  /// What embedding and head count for where layers are dealt out.
+  void write_splits() {
+    const auto counts = [&](Axis axis) {
+      if (titan().pipeline == 1) {
+        return among(axis, {0});
+      }
+      return allowed_.of(axis).empty() ? AxisValues{1} : among(axis, {1, 0});
+    };
+    for (const std::int64_t embedding : counts(Axis::kAccountEmbedding)) {
+      for (const std::int64_t loss : counts(Axis::kAccountLoss)) {
+        const TitanPlan usual;
+        const bool deals = titan().pipeline > 1;
+        titan().first_stage_less = deals ? embedding : usual.first_stage_less;
+        titan().last_stage_less = deals ? loss : usual.last_stage_less;
+        write_contexts();
+      }
+    }
+  }
+
+  void write_contexts() {
+    const std::int64_t ranks = plan_.world / titan().tensor / titan().pipeline;
+    for (const std::int64_t context : among(Axis::kContext, divisors(ranks))) {
+      if (context > 1 && (plan_.sequence % (2 * context) != 0 ||
+                          plan_.sequence % (context * titan().tensor) != 0)) {
+        continue;
+      }
+      titan().context = context;
+      for (const std::int64_t replicas : among(Axis::kReplicas, divisors(ranks / context))) {
+        plan_.fsdp->replicas = replicas;
+        const bool shared = ranks / replicas >= 2;
+        if (shared || is_unsharded_titan(plan_)) {
+          write_experts(ranks / replicas);
+        }
+      }
+    }
+    titan().context = 1;
+    plan_.fsdp->replicas = 1;
+  }
+
+  /// `sharers`: ranks that share what a tensor-parallel rank holds.
+  void write_experts(std::int64_t sharers) {
+    if (!question_.model.moe) {
+      if (allowed_.allows(Axis::kExpert, 1) && allowed_.allows(Axis::kExpertTensor, 1)) {
+        write_losses();
+      }
+      return;
+    }
+    const std::int64_t ranks = sharers * titan().tensor;
+    for (const std::int64_t expert :
+         among(Axis::kExpert, divisors(std::gcd(question_.model.moe->experts, ranks)))) {
+      AxisValues cuts = {1};
+      if (expert > 1 && titan().tensor > 1 && ranks % (expert * titan().tensor) == 0) {
+        cuts.push_back(titan().tensor);
+      }
+      for (const std::int64_t cut : among(Axis::kExpertTensor, cuts)) {
+        titan().expert = expert;
+        titan().expert_tensor = cut;
+        write_losses();
+      }
+    }
+    titan().expert = 1;
+    titan().expert_tensor = 1;
+  }
+
+  /// The chunked loss only where it is asked for.
+  void write_losses() {
+    const bool asked = !allowed_.of(Axis::kLoss).empty();
+    for (const std::int64_t loss : among(Axis::kLoss, asked ? AxisValues{3, 4} : AxisValues{3})) {
+      plan_.loss = loss == 4 ? ir::LossKind::kChunked : ir::LossKind::kHf;
+      write_micro_batches();
+    }
+    plan_.loss = ir::LossKind::kHf;
+  }
+
+  void write_micro_batches() {
+    const std::int64_t data = plan_.world / titan().tensor / titan().pipeline / titan().context;
+    if (question_.global_batch % data != 0) {
+      return;
+    }
+    const std::int64_t share = question_.global_batch / data;
+    const bool pipelined = titan().pipeline > 1;
+    for (const std::int64_t micro : among(Axis::kMicroBatch, divisors(share))) {
+      plan_.micro_batch = pipelined ? share : micro;
+      plan_.accumulation = pipelined ? 1 : share / micro;
+      titan().pipeline_batch = pipelined ? micro : 1;
+      write_cell();
+    }
+    titan().pipeline_batch = 1;
+  }
+
+  void write_cell() {
+    const std::vector<TitanChoice> choices = titan_choices(question_, plan_);
+    if (choices.empty()) {
+      return;
+    }
+    Cell cell{.plan = plan_, .choices = choices.size()};
+    choices.front().apply_to(cell.plan);
+    if (ir::check_plan(question_.model, cell.plan) &&
+        !ir::torchtitan::unsupported(question_.model, cell.plan)) {
+      cells_.push_back(std::move(cell));
+    }
+  }
+
+  const SpaceQuestion& question_;
+  const Constraints& allowed_;
+  ParallelPlan plan_;
+  std::vector<Cell>& cells_;
+};
+
+}  // namespace
+
+bool is_unsharded_titan(const ParallelPlan& plan) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
+  return plan.world == replicas && titan.tensor == 1 && titan.pipeline == 1 && titan.context == 1;
+}
+
+bool can_compile(const ir::ModelSpec& model, const ParallelPlan& plan) {
+  return plan.titan->tensor == 1 && plan.titan->context == 1 && !model.moe &&
+         !is_unsharded_titan(plan);
+}
+
+void TitanChoice::apply_to(ParallelPlan& plan) const {
+  TitanPlan& titan = *plan.titan;
+  titan.schedule = schedule;
+  titan.stage_layers = stage_layers;
+  if (titan.pipeline > 1) {
+    const std::int64_t share = plan.micro_batch * plan.accumulation;
+    plan.micro_batch = share / runs;
+    plan.accumulation = runs;
+    titan.reshard = reshards ? ir::TitanReshard::kAlways : ir::TitanReshard::kDefault;
+  } else {
+    titan.reshard = reshards ? ir::TitanReshard::kDefault : ir::TitanReshard::kNever;
+  }
+  titan.compiled = compiled;
+  titan.selective_operators = selective;
+  plan.recompute = every > 0 ? ir::Recompute::kFull : ir::Recompute::kNone;
+  plan.recompute_every = std::max<std::int64_t>(every, 1);
+}
+
+std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const ParallelPlan& plan) {
+  const Constraints& allowed = question.constraints;
+  const bool able = can_compile(question.model, plan);
+  const AxisValues compilations =
+      switches_of(allowed, Axis::kCompiled, able ? AxisValues{0, 1} : AxisValues{0});
+  const AxisValues reshards = switches_of(
+      allowed, Axis::kReshard, is_unsharded_titan(plan) ? AxisValues{1} : AxisValues{1, 0});
+  const std::vector<TitanChoice> recomputations = recomputations_of(question, plan);
+  const std::vector<TitanChoice> pipelines = Pipelines(question, plan)();
+  std::vector<TitanChoice> all;
+  for (const TitanChoice& again : recomputations) {
+    for (const TitanChoice& pipeline : pipelines) {
+      const bool splits = splits_backward(pipeline.schedule);
+      for (const std::int64_t compiled : compilations) {
+        if (splits && (compiled != 0 || again.selective || again.every > 0)) {
+          continue;
+        }
+        for (const std::int64_t reshard : reshards) {
+          TitanChoice one = pipeline;
+          one.reshards = reshard != 0;
+          one.compiled = compiled != 0;
+          one.selective = again.selective;
+          one.every = again.every;
+          all.push_back(one);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+void write_titan_cells(const SpaceQuestion& question, const ParallelPlan& base,
+                       std::vector<Cell>& cells) {
+  TitanCells(question, base, cells)();
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,252 @@
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/binding_rank.h"
+#include "costmodel/estimate.h"
+#include "costmodel/hardware/catalogue.h"
+#include "model_ir/plan/plan_json.h"
+#include "model_ir/spec/hf_config.h"
+#include "planner/evaluate/lowered_plan.h"
+#include "planner/search/cell_search.h"
+#include "planner/space/axis_value.h"
+#include "planner/space/titan_space.h"
+#include "tests/support/random.h"
+#include "tests/support/rated_plans.h"
+
+/// Plans of torchtitan's code: degrees, pipelines, experts.
+namespace headroom::plan {
+namespace {
+
+const std::string kConfigs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
+
+ir::ModelSpec model_of(const std::string& text) {
+  return ir::parse_hf_config(text, "small").value();
+}
+
+/// Llama, Qwen3 (norms of heads, cosine tables), Qwen3 with experts; the last two so large that the
+/// GPU is what a step waits for.
+std::vector<ir::ModelSpec> families() {
+  return {model_of(R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4,
+        "vocab_size": 512, "max_position_embeddings": 4096})"),
+          model_of(R"({"model_type": "qwen3", "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 5, "num_attention_heads": 8, "num_key_value_heads": 4,
+        "head_dim": 32, "vocab_size": 512, "max_position_embeddings": 4096,
+        "tie_word_embeddings": false})"),
+          model_of(R"({"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 4096,
+        "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 4,
+        "head_dim": 128, "vocab_size": 4096, "max_position_embeddings": 4096,
+        "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 1024,
+        "decoder_sparse_step": 1, "mlp_only_layers": [], "tie_word_embeddings": false})"),
+          model_of(R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 13, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "vocab_size": 32768, "max_position_embeddings": 4096})")};
+}
+
+/// What a question refers to.
+struct Setting {
+  ir::ModelSpec model;
+  cost::DeviceSpec device;
+  cost::Machine machine;
+
+  explicit Setting(ir::ModelSpec spec)
+      : model(std::move(spec)),
+        device(cost::load_device(kConfigs, "h100-80gb").value()),
+        machine(cost::load_machine(kConfigs, device).value()) {}
+
+  [[nodiscard]] SearchQuestion question(test::Random& random, std::int64_t batch) const {
+    SearchQuestion asked = test::search_question(model, device, machine, batch);
+    asked.space.base.sequence = random.pick<std::int64_t>({128, 384, 512, 4096});
+    asked.space.constraints.of(Axis::kRuntime) = {kTitanRuntime};
+    return asked;
+  }
+};
+
+std::vector<std::unique_ptr<Setting>> settings() {
+  std::vector<std::unique_ptr<Setting>> all;
+  for (const ir::ModelSpec& model : families()) {
+    all.push_back(std::make_unique<Setting>(model));
+  }
+  return all;
+}
+
+/// One value or two of `all`.
+AxisValues few_of(test::Random& random, AxisValues all) {
+  while (all.size() > 2 || (all.size() > 1 && random.chance(1, 3))) {
+    all.erase(all.begin() + random.between(0, static_cast<std::int64_t>(all.size()) - 1));
+  }
+  return all;
+}
+
+/// A space of at most some dozen plans.
+void narrow(test::Random& random, SearchQuestion& question) {
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kRuntime) =
+      random.chance(1, 4) ? AxisValues{2, kTitanRuntime} : AxisValues{kTitanRuntime};
+  constraints.of(Axis::kGpus) = few_of(random, {1, 2, 4, 8});
+  constraints.of(Axis::kTensor) = few_of(random, {1, 2, 4});
+  constraints.of(Axis::kPipeline) = few_of(random, {1, 2, 4});
+  constraints.of(Axis::kContext) = few_of(random, {1, 2});
+  constraints.of(Axis::kReplicas) = few_of(random, {1, 2});
+  constraints.of(Axis::kSchedule) = few_of(random, {0, 1, 2, 3, 4, 5});
+  constraints.of(Axis::kMicroBatch) = few_of(random, {1, 2, 4});
+  constraints.of(Axis::kPipelineRuns) = few_of(random, {1, 2});
+  constraints.of(Axis::kRecompute) = few_of(random, {0, 1, 4});
+  if (random.chance(1, 2)) {
+    constraints.of(Axis::kReshard) = few_of(random, {0, 1});
+  }
+  question.objective =
+      random.pick<Objective>({Objective::kThroughput, Objective::kGpus, Objective::kMemory,
+                              Objective::kCost, Objective::kMicroBatch, Objective::kSequence});
+}
+
+using test::fits;
+using test::front_of;
+using test::Point;
+using test::Rated;
+
+std::vector<Rated> every_plan(const SearchQuestion& question) {
+  std::vector<Rated> all;
+  LoweredPlans plans(question.space.model, question.device, question.machine);
+  std::uint64_t number = 0;
+  for (const Cell& cell : cells_of(question.space)) {
+    const Choices choices = choices_of(question.space, cell);
+    REQUIRE(cell.choices == choices.recomputations.size());
+    const Bytes outside = question.device.total - capacity_of(question, cell.plan);
+    for (std::uint64_t index = 0; index < cell.choices; ++index, ++number) {
+      const ir::ParallelPlan plan = plan_at(choices, index);
+      const LoweredPlan lowered = plans.of(plan, number).value();
+      Worth worth = worth_of(question.objective, plan, lowered.time.total().value(), lowered.peak);
+      worth.number = number;
+      all.push_back({.worth = worth,
+                     .seconds = lowered.time.total().value(),
+                     .peak = lowered.peak,
+                     .gpus = plan.world,
+                     .outside = outside});
+    }
+  }
+  return all;
+}
+
+std::uint64_t size_of(const SearchQuestion& question) {
+  return count_plans(cells_of(question.space));
+}
+
+/// The highest peak of the ranks that `cost::estimate` replays.
+Bytes replayed_peak(const Setting& setting, const ir::ParallelPlan& plan) {
+  Bytes most;
+  for (const ir::Rank rank : cost::binding_ranks(setting.model, plan)) {
+    ir::ParallelPlan one = plan;
+    one.rank = static_cast<std::int64_t>(rank);
+    most =
+        std::max(most, cost::estimate(setting.model, one, setting.device).value().peak_allocated);
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("torchtitan's plans: time and peak are the replay's, and no bound is above them") {
+  test::Random random = test::seeded_random(911);
+  CAPTURE(random.seed());
+  int pipelines = 0;
+  int compared = 0;
+  for (const std::unique_ptr<Setting>& setting : settings()) {
+    for (int round = 0; round < (test::kSanitized ? 12 : 60); ++round) {
+      SearchQuestion question = setting->question(random, 32 * random.between(1, 3));
+      question.space.constraints.of(Axis::kGpus) = {
+          random.pick<std::int64_t>({1, 2, 4, 8, 16, 32})};
+      if (random.chance(1, 2)) {
+        question.space.constraints.of(Axis::kPipeline) = {2, 4};
+      }
+      const std::vector<Cell> cells = cells_of(question.space);
+      if (cells.empty()) {
+        continue;
+      }
+      const Cell& cell = cells[static_cast<std::size_t>(
+          random.between(0, static_cast<std::int64_t>(cells.size()) - 1))];
+      const ir::ParallelPlan plan = plan_at(choices_of(question.space, cell),
+                                            static_cast<std::uint64_t>(random.between(
+                                                0, static_cast<std::int64_t>(cell.choices) - 1)));
+      CAPTURE(ir::to_json(ir::plan_to_json(plan)));
+      LoweredPlans plans(setting->model, setting->device, setting->machine);
+      const LoweredPlan lowered = plans.of(plan, 0).value();
+      const cost::StepEstimate estimate =
+          cost::estimate(setting->model, plan, setting->device, Bytes{}, &setting->machine).value();
+      CHECK(lowered.peak == replayed_peak(*setting, plan));
+      CHECK(lowered.time.total().value() ==
+            doctest::Approx(estimate.time->total.value()).epsilon(1e-12));
+      CHECK(plans.least_step(plan) <= lowered.time.total());
+      CHECK(plans.least_step(plan) > Seconds{0});
+      CHECK(plans.least_of_cell(cell.plan) <= 1.0000001 * plans.least_step(plan));
+      CHECK(plans.floor(plan) <= lowered.peak);
+      CHECK(plans.sampled_floor(plan).value() <= lowered.peak);
+      CHECK(plans.floor(plan) > Bytes{0});
+      pipelines += plan.titan->pipeline > 1 ? 1 : 0;
+      ++compared;
+    }
+  }
+  CHECK(pipelines > compared / 8);
+}
+
+TEST_CASE("search: of torchtitan's plans, optimum and front are those of brute force") {
+  test::Random random = test::seeded_random(912);
+  CAPTURE(random.seed());
+  int spaces = 0;
+  int fitting = 0;
+  const std::vector<std::unique_ptr<Setting>> all_settings = settings();
+  for (int round = 0; spaces < (test::kSanitized ? 6 : 40); ++round) {
+    CAPTURE(round);
+    const Setting& setting = *all_settings[static_cast<std::size_t>(round) % all_settings.size()];
+    SearchQuestion question = setting.question(random, 8);
+    narrow(random, question);
+    const std::uint64_t size = size_of(question);
+    if (size == 0 || size > 60) {
+      continue;
+    }
+    const std::vector<Rated> all = every_plan(question);
+    ++spaces;
+    const Rated& some =
+        all[static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(all.size()) - 1))];
+    question.budget =
+        some.outside + (random.chance(1, 8) ? Bytes{some.peak.value() / 8} : some.peak);
+    std::optional<Rated> best;
+    for (const Rated& one : all) {
+      if (fits(one, question.budget) && (!best || one.worth < best->worth)) {
+        best = one;
+      }
+    }
+    fitting += best ? 1 : 0;
+    PlanMemory memory(setting.model, setting.device);
+    for (const unsigned rules : {0U, 1U, 2U, 3U}) {
+      CAPTURE(rules);
+      question.pruning = {
+          .time_bound = (rules & 1U) != 0, .memory_floor = (rules & 2U) != 0, .dominance = true};
+      question.front = false;
+      const PlanResult found = search_unreplayed(question, memory).value();
+      REQUIRE(found.best.has_value() == best.has_value());
+      CHECK(found.status == (best ? PlanStatus::kOptimal : PlanStatus::kInfeasible));
+      if (best) {
+        CHECK(found.best->number == best->worth.number);
+        CHECK(found.best->time.total().value() == best->seconds);
+      }
+      question.front = true;
+      std::set<Point> front;
+      const PlanResult answer = search_unreplayed(question, memory).value();
+      for (const RatedPlan& one : answer.front) {
+        front.emplace(one.time.total().value(), one.peak.value(), one.plan.world);
+      }
+      CHECK(front == front_of(all, question.budget));
+    }
+  }
+  CHECK(fitting > spaces / 2);
+}
+
+}  // namespace headroom::plan
