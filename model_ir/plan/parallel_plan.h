@@ -256,14 +256,14 @@ enum class MegatronCrossEntropy : std::uint8_t {
 /// Megatron-Core with Transformer Engine modules; named as its training script's arguments.
 /// Degrees multiply up to `ParallelPlan::world` with the data-parallel degree left over.
 struct MegatronPlan {
-  std::int64_t tensor = 1;               ///< TP
-  std::int64_t pipeline = 1;             ///< PP
-  std::int64_t context = 1;              ///< CP
-  std::int64_t expert = 1;               ///< EP
-  std::int64_t expert_tensor = 0;        ///< ETP; 0: as `tensor`.
-  std::int64_t layers_per_chunk = 0;     ///< --num-layers-per-virtual-pipeline-stage; 0: one chunk.
-  std::int64_t first_stage_layers = 0;   ///< --decoder-first-pipeline-num-layers; 0: as the others.
-  std::int64_t last_stage_layers = 0;    ///< --decoder-last-pipeline-num-layers; 0: as the others.
+  std::int64_t tensor = 1;              ///< TP
+  std::int64_t pipeline = 1;            ///< PP
+  std::int64_t context = 1;             ///< CP
+  std::int64_t expert = 1;              ///< EP
+  std::int64_t expert_tensor = 0;       ///< ETP; 0: as `tensor`.
+  std::int64_t layers_per_chunk = 0;    ///< --num-layers-per-virtual-pipeline-stage; 0: one chunk.
+  std::int64_t first_stage_layers = 0;  ///< --decoder-first-pipeline-num-layers; 0: as the others.
+  std::int64_t last_stage_layers = 0;   ///< --decoder-last-pipeline-num-layers; 0: as the others.
   /// --pipeline-model-parallel-layout: the layers of every chunk; empty: dealt out by the above.
   std::string pipeline_layout{};
   std::int64_t micro_batch_group = 0;    ///< Micro-batches in a row on one chunk; 0: PP.

@@ -51,12 +51,14 @@ std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPla
     return std::nullopt;
   }
   if (!titan.compiled) {
-    return Error::invalid_argument("titan", "memory-budget without compiled",
-                                   "`compiled` beside it: the budget is for the partitioner of compiled blocks");
+    return Error::invalid_argument(
+        "titan", "memory-budget without compiled",
+        "`compiled` beside it: the budget is for the partitioner of compiled blocks");
   }
   if (plan.recompute != Recompute::kNone || titan.selective_operators) {
-    return Error::invalid_argument("titan", "memory-budget beside another checkpointing",
-                                   "one of them: leave out --recompute and `selective`, or the budget");
+    return Error::invalid_argument(
+        "titan", "memory-budget beside another checkpointing",
+        "one of them: leave out --recompute and `selective`, or the budget");
   }
   if (titan.float8 != Float8Recipe::kNone) {
     return Error::invalid_argument("titan", "memory-budget with float8",

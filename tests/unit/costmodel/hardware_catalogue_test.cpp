@@ -83,7 +83,7 @@ TEST_CASE("hardware catalogue: totals are what processes were told, not what the
   // device properties, bytes from the driver.
   const std::map<std::string, Bytes> printed = {
       {"a100-80gb", mebibytes(81'038)},       {"a40", mebibytes(45'416)},
-      {"h200", Bytes{150'109'880'320}},          {"b200", mebibytes(182'631)},
+      {"h200", Bytes{150'109'880'320}},       {"b200", mebibytes(182'631)},
       {"rtx-4090", mebibytes(24'081)},        {"mi300x", Bytes{206'141'652'992}},
       {"gh200-144gb", Bytes{153'008'209'920}}};
   for (const auto& entry : printed) {
