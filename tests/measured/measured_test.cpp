@@ -286,6 +286,15 @@ TEST_CASE("measured: Megatron-Core, drawn after the mechanisms were modelled") {
   check_source("unseen_megatron");
 }
 
+TEST_CASE("measured: Megatron-Core's pipelines laid out by hand, all exact but kernels") {
+  const std::vector<SummaryLine> lines = summary_of("megatron_layout");
+  CHECK_FALSE(lines.empty());
+  for (const SummaryLine& line : lines) {
+    CAPTURE(key_of(line));
+    CHECK((line.exact_share == 1 || line.metric == Metric::kKernels));
+  }
+}
+
 TEST_CASE("measured: Megatron-Core, one mechanism each") {
   check_source("megatron_options");
 }

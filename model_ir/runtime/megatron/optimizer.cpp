@@ -33,7 +33,9 @@ Optimizer::Optimizer(const Runner& run, std::span<const GradientBuffer> buffers,
     return;
   }
   const bool scaled = context.dtype == DType::kFp16;
-  add_scalar();  // FusedAdam's overflow buffer.
+  if (!buffers.empty()) {  // A rank without parameters has no FusedAdam.
+    add_scalar();          // Its overflow buffer.
+  }
   // DynamicGradScaler: scale, min_scale, growth_factor, backoff_factor, then found_inf; without a
   // scaler one constant, which only bf16 has no second beside.
   const bool simple = context.dtype == DType::kFp32 && !context.megatron.distributed_optimizer;

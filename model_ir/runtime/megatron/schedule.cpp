@@ -259,7 +259,8 @@ class Interleaved {
     }
     stage_.deallocate(output_);
     if (k == warmup_ - 1 && warmup_ != total_ && !mesh_.last_stage()) {
-      gradients_.back().push_back(stage_.receive());
+      buffered_ = stage_.receive();
+      gradients_.back().push_back(buffered_);
     }
   }
 
@@ -277,17 +278,22 @@ class Interleaved {
     Tensor gradient = run_backward(k);
     const bool sends = !stage_.chunk(chunk_of(k, false)).first;
     sent_gradient_ = sends ? gradient : Tensor{};  // Its request keeps it until the next backward.
-    if (Tensor coming = send_back(std::move(gradient), k, true); coming.defined()) {
+    if (Tensor coming = send_back(gradient, k, true); coming.defined()) {
       requests_.push_back(std::move(coming));
     }
+    input_gradient_ = sends ? std::move(gradient) : Tensor{};
+    buffered_.reset();
   }
 
   void cool_down(std::int64_t k) {
     if (Tensor request = wait(k); request.defined()) {
       last_request_ = std::move(request);  // A name of the function, which keeps it to the end.
     }
-    Tensor gradient = run_backward(k);
-    received_gradient_ = send_back(std::move(gradient), k, k != total_ - 1);
+    input_gradient_ = run_backward(k);
+    if (stage_.chunk(chunk_of(k, false)).first) {
+      input_gradient_.reset();
+    }
+    received_gradient_ = send_back(input_gradient_, k, k != total_ - 1);
   }
 
   /// The oldest request for a gradient, which a backward waits for unless it begins with the loss;
@@ -297,18 +303,16 @@ class Interleaved {
   }
 
   /// Returns what is received in exchange.
-  [[nodiscard]] Tensor send_back(Tensor gradient, std::int64_t k, bool may_receive) {
-    const bool sends = !stage_.chunk(chunk_of(k, false)).first;
+  [[nodiscard]] Tensor send_back(const Tensor& gradient, std::int64_t k, bool may_receive) {
     const Transfer next = transfer(k, false);
     Tensor received;
     if (next.receives && may_receive) {
       received = stage_.receive();
       gradients_[next.chunk].push_back(received);
     }
-    if (sends) {
+    if (!stage_.chunk(chunk_of(k, false)).first) {
       stage_.send(gradient);
     }
-    input_gradient_ = sends ? std::move(gradient) : Tensor{};
     return received;
   }
 
@@ -341,6 +345,7 @@ class Interleaved {
   Tensor input_gradient_;
   Tensor sent_gradient_;
   Tensor received_gradient_;
+  Tensor buffered_;  ///< The first gradient, in its buffer until the next one takes the place.
   std::deque<Tensor> requests_;
   Tensor last_request_;
 };
