@@ -339,7 +339,9 @@ std::string megatron_text(const ir::MegatronPlan& megatron) {
     }
   }
   if (!megatron.pipeline_layout.empty()) {
-    text += ",pipeline-layout=" + megatron.pipeline_layout;
+    std::string layout = megatron.pipeline_layout;
+    std::erase(layout, ',');  // Which mean nothing there, and the next key here.
+    text += ",pipeline-layout=" + layout;
   }
   if (megatron.attention != usual.attention) {
     text += ",attention=" +

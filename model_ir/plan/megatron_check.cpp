@@ -59,9 +59,12 @@ Status check_layout(const MegatronPlan& megatron, std::int64_t layers) {
         "nothing else that deals layers out beside it (first-stage-layers, last-stage-layers, "
         "account-for-embedding, account-for-loss, layers-per-virtual-stage)");
   }
-  if (megatron.pipeline == 1 || chunks % megatron.pipeline != 0) {
-    return fault("a multiple of pp=" + std::to_string(megatron.pipeline) +
-                 " chunks, with pp of 2 or more; it has " + std::to_string(chunks));
+  if (megatron.pipeline == 1) {
+    return fault("pp of 2 or more beside it");
+  }
+  if (chunks % megatron.pipeline != 0) {
+    return fault("chunks for pp=" + std::to_string(megatron.pipeline) +
+                 ", a multiple of it; it has " + std::to_string(chunks));
   }
   if (dealt != layers) {
     return fault("the " + std::to_string(layers) + " layers of the model; it has " +
@@ -80,7 +83,13 @@ Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
   const bool uneven = megatron.first_stage_layers > 0 || megatron.last_stage_layers > 0;
   const bool accounts = megatron.account_for_embedding || megatron.account_for_loss;
   if (!uneven && !accounts) {
-    return check_division({"pp", megatron.pipeline, "layers", layers});
+    Status even = check_division({"pp", megatron.pipeline, "layers", layers});
+    if (!even) {
+      return Error::invalid_argument(even.error().key, even.error().got, even.error().wanted,
+                                     "deal them out with first-stage-layers, last-stage-layers, "
+                                     "account-for-embedding, account-for-loss or pipeline-layout");
+    }
+    return even;
   }
   if (uneven && (accounts || megatron.layers_per_chunk > 0)) {
     return Error::invalid_argument(

@@ -39,7 +39,8 @@ std::optional<std::string> unrolled(std::string_view text) {
       std::size_t count = 0;
       const char* const begin = text.data() + at + 1;
       const auto [end, error] = std::from_chars(begin, text.data() + text.size(), count);
-      if (error != std::errc() || unit >= out.size() || count * (out.size() - unit) > kLongest) {
+      if (error != std::errc() || unit >= out.size() || count > kLongest / (out.size() - unit) ||
+          out.size() + count * (out.size() - unit) > 2 * kLongest) {
         return std::nullopt;
       }
       const std::string repeated = out.substr(unit);

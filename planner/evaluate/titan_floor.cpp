@@ -385,9 +385,6 @@ std::int64_t in_flight(const std::vector<ir::PipelineAction>& actions,
 
 }  // namespace
 
-/// Chunks that are gathered at once: see `ir::torchtitan::with_gathers`.
-constexpr std::size_t kGathered = 3;
-
 Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
   const Pieces once = pieces(plan, checkpoints_all(plan) ? kOperators : kNothing);
   const Pieces twice = plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kLayers);
@@ -426,10 +423,11 @@ Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
     bytes += ((receives ? 1 : 0) + (sends ? 1 : 0)) * shape.micro_batches * hidden;
     const std::int64_t kept = (count - again) * once.kept + again * twice.kept +
                               (chunk.last ? once.head_kept : 0) - (pipelined ? hidden : 0);
-    chunks.push_back(
-        {.kept = std::max<std::int64_t>(kept, 0),
-         .gradients = pipelined && !whole ? wide * count * gathered : 0,
-         .gathered = stays && own.size() <= kGathered ? narrow * count * gathered : 0});
+    chunks.push_back({.kept = std::max<std::int64_t>(kept, 0),
+                      .gradients = pipelined && !whole ? wide * count * gathered : 0,
+                      .gathered = stays && own.size() <= static_cast<std::size_t>(kActiveChunks)
+                                      ? narrow * count * gathered
+                                      : 0});
   }
   if (!pipelined) {
     return Bytes{bytes + chunks.front().kept + chunks.front().gathered};

@@ -18,10 +18,12 @@ Group group_of(const TitanChoice& choice) {
           choice.reshards, choice.compiled,     choice.selective};
 }
 
-/// Whether `a` runs fewer layers again than `b`: each that b's group has, counted from the other
-/// end of a block, may be another layer; all take the same.
+/// Whether `a` runs fewer layers again than `b` on every rank; where a rank has several chunks, no
+/// layer that b does not. Which layers of a chunk these are makes no difference: all take the same.
 bool is_lighter(const TitanChoice& a, const TitanChoice& b) {
-  return b.every > 0 && (a.every == 0 || a.every > b.every);
+  const bool chunks = b.schedule == ir::PipelineKind::kInterleaved;
+  return b.every > 0 &&
+         (a.every == 0 || (a.every > b.every && (!chunks || a.every % b.every == 0)));
 }
 
 }  // namespace

@@ -28,9 +28,8 @@ constexpr std::array<AxisName, kAxes> kNames = {{
     {Axis::kDispatcher, "dispatcher", "KIND,..",
      "alltoall or, with DeepEP in place, hybridep: how tokens reach their experts (megatron)"},
     {Axis::kChunk, "layers-per-virtual-stage", "N,..",
-     "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron), one chunk or two of "
-     "a "
-     "rank (torchtitan)"},
+     "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron), one chunk or two "
+     "of a rank (torchtitan)"},
     {Axis::kFirstStage, "first-stage-layers", "N,..",
      "layers of the first pipeline stage; 0: as many as the others (megatron)"},
     {Axis::kLastStage, "last-stage-layers", "N,..",
@@ -80,8 +79,7 @@ constexpr std::array<AxisName, kAxes> kNames = {{
      "none, optimizer, all: what lives on the host (deepspeed; fsdp: none or all)"},
     {Axis::kOptimizerOffload, "optimizer-offload", "SHARE,..",
      "0, 0.25, 0.5, 0.75, 1: share of the optimizer on the host (megatron's distributed one in "
-     "bf16; "
-     "deepspeed's, less than all at stage 3)"},
+     "bf16; deepspeed's, less than all at stage 3)"},
 }};
 
 constexpr std::array<std::string_view, 2> kSwitch = {"no", "yes"};

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/stage_forms.h"
 #include "planner/space/titan_space.h"
@@ -71,8 +72,8 @@ double share_on_host(const ir::ParallelPlan& plan) {
 }
 
 std::int64_t schedule_of(const ir::MegatronPlan& megatron) {
-  return schedule_with(megatron.layers_per_chunk > 0 ? ir::PipelineKind::kInterleaved
-                                                     : ir::PipelineKind::kOneForwardOneBackward);
+  return schedule_with(ir::is_interleaved(megatron) ? ir::PipelineKind::kInterleaved
+                                                    : ir::PipelineKind::kOneForwardOneBackward);
 }
 
 /// Megatron's switches.

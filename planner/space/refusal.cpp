@@ -97,13 +97,14 @@ std::string degree_rule(const SpaceQuestion& question, Axis axis) {
     case Axis::kDispatcher:
       return "alltoall or, with experts on several ranks and etp 1, hybridep, of megatron alone";
     case Axis::kChunk:
-      return "0 or, with several stages, a divisor of a stage's layers (of " + layers +
-             ") below them, of megatron alone";
+      return "0 or, with several stages, below a stage's layers (of " + layers +
+             "): of megatron a divisor of them, of torchtitan (interleaved, zb-h1) what gives "
+             "every "
+             "rank as many chunks";
     case Axis::kSchedule:
       return "1f1b; with several stages interleaved of megatron, or what torchtitan has under "
              "--runtime torchtitan: gpipe, interleaved, zb-h1, zb-v, dualpipev (the last three "
-             "with "
-             "eager blocks that keep all)";
+             "with eager blocks that keep all)";
     case Axis::kPipelineRuns:
       return "1 or, with several stages of torchtitan, a divisor of a rank's micro-batches that "
              "leaves each run as many as stages";
@@ -131,7 +132,7 @@ std::string block_rule(Axis axis, const std::string& layers) {
       return "none, selective, uniform or block of megatron, none or full of the others, of "
              "torchtitan selective, too";
     case Axis::kRecomputeEvery:
-      return "1 or, with recompute full of torchtitan, no more layers than a stage has (of " +
+      return "1 or, with recompute full of torchtitan, no more layers than a rank has (of " +
              layers + ")";
     case Axis::kCompiled:
       return "no or, of a dense model under --runtime torchtitan with tp and cp of 1, yes";

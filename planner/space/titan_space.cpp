@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "model_ir/base/units.h"
@@ -26,10 +27,6 @@ bool splits_backward(PipelineKind kind) {
   return kind == PipelineKind::kZbH1 || kind == PipelineKind::kZbV ||
          kind == PipelineKind::kDualPipeV;
 }
-
-/// Chunks of a rank that PyTorch keeps gathered at once; more are gathered again in every round.
-/// Source: torch/distributed/pipelining/schedules.py, _add_unshard_reshard (max_active_stages).
-constexpr std::int64_t kActiveChunks = 3;
 
 /// Layers of a chunk that make two chunks on each rank (0: torchtitan's own choice) or three.
 AxisValues stage_layers_of(const TitanPlan& titan, std::int64_t layers, const AxisValues& given) {
@@ -107,24 +104,61 @@ class Pipelines {
   std::vector<TitanChoice> choices_;
 };
 
-/// Every so manieth layer that runs again: each that comes to another count of layers.
-AxisValues periods_of(std::int64_t layers, const Constraints& allowed) {
+/// Layers of each chunk of each rank, in the order in which the rank counts them.
+std::vector<AxisValues> chunk_layers_of(const ParallelPlan& plan, std::int64_t layers) {
+  std::vector<AxisValues> ranks;
+  for (std::int64_t rank = 0; rank < plan.titan->pipeline; ++rank) {
+    AxisValues& chunks = ranks.emplace_back();
+    if (plan.titan->pipeline == 1) {
+      chunks.push_back(layers);
+      continue;
+    }
+    for (const ir::TitanChunk& chunk : ir::titan_chunks(plan, layers, rank)) {
+      chunks.push_back(chunk.layers.count);
+    }
+  }
+  return ranks;
+}
+
+/// How many layers of each chunk run again where each `every`-th of a rank does.
+AxisValues run_again(const std::vector<AxisValues>& ranks, std::int64_t every) {
+  AxisValues counts;
+  for (const AxisValues& chunks : ranks) {
+    std::int64_t number = 0;
+    for (const std::int64_t layers : chunks) {
+      counts.push_back((number + layers) / every - number / every);
+      number += layers;
+    }
+  }
+  return counts;
+}
+
+std::int64_t longest_of(const std::vector<AxisValues>& ranks) {
+  std::int64_t longest = 0;
+  for (const AxisValues& chunks : ranks) {
+    longest = std::max(longest, std::accumulate(chunks.begin(), chunks.end(), std::int64_t{0}));
+  }
+  return longest;
+}
+
+/// Every so manieth layer that runs again: each that comes to other counts of layers in some chunk,
+/// or each that is asked for.
+AxisValues periods_of(const std::vector<AxisValues>& ranks, const Constraints& allowed) {
+  const bool asked = !allowed.of(Axis::kRecomputeEvery).empty();
   AxisValues periods;
-  std::int64_t count = 0;
-  for (std::int64_t every = 1; every <= layers; ++every) {
-    const bool asked = !allowed.of(Axis::kRecomputeEvery).empty();
-    const bool other = layers / every != std::exchange(count, layers / every);
-    if (asked ? allowed.allows(Axis::kRecomputeEvery, every) : other) {
+  std::set<AxisValues> seen;
+  for (std::int64_t every = 1; every <= longest_of(ranks); ++every) {
+    if (asked ? allowed.allows(Axis::kRecomputeEvery, every)
+              : seen.insert(run_again(ranks, every)).second) {
       periods.push_back(every);
     }
   }
   return periods;
 }
 
-/// What runs again, from nothing on.
-std::vector<TitanChoice> recomputations_of(const SpaceQuestion& question,
-                                           const ParallelPlan& plan) {
-  const Constraints& allowed = question.constraints;
+/// What runs again, from nothing on; whole layers in each of `periods`.
+std::vector<TitanChoice> recomputations_of(const Constraints& allowed,
+                                           const std::set<std::int64_t>& periods) {
   std::vector<TitanChoice> all;
   if (!allowed.of(Axis::kRecomputeLayers).empty()) {
     return all;
@@ -139,8 +173,7 @@ std::vector<TitanChoice> recomputations_of(const SpaceQuestion& question,
     all.push_back({.selective = true});
   }
   if (has(RecomputeChoice::kFull)) {
-    const std::int64_t layers = ceil_div(layers_of(question), plan.titan->pipeline);
-    for (const std::int64_t every : periods_of(layers, allowed)) {
+    for (const std::int64_t every : periods) {
       all.push_back({.every = every});
     }
   }
@@ -353,11 +386,22 @@ std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const Para
       switches_of(allowed, Axis::kCompiled, able ? AxisValues{0, 1} : AxisValues{0});
   const AxisValues reshards = switches_of(
       allowed, Axis::kReshard, is_unsharded_titan(plan) ? AxisValues{1} : AxisValues{1, 0});
-  const std::vector<TitanChoice> recomputations = recomputations_of(question, plan);
   const std::vector<TitanChoice> pipelines = Pipelines(question, plan)();
+  std::vector<AxisValues> periods;  // Of each pipeline.
+  std::set<std::int64_t> any_period;
+  for (const TitanChoice& pipeline : pipelines) {
+    ParallelPlan dealt = plan;
+    pipeline.apply_to(dealt);
+    periods.push_back(periods_of(chunk_layers_of(dealt, layers_of(question)), allowed));
+    any_period.insert(periods.back().begin(), periods.back().end());
+  }
   std::vector<TitanChoice> all;
-  for (const TitanChoice& again : recomputations) {
-    for (const TitanChoice& pipeline : pipelines) {
+  for (const TitanChoice& again : recomputations_of(allowed, any_period)) {
+    for (std::size_t i = 0; i < pipelines.size(); ++i) {
+      if (again.every > 0 && !std::ranges::binary_search(periods[i], again.every)) {
+        continue;
+      }
+      const TitanChoice& pipeline = pipelines[i];
       const bool splits = splits_backward(pipeline.schedule);
       for (const std::int64_t compiled : compilations) {
         if (splits && (compiled != 0 || again.selective || again.every > 0)) {

@@ -13,6 +13,10 @@ namespace headroom::plan {
   return plan.model_code == ir::ModelCode::kTorchtitan;
 }
 
+/// Chunks of a rank that PyTorch keeps gathered at once; more are gathered again in every round.
+/// Source: torch/distributed/pipelining/schedules.py, _add_unshard_reshard, max_active_stages.
+inline constexpr std::int64_t kActiveChunks = 3;
+
 /// Whether nothing is sharded: one GPU, or DDP, which torchtitan runs beside no other dimension.
 [[nodiscard]] bool is_unsharded_titan(const ir::ParallelPlan& plan);
 

@@ -65,7 +65,8 @@ TEST_CASE("pipeline layout: letters are layers, bars end chunks, products are wr
 
 TEST_CASE("pipeline layout: what cannot be one says what is expected") {
   for (const char* text :
-       {"Et*|tL", "E(t(t)*2)*2L", "E(tL", "Et)*2L", "E(t)L", "*2EtL", "Et*99999999L", "Et*-1L"}) {
+       {"Et*|tL", "E(t(t)*2)*2L", "E(tL", "Et)*2L", "E(t)L", "*2EtL", "Et*99999999L", "Et*-1L",
+        "E(tttt)*4611686018427387904L", "Et*65000t*65000t*65000L"}) {
     CAPTURE(text);
     CHECK(wanted(text).starts_with("letters, `t*N` and"));
   }
@@ -99,9 +100,9 @@ TEST_CASE("pipeline layout: a plan has chunks for its stages and the layers of i
   CHECK(refusal(5, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}) ==
         "pipeline-layout=Et|tt|ttt|L: the 5 layers of the model; it has 6");
   CHECK(refusal(6, {.pipeline = 3, .pipeline_layout = "Et|tt|ttt|L"}) ==
-        "pipeline-layout=Et|tt|ttt|L: a multiple of pp=3 chunks, with pp of 2 or more; it has 4");
-  CHECK(refusal(6, {.pipeline = 1, .pipeline_layout = "Et|tt|ttt|L"})
-            .starts_with("pipeline-layout=Et|tt|ttt|L: a multiple of pp=1"));
+        "pipeline-layout=Et|tt|ttt|L: chunks for pp=3, a multiple of it; it has 4");
+  CHECK(refusal(6, {.pipeline = 1, .pipeline_layout = "Et|tt|ttt|L"}) ==
+        "pipeline-layout=Et|tt|ttt|L: pp of 2 or more beside it");
   CHECK(refusal(6, {.pipeline = 2, .first_stage_layers = 2, .pipeline_layout = "Et|tt|ttt|L"})
             .find("nothing else that deals layers out") != std::string::npos);
   CHECK(refusal(6, {.pipeline = 2, .pipeline_layout = "Et|tttttmL"}) ==

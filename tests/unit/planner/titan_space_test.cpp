@@ -67,6 +67,20 @@ TEST_CASE("torchtitan's space: the batch of a step is the same for all plans") {
   }
 }
 
+TEST_CASE("torchtitan's space: layers run again that tell ranks apart are all there") {
+  // 16 layers, embedding and loss on four ranks: 4, 5, 4 and 3 layers.
+  SpaceQuestion question = question_of(llama(16), 8);
+  question.constraints.of(Axis::kPipeline) = {4};
+  question.constraints.of(Axis::kSchedule) = parse_axis(Axis::kSchedule, "1f1b").value();
+  std::set<std::int64_t> periods;
+  for (const ir::ParallelPlan& plan : plans_of(question)) {
+    if (plan.recompute == ir::Recompute::kFull) {
+      periods.insert(plan.recompute_every);
+    }
+  }
+  CHECK(periods == std::set<std::int64_t>{1, 2, 3, 4, 5});
+}
+
 TEST_CASE("torchtitan's space: what is asked of an axis, plans have") {
   const ir::ModelSpec model = llama(6);
   const auto values_with = [&](Axis axis, const char* text, Axis seen) {
