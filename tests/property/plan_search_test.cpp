@@ -47,6 +47,7 @@ PlanResult unreplayed(const SearchQuestion& question) {
   return search_unreplayed(question, memory).value();
 }
 
+using test::budget_for_some;
 using test::fits;
 using test::front_of;
 using test::Point;
@@ -154,13 +155,6 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
   return question;
 }
 
-/// Room for some of the plans: the peak of one of them, and what is lost outside.
-Bytes budget_for_some(test::Random& random, const std::vector<Rated>& all) {
-  const auto last = static_cast<std::int64_t>(all.size()) - 1;
-  const Rated& one = all[static_cast<std::size_t>(random.between(0, last))];
-  return one.outside + Bytes{random.chance(1, 8) ? one.peak.value() / 2 : one.peak.value()};
-}
-
 std::set<Point> points_of(const std::vector<RatedPlan>& plans) {
   std::set<Point> points;
   for (const RatedPlan& one : plans) {
@@ -212,7 +206,7 @@ void compare_with_brute_force(const ir::ModelSpec& model, std::uint64_t seed) {
       continue;
     }
     ++spaces;
-    question.budget = budget_for_some(random, all);
+    question.budget = budget_for_some(random, all, spaces);
     std::optional<Rated> best;
     for (const Rated& one : all) {
       if (fits(one, question.budget) && (!best || one.worth < best->worth)) {

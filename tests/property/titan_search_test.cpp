@@ -107,6 +107,7 @@ void narrow(test::Random& random, SearchQuestion& question) {
                               Objective::kCost, Objective::kMicroBatch, Objective::kSequence});
 }
 
+using test::budget_for_some;
 using test::fits;
 using test::front_of;
 using test::Point;
@@ -213,10 +214,7 @@ TEST_CASE("search: of torchtitan's plans, optimum and front are those of brute f
     }
     const std::vector<Rated> all = every_plan(question);
     ++spaces;
-    const Rated& some =
-        all[static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(all.size()) - 1))];
-    question.budget =
-        some.outside + (random.chance(1, 8) ? Bytes{some.peak.value() / 8} : some.peak);
+    question.budget = budget_for_some(random, all, spaces);
     std::optional<Rated> best;
     for (const Rated& one : all) {
       if (fits(one, question.budget) && (!best || one.worth < best->worth)) {
@@ -247,6 +245,7 @@ TEST_CASE("search: of torchtitan's plans, optimum and front are those of brute f
     }
   }
   CHECK(fitting > spaces / 2);
+  CHECK(fitting < spaces);
 }
 
 }  // namespace headroom::plan

@@ -8,6 +8,7 @@
 
 #include "planner/search/cell_search.h"
 #include "planner/search/search.h"
+#include "tests/support/random.h"
 
 /// What the planner's property tests ask, and every plan that it could answer.
 namespace headroom::test {
@@ -43,6 +44,15 @@ struct Rated {
 
 inline bool fits(const Rated& plan, Bytes budget) {
   return plan.peak <= budget - plan.outside;
+}
+
+/// Room for some of `all` in the `space`-th of a test's spaces: what a plan drawn of them needs,
+/// and in every eighth space a byte less than any of them needs.
+inline Bytes budget_for_some(Random& random, const std::vector<Rated>& all, int space) {
+  const auto need = [](const Rated& one) { return one.outside + one.peak; };
+  const std::int64_t last = static_cast<std::int64_t>(all.size()) - 1;
+  const Rated& one = all[static_cast<std::size_t>(random.between(0, last))];
+  return space % 8 == 5 ? need(std::ranges::min(all, {}, need)) - Bytes{1} : need(one);
 }
 
 using Point = std::tuple<double, std::int64_t, std::int64_t>;

@@ -69,7 +69,8 @@ TEST_CASE("torchtitan's space: the batch of a step is the same for all plans") {
 
 TEST_CASE("torchtitan's space: layers run again that tell ranks apart are all there") {
   // 16 layers, embedding and loss on four ranks: 4, 5, 4 and 3 layers.
-  SpaceQuestion question = question_of(llama(16), 8);
+  const ir::ModelSpec model = llama(16);
+  SpaceQuestion question = question_of(model, 8);
   question.constraints.of(Axis::kPipeline) = {4};
   question.constraints.of(Axis::kSchedule) = parse_axis(Axis::kSchedule, "1f1b").value();
   std::set<std::int64_t> periods;
