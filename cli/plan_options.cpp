@@ -46,7 +46,7 @@ constexpr std::array<OptionSpec, 36> kOptions = {
      {"accumulation", "N", "1", "micro-batches per optimizer step"},
      {"checkpointing", "WHICH", "none",
       "layers computed again in backward: none, full, full-reentrant, every-K"},
-     {"optimizer", "NAME", "adamw",
+     {"optimizer", "NAME", "adamw, under torchtitan's code adamw-fused",
       "adamw (foreach), adamw-fused, adamw-loop, adamw-8bit, paged-adamw-8bit, "
       "paged-adamw-32bit, sgd, sgd-momentum, "
       "sgd-fused, sgd-momentum-fused, adafactor, adafactor-torch, lion, lion-8bit, "
@@ -297,14 +297,13 @@ void read_precision(OptionReader& reader, ParallelPlan& plan) {
 }
 
 void read_training(OptionReader& reader, ParallelPlan& plan) {
-  const bool offloaded = plan.zero && plan.zero->offload_optimizer != ir::OffloadDevice::kNone;
-  if (offloaded && plan.optimizer == ir::OptimizerPlan{}) {
-    plan.optimizer.form = ir::OptimizerForm::kFused;  // DeepSpeedCPUAdam.
+  reader.word("model-code", ir::model_code_words(), plan.model_code);
+  if (plan.optimizer == ir::OptimizerPlan{}) {
+    plan.optimizer = ir::usual_optimizer(plan);
   }
   reader.word("optimizer", ir::optimizer_words(), plan.optimizer);
   reader.word("attention", ir::attention_words(), plan.attention);
   reader.word("loss", ir::loss_words(), plan.loss);
-  reader.word("model-code", ir::model_code_words(), plan.model_code);
   reader.flag("liger", plan.liger);
   if (reader.has("generate")) {
     ir::GenerationPlan generation = plan.generation.value_or(ir::GenerationPlan{});
@@ -466,11 +465,7 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   whole("accumulation", plan.accumulation, usual.accumulation);
   add_if(plan.recompute != ir::Recompute::kNone, "checkpointing",
          ir::checkpointing_text(plan.recompute, plan.recompute_every));
-  ir::OptimizerPlan optimizer = usual.optimizer;
-  if (zero && plan.zero->offload_optimizer != ir::OffloadDevice::kNone) {
-    optimizer.form = ir::OptimizerForm::kFused;
-  }
-  add_if(!(plan.optimizer == optimizer), "optimizer",
+  add_if(!(plan.optimizer == ir::usual_optimizer(plan)), "optimizer",
          std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
   add_if(plan.attention != usual.attention, "attention",
          std::string(ir::word_of(ir::attention_words(), plan.attention)));

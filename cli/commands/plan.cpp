@@ -6,12 +6,14 @@
 #include <cmath>
 #include <csignal>
 #include <ostream>
+#include <string_view>
 #include <utility>
 
 #include "cli/plan_search.h"
 #include "cli/report/plan_answer.h"
 #include "cli/report/why_text.h"
 #include "costmodel/hardware/catalogue.h"
+#include "planner/evaluate/lowered_plan.h"
 #include "planner/explain/explain.h"
 
 namespace headroom::cli {
@@ -65,6 +67,13 @@ class ProgressLine {
          << (now.front > 0 ? ", front of " + std::to_string(now.front)
                            : ", bound " + bound_text(objective_, now.bound) + gap_text(now))
          << std::flush;
+  }
+
+  void say(std::string_view what) {
+    if (shown_) {
+      drawn_ = true;
+      err_ << "\r\033[K" << what << std::flush;
+    }
   }
 
  private:
@@ -158,13 +167,14 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     question.stop = &stop_asked;
     question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
     plan::PlanMemory memory(question.space.model, question.device);
+    plan::LoweredRecords records;
+    question.records = &records;
     const Clock::time_point begin = Clock::now();
     Result<plan::PlanResult> result = plan::search(question, memory);
     if (!result) {
       return std::move(result).error();
     }
     answer.result = std::move(result).value();
-    answer.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     if (explaining == Explaining::kAll && answer.result.best) {
       for (const plan::Alternative& one : plan::alternatives_of(answer.result.best->plan)) {
         asked.push_back(one);
@@ -183,6 +193,7 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     }
     answer.why = std::move(why).value();
     if (answer.result.status == plan::PlanStatus::kInfeasible) {
+      line.say("nothing fits; looking for what would");
       Result<plan::Infeasibility> infeasible =
           plan::explain_infeasible(question, larger_devices(arguments, answer.search), memory);
       if (!infeasible) {
@@ -190,6 +201,7 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
       }
       answer.infeasible = std::move(infeasible).value();
     }
+    answer.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
   context.out << (context.json ? plan_answer_json(answer)
                                : plan_answer_text(answer, context.terminal));

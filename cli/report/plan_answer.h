@@ -16,8 +16,8 @@ namespace headroom::cli {
 struct PlanAnswer {
   PlanSearch search;
   plan::PlanResult result;
-  double seconds = 0;                               ///< The search took, by the clock.
-  std::string why;                                  ///< Answers to `--why`, a line each.
+  double seconds = 0;  ///< The search and what explains its answer took, by the clock.
+  std::string why;     ///< Answers to `--why`, a line each.
   std::optional<plan::Infeasibility> infeasible{};  ///< Where no plan fits.
   std::vector<plan::StagePlacement> placements{};   ///< Under `explain`.
 };

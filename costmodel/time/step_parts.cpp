@@ -26,7 +26,7 @@ constexpr std::array<Words, kStepParts> kWords = {
      {"data_parallel", "data-parallel communication"},
      {"pipeline_transfers", "pipeline transfers"},
      {"bubble", "pipeline bubble"},
-     {"offload", "offload"}}};
+     {"offload", "host copies and offload"}}};
 
 bool runs_along(const ir::RankGroup& group, std::int64_t size, std::int64_t stride) {
   return size > 1 && group.size == size && group.stride == stride && group.outer_size == 1;

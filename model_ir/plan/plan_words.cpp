@@ -88,6 +88,14 @@ std::span<const Word<Precision>> precision_words() {
 std::span<const Word<OptimizerPlan>> optimizer_words() {
   return kOptimizers;
 }
+OptimizerPlan usual_optimizer(const ParallelPlan& plan) {
+  OptimizerPlan optimizer;
+  const bool on_host = plan.zero && plan.zero->offload_optimizer != OffloadDevice::kNone;
+  if (on_host || plan.model_code == ModelCode::kTorchtitan) {
+    optimizer.form = OptimizerForm::kFused;
+  }
+  return optimizer;
+}
 std::span<const Word<AttentionKind>> attention_words() {
   return kAttentions;
 }

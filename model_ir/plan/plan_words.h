@@ -21,6 +21,11 @@ struct Word {
 [[nodiscard]] std::span<const Word<Precision>> precision_words();
 /// The combinations of `OptimizerPlan` that some framework offers.
 [[nodiscard]] std::span<const Word<OptimizerPlan>> optimizer_words();
+/// The one that `plan`'s framework takes where none is named: foreach AdamW; DeepSpeedCPUAdam,
+/// which is fused, on the host; torchtitan's fused AdamW. Source:  pytorch/torchtitan
+/// torchtitan/config/job_config.py (0.2.2), Optimizer.implementation;
+///          deepspeedai/DeepSpeed deepspeed/ops/adam/cpu_adam.py.
+[[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& plan);
 [[nodiscard]] std::span<const Word<AttentionKind>> attention_words();
 [[nodiscard]] std::span<const Word<LossKind>> loss_words();
 [[nodiscard]] std::span<const Word<ModelCode>> model_code_words();

@@ -69,23 +69,54 @@ StepParts parts_of(const cost::PartTimes& times) {
 
 }  // namespace
 
+std::optional<LoweredPlan> LoweredRecords::plan(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  const auto found = plans_.find(text);
+  return found == plans_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<Bytes> LoweredRecords::peak(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  const auto found = peaks_.find(text);
+  return found == peaks_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void LoweredRecords::add(const std::string& text, const LoweredPlan& plan) {
+  const std::lock_guard lock(mutex_);
+  plans_.try_emplace(text, plan);
+}
+
+void LoweredRecords::add(const std::string& text, Bytes peak) {
+  const std::lock_guard lock(mutex_);
+  peaks_.try_emplace(text, peak);
+}
+
 LoweredPlans::LoweredPlans(const ir::ModelSpec& model, const cost::DeviceSpec& device,
-                           const cost::Machine& machine)
-    : model_(model), device_(device), machine_(machine), titan_(model, device, machine) {}
+                           const cost::Machine& machine, LoweredRecords* records)
+    : model_(model),
+      device_(device),
+      machine_(machine),
+      records_(records != nullptr ? *records : own_),
+      titan_(model, device, machine) {}
 
 Result<LoweredPlan> LoweredPlans::of(const ir::ParallelPlan& plan, std::uint64_t number) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = known_.find(number); found != known_.end()) {
-      return found->second;
-    }
+  if (const std::optional<LoweredPlan> found = known(number)) {
+    return *found;
   }
-  const Result<LoweredPlan> lowered = lower(plan);
-  if (!lowered) {
-    return lowered.error();
+  // What DeepSpeed does depends on the room that there is.
+  const std::string room = plan.zero ? std::to_string(device_.total.value()) : "";
+  const std::string text = room + ir::to_json(ir::plan_to_json(plan));
+  std::optional<LoweredPlan> found = records_.plan(text);
+  if (!found) {
+    const Result<LoweredPlan> lowered = lower(plan);
+    if (!lowered) {
+      return lowered.error();
+    }
+    found = *lowered;
+    records_.add(text, *found);
   }
   const std::lock_guard lock(mutex_);
-  return known_.try_emplace(number, *lowered).first->second;
+  return known_.try_emplace(number, *found).first->second;
 }
 
 std::optional<LoweredPlan> LoweredPlans::known(std::uint64_t number) {
@@ -182,12 +213,9 @@ Result<Bytes> LoweredPlans::line_of_layers(const ir::ParallelPlan& plan) {
 }
 
 Result<Bytes> LoweredPlans::short_peak(const ir::ModelSpec& model, const ir::ParallelPlan& few) {
-  const std::string key = std::to_string(model.layers.size()) + ir::to_json(ir::plan_to_json(few));
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = sampled_.find(key); found != sampled_.end()) {
-      return found->second;
-    }
+  const std::string text = std::to_string(model.layers.size()) + ir::to_json(ir::plan_to_json(few));
+  if (const std::optional<Bytes> found = records_.peak(text)) {
+    return *found;
   }
   const Result<ir::RankProgram> program =
       cost::lower_replayed(model, few, device_, titan_.heaviest(few));
@@ -195,8 +223,8 @@ Result<Bytes> LoweredPlans::short_peak(const ir::ModelSpec& model, const ir::Par
     return program.error();
   }
   const Bytes peak{live_peak(*program, few.allocator)};
-  const std::lock_guard lock(mutex_);
-  return sampled_.try_emplace(key, peak).first->second;
+  records_.add(text, peak);
+  return peak;
 }
 
 LoweredPlans::Alone LoweredPlans::alone(const ir::ParallelPlan& plan) {

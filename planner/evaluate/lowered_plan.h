@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 
 #include "costmodel/hardware/hardware_spec.h"
 #include "costmodel/time/machine.h"
@@ -24,6 +25,22 @@ struct LoweredPlan {
   StepParts time;  ///< As `cost::estimate` says it of the same plan.
 };
 
+/// What plans have taken that were lowered, for searches of one model on one machine to share.
+///
+/// Threads: may be used by any number of threads.
+class LoweredRecords {
+ public:
+  [[nodiscard]] std::optional<LoweredPlan> plan(const std::string& text);
+  [[nodiscard]] std::optional<Bytes> peak(const std::string& text);
+  void add(const std::string& text, const LoweredPlan& plan);
+  void add(const std::string& text, Bytes peak);
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, LoweredPlan> plans_;  ///< By their texts.
+  std::unordered_map<std::string, Bytes> peaks_;  ///< Of plans of few layers or micro-batches.
+};
+
 /// Plans of the runtimes on transformers' modelling code and of torchtitan's, for one model on one
 /// machine.
 ///
@@ -34,9 +51,10 @@ struct LoweredPlan {
 /// Threads: may be called from any number of threads; answers do not depend on them.
 class LoweredPlans {
  public:
-  /// `device`: its total is what plans are judged against. Keeps references to all three.
+  /// `device`: its total is what plans are judged against. Keeps references to all; without
+  /// `records` to its own.
   LoweredPlans(const ir::ModelSpec& model, const cost::DeviceSpec& device,
-               const cost::Machine& machine);
+               const cost::Machine& machine, LoweredRecords* records = nullptr);
 
   /// `plan`, which is plan number `number` of a space.
   ///
@@ -99,10 +117,11 @@ class LoweredPlans {
   const ir::ModelSpec& model_;
   const cost::DeviceSpec& device_;
   const cost::Machine& machine_;
+  LoweredRecords own_;
+  LoweredRecords& records_;
   std::mutex mutex_;
   std::map<AloneKey, Alone> alone_;
   std::map<std::uint64_t, LoweredPlan> known_;
-  std::map<std::string, Bytes> sampled_;  ///< By the text of the short plan.
   TitanFloor titan_;
   std::atomic<std::uint64_t> lowered_{0};
 };

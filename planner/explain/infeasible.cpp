@@ -4,6 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "costmodel/binding_rank.h"
+#include "costmodel/memory/timeline.h"
+#include "costmodel/outside_memory.h"
+#include "planner/evaluate/lowered_plan.h"
 #include "planner/explain/held.h"
 #include "planner/search/cell_search.h"
 #include "planner/space/axis_value.h"
@@ -37,16 +41,45 @@ Result<std::optional<PlanResult>> asked(const SearchQuestion& question, PlanMemo
   return std::optional(std::move(found).value());
 }
 
-std::optional<Mend> mend_of(Mend::Kind kind, std::int64_t value,
-                            const std::optional<PlanResult>& found) {
-  if (!found || !found->best) {
-    return std::nullopt;
+/// Some plan that fits, from those that need least.
+Result<std::optional<PlanResult>> any_of(const SearchQuestion& question, PlanMemory& memory) {
+  SearchQuestion any = quiet(question);
+  any.objective = Objective::kMemory;
+  any.any = true;
+  return asked(any, memory);
+}
+
+/// The best plan, if there is one. Where torchtitan's code is searched, whose plans are lowered one
+/// by one, a plan that fits.
+Result<std::optional<PlanResult>> best_of(const SearchQuestion& question, PlanMemory& memory) {
+  Result<std::optional<PlanResult>> found = any_of(question, memory);
+  const AxisValues& runtimes = question.space.constraints.of(Axis::kRuntime);
+  if (!found || !*found || !(*found)->best ||
+      std::ranges::find(runtimes, kTitanRuntime) != runtimes.end()) {
+    return found;
   }
+  return asked(question, memory);
+}
+
+/// `mend` with its best plan: that of `question`, if there is one.
+MaybeMend with_best(Mend mend, const SearchQuestion& question, PlanMemory& memory) {
+  const Result<std::optional<PlanResult>> found = best_of(question, memory);
+  if (!found) {
+    return found.error();
+  }
+  if (!*found || !(*found)->best) {
+    return std::optional<Mend>();
+  }
+  mend.plan = *(*found)->best;
+  mend.verdict = (*found)->estimate->verdict;
+  return std::optional(mend);
+}
+
+/// A change whose plan is not known yet.
+Mend mend_to(Mend::Kind kind, std::int64_t value) {
   Mend mend;
   mend.kind = kind;
   mend.value = value;
-  mend.plan = *found->best;
-  mend.verdict = found->estimate->verdict;
   return mend;
 }
 
@@ -59,36 +92,82 @@ Result<cost::Verdict> verdict_of(const SearchQuestion& question, const RatedPlan
                   : Result<cost::Verdict>(estimate.error());
 }
 
+/// Whether one plan fits into budgets: lowered once and replayed for each of them.
+class FitsIn {
+ public:
+  FitsIn(const SearchQuestion& question, const RatedPlan& plan)
+      : question_(question),
+        plan_(plan),
+        outside_(
+            cost::total_of(cost::outside_terms(question.space.model, plan.plan, question.device))) {
+  }
+
+  Result<bool> operator()(Bytes budget) {
+    if (plan_.plan.zero) {  // What DeepSpeed does depends on the room that there is.
+      const Result<cost::Verdict> verdict = verdict_of(question_, plan_, budget);
+      return verdict ? Result<bool>(*verdict != cost::Verdict::kDoesNotFit)
+                     : Result<bool>(verdict.error());
+    }
+    if (Status status = programs_.empty() ? lower() : ok(); !status) {
+      return std::move(status).error();
+    }
+    return std::ranges::none_of(programs_, [&](const ir::RankProgram& program) {
+      const Bytes capacity = std::max(budget - outside_, Bytes{0});
+      return cost::replay(program, plan_.plan.allocator, capacity).out_of_memory.has_value();
+    });
+  }
+
+ private:
+  Status lower() {
+    const ir::ModelSpec& model = question_.space.model;
+    for (const ir::Rank rank : cost::binding_ranks(model, plan_.plan)) {
+      Result<ir::RankProgram> program =
+          cost::lower_replayed(model, plan_.plan, question_.device, rank);
+      if (!program) {
+        return std::move(program).error();
+      }
+      programs_.push_back(std::move(program).value());
+    }
+    return ok();
+  }
+
+  const SearchQuestion& question_;
+  const RatedPlan& plan_;
+  Bytes outside_;
+  std::vector<ir::RankProgram> programs_;
+};
+
 /// The least budget, in whole segments and above `below`, under which the replay of `plan` fits.
 Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPlan& plan,
                                   std::int64_t below) {
   constexpr std::int64_t kLargest = (std::int64_t{1} << 60) / kSegment / 4;
+  FitsIn fits_in(question, plan);
   std::int64_t refused = std::max(below, plan.peak.value()) / kSegment;
-  std::int64_t fits = refused;
+  std::int64_t enough = refused;
   for (std::int64_t step = 1;; step *= 2) {
-    fits = refused + step;
-    const Result<cost::Verdict> verdict = verdict_of(question, plan, Bytes{fits * kSegment});
-    if (!verdict) {
-      return verdict.error();
+    enough = refused + step;
+    const Result<bool> fits = fits_in(Bytes{enough * kSegment});
+    if (!fits) {
+      return fits.error();
     }
-    if (*verdict != cost::Verdict::kDoesNotFit) {
+    if (*fits) {
       break;
     }
-    if (fits > kLargest) {  // What refuses it is not its size.
-      return Error::invalid_argument("budget", to_text(Bytes{fits * kSegment}),
+    if (enough > kLargest) {  // What refuses it is not its size.
+      return Error::invalid_argument("budget", to_text(Bytes{enough * kSegment}),
                                      "a plan that fits into some memory");
     }
-    refused = fits;
+    refused = enough;
   }
-  while (fits - refused > 1) {
-    const std::int64_t middle = (fits + refused) / 2;
-    const Result<cost::Verdict> verdict = verdict_of(question, plan, Bytes{middle * kSegment});
-    if (!verdict) {
-      return verdict.error();
+  while (enough - refused > 1) {
+    const std::int64_t middle = (enough + refused) / 2;
+    const Result<bool> fits = fits_in(Bytes{middle * kSegment});
+    if (!fits) {
+      return fits.error();
     }
-    (*verdict == cost::Verdict::kDoesNotFit ? refused : fits) = middle;
+    (*fits ? enough : refused) = middle;
   }
-  return fits * kSegment;
+  return enough * kSegment;
 }
 
 /// The least device memory that some plan fits in, between what the question has and what `leanest`
@@ -121,18 +200,18 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
     const std::int64_t middle = (mend.value / kSegment + refused) / 2;
     SearchQuestion less = quiet(question);
     less.budget = Bytes{middle * kSegment};
-    Result<PlanResult> found = search(less, memory);
+    const Result<std::optional<PlanResult>> found = any_of(less, memory);
     if (!found) {
-      return std::move(found).error();
+      return found.error();
     }
-    if (found->status == PlanStatus::kInfeasible) {
+    if (!*found || (*found)->status == PlanStatus::kInfeasible) {
       refused = middle;
       continue;
     }
-    if (!found->best) {
+    if (!(*found)->best) {
       break;
     }
-    mend.plan = *found->best;
+    mend.plan = *(*found)->best;
     if (Status status = settle(); !status) {
       return std::move(status).error();
     }
@@ -153,18 +232,21 @@ MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::i
   }
   SearchQuestion fewest = held(question, Axis::kGpus, counts);
   fewest.objective = Objective::kGpus;
+  fewest.any = true;
   fewest.space.global_batch = batch;
   const Result<std::optional<PlanResult>> found = asked(fewest, memory);
   if (!found) {
     return found.error();
   }
-  std::optional<Mend> mend = mend_of(Mend::Kind::kGpus, 0, *found);
-  if (mend) {
-    mend->value = mend->plan.plan.world;
-    mend->batch = batch == question.space.global_batch ? 0 : batch;
-    mend->proven = step == 1 && mend->batch == 0 && (*found)->status == PlanStatus::kOptimal;
+  if (!*found || !(*found)->best) {
+    return std::optional<Mend>();
   }
-  return mend;
+  Mend mend = mend_to(Mend::Kind::kGpus, (*found)->best->plan.world);
+  mend.batch = batch == question.space.global_batch ? 0 : batch;
+  mend.proven = step == 1 && mend.batch == 0 && (*found)->gap == 0;
+  SearchQuestion there = held(question, Axis::kGpus, {mend.value});
+  there.space.global_batch = batch;
+  return with_best(mend, there, memory);
 }
 
 /// The least number of GPUs that some plan fits on.
@@ -191,11 +273,11 @@ MaybeMend more_gpus(const SearchQuestion& question, PlanMemory& memory) {
   return std::optional<Mend>();
 }
 
-MaybeMend with_sequence(const SearchQuestion& question, std::int64_t length, PlanMemory& memory) {
+/// Whether some plan fits with sequences of `length` tokens.
+Result<bool> fits_with(const SearchQuestion& question, std::int64_t length, PlanMemory& memory) {
   const Result<std::optional<PlanResult>> found =
-      asked(held(question, Axis::kSequence, {length}), memory);
-  return found ? MaybeMend(mend_of(Mend::Kind::kSequence, length, *found))
-               : MaybeMend(found.error());
+      any_of(held(question, Axis::kSequence, {length}), memory);
+  return found ? Result<bool>(*found && (*found)->best) : Result<bool>(found.error());
 }
 
 /// The longest shorter sequence that some plan fits with.
@@ -206,36 +288,31 @@ MaybeMend shorter(const SearchQuestion& question, PlanMemory& memory) {
   const std::int64_t whole = given.empty() ? question.space.base.sequence : given.front();
   const std::int64_t grain = std::max(kShortest, whole / kParts / kShortest * kShortest);
   std::int64_t refused = whole;
-  std::optional<Mend> longest;
-  for (std::int64_t length = whole / 2; length >= kShortest && !longest; length /= 2) {
-    MaybeMend mend = with_sequence(question, length, memory);
-    if (!mend) {
-      return mend;
+  std::int64_t longest = 0;
+  for (std::int64_t length = whole / 2; length >= kShortest && longest == 0; length /= 2) {
+    const Result<bool> fits = fits_with(question, length, memory);
+    if (!fits) {
+      return fits.error();
     }
-    longest = std::move(mend).value();
-    refused = longest ? refused : length;
+    (*fits ? longest : refused) = length;
   }
-  if (!longest) {
+  if (longest == 0) {
     return std::optional<Mend>();
   }
-  longest->proven = false;
   while (!is_stopped(question)) {
-    const std::int64_t middle = (longest->value + refused) / 2 / grain * grain;
-    if (middle <= longest->value || middle >= refused) {
+    const std::int64_t middle = (longest + refused) / 2 / grain * grain;
+    if (middle <= longest || middle >= refused) {
       break;
     }
-    MaybeMend mend = with_sequence(question, middle, memory);
-    if (!mend) {
-      return mend;
+    const Result<bool> fits = fits_with(question, middle, memory);
+    if (!fits) {
+      return fits.error();
     }
-    if (*mend) {
-      longest = std::move(mend).value();
-      longest->proven = false;  // To the grain, not to the token.
-    } else {
-      refused = middle;
-    }
+    (*fits ? longest : refused) = middle;
   }
-  return longest;
+  Mend mend = mend_to(Mend::Kind::kSequence, longest);
+  mend.proven = false;  // To the grain, not to the token.
+  return with_best(mend, held(question, Axis::kSequence, {longest}), memory);
 }
 
 /// How far `value` is from what was asked: words in their order, numbers by ratio.
@@ -260,7 +337,7 @@ bool allows_megatron(const SpaceQuestion& space) {
 MaybeMend other_value(const SearchQuestion& question, Axis axis, PlanMemory& memory) {
   const SearchQuestion free =
       held(question, axis, is_held(axis) ? parse_axis(axis, "any").value() : AxisValues{});
-  const Result<std::optional<PlanResult>> any = asked(free, memory);
+  const Result<std::optional<PlanResult>> any = any_of(free, memory);
   if (!any) {
     return any.error();
   }
@@ -277,19 +354,17 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, PlanMemory& mem
   std::ranges::stable_sort(values, {},
                            [&](std::int64_t value) { return distance_of(axis, given, value); });
   for (const std::int64_t value : values) {
-    const Result<std::optional<PlanResult>> found = asked(held(question, axis, {value}), memory);
-    if (!found) {
-      return found.error();
-    }
-    if (std::optional<Mend> mend = mend_of(Mend::Kind::kAxis, value, *found)) {
-      mend->axis = axis;
-      return mend;
+    Mend mend = mend_to(Mend::Kind::kAxis, value);
+    mend.axis = axis;
+    MaybeMend found = with_best(mend, held(question, axis, {value}), memory);
+    if (!found || *found) {
+      return found;
     }
   }
   // A plan without the axis: a runtime that does not have it.
-  std::optional<Mend> mend = mend_of(Mend::Kind::kAxis, -1, *any);
-  mend->axis = axis;
-  return mend;
+  Mend mend = mend_to(Mend::Kind::kAxis, -1);
+  mend.axis = axis;
+  return with_best(mend, free, memory);
 }
 
 /// The GPU of least memory that some plan fits on.
@@ -302,15 +377,14 @@ MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevi
     there.device = other.device;
     there.space.device = other.device.traits;
     there.machine = other.machine;
+    LoweredRecords records;
+    there.records = &records;
     PlanMemory memory(question.space.model, other.device);
-    const Result<std::optional<PlanResult>> found = asked(there, memory);
-    if (!found) {
-      return found.error();
-    }
-    if (std::optional<Mend> mend =
-            mend_of(Mend::Kind::kDevice, other.device.total.value(), *found)) {
-      mend->device = other.device.name;
-      return mend;
+    Mend mend = mend_to(Mend::Kind::kDevice, other.device.total.value());
+    mend.device = other.device.name;
+    MaybeMend found = with_best(mend, there, memory);
+    if (!found || *found) {
+      return found;
     }
   }
   return std::optional<Mend>();

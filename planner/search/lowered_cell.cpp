@@ -29,6 +29,9 @@ class LoweredVisit {
     std::optional<Timed> last = visit_.after;
     for (const Timed& bound : plans_by_bound()) {
       const Worth least = worth_of_bound(bound);
+      if (answer_.best && question_.any) {
+        break;
+      }
       if (answer_.best && question_.pruning.time_bound && stops_at_first(question_) &&
           least > answer_.worth) {
         break;

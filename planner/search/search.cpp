@@ -99,7 +99,7 @@ class Pass {
     const SearchQuestion& question = state_.question;
     for (std::size_t waves = 0; !open_.empty() && !hopeless(open_.top().bound); ++waves) {
       const bool stopped = question.stop != nullptr && question.stop->load();
-      if (stopped || (question.work_limit > 0 && visited_ >= question.work_limit)) {
+      if (stopped || is_enough() || (question.work_limit > 0 && visited_ >= question.work_limit)) {
         break;
       }
       const bool dives = waves == kWavesBeforeDive && !result_.best && question.replays == 1 &&
@@ -117,6 +117,13 @@ class Pass {
   /// No plan with this bound is worth less than the best.
   [[nodiscard]] bool hopeless(const Worth& bound) const {
     return state_.question.pruning.time_bound && is_full() && bound > ranking_.back().worth;
+  }
+
+  /// Any plan would do, and there is one.
+  [[nodiscard]] bool is_enough() const {
+    const SearchQuestion& question = state_.question;
+    return question.any && result_.best &&
+           (question.objective != Objective::kGpus || open_.top().bound.first >= worth_.first);
   }
 
   /// As many plans are known as are asked for: what is worth less than the last is of no use.
@@ -411,7 +418,7 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
   }
   cost::DeviceSpec device = question.device;
   device.total = question.budget > Bytes{0} ? question.budget : device.total;
-  LoweredPlans lowered(question.space.model, device, question.machine);
+  LoweredPlans lowered(question.space.model, device, question.machine, question.records);
   SampledBlocks blocks(question.space.model, device, question.machine);
   SearchState state{
       .question = question, .memory = memory, .lowered = lowered, .blocks = blocks, .refused = {}};

@@ -16,6 +16,8 @@
 
 namespace headroom::plan {
 
+class LoweredRecords;
+
 /// What is best.
 enum class Objective : std::uint8_t {
   kThroughput,  ///< Most tokens a second: the shortest step, for each token of a sequence.
@@ -55,8 +57,12 @@ struct SearchQuestion {
   int threads = 1;
   std::uint64_t work_limit = 0;  ///< Cells that are looked into; 0: all.
   bool front = false;            ///< Also the Pareto front.
-  std::size_t replays = 1;       ///< Plans that are replayed: the best of so many cells.
+  /// The first plan that fits will do; of the fewest GPUs the first on so few.
+  bool any = false;
+  std::size_t replays = 1;  ///< Plans that are replayed: the best of so many cells.
   const std::atomic<bool>* stop = nullptr;
+  /// What other searches of this model on this device and machine have lowered; null: none.
+  LoweredRecords* records = nullptr;
   std::function<void(const SearchProgress&)> progress;  ///< Called between waves.
 };
 

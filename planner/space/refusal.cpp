@@ -5,6 +5,7 @@
 
 #include "model_ir/runtime/torchtitan/model.h"
 #include "planner/space/axis_value.h"
+#include "planner/space/conflict.h"
 
 namespace headroom::plan {
 namespace {
@@ -44,17 +45,36 @@ SpaceQuestion only(const SpaceQuestion& question, const std::vector<Axis>& axes)
   return some;
 }
 
-/// "--tp 1,2,4": the values of `axis` nearest to those given that work beside the other `axes`;
-/// nothing where none does.
+/// Frameworks with a plan, torchtitan's code among them, which is there only where it is named.
+AxisValues working_runtimes(SpaceQuestion some) {
+  some.constraints.of(Axis::kRuntime) = {};
+  AxisValues values = values_in_space(some, Axis::kRuntime);
+  some.constraints.of(Axis::kRuntime) = {kTitanRuntime};
+  if (!cells_of(some).empty()) {
+    values.push_back(kTitanRuntime);
+  }
+  return values;
+}
+
+/// "--tp 1,2,4": the values of `axis` nearest to those given that work beside all else that was
+/// asked for, else beside the other `axes`; nothing where none does.
 std::string working_text(const SpaceQuestion& question, const std::vector<Axis>& axes, Axis axis) {
   constexpr std::size_t kMost = 6;
-  std::vector<Axis> others = axes;
-  std::erase(others, axis);
-  SpaceQuestion some = only(question, others);
   if (axis == Axis::kGpus) {
     return "";  // The axes beside it say what would do.
   }
-  AxisValues values = values_in_space(some, axis);
+  const auto values_beside = [&](std::vector<Axis> others) {
+    std::erase(others, axis);
+    const SpaceQuestion some = only(question, others);
+    return axis == Axis::kRuntime ? working_runtimes(some) : values_in_space(some, axis);
+  };
+  AxisValues values = values_beside(given_axes(question));
+  if (values.empty()) {
+    values = values_beside(axes);
+  }
+  if (axis == Axis::kRuntime) {
+    return values.empty() ? "" : option_text(axis, values);
+  }
   const auto asked = static_cast<double>(question.constraints.of(axis).front());
   std::ranges::stable_sort(values, {}, [&](std::int64_t value) {
     return std::abs(std::log2((static_cast<double>(value) + 1) / (asked + 1)));

@@ -202,8 +202,8 @@ class CellWriter {
       zero.offload_ratio = offload > 0 ? static_cast<double>(share) / kOffloadSteps : 1;
       plan_.zero = zero;
       const ir::OptimizerPlan before = plan_.optimizer;
-      if (offload > 0 && plan_.optimizer == ir::OptimizerPlan{}) {
-        plan_.optimizer.form = ir::OptimizerForm::kFused;  // DeepSpeedCPUAdam.
+      if (plan_.optimizer == ir::OptimizerPlan{}) {
+        plan_.optimizer = ir::usual_optimizer(plan_);
       }
       write_sharding();
       plan_.optimizer = before;
@@ -505,59 +505,6 @@ std::vector<Cell> cells_of(const SpaceQuestion& question) {
 std::uint64_t count_plans(const std::vector<Cell>& cells) {
   return std::accumulate(cells.begin(), cells.end(), std::uint64_t{0},
                          [](std::uint64_t sum, const Cell& cell) { return sum + cell.choices; });
-}
-
-SpaceQuestion freed(const SpaceQuestion& question) {
-  SpaceQuestion some = question;
-  some.constraints = {};
-  some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
-  const AxisValues& runtimes = question.constraints.of(Axis::kRuntime);
-  if (std::ranges::find(runtimes, kTitanRuntime) != runtimes.end()) {
-    some.constraints.of(Axis::kRuntime) = runtimes;
-    if (cells_of(some).empty()) {
-      some.constraints.of(Axis::kRuntime) = {};
-    }
-  }
-  return some;
-}
-
-std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
-  std::vector<Axis> given;
-  for (const AxisName& name : axis_names()) {
-    if (!question.constraints.of(name.axis).empty()) {
-      given.push_back(name.axis);
-    }
-  }
-  const SpaceQuestion least = freed(question);
-  const auto is_empty = [&](const std::vector<Axis>& kept) {
-    SpaceQuestion some = least;
-    for (const Axis axis : kept) {
-      some.constraints.of(axis) = question.constraints.of(axis);
-    }
-    return cells_of(some).empty();
-  };
-  if (!is_empty(given) || is_empty({})) {
-    return std::nullopt;
-  }
-  for (const Axis one : given) {
-    if (is_empty({one})) {
-      return Conflict{{one}};
-    }
-  }
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    for (std::size_t j = i + 1; j < given.size(); ++j) {
-      if (is_empty({given[i], given[j]})) {
-        return Conflict{{given[i], given[j]}};
-      }
-    }
-  }
-  std::vector<Axis> kept = given;
-  for (const Axis axis : given) {
-    std::vector<Axis> fewer = kept;
-    std::erase(fewer, axis);
-    kept = is_empty(fewer) ? fewer : kept;
-  }
-  return Conflict{kept};
 }
 
 }  // namespace headroom::plan

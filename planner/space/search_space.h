@@ -50,18 +50,4 @@ struct Choices {
 /// Number of plans.
 [[nodiscard]] std::uint64_t count_plans(const std::vector<Cell>& cells);
 
-/// Axes whose values alone leave no plan, as few as can be: without any of them some would be left.
-struct Conflict {
-  std::vector<Axis> axes;
-};
-/// `question` with nothing said but the GPUs, and the runtimes where torchtitan's code is named,
-/// which alone brings it in, and has a plan.
-[[nodiscard]] SpaceQuestion freed(const SpaceQuestion& question);
-
-/// Why the space is empty, if it is; nothing where the GPUs and the batch alone leave no plan.
-///
-/// Model:   one axis, else a pair, else what is left when axes are freed one after the other for as
-///          long as the space stays empty.
-[[nodiscard]] std::optional<Conflict> conflict_of(const SpaceQuestion& question);
-
 }  // namespace headroom::plan

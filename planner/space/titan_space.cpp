@@ -8,6 +8,7 @@
 
 #include "model_ir/base/units.h"
 #include "model_ir/plan/plan_check.h"
+#include "model_ir/plan/plan_words.h"
 #include "model_ir/plan/titan_stages.h"
 #include "model_ir/runtime/torchtitan/model.h"
 #include "planner/space/choices.h"
@@ -192,6 +193,10 @@ class TitanCells {
       : question_(question), allowed_(question.constraints), plan_(base), cells_(cells) {
     plan_.runtime = ir::RuntimeKind::kFsdp;
     plan_.model_code = ir::ModelCode::kTorchtitan;
+    if (question.constraints.of(Axis::kOptimizer).empty() &&
+        plan_.optimizer == ir::OptimizerPlan{}) {
+      plan_.optimizer = ir::usual_optimizer(plan_);
+    }
     plan_.precision = ir::Precision::kFp32;  // Shards, which are gathered in bf16.
     plan_.attention = ir::AttentionKind::kSdpa;
     plan_.fsdp = ir::FsdpPlan{};

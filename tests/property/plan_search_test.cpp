@@ -48,6 +48,7 @@ PlanResult unreplayed(const SearchQuestion& question) {
 }
 
 using test::budget_for_some;
+using test::finds_any;
 using test::fits;
 using test::front_of;
 using test::Point;
@@ -214,6 +215,7 @@ void compare_with_brute_force(const ir::ModelSpec& model, std::uint64_t seed) {
       }
     }
     fitting += best ? 1 : 0;
+    CHECK(finds_any(question, all, memory));
     compare_all_rules(question, best, front_of(all, question.budget), memory);
   }
   CHECK(fitting > spaces / 2);

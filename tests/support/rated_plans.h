@@ -55,6 +55,24 @@ inline Bytes budget_for_some(Random& random, const std::vector<Rated>& all, int 
   return space % 8 == 5 ? need(std::ranges::min(all, {}, need)) - Bytes{1} : need(one);
 }
 
+/// Whether a search for any plan finds one exactly where there is one, and the fewest GPUs.
+inline bool finds_any(plan::SearchQuestion question, const std::vector<Rated>& all,
+                      plan::PlanMemory& memory) {
+  std::int64_t fewest = INT64_MAX;
+  for (const Rated& one : all) {
+    fewest = fits(one, question.budget) ? std::min(fewest, one.gpus) : fewest;
+  }
+  question.any = true;
+  question.front = false;
+  const plan::PlanResult found = plan::search_unreplayed(question, memory).value();
+  if (!found.best || fewest == INT64_MAX) {
+    return found.best.has_value() == (fewest < INT64_MAX);
+  }
+  const bool least =
+      question.objective != plan::Objective::kGpus || found.best->plan.world == fewest;
+  return least && found.best->peak <= found.best->capacity;
+}
+
 using Point = std::tuple<double, std::int64_t, std::int64_t>;
 
 /// What no other plan that fits beats in time, peak and GPUs.

@@ -82,6 +82,9 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
   CHECK(plan.runtime == ir::RuntimeKind::kFsdp);
   CHECK(plan.model_code == ir::ModelCode::kTorchtitan);
   CHECK(plan.precision == ir::Precision::kFp32);
+  CHECK(plan.optimizer.form == ir::OptimizerForm::kFused);  // Its own default.
+  CHECK(plan_of({{"titan", "tp=2"}, {"gpus", "2"}, {"optimizer", "adamw"}}).optimizer ==
+        ir::OptimizerPlan{});
   CHECK(plan.fsdp == ir::FsdpPlan{});
   CHECK(plan.titan == ir::TitanPlan{.tensor = 4,
                                     .loss_parallel = false,

@@ -108,6 +108,21 @@ TEST_CASE("torchtitan's space: what is asked of an axis, plans have") {
   CHECK(values_with(Axis::kGpus, "4", Axis::kAccountEmbedding) == Texts{"no", "yes"});
 }
 
+TEST_CASE("torchtitan's space: its optimizer is the fused one unless another is named") {
+  const ir::ModelSpec model = llama(6);
+  SpaceQuestion question = question_of(model, 2);
+  const auto forms = [&] {
+    std::set<ir::OptimizerForm> found;
+    for (const ir::ParallelPlan& plan : plans_of(question)) {
+      found.insert(plan.optimizer.form);
+    }
+    return found;
+  };
+  CHECK(forms() == std::set{ir::OptimizerForm::kFused});
+  question.constraints.of(Axis::kOptimizer) = parse_axis(Axis::kOptimizer, "adamw").value();
+  CHECK(forms() == std::set{ir::OptimizerForm::kForeach});
+}
+
 TEST_CASE("torchtitan's space: every k-th layer, once for each count of layers") {
   const ir::ModelSpec model = llama(12);
   SpaceQuestion question = question_of(model, 4);

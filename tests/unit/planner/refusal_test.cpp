@@ -1,0 +1,60 @@
+#include "planner/space/refusal.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "model_ir/spec/hf_config.h"
+
+namespace headroom::plan {
+namespace {
+
+using Asked = std::vector<std::pair<Axis, const char*>>;
+
+/// What refuses `asked` of a model of 16 layers and 8 heads on 8 GPUs.
+Error refusal(const Asked& asked) {
+  const ir::ModelSpec model = ir::parse_hf_config(R"({"model_type": "llama", "hidden_size": 256,
+      "intermediate_size": 512, "num_hidden_layers": 16, "num_attention_heads": 8,
+      "num_key_value_heads": 4, "vocab_size": 512, "max_position_embeddings": 4096})",
+                                                  "small")
+                                  .value();
+  SpaceQuestion question{.model = model, .base = {}, .global_batch = 32, .constraints = {}};
+  question.base.precision = ir::Precision::kBf16Master;
+  question.base.sequence = 512;
+  question.constraints.of(Axis::kGpus) = {8};
+  for (const auto& [axis, text] : asked) {
+    question.constraints.of(axis) = parse_axis(axis, text).value();
+  }
+  return refusal_of(question);
+}
+
+}  // namespace
+
+TEST_CASE("refusal: torchtitan's code is named where it is what refuses an axis") {
+  const Error layers = refusal({{Axis::kRuntime, "torchtitan"}, {Axis::kRecomputeLayers, "3"}});
+  CHECK(layers.got == "--runtime torchtitan with --recompute-layers 3");
+  CHECK(layers.fix == "use --runtime megatron");
+  const Error precision = refusal({{Axis::kRuntime, "torchtitan"}, {Axis::kPrecision, "fp32"}});
+  CHECK(precision.got == "--runtime torchtitan with --precision fp32");
+  CHECK(precision.fix.ends_with("or --precision bf16"));
+  // No other framework has 17 pipeline stages of 8 GPUs either.
+  const Error stages = refusal({{Axis::kRuntime, "torchtitan"}, {Axis::kPipeline, "17"}});
+  CHECK(stages.got == "--pp 17");
+}
+
+TEST_CASE("refusal: torchtitan's code is offered where it has what was asked for") {
+  const Error error = refusal({{Axis::kRuntime, "deepspeed"}, {Axis::kTensor, "2"}});
+  CHECK(error.got == "--runtime deepspeed with --tp 2");
+  CHECK(error.fix == "use --runtime megatron,torchtitan, or --tp 1");
+}
+
+TEST_CASE("refusal: values that are offered work beside all else that was asked for") {
+  const Error error =
+      refusal({{Axis::kRuntime, "megatron"}, {Axis::kPipeline, "4"}, {Axis::kChunk, "7"}});
+  CHECK(error.got == "--layers-per-virtual-stage 7");
+  CHECK(error.fix == "use --layers-per-virtual-stage 0,1,2");
+}
+
+}  // namespace headroom::plan
