@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -276,6 +277,28 @@ void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& 
   times.sparse_parameters = (whole - experts) / degrees.tensor;
 }
 
+/// Sparse or dense layers, which may differ in their windows, and the share of each kind.
+std::vector<std::pair<ir::LayerSpec, double>> kinds_of(const ir::ModelSpec& model, bool sparse) {
+  std::vector<std::pair<ir::LayerSpec, double>> kinds;
+  for (const ir::LayerSpec& layer : model.layers) {
+    const auto is_known = [&](const auto& kind) { return kind.first == layer; };
+    if (layer.moe == sparse && std::ranges::none_of(kinds, is_known)) {
+      const auto alike = std::ranges::count(model.layers, layer);
+      const auto all = std::ranges::count(model.layers, sparse, &ir::LayerSpec::moe);
+      kinds.emplace_back(layer, static_cast<double>(alike) / static_cast<double>(all));
+    }
+  }
+  return kinds;
+}
+
+void add(const LayerTimes& one, double share, LayerTimes& sum) {
+  for (Seconds LayerTimes::*const part :
+       {&LayerTimes::forward, &LayerTimes::backward, &LayerTimes::core_attention,
+        &LayerTimes::norms, &LayerTimes::mlp}) {
+    sum.*part += share * (one.*part);
+  }
+}
+
 /// Bytes of the hidden states that one stage sends to the next.
 std::int64_t sent_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
   const ir::MegatronPlan& degrees = *plan.megatron;
@@ -316,15 +339,19 @@ Result<BlockTimes> block_times(const ir::ModelSpec& model, const ir::ParallelPla
   Sampler sampler(model, plan, machine, device);
   BlockTimes times;
   for (const bool sparse : {false, true}) {
-    const auto layer = std::ranges::find(model.layers, sparse, &ir::LayerSpec::moe);
-    if (layer == model.layers.end()) {
+    LayerTimes& mean = sparse ? times.sparse : times.dense;
+    for (const auto& [layer, share] : kinds_of(model, sparse)) {
+      LayerTimes one;
+      if (std::optional<Error> error = sampler.read_layer(layer, one, times)) {
+        return *std::move(error);
+      }
+      add(one, share, mean);
+    }
+    const auto first = std::ranges::find(model.layers, sparse, &ir::LayerSpec::moe);
+    if (first == model.layers.end()) {
       continue;
     }
-    LayerTimes& one = sparse ? times.sparse : times.dense;
-    if (std::optional<Error> error = sampler.read_layer(*layer, one, times)) {
-      return *std::move(error);
-    }
-    if (std::optional<Error> error = sampler.read_copies(*layer, one)) {
+    if (std::optional<Error> error = sampler.read_copies(*first, mean)) {
       return *std::move(error);
     }
   }

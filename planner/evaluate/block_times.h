@@ -55,9 +55,10 @@ struct BlockTimes {
 /// Times the pieces of `plan`, for Megatron.
 ///
 /// Model:   the runtime lowers programs of three layers of a kind, on one stage and for one
-///          micro-batch; they are priced as the step of a whole program is (`cost::price_program`),
-///          and the layer in the middle is read off, with what stands before and behind the layers.
-///          Copies of activations to the host are read off programs of their own.
+///          micro-batch; layers that differ in their windows alone count as the mean of all; they
+///          are priced as the step of a whole program is (`cost::price_program`), and the layer in
+///          the middle is read off, with what stands before and behind the layers. Copies of
+///          activations to the host are read off programs of their own.
 /// Shapes:  T = B S / c tokens of a rank.
 /// Errors:  those of the runtime's lowering.
 [[nodiscard]] Result<BlockTimes> block_times(const ir::ModelSpec& model,

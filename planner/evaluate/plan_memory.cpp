@@ -97,7 +97,11 @@ Bytes composed_peak(const StaticMemory& fixed, std::span<const ActivationFamily:
 }
 
 PlanMemory::PlanMemory(const ir::ModelSpec& model, const cost::DeviceSpec& device)
-    : model_(model), device_(device) {}
+    : model_(model), windowless_(model), device_(device) {
+  for (ir::LayerSpec& layer : windowless_.layers) {
+    layer.window.reset();
+  }
+}
 
 Result<Bytes> PlanMemory::peak(const ir::ParallelPlan& plan) {
   plans_.fetch_add(1, std::memory_order_relaxed);
@@ -168,7 +172,7 @@ Result<Bytes> PlanMemory::whole_peak(const ir::ParallelPlan& plan, ir::Rank rank
 
 PlanMemory::Parts PlanMemory::parts_of(const ir::ParallelPlan& plan, const RankPlace& place) {
   Parts parts;
-  const std::optional<SampleForm> form = form_of(model_, plan, place.stage);
+  const std::optional<SampleForm> form = form_of(windowless_, plan, place.stage);
   if (!form) {
     return parts;
   }
@@ -224,7 +228,7 @@ std::shared_ptr<const Result<ActivationFamily>> PlanMemory::family_of(const ir::
   ir::ParallelPlan two = plan;
   two.steps = std::min(plan.steps, 2);
   auto made = std::make_shared<const Result<ActivationFamily>>(
-      ActivationFamily::make(model_, two, form, stage, context, device_.traits));
+      ActivationFamily::make(windowless_, two, form, stage, context, device_.traits));
   if (*made) {
     samples_.fetch_add((*made)->samples(), std::memory_order_relaxed);
   }
@@ -256,7 +260,7 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
   ir::ParallelPlan two = plan;
   two.steps = std::min(plan.steps, 2);
   auto made = std::make_shared<const Result<StaticMemory>>(
-      static_memory(model_, two, place.rank, device_.traits));
+      static_memory(windowless_, two, place.rank, device_.traits));
   const std::lock_guard lock(mutex_);
   return statics_.try_emplace(text, std::move(made)).first->second;
 }
@@ -284,7 +288,7 @@ std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, ir::MegatronRecom
       return found->second;
     }
   }
-  const Result<std::int64_t> kept = kept_bytes(model_, alone, layer, device_.traits);
+  const Result<std::int64_t> kept = kept_bytes(windowless_, alone, layer, device_.traits);
   const std::lock_guard lock(mutex_);
   return kept_.try_emplace(text, kept ? std::max<std::int64_t>(*kept, 0) : 0).first->second;
 }
@@ -361,7 +365,7 @@ std::int64_t PlanMemory::resident_of(const ir::ParallelPlan& plan,
   for (const Layers& chunk : chunks) {
     for (const ir::LayerSpec& layer : chunk) {
       std::optional<std::int64_t>& bytes = known[layer.moe ? 1 : 0];
-      bytes = bytes ? bytes : std::optional(resident_bytes(model_, plan, layer));
+      bytes = bytes ? bytes : std::optional(resident_bytes(windowless_, plan, layer));
       resident += *bytes;
     }
   }
@@ -372,7 +376,7 @@ Bytes PlanMemory::floor(const ir::ParallelPlan& plan) {
   if (!plan.megatron) {
     return Bytes{0};
   }
-  const std::vector<Layers> chunks = chunks_of(model_, *plan.megatron, 0);
+  const std::vector<Layers> chunks = chunks_of(windowless_, *plan.megatron, 0);
   return has_empty(chunks) ? Bytes{0} : Bytes{resident_of(plan, chunks)} + kept_floor(plan, 0);
 }
 
@@ -381,7 +385,7 @@ Bytes PlanMemory::kept_floor(const ir::ParallelPlan& plan, std::int64_t stage) {
     return Bytes{0};
   }
   const ir::MegatronPlan& megatron = *plan.megatron;
-  const std::vector<Layers> chunks = chunks_of(model_, megatron, stage);
+  const std::vector<Layers> chunks = chunks_of(windowless_, megatron, stage);
   if (has_empty(chunks)) {
     return Bytes{0};
   }
@@ -428,8 +432,8 @@ Bytes PlanMemory::kept_floor(const ir::ParallelPlan& plan, std::int64_t stage) {
       again += kept(last[static_cast<std::size_t>(i)]).none;
     }
   }
-  return Bytes{kept_passes(model_, plan, stage) * pass +
-               std::max({again, logit_bytes(model_, plan), std::int64_t{0}})};
+  return Bytes{kept_passes(windowless_, plan, stage) * pass +
+               std::max({again, logit_bytes(windowless_, plan), std::int64_t{0}})};
 }
 
 Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
@@ -438,15 +442,16 @@ Bytes PlanMemory::cell_floor(const ir::ParallelPlan& plan) {
   }
   // A layer that is run again keeps its input, of whatever kind it is.
   const std::int64_t input =
-      kept_of(plan, ir::MegatronRecompute::kFullUniform, model_.layers.front());
+      kept_of(plan, ir::MegatronRecompute::kFullUniform, windowless_.layers.front());
   std::int64_t most = 0;
   for (std::int64_t stage = 0; stage < plan.megatron->pipeline; ++stage) {
-    const std::vector<Layers> chunks = chunks_of(model_, *plan.megatron, stage);
+    const std::vector<Layers> chunks = chunks_of(windowless_, *plan.megatron, stage);
     if (!has_empty(chunks)) {
-      most = std::max(most, resident_of(plan, chunks) + kept_passes(model_, plan, stage) * input);
+      most =
+          std::max(most, resident_of(plan, chunks) + kept_passes(windowless_, plan, stage) * input);
     }
   }
-  return Bytes{most + logit_bytes(model_, plan)};
+  return Bytes{most + logit_bytes(windowless_, plan)};
 }
 
 MemoryCounts PlanMemory::counts() const {

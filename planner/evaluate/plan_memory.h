@@ -104,6 +104,7 @@ class PlanMemory {
       const ir::ParallelPlan& plan, const std::vector<std::vector<ir::LayerSpec>>& chunks) const;
 
   ir::ModelSpec model_;
+  ir::ModelSpec windowless_;  ///< Megatron's layers keep the same under a window as without one.
   cost::DeviceSpec device_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<const Result<ActivationFamily>>> families_;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -66,6 +67,12 @@ ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model, boo
     megatron.expert = random.pick<std::int64_t>({1, 2, 4});
     megatron.expert_tensor = 1;
     megatron.sequence_parallel = megatron.tensor > 1;
+  }
+  if (model.attention_sinks) {  // What Megatron-Core takes of gpt-oss.
+    megatron.attention = ir::MegatronAttention::kFused;
+    megatron.context = 1;
+    megatron.grouped_gemm = true;
+    megatron.sinkhorn = false;
   }
   if (uneven) {
     const std::vector<StageForm> forms = stage_forms(layers, megatron.pipeline, {});
@@ -221,6 +228,16 @@ TEST_CASE("plan memory: the fast path is the replay of uneven stages of two kind
     model.layers[layer].moe = false;  // As DeepSeek's: more than one stage holds both kinds.
   }
   compare(model, 304, 60, Stages::kUneven);
+}
+
+TEST_CASE("plan memory: the fast path is the replay of windows, sinks and biased experts") {
+  ir::ModelSpec model = narrow("gpt_oss", 16);
+  for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
+    model.layers[layer].window = layer % 2 == 0 ? std::optional<std::int64_t>(128) : std::nullopt;
+  }
+  compare(model, 319, 40);
+  model.layers.resize(13);
+  compare(model, 320, 20, Stages::kUneven);
 }
 
 TEST_CASE("plan memory: the fast path is the replay of products in 8 bits, to the byte") {

@@ -74,9 +74,10 @@ ir::LatentAttention read_latent(CaseReader& mla) {
 void read_form(CaseReader& model, ModelSpec& spec) {
   constexpr std::array<Word<ir::NormKind>, 2> kNorms = {
       {{"LayerNorm", ir::NormKind::kLayer}, {"RMSNorm", ir::NormKind::kRms}}};
-  constexpr std::array<Word<ir::PositionKind>, 3> kPositions = {
+  constexpr std::array<Word<ir::PositionKind>, 4> kPositions = {
       {{"learned_absolute", ir::PositionKind::kLearned},
        {"rope", ir::PositionKind::kRope},
+       {"yarn", ir::PositionKind::kRope},
        {"none", ir::PositionKind::kNone}}};
   spec.norm = model.word<ir::NormKind>("norm", "LayerNorm", kNorms);
   spec.position = model.word<ir::PositionKind>("position", "learned_absolute", kPositions);
@@ -117,6 +118,8 @@ void read_model(CaseReader& model, ir::ParallelPlan& plan, ModelSpec& spec) {
   if (const JsonValue* value = model.take("moe")) {
     CaseReader moe(value, "case.model.moe");
     spec.moe = read_experts(moe, *plan.megatron);
+    spec.moe->expert_bias = spec.mlp_bias;
+    spec.moe->router_bias = spec.mlp_bias;
     read_sparse_layers(moe, spec);
     model.absorb(moe.trouble());
   }
@@ -235,6 +238,35 @@ std::int64_t read_levels(CaseReader& reader) {
   return list != nullptr && list->size() == 2 ? list->front().as_integer().value_or(1) : 1;
 }
 
+/// Attention sinks, and windows of every layer or of all but each so manieth.
+/// Source: megatron/core/transformer/utils.py, is_layer_window_attention.
+void read_attention(CaseReader& config, ModelSpec& spec) {
+  spec.attention_sinks = config.text("softmax_type", "vanilla") == "learnable";
+  const JsonValue* value = config.take("window_size");
+  const JsonValue::Array* window = value != nullptr ? value->as_array() : nullptr;
+  const std::int64_t full = config.integer("window_attn_skip_freq", 0, {0, kDegree.high});
+  for (std::size_t layer = 0; window != nullptr && layer < spec.layers.size(); ++layer) {
+    if (full == 0 || static_cast<std::int64_t>(layer + 1) % full != 0) {
+      spec.layers[layer].window = window->front().as_integer().value_or(0);
+    }
+  }
+}
+
+/// gpt-oss's activation, which is the only one that experts with biases have.
+void read_activation(CaseReader& reader, CaseReader& config, const ModelSpec& spec) {
+  const bool biased = spec.moe && spec.moe->expert_bias;
+  const bool clamped = config.number("activation_func_clamp_value", 0) > 0 &&
+                       config.number("glu_linear_offset", 0) == 1;
+  if (reader.flag("quick_gelu", false) != biased || clamped != biased) {
+    reader.fail("quick_gelu", "another activation than that of its experts");
+  }
+  if (!config.flag("bias_activation_fusion", true)) {
+    config.fail("bias_activation_fusion", "false");
+  }
+  constexpr std::array<std::string_view, 1> kAside = {"attrs"};  // Of YaRN's frequencies.
+  reader.ignore(kAside);
+}
+
 /// --fp8-param-gather, which training scripts hand to the model, its wrapper and the optimizer.
 bool read_fp8_parameters(CaseReader& reader, CaseReader& config, ir::MegatronFp8 recipe) {
   const bool held = config.flag("fp8_param", false);
@@ -250,7 +282,7 @@ bool read_fp8_parameters(CaseReader& reader, CaseReader& config, ir::MegatronFp8
   return held;
 }
 
-void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
+void read_switches(CaseReader& reader, ir::ParallelPlan& plan, ModelSpec& spec) {
   MegatronPlan& megatron = *plan.megatron;
   megatron.distributed_optimizer = reader.flag("dist_opt", false);
   megatron.optimizer_instances = reader.integer("dist_opt_instances", 1, kDegree);
@@ -301,6 +333,8 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
   constexpr std::array<std::string_view, 3> kAside = {
       "overlap_p2p_comm_warmup_flush", "wgrad_deferral_limit", "mtp_loss_scaling_factor"};
   config.ignore(kAside);
+  read_attention(config, spec);
+  read_activation(reader, config, spec);
   reader.absorb(config.trouble());
   read_optimizer(reader, megatron);
   megatron.mask_in_dataloader = reader.flag("mask_in_dataloader", true);
@@ -322,17 +356,18 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan) {
 }
 
 /// Switches that only their usual setting is modelled of, with the modules that it matters to.
-void read_usual(CaseReader& reader) {
+void read_usual(CaseReader& reader, const ModelSpec& spec) {
   struct Usual {
     std::string_view key;
     bool value;
   };
-  constexpr std::array<Usual, 5> kUsual = {{{"bias_gelu_fusion", true},
-                                            {"bias_dropout_fusion", true},
-                                            {"qk_layer_scaling", false},
-                                            {"retain_batches", false},
-                                            {"expandable", false}}};
-  for (const Usual& usual : kUsual) {
+  const bool biased = spec.moe && spec.moe->expert_bias;
+  const std::array<Usual, 5> usuals = {{{"bias_gelu_fusion", true},
+                                        {"bias_dropout_fusion", !biased},
+                                        {"qk_layer_scaling", false},
+                                        {"retain_batches", false},
+                                        {"expandable", false}}};
+  for (const Usual& usual : usuals) {
     if (reader.flag(usual.key, usual.value) != usual.value) {
       reader.fail(usual.key, usual.value ? "false" : "true");
     }
@@ -363,15 +398,15 @@ void read_megatron_case(CaseReader& reader, RunSetting& setting) {
                                                        "log_params_norm",
                                                        "log_zeros"};
   reader.ignore(kAside);
-  read_usual(reader);
   CaseReader model(reader.take("model"), "case.model");
   read_model(model, plan, setting.model);
   reader.absorb(model.trouble());
+  read_usual(reader, setting.model);
   CaseReader recompute(reader.take("recompute"), "case.recompute");
   read_recompute(recompute, *plan.megatron);
   reader.absorb(recompute.trouble());
   read_degrees(reader, plan);
-  read_switches(reader, plan);
+  read_switches(reader, plan, setting.model);
   setting.rank = ir::Rank{static_cast<std::int32_t>(reader.integer("rank", 0, {0, 1 << 20}))};
   plan.micro_batch = reader.integer("micro_batch", 1, kBatchRange);
   plan.accumulation = reader.integer("microbatches", 1, {1, 1 << 12});

@@ -24,10 +24,10 @@ constexpr CaseReader::Range kSize{1, 1 << 24};
 constexpr CaseReader::Range kDegree{1, 1 << 16};
 
 /// Layers that differ from Llama's.
-enum class Form : std::uint8_t { kLlama, kGpt2, kDeepseek, kQwen3Moe, kMixtral };
+enum class Form : std::uint8_t { kLlama, kGpt2, kDeepseek, kQwen3Moe, kMixtral, kGptOss };
 
 Form read_architecture(CaseReader& model) {
-  constexpr std::array<Word<Form>, 10> kForms = {{{"llama", Form::kLlama},
+  constexpr std::array<Word<Form>, 11> kForms = {{{"llama", Form::kLlama},
                                                   {"deepseek_v3 (MLA MoE)", Form::kDeepseek},
                                                   {"gpt", Form::kGpt2},
                                                   {"gpt3", Form::kGpt2},
@@ -36,7 +36,8 @@ Form read_architecture(CaseReader& model) {
                                                   {"deepseek_v3_mla_moe", Form::kDeepseek},
                                                   {"deepseek_v3", Form::kDeepseek},
                                                   {"qwen3_moe", Form::kQwen3Moe},
-                                                  {"mixtral", Form::kMixtral}}};
+                                                  {"mixtral", Form::kMixtral},
+                                                  {"gpt_oss", Form::kGptOss}}};
   return model.word<Form>("arch", "", kForms);
 }
 
@@ -46,11 +47,29 @@ void set_form(Form form, ModelSpec& spec) {
   spec.position = gpt ? ir::PositionKind::kLearned : ir::PositionKind::kRope;
   spec.gated_mlp = !gpt;
   spec.activation = gpt ? ir::Activation::kGelu : ir::Activation::kSilu;
-  spec.qkv_bias = spec.output_bias = spec.mlp_bias = gpt;
+  const bool oss = form == Form::kGptOss;
+  spec.qkv_bias = spec.output_bias = gpt || oss;
+  spec.mlp_bias = gpt;
+  spec.attention_sinks = oss;
   const bool head_norms = form == Form::kDeepseek || form == Form::kQwen3Moe;
   spec.qk_norm = head_norms ? ir::QkNorm::kPerHead : ir::QkNorm::kNone;
   const double dropout = gpt ? 0.1 : 0;  // Megatron's default, which Llama's recipes switch off.
   spec.dropout = {.embedding = dropout, .attention = dropout, .residual = dropout, .activation = 0};
+}
+
+/// gpt-oss: a window in every second layer from the first on, biases, no loss of balance.
+/// Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/models/gpt_oss/gpt_oss_provider.py.
+void complete_gpt_oss(CaseReader& model, MegatronPlan& plan, ModelSpec& spec) {
+  constexpr std::int64_t kWindow = 128;
+  if (model.text("sliding_window", "") != "alternating 128/full" || !spec.moe) {
+    model.fail("sliding_window", "another one than gpt-oss has");
+    return;
+  }
+  for (std::size_t layer = 0; layer < spec.layers.size(); layer += 2) {
+    spec.layers[layer].window = kWindow;
+  }
+  spec.moe->expert_bias = spec.moe->router_bias = true;
+  plan.aux_loss = false;
 }
 
 /// The first of two keys that is there.
@@ -128,6 +147,9 @@ ModelSpec read_model(CaseReader& row, ir::ParallelPlan& plan) {
   spec.tied_embeddings = model.flag("tied_embeddings", false);
   read_experts(model, *plan.megatron, spec);
   read_latent(model, spec);
+  if (form == Form::kGptOss) {
+    complete_gpt_oss(model, *plan.megatron, spec);
+  }
   constexpr std::array<std::string_view, 4> kAside = {"params_b", "num_params", "padded_vocab",
                                                       "qk_norm"};
   model.ignore(kAside);

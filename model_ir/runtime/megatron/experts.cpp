@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "model_ir/runtime/megatron/biased_experts.h"
 #include "model_ir/runtime/megatron/discarded_region.h"
 #include "model_ir/runtime/megatron/fused.h"
 #include "model_ir/runtime/megatron/grouped_linear.h"
@@ -255,6 +256,9 @@ Tensor reorder(const Runner& run, const Tensor& input) {
 /// What an expert does between its products: fused for SwiGLU, for GELU operator by operator, in
 /// the type of the probabilities.
 Tensor weighted_activation(const Runner& run, const Tensor& input, const Tensor& probabilities) {
+  if (run.context.spec.moe->expert_bias) {
+    return clamped_quick_geglu(run, input, probabilities);
+  }
   if (run.context.spec.gated_mlp) {
     return weighted_swiglu(run, input, probabilities);
   }
@@ -276,8 +280,9 @@ torch::Region activation_region(const Runner& run) {
 Tensor multiply_grouped(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
                         const Tensor& probabilities) {
   OffloadedPart up(run, &MegatronOffload::expert_up);
-  Tensor inner =
-      up.run(tokens, [&](const Tensor& inside) { return grouped_linear(run, inside, weights.up); });
+  Tensor inner = up.run(tokens, [&](const Tensor& inside) {
+    return grouped_linear(run, inside, weights.up, KeptInput::kCast, weights.up_bias);
+  });
   inner = up.commit(inner, {&tokens, 1});
   OffloadedPart activation(run, &MegatronOffload::expert_activation);
   if (!recomputes(run, &MegatronModules::moe_activation)) {
@@ -298,6 +303,12 @@ Tensor multiply_grouped(const Runner& run, const ExpertWeights& weights, const T
 /// TEGroupedMLP
 Tensor run_grouped(const Runner& run, const ExpertWeights& weights, const Tensor& tokens,
                    const Tensor& probabilities) {
+  if (run.context.spec.moe->expert_bias) {
+    const Tensor shares =
+        torch::view(run.eager(), probabilities, {probabilities.elements(), std::int64_t{1}});
+    const Tensor output = multiply_grouped(run, weights, tokens, shares);
+    return add_expert_biases(run, output, weights.down_bias, shares);
+  }
   if (!run.context.fp8()) {
     return multiply_grouped(run, weights, tokens, probabilities);
   }
@@ -392,7 +403,7 @@ Tensor dispatch(const Runner& run, const LayerWeights& layer, const Tensor& norm
   run.eager().set_site("router", layer.layer);
   DispatcherState& state = run.process.dispatcher(layer.layer);
   {
-    Routing routing = route(run, normed, layer.experts->router, sizes);
+    Routing routing = route(run, normed, *layer.experts, sizes);
     state.probabilities = std::move(routing.probabilities);
     state.map = std::move(routing.map);
   }

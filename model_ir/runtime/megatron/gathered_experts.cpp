@@ -119,7 +119,7 @@ Tensor dispatch_gathered(const Runner& run, const LayerWeights& layer, const Ten
                          const ExpertSizes& sizes) {
   Eager& eager = run.eager();
   eager.set_site("router", layer.layer);
-  Routing routing = route(run, normed, layer.experts->router, sizes);
+  Routing routing = route(run, normed, *layer.experts, sizes);
   eager.set_site("dispatch", layer.layer);
   DispatcherState& state = run.process.dispatcher(layer.layer);
   Tensor output;

@@ -73,6 +73,7 @@ class SharedElements {
     add(layer.mlp.down.bias);
     if (layer.experts) {
       add(layer.experts->router);
+      add(layer.experts->router_bias);
     }
     if (layer.attention.latent) {
       const LatentWeights& latent = *layer.attention.latent;

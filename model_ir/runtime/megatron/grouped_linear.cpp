@@ -77,13 +77,14 @@ void run_per_expert(Eager& eager, GemmShape all) {
 }
 
 Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<Tensor>& weights,
-                      KeptInput kept) {
+                      KeptInput kept, const std::vector<Tensor>& biases) {
   if (run.context.fp8()) {
     return fp8_grouped_linear(run, input, weights, kept);
   }
   Eager& eager = run.eager();
   std::vector<Tensor> edges{input};
   edges.insert(edges.end(), weights.begin(), weights.end());
+  edges.insert(edges.end(), biases.begin(), biases.end());
   const Shape shape = weights.front().shape();
   const std::int64_t rows = input.shape()[0];
   Record record(eager, edges);
@@ -128,10 +129,16 @@ Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<
                            .layout = GemmLayout::kNT,
                            .batch = GemmBatch::kSeries,
                            .accumulate = run.context.megatron.accumulation_fusion});
-        for (std::size_t i = 1; i < result.size(); ++i) {
-          result[i] = run.context.megatron.accumulation_fusion
-                          ? run.process.dummy_gradient(shape)
-                          : e.empty(shape, grads[0].dtype(), TensorRole::kGradient);
+        const bool fused = run.context.megatron.accumulation_fusion;
+        const std::size_t weights_end = 1 + static_cast<std::size_t>(experts);
+        // In the type of the weights' gradients, which the same products make.
+        const DType summed = fused ? run.context.grad_dtype : dtype;
+        for (std::size_t i = weights_end; i < result.size(); ++i) {
+          result[i] = e.empty({shape[0]}, summed);
+        }
+        for (std::size_t i = 1; i < weights_end; ++i) {
+          result[i] = fused ? run.process.dummy_gradient(shape)
+                            : e.empty(shape, grads[0].dtype(), TensorRole::kGradient);
         }
         return result;
       });

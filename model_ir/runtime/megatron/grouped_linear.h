@@ -7,11 +7,13 @@
 
 namespace headroom::ir::megatron {
 
-/// GroupedLinear: one product per expert. `kept` is of no matter outside fp8.
+/// GroupedLinear: one product per expert. `kept` is of no matter outside fp8; `biases`, of each
+/// expert, are added by the products.
 /// Source: transformer_engine/pytorch/module/grouped_linear.py.
 [[nodiscard]] torch::Tensor grouped_linear(const Runner& run, const torch::Tensor& input,
                                            const std::vector<torch::Tensor>& weights,
-                                           KeptInput kept = KeptInput::kCast);
+                                           KeptInput kept = KeptInput::kCast,
+                                           const std::vector<torch::Tensor>& biases = {});
 
 /// Rows of each of `count` experts: even shares in multiples of `unit`, what does not divide with
 /// the last. Of rows that `pad_experts` has filled up, with its unit, those of each after it.

@@ -140,7 +140,7 @@ Tensor dispatch_hybrid(const Runner& run, const LayerWeights& layer, const Tenso
   eager.set_site("router", layer.layer);
   DispatcherState& state = run.process.dispatcher(layer.layer);
   {
-    Routing routing = route(run, normed, layer.experts->router, sizes);
+    Routing routing = route(run, normed, *layer.experts, sizes);
     eager.set_site("dispatch", layer.layer);
     state.map = std::move(routing.map);
     state.probabilities = torch::to(eager, routing.probabilities, DType::kFp32);

@@ -29,6 +29,7 @@ AttentionSizes sizes_of(const Runner& run, const LayerModules& modules) {
           .head_dim = context.spec.head_dim,
           .value_dim = context.spec.head_dim,
           .dropout = modules.attention_dropout,
+          .window = modules.window,
           .layout = QkvLayout::kValueView};
 }
 
@@ -102,6 +103,7 @@ Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor
       hidden, [&](const Tensor& inside) { return project_heads(run, layer, inside, sizes); });
   parts.query = projection.commit(parts.query, {});
   QueryKeyValue rotated = parts;
+  rotated.sinks = layer.attention.sinks;
   if (layer.modules.rope) {
     run.eager().set_site("rope", layer.layer);
     const auto turn = run.context.megatron.rope_fusion ? rotate : rotate_unfused;
@@ -186,12 +188,26 @@ Tensor attend(const Runner& run, const LayerWeights& layer, const Tensor& hidden
   return output;
 }
 
+/// bias_dropout_add_unfused. Source: megatron/core/fusions/fused_bias_dropout.py.
+Tensor add_unfused(const Runner& run, const Tensor& part, const Tensor& bias, const Tensor& stream,
+                   double dropout) {
+  Eager& eager = run.eager();
+  Tensor sum = bias.defined() ? torch::add(eager, part, bias) : part;
+  if (dropout > 0) {
+    sum = torch::dropout(eager, sum, dropout);
+  }
+  return torch::add(eager, stream, sum);
+}
+
 /// bias_dropout_add_exec_handler is torch.enable_grad: also where layers run to be run again, the
 /// masks of dropout live as long as the stream that they are in.
 Tensor add_to_stream(const Runner& run, const LayerWeights& layer, const Tensor& part,
                      const Tensor& bias, const Tensor& stream) {
   run.eager().set_site("add", layer.layer);
   const torch::GradMode recorded(run.eager(), true);
+  if (layer.modules.expert_bias) {  // TEGroupedMLP with biases asks for --no-bias-dropout-fusion.
+    return add_unfused(run, part, bias, stream, layer.modules.hidden_dropout);
+  }
   return bias_dropout_add(run, part, bias, stream, layer.modules.hidden_dropout);
 }
 
@@ -250,12 +266,13 @@ bool recomputes(const Runner& run, bool MegatronModules::*module) {
 
 Tensor core_attention(const Runner& run, const QueryKeyValue& qkv, const Tensor& mask,
                       const AttentionSizes& sizes) {
-  const auto attend = [run, sizes](const Tensor& query, const Tensor& key, const Tensor& value) {
+  const auto attend = [run, sizes, sinks = qkv.sinks](const Tensor& query, const Tensor& key,
+                                                      const Tensor& value) {
     if (run.context.local()) {  // It takes views as they are.
       return dot_product_attention(run, {.query = query, .key = key, .value = value}, sizes);
     }
     run.process.touch_fp8_attention(run.eager().layer());
-    QueryKeyValue contiguous{.query = query, .key = key, .value = value};
+    QueryKeyValue contiguous{.query = query, .key = key, .value = value, .sinks = sinks};
     if (sizes.layout == QkvLayout::kViews) {
       contiguous.query = contiguous_copy(run, query);
     }

@@ -75,7 +75,9 @@ bool note(const Op& op, LayerModules& modules) {
       return true;
     case OpKind::kAttention:
       modules.attention_dropout = op.probability;
-      return op.causal && !op.window && op.parameters.empty();
+      modules.window = op.window.value_or(0);
+      modules.sinks = !op.parameters.empty();
+      return op.causal;
     case OpKind::kDropout:
       modules.hidden_dropout = op.probability;
       return true;
@@ -83,8 +85,10 @@ bool note(const Op& op, LayerModules& modules) {
       modules.sparse = true;
       return true;
     case OpKind::kExperts:
-      modules.gated = op.activation == Activation::kSilu;  // GELU has no gate here.
-      return op.gate == ExpertGate::kHalves;
+      modules.expert_bias = op.gate == ExpertGate::kInterleavedClamped;
+      // GELU has no gate here.
+      modules.gated = modules.expert_bias || op.activation == Activation::kSilu;
+      return true;
     case OpKind::kSplitQkv:
     case OpKind::kSplitGateUp:
     case OpKind::kActivation:

@@ -25,6 +25,9 @@ struct LayerModules {
   bool gated = false;  ///< SwiGLU; else GELU.
   bool mlp_bias = false;
   bool sparse = false;
+  bool expert_bias = false;  ///< Of the experts and the router: gpt-oss's, clamped quick GEGLU.
+  bool sinks = false;        ///< A learned logit of each head joins the softmax.
+  std::int64_t window = 0;   ///< Keys that a query sees; 0: all before it.
   double attention_dropout = 0;
   double hidden_dropout = 0;
 };

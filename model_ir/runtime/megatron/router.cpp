@@ -9,6 +9,7 @@
 #include "model_ir/runtime/megatron/process.h"
 #include "model_ir/runtime/torch/launch.h"
 #include "model_ir/runtime/torch/record.h"
+#include "model_ir/runtime/torch/reduce.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -210,17 +211,25 @@ DType router_type(const Runner& run) {
 }
 
 /// RouterGatingLinearFunction.forward: logits of cast copies where the router has its own type.
-Tensor gate(const Runner& run, const Tensor& hidden, const Tensor& weight,
+Tensor gate(const Runner& run, const Tensor& hidden, const Tensor& weight, const Tensor& bias,
             const ExpertSizes& sizes) {
   Eager& eager = run.eager();
   const DType dtype = router_type(run);
   Tensor rows;
   Tensor columns;
+  Tensor added;
   if (dtype != run.context.dtype) {
+    if (bias.defined()) {
+      added = torch::computed(eager, bias.shape(), dtype, {&bias});
+    }
     rows = torch::computed(eager, hidden.shape(), dtype, {&hidden});
     columns = torch::computed(eager, weight.shape(), dtype, {&weight});
   }
-  eager.touch_cublas();
+  if (bias.defined()) {
+    eager.touch_cublaslt();  // addmm
+  } else {
+    eager.touch_cublas();
+  }
   eager.run(GemmShape{.m = sizes.tokens, .n = sizes.experts, .k = sizes.hidden, .dtype = dtype});
   return eager.empty({sizes.tokens, sizes.experts}, dtype);
 }
@@ -242,13 +251,13 @@ Tensor gate_product(const Runner& run, const Shape& operand, const Shape& result
   return torch::computed(eager, result, narrow, {&wide});
 }
 
-/// Gradients of the hidden state and of the gate's weight.
+/// Gradients of the hidden state, of the gate's weight and of its bias, if it has one.
 Gradients gate_gradients(const Runner& run, const ExpertSizes& sizes, Node& node) {
   run.eager().touch_cublas();
   const Shape& rows = node.input_shapes[0];
   const Shape& weight = node.input_shapes[1];
   const DType dtype = router_type(run);
-  Gradients result(2);
+  Gradients result(node.next.size());
   result[0] = gate_product(run, weight, rows,
                            {.m = sizes.tokens,
                             .n = sizes.hidden,
@@ -261,6 +270,15 @@ Gradients gate_gradients(const Runner& run, const ExpertSizes& sizes, Node& node
                             .k = sizes.tokens,
                             .dtype = dtype,
                             .layout = GemmLayout::kNT});
+  if (result.size() > 2 && node.wants(2)) {
+    const Tensor sum = torch::reduce(run.eager(), node.input_shapes[2], dtype,
+                                     {.outputs = sizes.experts,
+                                      .inputs_per_output = sizes.tokens,
+                                      .element_bytes = bits_of(dtype) / 8});
+    result[2] = dtype == run.context.dtype
+                    ? sum
+                    : torch::computed(run.eager(), sum.shape(), run.context.dtype, {&sum});
+  }
   return result;
 }
 
@@ -271,7 +289,7 @@ Routing route_sinkhorn(const Runner& run, const Tensor& hidden, const Tensor& we
   const RouterTensors make(eager, sizes);
   const DType dtype = router_type(run);
   Record record(eager, {&hidden, &weight});
-  Tensor logits = gate(run, hidden, weight, sizes);
+  Tensor logits = gate(run, hidden, weight, Tensor{}, sizes);
   Tensor chosen;
   Tensor indices;
   {
@@ -378,16 +396,17 @@ ExpertSizes expert_sizes(const Runner& run, std::int64_t tokens) {
   return sizes;
 }
 
-Routing route(const Runner& run, const Tensor& hidden, const Tensor& weight,
+Routing route(const Runner& run, const Tensor& hidden, const ExpertWeights& experts,
               const ExpertSizes& sizes) {
+  const Tensor& weight = experts.router;
   if (run.context.megatron.sinkhorn) {
     return route_sinkhorn(run, hidden, weight, sizes);
   }
   Eager& eager = run.eager();
   const DType dtype = router_type(run);
   const RouterTensors make(eager, sizes);
-  Record record(eager, {&hidden, &weight});
-  const Tensor logits = gate(run, hidden, weight, sizes);
+  Record record(eager, {&hidden, &weight, &experts.router_bias});
+  const Tensor logits = gate(run, hidden, weight, experts.router_bias, sizes);
   Chosen chosen = choose(make, dtype);
   if (record.active()) {
     record.save(hidden);

@@ -32,6 +32,6 @@ struct Routing {
 
 /// TopKRouter: where tokens go. Source: megatron/core/transformer/moe/router.py.
 [[nodiscard]] Routing route(const Runner& run, const torch::Tensor& hidden,
-                            const torch::Tensor& weight, const ExpertSizes& sizes);
+                            const ExpertWeights& experts, const ExpertSizes& sizes);
 
 }  // namespace headroom::ir::megatron

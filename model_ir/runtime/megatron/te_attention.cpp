@@ -34,9 +34,10 @@ KernelOutput fused_forward(const Runner& run, const AttentionSizes& sizes, const
 }
 
 /// Gradients of queries, keys and values. The kernel's workspace is taken to be an fp32 sum of the
-/// queries' gradient and a row sum: what cuDNN asks for has not been measured.
+/// queries' gradient and a row sum: what cuDNN asks for has not been measured. `sinks`: their
+/// shape where their gradient is asked for.
 std::vector<Tensor> fused_backward(const Runner& run, const AttentionSizes& sizes,
-                                   const Extent& extent) {
+                                   const Extent& extent, const Shape& sinks = {}) {
   Eager& eager = run.eager();
   const DType dtype = run.context.dtype;
   const std::int64_t query = sizes.heads * sizes.head_dim;
@@ -57,15 +58,29 @@ std::vector<Tensor> fused_backward(const Runner& run, const AttentionSizes& size
   }
   const std::int64_t sums = 4 * sizes.batch * sizes.heads * extent.queries * (sizes.head_dim + 1);
   const Tensor workspace = eager.empty({sums}, DType::kUInt8, TensorRole::kWorkspace);
+  if (sinks.rank() > 0) {
+    gradients.push_back(eager.empty(sinks, DType::kFp32));
+  }
   AttentionShape kernel = kernel_of(run, sizes, extent);
   kernel.backward = true;
   eager.run(kernel);
   return gradients;
 }
 
+/// softmax_offset as the kernel takes it: fp32 [1, A, 1, 1].
+Tensor wide_sinks(const Runner& run, const Tensor& sinks) {
+  if (!sinks.defined()) {
+    return {};
+  }
+  const std::int64_t one = 1;
+  return torch::to(run.eager(), torch::view(run.eager(), sinks, {one, sinks.elements(), one, one}),
+                   DType::kFp32);
+}
+
 Tensor fused_attention(const Runner& run, const QueryKeyValue& qkv, const AttentionSizes& sizes) {
   run.process.touch_sequence_lengths();
-  Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value});
+  const Tensor sinks = wide_sinks(run, qkv.sinks);
+  Record record(run.eager(), {&qkv.query, &qkv.key, &qkv.value, &sinks});
   KernelOutput forward = fused_forward(run, sizes, {sizes.sequence, sizes.sequence});
   if (record.active()) {
     const SavedAs parts(run.process.layer_offload(), SavedForm::kWhole);
@@ -76,9 +91,12 @@ Tensor fused_attention(const Runner& run, const QueryKeyValue& qkv, const Attent
     record.save(run.process.sequence_lengths());
     record.save(forward.statistics);
     record.save(forward.random);
+    record.save(sinks);
     record.finish(forward.output, [run, sizes](Eager& eager, Gradients&, Node& node) -> Gradients {
       const torch::Unpacked saved(eager, node);
-      return fused_backward(run, sizes, {sizes.sequence, sizes.sequence});
+      const bool sink_gradient = node.wants(3);
+      return fused_backward(run, sizes, {sizes.sequence, sizes.sequence},
+                            sink_gradient ? node.input_shapes[3] : Shape{});
     });
   }
   return std::move(forward.output);
@@ -360,6 +378,7 @@ AttentionShape kernel_of(const Runner& run, const AttentionSizes& sizes, const E
           .keys = extent.keys,
           .head_dim = sizes.head_dim,
           .value_dim = sizes.value_dim,
+          .window = sizes.window,
           .dtype = run.context.dtype,
           .causal = extent.causal,
           .kernel = is_flash(run) ? AttentionKernel::kFlash2 : AttentionKernel::kNative};

@@ -55,6 +55,7 @@ struct QueryKeyValue {
   torch::Tensor query;
   torch::Tensor key;
   torch::Tensor value;
+  torch::Tensor sinks = {};  ///< [A/TP], a parameter; undefined without them.
 };
 
 /// SplitAlongDim: views; backward joins the gradients in one tensor.
@@ -86,6 +87,7 @@ struct AttentionSizes {
   std::int64_t head_dim = 1;  ///< D of queries and keys
   std::int64_t value_dim = 1;
   double dropout = 0;
+  std::int64_t window = 0;  ///< Keys that a query sees; 0: all before it.
   QkvLayout layout = QkvLayout::kValueView;
 };
 

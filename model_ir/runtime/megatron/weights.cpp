@@ -16,10 +16,10 @@ using torch::Tensor;
 
 /// YarnRotaryEmbedding.__init__: frequencies, which stay, and tables for the original context.
 /// Source: megatron/core/models/common/embeddings/yarn_rotary_pos_embedding.py.
-LatentTables make_latent_tables(torch::Eager& eager, const LatentAttention& sizes) {
+LatentTables make_yarn_tables(torch::Eager& eager, std::int64_t dim) {
   constexpr int kKept = 3;  // inv_freq_extra, inv_freq_inter and the base class's inv_freq.
-  const Shape frequencies{sizes.rope_dim / 2};
-  const Shape angles{kLatentPositions, sizes.rope_dim};
+  const Shape frequencies{dim / 2};
+  const Shape angles{kLatentPositions, dim};
   LatentTables tables;
   for (int i = 0; i < kKept; ++i) {
     tables.frequencies.push_back(eager.empty(frequencies, DType::kFp32, TensorRole::kBuffer));
@@ -27,7 +27,7 @@ LatentTables make_latent_tables(torch::Eager& eager, const LatentAttention& size
   Tensor positions = eager.empty({kLatentPositions}, DType::kFp32);
   const Tensor shifted = eager.empty({kLatentPositions}, DType::kFp32);
   positions.reset();
-  Tensor outer = eager.empty({kLatentPositions, sizes.rope_dim / 2}, DType::kFp32);
+  Tensor outer = eager.empty({kLatentPositions, dim / 2}, DType::kFp32);
   const Tensor both = eager.empty(angles, DType::kFp32);
   outer.reset();
   for (Tensor* const table : {&tables.cosine, &tables.sine}) {
@@ -66,6 +66,14 @@ class Constructor {
     context_.eager.set_meta(true);
     Tensor tensor = make(shape, Held::kWhole);
     context_.eager.set_meta(false);
+    return tensor;
+  }
+  /// One that its module makes in fp32 on the device; `cast` gives it the type of the others.
+  Tensor wide(std::int64_t width) {
+    const Shape shape{width};
+    Tensor tensor = later(shape);
+    context_.eager.move_storage(tensor,
+                                context_.eager.empty(shape, DType::kFp32, TensorRole::kParameter));
     return tensor;
   }
   NormWeights norm(std::int64_t width, bool rms) {
@@ -160,7 +168,7 @@ class Constructor {
         replaced_cast = cast_to_fp8(run_, replaced, Fp8Use::kBoth, Fp8Operand::kWeight);
         replaced.reset();
       }
-      const LatentTables tables = make_latent_tables(context_.eager, *spec.latent);
+      const LatentTables tables = make_yarn_tables(context_.eager, spec.latent->rope_dim);
       weights.output = row_linear(spec.hidden, split(spec.heads * spec.latent->v_dim),
                                   layer.modules.output_bias);
       replaced.reset();
@@ -171,6 +179,9 @@ class Constructor {
     }
     const std::int64_t query = split(spec.heads * spec.head_dim);
     const std::int64_t key = split(spec.kv_heads * spec.head_dim);
+    if (layer.modules.sinks) {
+      weights.sinks = wide(split(spec.heads));
+    }
     weights.output = row_linear(spec.hidden, query, layer.modules.output_bias);
     if (!context_.local()) {
       weights.norm = norm(spec.hidden, layer.modules.rms_norm);
@@ -236,13 +247,21 @@ class Constructor {
     const Held held = context_.mesh.expert.size > 1 ? Held::kExpert : Held::kInParts;
     ExpertWeights weights;
     weights.router = later({moe.experts, hidden});
+    if (layer.modules.expert_bias) {
+      weights.router_bias = later({moe.experts});
+    }
     if (context_.megatron.permute_fusion &&
         context_.megatron.dispatcher == MegatronDispatcher::kAllToAll) {
       weights.chunk_orders = chunk_orders(local);
     }
     const bool grouped = context_.megatron.grouped_gemm;  // Else each expert is a module.
+    const bool biases = layer.modules.expert_bias;        // Of grouped experts alone.
+    const std::int64_t inner = layer.modules.gated ? 2 * width : width;
     for (std::int64_t i = 0; i < local; ++i) {
-      weights.up.push_back(make_weight({layer.modules.gated ? 2 * width : width, hidden}, held));
+      weights.up.push_back(make_weight({inner, hidden}, held));
+      if (biases) {
+        weights.up_bias.push_back(make({inner}, held));
+      }
       if (!grouped) {
         weights.down.push_back(make_weight({hidden, width}, held));
       }
@@ -251,6 +270,9 @@ class Constructor {
       hold_in_fp8(weights.up);
       for (std::int64_t i = 0; i < local; ++i) {
         weights.down.push_back(make_weight({hidden, width}, held));
+        if (biases) {
+          weights.down_bias.push_back(make({hidden}, held));
+        }
       }
       hold_in_fp8(weights.down);
     }
@@ -278,6 +300,12 @@ void build_stem(const Context& context, Constructor& make, Chunk& chunk) {
   }
 }
 
+/// --position-embedding-type yarn: what gpt-oss is given; elsewhere rope stands for all.
+/// Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/models/gpt_oss/gpt_oss_provider.py.
+bool has_yarn(const ModelSpec& spec) {
+  return spec.attention_sinks;
+}
+
 /// 1 / base^(arange(0, D, 2) / D) in fp32, temporaries as Python leaves them. One per model chunk;
 /// latent attention has one in every layer.
 void build_frequencies(const Context& context, Chunk& chunk) {
@@ -286,6 +314,11 @@ void build_frequencies(const Context& context, Chunk& chunk) {
     return;
   }
   torch::Eager& eager = context.eager;
+  if (has_yarn(spec)) {
+    chunk.yarn = make_yarn_tables(eager, spec.head_dim);
+    chunk.frequencies = chunk.yarn->frequencies.back();
+    return;
+  }
   const torch::Shape shape{spec.head_dim / 2};
   Tensor integers = eager.empty(shape, DType::kFp32);
   Tensor fractions = eager.empty(shape, DType::kFp32);
@@ -373,6 +406,9 @@ std::vector<Tensor> host_parameters(const Context& context, Chunk& chunk) {
     }
     if (layer->experts) {
       all.push_back(layer->experts->router);
+      if (layer->experts->router_bias.defined()) {
+        all.push_back(layer->experts->router_bias);
+      }
     }
   }
   return all;
@@ -381,7 +417,8 @@ std::vector<Tensor> host_parameters(const Context& context, Chunk& chunk) {
 /// A router's weight has the type of the others already; the rest is fp32 until it is cast.
 bool is_wide(const Chunk& chunk, const Tensor& parameter) {
   return std::ranges::none_of(chunk.layers, [&parameter](const LayerWeights& layer) {
-    return layer.experts && layer.experts->router.impl() == parameter.impl();
+    return layer.experts && (layer.experts->router.impl() == parameter.impl() ||
+                             layer.experts->router_bias.impl() == parameter.impl());
   });
 }
 
@@ -403,14 +440,23 @@ void cast(const Context& context, Chunk& chunk) {
           parameter, context.eager.empty(parameter.shape(), context.dtype, TensorRole::kParameter));
     }
   }
+  const auto narrow = [&context](const Tensor& wide, TensorRole role) {
+    context.eager.move_storage(wide, context.eager.empty(wide.shape(), context.dtype, role));
+  };
+  const auto narrow_tables = [&narrow](const LatentTables& tables) {
+    narrow(tables.cosine, TensorRole::kBuffer);
+    narrow(tables.sine, TensorRole::kBuffer);
+  };
   for (const LayerWeights* const layer : all_layers(chunk)) {
     if (layer->attention.latent) {
-      const LatentTables& tables = layer->attention.latent->tables;
-      for (const Tensor* const table : {&tables.cosine, &tables.sine}) {
-        context.eager.move_storage(
-            *table, context.eager.empty(table->shape(), context.dtype, TensorRole::kBuffer));
-      }
+      narrow_tables(layer->attention.latent->tables);
     }
+    if (layer->attention.sinks.defined()) {
+      narrow(layer->attention.sinks, TensorRole::kParameter);
+    }
+  }
+  if (chunk.yarn) {
+    narrow_tables(*chunk.yarn);
   }
 }
 

@@ -62,7 +62,8 @@ struct LinearWeights {
   torch::Tensor bias;
 };
 
-/// YarnRotaryEmbedding of a layer: fp32, or the type of the activations once they have been used.
+/// YarnRotaryEmbedding, with latent attention of each layer: fp32, or the type of the activations
+/// once they have been used.
 struct LatentTables {
   std::vector<torch::Tensor> frequencies;
   torch::Tensor cosine;  ///< [positions, rope_dim]
@@ -91,6 +92,7 @@ struct AttentionWeights {
   LinearWeights qkv;
   NormWeights query_norm;
   NormWeights key_norm;
+  torch::Tensor sinks;  ///< softmax_offset [A/TP]
   std::optional<LatentWeights> latent;
 };
 
@@ -101,9 +103,12 @@ struct MlpWeights {
 
 struct ExpertWeights {
   torch::Tensor router;                     ///< [E, H]
+  torch::Tensor router_bias;                ///< [E]
   std::vector<torch::Tensor> chunk_orders;  ///< Of the fused permutation.
   std::vector<torch::Tensor> up;            ///< Of each expert of this rank.
   std::vector<torch::Tensor> down;
+  std::vector<torch::Tensor> up_bias;  ///< Empty without biases.
+  std::vector<torch::Tensor> down_bias;
   std::optional<MlpWeights> shared;
 };
 
@@ -158,6 +163,7 @@ struct Chunk {
   std::vector<PredictionWeights> predictions;
   torch::Tensor head;                 ///< The embedding where tied on one stage.
   torch::Tensor frequencies;          ///< Of the rotary embedding, fp32 [D/2].
+  std::optional<LatentTables> yarn;   ///< What YarnRotaryEmbedding holds beside them.
   std::vector<Parameter> parameters;  ///< In the order of named_parameters().
 };
 

@@ -419,8 +419,45 @@ TEST_CASE("megatron: models that its layers have no words for are refused by wha
         "megatron for a model with attention and MLP side by side");
   CHECK(with([](ModelSpec& m) { m.activation = Activation::kRelu; }) ==
         "megatron for a model with an activation other than SwiGLU and GELU");
-  CHECK(with([](ModelSpec& m) { m.layers[1].window = 512; }) ==
-        "megatron for a model with sliding-window attention");
+}
+
+TEST_CASE("megatron: windows and sinks are Transformer Engine's, of whole sequences") {
+  const auto with = [](const MegatronPlan& megatron, std::int64_t world, auto change) {
+    ModelSpec other = narrow_llama();
+    change(other);
+    return refused(other, plan_with(megatron, world));
+  };
+  const auto window = [](ModelSpec& m) { m.layers[1].window = 512; };
+  CHECK(with({}, 1, window).empty());
+  CHECK(with({.attention = MegatronAttention::kUnfused}, 1, window).empty());
+  CHECK(with({.attention = MegatronAttention::kFlash}, 1, window) ==
+        "megatron for a model with sliding-window attention under attention=flash");
+  CHECK(with({.context = 2}, 2, window) ==
+        "megatron for a model with sliding-window attention under cp of 2 or more");
+  const auto sinks = [](ModelSpec& m) { m.attention_sinks = true; };
+  CHECK(with({}, 1, sinks).empty());
+  CHECK(with({.attention = MegatronAttention::kUnfused}, 1, sinks) ==
+        "megatron for a model with attention sinks under attention other than Transformer "
+        "Engine's fused one");
+}
+
+TEST_CASE("megatron: experts with biases are grouped, whole and in 16 bits") {
+  const auto with = [](const MegatronPlan& megatron, std::int64_t world) {
+    ModelSpec other = narrow_llama();
+    other.moe = MoeSpec{.experts = 4, .top_k = 2, .expert_ffn = 64, .expert_bias = true};
+    for (LayerSpec& layer : other.layers) {
+      layer.moe = true;
+    }
+    return refused(other, plan_with(megatron, world));
+  };
+  CHECK(with({}, 1).empty());
+  CHECK(with({.tensor = 2, .expert_tensor = 1, .sequence_parallel = true}, 2).empty());
+  CHECK(with({.tensor = 2, .sequence_parallel = true}, 2) == "etp, or tp without it");
+  CHECK(with({.grouped_gemm = false}, 1) ==
+        "megatron for a model with experts with biases that are no grouped products of "
+        "Transformer Engine");
+  CHECK(with({.fp8 = MegatronFp8::kTensorwise}, 1) ==
+        "megatron for a model with experts with biases in 8 bits");
 }
 
 TEST_CASE("megatron: selective recomputation without modules is that of core attention") {
