@@ -295,7 +295,7 @@ TEST_CASE("measured: Megatron-Core's pipelines laid out by hand, all exact but k
   }
 }
 
-TEST_CASE("measured: gpt-oss in Megatron-Core, peaks within 0.02 %, FLOPs and collectives exact") {
+TEST_CASE("measured: gpt-oss in Megatron-Core, peaks within 0.12 %, FLOPs and collectives exact") {
   const std::vector<SummaryLine> lines = summary_of("megatron_gptoss");
   CHECK_FALSE(lines.empty());
   for (const SummaryLine& line : lines) {
@@ -304,7 +304,7 @@ TEST_CASE("measured: gpt-oss in Megatron-Core, peaks within 0.02 %, FLOPs and co
         line.metric == Metric::kPeakAllocated || line.metric == Metric::kAllocatedAfter ||
         line.metric == Metric::kPeakReserved || line.metric == Metric::kReservedAfter;
     CHECK((line.exact_share == 1 || of_memory || line.metric == Metric::kKernels));
-    CHECK((!of_memory || line.worst < 2e-4));
+    CHECK((!of_memory || line.worst < 1.2e-3));
   }
 }
 

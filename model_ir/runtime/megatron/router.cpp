@@ -347,6 +347,7 @@ Gradients router_gradients(const Runner& run, const ExpertSizes& sizes, Gradient
   Tensor probabilities = std::move(grads[0]);
   if (sizes.capacity) {
     probabilities = make.all(dtype);
+    node.saved.back().reset();
   }
   Tensor chosen = make.chosen(dtype);
   probabilities.reset();
@@ -425,6 +426,9 @@ Routing route(const Runner& run, const Tensor& hidden, const ExpertWeights& expe
     record.save(loss.scores);
     record.save(loss.counts);
     record.save(loss.loss);
+    if (sizes.capacity) {
+      record.save(chosen.map);  // What the probabilities are multiplied by.
+    }
   }
   record.finish(chosen.probabilities,
                 [run, sizes](Eager&, Gradients& grads, Node& node) -> Gradients {
