@@ -298,7 +298,10 @@ void read_precision(OptionReader& reader, ParallelPlan& plan) {
 
 void read_training(OptionReader& reader, ParallelPlan& plan) {
   reader.word("model-code", ir::model_code_words(), plan.model_code);
-  if (plan.optimizer == ir::OptimizerPlan{}) {
+  // A plan file says which one it has, foreach AdamW as well.
+  const bool changes = reader.has("titan") || reader.has("model-code") || reader.has("offload") ||
+                       reader.has("deepspeed");
+  if (plan.optimizer == ir::OptimizerPlan{} && (changes || !reader.has("plan"))) {
     plan.optimizer = ir::usual_optimizer(plan);
   }
   reader.word("optimizer", ir::optimizer_words(), plan.optimizer);

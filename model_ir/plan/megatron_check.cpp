@@ -196,10 +196,8 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
       megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
   const bool spreads = megatron.expert > 1 && !megatron.capacity_factor;
   const bool shares = model.moe && model.moe->shared_ffn > 0;
-  const bool biases = model.moe && model.moe->expert_bias;
-  const std::array<Need, 16> needs = {
-      {{biases && expert_tensor > 1, "etp, or tp without it", "1 for experts with biases: etp=1"},
-       {megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
+  const std::array<Need, 15> needs = {
+      {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
         "distributed-optimizer and overlap-grad-reduce beside it"},
        {megatron.tp_comm_overlap && !(megatron.sequence_parallel && megatron.transformer_engine),
         "tp-comm-overlap", "sequence-parallel beside it and Transformer Engine's layers"},
@@ -242,20 +240,15 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
 }
 
 /// Models that the layer specification has no words for.
-Status check_model(const ModelSpec& model, const MegatronPlan& megatron) {
+Status check_model(const ModelSpec& model) {
   const bool gelu =
       model.activation == Activation::kGelu || model.activation == Activation::kGeluTanh ||
       model.activation == Activation::kGeluNew || model.activation == Activation::kGeluFast;
-  const bool windows = std::ranges::any_of(
-      model.layers, [](const LayerSpec& layer) { return layer.window.has_value(); });
-  const bool experts_with_biases = model.moe && model.moe->expert_bias;
-  const bool own_modules = !megatron.transformer_engine;
-  const bool fused = megatron.attention == MegatronAttention::kFused;
   struct Lack {
     bool has;
     std::string_view what;
   };
-  const std::array<Lack, 18> lacks = {
+  const std::array<Lack, 11> lacks = {
       {{model.task != Task::kLanguage, "a head that classifies"},
        {model.encoder.has_value() || model.architecture != Architecture::kCausalLm, "an encoder"},
        {model.norm_placement != NormPlacement::kPre, "norms behind attention or MLP"},
@@ -265,29 +258,18 @@ Status check_model(const ModelSpec& model, const MegatronPlan& megatron) {
        {model.embedding_norm, "a norm behind the embedding"},
        {model.gated_mlp ? model.activation != Activation::kSilu : !gelu,
         "an activation other than SwiGLU and GELU"},
-       {windows && own_modules, "sliding-window attention under transformer-impl=local"},
-       {windows && megatron.context > 1, "sliding-window attention under cp of 2 or more"},
-       {windows && megatron.attention == MegatronAttention::kFlash,
-        "sliding-window attention under attention=flash"},
-       {model.attention_sinks && (!fused || own_modules),
-        "attention sinks under attention other than Transformer Engine's fused one"},
-       {model.attention_sinks && megatron.context > 1, "attention sinks under cp of 2 or more"},
        {model.attention_softcap > 0 || model.logit_softcap > 0, "capped scores or logits"},
        {model.scales_embedding || model.scales_residual || model.scales_logits,
         "scaled embeddings, residuals or logits"},
        {model.head_bias || model.head_transform || model.embedding_dim != model.hidden,
         "a head or an embedding of another form"},
-       {model.moe && model.moe->shared_gate, "a gate on the shared expert"},
-       {experts_with_biases && (!megatron.grouped_gemm || own_modules),
-        "experts with biases that are no grouped products of Transformer Engine"},
-       {experts_with_biases && megatron.fp8 != MegatronFp8::kNone,
-        "experts with biases in 8 bits"}}};
+       {model.moe && model.moe->shared_gate, "a gate on the shared expert"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {
       return Error::invalid_argument("runtime",
                                      "megatron for a model with " + std::string(lack.what),
-                                     "pre-norm layers of full attention and a SwiGLU or GELU MLP "
-                                     "or experts",
+                                     "pre-norm layers of attention and a SwiGLU or GELU MLP or "
+                                     "experts",
                                      "leave out --megatron");
     }
   }
@@ -566,9 +548,10 @@ Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
   if (!plan.megatron) {
     return Error::invalid_argument("megatron", "null", "the degrees and switches of Megatron-Core");
   }
-  return first_fault(std::array<Status, 6>{
-      check_model(model, *plan.megatron), check_others(plan), check_degrees(model, plan),
-      check_widths(model, plan), check_needs(model, *plan.megatron), check_forms(model, plan)});
+  return first_fault(std::array<Status, 7>{
+      check_model(model), check_megatron_special_layers(model, plan), check_others(plan),
+      check_degrees(model, plan), check_widths(model, plan), check_needs(model, *plan.megatron),
+      check_forms(model, plan)});
 }
 
 }  // namespace headroom::ir

@@ -244,4 +244,50 @@ Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& 
   return ok();
 }
 
+Status check_megatron_special_layers(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  const bool windows = std::ranges::any_of(
+      model.layers, [](const LayerSpec& layer) { return layer.window.has_value(); });
+  const bool biases = model.moe && model.moe->expert_bias;
+  const std::int64_t expert_tensor =
+      megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
+  const bool fused = megatron.attention == MegatronAttention::kFused;
+  struct Conflict {
+    bool has;
+    std::string got;
+    std::string_view wanted;
+    std::string_view fix;
+  };
+  const std::string attention(word_of(megatron_attention_words(), megatron.attention));
+  const bool special = windows || model.attention_sinks || biases;
+  const std::array<Conflict, 9> conflicts = {
+      {{special && !megatron.transformer_engine, "transformer-engine=no",
+        "Transformer Engine's layers for windows, sinks and experts with biases",
+        "leave out transformer-engine=no"},
+       {(windows || model.attention_sinks) && megatron.context > 1,
+        "cp=" + std::to_string(megatron.context), "1 for sliding windows and attention sinks",
+        "use cp=1"},
+       {model.attention_sinks && !fused, "attention=" + attention,
+        "fused for attention sinks, which no other kernel has", "use attention=fused"},
+       {model.attention_sinks && plan.precision == Precision::kFp32, "fp32",
+        "bf16 or fp16 for attention sinks, as the fused kernel takes no other",
+        "use --precision bf16"},
+       {windows && megatron.attention == MegatronAttention::kFlash, "attention=flash",
+        "fused or unfused for sliding windows", "use attention=fused"},
+       {windows && fused && model.dropout.attention > 0, "attention=fused",
+        "unfused for sliding windows with dropout of the scores", "use attention=unfused"},
+       {biases && expert_tensor > 1, "etp=" + std::to_string(expert_tensor),
+        "1 for experts with biases", "use etp=1"},
+       {biases && !megatron.grouped_gemm, "grouped-gemm=no",
+        "grouped experts where they have biases", "leave out grouped-gemm=no"},
+       {biases && megatron.fp8 != MegatronFp8::kNone, "products in 8 bits",
+        "16 bits for experts with biases", "leave out fp8-recipe"}}};
+  for (const Conflict& conflict : conflicts) {
+    if (conflict.has) {
+      return unsupported(conflict.got, std::string(conflict.wanted), std::string(conflict.fix));
+    }
+  }
+  return ok();
+}
+
 }  // namespace headroom::ir

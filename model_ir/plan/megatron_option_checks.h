@@ -30,6 +30,14 @@ namespace headroom::ir {
 ///          megatron/training/arguments.py, validate_args.
 [[nodiscard]] Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatron);
 
+/// What sliding windows, attention sinks and experts with biases go together with.
+/// Errors:  kInvalidArgument naming the option and what would do.
+/// Source:  transformer_engine/pytorch/attention/dot_product_attention/utils.py,
+///          get_attention_backend; megatron/core/transformer/moe/experts.py, TEGroupedMLP;
+///          megatron/core/transformer/transformer_config.py, __post_init__.
+[[nodiscard]] Status check_megatron_special_layers(const ModelSpec& model,
+                                                   const ParallelPlan& plan);
+
 /// Layers that are offloaded whole: fewer than there are, on one stage, that run once.
 /// Errors:  kInvalidArgument naming --cpu-offloading-num-layers and what it does not go with.
 /// Source:  megatron/core/transformer/transformer_config.py, __post_init__;

@@ -58,7 +58,8 @@ Result<std::optional<PlanResult>> best_of(const SearchQuestion& question, PlanMe
       std::ranges::find(runtimes, kTitanRuntime) != runtimes.end()) {
     return found;
   }
-  return asked(question, memory);
+  Result<std::optional<PlanResult>> best = asked(question, memory);
+  return best && *best && !(*best)->best ? found : best;  // Stopped before one was found.
 }
 
 /// `mend` with its best plan: that of `question`, if there is one.
@@ -217,7 +218,10 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
     }
   }
   mend.proven = mend.value / kSegment - refused <= 1;
-  return std::optional(mend);
+  SearchQuestion there = quiet(question);
+  there.budget = Bytes{mend.value};
+  MaybeMend best = is_stopped(question) ? std::optional<Mend>() : with_best(mend, there, memory);
+  return best && !*best ? std::optional(mend) : best;
 }
 
 /// The fewest GPUs above `above` and up to `most` under which some plan fits, with a batch of

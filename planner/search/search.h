@@ -57,7 +57,8 @@ struct SearchQuestion {
   int threads = 1;
   std::uint64_t work_limit = 0;  ///< Cells that are looked into; 0: all.
   bool front = false;            ///< Also the Pareto front.
-  /// The first plan that fits will do; of the fewest GPUs the first on so few.
+  /// The first plan that fits will do; of the fewest GPUs the first on so few. What was not looked
+  /// at may be better, also where the status says optimal.
   bool any = false;
   std::size_t replays = 1;  ///< Plans that are replayed: the best of so many cells.
   const std::atomic<bool>* stop = nullptr;

@@ -56,8 +56,15 @@ AxisValues working_runtimes(SpaceQuestion some) {
   return values;
 }
 
+/// Whether some plan of `some` has `value` where it is asked for.
+bool has_plans(SpaceQuestion some, Axis axis, std::int64_t value) {
+  some.constraints.of(axis) = {value};
+  return !cells_of(some).empty();
+}
+
 /// "--tp 1,2,4": the values of `axis` nearest to those given that work beside all else that was
-/// asked for, else beside the other `axes`; nothing where none does.
+/// asked for, else beside the other `axes`; "leave out --zero" where plans have no such axis, and
+/// nothing where none is left.
 std::string working_text(const SpaceQuestion& question, const std::vector<Axis>& axes, Axis axis) {
   constexpr std::size_t kMost = 6;
   if (axis == Axis::kGpus) {
@@ -68,20 +75,36 @@ std::string working_text(const SpaceQuestion& question, const std::vector<Axis>&
     const SpaceQuestion some = only(question, others);
     return axis == Axis::kRuntime ? working_runtimes(some) : values_in_space(some, axis);
   };
-  AxisValues values = values_beside(given_axes(question));
+  std::vector<Axis> beside = given_axes(question);
+  AxisValues values = values_beside(beside);
   if (values.empty()) {
-    values = values_beside(axes);
+    beside = axes;
+    values = values_beside(beside);
   }
-  if (axis == Axis::kRuntime) {
-    return values.empty() ? "" : option_text(axis, values);
+  if (values.empty() || axis == Axis::kRuntime) {
+    return values.empty() ? "" : "use " + option_text(axis, values);
   }
   const auto asked = static_cast<double>(question.constraints.of(axis).front());
   std::ranges::stable_sort(values, {}, [&](std::int64_t value) {
     return std::abs(std::log2((static_cast<double>(value) + 1) / (asked + 1)));
   });
   values.resize(std::min(values.size(), kMost));
+  std::erase(beside, axis);
+  const SpaceQuestion some = only(question, beside);
+  std::erase_if(values, [&](std::int64_t value) { return !has_plans(some, axis, value); });
   std::ranges::sort(values);
-  return values.empty() ? "" : option_text(axis, values);
+  return values.empty() ? "leave out --" + std::string(option_of(axis))
+                        : "use " + option_text(axis, values);
+}
+
+/// "use --runtime torchtitan", which alone has what was asked for where no runtime was named.
+std::string titan_text(const SpaceQuestion& question) {
+  const std::vector<Axis> given = given_axes(question);
+  if (std::ranges::find(given, Axis::kRuntime) != given.end() ||
+      !has_plans(only(question, given), Axis::kRuntime, kTitanRuntime)) {
+    return "";
+  }
+  return "use " + option_text(Axis::kRuntime, {kTitanRuntime});
 }
 
 /// The rules of how a model is cut; nothing for other axes.
@@ -177,7 +200,7 @@ std::string framework_rule(const SpaceQuestion& question) {
     if (!error && question.model.moe && question.device.compute_major < 9) {
       return "a GPU of compute capability 9.0 or more for experts under torchtitan";
     }
-    return error ? error->wanted : "degrees that torchtitan's code has, in bf16 with adamw";
+    return error ? error->wanted : "degrees that torchtitan's code has, in bf16 with an AdamW";
   }
   return "a framework that has the model and what is asked for";
 }
@@ -283,8 +306,14 @@ Error refusal_of(const SpaceQuestion& question) {
     const std::string rule =
         (axes.size() > 1 ? std::string(option_of(axis)) + ": " : "") + rule_of(question, axis);
     wanted += (wanted.empty() ? "" : "; ") + rule;
-    const std::string working = working_text(question, axes, axis);
-    fix += working.empty() ? "" : (fix.empty() ? "use " : ", or ") + working;
+    std::string working = working_text(question, axes, axis);
+    if (!fix.empty() && working.starts_with("use ")) {
+      working.erase(0, 4);  // "use --tp 1, or --pp 1"
+    }
+    fix += (fix.empty() || working.empty() ? "" : ", or ") + working;
+  }
+  if (const std::string titan = titan_text(question); !titan.empty()) {
+    fix += (fix.empty() ? "" : ", or ") + titan;
   }
   return Error::invalid_argument(option_of(axes.front()), got, wanted,
                                  fix.empty() ? "leave one of them out" : fix);

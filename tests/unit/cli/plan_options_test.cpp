@@ -249,6 +249,22 @@ TEST_CASE("plan options: the allocator's settings are PyTorch's own words") {
   CHECK(to_text(settings) == "expandable_segments:True,max_split_size_mb:128");
 }
 
+TEST_CASE("plan options: a plan file keeps its optimizer, the usual one or not") {
+  const test::TemporaryFolder folder;
+  for (const std::vector<OptionValue>& options :
+       {std::vector<OptionValue>{{"titan", "tp=2"}, {"gpus", "2"}},
+        std::vector<OptionValue>{{"zero", "3"}, {"gpus", "2"}, {"offload", "optimizer=cpu"}}}) {
+    for (const char* const optimizer : {"adamw", "adamw-fused"}) {
+      std::vector<OptionValue> named = options;
+      named.push_back({"optimizer", optimizer});
+      const ir::ParallelPlan plan = plan_of(named);
+      const std::string file =
+          folder.write("plan.json", ir::to_pretty_json(ir::plan_to_json(plan)));
+      CHECK(plan_of({{"plan", file}}) == plan);
+    }
+  }
+}
+
 TEST_CASE("plan options: options go over the plan file, and over a DeepSpeed file") {
   const test::TemporaryFolder folder;
   const std::string plan =

@@ -430,15 +430,22 @@ TEST_CASE("megatron: windows and sinks are Transformer Engine's, of whole sequen
   const auto window = [](ModelSpec& m) { m.layers[1].window = 512; };
   CHECK(with({}, 1, window).empty());
   CHECK(with({.attention = MegatronAttention::kUnfused}, 1, window).empty());
-  CHECK(with({.attention = MegatronAttention::kFlash}, 1, window) ==
-        "megatron for a model with sliding-window attention under attention=flash");
-  CHECK(with({.context = 2}, 2, window) ==
-        "megatron for a model with sliding-window attention under cp of 2 or more");
+  CHECK(with({.attention = MegatronAttention::kFlash}, 1, window) == "attention=flash");
+  CHECK(with({.context = 2}, 2, window) == "cp=2");
   const auto sinks = [](ModelSpec& m) { m.attention_sinks = true; };
   CHECK(with({}, 1, sinks).empty());
-  CHECK(with({.attention = MegatronAttention::kUnfused}, 1, sinks) ==
-        "megatron for a model with attention sinks under attention other than Transformer "
-        "Engine's fused one");
+  CHECK(with({.attention = MegatronAttention::kUnfused}, 1, sinks) == "attention=unfused");
+  const auto dropped = [](ModelSpec& m) {
+    m.layers[1].window = 512;
+    m.dropout.attention = 0.1;
+  };
+  CHECK(with({}, 1, dropped) == "attention=fused");
+  CHECK(with({.attention = MegatronAttention::kUnfused}, 1, dropped).empty());
+  ModelSpec wide = narrow_llama();
+  wide.attention_sinks = true;
+  ParallelPlan plan = plan_with({}, 1);
+  plan.precision = Precision::kFp32;
+  CHECK(refused(wide, plan) == "fp32");
 }
 
 TEST_CASE("megatron: experts with biases are grouped, whole and in 16 bits") {
@@ -452,12 +459,9 @@ TEST_CASE("megatron: experts with biases are grouped, whole and in 16 bits") {
   };
   CHECK(with({}, 1).empty());
   CHECK(with({.tensor = 2, .expert_tensor = 1, .sequence_parallel = true}, 2).empty());
-  CHECK(with({.tensor = 2, .sequence_parallel = true}, 2) == "etp, or tp without it");
-  CHECK(with({.grouped_gemm = false}, 1) ==
-        "megatron for a model with experts with biases that are no grouped products of "
-        "Transformer Engine");
-  CHECK(with({.fp8 = MegatronFp8::kTensorwise}, 1) ==
-        "megatron for a model with experts with biases in 8 bits");
+  CHECK(with({.tensor = 2, .sequence_parallel = true}, 2) == "etp=2");
+  CHECK(with({.grouped_gemm = false}, 1) == "grouped-gemm=no");
+  CHECK(with({.fp8 = MegatronFp8::kTensorwise}, 1) == "products in 8 bits");
 }
 
 TEST_CASE("megatron: selective recomputation without modules is that of core attention") {

@@ -50,6 +50,15 @@ TEST_CASE("refusal: torchtitan's code is offered where it has what was asked for
   CHECK(error.fix == "use --runtime megatron,torchtitan, or --tp 1");
 }
 
+TEST_CASE("refusal: torchtitan's code is offered where it alone has what was asked for") {
+  CHECK(refusal({{Axis::kSchedule, "zb-h1"}}).fix.ends_with("or use --runtime torchtitan"));
+}
+
+TEST_CASE("refusal: no value is offered that would be refused") {
+  const Error error = refusal({{Axis::kRuntime, "fsdp"}, {Axis::kZero, "2"}});
+  CHECK(error.fix == "use --runtime deepspeed, or leave out --zero");
+}
+
 TEST_CASE("refusal: values that are offered work beside all else that was asked for") {
   const Error error =
       refusal({{Axis::kRuntime, "megatron"}, {Axis::kPipeline, "4"}, {Axis::kChunk, "7"}});
