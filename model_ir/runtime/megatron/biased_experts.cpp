@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "model_ir/runtime/megatron/fused.h"
 #include "model_ir/runtime/megatron/grouped_linear.h"
 #include "model_ir/runtime/megatron/rows.h"
 #include "model_ir/runtime/torch/functions.h"
@@ -32,27 +33,6 @@ std::pair<Tensor, Tensor> halves(const Runner& run, const Tensor& input) {
     return {computed(e, node.input_shapes[0], grads[0].dtype(), {&grads[0], &grads[1]})};
   });
   return parts;
-}
-
-/// WeightedQuickGeGLUFunction, compiled; `offset` is a tensor of one element that it keeps.
-Tensor weighted_quick_geglu(const Runner& run, const Tensor& input, const Tensor& probabilities,
-                            const Tensor& offset) {
-  Eager& eager = run.eager();
-  Record record(eager, {&input, &probabilities});
-  Tensor output = computed(eager, input.shape().with(-1, input.shape()[-1] / 2), input.dtype(),
-                           {&input, &probabilities});
-  record.save(input);
-  record.save(probabilities);
-  record.save(offset);
-  const DType weights = probabilities.dtype();
-  record.finish(output, [weights](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    const torch::Unpacked saved(e, node);
-    Gradients inputs{e.empty(node.input_shapes[0], grads[0].dtype()),
-                     e.empty(node.input_shapes[1], weights)};
-    torch::launch(e, {&grads[0], &saved[0], &inputs[0], &inputs[1]});
-    return inputs;
-  });
-  return output;
 }
 
 /// `bias * probabilities` of [H] and [R, 1]: each gradient is made in full and summed down.
@@ -86,7 +66,7 @@ Tensor clamped_quick_geglu(const Runner& run, const Tensor& input, const Tensor&
     joined = torch::cat_last(eager, below, inside);
   }
   const Tensor offset = torch::filled(eager, {}, input.dtype());
-  return weighted_quick_geglu(run, joined, probabilities, offset);
+  return weighted_gate(run, joined, probabilities, offset);
 }
 
 Tensor add_expert_biases(const Runner& run, const Tensor& output, const std::vector<Tensor>& biases,

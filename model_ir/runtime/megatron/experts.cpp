@@ -220,27 +220,6 @@ Tensor scatter_parts(const Runner& run, const Tensor& input) {
                   CollectiveKind::kAllGather);
 }
 
-/// weighted_bias_swiglu_impl: SwiGLU times the token's probability.
-Tensor weighted_swiglu(const Runner& run, const Tensor& input, const Tensor& probabilities) {
-  Eager& eager = run.eager();
-  Record record(eager, {&input, &probabilities});
-  Tensor output = torch::computed(eager, {input.shape()[0], input.shape()[1] / 2}, input.dtype(),
-                                  {&input, &probabilities});
-  if (record.active()) {
-    record.save(input);
-    record.save(probabilities);
-  }
-  record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    const torch::Unpacked saved(e, node);
-    Gradients inputs{e.empty(node.input_shapes[0], grads[0].dtype()),
-                     e.empty(node.input_shapes[1], grads[0].dtype())};
-    // The input is read, and its gradient, of the same size, written.
-    torch::launch(e, {&grads[0], &inputs[0], &inputs[0], &inputs[1]});
-    return inputs;
-  });
-  return output;
-}
-
 /// `view(...).transpose(0, 1).contiguous()`: rows in the order of experts, or of ranks. A copy each
 /// way.
 Tensor reorder(const Runner& run, const Tensor& input) {
@@ -260,7 +239,7 @@ Tensor weighted_activation(const Runner& run, const Tensor& input, const Tensor&
     return clamped_quick_geglu(run, input, probabilities);
   }
   if (run.context.spec.gated_mlp) {
-    return weighted_swiglu(run, input, probabilities);
+    return weighted_gate(run, input, probabilities);
   }
   Eager& eager = run.eager();
   const Tensor activated = torch::gelu(eager, input);

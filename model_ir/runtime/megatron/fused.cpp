@@ -95,6 +95,27 @@ Tensor bias_swiglu(const Runner& run, const Tensor& input, const Tensor& bias) {
   return gated(run, input, bias);
 }
 
+Tensor weighted_gate(const Runner& run, const Tensor& input, const Tensor& probabilities,
+                     const Tensor& offset) {
+  Eager& eager = run.eager();
+  Record record(eager, {&input, &probabilities});
+  Tensor output = torch::computed(eager, input.shape().with(-1, input.shape()[-1] / 2),
+                                  input.dtype(), {&input, &probabilities});
+  record.save(input);
+  record.save(probabilities);
+  record.save(offset);
+  const DType weights = probabilities.dtype();
+  record.finish(output, [weights](Eager& e, Gradients& grads, Node& node) -> Gradients {
+    const torch::Unpacked saved(e, node);
+    Gradients inputs{e.empty(node.input_shapes[0], grads[0].dtype()),
+                     e.empty(node.input_shapes[1], weights)};
+    // The input is read, and its gradient, of the same size, written.
+    torch::launch(e, {&grads[0], &inputs[0], &inputs[0], &inputs[1]});
+    return inputs;
+  });
+  return output;
+}
+
 Tensor bias_gelu(const Runner& run, const Tensor& input, const Tensor& bias) {
   Eager& eager = run.eager();
   Record record(eager, {&input, &bias});

@@ -16,6 +16,11 @@ namespace headroom::ir::megatron {
 /// The same with a bias added first.
 [[nodiscard]] torch::Tensor bias_swiglu(const Runner& run, const torch::Tensor& input,
                                         const torch::Tensor& bias);
+/// A gated activation times the row's probability, [R, 2F] -> [R, F]: weighted_bias_swiglu_impl, or
+/// WeightedQuickGeGLUFunction, which keeps `offset`, a tensor of one element, as well.
+[[nodiscard]] torch::Tensor weighted_gate(const Runner& run, const torch::Tensor& input,
+                                          const torch::Tensor& probabilities,
+                                          const torch::Tensor& offset = {});
 /// GELU (tanh) of input + bias. Keeps both.
 [[nodiscard]] torch::Tensor bias_gelu(const Runner& run, const torch::Tensor& input,
                                       const torch::Tensor& bias);
