@@ -10,7 +10,7 @@
 #include "model_ir/plan/plan_json.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
-#include "model_ir/runtime/deepspeed/config.h"
+#include "runtimes/deepspeed/config.h"
 
 namespace headroom::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
-#include "model_ir/runtime/torchtitan/memory_budget.h"
+#include "runtimes/torchtitan/memory_budget.h"
 
 namespace headroom::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_plan.h"
 #include "model_ir/plan/plan_check.h"
-#include "model_ir/runtime/registry.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cost {
 namespace {

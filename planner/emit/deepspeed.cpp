@@ -5,7 +5,7 @@
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
-#include "model_ir/runtime/deepspeed/leaf_modules.h"
+#include "runtimes/deepspeed/leaf_modules.h"
 
 namespace headroom::plan {
 namespace {

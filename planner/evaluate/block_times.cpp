@@ -11,9 +11,9 @@
 #include "model_ir/graph/op.h"
 #include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/work_range.h"
-#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/space/axis.h"
+#include "runtimes/registry.h"
 
 namespace headroom::plan {
 namespace {

@@ -5,9 +5,9 @@
 #include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/work_range.h"
-#include "model_ir/runtime/registry.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/evaluate/sample_form.h"
+#include "runtimes/registry.h"
 
 namespace headroom::plan {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "model_ir/plan/megatron_stages.h"
-#include "model_ir/runtime/registry.h"
 #include "planner/evaluate/live_bytes.h"
+#include "runtimes/registry.h"
 
 namespace headroom::plan {
 namespace {

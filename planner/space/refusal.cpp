@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model_ir/runtime/torchtitan/model.h"
 #include "planner/space/axis_value.h"
 #include "planner/space/conflict.h"
+#include "runtimes/torchtitan/model.h"
 
 namespace headroom::plan {
 namespace {

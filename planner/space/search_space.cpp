@@ -10,11 +10,11 @@
 #include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
-#include "model_ir/runtime/transformers/support.h"
 #include "planner/space/axis_value.h"
 #include "planner/space/choices.h"
 #include "planner/space/stage_forms.h"
 #include "planner/space/titan_space.h"
+#include "runtimes/transformers/support.h"
 
 namespace headroom::plan {
 namespace {

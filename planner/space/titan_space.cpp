@@ -10,8 +10,8 @@
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/plan/titan_stages.h"
-#include "model_ir/runtime/torchtitan/model.h"
 #include "planner/space/choices.h"
+#include "runtimes/torchtitan/model.h"
 
 namespace headroom::plan {
 namespace {

@@ -33,6 +33,7 @@ const std::set<std::string>& top_level() {
                                                 "model_ir",
                                                 "planner",
                                                 "run",
+                                                "runtimes",
                                                 "tests",
                                                 "validators"};
   return entries;
@@ -84,9 +85,9 @@ TEST_CASE("repository: the top level holds what it should and nothing else") {
 }
 
 TEST_CASE("repository: no file is longer than 600 lines") {
-  for (const std::string& file : files_below(
-           {{"model_ir", "costmodel", "planner", "validators", "cli", "gui", "tests", "cmake"},
-            {".h", ".cpp", ".py", ".cmake", "CMakeLists.txt"}})) {
+  for (const std::string& file : files_below({{"model_ir", "runtimes", "costmodel", "planner",
+                                               "validators", "cli", "gui", "tests", "cmake"},
+                                              {".h", ".cpp", ".py", ".cmake", "CMakeLists.txt"}})) {
     CAPTURE(file);
     const std::string text = text_of(file);
     CHECK(std::count(text.begin(), text.end(), '\n') <= 600);
@@ -120,7 +121,8 @@ TEST_CASE("repository: test names are unique and hold no semicolon") {
 TEST_CASE("repository: every source is listed in a CMakeLists.txt") {
   // A file nobody compiles is a file nobody checks.
   for (const std::string& file : files_below(
-           {{"model_ir", "costmodel", "planner", "validators", "cli", "gui", "tests"}, {".cpp"}})) {
+           {{"model_ir", "runtimes", "costmodel", "planner", "validators", "cli", "gui", "tests"},
+            {".cpp"}})) {
     CAPTURE(file);
     bool listed = false;
     std::filesystem::path folder = std::filesystem::path(file).parent_path();

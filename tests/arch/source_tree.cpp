@@ -21,8 +21,8 @@ std::string_view trimmed(std::string_view text) {
 }  // namespace
 
 const std::vector<std::string_view>& product_folders() {
-  static const std::vector<std::string_view> folders = {"model_ir",   "costmodel", "planner",
-                                                        "validators", "cli",       "gui"};
+  static const std::vector<std::string_view> folders = {
+      "model_ir", "runtimes", "costmodel", "planner", "validators", "cli", "gui"};
   return folders;
 }
 

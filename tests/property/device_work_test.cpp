@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/plan_check.h"
-#include "model_ir/runtime/registry.h"
+#include "runtimes/registry.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/small_llama.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "costmodel/memory/timeline.h"
-#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/registry.h"
 #include "tests/support/accounting_device.h"
 
 namespace headroom::test {

@@ -7,8 +7,8 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/memory/timeline.h"
-#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/registry.h"
 #include "tests/support/accounting_device.h"
 
 /// The model and the loop that recorded phase totals of PyTorch's allocator come from.

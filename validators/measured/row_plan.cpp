@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "model_ir/runtime/transformers/modeling.h"
 #include "model_ir/spec/task.h"
+#include "runtimes/transformers/modeling.h"
 #include "validators/measured/case_plan.h"
 #include "validators/measured/case_reader.h"
 #include "validators/measured/published_words.h"

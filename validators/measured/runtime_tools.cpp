@@ -5,7 +5,7 @@
 #include "costmodel/estimate.h"
 #include "costmodel/time/machine.h"
 #include "costmodel/time/program_time.h"
-#include "model_ir/runtime/registry.h"
+#include "runtimes/registry.h"
 #include "validators/measured/measure.h"
 
 namespace headroom::check {

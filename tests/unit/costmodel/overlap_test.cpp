@@ -10,8 +10,8 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/time/stream_replay.h"
-#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/registry.h"
 
 namespace headroom::ir {
 namespace {

@@ -10,11 +10,11 @@
 
 #include "model_ir/graph/decoder.h"
 #include "model_ir/graph/verify.h"
-#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/task.h"
+#include "runtimes/registry.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {

@@ -1,4 +1,4 @@
-#include "model_ir/runtime/torch/compiled_graph.h"
+#include "runtimes/torch/compiled_graph.h"
 
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-#include "model_ir/runtime/deepspeed/config.h"
+#include "runtimes/deepspeed/config.h"
 
 #include <doctest/doctest.h>
 

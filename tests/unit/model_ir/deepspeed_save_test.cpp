@@ -1,4 +1,4 @@
-#include "model_ir/runtime/deepspeed/save.h"
+#include "runtimes/deepspeed/save.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // DoRA. Phase totals were recorded with PyTorch 2.11.0, transformers 5.17.0, PEFT 0.21.2 and
 // bitsandbytes 0.50.2 on compute capability 9.0.
 
-#include "model_ir/runtime/transformers/dora.h"
+#include "runtimes/transformers/dora.h"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 // recorded with the releases named in each case, PyTorch 2.11.0 and compute capability 9.0: two
 // sequences of 1100 tokens, AdamW; what the host reads back said that routing is even.
 
-#include "model_ir/runtime/transformers/expert_loop.h"
+#include "runtimes/transformers/expert_loop.h"
 
 #include <cstdint>
 #include <initializer_list>
@@ -14,8 +14,8 @@
 
 #include "model_ir/graph/decoder.h"
 #include "model_ir/graph/verify.h"
-#include "model_ir/runtime/registry.h"
-#include "model_ir/runtime/torch/functions_indexed.h"
+#include "runtimes/registry.h"
+#include "runtimes/torch/functions_indexed.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {

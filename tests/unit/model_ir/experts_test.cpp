@@ -9,8 +9,8 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/runtime/torch/functions_grouped.h"
 #include "model_ir/spec/task.h"
+#include "runtimes/torch/functions_grouped.h"
 #include "tests/support/first_step.h"
 
 namespace headroom::ir {

@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/registry.h"
 #include "tests/support/first_step.h"
 
 namespace headroom::ir {

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/runtime/registry.h"
+#include "runtimes/registry.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {

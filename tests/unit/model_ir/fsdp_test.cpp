@@ -9,8 +9,8 @@
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_json.h"
-#include "model_ir/runtime/fsdp/copy_tables.h"
-#include "model_ir/runtime/fsdp/sharded_model.h"
+#include "runtimes/fsdp/copy_tables.h"
+#include "runtimes/fsdp/sharded_model.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {

@@ -1,7 +1,7 @@
 // Earlier versions of transformers. Phase totals were recorded with the releases named in each
 // case, PyTorch 2.11.0 and compute capability 9.0: bf16, two sequences of 1100 tokens, AdamW.
 
-#include "model_ir/runtime/transformers/library_version.h"
+#include "runtimes/transformers/library_version.h"
 
 #include <cstdint>
 #include <initializer_list>
@@ -11,7 +11,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/runtime/registry.h"
+#include "runtimes/registry.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {

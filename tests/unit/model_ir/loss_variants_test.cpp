@@ -2,7 +2,7 @@
 // transformers 5.17.0 and Liger-Kernel 0.8.5 (its loss alone), or torchtune 0.6.1's
 // CEWithChunkedOutputLoss on eight pieces, on compute capability 9.0.
 
-#include "model_ir/runtime/transformers/losses.h"
+#include "runtimes/transformers/losses.h"
 
 #include <doctest/doctest.h>
 

@@ -6,8 +6,8 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/plan_check.h"
-#include "model_ir/runtime/megatron/grouped_linear.h"
-#include "model_ir/runtime/registry.h"
+#include "runtimes/megatron/grouped_linear.h"
+#include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
 #include "tests/support/small_llama.h"
 

@@ -10,10 +10,10 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/plan_check.h"
-#include "model_ir/runtime/megatron/layer_offload.h"
-#include "model_ir/runtime/megatron/streams.h"
-#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/megatron/layer_offload.h"
+#include "runtimes/megatron/streams.h"
+#include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
 
 namespace headroom::ir::megatron {

@@ -6,8 +6,8 @@
 
 #include "costmodel/memory/timeline.h"
 #include "model_ir/plan/plan_check.h"
-#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/registry.h"
 
 namespace headroom::ir::megatron {
 namespace {

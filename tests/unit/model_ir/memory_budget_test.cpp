@@ -11,11 +11,11 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/work_range.h"
-#include "model_ir/runtime/torch/max_flow.h"
-#include "model_ir/runtime/torch/partitioner.h"
-#include "model_ir/runtime/torch/peak_order.h"
-#include "model_ir/runtime/torchtitan/kept_values.h"
-#include "model_ir/runtime/torchtitan/memory_budget.h"
+#include "runtimes/torch/max_flow.h"
+#include "runtimes/torch/partitioner.h"
+#include "runtimes/torch/peak_order.h"
+#include "runtimes/torchtitan/kept_values.h"
+#include "runtimes/torchtitan/memory_budget.h"
 #include "tests/support/event_text.h"
 #include "tests/support/small_llama.h"
 #include "tests/support/titan_plan.h"

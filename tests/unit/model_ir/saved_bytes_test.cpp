@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/memory/timeline.h"
-#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/registry.h"
 #include "tests/support/accounting_device.h"
 
 namespace headroom::ir {

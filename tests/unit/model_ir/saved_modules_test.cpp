@@ -2,7 +2,7 @@
 // PEFT 0.21.2 on compute capability 9.0: bf16, one sequence of 1100 tokens, LoRA of rank 16 on all
 // linear layers, AdamW.
 
-#include "model_ir/runtime/transformers/saved_modules.h"
+#include "runtimes/transformers/saved_modules.h"
 
 #include <string>
 #include <utility>
@@ -12,7 +12,7 @@
 
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_json.h"
-#include "model_ir/runtime/registry.h"
+#include "runtimes/registry.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {

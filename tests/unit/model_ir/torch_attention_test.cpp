@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/runtime/torch/eager.h"
-#include "model_ir/runtime/torch/functions.h"
+#include "runtimes/torch/eager.h"
+#include "runtimes/torch/functions.h"
 
 // Sizes were recorded with PyTorch 2.11.0 on compute capability 9.0 with 132 multiprocessors.
 namespace headroom::ir::torch {

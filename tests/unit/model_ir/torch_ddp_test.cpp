@@ -1,4 +1,4 @@
-#include "model_ir/runtime/torch/ddp.h"
+#include "runtimes/torch/ddp.h"
 
 #include <cstdint>
 #include <string>
@@ -6,9 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/runtime/torch/foreach.h"
-#include "model_ir/runtime/torch/functions.h"
-#include "model_ir/runtime/torch/optimizer.h"
+#include "runtimes/torch/foreach.h"
+#include "runtimes/torch/functions.h"
+#include "runtimes/torch/optimizer.h"
 #include "tests/support/event_text.h"
 
 // Event sequences were recorded with PyTorch 2.11.0, DistributedDataParallel(bucket_cap_mb=1500 /

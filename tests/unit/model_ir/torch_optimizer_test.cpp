@@ -1,4 +1,4 @@
-#include "model_ir/runtime/torch/optimizer.h"
+#include "runtimes/torch/optimizer.h"
 
 #include <algorithm>
 #include <array>
@@ -10,10 +10,10 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/runtime/torch/clip.h"
-#include "model_ir/runtime/torch/eager.h"
-#include "model_ir/runtime/torch/foreach.h"
-#include "model_ir/runtime/torch/grad_scaler.h"
+#include "runtimes/torch/clip.h"
+#include "runtimes/torch/eager.h"
+#include "runtimes/torch/foreach.h"
+#include "runtimes/torch/grad_scaler.h"
 #include "tests/support/event_text.h"
 #include "tests/support/random.h"
 

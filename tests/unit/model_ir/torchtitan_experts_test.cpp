@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/runtime/registry.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/registry.h"
 #include "tests/support/event_text.h"
 #include "tests/support/small_llama.h"
 #include "tests/support/titan_plan.h"

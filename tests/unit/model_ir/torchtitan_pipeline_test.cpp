@@ -11,7 +11,7 @@
 
 #include "costmodel/binding_rank.h"
 #include "model_ir/plan/titan_stages.h"
-#include "model_ir/runtime/torchtitan/pipeline.h"
+#include "runtimes/torchtitan/pipeline.h"
 #include "tests/support/small_llama.h"
 #include "tests/support/titan_plan.h"
 

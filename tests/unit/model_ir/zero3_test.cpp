@@ -10,8 +10,8 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/runtime/deepspeed/memory_efficient_linear.h"
-#include "model_ir/runtime/registry.h"
+#include "runtimes/deepspeed/memory_efficient_linear.h"
+#include "runtimes/registry.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {

@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/plan_check.h"
-#include "model_ir/runtime/deepspeed/quantised_tensor.h"
-#include "model_ir/runtime/registry.h"
+#include "runtimes/deepspeed/quantised_tensor.h"
+#include "runtimes/registry.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {

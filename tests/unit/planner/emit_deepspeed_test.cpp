@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/json/json_value.h"
-#include "model_ir/runtime/deepspeed/config.h"
+#include "runtimes/deepspeed/config.h"
 #include "tests/support/random_plan.h"
 
 namespace headroom::plan {

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/torch/eager.h"
+#include "runtimes/torch/optimizer.h"
+#include "runtimes/torch/tensor.h"
+
+namespace headroom::ir::deepspeed {
+
+/// The optimizer that DeepSpeed wraps, which sees master copies instead of the model's parameters:
+/// torch's, bitsandbytes' or transformers', or DeepSpeed's own FusedAdam, which keeps two moments
+/// and takes no temporaries.
+/// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/ops/adam/fused_adam.py.
+class BaseOptimizer {
+ public:
+  BaseOptimizer(torch::Eager& eager, const OptimizerPlan& plan, const ZeroPlan& zero)
+      : eager_(eager), plan_(inner_plan(plan, zero)), own_(is_own(plan, zero)) {}
+
+  /// What its constructor takes on the device: FusedAdam a flag of overflow.
+  void construct();
+  /// One step of parameter group `group` on those of `parameters` that have a gradient.
+  void step(std::size_t group, std::span<const torch::Tensor> parameters);
+
+  /// Whether it is DeepSpeed's FusedAdam or DeepSpeedCPUAdam, whose operators are compiled.
+  [[nodiscard]] static bool is_compiled(const OptimizerPlan& plan, const ZeroPlan& zero);
+  /// Whether it is DeepSpeed's FusedAdam, for which stage 0 has a wrapper of its own.
+  [[nodiscard]] static bool is_own(const OptimizerPlan& plan, const ZeroPlan& zero);
+
+ private:
+  [[nodiscard]] static OptimizerPlan inner_plan(const OptimizerPlan& plan, const ZeroPlan& zero);
+
+  torch::Eager& eager_;
+  OptimizerPlan plan_;
+  bool own_;
+  torch::Tensor overflow_;
+  std::vector<torch::OptimizerState> states_;  ///< By parameter group.
+};
+
+/// `parameter.grad = gradient`; nothing if `gradient` is undefined.
+void set_gradient(torch::Eager& eager, const torch::Tensor& parameter,
+                  const torch::Tensor& gradient);
+
+}  // namespace headroom::ir::deepspeed

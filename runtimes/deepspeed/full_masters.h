@@ -1,0 +1,66 @@
+#pragma once
+
+#include <vector>
+
+#include "runtimes/deepspeed/base_optimizer.h"
+#include "runtimes/deepspeed/parameter_groups.h"
+#include "runtimes/deepspeed/wrapper.h"
+
+namespace headroom::ir::deepspeed {
+
+/// ZeRO stage 0: the engine all-reduces gradients itself, flattened into buckets of its own size.
+class StageZero : public OptimizerWrapper {
+ public:
+  StageZero(EngineState state, BaseOptimizer& optimizer)
+      : state_(state), optimizer_(optimizer), groups_(parameter_groups(state.model, state.zero)) {}
+  void after_backward(bool boundary) override;
+
+ protected:
+  /// Looks for infinities in gradient after gradient. Source: runtime/utils.py, CheckOverflow.
+  void check_overflow();
+  void drop_gradients(const std::vector<torch::Tensor>& parameters);
+
+  EngineState state_;
+  BaseOptimizer& optimizer_;
+  ParameterGroups groups_;
+};
+
+/// FP16_UnfusedOptimizer: an fp32 master of every parameter.
+/// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/fp16/unfused_optimizer.py.
+class UnfusedMasters final : public StageZero {
+ public:
+  using StageZero::StageZero;
+  void initialize() override;
+  void step() override;
+
+ private:
+  void weigh(const std::vector<torch::Tensor>& parameters);
+  ParameterGroups masters_;
+};
+
+/// FP16_Optimizer, for DeepSpeed's FusedAdam: parameters and masters flattened, group by group.
+/// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/fp16/fused_optimizer.py.
+class FusedMasters final : public StageZero {
+ public:
+  using StageZero::StageZero;
+  void initialize() override;
+  void step() override;
+
+ private:
+  std::vector<torch::Tensor> flat_;
+  std::vector<torch::Tensor> masters_;
+};
+
+/// fp32: the optimizer as it is; gradients are clipped by the engine.
+/// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/engine.py, clip_fp32_gradients.
+class PlainOptimizer final : public StageZero {
+ public:
+  using StageZero::StageZero;
+  void initialize() override {}
+  void step() override;
+
+ private:
+  void clip();
+};
+
+}  // namespace headroom::ir::deepspeed

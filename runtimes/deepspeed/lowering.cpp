@@ -1,0 +1,305 @@
+#include "runtimes/deepspeed/lowering.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model_ir/graph/decoder.h"
+#include "runtimes/deepspeed/base_optimizer.h"
+#include "runtimes/deepspeed/bf16_optimizer.h"
+#include "runtimes/deepspeed/full_masters.h"
+#include "runtimes/deepspeed/save.h"
+#include "runtimes/deepspeed/wrapper.h"
+#include "runtimes/deepspeed/zero_buckets.h"
+#include "runtimes/deepspeed/zero_init.h"
+#include "runtimes/deepspeed/zero_partitions.h"
+#include "runtimes/torch/ddp.h"
+#include "runtimes/torch/functions.h"
+#include "runtimes/torch/launch.h"
+#include "runtimes/torch/phase.h"
+#include "runtimes/transformers/adapter.h"
+#include "runtimes/transformers/forward.h"
+#include "runtimes/transformers/model.h"
+#include "runtimes/transformers/support.h"
+
+namespace headroom::ir::deepspeed {
+namespace {
+
+using torch::Eager;
+using torch::PhaseScope;
+using torch::Tensor;
+
+/// Source: deepspeed/runtime/engine.py, _do_optimizer_sanity_check.
+std::unique_ptr<OptimizerWrapper> make_wrapper(const EngineState& state, BaseOptimizer& optimizer,
+                                               std::vector<PartitionedParameter> parameters) {
+  if (state.zero.stage == 3) {
+    return std::make_unique<ZeroPartitions>(state, optimizer, std::move(parameters));
+  }
+  if (Bf16Optimizer::is_chosen(state.plan, state.zero)) {
+    return std::make_unique<Bf16Optimizer>(state, optimizer);
+  }
+  if (state.zero.stage > 0) {
+    return std::make_unique<ZeroBuckets>(state, optimizer);
+  }
+  if (state.plan.precision == Precision::kFp32) {
+    return std::make_unique<PlainOptimizer>(state, optimizer);
+  }
+  if (BaseOptimizer::is_own(state.plan.optimizer, state.zero)) {
+    return std::make_unique<FusedMasters>(state, optimizer);
+  }
+  return std::make_unique<UnfusedMasters>(state, optimizer);
+}
+
+/// _configure_distributed_model: parameters take the engine's type, one after the other. Those that
+/// zero.Init has partitioned have it.
+void cast_parameters(Eager& eager, const std::vector<Tensor>& parameters, DType dtype) {
+  for (const Tensor& parameter : parameters) {
+    if (is_floating(parameter.dtype()) && parameter.dtype() != dtype) {
+      const Tensor cast = eager.empty(parameter.shape(), dtype, TensorRole::kParameter);
+      eager.move_storage(parameter, cast);
+      parameter->dtype = dtype;
+    }
+  }
+}
+
+/// What transformers keeps in fp32 whatever the parameters are: the corrections of routers' scores.
+/// Source: deepspeed/runtime/keep_in_fp32.py; modeling_deepseek_v3.py,
+/// _keep_in_fp32_modules_strict.
+void widen_corrections(const EngineState& state) {
+  if (state.plan.precision == Precision::kFp32) {
+    return;
+  }
+  for (const auto& [router, correction] : state.model.corrections) {
+    const Tensor wide = state.eager.empty(correction.shape(), DType::kFp32, TensorRole::kBuffer);
+    state.eager.move_storage(correction, wide);
+    correction->dtype = DType::kFp32;
+  }
+}
+
+/// Rank 0 sends its parameters to the others.
+void count_broadcast(Eager& eager, const std::vector<Tensor>& parameters, std::int64_t ranks) {
+  for (const Tensor& parameter : parameters) {
+    eager.run(CollectiveShape{.kind = CollectiveKind::kBroadcast,
+                              .bytes = bytes_of(parameter.elements(), parameter.dtype()).value(),
+                              .group = {.size = ranks}});
+  }
+}
+
+struct Run {
+  Eager& eager;
+  const ParallelPlan& plan;
+  transformers::Model& model;
+  OptimizerWrapper& wrapper;
+};
+
+/// `batch`: its name holds it until the next one has been made.
+void run_micro_batch(const Run& run, const std::string& tag, bool boundary,
+                     transformers::Batch& batch) {
+  Eager& eager = run.eager;
+  Tensor loss;
+  transformers::ModelOutput output;
+  {
+    const PhaseScope phase(eager, tag + ".forward");
+    batch = transformers::make_batch(eager, run.model);
+    output = transformers::forward(eager, run.model, batch);
+    loss = std::move(output.loss);
+    if (!run.plan.keep_logits) {
+      output.clear();
+    }
+  }
+  {
+    const PhaseScope phase(eager, tag + ".backward");
+    eager.set_site("loss", -1);
+    run.wrapper.before_backward(boundary);
+    // engine.backward: the loss over the accumulation steps, then ZeRO's loss scale.
+    const Tensor share = torch::scale(eager, loss);
+    const Tensor scaled = run.wrapper.scales_loss() ? torch::scale(eager, share) : share;
+    {
+      const Tensor seed = torch::computed(eager, {}, scaled.dtype(), TensorRole::kLogits);
+      eager.backward(scaled, seed);
+    }
+    run.wrapper.after_backward(boundary);
+    loss.reset();
+    output.clear();
+  }
+  const PhaseScope phase(eager, tag + (boundary ? ".step" : ".step_noop"));
+  if (boundary) {
+    run.wrapper.step();
+    for (const Tensor& parameter : run.model.trainable) {
+      eager.drop_grad(parameter);
+    }
+  }
+}
+
+Error refused(const char* key, const char* got, const char* wanted) {
+  return Error::invalid_argument(key, got, wanted, "use --runtime transformers for the rest");
+}
+
+/// What is not modelled under ZeRO, beside what the model code refuses.
+std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
+                                 const DeviceTraits& device) {
+  const bool partitions = plan.zero && plan.zero->stage == 3;
+  if (plan.lora && partitions && !plan.lora->modules_to_save.empty() &&
+      plan.precision != Precision::kFp32) {
+    // stage3.py, defragment: trainable partitions are of one type.
+    return refused(
+        "lora", "modules_to_save beside fp32 adapters under ZeRO stage 3",
+        "--precision fp32, or stages 0 to 2: DeepSpeed wants trainable parameters of one "
+        "type");
+  }
+  if (plan.generation) {
+    return refused("generate", "tokens generated after the steps", "training under deepspeed");
+  }
+  if (plan.model_code != ModelCode::kTransformers) {
+    return refused("model-code", "another library's", "transformers' under deepspeed");
+  }
+  return transformers::unsupported(spec, plan, device);
+}
+
+std::optional<Error> refusal_of(const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph,
+                                const DeviceTraits& device) {
+  if (plan.precision != Precision::kFp32 && plan.precision != Precision::kBf16Master &&
+      plan.precision != Precision::kFp16Master) {
+    return Error::invalid_argument("precision", "a recipe without fp32 masters",
+                                   "bf16-master, fp16-master or fp32",
+                                   "use --precision bf16-master");
+  }
+  if (std::optional<Error> refused = unsupported(spec, plan, device)) {
+    return refused;
+  }
+  return plan.lora ? transformers::missing_targets(spec, graph, *plan.lora) : std::nullopt;
+}
+
+/// The model with its adapters, each parameter partitioned as it is made under stage 3 unless it is
+/// quantised. Source: huggingface/transformers src/transformers/modeling_utils.py,
+/// get_init_context.
+transformers::Model make_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
+                               const Graph& graph, ZeroInit* zero_init) {
+  const PhaseScope phase(eager, "model");
+  const auto partition = [&](const Tensor& parameter) { zero_init->partition(parameter); };
+  transformers::Model model = zero_init != nullptr
+                                  ? transformers::load_model(eager, spec, plan, graph, partition)
+                                  : transformers::load_model(eager, spec, plan, graph);
+  if (plan.quant && plan.quant->prepare_kbit) {
+    transformers::prepare_kbit(eager, model);
+  }
+  if (plan.lora) {
+    if (zero_init != nullptr) {
+      zero_init->collect_garbage(model);  // Importing PEFT sets the collector off.
+    }
+    transformers::add_adapters(eager, model, *plan.lora);
+  }
+  return model;
+}
+
+/// The quantiser reads eight elements at a time.
+/// Source: deepspeed/runtime/zero/partition_parameters.py, CUDAQuantizer.quantize.
+std::optional<Error> unquantisable(const transformers::Model& model, const ParallelPlan& plan) {
+  if (!plan.zero || !plan.zero->quantized_weights || plan.world == 1) {
+    return std::nullopt;
+  }
+  for (const Tensor& parameter : transformers::all_parameters(model)) {
+    if (const std::int64_t own = ceil_div(parameter.elements(), plan.world); own % 8 != 0) {
+      return Error::invalid_argument("zeropp",
+                                     "qwz with a partition of " + std::to_string(own) + " elements",
+                                     "multiples of 8: DeepSpeed's quantiser breaks off otherwise",
+                                     "use another number of ranks, or leave out qwz");
+    }
+  }
+  return std::nullopt;
+}
+
+void initialize(const EngineState& state, OptimizerWrapper& wrapper) {
+  const PhaseScope phase(state.eager, "deepspeed.initialize");
+  if (state.zero.stage == 3) {
+    if (state.plan.quant) {  // Nothing was partitioned while it was loaded.
+      state.eager.set_site("deepspeed.cast", -1);
+      cast_parameters(state.eager, transformers::all_parameters(state.model),
+                      param_dtype(state.plan.precision));
+    }
+    wrapper.initialize();
+    return;
+  }
+  const std::vector<Tensor> parameters = transformers::all_parameters(state.model);
+  state.eager.set_site("deepspeed.cast", -1);
+  cast_parameters(state.eager, parameters, param_dtype(state.plan.precision));
+  widen_corrections(state);
+  wrapper.initialize();
+  count_broadcast(state.eager, parameters, state.plan.world);  // Takes no memory; told at the end.
+}
+
+void evaluate(const Run& run, transformers::Batch& batch) {
+  const PhaseScope phase(run.eager, "evaluation");
+  const torch::GradMode grad(run.eager, false);
+  run.model.training = false;
+  batch = transformers::make_batch(run.eager, run.model);
+  const transformers::ModelOutput output = transformers::forward(run.eager, run.model, batch);
+}
+
+void run_phases(const Run& run) {
+  transformers::Batch batch;
+  for (int step = 1; step <= run.plan.steps; ++step) {
+    for (std::int64_t micro = 1; micro <= run.plan.accumulation; ++micro) {
+      std::string tag = "step" + std::to_string(step);
+      if (run.plan.accumulation > 1) {
+        tag += "." + std::to_string(micro);
+      }
+      run_micro_batch(run, tag, micro == run.plan.accumulation, batch);
+    }
+  }
+  if (run.plan.evaluation) {
+    evaluate(run, batch);
+  }
+}
+
+/// Whether Python's collector has looked at its youngest objects between the model and the end of
+/// its optimizer: it does when 700 containers more were made than freed.
+///
+/// Model:  assumed: seven containers for each parameter, of the optimizer's groups and of what
+///         reads parameters and memory. Set on the measured runs (docs/model-assumptions.md): in
+///         models of 16 layers or more it always had; below, the process decides.
+/// Source: python/cpython 3.11 Modules/gcmodule.c, gc_alloc and the thresholds of _PyGC_InitState.
+bool collected_by_now(const transformers::Model& model) {
+  constexpr std::size_t kYoungestGeneration = 700;
+  constexpr std::size_t kContainersOfParameter = 7;
+  return transformers::all_parameters(model).size() * kContainersOfParameter > kYoungestGeneration;
+}
+
+}  // namespace
+
+Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::int64_t rank,
+                          const DeviceTraits& device) {
+  const Graph graph = build_graph(spec, {.batch = plan.micro_batch, .sequence = plan.sequence});
+  if (std::optional<Error> refused = refusal_of(spec, plan, graph, device)) {
+    return *std::move(refused);
+  }
+  const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
+  Eager eager(device);
+  ZeroInit zero_init(eager, plan, zero);
+  transformers::Model model =
+      make_model(eager, spec, plan, graph, zero.stage == 3 && !plan.quant ? &zero_init : nullptr);
+  if (std::optional<Error> refused = unquantisable(model, plan)) {
+    return *std::move(refused);
+  }
+  BaseOptimizer optimizer(eager, plan.optimizer, zero);
+  {
+    const PhaseScope phase(eager, "optimizer_object");
+    if (BaseOptimizer::is_compiled(plan.optimizer, zero) || collected_by_now(model)) {
+      zero_init.collect_garbage(model);  // Loading a compiled operator sets the collector off too.
+    }
+    optimizer.construct();
+  }
+  const EngineState state{.eager = eager, .plan = plan, .zero = zero, .model = model, .rank = rank};
+  const std::unique_ptr<OptimizerWrapper> wrapper =
+      make_wrapper(state, optimizer, zero_init.take());
+  initialize(state, *wrapper);
+  run_phases({.eager = eager, .plan = plan, .model = model, .wrapper = *wrapper});
+  if (plan.checkpoint_save) {
+    save_checkpoint(state);
+  }
+  return eager.finish();
+}
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/torch/eager.h"
+#include "runtimes/transformers/model.h"
+
+namespace headroom::ir::deepspeed {
+
+/// What the wrappers of all stages share: the engine, the plan and the module tree.
+struct EngineState {
+  torch::Eager& eager;
+  const ParallelPlan& plan;
+  const ZeroPlan& zero;
+  transformers::Model& model;
+  std::int64_t rank = 0;  ///< Of `plan.world`.
+
+  [[nodiscard]] bool offloads_optimizer() const {
+    return zero.offload_optimizer != OffloadDevice::kNone;
+  }
+  /// Some of what the optimizer steps may stay on the device (offload_optimizer.ratio).
+  [[nodiscard]] bool splits_optimizer() const {
+    return offloads_optimizer() && zero.offload_ratio < 1;
+  }
+  /// Adds to the memory that the optimizer's offload target holds.
+  void hold_offloaded(std::int64_t bytes) const;
+  /// torch.cuda.empty_cache()
+  void empty_cache() const;
+  /// Bytes of all blocks that are alive, each rounded to 512.
+  [[nodiscard]] std::int64_t allocated() const;
+  /// The host steps `elements` that it holds, and the stepped ones come to the device in `dtype`.
+  void step_on_host(std::int64_t elements, DType dtype) const;
+  /// A flat group of parameters is gathered from its partitions; one rank has it whole.
+  void count_all_gather(std::int64_t elements, DType dtype) const;
+};
+
+/// One partition of a list of parameters laid end to end, padded to a multiple of 2n elements.
+/// Source: stage_1_and_2.py, flatten_dense_tensors_aligned.
+[[nodiscard]] std::int64_t partition_elements(std::int64_t elements, std::int64_t ranks);
+
+/// Whether a tensor goes to a drive: smaller ones stay on the host.
+/// Source: deepspeed/runtime/swap_tensor/utils.py, MIN_AIO_BYTES.
+[[nodiscard]] bool swaps_out(OffloadDevice device, Bytes bytes);
+
+/// fp32 states of an optimizer for each parameter.
+[[nodiscard]] std::size_t moment_count(const OptimizerPlan& optimizer);
+
+/// What the engine calls around forward, backward and step: DeepSpeed's own optimizer class.
+class OptimizerWrapper {
+ public:
+  OptimizerWrapper() = default;
+  OptimizerWrapper(const OptimizerWrapper&) = delete;
+  OptimizerWrapper& operator=(const OptimizerWrapper&) = delete;
+  virtual ~OptimizerWrapper() = default;
+
+  /// Its constructor, within deepspeed.initialize.
+  virtual void initialize() = 0;
+  /// `boundary`: the last micro-batch before a step.
+  virtual void before_backward(bool boundary) { static_cast<void>(boundary); }
+  virtual void after_backward(bool boundary) = 0;
+  virtual void step() = 0;
+  /// Whether it multiplies the loss by a scale of its own.
+  [[nodiscard]] virtual bool scales_loss() const { return false; }
+};
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,278 @@
+// The constructor and deepspeed.initialize of ZeRO stage 3. Source: deepspeedai/DeepSpeed 0.19.8
+// deepspeed/runtime/zero/stage3.py, parameter_offload.py.
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "runtimes/deepspeed/leaf_modules.h"
+#include "runtimes/deepspeed/parameter_groups.h"
+#include "runtimes/deepspeed/site_scope.h"
+#include "runtimes/deepspeed/zero_init.h"
+#include "runtimes/deepspeed/zero_partitions.h"
+#include "runtimes/torch/ddp.h"
+#include "runtimes/torch/launch.h"
+#include "runtimes/torch/record.h"
+
+namespace headroom::ir::deepspeed {
+
+using torch::Eager;
+using torch::Tensor;
+
+namespace {
+
+/// Takes out of `parameters` those that `model` has not kept.
+std::vector<PartitionedParameter> take_unreachable(const transformers::Model& model,
+                                                   std::vector<PartitionedParameter>& parameters) {
+  const auto first = std::stable_partition(
+      parameters.begin(), parameters.end(),
+      [&](const PartitionedParameter& each) { return refers_to(model, each.whole); });
+  std::vector<PartitionedParameter> unreachable(first, parameters.end());
+  parameters.erase(first, parameters.end());
+  return unreachable;
+}
+
+}  // namespace
+
+ZeroPartitions::ZeroPartitions(EngineState state, BaseOptimizer& optimizer,
+                               std::vector<PartitionedParameter> parameters)
+    : state_(state),
+      optimizer_(optimizer),
+      unreachable_(take_unreachable(state.model, parameters)),
+      parameters_(state, std::move(parameters)),
+      coordinator_(state, parameters_),
+      gradients_(state, parameters_) {}
+
+/// As module.parameters() has them: quantised weights are parameters, too.
+std::vector<Tensor> ZeroPartitions::module_parameters() const {
+  return transformers::all_parameters(state_.model, true);
+}
+
+/// Adapters and copies come after zero.Init: the engine partitions them.
+/// Source: parameter_offload.py, _convert_to_zero_parameters.
+void ZeroPartitions::adopt_adapters() {
+  state_.eager.set_site("zero3.adapters", -1);
+  for (const Tensor& parameter : module_parameters()) {
+    if (!parameters_.has(parameter)) {
+      parameters_.add(partitioned(state_.eager, state_.plan, state_.zero, parameter));
+    }
+  }
+}
+
+/// Each parameter group in pieces of at most about `sub_group_size` elements of this rank.
+/// Source: stage3.py, _create_fp16_sub_groups.
+void ZeroPartitions::make_groups() {
+  const ParameterGroups groups = parameter_groups(state_.model, state_.zero);
+  for (const std::vector<Tensor>& group : groups) {
+    bool full = true;
+    for (const Tensor& parameter : group) {
+      if (full) {
+        groups_.emplace_back();
+      }
+      const std::size_t index = parameters_.index_of(parameter);
+      groups_.back().parameters.push_back(index);
+      groups_.back().elements += parameters_[index].shard_elements;
+      full = groups_.back().elements >= state_.zero.sub_group_size;
+    }
+  }
+}
+
+/// Of n sub-groups the first int((1 - ratio) * n) stay on the device, however large they are.
+/// Source: stage3.py, _create_fp32_partitions (subgroup_to_device).
+void ZeroPartitions::place_groups() {
+  const double kept = (1 - state_.zero.offload_ratio) * static_cast<double>(groups_.size());
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    groups_[i].offloaded = state_.offloads_optimizer() && i >= static_cast<std::size_t>(kept);
+  }
+}
+
+/// torch.optim.AdamW on one element, which goes when the first sub-group takes its place.
+/// Source: stage3.py, __init__ (backup_optimizer).
+void ZeroPartitions::make_backup_optimizer() {
+  if (!state_.splits_optimizer()) {
+    return;
+  }
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.backup_optimizer", -1);
+  const DType dtype = state_.model.trainable.front().dtype();
+  backup_ = torch::computed(eager, {1}, DType::kFp32, TensorRole::kTemporary);  // torch.randn
+  if (dtype != DType::kFp32) {
+    backup_ = torch::computed(eager, {1}, dtype, TensorRole::kTemporary);
+  }
+}
+
+/// Source: parameter_offload.py, mark_persistent_parameters.
+void ZeroPartitions::mark_persistent() {
+  std::int64_t total = 0;
+  std::set<std::size_t> seen;
+  for (const Tensor& parameter : module_parameters()) {
+    const std::size_t index = parameters_.index_of(parameter);
+    const std::int64_t elements = parameters_[index].whole.elements();
+    const bool room = total <= state_.zero.model_persistence_threshold - elements;
+    if (seen.insert(index).second && room && elements <= state_.zero.param_persistence_threshold) {
+      parameters_[index].persists = true;
+      persistent_.push_back(index);
+      total += elements;
+    }
+  }
+}
+
+/// A flag on the device, kept until the next barrier, and a sum that all ranks wait for.
+void ZeroPartitions::barrier() {
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.barrier", -1);
+  barrier_ = eager.empty({1}, DType::kBool, TensorRole::kCommunication);
+  const Tensor sum = torch::computed(eager, {1}, DType::kFp32, TensorRole::kCommunication);
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
+}
+
+/// Partitions move to one buffer by way of the host. Source: zero/utils.py, defragment.
+void ZeroPartitions::defragment() {
+  if (state_.zero.offload_param != OffloadDevice::kNone) {
+    return;
+  }
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.defragment", -1);
+  unreachable_.clear();  // gc.collect()
+  std::int64_t elements = 0;
+  for (const SubGroup& group : groups_) {
+    elements += group.elements;
+    for (const std::size_t parameter : group.parameters) {
+      eager.move_storage(parameters_[parameter].shard, Tensor{});
+    }
+  }
+  state_.empty_cache();
+  flat_ = eager.empty({elements}, state_.model.trainable.front().dtype(), TensorRole::kParameter);
+  for (const SubGroup& group : groups_) {
+    for (const std::size_t parameter : group.parameters) {
+      eager.move_storage(parameters_[parameter].shard, flat_);
+    }
+  }
+}
+
+/// fp32 partitions: cast, unless parameters are in fp32, and copied.
+/// Source: stage3.py, _create_fp32_partitions.
+void ZeroPartitions::make_masters() {
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.masters", -1);
+  const DType dtype = state_.model.trainable.front().dtype();
+  Tensor converted;
+  for (SubGroup& group : groups_) {
+    const torch::Shape shape{group.elements};
+    if (group.offloaded) {
+      const auto moments = static_cast<std::int64_t>(moment_count(state_.plan.optimizer));
+      // Master, its gradient and the moments.
+      state_.hold_offloaded(bytes_of((2 + moments) * group.elements, DType::kFp32).value());
+    } else {
+      if (dtype != DType::kFp32 || state_.zero.offload_param != OffloadDevice::kNone) {
+        converted = eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
+      }
+      group.master = torch::computed(eager, shape, DType::kFp32, TensorRole::kMasterParameter);
+    }
+  }
+}
+
+/// Sub-groups that an offloaded optimizer keeps on the device have their gradients there from the
+/// start, as copies of zeros of the host. Source: stage3.py, initialize_optimizer_states.
+void ZeroPartitions::make_offloaded_gradients() {
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.optimizer_states", -1);
+  for (SubGroup& group : groups_) {
+    if (!group.offloaded) {
+      const Tensor gradient = eager.empty({group.elements}, DType::kFp32, TensorRole::kGradient);
+      eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = torch::bytes_of(gradient)});
+      set_gradient(eager, group.master, gradient);
+    }
+  }
+}
+
+void ZeroPartitions::initialize() {
+  Eager& eager = state_.eager;
+  adopt_adapters();
+  make_groups();
+  place_groups();
+  mark_persistent();
+  find_leaves();
+  hook_modules();
+  make_backup_optimizer();
+  eager.set_site("zero3.overflow", -1);
+  if (!state_.offloads_optimizer()) {
+    tracker_ = torch::computed(eager, {1}, DType::kBool, TensorRole::kTemporary);
+  }
+  barrier();
+  defragment();
+  make_masters();
+  barrier();
+  std::int64_t widest = 0;
+  for (const SubGroup& group : groups_) {
+    widest = std::max(widest, group.elements);
+  }
+  if (state_.offloads_optimizer()) {
+    make_offloaded_gradients();
+  } else {  // initialize_optimizer_states: gradients of zeros
+    eager.set_site("zero3.optimizer_states", -1);
+    const Tensor zeros = torch::computed(eager, {widest}, DType::kFp32, TensorRole::kTemporary);
+  }
+  barrier();
+  hook_gradients();
+}
+
+/// Blocks of experts that DeepSpeed treats as one module, by default or because it was told to.
+void ZeroPartitions::find_leaves() {
+  if (state_.zero.leaf == ZeroLeaf::kDefault && !is_default_leaf(state_.model.spec->family)) {
+    return;
+  }
+  const Graph& graph = *state_.model.graph;
+  const Op* first = nullptr;  // Of the block that `node` is in.
+  for (std::uint32_t node = 0; node < graph.op_count(); ++node) {
+    const Op& op = graph.op(NodeId{node});
+    if (first == nullptr || op.module != first->module || op.layer != first->layer) {
+      first = &op;
+    }
+    if (op.kind == OpKind::kRouter) {
+      leaves_.insert(first);
+    }
+  }
+}
+
+/// Parameters whose gradients wait for those of their whole block.
+std::set<std::size_t> ZeroPartitions::leaf_parameters() const {
+  std::set<std::size_t> all;
+  for (const Op* const first : leaves_) {
+    all.merge(parameters_of_block(*first));
+  }
+  return all;
+}
+
+/// Source: stage3.py, create_reduce_and_remove_grad_hooks.
+void ZeroPartitions::hook_gradients() {
+  std::vector<std::size_t> trainable;
+  for (const SubGroup& group : groups_) {
+    trainable.insert(trainable.end(), group.parameters.begin(), group.parameters.end());
+  }
+  gradients_.allocate(trainable);
+  for (const SubGroup& group : groups_) {
+    if (swaps_out(state_.zero.offload_optimizer, bytes_of(group.elements, DType::kFp32))) {
+      for (const std::size_t parameter : group.parameters) {
+        gradients_.swap_out(parameter);
+      }
+    }
+  }
+  const std::set<std::size_t> leaves = leaf_parameters();
+  for (const std::size_t parameter : trainable) {
+    parameters_.gather({&parameter, 1});
+    if (leaves.contains(parameter)) {
+      parameters_.partition(parameter);
+      continue;
+    }
+    torch::accumulator_of(state_.eager, parameters_[parameter].whole.impl())->after_accumulate =
+        [this, parameter](Eager&) {
+          const SiteScope site(state_.eager);
+          gradients_.arrived(parameter);
+        };
+    parameters_.partition(parameter);
+  }
+}
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,222 @@
+// The optimizer step of ZeRO stage 3. Source: deepspeedai/DeepSpeed 0.19.8
+// deepspeed/runtime/zero/stage3.py, step.
+
+#include <utility>
+#include <vector>
+
+#include "runtimes/deepspeed/gradient_checks.h"
+#include "runtimes/deepspeed/zero_partitions.h"
+#include "runtimes/torch/ddp.h"
+#include "runtimes/torch/foreach.h"
+#include "runtimes/torch/launch.h"
+#include "runtimes/torch/stream_scope.h"
+
+namespace headroom::ir::deepspeed {
+
+using torch::Eager;
+using torch::Tensor;
+
+namespace {
+
+Tensor scalar(Eager& eager, DType dtype) {
+  return torch::computed(eager, {}, dtype, TensorRole::kTemporary);
+}
+
+}  // namespace
+
+/// Infinities and NaNs of the flat buffer on the device; returns the flag.
+Tensor ZeroPartitions::find_overflow() {
+  Eager& eager = state_.eager;
+  const Tensor& gradients = gradients_.flat();
+  const auto whole = [&](DType dtype) {
+    return torch::computed(eager, gradients.shape(), dtype, TensorRole::kTemporary);
+  };
+  {
+    Tensor magnitude = whole(gradients.dtype());
+    Tensor infinite = whole(DType::kBool);
+    magnitude.reset();
+    const Tensor any = reduce_all(eager, infinite, DType::kBool);
+  }
+  {
+    const Tensor unknown = whole(DType::kBool);
+    const Tensor any = reduce_all(eager, unknown, DType::kBool);
+  }
+  return scalar(eager, DType::kBool);
+}
+
+/// Infinities and NaNs of all gradients, with 16-bit floats alone; the host looks through what it
+/// holds. Source: has_overflow.
+void ZeroPartitions::check_overflow() {
+  if (state_.model.trainable.front().dtype() != DType::kFp16) {
+    return;
+  }
+  Eager& eager = state_.eager;
+  const torch::StreamScope stream(eager, gradients_.stream());
+  eager.set_site("zero3.overflow", -1);
+  Tensor flag;
+  if (gradients_.flat().defined()) {
+    flag = find_overflow();
+  } else {
+    flag = eager.empty({}, DType::kBool, TensorRole::kTemporary);
+    eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = 1});
+  }
+  const Tensor byte = scalar(eager, DType::kInt8);
+  flag.reset();
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = 1, .group = {.size = state_.plan.world}});
+}
+
+/// Norms in fp64, one partition after the other. Source: get_grad_norm_direct.
+Tensor ZeroPartitions::group_norm(const SubGroup& group) {
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.norm", -1);
+  std::vector<Tensor> norms;
+  for (const std::size_t parameter : group.parameters) {
+    const Tensor wide = torch::computed(eager, {parameters_[parameter].shard_elements},
+                                        DType::kFp64, TensorRole::kTemporary);
+    norms.push_back(reduce_all(eager, wide, DType::kFp64));
+  }
+  const torch::Shape count{static_cast<std::int64_t>(norms.size())};
+  Tensor stacked = torch::computed(eager, count, DType::kFp64, TensorRole::kTemporary);
+  Tensor powers = torch::computed(eager, count, DType::kFp64, TensorRole::kTemporary);
+  stacked.reset();
+  const Tensor sum = reduce_all(eager, powers, DType::kFp64);
+  powers.reset();
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = 8, .group = {.size = state_.plan.world}});
+  Tensor total = scalar(eager, DType::kFp64);
+  Tensor magnitude = scalar(eager, DType::kFp64);
+  const Tensor infinite = scalar(eager, DType::kBool);
+  magnitude.reset();
+  const Tensor unknown = scalar(eager, DType::kBool);
+  const Tensor either = scalar(eager, DType::kBool);
+  const Tensor mark = scalar(eager, DType::kFp32);
+  Tensor wide_mark = scalar(eager, DType::kFp64);
+  Tensor chosen = scalar(eager, DType::kFp64);
+  wide_mark.reset();
+  total = chosen;
+  torch::release_list(norms);
+  return total;
+}
+
+void ZeroPartitions::step_group(SubGroup& group, std::size_t index, const Tensor& norm) {
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.fp32_gradients", -1);
+  {
+    Tensor gradient;
+    if (group.parameters.size() > 1 && gradients_.dtype() != DType::kFp32) {
+      const Tensor joined =
+          torch::computed(eager, {group.elements}, gradients_.dtype(), TensorRole::kGradient);
+      gradient = torch::computed(eager, {group.elements}, DType::kFp32, TensorRole::kGradient);
+    } else if (group.parameters.size() > 1 || gradients_.dtype() != DType::kFp32) {
+      gradient = torch::computed(eager, {group.elements}, DType::kFp32, TensorRole::kGradient);
+    } else {
+      gradient = eager.alias(gradients_.flat(), {group.elements}, false);
+    }
+    set_gradient(eager, group.master, gradient);
+  }
+  if (state_.plan.clip_norm) {
+    make_clip_factor(eager, norm);
+    torch::launch(eager, {&group.master, &group.master});  // The gradient, times the factor.
+  }
+  optimizer_.step(index, {&group.master, 1});
+  eager.drop_grad(group.master);
+  // The stepped partition is copied to those of the parameters.
+  torch::launch_kernels(eager,
+                        torch::bytes_of(group.master) +
+                            bytes_of(group.elements, param_dtype(state_.plan.precision)).value(),
+                        torch::elementwise_launches(group.master));
+}
+
+/// The norm of gradients that went to the host, from that of each, which backward has left on the
+/// device. Source: complete_grad_norm_calculation_for_cpu_offload.
+void ZeroPartitions::offloaded_norm(const SubGroup& group) {
+  Eager& eager = state_.eager;
+  eager.set_site("zero3.norm", -1);
+  Tensor sum;
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    const Tensor power = scalar(eager, DType::kFp64);
+    if (i == 0) {
+      sum = scalar(eager, DType::kFp64);  // 0.0 + power; the others are added in place.
+    }
+  }
+  const Tensor total = eager.empty({1}, DType::kFp32, TensorRole::kTemporary);
+  eager.run(CollectiveShape{
+      .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
+  const Tensor root = scalar(eager, DType::kFp32);
+  sum.reset();
+  mask_invalid(eager, root);
+}
+
+/// A sub-group that the device keeps (offload_optimizer.ratio): its gradient is there already and
+/// stays. Source: unscale_and_clip_grads, _optimizer_step (backup_optimizer),
+/// _reassign_or_swap_out_partitioned_parameters.
+void ZeroPartitions::step_kept(SubGroup& group, std::size_t index) {
+  Eager& eager = state_.eager;
+  const torch::GradMode no_grad(eager, false);
+  eager.set_site("zero3.fp32_gradients", -1);
+  torch::launch(eager, {&group.master, &group.master});  // The gradient, times a factor.
+  backup_.reset();
+  optimizer_.step(index, {&group.master, 1});
+  if (state_.zero.offload_param != OffloadDevice::kNone) {  // Narrowed on the host.
+    eager.run(CopyShape{.kind = CopyKind::kDeviceToHost, .bytes = torch::bytes_of(group.master)});
+    return;
+  }
+  torch::launch_kernels(eager,
+                        torch::bytes_of(group.master) +
+                            bytes_of(group.elements, param_dtype(state_.plan.precision)).value(),
+                        torch::elementwise_launches(group.master));
+}
+
+/// The optimizer works on the host, but for sub-groups that stay on the device.
+void ZeroPartitions::step_offloaded() {
+  for (const SubGroup& group : groups_) {
+    offloaded_norm(group);
+  }
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    if (groups_[index].offloaded) {
+      state_.step_on_host(groups_[index].elements, param_dtype(state_.plan.precision));
+    } else {
+      step_kept(groups_[index], index);
+    }
+  }
+  gradients_.forget_norms();
+}
+
+void ZeroPartitions::step() {
+  Eager& eager = state_.eager;
+  coordinator_.release_all();
+  check_overflow();
+  if (state_.offloads_optimizer()) {
+    step_offloaded();
+  } else {
+    const torch::GradMode no_grad(eager, false);
+    std::vector<Tensor> norms;  // Names of the step's frame, as the total is.
+    for (const SubGroup& group : groups_) {
+      norms.push_back(group_norm(group));
+    }
+    const Tensor norm = combined_norm(eager, norms);
+    check_norm(eager, norm);
+    Tensor unscaled = scalar(eager, DType::kFp64);  // norm / loss_scale
+    for (std::size_t index = 0; index < groups_.size(); ++index) {
+      step_group(groups_[index], index, norm);
+    }
+    finish_step();
+    norm_ = std::move(unscaled);
+    return;
+  }
+  finish_step();
+}
+
+/// What persists is whole again; second partitions of what was stepped are stale.
+/// Source: stage3.py, _post_step.
+void ZeroPartitions::finish_step() {
+  parameters_.gather(persistent_);
+  for (const SubGroup& group : groups_) {
+    for (const std::size_t parameter : group.parameters) {
+      parameters_.drop_secondary(parameter);
+    }
+  }
+}
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,449 @@
+#include "runtimes/fsdp/lowering.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model_ir/graph/decoder.h"
+#include "runtimes/fsdp/fully_shard.h"
+#include "runtimes/fsdp/sharded_model.h"
+#include "runtimes/fsdp/wrapped_model.h"
+#include "runtimes/torch/clip.h"
+#include "runtimes/torch/functions.h"
+#include "runtimes/torch/grad_scaler.h"
+#include "runtimes/torch/launch.h"
+#include "runtimes/torch/optimizer.h"
+#include "runtimes/torch/phase.h"
+#include "runtimes/transformers/adapter.h"
+#include "runtimes/transformers/expert_adapter.h"
+#include "runtimes/transformers/forward.h"
+#include "runtimes/transformers/generation.h"
+#include "runtimes/transformers/support.h"
+
+namespace headroom::ir::fsdp {
+namespace {
+
+using torch::Eager;
+using torch::PhaseScope;
+using torch::Tensor;
+
+struct Run {
+  Eager& eager;
+  const ParallelPlan& plan;
+  const Sharding& sharding;
+  transformers::Model& model;
+  std::span<const Tensor> trained;  ///< In the order of model.parameters().
+  std::function<void()> finish_backward;
+  torch::OptimizerState optimizer;
+  std::optional<torch::GradScaler> scaler;  ///< fp16 autocast.
+};
+
+/// Resharding among one rank is none at all, among all ranks the usual one.
+/// Source: pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/_fsdp_init.py,
+///         _get_post_forward_mesh_info.
+FsdpPlan resharding(const ParallelPlan& plan) {
+  FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
+  if (fsdp.reshard_ranks == 1) {
+    fsdp.reshard_after_forward = false;
+  }
+  if (fsdp.reshard_ranks == 1 || fsdp.reshard_ranks == plan.world / fsdp.replicas) {
+    fsdp.reshard_ranks = 0;
+  }
+  return fsdp;
+}
+
+/// The plan of the arithmetic: parameters in the type in which they are gathered.
+ParallelPlan arithmetic_plan(const ParallelPlan& plan, const FsdpPlan& fsdp) {
+  ParallelPlan arithmetic = plan;
+  if (plan.precision == Precision::kAutocastFp16) {  // fp16 parameters under it are pure fp16.
+    const bool widens = fsdp.param_dtype == DType::kFp32;
+    arithmetic.precision = widens ? Precision::kAutocastFp16 : Precision::kFp16;
+    return arithmetic;
+  }
+  if (autocast_dtype(plan.precision)) {
+    const bool widens = fsdp.param_dtype == DType::kFp32;
+    arithmetic.precision = widens ? Precision::kAutocastBf16 : Precision::kBf16AutocastBf16;
+    return arithmetic;
+  }
+  arithmetic.precision = fsdp.param_dtype == DType::kBf16   ? Precision::kBf16
+                         : fsdp.param_dtype == DType::kFp16 ? Precision::kFp16
+                                                            : Precision::kFp32;
+  return arithmetic;
+}
+
+Error refused(const char* key, const char* got, const char* wanted) {
+  return Error::invalid_argument(key, got, wanted, "use --runtime transformers for the rest");
+}
+
+/// What is not modelled of FullyShardedDataParallel.
+std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelPlan& plan,
+                                         const FsdpPlan& fsdp) {
+  if (fsdp.reshard_ranks != 0 || fsdp.shard_embeddings) {
+    return Error::invalid_argument("fsdp", "version=1 with embeddings apart or reshard=N",
+                                   "layers and the rest as units", "use version=2 for the others");
+  }
+  if (fsdp.cpu_offload && plan.world == fsdp.replicas) {
+    return Error::invalid_argument("fsdp", "version=1 with offload and whole parameters (NO_SHARD)",
+                                   "offload of shards", "use fewer replicas than ranks");
+  }
+  if (plan.lora && (plan.lora->dora || transformers::adapts_experts(model, *plan.lora))) {
+    return refused("lora",
+                   "DoRA or adapters on experts with version=1: they read weights that are not "
+                   "gathered",
+                   "LoRA on linear layers, or version=2");
+  }
+  if (plan.lora && plan.evaluation && autocast_dtype(plan.precision)) {
+    return refused("evaluation", "adapters with version=1 outside autocast, where types differ",
+                   "training alone");
+  }
+  return std::nullopt;
+}
+
+/// What neither wrapper can do with quantised weights.
+/// Source: bitsandbytes 0.50.2 bitsandbytes/nn/modules.py, Linear4bit.forward,
+/// Linear8bitLt.forward;
+///         pytorch/pytorch 2.11 torch/distributed/fsdp/_flat_param.py, _writeback_orig_params.
+std::optional<Error> unsupported_quant(const ModelSpec& model, const ParallelPlan& plan,
+                                       const FsdpPlan& fsdp) {
+  if (plan.quant->bits != 4) {
+    return refused("qlora", "bits=8: a gathered weight has lost the state of LLM.int8()",
+                   "bits=4 with fsdp");
+  }
+  if (param_dtype(plan.precision) != DType::kBf16 || fsdp.param_dtype != DType::kBf16) {
+    return refused("precision", "4-bit weights beside others than bf16 ones",
+                   "bf16 or bf16-autocast, and param=bf16: codes are stored in that type");
+  }
+  if (plan.lora && (plan.lora->dora || !plan.lora->modules_to_save.empty() ||
+                    transformers::adapts_experts(model, *plan.lora))) {
+    return refused("qlora", "DoRA, modules to save or adapted experts on quantised weights",
+                   "LoRA on linear layers with fsdp");
+  }
+  if (fsdp.cpu_offload || fsdp.reshard_ranks != 0) {
+    return refused("fsdp", "quantised weights with offload or reshard=N", "shards on the device");
+  }
+  if (fsdp.version == 1 &&
+      (plan.quant->prepare_kbit || !fsdp.reshard_after_forward || plan.world == fsdp.replicas)) {
+    return refused("qlora",
+                   "version=1 with prepare=yes (types differ within a unit) or with weights that "
+                   "stay gathered (a layer replaces its weight in forward)",
+                   "prepare=no and reshard=yes, or version=2");
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> unsupported_precision(const ModelSpec& model, const ParallelPlan& plan,
+                                           const FsdpPlan& fsdp) {
+  if (plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master) {
+    return refused("precision", "fp32 masters", "fp32 shards, which are the masters with fsdp");
+  }
+  const bool half = fsdp.param_dtype == DType::kFp16;
+  if (plan.precision == Precision::kAutocastFp16 && fsdp.param_dtype == DType::kBf16) {
+    return Error::invalid_argument("fsdp", "param=bf16 under fp16 autocast", "param=fp16 or fp32",
+                                   "add param=fp16,reduce=fp16 to --fsdp");
+  }
+  if (half && model.architecture == Architecture::kEncoderDecoder) {
+    return refused("precision", "an encoder-decoder in fp16", "bf16 with fsdp");
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan,
+                                 const FsdpPlan& fsdp) {
+  if (plan.world % fsdp.replicas != 0) {
+    return Error::invalid_argument("replicas", std::to_string(fsdp.replicas),
+                                   "a divisor of the " + std::to_string(plan.world) + " ranks");
+  }
+  if (plan.quant) {
+    if (const std::optional<Error> error = unsupported_quant(model, plan, fsdp)) {
+      return error;
+    }
+  }
+  if (plan.loss != LossKind::kHf && fsdp.shard_embeddings) {
+    return refused("loss", "one that reads the head's weight itself",
+                   "hf with the head in a group of its own");
+  }
+  const OptimizerForm form = plan.optimizer.form;
+  const bool narrow_states = form == OptimizerForm::kEightBit ||
+                             form == OptimizerForm::kPagedEightBit || form == OptimizerForm::kPaged;
+  if (narrow_states && (fsdp.version == 2 || fsdp.cpu_offload)) {
+    // bitsandbytes 0.50.2 optim/optimizer.py passes DTensors and plain tables to one operator.
+    return refused("optimizer", "an optimizer of bitsandbytes, which does not step DTensors",
+                   "one of torch's, or fsdp version=1 without offload");
+  }
+  if (const std::optional<Error> error = unsupported_precision(model, plan, fsdp)) {
+    return error;
+  }
+  const std::int64_t ranks = plan.world / fsdp.replicas;
+  if (fsdp.reshard_ranks != 0 && ranks % fsdp.reshard_ranks != 0) {
+    return Error::invalid_argument(
+        "fsdp", "reshard=" + std::to_string(fsdp.reshard_ranks),
+        "a divisor of the " + std::to_string(ranks) + " ranks that share the model");
+  }
+  if (fsdp.version == 1) {
+    return unsupported_wrapper(model, plan, fsdp);
+  }
+  if (!fsdp.use_orig_params || fsdp.forward_prefetch ||
+      fsdp.backward_prefetch != FsdpPrefetch::kBackwardPre) {
+    return Error::invalid_argument("fsdp", "prefetch or orig-params under version=2",
+                                   "version=1, whose options they are",
+                                   "leave them out: fully_shard gathers ahead in backward");
+  }
+  return std::nullopt;
+}
+
+transformers::ModelOutput call_root(Eager& eager, transformers::Model& model,
+                                    const transformers::Batch& batch) {
+  std::vector<Tensor> inputs{batch.ids};
+  model.hooks.before(kRootModule, inputs);
+  inputs.clear();
+  transformers::ModelOutput output = transformers::forward(eager, model, batch);
+  std::vector<Tensor> outputs;
+  if (output.loss.defined()) {
+    outputs.push_back(output.loss);
+  }
+  model.hooks.after(kRootModule, outputs);
+  return output;
+}
+
+transformers::ModelOutput call(Run& run, const transformers::Batch& batch) {
+  transformers::Batch given = batch;
+  if (run.sharding.plan.version == 2 && is_floating(batch.labels.dtype())) {
+    given.labels = torch::to(run.eager, batch.labels, run.sharding.plan.param_dtype);
+  }
+  return call_root(run.eager, run.model, given);
+}
+
+void run_micro_batch(Run& run, const std::string& tag) {
+  Eager& eager = run.eager;
+  transformers::Batch batch;
+  Tensor loss;
+  transformers::ModelOutput output;
+  {
+    const PhaseScope phase(eager, tag + ".forward");
+    batch = transformers::make_batch(eager, run.model);
+    const auto autocast = autocast_dtype(run.plan.precision);
+    if (autocast) {
+      eager.enter_autocast(*autocast);
+    }
+    output = call(run, batch);
+    if (autocast) {
+      eager.leave_autocast();
+    }
+    loss = output.loss;
+    if (!run.plan.keep_logits) {
+      output.clear();
+    }
+    if (run.plan.accumulation > 1) {
+      loss = torch::scale(eager, loss);
+    }
+  }
+  const PhaseScope phase(eager, tag + ".backward");
+  eager.set_site("loss", -1);
+  {
+    const Tensor scaled = run.scaler ? run.scaler->scale(loss) : loss;
+    const Tensor seed = torch::computed(eager, {}, scaled.dtype(), TensorRole::kLogits);
+    eager.backward(scaled, seed);
+    run.finish_backward();
+  }
+  loss.reset();
+  output.clear();
+  batch = {};
+}
+
+void evaluate(Run& run) {
+  const PhaseScope phase(run.eager, "evaluation");
+  const torch::GradMode grad(run.eager, false);
+  run.model.training = false;
+  const transformers::Batch batch = transformers::make_batch(run.eager, run.model);
+  transformers::ModelOutput output = call(run, batch);
+  output.clear();
+}
+
+void run_optimizer(Run& run) {
+  if (run.plan.clip_norm) {
+    if (run.scaler) {
+      run.scaler->unscale(run.trained);
+    }
+    // DTensors reduce norms among ranks; FullyShardedDataParallel's parameters are plain tensors.
+    const std::int64_t ranks = run.sharding.plan.version == 1 ? 1 : run.sharding.ranks;
+    torch::clip_grad_norm(run.eager, run.trained, {.ranks = ranks});
+  }
+  if (run.scaler) {
+    run.scaler->step(run.plan.optimizer, run.trained, run.optimizer);
+    run.scaler->update();
+  } else {
+    torch::step(run.eager, run.plan.optimizer, run.trained, run.optimizer);
+  }
+}
+
+/// The optimizer on the host: gradient, parameter and moments are read, all but the first written.
+void step_on_host(Run& run) {
+  const OptimizerPlan& optimizer = run.plan.optimizer;
+  std::int64_t moments = 1;
+  if (optimizer.kind == OptimizerKind::kAdamW) {
+    moments = 2;
+  } else if (optimizer.kind == OptimizerKind::kSgd) {
+    moments = optimizer.momentum > 0 ? 1 : 0;
+  }
+  std::int64_t bytes = 0;
+  for (const Tensor& parameter : run.trained) {
+    bytes += (2 * moments + 3) * torch::bytes_of(parameter);
+  }
+  run.eager.set_site("optimizer.host", -1);
+  run.eager.run(CopyShape{.kind = CopyKind::kHostWork, .bytes = bytes});
+}
+
+void run_step(Run& run, const std::string& tag) {
+  for (std::int64_t micro = 1; micro <= run.plan.accumulation; ++micro) {
+    run_micro_batch(run, run.plan.accumulation > 1 ? tag + "." + std::to_string(micro) : tag);
+  }
+  if (run.plan.optimizer.kind == OptimizerKind::kNone) {
+    return;
+  }
+  {
+    const PhaseScope phase(run.eager, tag + ".optimizer");
+    if (run.sharding.plan.cpu_offload) {  // Norms and states are the host's.
+      step_on_host(run);
+    } else {
+      run_optimizer(run);
+    }
+  }
+  const PhaseScope phase(run.eager, tag + ".zero_grad");
+  torch::zero_grad(run.eager, run.trained);
+}
+
+void train(Run& run) {
+  if (run.plan.precision == Precision::kAutocastFp16) {
+    run.scaler.emplace(run.eager,
+                       run.sharding.plan.version == 1 ? torch::FoundReduction::kInPlace
+                                                      : torch::FoundReduction::kDTensors,
+                       run.sharding.ranks);
+  }
+  for (int step = 1; step <= run.plan.steps; ++step) {
+    run_step(run, "step" + std::to_string(step));
+  }
+  if (run.plan.evaluation) {
+    evaluate(run);
+  }
+  if (run.plan.checkpoint_save) {
+    const PhaseScope phase(run.eager, "checkpoint-save");  // Each rank writes its shards.
+  }
+  if (run.plan.generation) {
+    transformers::generate(run.eager, run.model, call_root);
+  }
+}
+
+/// What a program is made from.
+struct Setting {
+  const ModelSpec& model;
+  const ParallelPlan& plan;
+  const ParallelPlan& arithmetic;
+  const Graph& graph;
+  const Sharding& sharding;
+};
+
+void run_fully_shard(const Setting& setting) {
+  const Sharding& sharding = setting.sharding;
+  ShardedModel sharded;
+  {
+    const PhaseScope phase(sharding.eager, "load");
+    sharded = load_sharded(sharding, setting.model, setting.arithmetic, setting.graph);
+  }
+  FullyShard hooks(sharding.eager, std::move(sharded.groups));
+  transformers::ModuleHooks& calls = sharded.model.hooks;
+  calls.before = [&hooks](std::int32_t module, std::vector<Tensor>& inputs) {
+    hooks.before(module, inputs);
+  };
+  calls.after = [&hooks](std::int32_t module, const std::vector<Tensor>& outputs) {
+    hooks.after(module, outputs);
+  };
+  if (sharding.plan.param_dtype != sharding.stored) {
+    calls.input_dtype = sharding.plan.param_dtype;
+  }
+  Run run{.eager = sharding.eager,
+          .plan = setting.plan,
+          .sharding = sharding,
+          .model = sharded.model,
+          .trained = sharded.shards,
+          .finish_backward = [&hooks] { hooks.finish_backward(); },
+          .optimizer = {},
+          .scaler = {}};
+  train(run);
+}
+
+void run_wrapped(const Setting& setting) {
+  const Sharding& sharding = setting.sharding;
+  std::unique_ptr<WrappedModel> wrapped;
+  {
+    const PhaseScope phase(sharding.eager, "load");
+    wrapped = load_wrapped(sharding, setting.model, setting.arithmetic, setting.graph);
+  }
+  WrapperHooks hooks(sharding.eager, sharding.plan, *wrapped);
+  transformers::ModuleHooks& calls = wrapped->model.hooks;
+  calls.before = [&hooks](std::int32_t module, std::vector<Tensor>& inputs) {
+    hooks.before(module, inputs);
+  };
+  calls.after = [&hooks](std::int32_t module, const std::vector<Tensor>& outputs) {
+    hooks.after(module, outputs);
+  };
+  calls.around_checkpoint = true;
+  if (setting.plan.lora) {
+    calls.enter = [&hooks](const transformers::ModuleCall& call,
+                           std::initializer_list<Tensor*> inputs) { hooks.enter(call, inputs); };
+    calls.leave = [&hooks](const transformers::ModuleCall& call,
+                           std::initializer_list<Tensor*> outputs) { hooks.leave(call, outputs); };
+  }
+  Run run{.eager = sharding.eager,
+          .plan = setting.plan,
+          .sharding = sharding,
+          .model = wrapped->model,
+          .trained = wrapped->pieces,
+          .finish_backward = [&hooks] { hooks.finish_backward(); },
+          .optimizer = {},
+          .scaler = {}};
+  train(run);
+}
+
+}  // namespace
+
+Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
+                          const DeviceTraits& device) {
+  const FsdpPlan fsdp = resharding(plan);
+  if (const std::optional<Error> error = unsupported(model, plan, fsdp)) {
+    return *error;
+  }
+  const ParallelPlan arithmetic = arithmetic_plan(plan, fsdp);
+  const Graph graph = build_graph(model, {.batch = plan.micro_batch, .sequence = plan.sequence});
+  if (const std::optional<Error> error = transformers::unsupported(model, arithmetic, device)) {
+    return *error;
+  }
+  if (plan.lora) {
+    if (const std::optional<Error> missing =
+            transformers::missing_targets(model, graph, *plan.lora)) {
+      return *missing;
+    }
+  }
+  Eager eager(device);
+  const Sharding sharding{.eager = eager,
+                          .plan = fsdp,
+                          .stored = param_dtype(plan.precision),
+                          .trained = plan.lora ? DType::kFp32 : param_dtype(plan.precision),
+                          .ranks = plan.world / fsdp.replicas,
+                          .stride = 1,
+                          .rank = static_cast<std::int64_t>(rank) % (plan.world / fsdp.replicas),
+                          .autocast = autocast_dtype(plan.precision).has_value()};
+  const Setting setting{
+      .model = model, .plan = plan, .arithmetic = arithmetic, .graph = graph, .sharding = sharding};
+  if (fsdp.version == 1) {
+    run_wrapped(setting);
+  } else {
+    run_fully_shard(setting);
+  }
+  return eager.finish();
+}
+
+}  // namespace headroom::ir::fsdp

@@ -1,0 +1,213 @@
+#include "runtimes/fsdp/sharded_model.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "model_ir/spec/task.h"
+#include "runtimes/fsdp/fully_shard.h"
+#include "runtimes/fsdp/named_parameters.h"
+#include "runtimes/fsdp/quantised_shards.h"
+
+namespace headroom::ir::fsdp {
+
+using torch::Eager;
+using torch::Shape;
+using torch::Tensor;
+
+namespace {
+
+/// Appends those of `indices`, which share their names' first `prefix` characters.
+void walk(std::span<const std::string> names, std::span<const std::size_t> indices,
+          std::size_t prefix, std::vector<std::size_t>& out) {
+  std::vector<std::size_t> own;
+  for (std::size_t i = 0; i < indices.size();) {
+    const std::string& name = names[indices[i]];
+    const std::size_t dot = name.find('.', prefix);
+    if (dot == std::string::npos) {
+      own.push_back(indices[i++]);
+      continue;
+    }
+    const std::string_view child = std::string_view(name).substr(0, dot + 1);
+    std::size_t end = i;
+    while (end < indices.size() && std::string_view(names[indices[end]]).starts_with(child)) {
+      ++end;
+    }
+    walk(names, indices.subspan(i, end - i), dot + 1, out);
+    i = end;
+  }
+  out.insert(out.end(), own.begin(), own.end());
+}
+
+/// PEFT's adapters on the meta device, gathered in the policy's type like the rest.
+void add_meta_adapters(const Sharding& sharding, transformers::Model& model, const LoraPlan& lora) {
+  transformers::add_adapters(sharding.eager, model, lora);
+  for (auto& [id, adapter] : model.adapters) {
+    for (Tensor* parameter : {&adapter.a, &adapter.b, &adapter.magnitude}) {
+      if (parameter->defined()) {
+        *parameter = sharding.eager.parameter(parameter->shape(), sharding.plan.param_dtype, true);
+      }
+    }
+  }
+}
+
+/// A buffer gets memory; what follows the parameters' type has that of the shards.
+Tensor give_memory(const Sharding& sharding, const Tensor& buffer) {
+  const bool follows = buffer.dtype() == sharding.plan.param_dtype;
+  return sharding.eager.empty(buffer.shape(), follows ? sharding.stored : buffer.dtype(),
+                              TensorRole::kBuffer);
+}
+
+}  // namespace
+
+std::vector<std::size_t> children_first(std::span<const std::string> names) {
+  std::vector<std::size_t> all(names.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i] = i;
+  }
+  std::vector<std::size_t> out;
+  walk(names, all, 0, out);
+  return out;
+}
+
+namespace {
+
+/// `to_empty` of one module after the other: shards and buffers get memory.
+class MemoryGiver {
+ public:
+  MemoryGiver(const Sharding& sharding, const ModelSpec& spec, ShardedModel& result)
+      : sharding_(sharding), spec_(spec), result_(result) {}
+
+  /// The shard of a parameter, in the group of its module.
+  Tensor shard(const NamedParameter& parameter, std::int32_t layers) {
+    const Tensor& whole = parameter.whole;
+    const DType dtype = parameter.adapter ? sharding_.trained : sharding_.stored;
+    Tensor made = sharding_.eager.parameter(shard_shape(sharding_, whole.shape()), dtype,
+                                            whole.requires_grad());
+    const std::int32_t module = module_of(sharding_, spec_, parameter);
+    if (module != open_ && open_ != kRootModule) {
+      close(open_, layers);
+    }
+    open_ = module;
+    std::unique_ptr<ShardedGroup>& group = result_.groups[place_of(module, layers)];
+    if (group == nullptr) {
+      group = std::make_unique<ShardedGroup>(sharding_, module);
+    }
+    group->add(whole, made);
+    return made;
+  }
+
+  /// The walk has left what is open, and the whole.
+  void finish(std::int32_t layers) {
+    if (open_ != kRootModule) {
+      close(open_, layers);
+    }
+    close(kRootModule, layers);
+  }
+
+  void buffers() {
+    if (!buffers_given_) {
+      for (Tensor& buffer : result_.model.buffers) {
+        buffer = give_memory(sharding_, buffer);
+      }
+    }
+    buffers_given_ = true;
+  }
+
+ private:
+  const Sharding& sharding_;
+  const ModelSpec& spec_;
+  ShardedModel& result_;
+  void close(std::int32_t module, std::int32_t layers) {
+    if (const auto& group = result_.groups[place_of(module, layers)]) {
+      group->pad_shards();
+      sharding_.eager.set_site("fsdp.to_empty", -1);
+    }
+  }
+
+  bool buffers_given_ = false;
+  std::int32_t open_ = kRootModule;  ///< The module whose parameters come.
+};
+
+/// Whether a stack of an encoder-decoder begins, whose module for the shared embedding comes first.
+bool begins_stack(const ModelSpec& spec, std::int32_t layer_before, std::int32_t layer) {
+  return spec.encoder && layer != layer_before && (layer == 0 || layer == spec.encoder->layers);
+}
+
+/// The turn of a module comes that shares the embedding's weight, which is made again.
+void give_tied_again(Eager& eager, std::span<const NamedParameter> named,
+                     const ShardedModel& result) {
+  const auto embedding = static_cast<std::size_t>(
+      std::find_if(named.begin(), named.end(),
+                   [](const NamedParameter& one) { return one.name.ends_with(".weight"); }) -
+      named.begin());
+  const Tensor& shard = result.shards[embedding];
+  const Tensor again = eager.empty(shard.shape(), shard.dtype(), TensorRole::kParameter);
+  eager.move_storage(shard, again);
+}
+
+}  // namespace
+
+ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan,
+                          const Graph& graph) {
+  if (plan.quant) {
+    return shard_quantised(sharding, spec, plan, graph);
+  }
+  Eager& eager = sharding.eager;
+  ShardedModel result;
+  eager.set_meta(true);
+  result.model = transformers::load_model(eager, spec, plan, graph);
+  transformers::Model& model = result.model;
+  if (plan.lora) {
+    add_meta_adapters(sharding, model, *plan.lora);
+  }
+  eager.set_meta(sharding.plan.cpu_offload);
+
+  const auto layers = static_cast<std::int32_t>(graph.layers().size());
+  result.groups.resize(static_cast<std::size_t>(layers) + 3);
+  const std::vector<NamedParameter> named = named_parameters(model, graph);
+  std::vector<std::string> names;
+  for (const NamedParameter& one : named) {
+    names.push_back(one.name);
+  }
+  result.shards.resize(names.size());
+  eager.set_site("fsdp.to_empty", -1);
+  MemoryGiver give(sharding, spec, result);
+  const std::string head = std::string(head_module(spec)) + '.';
+  std::int32_t layer = -1;
+  for (const std::size_t index : children_first(names)) {
+    const NamedParameter& parameter = named[index];
+    if (spec.architecture == Architecture::kMaskedLm && layer < 0 && parameter.info->layer == 0) {
+      give.buffers();  // Of BERT's embeddings.
+    }
+    if (begins_stack(spec, layer, parameter.info->layer)) {
+      give_tied_again(eager, named, result);
+    }
+    layer = parameter.info->layer;
+    if (parameter.name == kTiedHeadCopy) {  // Beside the tied module itself.
+      give_tied_again(eager, named, result);
+    }
+    if (parameter.name.starts_with(head)) {  // Rotary modules end the inner model.
+      give.buffers();
+    }
+    result.shards[index] = give.shard(parameter, layers);
+    const auto id = static_cast<std::uint32_t>(parameter.id);
+    const auto correction = model.corrections.find(id);
+    if (correction != model.corrections.end()) {
+      correction->second = give_memory(sharding, correction->second);
+    }
+  }
+  give.buffers();
+  const bool given = !names.empty() && names.back() == kTiedHeadCopy;
+  if (spec.tied_embeddings && !result.shards.empty() && !given) {
+    give_tied_again(eager, named, result);
+  }
+  give.finish(layers);
+  eager.set_meta(false);
+  result.groups.erase(std::remove(result.groups.begin(), result.groups.end(), nullptr),
+                      result.groups.end());
+  return result;
+}
+
+}  // namespace headroom::ir::fsdp

@@ -1,0 +1,82 @@
+#include "runtimes/litgpt/lowering.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtimes/litgpt/forward.h"
+#include "runtimes/litgpt/model.h"
+#include "runtimes/torch/clip.h"
+#include "runtimes/torch/functions.h"
+#include "runtimes/torch/optimizer.h"
+#include "runtimes/torch/phase.h"
+
+namespace headroom::ir::litgpt {
+namespace {
+
+using torch::Eager;
+using torch::PhaseScope;
+using torch::Tensor;
+
+/// The names of the training loop.
+struct Loop {
+  Tensor ids;
+  Tensor targets;
+  std::vector<Tensor> logits;
+  Tensor loss;
+};
+
+void run_micro_batch(Eager& eager, const Model& model, Loop& loop, const std::string& tag) {
+  {
+    const PhaseScope phase(eager, tag + ".forward");
+    const torch::Shape shape{model.plan->micro_batch, model.plan->sequence};
+    eager.set_site("input_ids", -1);
+    Tensor ids = eager.empty(shape, DType::kInt64, TensorRole::kInput);
+    Tensor targets = eager.empty(shape, DType::kInt64, TensorRole::kInput);
+    loop.ids = std::move(ids);
+    loop.targets = std::move(targets);
+    loop.logits = forward(eager, model, loop.ids);
+    loop.loss = loss(eager, loop.logits, loop.targets);
+  }
+  const PhaseScope phase(eager, tag + ".backward");
+  eager.set_site("loss", -1);
+  const Tensor divided = torch::scale(eager, loop.loss);
+  const Tensor seed = eager.empty({}, divided.dtype(), TensorRole::kLogits);
+  eager.backward(divided, seed);
+}
+
+}  // namespace
+
+Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
+                          const DeviceTraits& device) {
+  if (const std::optional<Error> refused = unsupported(spec, plan)) {
+    return *refused;
+  }
+  Eager eager(device);
+  Model model;
+  {
+    const PhaseScope phase(eager, "load");
+    model = load_model(eager, spec, plan);
+  }
+  Loop loop;
+  torch::OptimizerState state;
+  for (int step = 1; step <= plan.steps; ++step) {
+    const std::string tag = "step" + std::to_string(step);
+    for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
+      run_micro_batch(eager, model, loop,
+                      plan.accumulation > 1 ? tag + "." + std::to_string(micro) : tag);
+    }
+    {
+      const PhaseScope phase(eager, tag + ".optimizer");
+      if (plan.clip_norm) {
+        torch::clip_grad_norm(eager, model.trainable);
+      }
+      torch::step(eager, plan.optimizer, model.trainable, state);
+    }
+    const PhaseScope phase(eager, tag + ".zero_grad");
+    torch::zero_grad(eager, model.trainable);
+  }
+  return eager.finish();
+}
+
+}  // namespace headroom::ir::litgpt

@@ -1,0 +1,171 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "runtimes/megatron/weights.h"
+#include "runtimes/torch/saved_tensor_hooks.h"
+
+namespace headroom::ir::megatron {
+
+/// A choice of --offload-modules.
+using OffloadModule = bool MegatronOffload::*;
+
+/// Pinned memory of the host. What is given back serves the next request of that size: blocks are
+/// powers of two and stay.
+/// Source: pytorch/pytorch aten/src/ATen/core/CachingHostAllocator.h.
+class PinnedMemory {
+ public:
+  explicit PinnedMemory(torch::Eager& eager) : eager_(eager) {}
+  void take(std::int64_t bytes);
+  void give_back(std::int64_t bytes);
+
+ private:
+  torch::Eager& eager_;
+  std::map<std::int64_t, std::int64_t> free_;  ///< Blocks by size.
+};
+
+/// Tensors on the host, each kind of which is taken up again when one of it is wanted: a tensor per
+/// shape and type. Attention's have a dim for heads where others are matrices.
+class HostTensors {
+ public:
+  explicit HostTensors(PinnedMemory& memory) : memory_(memory) {}
+  void take(const torch::Shape& shape, DType dtype, bool heads);
+  void give_back(const torch::Shape& shape, DType dtype, bool heads);
+
+ private:
+  using Kind = std::tuple<std::int64_t, std::int64_t, DType, bool>;
+  [[nodiscard]] static Kind kind_of(const torch::Shape& shape, DType dtype, bool heads);
+
+  PinnedMemory& memory_;
+  std::map<Kind, std::int64_t> free_;
+};
+
+/// What one call of a module saves: it leaves together and comes back together.
+/// Source: OffloadTensorGroup, and the hooks of PipelineOffloadManager.
+class OffloadGroup final : public torch::SavedTensorHooks {
+ public:
+  OffloadGroup(const Context& context, OffloadModule module, PinnedMemory& pinned,
+               HostTensors& pool)
+      : context_(context), module_(module), pinned_(pinned), pool_(pool) {}
+
+  std::size_t pack(torch::Eager& eager, const torch::Tensor& tensor, torch::Tensor& kept) override;
+  [[nodiscard]] torch::Tensor unpack(torch::Eager& eager, std::size_t slot) override;
+  void forget(std::size_t slot) override;
+
+  void begin() { slots_.clear(); }
+  /// Copies to the host what is large enough, once the device has it.
+  void offload();
+  /// Copies it back, beside what the device computes.
+  void reload();
+  /// The device goes on when what comes back is there.
+  void wait() const;
+
+  [[nodiscard]] OffloadModule module() const { return module_; }
+  [[nodiscard]] bool stays() const { return stays_; }
+  void keep() { stays_ = true; }
+
+ private:
+  struct Slot {
+    torch::Tensor tensor;
+    /// A leaf that wants a gradient, which the place for its gradient holds as long as the operator
+    /// has not let go. Source: torch/csrc/autograd/saved_variable.cpp, save_metadata.
+    torch::Tensor leaf;
+    torch::Shape shape;
+    DType dtype = DType::kBf16;
+    bool requires_grad = false;
+    bool on_host = false;
+  };
+  void send(Slot& slot);
+  void fetch(Slot& slot);
+  [[nodiscard]] bool has_pool() const;
+  [[nodiscard]] bool has_heads() const { return module_ == &MegatronOffload::core_attention; }
+
+  const Context& context_;
+  OffloadModule module_;
+  PinnedMemory& pinned_;
+  HostTensors& pool_;
+  std::vector<Slot> slots_;
+  std::uint32_t left_ = 0;  ///< Marks behind the copies.
+  std::uint32_t back_ = 0;
+  bool stays_ = false;
+};
+
+/// Whether a tensor goes to the host: large enough, and no parameter.
+[[nodiscard]] bool is_offloaded(const Context& context, const torch::Tensor& tensor);
+
+/// Fine-grained activation offloading: what chosen modules save goes to pinned memory of the host
+/// on a stream of its own and comes back on another one, a group ahead of the backward pass.
+///
+/// Model:   each pass of a micro-batch through a chunk has a list of groups. A group leaves when
+///          its module is done; it comes back when the backward of the group behind it ends, or
+///          when backward asks for it. The first step sends everything. From the second step on,
+///          the last group of each kind stays where its backward comes next, as does the last of
+///          each kind of the first backward:
+///
+///              compute  | g1 | g2 | g3 | loss | g3' | g2' | g1' |
+///              to host       |g1--|g2--|
+///              from host                |g2----|g1----|
+///
+/// Ignores: that copies take time: a block that has been copied serves the next allocation.
+/// Source:  NVIDIA/Megatron-LM core_v0.16.1,
+///          megatron/core/pipeline_parallel/fine_grained_activation_offload.py.
+class ActivationOffload {
+ public:
+  explicit ActivationOffload(const Context& context);
+
+  /// One pass of a micro-batch through a chunk of the stage. Source: ChunkOffloadHandler.
+  struct Pass {
+    std::vector<std::shared_ptr<OffloadGroup>> groups;
+    std::size_t started = 0;
+    std::vector<OffloadGroup*> under_way;  ///< Begun and not yet sent.
+    std::vector<OffloadGroup*> away;
+    std::vector<OffloadGroup*> coming;
+  };
+
+  [[nodiscard]] bool offloads(OffloadModule module) const {
+    return module != nullptr && context_.megatron.offload_modules.*module;
+  }
+  /// A forward pass through a chunk begins.
+  void begin_pass(std::size_t chunk, std::size_t chunks);
+  /// The pass that a module's call belongs to, null if there is none.
+  [[nodiscard]] Pass* next_pass(OffloadModule module);
+  [[nodiscard]] Pass* current_pass() { return forward_; }
+  /// A module's call begins.
+  [[nodiscard]] OffloadGroup& start(Pass& pass, OffloadModule module);
+  /// It is done: its group leaves, and `released` lose their memory whoever holds them.
+  void commit(Pass& pass, std::span<const torch::Tensor> released);
+  /// Its backward begins.
+  void begin_backward(Pass& pass, OffloadModule module);
+  /// It is done: the group before it comes back, or the last one of the next backward pass.
+  void finish_backward(Pass& pass);
+  /// Ends a step.
+  void reset();
+
+ private:
+  void flush();
+  void choose_staying();
+  void meet();
+  [[nodiscard]] bool leaves(const Pass& pass) const;
+  [[nodiscard]] Pass* next_backward(OffloadModule module) const;
+
+  const Context& context_;
+  PinnedMemory pinned_;
+  HostTensors pool_;
+  bool first_step_ = true;
+  std::vector<std::vector<Pass*>> staged_;  ///< Of each chunk, in the first step.
+  std::vector<std::unique_ptr<Pass>> passes_;
+  std::vector<Pass*> backward_order_;
+  std::size_t next_forward_ = 0;
+  std::size_t next_backward_ = 0;
+  Pass* forward_ = nullptr;
+  Pass* backward_ = nullptr;
+  torch::Tensor barrier_;
+};
+
+}  // namespace headroom::ir::megatron

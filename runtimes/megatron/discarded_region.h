@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtimes/megatron/transformer_engine.h"
+#include "runtimes/torch/checkpoint.h"
+
+namespace headroom::ir::megatron {
+
+/// A region whose results may be let go once what follows has run, and made again when backward
+/// comes back: the recomputed results live beside the memory of the first ones until their
+/// gradients are there.
+/// Source: megatron/core/tensor_parallel/random.py, CheckpointWithoutOutput.
+class DiscardedRegion {
+ public:
+  /// Runs `region` on `inputs`, without a graph of its own.
+  DiscardedRegion(const Runner& run, const std::vector<torch::Tensor>& inputs,
+                  torch::Region region);
+  /// The results, which live as long as their readers.
+  [[nodiscard]] std::vector<torch::Tensor> take_outputs() const { return outputs_; }
+  /// Lets the results go until the gradient of `hook` is there.
+  void discard_until(const torch::Tensor& hook);
+
+ private:
+  struct Again;
+
+  Runner run_;
+  std::vector<torch::Tensor> outputs_;
+  std::shared_ptr<Again> again_;
+};
+
+}  // namespace headroom::ir::megatron

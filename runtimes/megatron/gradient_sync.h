@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtimes/megatron/gradient_buffer.h"
+#include "runtimes/megatron/transformer_engine.h"
+
+namespace headroom::ir::megatron {
+
+/// DistributedDataParallel of every chunk: lets the gradients of parameters go as soon as they have
+/// been added to their buffers, and reduces the buffers, at the end of a step or, overlapped, each
+/// group of buckets when its last gradient is there.
+/// Source: megatron/core/distributed/{distributed_data_parallel,param_and_grad_buffer}.py.
+class GradientSync {
+ public:
+  GradientSync(const Runner& run, std::span<const Chunk> chunks,
+               std::span<const GradientBuffer> buffers);
+
+  /// Whether buckets are reduced as gradients come in; off inside no_sync.
+  void set_enabled(bool enabled) { enabled_ = enabled; }
+  /// start_grad_sync of one chunk. Nothing happens to buckets that have been started.
+  void start(const Chunk& chunk);
+  /// finalize_model_grads: what has not been started, then what tensor-parallel ranks and the two
+  /// stages of a tied table share. Source: megatron/core/distributed/finalize_model_grads.py.
+  void finish();
+
+ private:
+  struct Part {
+    BucketGroup buckets;
+    std::size_t missing = 0;  ///< Gradients that have not come in.
+    bool started = false;
+    std::optional<std::uint32_t> mark;  ///< Behind the last reduction, where these overlap.
+  };
+  void hook(const Parameter& parameter, std::size_t part);
+  void add_to_buffer(const torch::Tensor& gradient);
+  void arrived(std::size_t part);
+  void reduce(Part& part);
+  void reduce_bucket(Part& part, const BucketOf& each);
+
+  Runner run_;
+  std::span<const Chunk> chunks_;
+  std::span<const GradientBuffer> buffers_;
+  std::vector<Part> parts_;
+  bool enabled_ = false;
+  bool first_ = true;  ///< The first step counts gradients and reduces at its end.
+};
+
+/// The all-gather of updated parameters under the distributed optimizer. Where it overlaps, the
+/// process notes when the parameters of a layer are there.
+void gather_parameters(const Runner& run, std::span<const GradientBuffer> buffers);
+
+}  // namespace headroom::ir::megatron

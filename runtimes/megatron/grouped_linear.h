@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtimes/megatron/transformer_engine.h"
+
+namespace headroom::ir::megatron {
+
+/// GroupedLinear: one product per expert. `kept` is of no matter outside fp8; `biases`, of each
+/// expert, are added by the products.
+/// Source: transformer_engine/pytorch/module/grouped_linear.py.
+[[nodiscard]] torch::Tensor grouped_linear(const Runner& run, const torch::Tensor& input,
+                                           const std::vector<torch::Tensor>& weights,
+                                           KeptInput kept = KeptInput::kCast,
+                                           const std::vector<torch::Tensor>& biases = {});
+
+/// Rows of each of `count` experts: even shares in multiples of `unit`, what does not divide with
+/// the last. Of rows that `pad_experts` has filled up, with its unit, those of each after it.
+///
+/// Errors:  none; requires a multiple of `unit`.
+[[nodiscard]] std::vector<std::int64_t> expert_rows(std::int64_t rows, std::size_t count,
+                                                    std::int64_t unit = 1);
+/// What an expert's rows are filled up to a multiple of.
+/// Source: transformer_engine/pytorch/quantization.py, get_align_size_for_quantization.
+[[nodiscard]] std::int64_t padded_unit(const Runner& run);
+/// All of them, filled up.
+[[nodiscard]] std::int64_t padded_rows(const Runner& run, std::int64_t rows, std::size_t count);
+
+/// Products of `all.count` experts whose rows together are `m`, or `k` for gradients of weights:
+/// spread evenly, what does not divide on top.
+void run_per_expert(torch::Eager& eager, GemmShape all);
+
+/// Fp8Padding and Fp8Unpadding: rows of each expert filled up to whole blocks of scales, and the
+/// way back. `input` itself where no expert has any to fill.
+/// Source: transformer_engine/pytorch/module/{fp8_padding,fp8_unpadding}.py.
+[[nodiscard]] torch::Tensor pad_experts(const Runner& run, const torch::Tensor& input,
+                                        std::size_t count);
+[[nodiscard]] torch::Tensor unpad_experts(const Runner& run, const torch::Tensor& padded,
+                                          std::int64_t rows);
+
+}  // namespace headroom::ir::megatron

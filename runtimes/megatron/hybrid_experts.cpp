@@ -1,0 +1,166 @@
+// Mixture of experts behind MoEFlexTokenDispatcher's HybridEP manager.
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "model_ir/plan/token_exchange.h"
+#include "runtimes/megatron/experts.h"
+#include "runtimes/megatron/grouped_linear.h"
+#include "runtimes/torch/functions.h"
+#include "runtimes/torch/launch.h"
+#include "runtimes/torch/record.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Eager;
+using torch::Gradients;
+using torch::Node;
+using torch::Record;
+using torch::Tensor;
+
+/// What dispatch and combine know of where tokens go; autograd keeps it until the graph goes.
+using Handle = std::vector<Tensor>;
+
+/// Ranks in the reach of NVLink, which the handle's maps count as one node. In a larger domain the
+/// maps by node are a few bytes for each token smaller.
+constexpr std::int64_t kNodeRanks = 8;
+
+/// Tokens in the order of this rank's experts, with their probabilities.
+struct Dispatched {
+  Tensor tokens;         ///< [received, H]
+  Tensor probabilities;  ///< fp32 [received]
+};
+
+/// One copy of every token for each rank, and over the network for each node, that has one of its
+/// experts; back the same way, summed up where copies meet.
+CollectiveShape token_exchange(const Runner& run, const ExpertSizes& sizes, DType dtype) {
+  return {.kind = CollectiveKind::kTokenExchange,
+          .bytes = bytes_of(sizes.tokens * sizes.hidden, dtype).value(),
+          .group = run.context.mesh.expert.group(),
+          .experts = static_cast<std::int32_t>(sizes.experts),
+          .top_k = static_cast<std::int32_t>(sizes.top_k)};
+}
+
+/// Rows between the exchange's buffer, which has each token that came once, and the experts' order.
+void launch_permutation(Eager& eager, const CollectiveShape& exchange, const ExpertSizes& sizes,
+                        DType dtype) {
+  const auto ranks = static_cast<double>(exchange.group.ranks());
+  const double came = static_cast<double>(exchange.bytes) * ranks * reached_share(exchange, ranks);
+  const std::int64_t ordered = bytes_of(sizes.received * sizes.hidden, dtype).value();
+  torch::launch_kernels(eager, std::llround(came) + ordered, 1, TrafficKind::kPermutation);
+}
+
+/// metadata_preprocessing. Source: deepseek-ai/DeepEP (branch hybrid-ep, 94a9f8f)
+/// csrc/hybrid_ep/executor/executor.cu, allgather_routing_map, metadata_preprocess_core.
+Handle prepare(const Runner& run, const Tensor& map, const ExpertSizes& sizes) {
+  constexpr std::int64_t kChunk = 64;  // NUM_OF_TOKENS_PER_CHUNK_PREPROCESSING_API
+  constexpr std::int64_t kMapRows = 16;
+  Eager& eager = run.eager();
+  const std::int64_t ranks = run.context.mesh.expert.size;
+  const std::int64_t nodes = ceil_div(ranks, kNodeRanks);
+  const std::int64_t gathered = sizes.tokens * ranks;
+  const Tensor whole = eager.empty({gathered, sizes.experts}, DType::kBool);
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
+                            .bytes = torch::bytes_of(whole),
+                            .group = run.context.mesh.expert.group()});
+  Handle handle;
+  handle.push_back(eager.empty({sizes.tokens * nodes, ranks / nodes}, DType::kInt32));
+  handle.push_back(eager.empty({ceil_div(sizes.tokens, kMapRows) * kMapRows, nodes}, DType::kBool));
+  if (nodes > 1) {
+    handle.push_back(eager.empty({sizes.tokens, nodes - 1}, DType::kBool));
+  }
+  if (sizes.capacity) {  // Counts stay on the device: how many rows come is known beforehand.
+    handle.push_back(eager.empty({1}, DType::kInt32));
+  }
+  handle.push_back(eager.empty({gathered, sizes.local}, DType::kBool));
+  handle.push_back(eager.empty({1}, DType::kInt32));  // overflow_flag
+  handle.push_back(eager.empty({ceil_div(sizes.tokens, kChunk) * ranks}, DType::kInt32));
+  handle.push_back(eager.empty({gathered, sizes.local}, DType::kInt32));  // dense_to_expert_map
+  handle.push_back(eager.empty({sizes.local}, DType::kInt32));
+  torch::launch_kernels(eager, torch::bytes_of(map) * ranks, 2);
+  if (!sizes.capacity) {
+    eager.host_wait(eager.record_mark(eager.stream()));  // For the rows that come.
+  }
+  return handle;
+}
+
+/// HybridEPDispatch. Source: megatron/core/transformer/moe/fused_a2a.py;
+/// csrc/hybrid_ep/hybrid_ep.cu.
+Dispatched dispatch_tokens(const Runner& run, const Tensor& hidden, const Tensor& probabilities,
+                           const ExpertSizes& sizes, const Handle& handle) {
+  Eager& eager = run.eager();
+  Record record(eager, {&hidden, &probabilities});
+  const CollectiveShape exchange = token_exchange(run, sizes, hidden.dtype());
+  Dispatched result;
+  result.tokens = eager.empty({sizes.received, sizes.hidden}, hidden.dtype());
+  result.probabilities = eager.empty({sizes.received}, DType::kFp32);
+  eager.run(exchange);
+  launch_permutation(eager, exchange, sizes, hidden.dtype());
+  Tensor* const outputs[] = {&result.tokens, &result.probabilities};
+  record.finish(outputs,
+                [exchange, sizes, handle](Eager& e, Gradients& grads, Node& node) -> Gradients {
+                  Gradients inputs(2);
+                  inputs[0] = e.empty(node.input_shapes[0], grads[0].dtype());
+                  inputs[1] = e.empty({sizes.tokens, sizes.experts}, DType::kFp32);
+                  launch_permutation(e, exchange, sizes, grads[0].dtype());
+                  e.run(exchange);
+                  return inputs;
+                });
+  return result;
+}
+
+/// HybridEPCombine
+Tensor combine_tokens(const Runner& run, const Tensor& output, const ExpertSizes& sizes,
+                      const Handle& handle) {
+  Eager& eager = run.eager();
+  Record record(eager, {&output});
+  const CollectiveShape exchange = token_exchange(run, sizes, output.dtype());
+  Tensor combined = eager.empty({sizes.tokens, sizes.hidden}, output.dtype());
+  launch_permutation(eager, exchange, sizes, output.dtype());
+  eager.run(exchange);
+  record.finish(combined,
+                [exchange, sizes, handle](Eager& e, Gradients& grads, Node& node) -> Gradients {
+                  Gradients inputs{e.empty(node.input_shapes[0], grads[0].dtype())};
+                  e.run(exchange);
+                  launch_permutation(e, exchange, sizes, grads[0].dtype());
+                  return inputs;
+                });
+  return combined;
+}
+
+}  // namespace
+
+Tensor dispatch_hybrid(const Runner& run, const LayerWeights& layer, const Tensor& normed,
+                       ExpertSizes sizes) {
+  Eager& eager = run.eager();
+  if (run.context.fp8()) {
+    sizes.received = padded_rows(run, sizes.received, layer.experts->up.size());
+  }
+  eager.set_site("router", layer.layer);
+  DispatcherState& state = run.process.dispatcher(layer.layer);
+  {
+    Routing routing = route(run, normed, *layer.experts, sizes);
+    eager.set_site("dispatch", layer.layer);
+    state.map = std::move(routing.map);
+    state.probabilities = torch::to(eager, routing.probabilities, DType::kFp32);
+  }
+  Tensor combined;
+  {
+    Handle handle = prepare(run, state.map, sizes);
+    Tensor padded;  // Tokens of each expert, where the host is not told.
+    if (sizes.capacity) {
+      padded = eager.empty({sizes.local}, DType::kInt64);
+    }
+    const Dispatched dispatched = dispatch_tokens(run, normed, state.probabilities, sizes, handle);
+    state.dispatched = dispatched.probabilities;
+    eager.set_site("experts", layer.layer);
+    const Tensor output =
+        compute_experts(run, *layer.experts, dispatched.tokens, dispatched.probabilities);
+    eager.set_site("combine", layer.layer);
+    combined = combine_tokens(run, output, sizes, handle);
+  }
+  return combined;
+}
+
+}  // namespace headroom::ir::megatron

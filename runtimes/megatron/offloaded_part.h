@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+
+#include "runtimes/megatron/activation_offload.h"
+#include "runtimes/megatron/transformer_engine.h"
+
+namespace headroom::ir::megatron {
+
+/// One call of a module that --offload-modules may name: what runs inside saves to the host, and a
+/// node on either side tells backward where it is. A module that is not named just runs.
+///
+///   OffloadedPart part(run, &MegatronOffload::qkv_linear);
+///   Tensor output = part.run(input, [&](const Tensor& inside) { return linear(run, inside, ...);
+///   }); output = part.commit(output, {});
+///
+/// Source: NVIDIA/Megatron-LM core_v0.16.1, FineGrainedActivationOffloadingInterface.
+class OffloadedPart {
+ public:
+  OffloadedPart(const Runner& run, OffloadModule module) : run_(run), module_(module) {}
+
+  template <class Body>
+  [[nodiscard]] auto run(const torch::Tensor& input, const Body& body) {
+    OffloadGroup* group = nullptr;
+    const torch::Tensor inside = start(input, group);
+    const torch::SavedTensorScope hooks(
+        run_.eager(), group != nullptr ? group : run_.eager().saved_tensor_hooks());
+    return body(inside);
+  }
+  /// The module is done with, too, by those that follow it: `released` lose their memory if what it
+  /// saved leaves. `output` is what backward comes back through.
+  [[nodiscard]] torch::Tensor commit(const torch::Tensor& output,
+                                     std::span<const torch::Tensor> released);
+
+ private:
+  [[nodiscard]] torch::Tensor start(const torch::Tensor& input, OffloadGroup*& group);
+
+  Runner run_;
+  OffloadModule module_;
+};
+
+}  // namespace headroom::ir::megatron

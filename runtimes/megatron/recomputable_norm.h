@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+
+#include "runtimes/megatron/transformer_engine.h"
+
+namespace headroom::ir::megatron {
+
+/// A norm whose output may be let go once what follows has run, and made again when backward comes
+/// back: CheckpointWithoutOutput around a norm that is no part of a linear layer.
+/// Source: megatron/core/tensor_parallel/random.py, CheckpointWithoutOutput.
+class RecomputableNorm {
+ public:
+  RecomputableNorm(const Runner& run, const torch::Tensor& input, const NormWeights& weights,
+                   bool recompute);
+  [[nodiscard]] const torch::Tensor& output() const { return output_; }
+  /// Lets the output go until the gradient of `hook` is there. Nothing happens to a norm that is
+  /// not recomputed.
+  void discard_until(const torch::Tensor& hook);
+
+ private:
+  struct Again;
+
+  Runner run_;
+  torch::Tensor output_;
+  std::shared_ptr<Again> again_;  ///< Null: kept as it is.
+};
+
+}  // namespace headroom::ir::megatron

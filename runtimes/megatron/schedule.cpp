@@ -1,0 +1,369 @@
+#include "runtimes/megatron/schedule.h"
+
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "model_ir/plan/pipeline_schedule.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+using torch::Tensor;
+
+PipelineShape pipeline_of(const Runner& run, std::int64_t chunks) {
+  return {.kind = chunks > 1 ? PipelineKind::kInterleaved : PipelineKind::kOneForwardOneBackward,
+          .stages = run.context.mesh.pipeline.size,
+          .micro_batches = run.context.plan.accumulation,
+          .chunks = chunks,
+          .group = run.context.megatron.micro_batch_group};
+}
+
+void run_without_pipeline(const Runner& run, Stage& stage, GradientSync& sync) {
+  Tensor output;
+  for (std::int64_t i = 0; i < run.context.plan.accumulation; ++i) {
+    sync.set_enabled(i == run.context.plan.accumulation - 1);
+    output = stage.forward(0, {});  // The loss before is let go when this one is there.
+    const Tensor none = stage.backward(0, {}, output, {});
+  }
+  sync.finish();
+}
+
+/// forward_backward_pipelining_without_interleaving. Names live as long as Python's.
+class OneForwardOneBackward {
+ public:
+  OneForwardOneBackward(const Runner& run, Stage& stage, GradientSync& sync)
+      : mesh_(run.context.mesh),
+        stage_(stage),
+        sync_(sync),
+        count_(run.context.plan.accumulation),
+        warmup_(warmup_of_stage(pipeline_of(run, 1), mesh_.pipeline.rank)) {}
+
+  void operator()() {
+    for (std::int64_t i = 0; i < warmup_; ++i) {
+      input_ = receive_forward();
+      output_ = stage_.forward(0, input_);
+      send_forward();
+      push();
+    }
+    if (count_ > warmup_) {
+      input_ = receive_forward();
+    }
+    for (std::int64_t i = 0; i < count_ - warmup_; ++i) {
+      steady(i == count_ - warmup_ - 1);
+    }
+    for (std::int64_t i = 0; i < warmup_; ++i) {
+      pop();
+      sync_.set_enabled(i == warmup_ - 1);
+      gradient_ = receive_backward();
+      input_gradient_ = stage_.backward(0, input_, output_, gradient_);
+      send_backward();
+    }
+  }
+
+ private:
+  void steady(bool last) {
+    output_ = stage_.forward(0, input_);
+    if (!mesh_.last_stage()) {
+      gradient_ = stage_.receive();
+      stage_.send(output_);
+    }
+    push();
+    pop();
+    sync_.set_enabled(last && warmup_ == 0);
+    input_gradient_ = stage_.backward(0, input_, output_, gradient_);
+    if (last) {
+      input_.reset();
+      send_backward();
+    } else {
+      send_backward();
+      input_ = receive_forward();
+    }
+  }
+  void push() {
+    inputs_.push_back(input_);
+    outputs_.push_back(output_);
+    if (!mesh_.last_stage()) {
+      stage_.deallocate(output_);
+    }
+  }
+  void pop() {
+    input_ = std::move(inputs_.front());
+    inputs_.pop_front();
+    output_ = std::move(outputs_.front());
+    outputs_.pop_front();
+  }
+  [[nodiscard]] Tensor receive_forward() {
+    return mesh_.first_stage() ? Tensor{} : stage_.receive();
+  }
+  [[nodiscard]] Tensor receive_backward() {
+    if (mesh_.last_stage()) {
+      return {};
+    }
+    Tensor gradient = stage_.receive();
+    gradient->requires_grad = false;
+    return gradient;
+  }
+  void send_forward() {
+    if (!mesh_.last_stage()) {
+      stage_.send(output_);
+    }
+  }
+  void send_backward() {
+    if (!mesh_.first_stage()) {
+      stage_.send(input_gradient_);
+    }
+  }
+
+  const Mesh& mesh_;
+  Stage& stage_;
+  GradientSync& sync_;
+  std::int64_t count_;
+  std::int64_t warmup_;
+  std::deque<Tensor> inputs_;
+  std::deque<Tensor> outputs_;
+  Tensor input_;
+  Tensor output_;
+  Tensor gradient_;
+  Tensor input_gradient_;
+};
+
+/// microbatch_group_size_per_vp_stage
+std::int64_t group_of(const Runner& run) {
+  const std::int64_t group = run.context.megatron.micro_batch_group;
+  return group > 0 ? group : run.context.mesh.pipeline.size;
+}
+
+/// forward_backward_pipelining_with_interleaving.
+class Interleaved {
+ public:
+  Interleaved(const Runner& run, Stage& stage, GradientSync& sync)
+      : mesh_(run.context.mesh),
+        stage_(stage),
+        sync_(sync),
+        overlapped_(run.context.megatron.overlap_grad_reduce),
+        chunks_(static_cast<std::int64_t>(stage.chunk_count())),
+        order_(chunk_order(run.context.plan.accumulation, chunks_, group_of(run))),
+        total_(run.context.plan.accumulation * chunks_),
+        warmup_(warmup_of_stage(pipeline_of(run, chunks_), mesh_.pipeline.rank)),
+        inputs_(stage.chunk_count()),
+        outputs_(stage.chunk_count()),
+        gradients_(stage.chunk_count()) {}
+
+  void operator()() {
+    inputs_[0].push_back(mesh_.first_stage() ? Tensor{} : stage_.receive());
+    for (std::int64_t k = 0; k < warmup_; ++k) {
+      warm_up(k);
+    }
+    for (std::int64_t k = 0; k < total_ - warmup_; ++k) {
+      steady(k);
+    }
+    stage_.deallocate(output_);
+    if (warmup_ == total_) {
+      gradients_.back().push_back(mesh_.last_stage() ? Tensor{} : stage_.receive());
+    }
+    for (std::int64_t k = total_ - warmup_; k < total_; ++k) {
+      cool_down(k);
+    }
+  }
+
+ private:
+  struct Transfer {
+    bool receives = true;
+    std::size_t chunk = 0;  ///< That the tensor is for.
+  };
+
+  [[nodiscard]] std::size_t chunk_of(std::int64_t k, bool forward) const {
+    const std::int64_t chunk = order_[static_cast<std::size_t>(k % total_)];
+    return static_cast<std::size_t>(forward ? chunk : chunks_ - chunk - 1);
+  }
+
+  /// recv_tensor_from_previous_stage
+  [[nodiscard]] Transfer transfer(std::int64_t k, bool forward) const {
+    const bool leading = forward ? mesh_.first_stage() : mesh_.last_stage();
+    Transfer result;
+    if (!leading) {
+      result.chunk = chunk_of(k + 1, forward);
+      return result;
+    }
+    const std::int64_t ahead = mesh_.pipeline.size - 1;
+    if (k < ahead) {
+      result.receives = false;
+      return result;
+    }
+    const auto next = static_cast<std::int64_t>(chunk_of(k - ahead, forward));
+    result.receives = next != (forward ? chunks_ - 1 : 0);
+    if (result.receives) {
+      result.chunk = static_cast<std::size_t>(forward ? next + 1 : next - 1);
+    }
+    return result;
+  }
+
+  [[nodiscard]] Tensor run_forward(std::int64_t k) {
+    const std::size_t chunk = chunk_of(k, true);
+    std::deque<Tensor>& inputs = inputs_[chunk];
+    if (stage_.chunk(chunk).first && inputs.size() == outputs_[chunk].size()) {
+      inputs.emplace_back();
+    }
+    Tensor output = stage_.forward(chunk, inputs[outputs_[chunk].size()]);
+    outputs_[chunk].push_back(output);
+    return output;
+  }
+
+  [[nodiscard]] Tensor run_backward(std::int64_t k) {
+    const std::size_t chunk = chunk_of(k, false);
+    std::deque<Tensor>& gradients = gradients_[chunk];
+    if (stage_.chunk(chunk).last && gradients.empty()) {
+      gradients.emplace_back();
+    }
+    const Tensor input = take(inputs_[chunk]);
+    const Tensor output = take(outputs_[chunk]);
+    const Tensor gradient = take(gradients);
+    Tensor input_gradient = stage_.backward(chunk, input, output, gradient);
+    synchronize(k);
+    return input_gradient;
+  }
+
+  /// grad_sync_func: reductions start on all stages at the same time.
+  void synchronize(std::int64_t k) {
+    const std::int64_t aligned = k - mesh_.pipeline.rank;
+    if (!overlapped_ || aligned < 0) {
+      return;
+    }
+    const std::size_t chunk = chunk_of(aligned, false);
+    const auto runs_chunk = [&](std::int64_t other) { return chunk_of(other, false) == chunk; };
+    for (std::int64_t later = aligned + 1; later < total_; ++later) {
+      if (runs_chunk(later)) {
+        return;
+      }
+    }
+    sync_.start(stage_.chunk(chunk));
+  }
+
+  /// A loss is not sent, nor kept by the schedule: its graph would hold the chunk's input.
+  void forward(std::int64_t k) {
+    output_ = run_forward(k);
+    if (stage_.chunk(chunk_of(k, true)).last) {
+      output_.reset();
+    }
+  }
+
+  void warm_up(std::int64_t k) {
+    Transfer next = transfer(k, true);
+    next.receives = next.receives && k != total_ - 1;
+    forward(k);
+    input_ = exchange(output_, next.receives);
+    if (next.receives) {
+      inputs_[next.chunk].push_back(input_);
+    }
+    stage_.deallocate(output_);
+    if (k == warmup_ - 1 && warmup_ != total_ && !mesh_.last_stage()) {
+      buffered_ = stage_.receive();
+      gradients_.back().push_back(buffered_);
+    }
+  }
+
+  void steady(std::int64_t k) {
+    const std::int64_t ahead = k + warmup_;
+    stage_.deallocate(output_);  // pp_pre_forward
+    forward(ahead);
+    Transfer next = transfer(ahead, true);
+    next.receives = next.receives && k != total_ - warmup_ - 1;
+    Tensor received = exchange(output_, next.receives);
+    if (next.receives) {
+      inputs_[next.chunk].push_back(std::move(received));
+    }
+    static_cast<void>(wait(k));
+    Tensor gradient = run_backward(k);
+    const bool sends = !stage_.chunk(chunk_of(k, false)).first;
+    sent_gradient_ = sends ? gradient : Tensor{};  // Its request keeps it until the next backward.
+    if (Tensor coming = send_back(gradient, k, true); coming.defined()) {
+      requests_.push_back(std::move(coming));
+    }
+    input_gradient_ = sends ? std::move(gradient) : Tensor{};
+    buffered_.reset();
+  }
+
+  void cool_down(std::int64_t k) {
+    if (Tensor request = wait(k); request.defined()) {
+      last_request_ = std::move(request);  // A name of the function, which keeps it to the end.
+    }
+    input_gradient_ = run_backward(k);
+    if (stage_.chunk(chunk_of(k, false)).first) {
+      input_gradient_.reset();
+    }
+    received_gradient_ = send_back(input_gradient_, k, k != total_ - 1);
+  }
+
+  /// The oldest request for a gradient, which a backward waits for unless it begins with the loss;
+  /// requests keep what they receive.
+  [[nodiscard]] Tensor wait(std::int64_t k) {
+    return requests_.empty() || stage_.chunk(chunk_of(k, false)).last ? Tensor{} : take(requests_);
+  }
+
+  /// Returns what is received in exchange.
+  [[nodiscard]] Tensor send_back(const Tensor& gradient, std::int64_t k, bool may_receive) {
+    const Transfer next = transfer(k, false);
+    Tensor received;
+    if (next.receives && may_receive) {
+      received = stage_.receive();
+      gradients_[next.chunk].push_back(received);
+    }
+    if (!stage_.chunk(chunk_of(k, false)).first) {
+      stage_.send(gradient);
+    }
+    return received;
+  }
+
+  [[nodiscard]] Tensor exchange(const Tensor& output, bool receives) {
+    if (output.defined()) {
+      stage_.send(output);
+    }
+    return receives ? stage_.receive() : Tensor{};
+  }
+
+  [[nodiscard]] static Tensor take(std::deque<Tensor>& queue) {
+    Tensor front = std::move(queue.front());
+    queue.pop_front();
+    return front;
+  }
+
+  const Mesh& mesh_;
+  Stage& stage_;
+  GradientSync& sync_;
+  bool overlapped_;
+  std::int64_t chunks_;
+  std::vector<std::int64_t> order_;
+  std::int64_t total_;
+  std::int64_t warmup_;
+  std::vector<std::deque<Tensor>> inputs_;
+  std::vector<std::deque<Tensor>> outputs_;
+  std::vector<std::deque<Tensor>> gradients_;
+  Tensor input_;
+  Tensor output_;
+  Tensor input_gradient_;
+  Tensor sent_gradient_;
+  Tensor received_gradient_;
+  Tensor buffered_;  ///< The first gradient, in its buffer until the next one takes the place.
+  std::deque<Tensor> requests_;
+  Tensor last_request_;
+};
+
+}  // namespace
+
+void run_step(const Runner& run, Stage& stage, GradientSync& sync) {
+  if (run.context.mesh.pipeline.size == 1) {
+    run_without_pipeline(run, stage, sync);
+  } else if (stage.chunk_count() > 1) {
+    Interleaved schedule(run, stage, sync);
+    schedule();
+    sync.finish();
+  } else {
+    OneForwardOneBackward schedule(run, stage, sync);
+    schedule();
+    sync.finish();
+  }
+}
+
+}  // namespace headroom::ir::megatron

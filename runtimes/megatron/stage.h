@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "runtimes/megatron/transformer_engine.h"
+#include "runtimes/megatron/weights.h"
+#include "runtimes/torch/eager.h"
+
+namespace headroom::ir::megatron {
+
+/// The chunks of one pipeline stage, run forward and backward one micro-batch at a time.
+/// Source: megatron/core/pipeline_parallel/schedules.py, forward_step and backward_step; the
+///         loss function and the batch are those of the training script, pretrain_gpt.py.
+class Stage {
+ public:
+  Stage(const Runner& run, std::span<Chunk> chunks);
+
+  [[nodiscard]] std::size_t chunk_count() const { return chunks_.size(); }
+  [[nodiscard]] const Chunk& chunk(std::size_t index) const { return chunks_[index]; }
+
+  /// Runs a chunk on a micro-batch; `input` is undefined on the first one. The result is the hidden
+  /// state for the next chunk or, on the last one, the scaled loss.
+  [[nodiscard]] torch::Tensor forward(std::size_t chunk, const torch::Tensor& input);
+  /// Runs backward through a chunk and returns the gradient of `input`; `gradient` is undefined for
+  /// a loss.
+  [[nodiscard]] torch::Tensor backward(std::size_t chunk, const torch::Tensor& input,
+                                       torch::Tensor output, const torch::Tensor& gradient);
+  /// deallocate_output_tensor: what has been sent keeps its graph but not its memory.
+  void deallocate(const torch::Tensor& output);
+  /// A tensor that another stage's is received into.
+  [[nodiscard]] torch::Tensor receive();
+  /// Hands `tensor` to another stage.
+  void send(const torch::Tensor& tensor);
+
+  /// Ends a step: what has been reported of each of its micro-batches.
+  [[nodiscard]] std::vector<torch::Tensor> take_reports() {
+    token_count_.reset();
+    return std::move(reports_);
+  }
+
+ private:
+  struct Batch {
+    torch::Tensor tokens;
+    torch::Tensor labels;
+    torch::Tensor loss_mask;
+    torch::Tensor mask;
+    torch::Tensor positions;
+  };
+  [[nodiscard]] Batch make_batch(const Chunk& chunk);
+  void cut_for_context(Batch& batch);
+  [[nodiscard]] torch::Tensor run_model(const Chunk& chunk, const Batch& batch,
+                                        const torch::Tensor& input);
+  [[nodiscard]] torch::Tensor scaled_loss(const torch::Tensor& losses,
+                                          const torch::Tensor& loss_mask);
+
+  void note_scales(const Chunk& chunk);
+  void transfer(const torch::Tensor& tensor, CollectiveKind kind);
+  void wait_for(const torch::Tensor& received);
+
+  Runner run_;
+  std::span<Chunk> chunks_;
+  std::vector<torch::Tensor> inputs_;  ///< TransformerBlock.input_tensor of each chunk.
+  std::vector<torch::Tensor> reports_;
+  std::unordered_map<const torch::TensorImpl*, std::uint32_t> received_;  ///< Marks behind them.
+  torch::Tensor prediction_losses_;
+  torch::Tensor expert_scale_;
+  torch::Tensor prediction_scale_;
+  torch::Tensor token_count_;  ///< Of the last micro-batch whose loss is known.
+};
+
+}  // namespace headroom::ir::megatron

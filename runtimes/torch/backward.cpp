@@ -1,0 +1,255 @@
+// The autograd engine's device thread.
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "model_ir/base/check.h"
+#include "runtimes/torch/eager.h"
+#include "runtimes/torch/launch.h"
+#include "runtimes/torch/record.h"
+#include "runtimes/torch/reduce.h"
+
+namespace headroom::ir::torch {
+namespace {
+
+/// What a node waits for, and the gradients that have arrived.
+struct Pending {
+  int dependencies = 0;
+  Gradients buffer;
+};
+
+using PendingMap = std::unordered_map<Node*, Pending>;
+
+/// Counts, for every node reachable from `root`, the edges that lead to it.
+/// Source: torch/csrc/autograd/engine.cpp, Engine::compute_dependencies.
+PendingMap count_dependencies(Node* root) {
+  PendingMap pending;
+  pending.reserve(1024);
+  std::vector<Node*> stack{root};
+  pending[root];
+  while (!stack.empty()) {
+    Node* const node = stack.back();
+    stack.pop_back();
+    for (const Edge& edge : node->next) {
+      if (edge.node == nullptr) {
+        continue;
+      }
+      const auto [entry, fresh] = pending.try_emplace(edge.node);
+      ++entry->second.dependencies;
+      if (fresh) {
+        stack.push_back(edge.node);
+      }
+    }
+  }
+  return pending;
+}
+
+/// Adds `gradient` to what has arrived. In place only when nobody else can see the old sum.
+/// Tensor subclasses are never added up in place.
+/// Source: torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace and accumulate.
+void accumulate(Eager& eager, const Node& target, Tensor& slot, Tensor gradient) {
+  if (!slot.defined()) {
+    slot = std::move(gradient);
+    return;
+  }
+  const bool in_place = !target.distributed && !slot->tracked_view && slot->uses == 1 &&
+                        (slot->storage == nullptr || slot->storage->uses == 1);
+  if (!in_place) {
+    const Layout layout = slot->layout;  // The sum lies in memory as its first operand does.
+    const Tensor before = std::move(slot);
+    slot = computed(eager, before.shape(), before.dtype(), {&before, &gradient});
+    slot->layout = layout;
+  } else {
+    launch(eager, {&slot, &gradient, &slot});
+  }
+}
+
+/// AccumulateGrad: the first gradient is stolen, later ones are added in place.
+/// Source: torch/csrc/autograd/functions/accumulate_grad.h, accumulateGrad.
+void accumulate_leaf(Eager& eager, Node& node, Gradients& gradients) {
+  TensorImpl* const leaf = node.leaf;
+  Tensor& gradient = gradients[0];
+  if (leaf->grad == nullptr) {
+    // A gradient that lies in memory otherwise than its variable is copied.
+    const bool fits = leaf->leaf_parameter || gradient->layout == leaf->layout;
+    const bool steal = gradient->uses <= 1 && fits;
+    Tensor own = steal ? eager.alias(gradient, gradient.shape(), false)
+                       : eager.empty(gradient.shape(), gradient.dtype(), TensorRole::kGradient);
+    if (!steal) {
+      launch_copy(eager, gradient, own,
+                  gradient->layout == own->layout ? CopyOrder::kSame : CopyOrder::kOther);
+    }
+    if (leaf->leaf_parameter) {
+      eager.relabel(own, TensorRole::kGradient);
+    }
+    own->tracked_view = false;
+    own->layout = leaf->leaf_parameter ? own->layout : leaf->layout;
+    leaf->grad = own.impl();
+    ++leaf->grad->uses;
+  } else {
+    const StreamId before = eager.exchange_stream(node.stream);
+    launch(eager, {&gradient, &gradient, &gradient});  // Added in place.
+    eager.exchange_stream(before);
+  }
+  gradients.clear();
+  if (node.after_accumulate) {
+    node.after_accumulate(eager);
+  }
+}
+
+/// Brings gradients to the shape and type of the inputs they belong to.
+/// Source: torch/csrc/autograd/engine.cpp, validate_outputs.
+void validate(Eager& eager, const Node& node, Gradients& gradients) {
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    Tensor& gradient = gradients[i];
+    if (!gradient.defined() || !node.wants(i)) {
+      continue;
+    }
+    if (gradient.elements() != node.input_shapes[i].elements()) {
+      gradient = sum_to(eager, std::move(gradient), node.input_shapes[i]);
+    }
+    if (gradient.dtype() != node.input_dtypes[i]) {
+      const Layout layout = gradient->layout;
+      gradient = computed(eager, gradient.shape(), node.input_dtypes[i], {&gradient});
+      gradient->layout = layout;
+    }
+  }
+}
+
+/// Nodes that may run, the greatest sequence number first; among equals the first to come.
+class ReadyQueue {
+ public:
+  void push(Node* node) {
+    heap_.push_back({node->sequence, ~arrival_++, node});
+    std::push_heap(heap_.begin(), heap_.end());
+  }
+  Node* pop() {
+    std::pop_heap(heap_.begin(), heap_.end());
+    Node* const node = heap_.back().node;
+    heap_.pop_back();
+    return node;
+  }
+  [[nodiscard]] bool empty() const { return heap_.empty(); }
+
+ private:
+  struct Entry {
+    std::uint64_t sequence;
+    std::uint64_t arrival;
+    Node* node;
+    bool operator<(const Entry& other) const {
+      return sequence != other.sequence ? sequence < other.sequence : arrival < other.arrival;
+    }
+  };
+  std::vector<Entry> heap_;
+  std::uint64_t arrival_ = 0;
+};
+
+Gradients run_node(Eager& eager, Node& node, Gradients inputs) {
+  if (node.leaf != nullptr) {
+    accumulate_leaf(eager, node, inputs);
+    return {};
+  }
+  const StreamId before = eager.exchange_stream(node.stream);
+  Gradients outputs = node.apply(eager, inputs, node);
+  eager.exchange_stream(before);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!node.wants(i)) {
+      outputs[i].reset();
+    }
+  }
+  validate(eager, node, outputs);
+  return outputs;
+}
+
+}  // namespace
+
+void Eager::backward(const Tensor& root, const Tensor& seed) {
+  Node* const first = root->grad_fn;
+  HEADROOM_ASSERT(first != nullptr);
+  std::vector<Tensor> seeds(static_cast<std::size_t>(first->inputs));
+  seeds[static_cast<std::size_t>(root->output_index)] = seed;
+  run_backward(first, std::move(seeds));
+}
+
+/// GraphRoot hands the seeds out; leaves accumulate theirs first.
+/// Source: torch/csrc/autograd/functions/basic_ops.h, GraphRoot.
+void Eager::backward(std::span<const Tensor> roots, std::vector<Tensor> seeds) {
+  auto* const graph_root = make_node();  // Counted by hand, as its edges are.
+  add_use(graph_root);
+  graph_root->sequence = std::numeric_limits<std::uint64_t>::max();
+  graph_root->layer = layer_;
+  graph_root->site_operation = operation_;
+  graph_root->inputs = 0;
+  for (const Tensor& root : roots) {
+    Edge edge;
+    edge.node = root->grad_fn != nullptr ? root->grad_fn : accumulator_of(*this, root.impl());
+    edge.input_index = root->grad_fn != nullptr ? root->output_index : 0;
+    add_use(edge.node);
+    graph_root->next.push_back(edge);
+    graph_root->input_shapes.push_back(root.shape());
+    graph_root->input_dtypes.push_back(root.dtype());
+  }
+  graph_root->apply = [&seeds](Eager&, Gradients&, Node&) -> Gradients { return std::move(seeds); };
+  run_backward(graph_root, {});
+  drop_use(graph_root);
+}
+
+void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
+  const GradMode grad(*this, false);
+  const std::int32_t layer_before = layer_;
+  const std::uint16_t operation_before = operation_;
+  ++backward_depth_;
+  PendingMap pending = count_dependencies(first);
+  ReadyQueue ready;
+  StreamId apart = 0;  ///< A stream of leaves beside the compute stream.
+  pending[first].buffer = std::move(seeds);
+  ready.push(first);
+  while (!ready.empty()) {
+    Node* const node = ready.pop();
+    if (node->leaf == nullptr) {
+      set_site(static_cast<std::uint16_t>(node->site_operation), node->layer);
+    }
+    if (node->before_apply) {
+      node->before_apply(*this);
+      set_site(static_cast<std::uint16_t>(node->site_operation), node->layer);
+    }
+    Gradients outputs = run_node(*this, *node, std::move(pending[node].buffer));
+    if (node->leaf == nullptr) {
+      set_site(static_cast<std::uint16_t>(node->site_operation), node->layer);
+    }
+    node->release_saved();
+    for (std::size_t i = 0; i < node->next.size(); ++i) {
+      const Edge& edge = node->next[i];
+      if (edge.node == nullptr) {
+        continue;
+      }
+      Pending& target = pending[edge.node];
+      if (i < outputs.size() && outputs[i].defined()) {
+        target.buffer.resize(static_cast<std::size_t>(edge.node->inputs));
+        // What another stream has made is waited for by the one that goes on with it.
+        wait_stream(edge.node->stream, node->stream);
+        if (edge.node->leaf != nullptr) {
+          apart = edge.node->stream != 0 ? edge.node->stream : apart;
+        } else if (edge.node->stream != node->stream) {
+          record_stream(outputs[i]);
+        }
+        const StreamId before = exchange_stream(edge.node->stream);
+        accumulate(*this, *edge.node, target.buffer[static_cast<std::size_t>(edge.input_index)],
+                   std::move(outputs[i]));
+        exchange_stream(before);
+      }
+      if (--target.dependencies == 0) {
+        ready.push(edge.node);
+      }
+    }
+  }
+  wait_stream(0, apart);  // The caller's stream waits for the leaves'.
+  --backward_depth_;
+  set_site(operation_before, layer_before);
+}
+
+}  // namespace headroom::ir::torch

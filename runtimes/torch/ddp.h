@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/torch/eager.h"
+#include "runtimes/torch/tensor.h"
+
+namespace headroom::ir::torch {
+
+/// Splits tensors into buckets: each takes tensors of one type, in order, until it has reached the
+/// cap. Returns indices into `bytes`; `dtypes` names each tensor's type.
+///
+/// Source: pytorch/pytorch 2.11 torch/csrc/distributed/c10d/reducer.cpp,
+/// compute_bucket_assignment_by_size.
+[[nodiscard]] std::vector<std::vector<std::size_t>> assign_buckets(
+    std::span<const std::int64_t> bytes, std::span<const DType> dtypes, std::int64_t cap_bytes);
+
+/// _broadcast_coalesced: tensors of one type are sent together, up to 250 MiB and the tensor that
+/// exceeds it, two such buckets at once.
+/// Source: pytorch/pytorch 2.11 torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced.
+void broadcast_coalesced(Eager& eager, std::int64_t world, std::span<const Tensor> tensors);
+
+/// `torch.nn.parallel.DistributedDataParallel` around a model on one device: what it allocates and
+/// which collectives it starts. It must outlive every backward of the model.
+///
+///   construction        one bucket per type, of all its gradients
+///   1st before_forward  buffers are broadcast
+///   1st backward        each gradient is copied into the bucket; the order of arrival is noted
+///   2nd before_forward  buckets are rebuilt in that order, at most `bucket_cap_bytes` and the
+///                       gradient that exceeds it
+///
+/// With `gradient_as_bucket_view` a gradient lives in its bucket once it has been copied there.
+/// Collectives read and write the buckets in place and allocate nothing.
+///
+/// Requires: every parameter gets a gradient in every backward (find_unused_parameters is off).
+/// Ignores:  what the constructor sends to the other ranks once (shapes, initial parameters);
+///           a smaller first bucket, which PyTorch makes when no cap is given.
+/// Source:   pytorch/pytorch 2.11 torch/nn/parallel/distributed.py,
+///           torch/csrc/distributed/c10d/{reducer,comm}.cpp.
+class Ddp {
+ public:
+  /// `parameters`: in the module's order, each once; those that are frozen are skipped.
+  /// `buffers`: all of the module's, in order.
+  Ddp(Eager& eager, const DdpPlan& plan, std::int64_t world, std::span<const Tensor> parameters,
+      std::span<const Tensor> buffers);
+  ~Ddp();
+  Ddp(const Ddp&) = delete;
+  Ddp& operator=(const Ddp&) = delete;
+
+  /// Called before every forward, in training and in evaluation.
+  void before_forward();
+
+ private:
+  struct Bucket {
+    Tensor memory;
+    std::vector<std::size_t> parameters;
+    std::size_t pending = 0;  ///< Gradients that have not arrived in this backward.
+  };
+
+  void make_buckets(const std::vector<std::vector<std::size_t>>& assignment);
+  void rebuild_buckets();
+  void broadcast_buffers();
+  void broadcast(std::int64_t bytes);
+  /// Buckets are reduced in their order, each when it and those before it are complete.
+  void reduce_complete_buckets();
+  /// Runs when the gradient of parameter `index` is complete.
+  void arrived(std::size_t index);
+  /// Makes the gradient of `parameter` a view of its bucket.
+  void move_gradient(const Tensor& parameter, const Bucket& bucket);
+  [[nodiscard]] std::vector<std::vector<std::size_t>> assign(const std::vector<std::size_t>& order,
+                                                             std::int64_t cap_bytes) const;
+
+  Eager& eager_;
+  DdpPlan plan_;
+  std::int64_t world_;
+  std::vector<Tensor> parameters_;
+  std::vector<Tensor> buffers_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_;  ///< By parameter.
+  std::vector<std::size_t> arrivals_;   ///< Order of the first backward.
+  bool rebuilt_ = false;
+  std::size_t next_bucket_ = 0;         ///< That is to be reduced.
+  std::vector<std::uint32_t> reduced_;  ///< Marks behind the reductions under way.
+};
+
+}  // namespace headroom::ir::torch

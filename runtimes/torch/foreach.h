@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtimes/torch/eager.h"
+#include "runtimes/torch/tensor.h"
+
+/// What torch's optimizers share: lists of tensors that one kernel works through, and how many
+/// kernels that takes.
+namespace headroom::ir::torch {
+
+/// Tensors one launch of a list kernel may name, by the number of lists it reads and writes.
+/// Source: pytorch/pytorch 2.11 aten/src/ATen/native/cuda/MultiTensorApply.cuh,
+/// depth_to_max_tensors and depth_to_max_tensors_scalarlist.
+enum class ListKernel : std::uint8_t {
+  kOneList = 110,
+  kOneListOfScalars = 96,  ///< With a scalar per tensor.
+  kTwoLists = 64,
+  kThreeLists = 48,
+  kFourLists = 36,
+};
+
+/// Launches of a list kernel over tensors of these sizes, in elements.
+///
+/// Model:  chunks of 65536 elements; a launch ends when its tensors or its 320 chunks are full.
+/// Source: pytorch/pytorch 2.11 aten/src/ATen/native/cuda/MultiTensorApply.cuh.
+[[nodiscard]] std::int64_t list_launches(std::span<const std::int64_t> elements, ListKernel kind);
+
+/// Launches of an elementwise kernel over `elements` contiguous elements, the widest of which takes
+/// `element_bytes`: a kernel indexes with 32 bits, larger tensors are halved until they fit.
+/// Source: pytorch/pytorch aten/src/ATen/TensorIterator.cpp, can_use_32bit_indexing, split.
+[[nodiscard]] std::int64_t elementwise_launches(std::int64_t elements, std::int64_t element_bytes);
+
+/// The same for an operation on a whole tensor.
+[[nodiscard]] std::int64_t elementwise_launches(const Tensor& tensor);
+
+/// Adds `launches` kernels to the work of the current phase, if there is one.
+void count_kernels(Eager& eager, std::int64_t launches);
+
+/// A list kernel over tensors of so many `elements`: `bytes` are read and written for all of them.
+/// Source: aten/src/ATen/native/cuda/MultiTensorApply.cuh; Transformer Engine's
+///         transformer_engine/common/multi_tensor/multi_tensor_apply.cuh launches in the same way.
+void launch_list(Eager& eager, std::span<const std::int64_t> elements, std::int64_t bytes,
+                 ListKernel kernel, TrafficKind kind = TrafficKind::kList);
+
+/// A list kernel over these parameters, or over what has their sizes and type: reads and writes
+/// `moves` times their bytes.
+void launch_list(Eager& eager, std::span<const Tensor> parameters,
+                 std::span<const std::size_t> group, ListKernel kernel, std::int64_t moves,
+                 TrafficKind kind = TrafficKind::kList);
+
+/// `operations` elementwise kernels on a tensor in place, which read and write `moves` times its
+/// bytes together.
+void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations,
+                     std::int64_t moves);
+
+/// A tensor of zeros: an allocation and a fill.
+[[nodiscard]] Tensor zeros(Eager& eager, const Shape& shape, DType dtype, TensorRole role);
+
+/// The gradient of a parameter as a reference of its own; undefined where it has none.
+[[nodiscard]] Tensor gradient_of(Eager& eager, const Tensor& parameter);
+
+/// Indices into `parameters` of those with a gradient, in order.
+[[nodiscard]] std::vector<std::size_t> with_gradient(std::span<const Tensor> parameters);
+
+/// `indices` split by type. The type that appeared last comes first: the table behind it is a hash
+/// map of libstdc++, which hands out its latest bucket first.
+/// Source: pytorch/pytorch aten/src/ATen/native/ForeachUtils.h,
+/// _group_tensors_by_first_tensors_device_and_dtype.
+[[nodiscard]] std::vector<std::vector<std::size_t>> groups_by_dtype(
+    std::span<const Tensor> parameters, std::span<const std::size_t> indices);
+
+/// Elements of each of these parameters.
+[[nodiscard]] std::vector<std::int64_t> elements_of(std::span<const Tensor> parameters,
+                                                    std::span<const std::size_t> indices);
+
+/// Lets go of a Python list: its last item is released first.
+void release_list(std::vector<Tensor>& list);
+
+}  // namespace headroom::ir::torch

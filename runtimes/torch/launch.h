@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "runtimes/torch/eager.h"
+#include "runtimes/torch/tensor.h"
+
+/// Kernels that are bound by memory: how many an operator launches, and what they move.
+namespace headroom::ir::torch {
+
+/// What a tensor's elements take, wherever they lie; 0 for an undefined one.
+[[nodiscard]] std::int64_t bytes_of(const Tensor& tensor);
+
+/// `launches` kernels that together read and write `bytes`. Nothing where there are none.
+void launch_kernels(Eager& eager, std::int64_t bytes, std::int64_t launches = 1,
+                    TrafficKind kind = TrafficKind::kElementwise);
+
+/// An elementwise operator that reads or writes each of `operands` once; undefined ones are left
+/// out. One kernel, unless offsets into the largest operand need more than 32 bits.
+void launch(Eager& eager, std::initializer_list<const Tensor*> operands);
+
+/// The same, of an operator that computes `result` from `read`.
+void launch_into(Eager& eager, const Tensor& result, std::initializer_list<const Tensor*> read);
+
+/// Writes all of a tensor: zeros, ones, a range.
+void launch_fill(Eager& eager, const Tensor& tensor);
+
+/// `target.copy_(source)`: a copy engine's work where both lie in memory in one order and in one
+/// type, else a kernel. Source: pytorch/pytorch aten/src/ATen/native/cuda/Copy.cu,
+/// copy_device_to_device.
+enum class CopyOrder : std::uint8_t { kSame, kOther };
+void launch_copy(Eager& eager, const Tensor& source, const Tensor& target, CopyOrder order);
+
+/// A new tensor that one elementwise kernel computes from `read`.
+[[nodiscard]] Tensor computed(Eager& eager, const Shape& shape, DType dtype,
+                              std::initializer_list<const Tensor*> read);
+/// A new tensor that one kernel computes from as much as it writes.
+[[nodiscard]] Tensor computed(Eager& eager, const Shape& shape, DType dtype, TensorRole role);
+[[nodiscard]] Tensor computed(Eager& eager, const Shape& shape, DType dtype);
+/// A new tensor that a kernel fills.
+[[nodiscard]] Tensor filled(Eager& eager, const Shape& shape, DType dtype);
+
+}  // namespace headroom::ir::torch

@@ -1,0 +1,137 @@
+#include "runtimes/torch/node.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtimes/torch/eager.h"
+#include "runtimes/torch/saved_tensor_hooks.h"
+
+namespace headroom::ir::torch {
+
+SavedTensor::SavedTensor(Eager& eager, const Tensor& tensor) {
+  if (SavedTensorHooks* const hooks = eager.saved_tensor_hooks()) {
+    slot_ = hooks->pack(eager, tensor, tensor_);
+    if (!tensor_.defined()) {
+      hooks_ = hooks->shared_from_this();
+    }
+    return;
+  }
+  tensor_ = tensor;
+  eager.mark_saved(tensor);
+}
+
+Tensor SavedTensor::unpack(Eager& eager) {
+  return hooks_ ? hooks_->unpack(eager, slot_) : tensor_;
+}
+
+void SavedTensor::reset() {
+  tensor_.reset();
+  if (hooks_) {
+    hooks_->forget(slot_);
+    hooks_.reset();
+  }
+}
+
+void Node::release_saved() {
+  for (SavedTensor& each : saved) {
+    each.reset();
+  }
+  saved.clear();
+}
+
+Unpacked::Unpacked(Eager& eager, Node& node) {
+  tensors_.reserve(node.saved.size());
+  for (SavedTensor& each : node.saved) {
+    tensors_.push_back(each.unpack(eager));
+  }
+}
+
+Unpacked::~Unpacked() {
+  while (!tensors_.empty()) {
+    tensors_.pop_back();
+  }
+}
+
+namespace {
+
+/// Nodes that have died. Their vectors keep their memory for the next: every step of a program
+/// makes as many again, and allocating them was a third of the work of a prediction.
+class NodePool {
+ public:
+  Node* take() {
+    if (idle_.empty()) {
+      return new Node;
+    }
+    Node* const node = idle_.back().release();
+    idle_.pop_back();
+    return node;
+  }
+
+  void give(Node* node) {
+    node->sequence = 0;
+    node->layer = -1;
+    node->inputs = 1;
+    node->next.clear();
+    node->saved.clear();
+    node->input_shapes.clear();
+    node->input_dtypes.clear();
+    node->apply = nullptr;
+    node->leaf = nullptr;
+    node->leaf_owner.reset();
+    node->stream = 0;
+    node->distributed = false;
+    node->before_apply = nullptr;
+    node->after_accumulate = nullptr;
+    idle_.emplace_back(node);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Node>> idle_;
+};
+
+NodePool& node_pool() {
+  thread_local NodePool pool;
+  return pool;
+}
+
+}  // namespace
+
+Node* make_node() {
+  return node_pool().take();
+}
+
+void add_use(Node* node) {
+  if (node != nullptr) {
+    ++node->uses;
+  }
+}
+
+void drop_use(Node* node) {
+  if (node == nullptr || --node->uses > 0) {
+    return;
+  }
+  // Graphs are deep: what a dead node points to is collected in a list instead of recursing.
+  std::vector<Node*> pending;
+  const auto bury = [&pending](Node* dead) {
+    for (const Edge& edge : dead->next) {
+      pending.push_back(edge.node);
+    }
+    dead->next.clear();
+    dead->release_saved();
+    if (dead->leaf_owner.defined()) {
+      dead->leaf->accumulator = nullptr;
+    }
+    node_pool().give(dead);
+  };
+  bury(node);
+  while (!pending.empty()) {
+    Node* const each = pending.back();
+    pending.pop_back();
+    if (each != nullptr && --each->uses == 0) {
+      bury(each);
+    }
+  }
+}
+
+}  // namespace headroom::ir::torch

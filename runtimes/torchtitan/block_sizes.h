@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/dtype.h"
+#include "runtimes/torch/tensor.h"
+
+namespace headroom::ir::torchtitan {
+
+/// Sizes of a block.
+struct Sizes {
+  std::int64_t batch = 0;
+  std::int64_t sequence = 0;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t ffn = 0;
+  DType dtype = DType::kBf16;
+  bool norms_heads = false;  ///< Qwen3: heads are normed, and rotated by cosines and sines.
+  Float8Recipe float8 = Float8Recipe::kNone;  ///< Of the products.
+  bool float8_weights = false;                ///< The weights come in 8 bits.
+
+  [[nodiscard]] std::int64_t rows() const { return batch * sequence; }
+  [[nodiscard]] torch::Shape wide(std::int64_t width) const { return {batch, sequence, width}; }
+  [[nodiscard]] torch::Shape by_head(std::int64_t count) const {
+    return {batch, count, sequence, head_dim};
+  }
+  [[nodiscard]] std::int64_t queries() const { return heads * head_dim; }
+  [[nodiscard]] std::int64_t keys() const { return kv_heads * head_dim; }
+};
+
+}  // namespace headroom::ir::torchtitan

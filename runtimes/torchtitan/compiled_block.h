@@ -1,0 +1,40 @@
+#pragma once
+
+#include "runtimes/torchtitan/kept_values.h"
+#include "runtimes/torchtitan/model.h"
+
+namespace headroom::ir::torchtitan {
+
+/// What a compiled block keeps between forward and backward.
+enum class BlockMemory : std::uint8_t {
+  kAll,        ///< No checkpointing.
+  kOperators,  ///< Selective checkpointing by operators: every second product, and attention.
+  kInputs,     ///< Full checkpointing.
+  kBudget,     ///< What the partitioner chose within a budget.
+};
+
+/// The same, with the choice.
+struct BlockKeeps {
+  BlockMemory memory = BlockMemory::kAll;
+  KeptValues chosen;  ///< Under a budget.
+};
+
+/// TransformerBlock under torch.compile: x [B, S, H] to the same. Forward and backward are one
+/// compiled function each; checkpointing is part of them.
+///
+/// `rotary`: the table of `Model`, as the block is given it.
+///
+/// Model:  the steps are those that Inductor generates for Llama 3 and Qwen3, in its order: norms,
+/// rotations,
+///         gates and sums are a kernel each; complex products stay PyTorch's. Sums over rows for
+///         the weights of norms are split in two, or run within the kernel of the last norm.
+/// Source: pytorch/torchtitan 0.2.2 torchtitan/models/llama3/infra/parallelize.py, apply_compile;
+///         pytorch/pytorch 2.11 torch/_functorch/partitioners.py, torch/_inductor/scheduler.py,
+///         MixOrderReduction.can_fuse; steps as they were generated on PyTorch 2.11 for widths of
+///         1024 and 4096.
+///         Under a budget steps are fused and ordered as Inductor does (`CompiledGraph::schedule`).
+[[nodiscard]] torch::Tensor compiled_block(torch::Eager& eager, const Model& model,
+                                           const Block& block, const torch::Tensor& x,
+                                           const torch::Tensor& rotary, const BlockKeeps& keeps);
+
+}  // namespace headroom::ir::torchtitan

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "runtimes/fsdp/fully_shard.h"
+#include "runtimes/torchtitan/model.h"
+#include "runtimes/torchtitan/tensor_mesh.h"
+
+namespace headroom::ir::torchtitan {
+
+/// What a forward runs with.
+struct Context {
+  torch::Eager& eager;
+  const Model& model;
+  TensorMesh& mesh;
+  fsdp::FullyShard& hooks;
+};
+
+/// The logits of ids [B, S]: [B, S, V], or [B, S, V/T] where the loss is sharded. Of a part of the
+/// model without the embedding, `input` is the hidden state [B, S/T, H]; without the head, that is
+/// what it returns.
+/// Source: pytorch/torchtitan 0.2.2 torchtitan/models/llama3/model/model.py, qwen3/model/model.py.
+[[nodiscard]] torch::Tensor forward(Context& context, const torch::Tensor& input);
+
+/// Without the head (_skip_lm_head): what it reads, [B, S, H], on every tensor-parallel rank.
+[[nodiscard]] torch::Tensor forward_hidden(Context& context, const torch::Tensor& ids);
+/// The head alone on a piece [B, S', H] of what it reads.
+[[nodiscard]] torch::Tensor apply_head(Context& context, const torch::Tensor& piece);
+
+}  // namespace headroom::ir::torchtitan

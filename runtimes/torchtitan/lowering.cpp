@@ -1,0 +1,407 @@
+#include "runtimes/torchtitan/lowering.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtimes/torch/clip.h"
+#include "runtimes/torch/collective.h"
+#include "runtimes/torch/ddp.h"
+#include "runtimes/torch/functions.h"
+#include "runtimes/torch/launch.h"
+#include "runtimes/torch/optimizer.h"
+#include "runtimes/torch/phase.h"
+#include "runtimes/torch/range_scope.h"
+#include "runtimes/torchtitan/forward.h"
+#include "runtimes/torchtitan/loss.h"
+#include "runtimes/torchtitan/pipeline.h"
+
+namespace headroom::ir::torchtitan {
+namespace {
+
+using torch::Eager;
+using torch::PhaseScope;
+using torch::Shape;
+using torch::Tensor;
+
+/// maybe_enable_amp, while it lives.
+class AutocastScope {
+ public:
+  AutocastScope(Eager& eager, bool enabled) : eager_(eager), enabled_(enabled) {
+    if (enabled_) {
+      eager_.enter_autocast(DType::kBf16);
+    }
+  }
+  ~AutocastScope() {
+    if (enabled_) {
+      eager_.leave_autocast();
+    }
+  }
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  Eager& eager_;
+  bool enabled_;
+};
+
+/// Trainer, and what its names hold between steps.
+class Trainer {
+ public:
+  Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan,
+          std::int64_t stage);
+
+  void step(int number);
+
+ private:
+  void load(fsdp::Sharding sharding, const ModelSpec& spec, std::int64_t stage);
+  Tensor scalar(DType dtype) { return eager_.empty({}, dtype); }
+  [[nodiscard]] bool alone() const { return plan_.world == 1; }
+  /// Whether nothing is sharded: no groups, autocast in place of gathers in bf16.
+  [[nodiscard]] bool whole() const { return shards_ == 1; }
+  /// apply_ddp: replicate() wraps the model at its first forward, then acts before each.
+  void before_forward();
+  /// dist_sum: reduced among ranks out of place, then read by the host.
+  void sum_among_ranks(DType dtype) { const Tensor reduced = scalar(dtype); }
+  /// prepare_context_parallel_input: this rank's part of ids and labels. Returns its positions.
+  [[nodiscard]] Tensor share_sequence(Tensor& ids, Tensor& labels);
+  Tensor forward_backward(Tensor ids, Tensor labels);
+  Tensor chunked_forward_backward(Tensor ids, Tensor labels);
+  Tensor pipelined_forward_backward(Tensor ids, Tensor labels);
+  void run_piece(Context& context, const Tensor& piece);
+  [[nodiscard]] torch::NormMesh expert_mesh() const;
+  Tensor clip();
+  void precompute_scales();
+  void log(const Tensor& loss);
+
+  Eager& eager_;
+  const ParallelPlan& plan_;
+  TitanPlan titan_;
+  TensorMesh mesh_;
+  std::int64_t shards_;
+  std::int64_t replicas_;
+  std::vector<std::unique_ptr<ModelPart>> parts_;  ///< One, or a pipeline's stages here.
+  std::optional<Pipeline> pipeline_;
+  std::vector<torch::OptimizerState> optimizers_;  ///< Of each part.
+  Tensor batch_;    ///< Ids of the last batch, which the generator's frame holds.
+  Tensor barrier_;  ///< Of the barrier after the first step.
+  Tensor scales_;   ///< Of all weights that are gathered in 8 bits.
+  std::optional<torch::Ddp> replicated_;
+};
+
+/// Streams of the `index`-th model of a process.
+fsdp::Streams streams_of(std::size_t index) {
+  constexpr std::size_t kFirstStream = 128;  // Behind those of communicators.
+  constexpr std::size_t kEach = 4;
+  if (index == 0) {
+    return {};
+  }
+  const auto stream = [&](std::size_t offset) {
+    return static_cast<StreamId>(kFirstStream + kEach * (index - 1) + offset);
+  };
+  return {.gather = stream(0), .collective = stream(1), .reduce = stream(2), .replica = stream(3)};
+}
+
+Trainer::Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const ParallelPlan& plan,
+                 std::int64_t stage)
+    : eager_(sharding.eager),
+      plan_(plan),
+      titan_(plan.titan.value_or(TitanPlan{})),
+      mesh_(eager_, titan_.tensor, titan_.pipeline > 1),
+      shards_(sharding.ranks),
+      replicas_(sharding.plan.replicas) {
+  load(sharding, spec, stage);
+  optimizers_.resize(parts_.size());
+  if (titan_.pipeline > 1) {
+    pipeline_.emplace(eager_, mesh_, parts_, stage);
+  }
+}
+
+void Trainer::load(fsdp::Sharding sharding, const ModelSpec& spec, std::int64_t stage) {
+  const PhaseScope phase(eager_, "load");
+  std::int64_t blocks = 0;
+  const auto layers = static_cast<std::int64_t>(spec.layers.size());
+  for (const TitanChunk& chunk : titan_chunks(plan_, layers, stage)) {
+    sharding.streams = streams_of(parts_.size());
+    ShardedModel sharded = load_model(sharding, spec, plan_, chunk);
+    sharded.model.blocks_before = blocks;
+    blocks += chunk.layers.count;
+    parts_.push_back(std::make_unique<ModelPart>(eager_, std::move(sharded)));
+  }
+}
+
+Tensor Trainer::share_sequence(Tensor& ids, Tensor& labels) {
+  if (titan_.context == 1) {
+    return {};
+  }
+  eager_.set_site("torchtitan.context_parallel", -1);
+  const Shape whole = ids.shape();
+  const Shape own = whole.with(1, whole[1] / titan_.context);
+  const Tensor positions = eager_.empty({whole[1]}, DType::kInt32);
+  const Tensor order = eager_.empty({whole[1]}, DType::kInt32);  // Heads and tails.
+  const auto part = [&](DType dtype) {
+    const Tensor ordered = eager_.empty(whole, dtype);
+    return eager_.empty(own, dtype, TensorRole::kInput);
+  };
+  ids = part(DType::kInt64);
+  labels = part(DType::kInt64);
+  return part(DType::kInt32);
+}
+
+void Trainer::before_forward() {
+  if (!whole() || alone()) {
+    return;
+  }
+  constexpr std::int64_t kBucketBytes = 100 * kMiB;
+  const ModelPart& part = *parts_.front();
+  if (!replicated_) {
+    eager_.set_site("ddp.broadcast_parameters", -1);
+    torch::broadcast_coalesced(eager_, plan_.world, part.shards);
+    const DdpPlan ddp{.bucket_cap_bytes = kBucketBytes};
+    replicated_.emplace(eager_, ddp, plan_.world, part.shards,
+                        std::span<const Tensor>(&part.model.rotary, 1));
+  }
+  replicated_->before_forward();
+}
+
+Tensor Trainer::forward_backward(Tensor ids, Tensor labels) {
+  const Tensor own_positions = share_sequence(ids, labels);
+  ModelPart& part = *parts_.front();
+  Context context{eager_, part.model, mesh_, part.hooks};
+  Tensor sum;  // loss_sum, which nobody deletes.
+  Tensor loss;
+  {
+    const AutocastScope autocast(eager_, whole());
+    const torch::RangeScope pass(eager_, kForwardPass);
+    before_forward();
+    const Tensor logits = forward(context, ids);
+    sum = loss_of(eager_, plan_, logits, labels);
+    loss = torch::scale(eager_, sum);
+  }
+  eager_.set_site("loss", -1);
+  const Tensor seed = eager_.empty({}, DType::kFp32, TensorRole::kLogits);
+  eager_.backward(loss, seed);
+  part.hooks.finish_backward();
+  return torch::detach(eager_, loss);
+}
+
+/// One piece forward and backward; its logits keep their name until the next piece.
+void Trainer::run_piece(Context& context, const Tensor& piece) {
+  const Tensor labels =
+      eager_.empty({piece.shape()[0] * piece.shape()[1]}, DType::kInt64, TensorRole::kInput);
+  const Tensor logits = apply_head(context, piece);
+  const Tensor sum = loss_of(eager_, plan_, logits, labels);
+  const Tensor loss = torch::scale(eager_, sum);
+  const Tensor seed = eager_.empty({}, DType::kFp32, TensorRole::kLogits);
+  eager_.backward(loss, seed);
+  context.hooks.finish_backward();
+  eager_.drop_grad(piece);
+}
+
+/// ChunkedCELoss: the head reads the sequence in eight pieces, each of which runs backward at once;
+/// the head stays gathered and its gradients are summed up whole until the last. The pieces'
+/// gradients are joined in fp32, then backward goes on through the blocks.
+/// Source: pytorch/torchtitan torchtitan/components/loss.py (2026), ChunkedCELoss.
+Tensor Trainer::chunked_forward_backward(Tensor ids, Tensor labels) {
+  constexpr std::int64_t kPieces = 8;
+  const Tensor own_positions = share_sequence(ids, labels);
+  ModelPart& part = *parts_.front();
+  Context context{eager_, part.model, mesh_, part.hooks};
+  const Tensor hidden = [&] {
+    const torch::RangeScope pass(eager_, kForwardPass);
+    return forward_hidden(context, ids);
+  }();
+  const std::int64_t length = ceil_div(hidden.shape()[1], kPieces);
+  std::vector<Tensor> pieces;
+  for (std::int64_t start = 0; start < hidden.shape()[1]; start += length) {
+    const std::int64_t size = std::min(length, hidden.shape()[1] - start);
+    pieces.push_back(eager_.empty(hidden.shape().with(1, size), hidden.dtype()));
+    pieces.back()->requires_grad = true;
+  }
+  Tensor joined = eager_.empty(hidden.shape(), DType::kFp32, TensorRole::kGradient);
+  const Tensor total = scalar(DType::kFp32);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    part.hooks.set_module(transformers::kHeadModule, i + 1 == pieces.size(), false);
+    run_piece(context, pieces[i]);
+  }
+  part.hooks.set_module(transformers::kHeadModule, true, titan_.reshard == TitanReshard::kAlways);
+  part.hooks.release(transformers::kHeadModule);
+  pieces.clear();
+  const Tensor seed = eager_.empty(hidden.shape(), hidden.dtype(), TensorRole::kGradient);
+  joined.reset();
+  eager_.set_site("loss", -1);
+  eager_.backward(hidden, seed);
+  part.hooks.finish_backward();
+  return torch::detach(eager_, total);
+}
+
+/// All micro-batches of a pipeline; ranks without the last stage log -1.
+Tensor Trainer::pipelined_forward_backward(Tensor ids, Tensor labels) {
+  const Tensor own_positions = share_sequence(ids, labels);
+  const std::vector<Tensor> losses = pipeline_->step(ids, labels);
+  eager_.set_site("loss", -1);
+  if (losses.empty()) {
+    return eager_.empty({1}, DType::kFp32, TensorRole::kLogits);
+  }
+  Tensor sum;
+  {
+    const Tensor stacked =
+        eager_.empty({static_cast<std::int64_t>(losses.size())}, DType::kFp32, TensorRole::kLogits);
+    sum = scalar(DType::kFp32);
+  }
+  return scalar(DType::kFp32);
+}
+
+/// Dimensions of the experts' mesh. The group that adds up losses covers all of it where there is
+/// neither tensor parallelism nor a replica, and one reduction does.
+torch::NormMesh Trainer::expert_mesh() const {
+  const std::int64_t inner = titan_.expert * titan_.expert_tensor;
+  const std::int64_t outer = shards_ * titan_.tensor / inner;
+  if (titan_.tensor == 1 && replicas_ == 1) {
+    return {.ranks = outer * inner};
+  }
+  return {.ranks = outer, .tensor_ranks = titan_.expert, .third_ranks = titan_.expert_tensor};
+}
+
+Tensor Trainer::clip() {
+  torch::NormGroup dense{.parameters = {},
+                         .mesh = {.ranks = shards_, .tensor_ranks = titan_.tensor}};
+  torch::NormGroup experts{.parameters = {}, .mesh = expert_mesh()};
+  for (const std::unique_ptr<ModelPart>& part : parts_) {
+    for (std::size_t i = 0; i < part->shards.size(); ++i) {
+      torch::NormGroup& group = part->spread[i] ? experts : dense;
+      group.parameters.push_back(part->shards[i]);
+      group.mesh.replicated.push_back(part->replicated[i]);
+    }
+  }
+  if (experts.parameters.empty()) {
+    return torch::clip_grad_norm(eager_, dense.parameters, dense.mesh);
+  }
+  const std::vector<torch::NormGroup> groups{std::move(experts), std::move(dense)};
+  return torch::clip_grad_norm(eager_, groups);
+}
+
+/// precompute_float8_dynamic_scale_for_fsdp: the largest magnitude of every weight that is gathered
+/// in 8 bits, reduced at once.
+/// Source: pytorch/ao 0.17 torchao/float8/fsdp_utils.py.
+void Trainer::precompute_scales() {
+  eager_.set_site("torchtitan.precompute_scales", -1);
+  const Tensor largest = torch::stacked_norms(eager_, parts_.front()->quantised);
+  torch::finish_collective(eager_, {.kind = CollectiveKind::kAllReduce,
+                                    .bytes = torch::bytes_of(largest),
+                                    .group = {.size = shards_, .stride = titan_.tensor}});
+  const Tensor wide = torch::computed(eager_, largest.shape(), DType::kFp64, {&largest});
+  const Tensor quotient = torch::computed(eager_, largest.shape(), DType::kFp64, {&wide});
+  scales_ = torch::computed(eager_, largest.shape(), DType::kFp32, {&quotient});
+}
+
+/// What the log of a step reduces among ranks.
+void Trainer::log(const Tensor& loss) {
+  eager_.set_site("torchtitan.log", -1);
+  Tensor average;
+  {
+    const Tensor product = scalar(DType::kFp32);
+    average = scalar(DType::kFp32);
+  }
+  sum_among_ranks(DType::kFp32);
+  sum_among_ranks(DType::kFp32);
+  const Tensor seen = scalar(DType::kInt64);
+  sum_among_ranks(DType::kInt64);
+  static_cast<void>(loss);
+}
+
+void Trainer::step(int number) {
+  const PhaseScope phase(eager_, "step" + std::to_string(number));
+  if (number == 2) {  // set_pg_timeouts: a barrier's tensor stays, its result goes.
+    eager_.set_site("barrier", -1);
+    barrier_ = eager_.empty({1}, DType::kUInt8, TensorRole::kCommunication);
+    sum_among_ranks(DType::kFp32);
+  }
+  for (const std::unique_ptr<ModelPart>& part : parts_) {
+    torch::zero_grad(eager_, part->shards);
+  }
+  batch_.reset();
+  eager_.set_site("torchtitan.train_step", -1);
+  const Tensor valid_tokens = scalar(DType::kInt64);
+  const Tensor all_tokens = alone() ? scalar(DType::kFp32) : Tensor{};
+  if (!alone()) {
+    sum_among_ranks(DType::kInt64);
+  }
+  std::vector<Tensor> batches;
+  std::vector<Tensor> losses;
+  Tensor labels;
+  for (std::int64_t micro = 0; micro < plan_.accumulation; ++micro) {
+    labels.reset();  // The loop takes the next ones from the host.
+    const Shape shape{plan_.micro_batch, plan_.sequence};
+    eager_.set_site("input_ids", -1);
+    batch_ = eager_.empty(shape, DType::kInt64, TensorRole::kInput);
+    batches.push_back(batch_);
+    labels = eager_.empty(shape, DType::kInt64, TensorRole::kInput);
+    if (pipeline_) {
+      losses.push_back(pipelined_forward_backward(batch_, labels));
+    } else {
+      losses.push_back(has_chunked_loss(plan_) ? chunked_forward_backward(batch_, labels)
+                                               : forward_backward(batch_, labels));
+    }
+  }
+  const Tensor norm = clip();
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    torch::step(eager_, plan_.optimizer, parts_[i]->shards, optimizers_[i]);
+  }
+  if (titan_.float8_precompute) {
+    precompute_scales();
+  }
+  eager_.set_site("torchtitan.train_step", -1);
+  Tensor loss;
+  {
+    const Tensor stacked = eager_.empty({plan_.accumulation}, DType::kFp32);
+    loss = scalar(DType::kFp32);
+  }
+  if (!alone()) {
+    log(loss);
+  }
+}
+
+}  // namespace
+
+Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::int64_t rank,
+                          const DeviceTraits& device) {
+  if (const std::optional<Error> error = unsupported(spec, plan)) {
+    return *error;
+  }
+  // Float8LinearConverter leaves the layers as they are below compute capability 8.9, and warns.
+  // Source: torchtitan/components/quantization/float8.py.
+  const bool eight = plan.titan && plan.titan->float8 != Float8Recipe::kNone;
+  if (eight && device.compute_major * 10 + device.compute_minor < 89) {
+    return Error::invalid_argument("titan", "float8", "a GPU of compute capability 8.9 or more",
+                                   "leave float8 out: torchtitan would, too");
+  }
+  // use_grouped_mm is switched off there, with a warning: a loop over experts, whose rows the host
+  // has to know. Source: torchtitan/models/qwen3/model/args.py.
+  if (spec.moe && device.compute_major < 9) {
+    return Error::invalid_argument("model", spec.name, "a GPU of compute capability 9.0 or more",
+                                   "take a dense model, or leave out --titan");
+  }
+  const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  Eager eager(device);
+  const DType stored = plan.precision == Precision::kBf16 ? DType::kBf16 : DType::kFp32;
+  const fsdp::Sharding sharding{.eager = eager,
+                                .plan = fsdp,
+                                .stored = stored,
+                                .trained = stored,
+                                .ranks = plan.world / fsdp.replicas / titan.tensor / titan.pipeline,
+                                .stride = titan.tensor,
+                                .divides = true};
+  Trainer trainer(sharding, spec, plan, rank * titan.pipeline / plan.world);
+  for (int number = 1; number <= plan.steps; ++number) {
+    trainer.step(number);
+  }
+  return eager.finish();
+}
+
+}  // namespace headroom::ir::torchtitan

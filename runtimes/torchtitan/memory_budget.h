@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "model_ir/base/error.h"
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+#include "runtimes/torchtitan/kept_values.h"
+
+namespace headroom::ir::torchtitan {
+
+/// Of a block of `spec`, whose activations are bf16.
+[[nodiscard]] Sizes block_sizes(const ModelSpec& spec, std::int64_t batch, std::int64_t sequence);
+
+/// What each block keeps under `TitanPlan::memory_budget`, if that is less than without one: where
+/// it is the same, so is the function that the compiler makes. All micro-batches have one size.
+/// Requires a plan that `unsupported_budget` lets pass.
+[[nodiscard]] std::optional<KeptValues> kept_under_budget(const ModelSpec& spec,
+                                                          const ParallelPlan& plan);
+
+/// Numbers for each row that the compiled loss keeps beside the logits and the labels.
+struct LossKeeps {
+  bool greatest = true;
+  bool log_sum = true;
+  friend bool operator==(const LossKeeps&, const LossKeeps&) = default;
+};
+
+/// The budget holds for every compiled function: for cross entropy, too.
+/// Source: the joint graph that PyTorch 2.11 traces of cross_entropy_loss, pytorch/torchtitan 0.2.2
+///         torchtitan/components/loss.py.
+[[nodiscard]] LossKeeps loss_keeps(std::int64_t rows, std::int64_t vocabulary, double budget);
+
+/// Whether the choice weighs attention whose queries share keys. PyTorch 2.11 itself stops there,
+/// since its FLOP counter asserts as many heads of keys; what is shown is the choice of later
+/// versions, which count the heads of queries.
+/// Source: pytorch/pytorch 2.11 torch/utils/flop_counter.py, sdpa_flop_count; pytorch/pytorch pull
+///         request 177188.
+[[nodiscard]] bool weighs_shared_keys(const ModelSpec& spec, const ParallelPlan& plan);
+
+/// Why blocks under a budget cannot run so; nothing if they can, or if there is no budget.
+/// Source: pytorch/torchtitan 0.2.2 torchtitan/distributed/activation_checkpoint.py, apply_ac.
+[[nodiscard]] std::optional<Error> unsupported_budget(const ModelSpec& spec,
+                                                      const ParallelPlan& plan);
+
+}  // namespace headroom::ir::torchtitan

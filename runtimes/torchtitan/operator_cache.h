@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "runtimes/torch/eager.h"
+
+namespace headroom::ir::torchtitan {
+
+/// Selective checkpointing by operators: in the first run of a region the outputs of the operators
+/// on torchtitan's list are kept; when it is run again they are handed out instead of being
+/// computed. Of matrix products the first, the third and so on are kept.
+/// Source: pytorch/torchtitan 0.2.2 torchtitan/distributed/activation_checkpoint.py, _apply_op_sac;
+///         pytorch/pytorch 2.11 torch/utils/checkpoint.py, create_selective_checkpoint_contexts.
+class OperatorCache {
+ public:
+  /// The region begins: for the first time, or again.
+  void begin(bool again) {
+    again_ = again;
+    products_ = 0;
+  }
+  [[nodiscard]] bool again() const { return again_; }
+  /// A matrix product comes; whether it is on the list.
+  [[nodiscard]] bool wants_product() { return ++products_ % 2 == 1; }
+
+  void keep(torch::Eager& eager, const torch::Tensor& output) {
+    kept_.push_back(eager.alias(output, output.shape(), false));
+    kept_.back()->layout = output->layout;
+    eager.mark_saved(output);
+  }
+  /// The output that was kept first of those still there.
+  [[nodiscard]] torch::Tensor take() {
+    torch::Tensor output = kept_.front();
+    kept_.pop_front();
+    return output;
+  }
+
+ private:
+  bool again_ = false;
+  std::int64_t products_ = 0;
+  std::deque<torch::Tensor> kept_;
+};
+
+}  // namespace headroom::ir::torchtitan

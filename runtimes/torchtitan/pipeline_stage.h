@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "model_ir/plan/titan_stages.h"
+#include "runtimes/fsdp/fully_shard.h"
+#include "runtimes/torch/split_backward.h"
+#include "runtimes/torchtitan/forward.h"
+#include "runtimes/torchtitan/model.h"
+
+namespace headroom::ir::torchtitan {
+
+/// A part of the model that runs as a stage of a pipeline.
+struct ModelPart {
+  ModelPart(torch::Eager& eager, ShardedModel sharded)
+      : model(std::move(sharded.model)),
+        shards(std::move(sharded.shards)),
+        quantised(std::move(sharded.quantised)),
+        replicated(std::move(sharded.replicated)),
+        spread(std::move(sharded.spread)),
+        hooks(eager, std::move(sharded.groups)) {
+    for (Prefetch& each : sharded.prefetches) {
+      hooks.set_prefetch(each.module, std::move(each.forward), std::move(each.backward));
+    }
+  }
+
+  Model model;
+  std::vector<torch::Tensor> shards;
+  std::vector<torch::Tensor> quantised;
+  std::vector<bool> replicated;
+  std::vector<bool> spread;
+  fsdp::FullyShard hooks;
+};
+
+/// Where a stage stands, and what goes through it.
+struct StagePlace {
+  TitanChunk chunk;
+  bool previous_here = false;  ///< The stage before runs in the same process, as at a V's tip.
+  bool next_here = false;
+  std::int64_t micro_batches = 1;
+  std::int64_t distance = 1;  ///< Between this rank and the next one of the pipeline.
+};
+
+/// torch.distributed.pipelining.PipelineStage as its allocator sees it: buffers for what is
+/// received, one for each micro-batch, and what is kept of a micro-batch until its backward.
+/// Source: pytorch/pytorch 2.11 torch/distributed/pipelining/stage.py.
+class PipelineStage {
+ public:
+  PipelineStage(torch::Eager& eager, TensorMesh& mesh, ModelPart& part, const StagePlace& place);
+
+  [[nodiscard]] const StagePlace& place() const { return place_; }
+  [[nodiscard]] fsdp::FullyShard& hooks() { return part_.hooks; }
+
+  /// _prepare_forward_infra and _prepare_backward_infra, before the first step: a forward without
+  /// gradients tells shapes, then the buffers are made.
+  void prepare_forward();
+  void prepare_backward();
+  /// clear_runtime_states
+  void clear();
+
+  /// forward_one_chunk: `ids` are read by the first stage alone.
+  [[nodiscard]] torch::Tensor forward(std::int64_t micro_batch, const torch::Tensor& ids);
+  /// backward_one_chunk from `loss`, which only the last stage has, or from what was received.
+  void backward(std::int64_t micro_batch, const torch::Tensor& loss);
+  /// backward_one_chunk with full_backward=False, and backward_weight_one_chunk. The first stage
+  /// does all of it in the second.
+  void backward_input(std::int64_t micro_batch, const torch::Tensor& loss);
+  void backward_weight(std::int64_t micro_batch);
+  /// The gradient of a micro-batch's input goes to whoever sends it; undefined in the first stage.
+  [[nodiscard]] torch::Tensor take_gradient(std::int64_t micro_batch);
+
+  /// Between stages of one process nothing is copied.
+  void set_input(std::int64_t micro_batch, const torch::Tensor& output);
+  void set_gradient(std::int64_t micro_batch, const torch::Tensor& gradient);
+
+  /// Communication with the ranks before and after; what is sent may be used by another stream.
+  void receive_input() { transfer(CollectiveKind::kReceive, receives_input()); }
+  void receive_gradient() { transfer(CollectiveKind::kReceive, sends_output()); }
+  void send_output(const torch::Tensor& output) { send(output, sends_output()); }
+  void send_gradient(const torch::Tensor& gradient) { send(gradient, receives_input()); }
+
+ private:
+  struct Kept {
+    torch::Tensor output;
+    torch::Tensor input;
+  };
+  /// backward_state
+  struct Owed {
+    Kept kept;
+    torch::OwedWeights weights;
+  };
+  [[nodiscard]] Kept take(std::int64_t micro_batch);
+  void run_backward(std::int64_t micro_batch, const Kept& kept, const torch::Tensor& loss);
+  [[nodiscard]] std::vector<torch::Tensor> weights() const;
+  [[nodiscard]] torch::Shape hidden_shape() const;
+  void tell_shapes(bool receives);
+  [[nodiscard]] bool receives_input() const { return !place_.chunk.first && !place_.previous_here; }
+  [[nodiscard]] bool sends_output() const { return !place_.chunk.last && !place_.next_here; }
+  void send(const torch::Tensor& tensor, bool crosses);
+  void transfer(CollectiveKind kind, bool crosses);
+
+  torch::Eager& eager_;
+  ModelPart& part_;
+  Context context_;  ///< Checkpointed blocks read it again in backward.
+  StagePlace place_;
+  std::vector<torch::Tensor> inputs_;                     ///< By micro-batch: args_recv_info.
+  std::vector<torch::Tensor> gradients_;                  ///< By micro-batch: grad_recv_info.
+  std::unordered_map<std::int64_t, Kept> kept_;           ///< fwd_cache
+  std::unordered_map<std::int64_t, torch::Tensor> sent_;  ///< bwd_cache
+  std::unordered_map<std::int64_t, Owed> owed_;
+};
+
+}  // namespace headroom::ir::torchtitan

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "runtimes/torch/eager.h"
+#include "runtimes/transformers/forward.h"
+#include "runtimes/transformers/model.h"
+
+namespace headroom::ir::transformers {
+
+/// One call of an encoder: the stem with its token types, the layers, the head and, for masked
+/// language, a cross entropy over all positions.
+/// Source: huggingface/transformers modeling_bert.py, BertForMaskedLM and BertEmbeddings.
+[[nodiscard]] ModelOutput forward_masked(torch::Eager& eager, Model& model, const Batch& batch);
+
+/// From the last hidden states to the loss, torch.nn.CrossEntropyLoss of the logits as they are.
+/// `head` is the head's first operator; who calls holds the last hidden states.
+[[nodiscard]] ModelOutput run_plain_head(torch::Eager& eager, Model& model,
+                                         Interpreter& interpreter, const torch::Tensor& labels,
+                                         NodeId head);
+
+}  // namespace headroom::ir::transformers

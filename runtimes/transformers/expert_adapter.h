@@ -1,0 +1,63 @@
+#pragma once
+
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "runtimes/torch/eager.h"
+#include "runtimes/transformers/model.h"
+
+namespace headroom::ir::transformers {
+
+/// LoRA on the parameters of a mixture of experts, which are no linear layers: PEFT folds the
+/// product of the adapter's factors into the weight while the module runs.
+/// Source: huggingface/peft 0.21 src/peft/tuners/lora/layer.py, ParamWrapper;
+///         utils/transformers_weight_conversion.py, _convert_peft_config_moe.
+
+/// Whether `lora` reaches the experts where it names a module `name`, not a linear layer of that
+/// name. PEFT translates the names of models whose experts were linear layers once.
+[[nodiscard]] bool names_expert_part(const ModelSpec& spec, std::string_view name);
+
+/// Whether a router was a linear layer where experts were modules.
+[[nodiscard]] bool is_linear_router(const Op& router);
+
+/// Weights of experts that are modules, and of their routers where these are linear layers: PEFT
+/// adapts them as any other. None where experts are fused. Source: huggingface/transformers 4.57,
+/// models/*/modeling_*.py.
+[[nodiscard]] std::set<TensorId> expert_linears(const Graph& graph);
+
+/// Whether `lora` reaches a router or experts of the model.
+[[nodiscard]] bool adapts_experts(const ModelSpec& spec, const LoraPlan& lora);
+
+/// Routers and fused experts that `lora` adapts, in registration order.
+[[nodiscard]] std::vector<TensorId> expert_targets(const ModelSpec& spec, const Graph& graph,
+                                                   const LoraPlan& lora);
+
+/// An adapter on such a parameter: factors for all experts side by side, with twice the rank where
+/// two projections were fused.
+[[nodiscard]] Adapter make_expert_adapter(torch::Eager& eager, const Model& model, TensorId id,
+                                          const LoraPlan& lora);
+
+/// A parameter with its adapter's factors in its own type; without an adapter they are undefined.
+struct FoldedWeight {
+  torch::Tensor base;
+  torch::Tensor left;   ///< [E, out, r]
+  torch::Tensor right;  ///< [E, r, in]
+};
+
+/// Prepares the weight `id` of the experts; registering the parametrisation runs it once.
+[[nodiscard]] FoldedWeight factors_of(torch::Eager& eager, const Model& model, TensorId id);
+/// The weight as the experts read it.
+[[nodiscard]] torch::Tensor fold(torch::Eager& eager, const FoldedWeight& weight);
+
+/// A router's weight and its adapter's product; without an adapter there is none.
+struct RouterWeight {
+  torch::Tensor base;
+  torch::Tensor delta;
+};
+
+[[nodiscard]] RouterWeight router_weight_of(torch::Eager& eager, const Model& model, TensorId id);
+/// The weight as the router reads it.
+[[nodiscard]] torch::Tensor sum(torch::Eager& eager, const RouterWeight& weight);
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,161 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model_ir/graph/graph.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+#include "runtimes/torch/eager.h"
+#include "runtimes/transformers/quantised.h"
+
+namespace headroom::ir::transformers {
+
+/// A LoRA adapter on one linear layer.
+struct Adapter {
+  torch::Tensor a;          ///< [r, in]
+  torch::Tensor b;          ///< [out, r]
+  torch::Tensor magnitude;  ///< DoRA: [out]
+};
+
+/// A module that a wrapper may have hooked: a layer by its number, or one of these.
+inline constexpr std::int32_t kEmbeddingModule = -2;
+inline constexpr std::int32_t kHeadModule = -3;
+
+/// One call of a module (nn.Module) of the model's code.
+struct ModuleCall {
+  enum class Part : std::uint8_t {
+    kModel,       ///< The outermost module.
+    kDecoder,     ///< Embedding, layers and last norm; a stack of T5 by its first layer's number.
+    kEmbeddings,  ///< BERT: tables, norm and dropout.
+    kEncoder,     ///< BERT: the layers alone.
+    kRotary,      ///< Makes the rotary tables; has no parameters.
+    kLayer,
+    kSublayer,  ///< T5: norm, block, dropout and addition; by its norm.
+    kBlock,     ///< Attention or MLP of a layer.
+    kHalf,      ///< BERT: a block's products alone, or what follows them; by its first operator.
+    kOperator,  ///< What runs one operator: a linear layer, a norm, an embedding, an activation.
+    kAdapted,   ///< PEFT's layer around a linear layer with an adapter; in it:
+    kAdapterDropout,
+    kAdapterA,
+    kAdapterB,
+    kMagnitude,    ///< DoRA's layer around both, which owns the magnitude.
+    kPooler,       ///< BERT: the first token's linear layer and activation.
+    kHead,         ///< BERT's head; in it:
+    kPredictions,  ///< Owns the bias of the output layer.
+    kTransform,
+  };
+  Part part = Part::kModel;
+  std::int32_t layer = -1;
+  const Op* op = nullptr;  ///< The operator; of a block, its first.
+};
+
+/// The module that runs `op` alone.
+[[nodiscard]] inline ModuleCall module_of(const Op& op) {
+  return {.part = ModuleCall::Part::kOperator, .layer = op.layer, .op = &op};
+}
+
+/// Hooks of a wrapper around the calls of modules; empty without one.
+struct ModuleHooks {
+  /// Sees what a module is called with, and may replace it; undefined tensors are no arguments.
+  std::function<void(std::int32_t module, std::vector<torch::Tensor>& inputs)> before;
+  std::function<void(std::int32_t module, const std::vector<torch::Tensor>& outputs)> after;
+  /// Both stand around a layer's checkpoint: the wrapper is a module of its own. Otherwise they are
+  /// run again with the layer.
+  bool around_checkpoint = false;
+  /// The same around every module. `inputs` are those passed by position; all of them, and the
+  /// outputs, may be replaced.
+  std::function<void(const ModuleCall& call, std::initializer_list<torch::Tensor*> inputs)> enter;
+  std::function<void(const ModuleCall& call, std::initializer_list<torch::Tensor*> outputs)> leave;
+  /// `owner` reads an attribute of `parameter`, which belongs to another module.
+  std::function<void(const ModuleCall& owner, const torch::Tensor& parameter)> read;
+  /// Type to which layers have their other floating-point arguments cast, too.
+  std::optional<DType> input_dtype;
+};
+
+/// Runs `body` on `input` as the module that `call` names, with a wrapper's hooks around it.
+template <typename Body>
+[[nodiscard]] torch::Tensor call_module(const ModuleHooks& hooks, const ModuleCall& call,
+                                        const torch::Tensor& input, const Body& body) {
+  if (!hooks.enter) {
+    return body(input);
+  }
+  torch::Tensor given = input;
+  hooks.enter(call, {&given});
+  torch::Tensor output = body(given);
+  given.reset();
+  hooks.leave(call, {&output});
+  return output;
+}
+
+/// A wrapper's hooks around a module that stands for none of the graph's operators alone.
+void enter_part(const ModuleHooks& hooks, const ModuleCall& call,
+                std::initializer_list<torch::Tensor*> inputs);
+void leave_part(const ModuleHooks& hooks, const ModuleCall& call,
+                std::initializer_list<torch::Tensor*> outputs);
+
+/// Which module reads a parameter; a tied table has several.
+enum class ParameterReader : std::uint8_t {
+  kModule,   ///< The one that it belongs to. T5's `shared` is called by nobody.
+  kEncoder,  ///< T5's encoder.embed_tokens.
+  kDecoder,  ///< T5's decoder.embed_tokens.
+  kHead,
+};
+
+class KeyValueCache;
+
+/// The module tree after loading: what lives as long as the process.
+struct Model {
+  const ModelSpec* spec = nullptr;
+  const ParallelPlan* plan = nullptr;
+  const Graph* graph = nullptr;
+  std::vector<torch::Tensor> parameters;  ///< By TensorId; undefined for other tensors.
+  std::map<std::uint32_t, torch::Tensor> corrections;  ///< By TensorId of a router's weight.
+  std::vector<torch::Tensor> buffers;                  ///< Rotary tables and the like.
+  std::map<std::uint32_t, QuantisedWeight> quantised;  ///< By TensorId of the weight.
+  torch::Tensor dynamic_codes;                         ///< Shared by all double quantisation.
+  std::map<std::uint32_t, Adapter> adapters;           ///< By TensorId of the adapted weight.
+  /// Trained copies of what PEFT's modules_to_save names, by the parameter's TensorId and the
+  /// module that reads it.
+  std::map<std::pair<std::uint32_t, ParameterReader>, torch::Tensor> retrained;
+  std::vector<torch::Tensor> trainable;  ///< In the order of model.parameters().
+  std::int64_t parameter_count = 0;
+  std::int64_t trainable_count = 0;
+  bool training = true;
+  ModuleHooks hooks;
+  std::shared_ptr<KeyValueCache> cache;  ///< Generation: a forward appends to it.
+};
+
+/// Creates the parameters and buffers in the order of the modelling code's constructors; `created`
+/// sees the parameters of each module as soon as its constructor has returned.
+[[nodiscard]] Model load_model(torch::Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
+                               const Graph& graph,
+                               const std::function<void(const torch::Tensor&)>& created = {});
+
+[[nodiscard]] ParameterReader reader_of(const Model& model, const Op& op);
+
+/// Parameter `index` of `op` as its module has it; undefined where it has none.
+[[nodiscard]] torch::Tensor parameter_of(const Model& model, const Op& op, std::size_t index);
+
+/// All parameters and adapters in the module's order; `quantised`: the integers of quantised
+/// weights, too.
+[[nodiscard]] std::vector<torch::Tensor> all_parameters(const Model& model, bool quantised = false);
+
+/// Whether `op` is a linear layer of the body: not the head.
+[[nodiscard]] bool is_body_linear(const Op& op);
+
+/// prepare_model_for_kbit_training: parameters that are not quantised become fp32, one by one.
+/// Source: huggingface/peft 0.21, src/peft/utils/other.py.
+void prepare_kbit(torch::Eager& eager, Model& model);
+
+/// Adds LoRA adapters as PEFT does after loading.
+void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora);
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "model_ir/spec/model_spec.h"
+#include "runtimes/torch/eager.h"
+#include "runtimes/torch/tensor.h"
+
+namespace headroom::ir::transformers {
+
+/// load_balancing_loss_func: how evenly the routers deal tokens out. `logits` is [T, E] of each
+/// sparse layer, `padding` [B, S] or undefined. A number.
+///
+/// Model:  a layer's probabilities [T, E] in the logits' type (fp32 under autocast) are kept for
+///         backward, which makes a gradient of each layer's logits before that of any layer.
+/// Source: huggingface/transformers 5.17 models/mixtral/modeling_mixtral.py,
+///         load_balancing_loss_func (the same in Qwen2-MoE, Qwen3-MoE and gpt-oss).
+[[nodiscard]] torch::Tensor load_balancing_loss(torch::Eager& eager, const MoeSpec& moe,
+                                                const std::vector<torch::Tensor>& logits,
+                                                const torch::Tensor& padding);
+
+}  // namespace headroom::ir::transformers

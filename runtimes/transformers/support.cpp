@@ -1,0 +1,170 @@
+#include "runtimes/transformers/support.h"
+
+#include <string>
+#include <string_view>
+
+#include "model_ir/spec/task.h"
+#include "runtimes/transformers/expert_adapter.h"
+#include "runtimes/transformers/generation.h"
+#include "runtimes/transformers/library_version.h"
+#include "runtimes/transformers/liger.h"
+#include "runtimes/transformers/modeling.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+Error no_flash(std::string_view got, std::string_view wanted, std::string_view hint) {
+  return Error::invalid_argument("attention", got, wanted, hint);
+}
+
+/// What flash-attn's kernels refuse.
+/// Source: Dao-AILab/flash-attention 2.8.3 csrc/flash_attn/flash_api.cpp, mha_fwd, run_mha_fwd.
+std::optional<Error> flash_kernel_trouble(const ModelSpec& spec, const ParallelPlan& plan,
+                                          const DeviceTraits& device) {
+  constexpr std::int64_t kMostDims = 256;
+  if (device.compute_major < 8) {
+    return no_flash("flash on compute capability " + std::to_string(device.compute_major) + "." +
+                        std::to_string(device.compute_minor),
+                    "8.0 or later, which flash-attn 2 asks for", "use --attention sdpa");
+  }
+  if (plan.precision == Precision::kFp32) {
+    return no_flash("flash in fp32", "a 16-bit type",
+                    "FlashAttention 2 takes no other: see --precision");
+  }
+  const bool wide_weights = param_dtype(plan.precision) == DType::kFp32 && !plan.quant;
+  if (wide_weights && (plan.evaluation || plan.generation)) {
+    return no_flash("flash in fp32, after the steps", "16-bit weights, or sdpa",
+                    "evaluation and generation run outside autocast, on fp32 weights");
+  }
+  if (spec.head_dim > kMostDims) {
+    return no_flash("flash with heads of " + std::to_string(spec.head_dim),
+                    "heads of " + std::to_string(kMostDims) + " at most", "use --attention sdpa");
+  }
+  if (spec.attention_softcap > 0 && spec.dropout.attention > 0) {
+    return no_flash("flash with soft-capping and attention_dropout", "one of both",
+                    "use --attention eager, or attention_dropout 0");
+  }
+  return std::nullopt;
+}
+
+/// What FlashAttention 2 refuses, and what its integration is not modelled for.
+std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& plan,
+                                   const DeviceTraits& device) {
+  if (plan.attention != AttentionKind::kFlash) {
+    return std::nullopt;
+  }
+  if (only_eager(spec) || spec.position == PositionKind::kRelativeBias ||
+      spec.position == PositionKind::kAlibi) {
+    return no_flash("flash", only_eager(spec) ? "eager" : "sdpa or eager",
+                    "this family's code has no flash attention");
+  }
+  if (plan.padded_batch) {
+    return no_flash("flash on padded batches", "sdpa or eager",
+                    "leave --padded out: how many tokens padding leaves is not stated");
+  }
+  return flash_kernel_trouble(spec, plan, device);
+}
+
+/// What is not modelled together with the routers' auxiliary loss.
+std::optional<Error> router_loss_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (!spec.moe || !spec.moe->auxiliary_loss) {
+    return std::nullopt;
+  }
+  const bool others = plan.loss != LossKind::kHf;
+  if (!others && !plan.generation && spec.task == Task::kLanguage) {
+    return std::nullopt;
+  }
+  return Error::invalid_argument("model",
+                                 others ? "output_router_logits with --loss chunked or fused"
+                                 : plan.generation
+                                     ? "output_router_logits with --generate"
+                                     : "output_router_logits with a head that classifies",
+                                 "the model's own loss in training and evaluation",
+                                 "set output_router_logits of config.json to false");
+}
+
+/// What is not modelled for heads that classify.
+std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (spec.task == Task::kLanguage) {
+    return std::nullopt;
+  }
+  const std::string task(name_of(spec.task));
+  if (plan.loss != LossKind::kHf) {
+    return Error::invalid_argument("loss", "chunked or fused", "hf",
+                                   "the other losses are those of causal language models");
+  }
+  if (spec.task == Task::kTokenClassification && plan.lora && plan.lora->targets.empty()) {
+    return Error::invalid_argument(
+        "lora", "all linear layers with " + task, "names of layers (targets=...)",
+        "PEFT would adapt the head, which it also copies, and breaks off");
+  }
+  if (plan.quant || plan.generation || plan.liger) {
+    return Error::invalid_argument("task",
+                                   task + " with " +
+                                       (plan.quant   ? "qlora"
+                                        : plan.liger ? "liger"
+                                                     : "generate"),
+                                   "heads that classify on weights as they are",
+                                   "leave one of both out");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
+                                 const DeviceTraits& device) {
+  if (plan.lora && (plan.lora->dora || plan.lora->dropout > 0) &&
+      expert_weights(spec, plan) == ExpertWeights::kFused && adapts_experts(spec, *plan.lora)) {
+    return Error::invalid_argument("lora", "dropout or DoRA on experts or their router",
+                                   "plain LoRA", "PEFT refuses both; name other targets");
+  }
+  if (const std::optional<Error> trouble = version_trouble(spec, plan)) {
+    return trouble;
+  }
+  if (const std::optional<Error> trouble = flash_trouble(spec, plan, device)) {
+    return trouble;
+  }
+  if (const std::optional<Error> trouble = router_loss_trouble(spec, plan)) {
+    return trouble;
+  }
+  if (const std::optional<Error> trouble = generation_trouble(spec, plan)) {
+    return trouble;
+  }
+  if (plan.liger) {
+    if (const std::optional<Error> trouble = liger_trouble(spec)) {
+      return trouble;
+    }
+  }
+  // Source: linkedin/Liger-Kernel 0.8, transformers/monkey_patch.py, which raises for Granite.
+  if (plan.liger && plan.loss == LossKind::kFusedLinear && spec.scales_logits) {
+    return Error::invalid_argument("loss", "fused-linear with liger, of scaled logits", "hf",
+                                   "Liger's fused loss has no scale of logits: leave loss out");
+  }
+  if (const std::optional<Error> trouble = task_trouble(spec, plan)) {
+    return trouble;
+  }
+  if (spec.architecture == Architecture::kCausalLm) {
+    return std::nullopt;
+  }
+  if (plan.padded_batch) {
+    return Error::invalid_argument("padded", "padding in a model that is not causal",
+                                   "batches without padding", "leave out padded");
+  }
+  const bool sharded = plan.fsdp || plan.zero;
+  if (sharded && plan.quant) {
+    return Error::invalid_argument("qlora", "sharded weights of a model that is not causal",
+                                   "one GPU or DDP", "use --lora, or leave out --fsdp and --zero");
+  }
+  if (plan.fsdp && spec.encoder && plan.lora && !plan.lora->modules_to_save.empty()) {
+    return Error::invalid_argument("lora", "modules_to_save of an encoder-decoder under fsdp",
+                                   "one GPU, DDP or ZeRO", "leave save out, or use --zero");
+  }
+  if (plan.loss != LossKind::kHf) {
+    return Error::invalid_argument("loss", "chunked or fused", "hf",
+                                   "the other losses are those of causal models");
+  }
+  return std::nullopt;
+}
+
+}  // namespace headroom::ir::transformers

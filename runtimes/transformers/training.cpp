@@ -1,0 +1,248 @@
+#include "runtimes/transformers/training.h"
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtimes/torch/clip.h"
+#include "runtimes/torch/ddp.h"
+#include "runtimes/torch/functions.h"
+#include "runtimes/torch/grad_scaler.h"
+#include "runtimes/torch/launch.h"
+#include "runtimes/torch/optimizer.h"
+#include "runtimes/torch/phase.h"
+#include "runtimes/torch/record.h"
+#include "runtimes/transformers/forward.h"
+#include "runtimes/transformers/generation.h"
+#include "runtimes/transformers/model.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+using torch::Eager;
+using torch::PhaseScope;
+using torch::Tensor;
+
+struct Training {
+  Eager& eager;
+  const ParallelPlan& plan;
+  Model model;
+  Batch batch;
+  torch::OptimizerState optimizer;
+  std::vector<torch::OptimizerState> own_optimizers;  ///< Of one parameter each.
+  std::optional<torch::GradScaler> scaler;            ///< fp16 autocast.
+  std::unique_ptr<torch::Ddp> ddp;                    ///< Several ranks.
+};
+
+/// A loop variable is assigned: the next batch is there before the last one goes.
+void next_batch(Training& run) {
+  Batch batch = make_batch(run.eager, run.model);
+  if (run.plan.keep_batch && batch.labels.impl() == batch.ids.impl()) {
+    batch.labels = torch::computed(run.eager, batch.ids.shape(), DType::kInt64, TensorRole::kInput);
+  }
+  run.batch = std::move(batch);
+}
+
+/// Forward and backward of one micro-batch.
+void run_micro_batch(Training& run, const std::string& tag) {
+  Eager& eager = run.eager;
+  const ParallelPlan& plan = run.plan;
+  Tensor loss;
+  ModelOutput output;
+  {
+    const PhaseScope phase(eager, tag + ".forward");
+    next_batch(run);
+    const auto autocast = autocast_dtype(plan.precision);
+    if (autocast) {
+      eager.enter_autocast(*autocast);
+    }
+    if (run.ddp) {
+      run.ddp->before_forward();
+    }
+    output = forward(eager, run.model, run.batch);
+    if (autocast) {
+      eager.leave_autocast();
+    }
+    loss = output.loss;
+    if (!plan.keep_logits) {
+      output.clear();
+    }
+    if (plan.accumulation > 1 && !plan.keep_batch) {
+      loss = torch::scale(eager, loss);
+    }
+  }
+  const PhaseScope phase(eager, tag + ".backward");
+  eager.set_site("loss", -1);
+  {
+    const Tensor scaled = run.scaler ? run.scaler->scale(loss) : loss;
+    const Tensor seed = torch::computed(eager, {}, scaled.dtype(), TensorRole::kLogits);
+    eager.backward(scaled, seed);
+  }
+  loss.reset();
+  output.clear();
+  if (!plan.keep_batch) {
+    run.batch = {};
+  }
+}
+
+/// What comes between the loaded model and the first step: adapters, replicas.
+void attach(Training& run) {
+  Eager& eager = run.eager;
+  const ParallelPlan& plan = run.plan;
+  if (plan.quant && plan.quant->prepare_kbit) {
+    prepare_kbit(eager, run.model);
+  }
+  if (plan.lora) {
+    add_adapters(eager, run.model, *plan.lora);
+  }
+}
+
+/// Muon is for the matrices of the layers; adapters are matrices of theirs.
+void note_layer_matrices(Training& run) {
+  std::vector<bool>& matrices = run.optimizer.layer_matrices;
+  if (run.plan.lora) {
+    for (const Tensor& parameter : run.model.trainable) {
+      matrices.push_back(parameter.shape().rank() == 2);
+    }
+    return;
+  }
+  for (const TensorId id : run.model.graph->parameters()) {
+    const TensorInfo& info = run.model.graph->tensor(id);
+    matrices.push_back(info.layer >= 0 && info.dims.size() == 2);
+  }
+}
+
+void run_optimizer(Training& run) {
+  const std::span<const Tensor> parameters = run.model.trainable;
+  if (run.plan.clip_norm) {
+    if (run.scaler) {
+      run.scaler->unscale(parameters);
+    }
+    torch::clip_grad_norm(run.eager, parameters);
+  }
+  if (run.scaler) {
+    run.scaler->step(run.plan.optimizer, parameters, run.optimizer);
+    run.scaler->update();
+  } else {
+    torch::step(run.eager, run.plan.optimizer, parameters, run.optimizer);
+  }
+}
+
+/// optimizer_in_bwd: an optimizer for each parameter, whose step and zero_grad follow at once.
+/// Source: pytorch/torchtune torchtune/training/memory.py, register_optim_in_bwd_hooks.
+void step_in_backward(Training& run) {
+  run.own_optimizers.resize(run.model.trainable.size());
+  for (std::size_t i = 0; i < run.model.trainable.size(); ++i) {
+    run.own_optimizers[i].layer_matrices = {run.optimizer.layer_matrices[i]};
+    torch::accumulator_of(run.eager, run.model.trainable[i].impl())->after_accumulate =
+        [&run, i](Eager& eager) {
+          const std::span<const Tensor> one(&run.model.trainable[i], 1);
+          torch::step(eager, run.plan.optimizer, one, run.own_optimizers[i]);
+          torch::zero_grad(eager, one);
+        };
+  }
+}
+
+void evaluate(Training& run) {
+  const PhaseScope phase(run.eager, "evaluation");
+  const torch::GradMode grad(run.eager, false);
+  run.model.training = false;
+  const Batch batch = make_batch(run.eager, run.model);
+  if (run.ddp) {
+    run.ddp->before_forward();
+  }
+  ModelOutput output = forward(run.eager, run.model, batch);
+  output.clear();
+}
+
+/// torch.save and safetensors copy one tensor after the other to the host: nothing is allocated on
+/// the device but a copy of the codes of each doubly quantised weight, in the state dict.
+/// Source: pytorch/pytorch 2.11 torch/serialization.py, _save; huggingface/safetensors
+///         bindings/python/py_src/safetensors/torch.py, _tobytes; bitsandbytes 0.50.2
+///         functional.py, QuantState.as_dict.
+void save_checkpoint(Training& run) {
+  const PhaseScope phase(run.eager, "checkpoint-save");
+  run.eager.set_site("state_dict", -1);
+  std::vector<Tensor> codes;
+  for (const auto& [id, weight] : run.model.quantised) {
+    if (weight.outer_codes.defined()) {
+      codes.push_back(run.eager.empty(weight.outer_codes.shape(), weight.outer_codes.dtype(),
+                                      TensorRole::kTemporary));
+    }
+  }
+}
+
+/// Of the module, in order: what routers correct their scores by, then the tables.
+std::vector<Tensor> all_buffers(const Model& model) {
+  std::vector<Tensor> buffers;
+  for (const auto& [weight, correction] : model.corrections) {
+    buffers.push_back(correction);
+  }
+  buffers.insert(buffers.end(), model.buffers.begin(), model.buffers.end());
+  return buffers;
+}
+
+}  // namespace
+
+void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph) {
+  Training run{.eager = eager,
+               .plan = plan,
+               .model = {},
+               .batch = {},
+               .optimizer = {},
+               .own_optimizers = {},
+               .scaler = {},
+               .ddp = {}};
+  if (plan.precision == Precision::kAutocastFp16) {
+    run.scaler.emplace(eager);
+  }
+  {
+    const PhaseScope phase(eager, "load");
+    run.model = load_model(eager, spec, plan, graph);
+    if (!plan.quant) {
+      attach(run);
+    }
+    if (plan.ddp) {
+      run.ddp = std::make_unique<torch::Ddp>(eager, *plan.ddp, plan.world, run.model.trainable,
+                                             all_buffers(run.model));
+    }
+  }
+  if (plan.quant) {
+    const PhaseScope phase(eager, "peft");
+    attach(run);
+  }
+  note_layer_matrices(run);
+  const bool in_backward = plan.tune && plan.tune->optimizer_in_backward;
+  if (in_backward) {
+    step_in_backward(run);
+  }
+  for (int step = 1; step <= plan.steps; ++step) {
+    const std::string tag = "step" + std::to_string(step);
+    for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
+      run_micro_batch(run, plan.accumulation > 1 ? tag + "." + std::to_string(micro) : tag);
+    }
+    if (plan.optimizer.kind == OptimizerKind::kNone || in_backward) {
+      continue;
+    }
+    {
+      const PhaseScope phase(eager, tag + ".optimizer");
+      run_optimizer(run);
+    }
+    const PhaseScope phase(eager, tag + ".zero_grad");
+    torch::zero_grad(eager, run.model.trainable);
+  }
+  if (plan.evaluation) {
+    evaluate(run);
+  }
+  if (plan.checkpoint_save) {
+    save_checkpoint(run);
+  }
+  if (plan.generation) {
+    generate(eager, run.model);
+  }
+}
+
+}  // namespace headroom::ir::transformers
