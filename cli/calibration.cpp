@@ -10,7 +10,7 @@
 #include "costmodel/time/machine.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_reader.h"
-#include "model_ir/plan/plan_json.h"
+#include "runtimes/plan_json.h"
 
 namespace headroom::cli {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "cli/report/time_report.h"
 #include "model_ir/json/json_writer.h"
-#include "model_ir/plan/plan_json.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/task.h"
+#include "runtimes/plan_json.h"
 
 namespace headroom::cli {
 namespace {

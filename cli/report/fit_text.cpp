@@ -9,9 +9,9 @@
 #include "cli/plan_options.h"
 #include "cli/plan_values.h"
 #include "cli/report/time_report.h"
-#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/task.h"
+#include "runtimes/megatron/fields.h"
 
 namespace headroom::cli {
 namespace {
@@ -168,17 +168,17 @@ std::string other_options(const ir::ParallelPlan& plan, const ir::ModelSpec& mod
 
 std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
-  std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
+  std::string text = plan.runtime;
   if (plan.zero) {
     const std::string plus = zero_plus_text(*plan.zero);
     text += " ZeRO-" + std::to_string(plan.zero->stage) + (plus.empty() ? "" : " " + plus);
-  } else if (plan.world > 1 && plan.runtime == ir::RuntimeKind::kTransformers) {
+  } else if (plan.world > 1 && plan.runtime == "transformers") {
     text += " DDP";
   } else if (plan.megatron) {
     text += mesh_text(plan);
-  } else if (plan.model_code == ir::ModelCode::kTorchtitan) {
+  } else if (plan.runtime == "torchtitan") {
     const ir::TitanPlan titan = plan.titan.value_or(ir::TitanPlan{});
-    text += " torchtitan " + titan_text(titan) + (titan.compiled ? " (approximate)" : "");
+    text += " " + titan_text(titan) + (titan.compiled ? " (approximate)" : "");
   }
   if (plan.fsdp) {
     text += " " + fsdp_text(*plan.fsdp);

@@ -8,10 +8,10 @@
 #include "cli/report/placement_text.h"
 #include "cli/report/why_text.h"
 #include "model_ir/json/json_writer.h"
-#include "model_ir/plan/megatron_fields.h"
-#include "model_ir/plan/plan_json.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/axis_value.h"
+#include "runtimes/megatron/fields.h"
+#include "runtimes/plan_json.h"
 
 namespace headroom::cli {
 namespace {
@@ -412,14 +412,14 @@ std::string duration_text(double seconds) {
 }
 
 std::string plan_words(const ir::ParallelPlan& plan) {
-  if (plan.model_code == ir::ModelCode::kTorchtitan) {
+  if (plan.runtime == "torchtitan") {
     const std::int64_t sequences = plan::value_of(plan, plan::Axis::kMicroBatch);
     return plan::value_text(plan::Axis::kRuntime, plan::kTitanRuntime) + titan_words(plan) +
            recipe_words(plan) + ", micro-batch " + std::to_string(sequences) + " x " +
            std::to_string(plan.micro_batch * plan.accumulation / sequences) + ", " +
            titan_recompute_words(plan);
   }
-  std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
+  std::string text = plan.runtime;
   text += plan.megatron ? degrees_words(plan) : sharding_words(plan);
   text += recipe_words(plan);
   text += ", micro-batch " + std::to_string(plan.micro_batch) + " x " +

@@ -7,6 +7,7 @@
 
 #include "gui/whatif/scenario.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/registry.h"
 
 namespace headroom::gui {
 namespace {
@@ -21,20 +22,6 @@ QString words(const char* text) {
 
 QString as_text(std::string_view text) {
   return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
-}
-
-QString detail_of(ir::RuntimeKind runtime) {
-  switch (runtime) {
-    case ir::RuntimeKind::kTransformers:
-      return words("Hugging Face transformers on PyTorch; DDP on several GPUs");
-    case ir::RuntimeKind::kDeepspeed:
-      return words("The same model under DeepSpeed ZeRO");
-    case ir::RuntimeKind::kFsdp:
-      return words("The same model under PyTorch fully_shard (FSDP2)");
-    case ir::RuntimeKind::kMegatron:
-      return words("Megatron-Core with Transformer Engine");
-  }
-  return {};
 }
 
 QString detail_of(Precision precision) {
@@ -119,6 +106,12 @@ QString detail_of(ir::AttentionKind attention) {
   return {};
 }
 
+/// Those that the window has controls for.
+bool is_offered(std::string_view runtime) {
+  return runtime == "transformers" || runtime == "deepspeed" || runtime == "fsdp" ||
+         runtime == "megatron";
+}
+
 template <typename T>
 std::vector<Choice<T>> choices_of(std::span<const ir::Word<T>> known) {
   std::vector<Choice<T>> choices;
@@ -130,8 +123,15 @@ std::vector<Choice<T>> choices_of(std::span<const ir::Word<T>> known) {
 
 }  // namespace
 
-std::vector<Choice<ir::RuntimeKind>> runtime_choices() {
-  return choices_of(ir::runtime_words());
+std::vector<Choice<std::string>> runtime_choices() {
+  std::vector<Choice<std::string>> choices;
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    if (is_offered(runtime->name())) {
+      choices.push_back(
+          {std::string(runtime->name()), as_text(runtime->name()), as_text(runtime->title())});
+    }
+  }
+  return choices;
 }
 
 std::vector<Choice<int>> zero_stage_choices() {
@@ -141,7 +141,7 @@ std::vector<Choice<int>> zero_stage_choices() {
           {3, words("3: and parameters"), words("Everything is sharded")}};
 }
 
-std::vector<Choice<Precision>> precision_choices(ir::RuntimeKind runtime) {
+std::vector<Choice<Precision>> precision_choices(const std::string& runtime) {
   std::vector<Choice<Precision>> choices;
   for (const Precision precision : precisions_of(runtime)) {
     choices.push_back(

@@ -10,12 +10,6 @@
 
 namespace headroom::ir {
 
-enum class RuntimeKind : std::uint8_t { kTransformers, kDeepspeed, kFsdp, kMegatron };
-
-/// Whose modelling and training code runs: LitGPT's in the runtime transformers, torchtitan's in
-/// the runtime fsdp, torchtune's in either.
-enum class ModelCode : std::uint8_t { kTransformers, kLitgpt, kTorchtitan, kTorchtune };
-
 /// How parameters, arithmetic and optimizer states are stored.
 enum class Precision : std::uint8_t {
   kFp32,
@@ -397,13 +391,12 @@ struct AllocatorSettings {
 
 /// Everything that can be chosen about a run. Plain data; its JSON form is `plan/plan_json.h`.
 struct ParallelPlan {
-  RuntimeKind runtime = RuntimeKind::kTransformers;
-  std::string runtime_version;  ///< Empty: the newest one modelled.
+  std::string runtime = "transformers";  ///< The framework, by its name in `runtimes/registry.h`.
+  std::string runtime_version;           ///< Empty: the newest one modelled.
   Precision precision = Precision::kBf16;
   OptimizerPlan optimizer;
   AttentionKind attention = AttentionKind::kSdpa;
   LossKind loss = LossKind::kHf;
-  ModelCode model_code = ModelCode::kTransformers;
   bool liger = false;             ///< Liger's RMSNorm, SwiGLU or GeGLU and rotary kernels.
   std::int64_t micro_batch = 1;   ///< B
   std::int64_t sequence = 2048;   ///< S

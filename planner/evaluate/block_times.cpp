@@ -9,10 +9,10 @@
 
 #include "costmodel/hardware/work_time.h"
 #include "model_ir/graph/op.h"
-#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/work_range.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/space/axis.h"
+#include "runtimes/megatron/stage_layers.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {

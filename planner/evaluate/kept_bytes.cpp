@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/work_range.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/evaluate/sample_form.h"
+#include "runtimes/megatron/stage_layers.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {

@@ -11,11 +11,11 @@
 #include "costmodel/memory_floor.h"
 #include "costmodel/time/step_time.h"
 #include "model_ir/plan/pipeline_plan.h"
-#include "model_ir/plan/plan_json.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/space/axis_value.h"
 #include "planner/space/titan_space.h"
+#include "runtimes/plan_json.h"
 
 namespace headroom::plan {
 namespace {
@@ -23,7 +23,7 @@ namespace {
 /// One micro-batch of `plan` without anything that is there for the other ranks or the optimizer.
 ir::ParallelPlan single(const ir::ParallelPlan& plan) {
   ir::ParallelPlan one = plan;
-  one.runtime = ir::RuntimeKind::kTransformers;
+  one.runtime = "transformers";
   one.precision = arithmetic_of(plan);
   one.optimizer = {.kind = ir::OptimizerKind::kNone};
   one.accumulation = 1;

@@ -10,11 +10,11 @@
 
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
-#include "model_ir/plan/titan_stages.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/space/axis_value.h"
 #include "planner/space/titan_space.h"
+#include "runtimes/torchtitan/stage_layers.h"
 
 namespace headroom::plan {
 namespace {

@@ -7,8 +7,6 @@
 
 #include "costmodel/estimate.h"
 #include "costmodel/hardware/work_time.h"
-#include "model_ir/plan/megatron_stages.h"
-#include "model_ir/plan/plan_check.h"
 #include "planner/chain/chain.h"
 #include "planner/evaluate/block_times.h"
 #include "planner/evaluate/kept_bytes.h"
@@ -16,6 +14,8 @@
 #include "planner/evaluate/sample_form.h"
 #include "planner/evaluate/step_time.h"
 #include "planner/space/choices.h"
+#include "runtimes/megatron/stage_layers.h"
+#include "runtimes/plan_check.h"
 
 namespace headroom::plan {
 namespace {

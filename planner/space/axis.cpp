@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/megatron/fields.h"
 
 namespace headroom::plan {
 namespace {

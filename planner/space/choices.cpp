@@ -1,8 +1,8 @@
 #include "planner/space/choices.h"
 
-#include "model_ir/plan/megatron_stages.h"
 #include "planner/space/stage_forms.h"
 #include "planner/space/titan_space.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
 namespace {

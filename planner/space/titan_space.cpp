@@ -1,4 +1,5 @@
 #include "planner/space/titan_space.h"
+#include "runtimes/registry.h"
 
 #include <algorithm>
 #include <array>
@@ -7,11 +8,11 @@
 #include <utility>
 
 #include "model_ir/base/units.h"
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
-#include "model_ir/plan/titan_stages.h"
 #include "planner/space/choices.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/torchtitan/model.h"
+#include "runtimes/torchtitan/stage_layers.h"
 
 namespace headroom::plan {
 namespace {
@@ -191,11 +192,10 @@ class TitanCells {
  public:
   TitanCells(const SpaceQuestion& question, const ParallelPlan& base, std::vector<Cell>& cells)
       : question_(question), allowed_(question.constraints), plan_(base), cells_(cells) {
-    plan_.runtime = ir::RuntimeKind::kFsdp;
-    plan_.model_code = ir::ModelCode::kTorchtitan;
+    plan_.runtime = "torchtitan";
     if (question.constraints.of(Axis::kOptimizer).empty() &&
         plan_.optimizer == ir::OptimizerPlan{}) {
-      plan_.optimizer = ir::usual_optimizer(plan_);
+      plan_.optimizer = ir::runtime_of(plan_).usual_optimizer(plan_);
     }
     plan_.precision = ir::Precision::kFp32;  // Shards, which are gathered in bf16.
     plan_.attention = ir::AttentionKind::kSdpa;

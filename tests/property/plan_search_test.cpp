@@ -9,9 +9,9 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/hardware/catalogue.h"
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/spec/hf_config.h"
 #include "planner/search/cell_search.h"
+#include "runtimes/plan_check.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"
 #include "tests/support/search_models.h"

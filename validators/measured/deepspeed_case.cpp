@@ -147,7 +147,7 @@ void read_optimizer(CaseReader& reader, ir::ParallelPlan& plan, ir::ZeroPlan& ze
 }  // namespace
 
 void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPlan& plan) {
-  plan.runtime = ir::RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   read_common_keys(reader, plan);
   // What is not written to the host or not done there is no matter for the device.
   constexpr std::array<std::string_view, 2> kAside = {"keep_grad_norm", "fake_host"};

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "model_ir/plan/megatron_fields.h"
+#include "runtimes/megatron/fields.h"
 #include "validators/measured/case_plan.h"
 
 namespace headroom::check {
@@ -382,7 +382,7 @@ void read_usual(CaseReader& reader, const ModelSpec& spec) {
 
 void read_megatron_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.megatron.emplace();
   // Communicators made at once or when needed: no memory of PyTorch's. The environment says which
   // attention may run, and `attention` what did.

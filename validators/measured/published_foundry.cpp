@@ -73,7 +73,7 @@ void read_sharding(CaseReader& row, ir::ParallelPlan& plan) {
 
 ir::ParallelPlan read_plan(CaseReader& row) {
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.sequence = stated(row, "seq_len", kSequenceRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   plan.accumulation = stated(row, "num_microbatches", {1, 1 << 16});

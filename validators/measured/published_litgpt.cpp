@@ -152,7 +152,7 @@ void read_other(CaseReader& row, ir::ParallelPlan& plan) {
 }  // namespace
 
 std::string read_litgpt_row(CaseReader& row, ir::ParallelPlan& plan) {
-  plan.model_code = ir::ModelCode::kLitgpt;
+  plan.runtime = "litgpt";
   plan.world = stated(row, "num_gpus", kWorldRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   plan.sequence = stated(row, "seq_len", kSequenceRange);

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "model_ir/plan/megatron_fields.h"
+#include "runtimes/megatron/fields.h"
 #include "validators/measured/case_plan.h"
 #include "validators/measured/case_reader.h"
 #include "validators/measured/published_reader.h"
@@ -438,7 +438,7 @@ void ignore_descriptions(CaseReader& row) {
 PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& tools) {
   PublishedSetting setting;
   ir::ParallelPlan& plan = setting.plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.megatron.emplace();
   CaseReader reader(&row.setting, "row");
   if (const std::string mode = reader.text("mode", ""); mode != "train") {

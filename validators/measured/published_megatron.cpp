@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "model_ir/plan/megatron_stages.h"
+#include "runtimes/megatron/stage_layers.h"
 #include "validators/measured/case_plan.h"
 #include "validators/measured/published_reader.h"
 #include "validators/measured/published_words.h"
@@ -337,7 +337,7 @@ Planned plan_of_megatron_arguments(const MeasuredRow& row, const ScoreTools& too
                      .traits = device->traits,
                      .capacity = device->total,
                      .rank = ir::Rank{static_cast<std::int32_t>(world - 1)}};
-  setting.plan.runtime = ir::RuntimeKind::kMegatron;
+  setting.plan.runtime = "megatron";
   setting.plan.megatron.emplace();
   setting.plan.world = world;
   setting.plan.steps = 3;

@@ -54,8 +54,7 @@ void read_published_lora(CaseReader& row, ir::ParallelPlan& plan) {
 }
 
 void read_published_spread(CaseReader& row, std::string_view runtime, ir::ParallelPlan& plan) {
-  plan.runtime =
-      runtime == "deepspeed" ? ir::RuntimeKind::kDeepspeed : ir::RuntimeKind::kTransformers;
+  plan.runtime = runtime == "deepspeed" ? "deepspeed" : "transformers";
   plan.world = stated(row, "num_gpus", kWorldRange);
   if (runtime == "deepspeed") {
     ir::ZeroPlan zero;

@@ -45,7 +45,7 @@ void read_spread(CaseReader& row, ir::ParallelPlan& plan) {
   plan.world = stated(row, "num_gpus", kWorldRange);
   const std::int64_t stage = row.integer("zero_stage", -1, {0, 3});
   if (stage >= 0) {
-    plan.runtime = ir::RuntimeKind::kDeepspeed;
+    plan.runtime = "deepspeed";
     plan.precision = ir::Precision::kBf16Master;
     plan.zero.emplace().stage = static_cast<int>(stage);
     if (stage == 3 && plan.lora) {  // Newer releases keep what a nested backward gathers.

@@ -156,8 +156,7 @@ void read_other(CaseReader& row, ir::ParallelPlan& plan) {
 }  // namespace
 
 std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan) {
-  plan.runtime = ir::RuntimeKind::kFsdp;
-  plan.model_code = ir::ModelCode::kTorchtitan;
+  plan.runtime = "torchtitan";
   plan.fsdp.emplace();
   plan.titan.emplace();
   plan.clip_norm = 1.0;

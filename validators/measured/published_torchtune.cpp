@@ -73,7 +73,6 @@ void read_spread(CaseReader& row, ir::ParallelPlan& plan) {
   const auto offload = row.word<Offload>("offload", "", kOffloads);
   plan.tune->offload_activations = offload == Offload::kActivations;
   if (sharded) {
-    plan.runtime = ir::RuntimeKind::kFsdp;
     // The configuration that offloads names tok_embeddings and output in custom_sharded_layers.
     const bool offloads = offload == Offload::kStates;
     plan.fsdp = ir::FsdpPlan{
@@ -91,7 +90,7 @@ void read_spread(CaseReader& row, ir::ParallelPlan& plan) {
 }  // namespace
 
 std::string read_torchtune_row(CaseReader& row, ir::ParallelPlan& plan) {
-  plan.model_code = ir::ModelCode::kTorchtune;
+  plan.runtime = "torchtune";
   plan.tune.emplace();
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   plan.sequence = stated(row, "seq_len", kSequenceRange);

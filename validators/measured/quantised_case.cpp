@@ -79,7 +79,7 @@ void read_quant(CaseReader& reader, ir::ParallelPlan& plan) {
 
 void read_quantised_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
-  plan.runtime = ir::RuntimeKind::kTransformers;
+  plan.runtime = "transformers";
   read_common_keys(reader, plan);
   plan.precision = read_precision(reader, {"dtype", "bf16"});
   plan.optimizer = reader.word<OptimizerPlan>("optimizer", "torch", kOptimizers);

@@ -158,8 +158,7 @@ void read_global_batch(CaseReader& reader, ir::ParallelPlan& plan) {
 
 void read_torchtitan_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
-  plan.runtime = ir::RuntimeKind::kFsdp;
-  plan.model_code = ir::ModelCode::kTorchtitan;
+  plan.runtime = "torchtitan";
   plan.precision = reader.word<ir::Precision>("dtype", "float32", kStored);
   plan.fsdp.emplace();
   plan.titan.emplace();

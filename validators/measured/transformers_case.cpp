@@ -52,7 +52,7 @@ ir::DType policy_dtype(CaseReader& parallel, std::string_view key, std::string_v
 
 /// `tied`: the harness leaves a tied embedding in the group of the root.
 void read_fsdp(CaseReader& parallel, bool tied, ir::ParallelPlan& plan) {
-  plan.runtime = ir::RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   ir::FsdpPlan fsdp;
   const JsonValue* reshard = parallel.take("reshard");
   if (reshard != nullptr && reshard->as_integer()) {
@@ -175,7 +175,7 @@ void read_liger(CaseReader& reader, ir::ParallelPlan& plan) {
 
 void read_transformers_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
-  plan.runtime = ir::RuntimeKind::kTransformers;
+  plan.runtime = "transformers";
   plan.runtime_version = reader.text("library", "");  // transformers', where it is not the newest.
   read_common_keys(reader, plan);
   plan.precision = read_precision(reader, {"param_dtype", "fp32"});

@@ -185,7 +185,7 @@ TEST_CASE("classification: what is not modelled is refused by name") {
   plan.loss = LossKind::kFusedLinear;
   CHECK(refusal(sequences, plan).value().key == "loss");
   plan = plan_of(Precision::kBf16, 1, 64);
-  plan.model_code = ModelCode::kLitgpt;
+  plan.runtime = "litgpt";
   CHECK(refusal(sequences, plan).value().key == "task");
   plan = plan_of(Precision::kBf16, 1, 64);
   plan.lora = test::all_linear(8);

@@ -7,8 +7,8 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/memory/timeline.h"
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 
 namespace headroom::ir::megatron {
@@ -33,7 +33,7 @@ ModelSpec mixture(bool gated) {
 
 ParallelPlan gathering(std::int64_t ranks) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.world = ranks;
   plan.sequence = 1024;

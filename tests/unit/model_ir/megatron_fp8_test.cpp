@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/plan_check.h"
 #include "runtimes/megatron/grouped_linear.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
 #include "tests/support/small_llama.h"
@@ -23,7 +23,7 @@ constexpr std::int64_t kWeights = (1536 + 1024 + 5632 + 2816) * kHidden;
 
 ParallelPlan fp8_plan(MegatronFp8 recipe) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.megatron = MegatronPlan{};
   plan.megatron->fp8 = recipe;

@@ -9,10 +9,10 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/megatron/layer_offload.h"
 #include "runtimes/megatron/streams.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
 
@@ -38,7 +38,7 @@ ModelSpec four_layers() {
 
 ParallelPlan offloading(std::int64_t layers) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.sequence = kTokens;
   plan.steps = 2;

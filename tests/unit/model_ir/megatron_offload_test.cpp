@@ -8,10 +8,10 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/megatron/activation_offload.h"
 #include "runtimes/megatron/streams.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
 #include "tests/support/small_llama.h"
@@ -28,7 +28,7 @@ constexpr std::int64_t kQueries = 2 * kTokens * kHidden;
 
 ParallelPlan offloading(const MegatronOffload& modules, std::int64_t pipeline = 1) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.sequence = kTokens;
   plan.world = pipeline;

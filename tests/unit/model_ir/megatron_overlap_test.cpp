@@ -7,8 +7,8 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/outside_memory.h"
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 
 namespace headroom::ir::megatron {
@@ -38,7 +38,7 @@ ModelSpec with_shared_experts() {
 
 ParallelPlan plan_of(const MegatronPlan& megatron, std::int64_t world) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.world = world;
   plan.sequence = kTokens;

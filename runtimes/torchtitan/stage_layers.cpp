@@ -1,4 +1,4 @@
-#include "model_ir/plan/titan_stages.h"
+#include "runtimes/torchtitan/stage_layers.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "model_ir/plan/megatron_check.h"
+#include "runtimes/megatron/check.h"
 
 #include <algorithm>
 #include <array>
@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "model_ir/plan/idle_options.h"
-#include "model_ir/plan/megatron_fields.h"
-#include "model_ir/plan/megatron_option_checks.h"
-#include "model_ir/plan/megatron_stages.h"
-#include "model_ir/plan/pipeline_layout.h"
+#include "runtimes/interface/idle_options.h"
+#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/option_checks.h"
+#include "runtimes/megatron/pipeline_layout.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::ir {
 namespace {
@@ -501,7 +501,7 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
 
 /// Options of other runtimes that would be silently without effect.
 Status check_others(const ParallelPlan& plan) {
-  constexpr std::array<IdleOption, 16> kIdle = {
+  constexpr std::array<IdleOption, 15> kIdle = {
       {{"zero", "leave it out: see --megatron"},
        {"ddp", "leave it out: see --megatron"},
        {"fsdp", "leave it out: see --megatron"},
@@ -514,7 +514,6 @@ Status check_others(const ParallelPlan& plan) {
        {"loss", "use --megatron cross-entropy-fusion=native or te"},
        {"attention", "choose with --megatron attention=fused, flash or unfused"},
        {"liger", ""},
-       {"model-code", ""},
        {"padded", ""},
        {"keep-logits", ""},
        {"keep-batch", ""}}};
@@ -539,11 +538,10 @@ Status check_others(const ParallelPlan& plan) {
 }  // namespace
 
 Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
-  if (plan.runtime != RuntimeKind::kMegatron) {
-    return plan.megatron
-               ? Error::invalid_argument("megatron", word_of(runtime_words(), plan.runtime),
-                                         "the runtime megatron", "leave out what asks for another")
-               : ok();
+  if (plan.runtime != "megatron") {
+    return plan.megatron ? Error::invalid_argument("megatron", plan.runtime, "the runtime megatron",
+                                                   "leave out what asks for another")
+                         : ok();
   }
   if (!plan.megatron) {
     return Error::invalid_argument("megatron", "null", "the degrees and switches of Megatron-Core");

@@ -1,4 +1,4 @@
-#include "model_ir/plan/megatron_option_checks.h"
+#include "runtimes/megatron/option_checks.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/plan/megatron_fields.h"
+#include "runtimes/megatron/fields.h"
 
 namespace headroom::ir {
 namespace {

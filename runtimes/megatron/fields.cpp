@@ -1,4 +1,4 @@
-#include "model_ir/plan/megatron_fields.h"
+#include "runtimes/megatron/fields.h"
 
 #include <algorithm>
 #include <array>
