@@ -395,10 +395,8 @@ Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
   return ok();
 }
 
-/// What the model of the runtime leaves out.
-Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
-  const MegatronModules& modules = megatron.recompute_modules;
+/// What attention's kernels and its exchanges among ranks leave out.
+Status check_attention_forms(const ModelSpec& model, const MegatronPlan& megatron) {
   const bool flash = megatron.attention == MegatronAttention::kFlash;
   if (megatron.context_exchange == MegatronContext::kAllToAll) {
     const Status heads = check_exchange(model, megatron);
@@ -427,6 +425,44 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
       model.latent->nope_dim + model.latent->rope_dim != model.latent->v_dim) {
     return unsupported_megatron("attention=flash for heads whose values have another size",
                                 "fused or unfused", "use attention=fused");
+  }
+  return ok();
+}
+
+/// What layers that predict further tokens do not go together with.
+Status check_prediction_forms(const ModelSpec& model, const MegatronPlan& megatron) {
+  // Source: megatron/core/transformer/multi_token_prediction.py, _checkpointed_forward.
+  if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
+      megatron.recompute_layers != 1) {
+    return unsupported_megatron(
+        "recompute-layers=" + std::to_string(megatron.recompute_layers) + " with mtp-layers",
+        "recompute-layers=1, which Megatron-Core asserts for layers that predict further tokens",
+        "use recompute-layers=1, or recompute=block");
+  }
+  if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
+      megatron.fp8 != MegatronFp8::kNone) {
+    return unsupported_megatron(
+        "recompute=uniform with mtp-layers and fp8-recipe",
+        "other recomputation: Transformer Engine's checkpoint passes no gradient to "
+        "arguments by keyword, which is how hidden states are handed over there",
+        "leave one of the three out, or use recompute=block");
+  }
+  const bool unused = model.tied_embeddings && megatron.pipeline > 1 && megatron.mtp_layers > 0;
+  if (unused && megatron.overlap_grad_reduce) {
+    return unsupported_megatron(
+        "overlap-grad-reduce with mtp-layers and tied embeddings on several stages",
+        "gradients reduced at the end: the last stage's second table has none",
+        "leave out overlap-grad-reduce");
+  }
+  return ok();
+}
+
+/// What the model of the runtime leaves out.
+Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronModules& modules = megatron.recompute_modules;
+  if (const Status attention = check_attention_forms(model, megatron); !attention) {
+    return attention;
   }
   if (megatron.precision_aware && plan.precision != Precision::kBf16Master) {
     return unsupported_megatron(
@@ -459,28 +495,8 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     return unsupported_megatron("recompute-modules of experts", "a model with experts",
                                 "use core_attn, layernorm or mlp");
   }
-  // Source: megatron/core/transformer/multi_token_prediction.py, _checkpointed_forward.
-  if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
-      megatron.recompute_layers != 1) {
-    return unsupported_megatron(
-        "recompute-layers=" + std::to_string(megatron.recompute_layers) + " with mtp-layers",
-        "recompute-layers=1, which Megatron-Core asserts for layers that predict further tokens",
-        "use recompute-layers=1, or recompute=block");
-  }
-  if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
-      megatron.fp8 != MegatronFp8::kNone) {
-    return unsupported_megatron(
-        "recompute=uniform with mtp-layers and fp8-recipe",
-        "other recomputation: Transformer Engine's checkpoint passes no gradient to "
-        "arguments by keyword, which is how hidden states are handed over there",
-        "leave one of the three out, or use recompute=block");
-  }
-  const bool unused = model.tied_embeddings && megatron.pipeline > 1 && megatron.mtp_layers > 0;
-  if (unused && megatron.overlap_grad_reduce) {
-    return unsupported_megatron(
-        "overlap-grad-reduce with mtp-layers and tied embeddings on several stages",
-        "gradients reduced at the end: the last stage's second table has none",
-        "leave out overlap-grad-reduce");
+  if (const Status predictions = check_prediction_forms(model, megatron); !predictions) {
+    return predictions;
   }
   if (modules.moe_activation && !megatron.grouped_gemm) {
     return unsupported_megatron("recompute-modules=moe_act with grouped-gemm=false",
