@@ -16,8 +16,6 @@ using Status = PartitionedParameter::Status;
 
 namespace {
 
-constexpr std::int64_t kTensorsPerConcat = 128;  ///< Inputs per kernel of torch.cat.
-
 /// By the types' names. Source: deepspeed/runtime/torch_autocast.py, sort_dtypes.
 constexpr std::array kGatherOrder = {DType::kBf16, DType::kFp16, DType::kFp32, DType::kInt8,
                                      DType::kUInt8};
@@ -177,8 +175,9 @@ void PartitionedParameters::gather_together(ParameterGather& gather) {
     }
     const std::int64_t ranks = gather_ranks(gather.parameters.front());
     // Parts are joined in this rank's stretch of it.
-    torch::launch_kernels(state_.eager, 2 * torch::bytes_of(gather.flats.back()) / ranks,
-                          ceil_div(static_cast<std::int64_t>(inputs.size()), kTensorsPerConcat));
+    torch::launch_kernels(
+        state_.eager, 2 * torch::bytes_of(gather.flats.back()) / ranks,
+        ceil_div(static_cast<std::int64_t>(inputs.size()), torch::kTensorsPerConcat));
     gather.marks.push_back(start(gather.flats.back(), ranks));
   }
 }
@@ -206,8 +205,9 @@ void PartitionedParameters::gather_packed(ParameterGather& gather) {
         return each.dtype() == DType::kFp32;  // torch.cat takes the widest type.
       });
       part = eager.empty({elements}, wide ? DType::kFp32 : part.dtype(), TensorRole::kTemporary);
-      torch::launch_kernels(eager, 2 * torch::bytes_of(part),
-                            ceil_div(static_cast<std::int64_t>(parts.size()), kTensorsPerConcat));
+      torch::launch_kernels(
+          eager, 2 * torch::bytes_of(part),
+          ceil_div(static_cast<std::int64_t>(parts.size()), torch::kTensorsPerConcat));
     }
     torch::release_list(parts);
     own = quantise(eager, std::move(part));
