@@ -239,13 +239,13 @@ std::optional<ParallelPlan> with_megatron_change(ParallelPlan plan, Change chang
   return plan == before ? std::nullopt : std::optional(std::move(plan));
 }
 
-struct Wording {
+struct ChangeWords {
   std::string_view what;
   std::string_view cost;
   std::string_view source;
 };
 
-Wording wording_of(Change change) {
+ChangeWords words_of_change(Change change) {
   switch (change) {
     case Change::kExpandableSegments:
       return {"let the allocator grow its segments", "none to speak of",
@@ -323,13 +323,13 @@ std::span<const Change> all_changes() {
 }
 
 std::string_view describe(Change change) {
-  return wording_of(change).what;
+  return words_of_change(change).what;
 }
 std::string_view cost_of(Change change) {
-  return wording_of(change).cost;
+  return words_of_change(change).cost;
 }
 std::string_view source_of(Change change) {
-  return wording_of(change).source;
+  return words_of_change(change).source;
 }
 
 std::optional<ParallelPlan> with_change(const ParallelPlan& plan, Change change,

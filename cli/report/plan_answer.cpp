@@ -25,7 +25,7 @@ std::string three_digits(double value) {
   return text.data();
 }
 
-std::string percent(double part, double whole) {
+std::string aligned_percent(double part, double whole) {
   std::array<char, 48> text{};
   std::snprintf(text.data(), text.size(), "%5.1f %%", whole > 0 ? 100 * part / whole : 0);
   return text.data();
@@ -112,7 +112,7 @@ std::string front_lines(const PlanAnswer& answer) {
   std::string text = "\nnot beaten in time, memory and GPUs at once";
   if (!result.front_whole) {
     text += std::isfinite(result.front_gap)
-                ? "; others may be better by up to " + percent(result.front_gap, 1)
+                ? "; others may be better by up to " + aligned_percent(result.front_gap, 1)
                 : "; there may be others";
   }
   text += "\n";
@@ -321,7 +321,7 @@ std::string time_lines(const PlanAnswer& answer) {
   for (const auto& [name, seconds] : parts) {
     if (seconds.value() > 0) {
       text += "  " + pad_right(name, 32) + pad_left(duration_text(seconds.value()), 10) + "  " +
-              percent(seconds.value(), total) + "\n";
+              aligned_percent(seconds.value(), total) + "\n";
     }
   }
   return text;
@@ -497,7 +497,7 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
           duration_text(answer.seconds);
   if (result.status == plan::PlanStatus::kFeasible) {
     text += ", bound " + bound_text(answer.search.objective, result.bound) + ", gap " +
-            percent(result.gap, 1);
+            aligned_percent(result.gap, 1);
   }
   text += "\n";
   if (!answer.why.empty() || answer.infeasible) {

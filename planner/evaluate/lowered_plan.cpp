@@ -13,6 +13,7 @@
 #include "model_ir/plan/pipeline_plan.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
+#include "planner/evaluate/rounding.h"
 #include "planner/space/axis_value.h"
 #include "planner/space/titan_space.h"
 #include "runtimes/plan_json.h"
@@ -153,9 +154,7 @@ Seconds LoweredPlans::least_step(const ir::ParallelPlan& plan) {
   if (is_titan(plan)) {
     return titan_.least_step(plan);
   }
-  // Sums in another order differ in their last digits.
-  constexpr double kRounding = 1 - 1e-9;
-  return kRounding * static_cast<double>(plan.accumulation) * alone(plan).computing;
+  return kFloorRounding * static_cast<double>(plan.accumulation) * alone(plan).computing;
 }
 
 Bytes LoweredPlans::floor(const ir::ParallelPlan& plan) {

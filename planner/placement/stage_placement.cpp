@@ -70,7 +70,7 @@ struct ChunkLayers {
   }
 };
 
-ChunkLayers layers_of(const SampleForm& form) {
+ChunkLayers layers_of_form(const SampleForm& form) {
   ChunkLayers layers;
   for (const LayerRun& run : form.runs) {
     const auto found = std::ranges::find(layers.kinds, run.layer);
@@ -449,7 +449,7 @@ Result<std::vector<StagePlacement>> stage_placements(const ir::ModelSpec& model,
     if (stage > 0 && *everything <= capacity) {
       continue;
     }
-    const ChunkLayers layers = layers_of(*form);
+    const ChunkLayers layers = layers_of_form(*form);
     Result<PlacementQuestion> question = reader.question(layers, actions, stage, capacity);
     if (!question) {
       return std::move(question).error();

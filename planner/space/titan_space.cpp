@@ -21,7 +21,7 @@ using ir::ParallelPlan;
 using ir::PipelineKind;
 using ir::TitanPlan;
 
-std::int64_t layers_of(const SpaceQuestion& question) {
+std::int64_t layer_count(const SpaceQuestion& question) {
   return static_cast<std::int64_t>(question.model.layers.size());
 }
 
@@ -51,7 +51,7 @@ AxisValues stage_layers_of(const TitanPlan& titan, std::int64_t layers, const Ax
 class Pipelines {
  public:
   Pipelines(const SpaceQuestion& question, const ParallelPlan& plan)
-      : allowed_(question.constraints), layers_(layers_of(question)), plan_(plan) {}
+      : allowed_(question.constraints), layers_(layer_count(question)), plan_(plan) {}
 
   std::vector<TitanChoice> operator()() {
     constexpr std::array kKinds = {PipelineKind::kOneForwardOneBackward,
@@ -397,7 +397,7 @@ std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const Para
   for (const TitanChoice& pipeline : pipelines) {
     ParallelPlan dealt = plan;
     pipeline.apply_to(dealt);
-    periods.push_back(periods_of(chunk_layers_of(dealt, layers_of(question)), allowed));
+    periods.push_back(periods_of(chunk_layers_of(dealt, layer_count(question)), allowed));
     any_period.insert(periods.back().begin(), periods.back().end());
   }
   std::vector<TitanChoice> all;

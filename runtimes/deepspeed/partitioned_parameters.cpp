@@ -12,7 +12,7 @@
 namespace headroom::ir::deepspeed {
 
 using torch::Tensor;
-using Status = PartitionedParameter::Status;
+using Residence = PartitionedParameter::Residence;
 
 namespace {
 
@@ -102,7 +102,7 @@ std::shared_ptr<ParameterGather> PartitionedParameters::start_gather(
   state_.eager.set_site("zero3.all_gather", -1);
   auto gather = std::make_shared<ParameterGather>();
   for (const std::size_t index : indices) {
-    parameters_[index].status = Status::kInFlight;
+    parameters_[index].status = Residence::kInFlight;
   }
   if (state_.plan.world == 1) {
     for (const std::size_t index : indices) {
@@ -235,7 +235,7 @@ void PartitionedParameters::unpack(ParameterGather& gather) {
       memory = torch::computed(eager, {memory.elements()}, whole.dtype(), TensorRole::kParameter);
     }
     eager.move_storage(whole, memory);
-    parameters_[index].status = Status::kAvailable;
+    parameters_[index].status = Residence::kAvailable;
   }
 }
 
@@ -265,7 +265,7 @@ void PartitionedParameters::wait(ParameterGather& gather) {
           torch::computed(state_.eager, {whole.elements()}, whole.dtype(), TensorRole::kParameter);
       state_.eager.move_storage(whole, memory);
     }
-    parameters_[index].status = Status::kAvailable;
+    parameters_[index].status = Residence::kAvailable;
   }
 }
 
@@ -274,7 +274,7 @@ void PartitionedParameters::gather(std::span<const std::size_t> indices) {
   if (state_.plan.world == 1 && indices.size() > 1) {
     for (const std::size_t index : indices) {
       share_shard(index);
-      parameters_[index].status = Status::kAvailable;
+      parameters_[index].status = Residence::kAvailable;
     }
     return;
   }
@@ -298,7 +298,7 @@ void PartitionedParameters::gather(std::span<const std::size_t> indices) {
   }
   for (std::size_t i = 0; i < indices.size(); ++i) {
     state_.eager.move_storage(parameters_[indices[i]].whole, memories[i]);
-    parameters_[indices[i]].status = Status::kAvailable;
+    parameters_[indices[i]].status = Residence::kAvailable;
   }
 }
 
@@ -308,7 +308,7 @@ void PartitionedParameters::partition(std::size_t index) {
   if (state_.zero.hpz_partition_size > 1 && !parameter.has_secondary) {
     make_secondary(state_.eager, state_.plan, state_.zero, parameter);
   }
-  parameter.status = Status::kPartitioned;
+  parameter.status = Residence::kPartitioned;
   state_.eager.move_storage(parameter.whole, Tensor{});
 }
 

@@ -125,11 +125,6 @@ void score_time(const MetricValue& value, const PublishedSetting& setting,
   }
 }
 
-bool is_time(Metric metric) {
-  return metric == Metric::kStepTime || metric == Metric::kTokensPerSecond ||
-         metric == Metric::kTflops;
-}
-
 /// A peak below what parameters, gradients and states take is that of other settings than the
 /// row's.
 bool contradicts(const PublishedSetting& setting, const PublishedMeasures& measures) {

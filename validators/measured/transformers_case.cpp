@@ -12,7 +12,7 @@ using ir::OptimizerPlan;
 
 // foreach is torch's default on CUDA for every optimizer that has it; transformers' Adafactor is a
 // loop over the parameters.
-constexpr std::array<Word<OptimizerPlan>, 14> kOptimizers = {
+constexpr std::array<Word<OptimizerPlan>, 14> kTransformersOptimizers = {
     {{"adamw", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw_foreach", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw_fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
@@ -179,7 +179,7 @@ void read_transformers_case(CaseReader& reader, RunSetting& setting) {
   plan.runtime_version = reader.text("library", "");  // transformers', where it is not the newest.
   read_common_keys(reader, plan);
   plan.precision = read_precision(reader, {"param_dtype", "fp32"});
-  plan.optimizer = reader.word<OptimizerPlan>("optimizer", "adamw", kOptimizers);
+  plan.optimizer = reader.word<OptimizerPlan>("optimizer", "adamw", kTransformersOptimizers);
   if (const double clip = reader.number("clip", 0); clip != 0) {
     plan.clip_norm = clip;
   }
