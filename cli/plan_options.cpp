@@ -261,6 +261,7 @@ void read_runtime(OptionReader& reader, ParallelPlan& plan) {
   if (code != "transformers") {
     if (plan.runtime == "fsdp" && !plan.fsdp) {
       plan.fsdp.emplace();
+      plan.precision = reader.has("precision") ? plan.precision : ir::Precision::kFp32;
     }
     plan.runtime = code;
   }
