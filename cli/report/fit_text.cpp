@@ -12,7 +12,7 @@
 #include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/task.h"
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 
 namespace headroom::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "model_ir/plan/plan_words.h"
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 
 namespace headroom::plan {
 namespace {

@@ -1,8 +1,10 @@
 #include "runtimes/fsdp/runtime.h"
 
+#include <array>
+
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/lowering.h"
-#include "runtimes/interface/foreign_parts.h"
+#include "runtimes/fsdp/options.h"
 #include "runtimes/interface/refusals.h"
 
 namespace headroom::ir::fsdp {
@@ -14,10 +16,11 @@ class Fsdp final : public Runtime {
   [[nodiscard]] std::string_view title() const override {
     return "A model of transformers under PyTorch FSDP (fully_shard)";
   }
+  [[nodiscard]] std::span<const PlanPart* const> parts() const override {
+    static const std::array<const PlanPart*, 1> parts = {&options()};
+    return parts;
+  }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    if (Status own = refuse_foreign_parts(plan, {"fsdp"}); !own) {
-      return own;
-    }
     if (Status newest = refuse_version(plan); !newest) {
       return newest;
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "model_ir/base/device_traits.h"
@@ -7,6 +8,7 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/rank_program.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/interface/option.h"
 
 namespace headroom::ir {
 
@@ -24,6 +26,10 @@ class Runtime {
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// What it is, for help and the window: "Megatron-Core with Transformer Engine".
   [[nodiscard]] virtual std::string_view title() const = 0;
+
+  /// The parts of a plan that the framework reads besides what is common to all; a plan with the
+  /// part of another framework is refused.
+  [[nodiscard]] virtual std::span<const PlanPart* const> parts() const { return {}; }
 
   /// Whether the framework takes `plan` for `model`, as far as that does not depend on the device.
   ///

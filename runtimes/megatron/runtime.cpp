@@ -1,8 +1,11 @@
 #include "runtimes/megatron/runtime.h"
 
+#include <array>
+
 #include "runtimes/interface/refusals.h"
 #include "runtimes/megatron/check.h"
 #include "runtimes/megatron/lowering.h"
+#include "runtimes/megatron/options.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -12,6 +15,10 @@ class Megatron final : public Runtime {
   [[nodiscard]] std::string_view name() const override { return "megatron"; }
   [[nodiscard]] std::string_view title() const override {
     return "Megatron-Core with Transformer Engine";
+  }
+  [[nodiscard]] std::span<const PlanPart* const> parts() const override {
+    static const std::array<const PlanPart*, 1> parts = {&options()};
+    return parts;
   }
   [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
     if (Status found = check_megatron(model, plan); !found) {

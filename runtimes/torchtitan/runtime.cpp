@@ -1,9 +1,12 @@
 #include "runtimes/torchtitan/runtime.h"
 
+#include <array>
+
 #include "runtimes/fsdp/check.h"
-#include "runtimes/interface/foreign_parts.h"
+#include "runtimes/fsdp/options.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torchtitan/lowering.h"
+#include "runtimes/torchtitan/options.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -14,10 +17,11 @@ class Torchtitan final : public Runtime {
   [[nodiscard]] std::string_view title() const override {
     return "torchtitan: its own models on FSDP2 with TP, CP, PP and EP";
   }
+  [[nodiscard]] std::span<const PlanPart* const> parts() const override {
+    static const std::array<const PlanPart*, 2> parts = {&fsdp::options(), &options()};
+    return parts;
+  }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    if (Status own = refuse_foreign_parts(plan, {"fsdp", "titan"}); !own) {
-      return own;
-    }
     return fsdp::check_replicas(plan);
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,

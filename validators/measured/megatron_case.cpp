@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 #include "validators/measured/case_plan.h"
 
 namespace headroom::check {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 #include "validators/measured/case_plan.h"
 #include "validators/measured/case_reader.h"
 #include "validators/measured/published_reader.h"
