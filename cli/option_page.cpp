@@ -42,13 +42,14 @@ std::string code(const std::string& text) {
   return text.empty() ? text : "`" + text + "`";
 }
 
-std::string typed_option(const ir::OptionField& field) {
+std::string typed_option(const ListedOption& listed) {
+  const ir::OptionField& field = *listed.field;
   if (field.option.empty()) {
     return {};
   }
   const std::string option = "--" + std::string(field.option);
   if (field.in_spec) {
-    return option + " " + key_help(field);
+    return option + " " + key_help(*listed.part, field);
   }
   return option + (field.shown_as.empty() ? "" : " " + std::string(field.shown_as));
 }
@@ -56,7 +57,7 @@ std::string typed_option(const ir::OptionField& field) {
 std::string row_text(const ListedOption& option) {
   const ir::OptionField& field = *option.field;
   const std::string unit = field.unit.empty() ? "" : " " + std::string(field.unit);
-  return "|" + cell(code(typed_option(field))) + cell(code(std::string(field.own.name))) +
+  return "|" + cell(code(typed_option(option))) + cell(code(std::string(field.own.name))) +
          cell(code(std::string(field.name))) + cell(values_of(field) + unit) +
          cell(default_of(option)) + cell(effect_of(field) + (field.searched ? ", searched" : "")) +
          cell(field.help) + "\n";
@@ -137,6 +138,26 @@ std::string effect_of(const ir::OptionField& field) {
       break;
   }
   return "memory, time";
+}
+
+std::string options_list(const std::vector<ListedOption>& options, const Terminal& terminal) {
+  constexpr std::size_t kIndent = 4;
+  std::string text;
+  for (const ListedOption& option : options) {
+    const ir::OptionField& field = *option.field;
+    const std::string typed = typed_option(option);
+    const std::string head = typed.empty() ? std::string(option.part->name) + "." +
+                                                 std::string(field.name) + " (in files only)"
+                                           : typed;
+    const std::string usual = default_of(option);
+    const std::string unit = field.unit.empty() ? "" : " " + std::string(field.unit);
+    std::string body = std::string(field.help) + " Values: " + values_of(field) + unit + ".";
+    body += usual.empty() ? "" : " Default: " + usual + ".";
+    body += field.own.name.empty() ? "" : " Own name: " + std::string(field.own.name) + ".";
+    text += head + "\n" + std::string(kIndent, ' ') +
+            wrap(body, terminal.width - kIndent, kIndent) + "\n";
+  }
+  return text;
 }
 
 std::string options_page() {

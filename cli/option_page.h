@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/terminal.h"
 #include "runtimes/interface/option.h"
 
 namespace headroom::cli {
@@ -22,6 +23,10 @@ struct ListedOption {
 [[nodiscard]] std::string default_of(const ListedOption& option);
 /// "memory", "time" or "memory, time".
 [[nodiscard]] std::string effect_of(const ir::OptionField& field);
+
+/// The options with their values, defaults and meanings, for a terminal.
+[[nodiscard]] std::string options_list(const std::vector<ListedOption>& options,
+                                       const Terminal& terminal);
 
 /// The page `docs/options.md`: all options of a plan in Markdown.
 [[nodiscard]] std::string options_page();

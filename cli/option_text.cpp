@@ -289,10 +289,11 @@ std::string spec_text(const ir::PlanPart& part, const void* value) {
   return spec_text(part.fields, part.option, value, part.usual());
 }
 
-std::string key_help(const OptionField& field) {
+std::string key_help(const ir::PlanPart& part, const OptionField& field) {
   const std::string key = plain_key(field.key);
   if (field.kind == OptionKind::kSwitch) {
-    return key;
+    const bool on = field.get(part.usual()).as_bool().value_or(false);
+    return key + (on ? "=no" : "");
   }
   if (field.words != nullptr && field.kind != OptionKind::kNames) {
     std::string words;
@@ -312,11 +313,11 @@ std::string key_help(const OptionField& field) {
   return key + "=" + std::string(shown == kShown.end() ? "VALUE" : shown->second);
 }
 
-std::string keys_help(std::span<const OptionField> fields, std::string_view option) {
+std::string keys_help(const ir::PlanPart& part, std::string_view option) {
   std::string text;
-  for (const OptionField& field : fields) {
+  for (const OptionField& field : part.fields) {
     if (is_key_of(field, option)) {
-      text += (text.empty() ? "" : ", ") + key_help(field);
+      text += (text.empty() ? "" : ", ") + key_help(part, field);
     }
   }
   return text;

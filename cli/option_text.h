@@ -47,10 +47,10 @@ struct SpecTarget {
 /// The same for the part of a plan whose option is named as the part.
 [[nodiscard]] std::string spec_text(const ir::PlanPart& part, const void* value);
 
-/// "tp=N", "sequence-parallel", "attention=fused|flash|unfused": how help shows a key.
-[[nodiscard]] std::string key_help(const ir::OptionField& field);
-/// The keys of `option` in the order of the table, for help.
-[[nodiscard]] std::string keys_help(std::span<const ir::OptionField> fields,
-                                    std::string_view option);
+/// "tp=N", "sequence-parallel", "attention=fused|flash|unfused": how help shows a key; a switch
+/// that is usually on as "aux-loss=no".
+[[nodiscard]] std::string key_help(const ir::PlanPart& part, const ir::OptionField& field);
+/// The keys of `option` in the order of the part's table, for help.
+[[nodiscard]] std::string keys_help(const ir::PlanPart& part, std::string_view option);
 
 }  // namespace headroom::cli

@@ -75,9 +75,7 @@ class PlanOptionSpecs {
          {&ir::quant_options()});
     spec("ddp", "bucket=25MiB", "DistributedDataParallel", {&ir::transformers::options()});
     spec("fsdp", "reshard=yes,param=bf16,reduce=fp32",
-         "PyTorch FSDP, whose shards have the type that --precision says; reshard also takes yes "
-         "or no",
-         {&ir::fsdp::options()});
+         "PyTorch FSDP, whose shards have the type that --precision says", {&ir::fsdp::options()});
     spec("titan", "tp=1,reshard=default", "torchtitan, on top of --fsdp",
          {&ir::torchtitan::options()});
     spec("tune", "compiled=no", "torchtune", {&ir::torchtune::options()});
@@ -125,7 +123,7 @@ class PlanOptionSpecs {
             std::initializer_list<const ir::PlanPart*> parts) {
     std::string keys;
     for (const ir::PlanPart* const part : parts) {
-      keys += (keys.empty() ? "" : ", ") + keys_help(part->fields, name);
+      keys += (keys.empty() ? "" : ", ") + keys_help(*part, name);
     }
     specs_.push_back(
         {.name = name,

@@ -142,7 +142,7 @@ Row link_row(const cost::LinkSpec& link) {
           .json = std::move(fields).finish()};
 }
 
-Row option_row(const ListedOption& option) {
+JsonValue option_json(const ListedOption& option) {
   const ir::OptionField& field = *option.field;
   JsonFields fields;
   fields.add("part", option.part->name);
@@ -156,14 +156,15 @@ Row option_row(const ListedOption& option) {
   fields.add("changes", effect_of(field));
   fields.add("searched", field.searched);
   fields.add("help", field.help);
-  const std::string typed = field.option.empty() ? "" : "--" + std::string(field.option);
-  const std::string key = field.in_spec ? plain_key(field.key) : std::string();
-  return {.haystack = joined({std::string(option.part->name), std::string(field.name), typed, key,
-                              std::string(field.own.name), std::string(field.help)}),
-          .cells = {typed.empty() ? std::string(option.part->name) : typed,
-                    typed.empty() ? std::string(field.name) : key, values_of(field),
-                    std::string(field.help)},
-          .json = std::move(fields).finish()};
+  return std::move(fields).finish();
+}
+
+/// What `--filter` looks at.
+std::string haystack_of(const ListedOption& option) {
+  const ir::OptionField& field = *option.field;
+  const std::string typed = "--" + std::string(field.option) + " " + plain_key(field.key);
+  return joined({std::string(option.part->name), std::string(field.name), typed,
+                 std::string(field.own.name), std::string(field.help)});
 }
 
 template <typename Entry>
@@ -193,13 +194,6 @@ Result<Table> read_table(const std::string& kind, const std::string& folder) {
   }
   if (kind == "links") {
     return table_of(cost::list_links(folder), {"link", "what", "peak", "achieved"}, link_row);
-  }
-  if (kind == "options") {
-    Table table{.titles = {"option", "key", "values", "what it does"}, .rows = {}};
-    for (const ListedOption& option : listed_options()) {
-      table.rows.push_back(option_row(option));
-    }
-    return table;
   }
   const std::vector<std::string> known = {"models", "gpus", "nodes", "links", "options"};
   return Error::invalid_argument("KIND", kind.empty() ? "nothing" : kind,
@@ -267,6 +261,33 @@ std::string table_json(Table table, const std::string& kind, const ConfigDir& fo
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 
+/// Options come from the program itself, and their text does not fit a table.
+ExitCode list_options(const Arguments& arguments, const Context& context) {
+  if (arguments.has("markdown")) {
+    context.out << options_page();
+    return ExitCode::kYes;
+  }
+  const std::string wanted = lower_case(arguments.value("filter").value_or(""));
+  std::vector<ListedOption> options = listed_options();
+  std::erase_if(options, [&](const ListedOption& option) {
+    return lower_case(haystack_of(option)).find(wanted) == std::string::npos;
+  });
+  if (!context.json) {
+    context.out << options_list(options, context.terminal) << "\n"
+                << options.size() << " options\n";
+    return ExitCode::kYes;
+  }
+  JsonValue::Array entries;
+  for (const ListedOption& option : options) {
+    entries.push_back(option_json(option));
+  }
+  JsonFields fields;
+  fields.add("schema_version", 1);
+  fields.add("options", JsonValue{std::move(entries)});
+  context.out << to_pretty_json(std::move(fields).finish()) << "\n";
+  return ExitCode::kYes;
+}
+
 Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context) {
   const std::vector<std::string>& given = arguments.positionals();
   if (given.size() > 1) {
@@ -274,14 +295,13 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
                                    "one of models, gpus, nodes, links, options",
                                    "use --filter to look for a name");
   }
+  const std::string kind = given.empty() ? "" : given[0];
+  if (kind == "options") {
+    return list_options(arguments, context);
+  }
   const Result<ConfigDir> folder = config_dir_of(arguments);
   if (!folder) {
     return folder.error();
-  }
-  const std::string kind = given.empty() ? "" : given[0];
-  if (kind == "options" && arguments.has("markdown")) {
-    context.out << options_page();
-    return ExitCode::kYes;
   }
   Result<Table> table = read_table(kind, folder->path);
   if (!table) {
@@ -296,11 +316,9 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
     return ExitCode::kYes;
   }
   const std::size_t count = table->rows.size();
-  context.out << table_text(*table, context.terminal) << "\n" << count << " " << kind;
-  if (kind != "options") {
-    context.out << " from " << folder->path << " (" << folder->origin << ")";
-  }
-  context.out << "\n";
+  context.out << table_text(*table, context.terminal) << "\n"
+              << count << " " << kind << " from " << folder->path << " (" << folder->origin
+              << ")\n";
   return ExitCode::kYes;
 }
 

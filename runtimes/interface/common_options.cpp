@@ -80,7 +80,7 @@ constexpr std::array kPlanFields = {
         .means("Loss: fp32 logits as in transformers (hf), in chunks of the sequence (chunked), or "
                "fused with the output layer (fused-linear, Liger)."),
     field<&P::liger>("liger").as_option("liger").means(
-        "Liger's kernels for norms, gated MLPs and rotary embedding."),
+        "Kernels of Liger for norms, gated MLPs and rotary embedding."),
     field<&P::micro_batch>("micro_batch")
         .as_option("micro-batch", "B")
         .between(1, kMostMicroBatch)
