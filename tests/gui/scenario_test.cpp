@@ -95,8 +95,9 @@ TEST_CASE("settled: keeps choices that go together as they are") {
 }
 
 TEST_CASE("property: settled twice is settled once, for every runtime, precision and world") {
-  constexpr std::array kRuntimes = {"transformers", "deepspeed", "fsdp", "megatron"};
-  for (const ir::RuntimeKind runtime : kRuntimes) {
+  constexpr std::array<std::string_view, 4> kRuntimes = {"transformers", "deepspeed", "fsdp",
+                                                         "megatron"};
+  for (const std::string_view runtime : kRuntimes) {
     for (int precision = 0; precision <= static_cast<int>(ir::Precision::kFp16Master);
          ++precision) {
       for (const std::int64_t world : {1, 8}) {

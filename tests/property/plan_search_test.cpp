@@ -250,7 +250,7 @@ TEST_CASE("search: the best plan of every runtime is replayed") {
     const PlanResult found = search(question).value();
     REQUIRE(found.best);
     CHECK(found.estimate->verdict != cost::Verdict::kDoesNotFit);
-    CHECK(found.best->plan.runtime == static_cast<ir::RuntimeKind>(runtime));
+    CHECK(found.best->plan.runtime == value_text(Axis::kRuntime, runtime));
   }
 }
 

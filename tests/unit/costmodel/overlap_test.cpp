@@ -26,7 +26,7 @@ ModelSpec deep_llama() {
       .value();
 }
 
-ParallelPlan eight_rank_plan(RuntimeKind runtime, Precision precision) {
+ParallelPlan eight_rank_plan(const std::string& runtime, Precision precision) {
   ParallelPlan plan;
   plan.runtime = runtime;
   plan.precision = precision;
