@@ -2,6 +2,7 @@
 
 #include "runtimes/deepspeed/check.h"
 #include "runtimes/deepspeed/lowering.h"
+#include "runtimes/transformers/alone.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -27,6 +28,12 @@ class Deepspeed final : public Runtime {
       optimizer.form = OptimizerForm::kFused;
     }
     return optimizer;
+  }
+  /// It keeps fp32 master weights itself.
+  void prepare_for_search(ParallelPlan& /*plan*/) const override {}
+  [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
+      const ParallelPlan& plan) const override {
+    return transformers::one_rank_alone(plan);
   }
 };
 

@@ -4,6 +4,7 @@
 #include "runtimes/fsdp/lowering.h"
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
+#include "runtimes/transformers/alone.h"
 
 namespace headroom::ir::fsdp {
 namespace {
@@ -26,6 +27,16 @@ class Fsdp final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return fsdp::lower(model, plan, rank, device);
+  }
+  /// Shards are stored in fp32, and the mixed-precision policy computes in bf16.
+  void prepare_for_search(ParallelPlan& plan) const override {
+    if (plan.precision == Precision::kBf16Master) {
+      plan.precision = Precision::kFp32;
+    }
+  }
+  [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
+      const ParallelPlan& plan) const override {
+    return transformers::one_rank_alone(plan);
   }
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "model_ir/base/device_traits.h"
@@ -36,6 +37,16 @@ class Runtime {
   /// Errors:  kInvalidArgument naming the option where plan, model and device do not go together.
   [[nodiscard]] virtual Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                                   Rank rank, const DeviceTraits& device) const = 0;
+
+  /// Gives `plan`, of a search, what this framework has in place of 16-bit arithmetic on fp32
+  /// master weights, and the options that its ranks need. Otherwise parameters are stored in 16
+  /// bits.
+  virtual void prepare_for_search(ParallelPlan& plan) const;
+
+  /// A plan of one rank that computes what a rank of `plan` computes in a micro-batch, without
+  /// other ranks and without an optimizer; none if there is no such plan. Its kernels and what its
+  /// forward keeps bound the plan from below.
+  [[nodiscard]] virtual std::optional<ParallelPlan> one_rank_alone(const ParallelPlan& plan) const;
 
   /// The optimizer that the framework takes where none is named: PyTorch's foreach AdamW.
   [[nodiscard]] virtual OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const {

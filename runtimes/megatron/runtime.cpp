@@ -23,6 +23,8 @@ class Megatron final : public Runtime {
                                           Rank rank, const DeviceTraits& device) const override {
     return megatron::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }
+  /// It keeps fp32 master weights itself.
+  void prepare_for_search(ParallelPlan& /*plan*/) const override {}
 };
 
 }  // namespace

@@ -25,6 +25,13 @@ class Torchtune final : public Runtime {
     return plan.fsdp ? fsdp::lower(model, plan, rank, device)
                      : transformers::lower(model, plan, device);
   }
+  /// Recipes keep parameters in bf16; those for several GPUs shard them.
+  void prepare_for_search(ParallelPlan& plan) const override {
+    Runtime::prepare_for_search(plan);
+    if (plan.world > 1) {
+      plan.fsdp.emplace();
+    }
+  }
 };
 
 }  // namespace
