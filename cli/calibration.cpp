@@ -10,14 +10,14 @@
 #include "costmodel/time/machine.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_reader.h"
-#include "model_ir/plan/plan_json.h"
+#include "runtimes/plan_json.h"
 
 namespace headroom::cli {
 namespace {
 
 using ir::JsonValue;
 
-constexpr std::string_view kOption = "calibrate-from";
+constexpr std::string_view kCalibrateFrom = "calibrate-from";
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 
 /// A run of the user's own, read.
@@ -141,12 +141,12 @@ Status add_run(const OwnRun& run, const Arguments& arguments, cost::Calibration&
 }  // namespace
 
 std::vector<OptionSpec> calibration_options() {
-  return {{kOption, "FILE", "", "runs of your own as JSON; they tighten the intervals"}};
+  return {{kCalibrateFrom, "FILE", "", "runs of your own as JSON; they tighten the intervals"}};
 }
 
 Result<cost::Calibration> read_calibration(const Arguments& arguments, const std::string& runtime) {
   cost::Calibration calibration;
-  const auto path = arguments.value(kOption);
+  const auto path = arguments.value(kCalibrateFrom);
   if (!path) {
     return calibration;
   }

@@ -5,7 +5,7 @@
 namespace headroom::cli {
 namespace {
 
-constexpr std::size_t kNameColumns = 26;
+constexpr std::size_t kOptionColumns = 26;
 
 std::string option_line(const OptionSpec& option, std::size_t width) {
   std::string name = "  --" + std::string(option.name);
@@ -16,10 +16,10 @@ std::string option_line(const OptionSpec& option, std::size_t width) {
   if (!option.fallback.empty()) {
     text += " [default: " + std::string(option.fallback) + "]";
   }
-  const std::string gap = columns_of(name) < kNameColumns
-                              ? std::string(kNameColumns - columns_of(name), ' ')
-                              : "\n" + std::string(kNameColumns, ' ');
-  return name + gap + wrap(text, width - kNameColumns, kNameColumns) + "\n";
+  const std::string gap = columns_of(name) < kOptionColumns
+                              ? std::string(kOptionColumns - columns_of(name), ' ')
+                              : "\n" + std::string(kOptionColumns, ' ');
+  return name + gap + wrap(text, width - kOptionColumns, kOptionColumns) + "\n";
 }
 
 }  // namespace

@@ -7,10 +7,11 @@
 #include "cli/allocator_options.h"
 #include "cli/plan_values.h"
 #include "cli/scalars.h"
-#include "model_ir/plan/plan_json.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/deepspeed/config.h"
+#include "runtimes/plan_json.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -23,11 +24,11 @@ constexpr std::array<OptionSpec, 36> kOptions = {
     {{"gpus", "N", "1", "ranks, one per GPU; without ZeRO they are data parallel (DDP)"},
      {"rank", "R", "the one that binds", "the rank that is shown"},
      {"runtime", "NAME",
-      "transformers; deepspeed with --zero; fsdp with --fsdp or --titan; megatron with --megatron",
-      "framework: transformers (Trainer or Accelerate on PyTorch), deepspeed, megatron or fsdp "
-      "(PyTorch's fully_shard)"},
+      "transformers; the framework whose options are given (--zero, --fsdp, --megatron ...)",
+      "framework: transformers (Trainer or Accelerate on PyTorch), deepspeed, fsdp (PyTorch's "
+      "fully_shard), megatron, torchtitan, torchtune or litgpt"},
      {"runtime-version", "V", "newest",
-      "version of transformers: 4.44 to 5.17; under --titan of PyTorch: 2.6 to 2.11"},
+      "version of transformers: 4.44 to 5.17; under torchtitan of PyTorch: 2.6 to 2.11"},
      {"zero", "STAGE", "", "ZeRO stage 0 to 3 of DeepSpeed"},
      {"decay-groups", "", "",
       "under ZeRO: norms and biases are a parameter group of their own, as Trainer makes them"},
@@ -53,8 +54,7 @@ constexpr std::array<OptionSpec, 36> kOptions = {
       "paged-lion-8bit, muon (AdamW for what is no matrix of a layer), none"},
      {"attention", "KIND", "sdpa", "sdpa, eager, flash (FlashAttention 2) or sdpa-no-cudnn"},
      {"loss", "KIND", "hf", "hf (fp32 logits), chunked, fused-linear (Liger)"},
-     {"model-code", "NAME", "transformers",
-      "modelling code: transformers, litgpt, torchtune, or torchtitan (with --fsdp)"},
+     {"model-code", "NAME", "", "older spelling of --runtime litgpt, torchtune or torchtitan"},
      {"liger", "", "", "Liger's kernels for norms, gated MLPs and rotary embedding"},
      {"generate", "N", "", "tokens generated after the steps, from prompts of --seq tokens"},
      {"lora", "SPEC", "",
@@ -181,9 +181,15 @@ void read_sizes(OptionReader& reader, ParallelPlan& plan) {
               [](const std::string& text) { return parse_real("clip-norm", text, 1e-12, 1e12); });
 }
 
+/// torchtune shards where the plan has FSDP's part.
+bool shards_by_fsdp(const ParallelPlan& plan) {
+  return plan.runtime == "fsdp" || plan.runtime == "torchtitan" ||
+         (plan.runtime == "torchtune" && plan.fsdp);
+}
+
 /// `--fsdp` alone says enough; shards are fp32 unless something else is asked for.
 void read_fsdp(OptionReader& reader, ParallelPlan& plan) {
-  if (plan.runtime != ir::RuntimeKind::kFsdp && !reader.has("fsdp")) {
+  if (!shards_by_fsdp(plan) && !reader.has("fsdp")) {
     plan.fsdp.reset();
     return;
   }
@@ -200,7 +206,6 @@ void read_titan(OptionReader& reader, ParallelPlan& plan) {
   if (!reader.has("titan")) {
     return;
   }
-  plan.model_code = ir::ModelCode::kTorchtitan;
   const ir::TitanPlan usual = plan.titan.value_or(ir::TitanPlan{});
   reader.with("titan", plan.titan,
               [&](const std::string& text) { return parse_titan(text, usual); });
@@ -211,14 +216,13 @@ void read_tune(OptionReader& reader, ParallelPlan& plan) {
   if (!reader.has("tune")) {
     return;
   }
-  plan.model_code = ir::ModelCode::kTorchtune;
   const ir::TunePlan usual = plan.tune.value_or(ir::TunePlan{});
   reader.with("tune", plan.tune, [&](const std::string& text) { return parse_tune(text, usual); });
 }
 
 /// `--megatron` alone says enough.
 void read_megatron(OptionReader& reader, ParallelPlan& plan) {
-  if (plan.runtime != ir::RuntimeKind::kMegatron && !reader.has("megatron")) {
+  if (plan.runtime != "megatron" && !reader.has("megatron")) {
     plan.megatron.reset();
     return;
   }
@@ -228,18 +232,46 @@ void read_megatron(OptionReader& reader, ParallelPlan& plan) {
               [&](const std::string& text) { return parse_megatron(text, usual); });
 }
 
+/// The framework: the one that is named, else the one whose options are given.
+void read_runtime(OptionReader& reader, ParallelPlan& plan) {
+  if (reader.has("zero") || reader.has("offload")) {
+    plan.runtime = "deepspeed";
+  } else if (reader.has("titan")) {
+    plan.runtime = "torchtitan";
+  } else if (reader.has("tune")) {
+    plan.runtime = "torchtune";
+  } else if (reader.has("fsdp")) {
+    plan.runtime = shards_by_fsdp(plan) ? plan.runtime : "fsdp";
+  } else if (reader.has("megatron")) {
+    plan.runtime = "megatron";
+  }
+  const auto name = [](std::string_view option) {
+    return [option](const std::string& text) -> Result<std::string> {
+      if (ir::find_runtime(text) != nullptr) {
+        return text;
+      }
+      const std::vector<std::string> known = ir::runtime_names();
+      return Error::invalid_argument(option, text, "one of " + ir::join(known),
+                                     ir::suggestion(text, known));
+    };
+  };
+  reader.with("runtime", plan.runtime, name("runtime"));
+  std::string code = "transformers";
+  reader.with("model-code", code, name("model-code"));
+  if (code != "transformers") {
+    if (plan.runtime == "fsdp" && !plan.fsdp) {
+      plan.fsdp.emplace();
+      plan.precision = reader.has("precision") ? plan.precision : ir::Precision::kFp32;
+    }
+    plan.runtime = code;
+  }
+  reader.text("runtime-version", plan.runtime_version);
+}
+
 /// Runtime, ZeRO and DDP decide each other: `--zero` alone says enough.
 void read_parallel(OptionReader& reader, ParallelPlan& plan) {
-  if (reader.has("zero") || reader.has("offload")) {
-    plan.runtime = ir::RuntimeKind::kDeepspeed;
-  } else if (reader.has("fsdp") || reader.has("titan")) {
-    plan.runtime = ir::RuntimeKind::kFsdp;
-  } else if (reader.has("megatron")) {
-    plan.runtime = ir::RuntimeKind::kMegatron;
-  }
-  reader.word("runtime", ir::runtime_words(), plan.runtime);
-  reader.text("runtime-version", plan.runtime_version);
-  if (plan.runtime == ir::RuntimeKind::kDeepspeed || reader.has("zero") || reader.has("offload")) {
+  read_runtime(reader, plan);
+  if (plan.runtime == "deepspeed" || reader.has("zero") || reader.has("offload")) {
     ir::ZeroPlan zero = plan.zero.value_or(ir::ZeroPlan{});
     std::int64_t stage = zero.stage;
     reader.whole("zero", 0, 3, stage);
@@ -253,7 +285,8 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
                 [&](const std::string& text) { return parse_zero_plus(text, plain); });
     plan.zero = zero;
   }
-  if (plan.runtime == ir::RuntimeKind::kTransformers) {
+  const bool shards = shards_by_fsdp(plan) || reader.has("fsdp") || plan.runtime == "megatron";
+  if (plan.runtime != "deepspeed" && !shards) {
     if (!reader.has("zero") && !reader.has("offload")) {
       plan.zero.reset();
     }
@@ -271,8 +304,6 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
                   [](const std::string& text) { return parse_ddp(text, ir::DdpPlan{}); });
     }
   }
-  const bool shards =
-      plan.runtime == ir::RuntimeKind::kFsdp || plan.runtime == ir::RuntimeKind::kMegatron;
   if (shards && !reader.has("zero") && !reader.has("offload")) {
     plan.zero.reset();
   }
@@ -284,8 +315,7 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
 
 void read_precision(OptionReader& reader, ParallelPlan& plan) {
   reader.word("precision", ir::precision_words(), plan.precision);
-  const bool masters =
-      plan.runtime == ir::RuntimeKind::kDeepspeed || plan.runtime == ir::RuntimeKind::kMegatron;
+  const bool masters = plan.runtime == "deepspeed" || plan.runtime == "megatron";
   if (!masters) {
     return;
   }
@@ -297,12 +327,11 @@ void read_precision(OptionReader& reader, ParallelPlan& plan) {
 }
 
 void read_training(OptionReader& reader, ParallelPlan& plan) {
-  reader.word("model-code", ir::model_code_words(), plan.model_code);
   // A plan file says which one it has, foreach AdamW as well.
-  const bool changes = reader.has("titan") || reader.has("model-code") || reader.has("offload") ||
-                       reader.has("deepspeed");
+  const bool changes = reader.has("titan") || reader.has("runtime") || reader.has("model-code") ||
+                       reader.has("offload") || reader.has("deepspeed");
   if (plan.optimizer == ir::OptimizerPlan{} && (changes || !reader.has("plan"))) {
-    plan.optimizer = ir::usual_optimizer(plan);
+    plan.optimizer = ir::runtime_of(plan).usual_optimizer(plan);
   }
   reader.word("optimizer", ir::optimizer_words(), plan.optimizer);
   reader.word("attention", ir::attention_words(), plan.attention);
@@ -455,8 +484,10 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
          zero ? offload_text(*plan.zero) : "");
   add_if(zero && !zero_plus_text(*plan.zero).empty(), "zeropp",
          zero ? zero_plus_text(*plan.zero) : "");
+  const bool implied = zero || plan.megatron || plan.titan || plan.tune || plan.runtime == "fsdp";
+  add_if(!implied && plan.runtime != usual.runtime, "runtime", plan.runtime);
   add_if(!plan.runtime_version.empty(), "runtime-version", plan.runtime_version);
-  const bool fsdp = plan.runtime == ir::RuntimeKind::kFsdp;
+  const bool fsdp = shards_by_fsdp(plan);
   add_if(fsdp, "fsdp", fsdp_text(plan.fsdp.value_or(ir::FsdpPlan{})));
   const ir::Precision precision = zero   ? ir::Precision::kBf16Master
                                   : fsdp ? ir::Precision::kFp32
@@ -468,13 +499,11 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   whole("accumulation", plan.accumulation, usual.accumulation);
   add_if(plan.recompute != ir::Recompute::kNone, "checkpointing",
          ir::checkpointing_text(plan.recompute, plan.recompute_every));
-  add_if(!(plan.optimizer == ir::usual_optimizer(plan)), "optimizer",
+  add_if(!(plan.optimizer == ir::runtime_of(plan).usual_optimizer(plan)), "optimizer",
          std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
   add_if(plan.attention != usual.attention, "attention",
          std::string(ir::word_of(ir::attention_words(), plan.attention)));
   add_if(plan.loss != usual.loss, "loss", std::string(ir::word_of(ir::loss_words(), plan.loss)));
-  add_if(plan.model_code != usual.model_code, "model-code",
-         std::string(ir::word_of(ir::model_code_words(), plan.model_code)));
   add_if(plan.liger, "liger", "");
   add_if(plan.generation.has_value(), "generate",
          plan.generation ? std::to_string(plan.generation->new_tokens) : "");

@@ -6,9 +6,9 @@
 
 #include "cli/key_values.h"
 #include "cli/scalars.h"
-#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/megatron/fields.h"
 
 namespace headroom::cli {
 namespace {

@@ -9,7 +9,7 @@
 namespace headroom::cli {
 namespace {
 
-constexpr std::string_view kOption = "routing-imbalance";
+constexpr std::string_view kRoutingImbalance = "routing-imbalance";
 
 Result<Bytes> reserved_with(const Question& question, double load) {
   ir::ParallelPlan plan = question.request.plan;
@@ -22,18 +22,18 @@ Result<Bytes> reserved_with(const Question& question, double load) {
 }  // namespace
 
 OptionSpec routing_option() {
-  return {kOption, "CV", "",
+  return {kRoutingImbalance, "CV", "",
           "Megatron-Core's experts on several ranks: standard deviation of an expert's tokens over "
           "their mean; the verdict is then that of one step in twenty"};
 }
 
 Result<std::optional<RoutingAnswer>> ask_routing(const Arguments& arguments, Question& question) {
-  const auto text = arguments.value(kOption);
+  const auto text = arguments.value(kRoutingImbalance);
   if (!text) {
     return std::optional<RoutingAnswer>{};
   }
   constexpr double kMost = 1e3;
-  const Result<double> imbalance = parse_real(kOption, *text, 0, kMost);
+  const Result<double> imbalance = parse_real(kRoutingImbalance, *text, 0, kMost);
   if (!imbalance) {
     return imbalance.error();
   }
@@ -41,7 +41,7 @@ Result<std::optional<RoutingAnswer>> ask_routing(const Arguments& arguments, Que
   const auto& moe = question.model.spec.moe;
   if (!moe || !megatron || megatron->expert == 1 || megatron->capacity_factor) {
     return Error::invalid_argument(
-        kOption, *text, "experts that several ranks share, without a capacity factor",
+        kRoutingImbalance, *text, "experts that several ranks share, without a capacity factor",
         "--megatron ep=N; elsewhere every rank keeps its own tokens, or pads to a capacity");
   }
   const Result<cost::ExpertLoad> load = cost::busiest_rank({.experts = moe->experts,

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstdio>
 
 namespace headroom::cli {
 
@@ -20,6 +21,16 @@ std::string real_text(double value) {
   std::array<char, 40> digits{};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value);
   return {digits.data(), end.ptr};
+}
+
+std::string decimal_text(double value, int digits) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+  return text.data();
+}
+
+std::string percent_text(double share) {
+  return decimal_text(100 * share, 1) + " %";
 }
 
 Result<std::int64_t> parse_whole(std::string_view option, std::string_view text, std::int64_t least,

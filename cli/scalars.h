@@ -13,6 +13,10 @@ namespace headroom::cli {
                                         const std::string& text);
 /// The shortest text that reads back as `value`.
 [[nodiscard]] std::string real_text(double value);
+/// "12.50": `value` with so many digits behind the point.
+[[nodiscard]] std::string decimal_text(double value, int digits);
+/// "12.5 %" of a share of 0.125.
+[[nodiscard]] std::string percent_text(double share);
 
 /// The value of an option as a whole number in [least, greatest].
 ///

@@ -46,7 +46,7 @@ bool speaks_utf8() {
   return false;
 }
 
-std::string_view code_of(Style style) {
+std::string_view escape_code_of(Style style) {
   switch (style) {
     case Style::kPlain:
       return "";
@@ -85,7 +85,7 @@ Terminal plain_terminal(ColorChoice choice) {
 }
 
 std::string styled(const Terminal& terminal, Style style, std::string_view text) {
-  const std::string_view code = code_of(style);
+  const std::string_view code = escape_code_of(style);
   if (!terminal.color || code.empty()) {
     return std::string(text);
   }

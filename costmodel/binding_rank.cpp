@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "model_ir/plan/megatron_stages.h"
-#include "model_ir/plan/titan_stages.h"
+#include "runtimes/megatron/stage_layers.h"
+#include "runtimes/torchtitan/stage_layers.h"
 
 namespace headroom::cost {
 
@@ -61,7 +61,7 @@ std::vector<ir::Rank> binding_ranks(const ir::ModelSpec& model, const ir::Parall
       !ir::unsupported_pipeline(plan, static_cast<std::int64_t>(model.layers.size()))) {
     return titan_ranks(model, plan);
   }
-  if (plan.runtime != ir::RuntimeKind::kMegatron || !plan.megatron) {
+  if (plan.runtime != "megatron" || !plan.megatron) {
     return {ir::Rank{0}};
   }
   const ir::MegatronPlan& megatron = *plan.megatron;

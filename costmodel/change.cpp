@@ -53,7 +53,7 @@ std::optional<ParallelPlan> with_zero(ParallelPlan plan, int stage) {
   if (plan.world < 2 || before >= stage || quantised_stage3) {
     return std::nullopt;
   }
-  plan.runtime = ir::RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.precision = deepspeed_precision(plan.precision);
   plan.ddp.reset();
   plan.zero = plan.zero.value_or(ir::ZeroPlan{});
@@ -104,7 +104,7 @@ std::optional<ParallelPlan> with_offload(ParallelPlan plan, bool parameters) {
   } else if (zero.stage == 0) {
     zero.stage = 2;
   }
-  plan.runtime = ir::RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.precision = deepspeed_precision(plan.precision);
   plan.ddp.reset();
   plan.zero = zero;
@@ -119,7 +119,7 @@ std::optional<ParallelPlan> with_precision(ParallelPlan plan, bool pure, const D
   const bool autocast = plan.precision == ir::Precision::kAutocastBf16 ||
                         plan.precision == ir::Precision::kAutocastFp16;
   const bool master = plan.precision == ir::Precision::kBf16Master;
-  if (plan.runtime == ir::RuntimeKind::kDeepspeed) {
+  if (plan.runtime == "deepspeed") {
     if (pure || !fp32) {
       return std::nullopt;
     }
@@ -239,13 +239,13 @@ std::optional<ParallelPlan> with_megatron_change(ParallelPlan plan, Change chang
   return plan == before ? std::nullopt : std::optional(std::move(plan));
 }
 
-struct Wording {
+struct ChangeWords {
   std::string_view what;
   std::string_view cost;
   std::string_view source;
 };
 
-Wording wording_of(Change change) {
+ChangeWords words_of_change(Change change) {
   switch (change) {
     case Change::kExpandableSegments:
       return {"let the allocator grow its segments", "none to speak of",
@@ -323,18 +323,19 @@ std::span<const Change> all_changes() {
 }
 
 std::string_view describe(Change change) {
-  return wording_of(change).what;
+  return words_of_change(change).what;
 }
 std::string_view cost_of(Change change) {
-  return wording_of(change).cost;
+  return words_of_change(change).cost;
 }
 std::string_view source_of(Change change) {
-  return wording_of(change).source;
+  return words_of_change(change).source;
 }
 
 std::optional<ParallelPlan> with_change(const ParallelPlan& plan, Change change,
                                         const DeviceSpec& device) {
-  if (plan.runtime == ir::RuntimeKind::kFsdp && !fsdp_has(change)) {
+  const bool shards = plan.fsdp || plan.runtime == "fsdp" || plan.runtime == "torchtitan";
+  if (shards && !fsdp_has(change)) {
     return std::nullopt;
   }
   if (plan.megatron) {
@@ -373,7 +374,7 @@ std::optional<ParallelPlan> with_change(const ParallelPlan& plan, Change change,
     case Change::kSmallerMicroBatch:
       return with_smaller_micro_batch(plan);
     case Change::kEightBitOptimizer:
-      return plan.runtime == ir::RuntimeKind::kTransformers
+      return !shards && plan.runtime != "deepspeed"
                  ? with_optimizer_form(plan, ir::OptimizerForm::kEightBit)
                  : std::nullopt;
     case Change::kCheckpointing:

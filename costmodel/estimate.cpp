@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "costmodel/binding_rank.h"
-#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_plan.h"
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/megatron/stage_layers.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 
 namespace headroom::cost {

@@ -33,7 +33,7 @@ Bytes peak_live(const ir::RankProgram& program) {
 
 std::optional<Bytes> layer_bound(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                  const DeviceSpec& device) {
-  if (plan.runtime != ir::RuntimeKind::kTransformers || model.encoder) {
+  if (plan.zero || plan.fsdp || plan.megatron || plan.runtime == "torchtitan" || model.encoder) {
     return std::nullopt;
   }
   const std::size_t every =

@@ -56,7 +56,7 @@ std::int64_t shards(const ir::ParallelPlan& plan, int stage) {
     const bool states = stage == 1 && megatron.distributed_optimizer;
     return states ? plan.world : megatron.tensor * megatron.pipeline * megatron.expert;
   }
-  if (plan.runtime == ir::RuntimeKind::kFsdp) {
+  if (plan.fsdp || plan.runtime == "fsdp" || plan.runtime == "torchtitan") {
     return std::max<std::int64_t>(1, plan.world / plan.fsdp.value_or(ir::FsdpPlan{}).replicas);
   }
   return plan.zero && plan.zero->stage >= stage ? plan.world : 1;

@@ -64,11 +64,9 @@ std::string_view name_of(Measurand measurand) {
 }
 
 std::string residual_runtime(const ir::ParallelPlan& plan) {
-  const bool own_code =
-      plan.runtime == ir::RuntimeKind::kTransformers &&
-      (plan.model_code == ir::ModelCode::kLitgpt || plan.model_code == ir::ModelCode::kTorchtune);
-  return std::string(own_code ? ir::word_of(ir::model_code_words(), plan.model_code)
-                              : ir::word_of(ir::runtime_words(), plan.runtime));
+  // Their peaks are those of FSDP's groups, whoever wrote the model.
+  const bool shards = plan.runtime == "torchtitan" || plan.fsdp;
+  return shards ? "fsdp" : plan.runtime;
 }
 
 ir::JsonValue residuals_to_json(std::span<const ResidualSet> sets) {

@@ -1,54 +1,102 @@
 #include "runtimes/registry.h"
 
-#include <optional>
-#include <string>
-#include <utility>
+#include <algorithm>
+#include <array>
 
-#include "model_ir/spec/task.h"
-#include "runtimes/deepspeed/lowering.h"
-#include "runtimes/fsdp/lowering.h"
-#include "runtimes/litgpt/lowering.h"
-#include "runtimes/megatron/lowering.h"
-#include "runtimes/torchtitan/lowering.h"
-#include "runtimes/transformers/lowering.h"
+#include "model_ir/base/check.h"
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/deepspeed/runtime.h"
+#include "runtimes/fsdp/runtime.h"
+#include "runtimes/litgpt/runtime.h"
+#include "runtimes/megatron/runtime.h"
+#include "runtimes/torchtitan/runtime.h"
+#include "runtimes/torchtune/runtime.h"
+#include "runtimes/transformers/runtime.h"
 
 namespace headroom::ir {
 namespace {
 
-/// Heads that classify are transformers': the other model codes have none.
-std::optional<Error> foreign_head(const ModelSpec& model, const ParallelPlan& plan) {
-  const bool own =
-      plan.model_code == ModelCode::kTransformers && plan.runtime != RuntimeKind::kMegatron;
-  if (own || model.task == Task::kLanguage) {
-    return std::nullopt;
-  }
-  return Error::invalid_argument("task", std::string(name_of(model.task)),
-                                 "transformers' model code, under any runtime that trains it",
-                                 "leave --megatron and --model-code out");
+const std::array<const Runtime*, 7>& built_in() {
+  static const std::array<const Runtime*, 7> list = {
+      &transformers::runtime(), &deepspeed::runtime(), &fsdp::runtime(),  &megatron::runtime(),
+      &torchtitan::runtime(),   &torchtune::runtime(), &litgpt::runtime()};
+  return list;
+}
+
+/// What `RegisteredRuntime` adds.
+std::vector<const Runtime*>& added() {
+  static std::vector<const Runtime*> list;
+  return list;
+}
+
+/// The names of all, kept for `runtime_words`.
+std::vector<std::string_view>& words() {
+  static std::vector<std::string_view> list = [] {
+    std::vector<std::string_view> names;
+    for (const Runtime* const runtime : built_in()) {
+      names.push_back(runtime->name());
+    }
+    return names;
+  }();
+  return list;
 }
 
 }  // namespace
 
+std::span<const std::string_view> runtime_words() {
+  return words();
+}
+
+std::vector<const Runtime*> runtimes() {
+  std::vector<const Runtime*> all(built_in().begin(), built_in().end());
+  all.insert(all.end(), added().begin(), added().end());
+  return all;
+}
+
+std::vector<std::string> runtime_names() {
+  std::vector<std::string> names;
+  for (const Runtime* const runtime : runtimes()) {
+    names.emplace_back(runtime->name());
+  }
+  return names;
+}
+
+const Runtime* find_runtime(std::string_view name) {
+  const auto has_name = [name](const Runtime* runtime) { return runtime->name() == name; };
+  const auto* const known = std::ranges::find_if(built_in(), has_name);
+  if (known != built_in().end()) {
+    return *known;
+  }
+  const auto more = std::ranges::find_if(added(), has_name);
+  return more == added().end() ? nullptr : *more;
+}
+
+const Runtime& runtime_of(const ParallelPlan& plan) {
+  const Runtime* const runtime = find_runtime(plan.runtime);
+  HEADROOM_ASSERT(runtime != nullptr);
+  return *runtime;
+}
+
+RegisteredRuntime::RegisteredRuntime(const Runtime& runtime) : runtime_(&runtime) {
+  HEADROOM_ASSERT(find_runtime(runtime.name()) == nullptr);
+  added().push_back(runtime_);
+  words().push_back(runtime_->name());
+}
+
+RegisteredRuntime::~RegisteredRuntime() {
+  std::erase(added(), runtime_);
+  std::erase(words(), runtime_->name());
+}
+
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                           const DeviceTraits& device) {
-  if (std::optional<Error> refused = foreign_head(model, plan)) {
-    return *std::move(refused);
+  const Runtime* const runtime = find_runtime(plan.runtime);
+  if (runtime == nullptr) {
+    const std::vector<std::string> known = runtime_names();
+    return Error::invalid_argument("runtime", plan.runtime, "one of " + join(known),
+                                   suggestion(plan.runtime, known));
   }
-  // Data-parallel ranks of the others hold and do the same.
-  switch (plan.runtime) {
-    case RuntimeKind::kTransformers:
-      return plan.model_code == ModelCode::kLitgpt ? litgpt::lower(model, plan, device)
-                                                   : transformers::lower(model, plan, device);
-    case RuntimeKind::kDeepspeed:
-      return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
-    case RuntimeKind::kFsdp:
-      return plan.model_code == ModelCode::kTorchtitan
-                 ? torchtitan::lower(model, plan, static_cast<std::int64_t>(rank), device)
-                 : fsdp::lower(model, plan, rank, device);
-    case RuntimeKind::kMegatron:
-      return megatron::lower(model, plan, static_cast<std::int64_t>(rank), device);
-  }
-  return Error::invalid_argument("runtime", "?", "transformers, deepspeed, fsdp or megatron");
+  return runtime->lower(model, plan, rank, device);
 }
 
 }  // namespace headroom::ir

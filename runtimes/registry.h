@@ -1,17 +1,42 @@
 #pragma once
 
-#include "model_ir/base/device_traits.h"
-#include "model_ir/base/result.h"
-#include "model_ir/plan/parallel_plan.h"
-#include "model_ir/plan/rank_program.h"
-#include "model_ir/spec/model_spec.h"
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtimes/interface/runtime.h"
 
 namespace headroom::ir {
 
-/// Lowers `model` under `plan` for one rank: what that rank's process does to its device memory,
-/// in order. One runtime is one folder and one line here.
+/// Every framework, in the order in which they are shown: those that ship with the program, then
+/// those that a `RegisteredRuntime` adds.
+[[nodiscard]] std::vector<const Runtime*> runtimes();
+[[nodiscard]] std::vector<std::string> runtime_names();
+/// The same names, for as long as no `RegisteredRuntime` is made or goes.
+[[nodiscard]] std::span<const std::string_view> runtime_words();
+
+/// The framework of that name; nullptr if there is none.
+[[nodiscard]] const Runtime* find_runtime(std::string_view name);
+/// The framework of a plan. Requires that there is one, as `check_plan` makes sure.
+[[nodiscard]] const Runtime& runtime_of(const ParallelPlan& plan);
+
+/// Adds a framework to `runtimes` while it lives, for tests and for programs that link the
+/// libraries. Not to be made while another thread asks.
+class RegisteredRuntime {
+ public:
+  explicit RegisteredRuntime(const Runtime& runtime);
+  ~RegisteredRuntime();
+  RegisteredRuntime(const RegisteredRuntime&) = delete;
+  RegisteredRuntime& operator=(const RegisteredRuntime&) = delete;
+
+ private:
+  const Runtime* runtime_;
+};
+
+/// `Runtime::lower` of the plan's framework.
 ///
-/// Errors: kInvalidArgument naming the option where plan, model and runtime do not go together.
+/// Errors:  those of `Runtime::lower`; kInvalidArgument for a name that no framework has.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                                         const DeviceTraits& device);
 

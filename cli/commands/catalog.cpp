@@ -1,13 +1,12 @@
 #include "cli/commands/catalog.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "cli/model_argument.h"
+#include "cli/scalars.h"
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_words.h"
@@ -47,19 +46,13 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
-std::string real_text(double value, int decimals) {
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
-  return text.data();
-}
-
 /// "8.03 B": a count as people say it, to three digits.
 std::string count_text(std::int64_t count) {
   const auto value = static_cast<double>(count);
   if (count >= 1'000'000'000) {
-    return real_text(value / 1e9, count >= 100'000'000'000 ? 0 : 2) + " B";
+    return decimal_text(value / 1e9, count >= 100'000'000'000 ? 0 : 2) + " B";
   }
-  return real_text(value / 1e6, 1) + " M";
+  return decimal_text(value / 1e6, 1) + " M";
 }
 
 Row model_row(const ir::ModelEntry& entry) {
@@ -113,7 +106,7 @@ Row device_row(const cost::DeviceSpec& device) {
   return {.haystack = joined({device.name, device.product, device.vendor, device.architecture,
                               joined(device.aliases)}),
           .cells = {device.name, device.product, to_text(device.total), capability,
-                    real_text(device.memory_bandwidth.value() / 1e9, 0) + " GB/s"},
+                    decimal_text(device.memory_bandwidth.value() / 1e9, 0) + " GB/s"},
           .json = std::move(fields).finish()};
 }
 
@@ -142,8 +135,8 @@ Row link_row(const cost::LinkSpec& link) {
   fields.add("bandwidth_bytes_per_second", link.bandwidth.value());
   fields.add("latency_seconds", link.latency.value());
   return {.haystack = joined({link.name, link.title}),
-          .cells = {link.name, link.title, real_text(link.peak.value() / 1e9, 0) + " GB/s",
-                    real_text(link.bandwidth.value() / 1e9, 0) + " GB/s"},
+          .cells = {link.name, link.title, decimal_text(link.peak.value() / 1e9, 0) + " GB/s",
+                    decimal_text(link.bandwidth.value() / 1e9, 0) + " GB/s"},
           .json = std::move(fields).finish()};
 }
 

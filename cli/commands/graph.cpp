@@ -7,7 +7,7 @@
 #include "cli/scalars.h"
 #include "model_ir/graph/decoder.h"
 #include "model_ir/graph/dot.h"
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/plan_check.h"
 
 namespace headroom::cli {
 namespace {

@@ -90,7 +90,7 @@ class ProgressLine {
   Clock::time_point last_{};
 };
 
-ExitCode code_of(const plan::PlanResult& result) {
+ExitCode exit_code_of_search(const plan::PlanResult& result) {
   if (stop_asked) {
     return ExitCode::kInterrupted;
   }
@@ -205,7 +205,7 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
   }
   context.out << (context.json ? plan_answer_json(answer)
                                : plan_answer_text(answer, context.terminal));
-  return code_of(answer.result);
+  return exit_code_of_search(answer.result);
 }
 
 namespace {

@@ -15,7 +15,7 @@
 namespace headroom::cli {
 namespace {
 
-std::vector<std::string> parts_of(const std::string& text) {
+std::vector<std::string> comma_separated(const std::string& text) {
   std::vector<std::string> parts;
   std::stringstream stream(text);
   for (std::string part; std::getline(stream, part, ',');) {
@@ -25,7 +25,7 @@ std::vector<std::string> parts_of(const std::string& text) {
 }
 
 /// What else the answers of a sweep depend on; how they are put out is no part of it.
-std::string options_of(const Arguments& arguments) {
+std::string search_options_text(const Arguments& arguments) {
   constexpr std::array<std::string_view, 4> kAside = {"gpu", "gpus", "threads", "config-dir"};
   std::string text;
   for (const OptionSpec& option : plan_search_options()) {
@@ -40,10 +40,10 @@ std::string options_of(const Arguments& arguments) {
 
 std::vector<SweepItem> items_of(const Arguments& arguments) {
   std::vector<SweepItem> items;
-  const std::string options = options_of(arguments);
+  const std::string options = search_options_text(arguments);
   for (const std::string& model : arguments.positionals()) {
-    for (const std::string& gpu : parts_of(arguments.value("gpu").value_or(""))) {
-      for (const std::string& gpus : parts_of(arguments.value("gpus").value_or("1"))) {
+    for (const std::string& gpu : comma_separated(arguments.value("gpu").value_or(""))) {
+      for (const std::string& gpus : comma_separated(arguments.value("gpus").value_or("1"))) {
         const SweepItem item{model, gpu, gpus, options};
         if (std::ranges::find(items, item) == items.end()) {
           items.push_back(item);

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/plan_check.h"
 
 namespace headroom::cli {
 namespace {

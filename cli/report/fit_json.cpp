@@ -5,10 +5,10 @@
 
 #include "cli/report/time_report.h"
 #include "model_ir/json/json_writer.h"
-#include "model_ir/plan/plan_json.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/task.h"
+#include "runtimes/plan_json.h"
 
 namespace headroom::cli {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 using ir::JsonFields;
 using ir::JsonValue;
 
-constexpr std::size_t kMostGroups = 20;
+constexpr std::size_t kMostJsonGroups = 20;
 
 JsonFields role_fields(const cost::RoleBytes& roles) {
   constexpr std::array<std::string_view, ir::kTensorRoleCount> kKeys = {
@@ -212,7 +212,7 @@ JsonValue phases_json(const cost::StepEstimate& estimate) {
 JsonValue live_json(const std::vector<cost::LiveGroup>& groups) {
   JsonValue::Array array;
   for (const cost::LiveGroup& group : groups) {
-    if (array.size() == kMostGroups) {
+    if (array.size() == kMostJsonGroups) {
       break;
     }
     JsonFields fields;

@@ -9,25 +9,20 @@
 #include "cli/plan_options.h"
 #include "cli/plan_values.h"
 #include "cli/report/time_report.h"
-#include "model_ir/plan/megatron_fields.h"
+#include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/task.h"
+#include "runtimes/megatron/fields.h"
 
 namespace headroom::cli {
 namespace {
 
-constexpr std::size_t kNameColumns = 18;
+constexpr std::size_t kRoleColumns = 18;
 constexpr std::size_t kTermColumns = 28;
 constexpr std::size_t kSizeColumns = 10;
 constexpr std::size_t kMostPhases = 9;
-constexpr std::size_t kMostGroups = 5;
+constexpr std::size_t kMostTextGroups = 5;
 constexpr double kFragmentationFlag = 0.2;
-
-std::string percent(double share) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %%", share * 100);
-  return text.data();
-}
 
 std::string figure(Bytes bytes) {
   return pad_left(size_text(bytes), kSizeColumns);
@@ -168,17 +163,17 @@ std::string other_options(const ir::ParallelPlan& plan, const ir::ModelSpec& mod
 
 std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
-  std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
+  std::string text = plan.runtime;
   if (plan.zero) {
     const std::string plus = zero_plus_text(*plan.zero);
     text += " ZeRO-" + std::to_string(plan.zero->stage) + (plus.empty() ? "" : " " + plus);
-  } else if (plan.world > 1 && plan.runtime == ir::RuntimeKind::kTransformers) {
+  } else if (plan.world > 1 && plan.runtime == "transformers") {
     text += " DDP";
   } else if (plan.megatron) {
     text += mesh_text(plan);
-  } else if (plan.model_code == ir::ModelCode::kTorchtitan) {
+  } else if (plan.runtime == "torchtitan") {
     const ir::TitanPlan titan = plan.titan.value_or(ir::TitanPlan{});
-    text += " torchtitan " + titan_text(titan) + (titan.compiled ? " (approximate)" : "");
+    text += " " + titan_text(titan) + (titan.compiled ? " (approximate)" : "");
   }
   if (plan.fsdp) {
     text += " " + fsdp_text(*plan.fsdp);
@@ -237,14 +232,14 @@ std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
                            [&](std::size_t role) { return estimate.peak_by_role[role]; });
   const auto whole =
       static_cast<double>(std::max(estimate.peak_allocated.value(), std::int64_t{1}));
-  const std::size_t room = terminal.width - kNameColumns - kSizeColumns - 4;
+  const std::size_t room = terminal.width - kRoleColumns - kSizeColumns - 4;
   for (const std::size_t role : order) {
     const Bytes bytes = estimate.peak_by_role[role];
     if (bytes == Bytes{0}) {
       continue;
     }
     const double share = static_cast<double>(bytes.value()) / whole;
-    text += "  " + pad_right(name_of(static_cast<ir::TensorRole>(role)), kNameColumns) +
+    text += "  " + pad_right(name_of(static_cast<ir::TensorRole>(role)), kRoleColumns) +
             figure(bytes) + "  " + bar(terminal, share, room) + "\n";
   }
   return text;
@@ -302,7 +297,8 @@ std::string confidence_lines(const cost::Confidence& confidence) {
                 " on GPUs" + (basis.borrowed ? ", some of other runtimes" : "");
   return "  " + pad_right("reserved, 95 % interval", kTermColumns) + interval + "\n  " +
          pad_right("chance to fit", kTermColumns) +
-         pad_left(percent(confidence.fits_probability), kSizeColumns) + "  from " + known + "\n";
+         pad_left(percent_text(confidence.fits_probability), kSizeColumns) + "  from " + known +
+         "\n";
 }
 
 /// What the busiest rank of experts reserves, by how unevenly tokens are routed.
@@ -334,7 +330,7 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   };
   std::string text = heading(terminal, "against the device");
   text += line("reserved by PyTorch", estimate.peak_reserved,
-               "fragmentation " + percent(fragmentation));
+               "fragmentation " + percent_text(fragmentation));
   for (const cost::OutsideTerm& term : estimate.outside) {
     std::string remark(name_of(term.basis));
     remark += term.bound > term.bytes ? ", up to " + size_text(term.bound) : "";
@@ -384,7 +380,7 @@ std::vector<const cost::PhaseMemory*> shown_phases(const cost::StepEstimate& est
 std::string phases(const FitAnswer& answer, const Terminal& terminal) {
   const auto shown = shown_phases(answer.estimate);
   const std::size_t left_out = answer.estimate.timeline.phases.size() - shown.size();
-  std::size_t width = kNameColumns;
+  std::size_t width = kRoleColumns;
   for (const cost::PhaseMemory* phase : shown) {
     width = std::max(width, columns_of(phase->name));
   }
@@ -403,7 +399,7 @@ std::string phases(const FitAnswer& answer, const Terminal& terminal) {
 
 std::string largest(const FitAnswer& answer, const Terminal& terminal) {
   std::string text = heading(terminal, "largest at the peak");
-  const std::size_t count = std::min(answer.live.size(), kMostGroups);
+  const std::size_t count = std::min(answer.live.size(), kMostTextGroups);
   for (std::size_t index = 0; index < count; ++index) {
     const cost::LiveGroup& group = answer.live[index];
     std::string what(name_of(group.role));
@@ -505,13 +501,14 @@ std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
 std::string speedups(const FitAnswer& answer, const Terminal& terminal) {
   std::string text;
   for (const cost::Speedup& speedup : answer.speedups) {
-    text += "  " +
-            wrap(worded_changes(answer.question, speedup.plan) + ": " + percent(speedup.gain) +
-                     " more tokens per second, against " +
-                     std::string(describe(speedup.bottleneck)) + " (" + percent(speedup.share) +
-                     " of the step); " + size_text(speedup.margin) + " to spare",
-                 terminal.width - 2, 2) +
-            "\n";
+    text +=
+        "  " +
+        wrap(worded_changes(answer.question, speedup.plan) + ": " + percent_text(speedup.gain) +
+                 " more tokens per second, against " + std::string(describe(speedup.bottleneck)) +
+                 " (" + percent_text(speedup.share) + " of the step); " +
+                 size_text(speedup.margin) + " to spare",
+             terminal.width - 2, 2) +
+        "\n";
   }
   return text.empty() ? text : heading(terminal, "changes that make it faster") + text;
 }

@@ -6,7 +6,7 @@
 #include "cli/report/plan_answer.h"
 #include "cli/terminal.h"
 #include "model_ir/json/json_writer.h"
-#include "model_ir/plan/megatron_fields.h"
+#include "runtimes/megatron/fields.h"
 
 namespace headroom::cli {
 namespace {

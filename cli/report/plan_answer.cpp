@@ -8,10 +8,10 @@
 #include "cli/report/placement_text.h"
 #include "cli/report/why_text.h"
 #include "model_ir/json/json_writer.h"
-#include "model_ir/plan/megatron_fields.h"
-#include "model_ir/plan/plan_json.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/axis_value.h"
+#include "runtimes/megatron/fields.h"
+#include "runtimes/plan_json.h"
 
 namespace headroom::cli {
 namespace {
@@ -25,7 +25,7 @@ std::string three_digits(double value) {
   return text.data();
 }
 
-std::string percent(double part, double whole) {
+std::string aligned_percent(double part, double whole) {
   std::array<char, 48> text{};
   std::snprintf(text.data(), text.size(), "%5.1f %%", whole > 0 ? 100 * part / whole : 0);
   return text.data();
@@ -112,7 +112,7 @@ std::string front_lines(const PlanAnswer& answer) {
   std::string text = "\nnot beaten in time, memory and GPUs at once";
   if (!result.front_whole) {
     text += std::isfinite(result.front_gap)
-                ? "; others may be better by up to " + percent(result.front_gap, 1)
+                ? "; others may be better by up to " + aligned_percent(result.front_gap, 1)
                 : "; there may be others";
   }
   text += "\n";
@@ -321,7 +321,7 @@ std::string time_lines(const PlanAnswer& answer) {
   for (const auto& [name, seconds] : parts) {
     if (seconds.value() > 0) {
       text += "  " + pad_right(name, 32) + pad_left(duration_text(seconds.value()), 10) + "  " +
-              percent(seconds.value(), total) + "\n";
+              aligned_percent(seconds.value(), total) + "\n";
     }
   }
   return text;
@@ -412,14 +412,14 @@ std::string duration_text(double seconds) {
 }
 
 std::string plan_words(const ir::ParallelPlan& plan) {
-  if (plan.model_code == ir::ModelCode::kTorchtitan) {
+  if (plan.runtime == "torchtitan") {
     const std::int64_t sequences = plan::value_of(plan, plan::Axis::kMicroBatch);
     return plan::value_text(plan::Axis::kRuntime, plan::kTitanRuntime) + titan_words(plan) +
            recipe_words(plan) + ", micro-batch " + std::to_string(sequences) + " x " +
            std::to_string(plan.micro_batch * plan.accumulation / sequences) + ", " +
            titan_recompute_words(plan);
   }
-  std::string text(ir::word_of(ir::runtime_words(), plan.runtime));
+  std::string text = plan.runtime;
   text += plan.megatron ? degrees_words(plan) : sharding_words(plan);
   text += recipe_words(plan);
   text += ", micro-batch " + std::to_string(plan.micro_batch) + " x " +
@@ -497,7 +497,7 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
           duration_text(answer.seconds);
   if (result.status == plan::PlanStatus::kFeasible) {
     text += ", bound " + bound_text(answer.search.objective, result.bound) + ", gap " +
-            percent(result.gap, 1);
+            aligned_percent(result.gap, 1);
   }
   text += "\n";
   if (!answer.why.empty() || answer.infeasible) {

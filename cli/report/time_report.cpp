@@ -1,11 +1,10 @@
 #include "cli/report/time_report.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
+#include "cli/scalars.h"
 #include "model_ir/json/json_writer.h"
 
 namespace headroom::cli {
@@ -20,20 +19,9 @@ constexpr std::size_t kShareColumns = 9;
 constexpr double kLeastShare = 0.0005;  ///< Parts below it are not shown.
 constexpr double kTera = 1e12;
 
-/// "12.50"
-std::string decimal(double value, int digits) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
-  return text.data();
-}
-
-std::string percent(double share) {
-  return decimal(100 * share, 1) + " %";
-}
-
 std::string time_of(Seconds time) {
   const double seconds = time.value();
-  return seconds >= 10 ? decimal(seconds, 2) + " s" : decimal(seconds * 1e3, 2) + " ms";
+  return seconds >= 10 ? decimal_text(seconds, 2) + " s" : decimal_text(seconds * 1e3, 2) + " ms";
 }
 
 std::string heading_of(const TimeAnswer& answer, const Terminal& terminal) {
@@ -44,15 +32,15 @@ std::string heading_of(const TimeAnswer& answer, const Terminal& terminal) {
     text += "  95 % interval: " + time_of(answer.interval->low) + " to " +
             time_of(answer.interval->high) + "\n";
   }
-  text += "  each GPU: " + decimal(step.tokens_per_second_per_gpu(), 0) + " tokens/s, " +
-          decimal(step.model_rate().value() / kTera, 1) + " model TFLOP/s";
-  text += step.mfu() ? ", MFU " + percent(*step.mfu()) : "";
+  text += "  each GPU: " + decimal_text(step.tokens_per_second_per_gpu(), 0) + " tokens/s, " +
+          decimal_text(step.model_rate().value() / kTera, 1) + " model TFLOP/s";
+  text += step.mfu() ? ", MFU " + percent_text(*step.mfu()) : "";
   const bool recomputes = step.hardware_flops > step.model_flops;
-  text += step.hfu() && recomputes ? ", HFU " + percent(*step.hfu()) : "";
+  text += step.hfu() && recomputes ? ", HFU " + percent_text(*step.hfu()) : "";
   return text + "\n";
 }
 
-std::string parts_of(const cost::StepTime& step) {
+std::string parts_table(const cost::StepTime& step) {
   std::vector<std::pair<Seconds, cost::StepPart>> parts;
   for (std::size_t i = 0; i < cost::kStepParts; ++i) {
     const auto part = static_cast<cost::StepPart>(i);
@@ -64,7 +52,7 @@ std::string parts_of(const cost::StepTime& step) {
     const double share = time / step.total;
     if (share >= kLeastShare) {
       text += "  " + pad_right(std::string(describe(part)), kPartColumns) +
-              pad_left(time_of(time), kTimeColumns) + pad_left(percent(share), kShareColumns) +
+              pad_left(time_of(time), kTimeColumns) + pad_left(percent_text(share), kShareColumns) +
               "\n";
     }
   }
@@ -76,7 +64,7 @@ std::string costs_of(const TimeAnswer& answer) {
   std::string text;
   const auto add = [&text](const std::optional<double>& value, double unit, const char* words) {
     if (value) {
-      text += (text.empty() ? "  " : ", ") + decimal(*value / unit, 1) + words;
+      text += (text.empty() ? "  " : ", ") + decimal_text(*value / unit, 1) + words;
     }
   };
   add(run.tokens_per_dollar, 1e6, " million tokens per dollar");
@@ -110,7 +98,7 @@ std::string time_text(const TimeAnswer& answer, const Terminal& terminal) {
                ? std::string()
                : "\nstep time: not predicted (" + answer.request.missing + ")\n";
   }
-  std::string text = heading_of(answer, terminal) + parts_of(*answer.step) + costs_of(answer);
+  std::string text = heading_of(answer, terminal) + parts_table(*answer.step) + costs_of(answer);
   for (const std::string& note : notes_of(*answer.request.machine)) {
     text += "  " + wrap("note: " + note, terminal.width - 2, 2) + "\n";
   }

@@ -43,12 +43,12 @@ std::string catalogue_spelling(std::string_view name) {
 }
 
 template <typename Spec>
-using Reader = Result<Spec> (*)(const std::string& path);
+using SpecReader = Result<Spec> (*)(const std::string& path);
 
 /// Reads an entry that must call itself what its file is called, or it could not be found again.
 template <typename Spec>
 Result<Spec> read_entry(const ir::EntryFolder& folder, const std::string& entry,
-                        Reader<Spec> read) {
+                        SpecReader<Spec> read) {
   const std::string path = ir::entry_path(folder, entry);
   Result<Spec> spec = read(path);
   if (spec && spec->name != entry) {
@@ -58,7 +58,7 @@ Result<Spec> read_entry(const ir::EntryFolder& folder, const std::string& entry,
 }
 
 template <typename Spec>
-Result<Spec> load(const ir::EntryFolder& folder, const std::string& name, Reader<Spec> read) {
+Result<Spec> load(const ir::EntryFolder& folder, const std::string& name, SpecReader<Spec> read) {
   if (name.ends_with(".json")) {
     return read(name);
   }
@@ -74,7 +74,7 @@ Result<Spec> load(const ir::EntryFolder& folder, const std::string& name, Reader
 }
 
 template <typename Spec>
-Result<std::vector<Spec>> list(const ir::EntryFolder& folder, Reader<Spec> read) {
+Result<std::vector<Spec>> list(const ir::EntryFolder& folder, SpecReader<Spec> read) {
   const Result<std::vector<std::string>> names = ir::entry_names(folder);
   if (!names) {
     return names.error();

@@ -14,7 +14,7 @@ namespace {
 
 // A share above one is possible: what counts as the peak of a product that skips work, as causal
 // attention does, is less than what the datasheet counts.
-constexpr ir::NumberRange kShare = {.least = 1e-4, .greatest = 4};
+constexpr ir::NumberRange kPeakShare = {.least = 1e-4, .greatest = 4};
 constexpr ir::NumberRange kSlowed = {.least = 1e-4, .greatest = 1};
 constexpr ir::NumberRange kFactor = {.least = 0.1, .greatest = 100};
 constexpr ir::NumberRange kLoss = {.least = 0, .greatest = 1};
@@ -35,16 +35,16 @@ ir::JsonObject sourced(const ir::JsonObject& root, const char* key) {
   return group;
 }
 
-FlopsPerSecond share_of(const ir::JsonObject& group, const char* key, FlopsPerSecond peak) {
-  return group.number(key, kShare) * peak;
+FlopsPerSecond rate_of_share(const ir::JsonObject& group, const char* key, FlopsPerSecond peak) {
+  return group.number(key, kPeakShare) * peak;
 }
 
 GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device) {
   GemmPerformance gemm;
   const FlopsPerSecond half = device.half.value_or(device.fp32);
-  gemm.fp32 = share_of(group, "fp32_share", device.fp32);
-  gemm.half = share_of(group, "half_share", half);
-  const std::optional<double> fp8 = group.optional_number("fp8_share", kShare);
+  gemm.fp32 = rate_of_share(group, "fp32_share", device.fp32);
+  gemm.half = rate_of_share(group, "half_share", half);
+  const std::optional<double> fp8 = group.optional_number("fp8_share", kPeakShare);
   // Without 8-bit arithmetic the operands are widened first.
   gemm.fp8 = fp8 && device.fp8 ? *fp8 * *device.fp8 : gemm.half;
   gemm.tile_loss = group.number("tile_loss_elements", kElements);
@@ -65,15 +65,15 @@ GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device)
 
 /// `wide`: the rate above head size 128 over that at 128, where a group has no such rate.
 AttentionRates read_attention_rates(const ir::JsonObject& group, FlopsPerSecond peak, double wide) {
-  const FlopsPerSecond forward = share_of(group, "forward_128_share", peak);
-  const FlopsPerSecond backward = share_of(group, "backward_128_share", peak);
+  const FlopsPerSecond forward = rate_of_share(group, "forward_128_share", peak);
+  const FlopsPerSecond backward = rate_of_share(group, "backward_128_share", peak);
   const auto above = [&](const char* key, FlopsPerSecond at_128) {
-    const std::optional<double> share = group.optional_number(key, kShare);
+    const std::optional<double> share = group.optional_number(key, kPeakShare);
     return share ? *share * peak : wide * at_128;
   };
-  return {.forward_64 = share_of(group, "forward_64_share", peak),
+  return {.forward_64 = rate_of_share(group, "forward_64_share", peak),
           .forward_128 = forward,
-          .backward_64 = share_of(group, "backward_64_share", peak),
+          .backward_64 = rate_of_share(group, "backward_64_share", peak),
           .backward_128 = backward,
           .forward_wide = above("forward_wide_share", forward),
           .backward_wide = above("backward_wide_share", backward)};
@@ -93,11 +93,11 @@ AttentionPerformance read_attention(const ir::JsonObject& group, const DeviceSpe
   return attention;
 }
 
-MemoryPerformance read_memory(const ir::JsonObject& group, const DeviceSpec& device) {
+MemoryPerformance read_memory_performance(const ir::JsonObject& group, const DeviceSpec& device) {
   MemoryPerformance memory;
-  memory.rate = group.number("share", kShare) * device.memory_bandwidth;
+  memory.rate = group.number("share", kPeakShare) * device.memory_bandwidth;
   const auto slower = [&](const char* key) {
-    const std::optional<double> share = group.optional_number(key, kShare);
+    const std::optional<double> share = group.optional_number(key, kPeakShare);
     return share ? *share * device.memory_bandwidth : memory.rate;
   };
   memory.permutation = slower("permutation_share");
@@ -224,7 +224,7 @@ Result<DevicePerformance> read_performance(const std::string& path, const Device
   }
   performance.gemm = read_gemm(sourced(root, "gemm"), device);
   performance.attention = read_attention(sourced(root, "attention"), device);
-  performance.memory = read_memory(sourced(root, "memory"), device);
+  performance.memory = read_memory_performance(sourced(root, "memory"), device);
   performance.launch = read_launch(sourced(root, "launch"));
   performance.host = read_host(sourced(root, "host"), host_link);
   Status status = reader->finish_refusing_unknown_keys();

@@ -13,7 +13,7 @@
 namespace headroom::cost {
 namespace {
 
-constexpr ir::NumberRange kShare = {.least = 1e-4, .greatest = 2};
+constexpr ir::NumberRange kLinkShare = {.least = 1e-4, .greatest = 2};
 constexpr ir::NumberRange kTime = {.least = 0, .greatest = 0.1};
 constexpr ir::NumberRange kChunks = {.least = 0, .greatest = 16};
 constexpr ir::IntegerRange kDevices = {.least = 1, .greatest = 1024};
@@ -48,7 +48,7 @@ GroupPlacement axis_placement(std::int64_t size, std::int64_t stride, std::int64
 Pace read_pace(const ir::JsonObject& group, BytesPerSecond peak) {
   return {.base = Seconds{group.number("base_seconds", kTime)},
           .hop = Seconds{group.number("hop_seconds", kTime)},
-          .rate = group.number("share", kShare) * peak};
+          .rate = group.number("share", kLinkShare) * peak};
 }
 
 }  // namespace
@@ -96,11 +96,11 @@ Result<Fabric> read_fabric(const std::string& path, const LinkSpec& link) {
   }
   if (const std::optional<ir::JsonObject> domain = root.optional_object("domain")) {
     fabric.domain = static_cast<int>(domain->integer("devices", kDevices));
-    fabric.reduced_across = domain->number("all_reduce_share_across", kShare) * link.peak;
-    fabric.gathered_across = domain->number("all_gather_share_across", kShare) * link.peak;
-    fabric.scattered_across = domain->number("reduce_scatter_share_across", kShare) * link.peak;
-    fabric.between = domain->number("share_between", kShare) * link.peak;
-    fabric.exchanged = domain->number("share_exchanged", kShare) * link.peak;
+    fabric.reduced_across = domain->number("all_reduce_share_across", kLinkShare) * link.peak;
+    fabric.gathered_across = domain->number("all_gather_share_across", kLinkShare) * link.peak;
+    fabric.scattered_across = domain->number("reduce_scatter_share_across", kLinkShare) * link.peak;
+    fabric.between = domain->number("share_between", kLinkShare) * link.peak;
+    fabric.exchanged = domain->number("share_exchanged", kLinkShare) * link.peak;
   }
   if (const std::optional<ir::JsonObject> channels = root.optional_object("channels")) {
     fabric.channels = static_cast<int>(channels->integer("number", kDevices));

@@ -3,6 +3,7 @@
 #include <array>
 #include <iterator>
 
+#include "costmodel/memory/allocation_size.h"
 #include "model_ir/base/check.h"
 #include "model_ir/base/units.h"
 
@@ -10,7 +11,6 @@ namespace headroom::cost {
 namespace {
 
 constexpr std::int64_t kChunk = 32 * kMiB;
-constexpr std::int64_t kSmallSegment = 2 * kMiB;
 /// No block may sit at address 0: a viewer takes that for no address.
 constexpr std::int64_t kBegin = std::int64_t{1} << 32;
 constexpr std::int64_t kEnd = std::int64_t{1} << 61;

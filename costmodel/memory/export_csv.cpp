@@ -42,33 +42,33 @@ std::string_view kind_name(ir::EventKind kind) {
 }
 
 /// Names that many lines share, worded once.
-struct Wording {
+struct SiteColumns {
   std::vector<std::string> operators;  ///< By site, ready for the format.
   std::vector<std::string> layers;
 };
 
-Wording csv_wording(const ir::RankProgram& program) {
-  Wording wording;
+SiteColumns site_columns(const ir::RankProgram& program) {
+  SiteColumns columns;
   for (std::uint32_t site = 0; site < program.sites.size(); ++site) {
-    append_field(wording.operators.emplace_back(), operator_name(program, site));
+    append_field(columns.operators.emplace_back(), operator_name(program, site));
     const std::optional<std::int32_t> layer = layer_of(program, site);
-    wording.layers.push_back(layer ? std::to_string(*layer) : "");
+    columns.layers.push_back(layer ? std::to_string(*layer) : "");
   }
-  return wording;
+  return columns;
 }
 
-void append_subject(std::string& out, const Wording& wording, const EventSubject& subject) {
+void append_subject(std::string& out, const SiteColumns& columns, const EventSubject& subject) {
   out += ',';
   if (subject.role) {
     out += ir::name_of(*subject.role);
   }
   out += ',';
-  if (subject.site < wording.operators.size()) {
-    out += wording.operators[subject.site];
+  if (subject.site < columns.operators.size()) {
+    out += columns.operators[subject.site];
   }
   out += ',';
-  if (subject.site < wording.layers.size()) {
-    out += wording.layers[subject.site];
+  if (subject.site < columns.layers.size()) {
+    out += columns.layers[subject.site];
   }
   out += ',';
   append_number(out, subject.bytes);
@@ -80,7 +80,7 @@ std::string timeline_csv(const ir::RankProgram& program, const ir::AllocatorSett
                          Bytes capacity) {
   EventReplay run(program, settings, DeviceMemory{.capacity = capacity});
   const std::vector<EventSubject> subjects = subjects_of(program);
-  const Wording wording = csv_wording(program);
+  const SiteColumns columns = site_columns(program);
   std::string out = "event,phase,step,kind,role,operator,layer,bytes,allocated,reserved\n";
   for (const ir::Phase& phase : program.phases) {
     std::string prefix = ",";
@@ -93,7 +93,7 @@ std::string timeline_csv(const ir::RankProgram& program, const ir::AllocatorSett
       out += prefix;
       out += ',';
       out += served ? kind_name(program.events[index].kind) : "out_of_memory";
-      append_subject(out, wording, subjects[index]);
+      append_subject(out, columns, subjects[index]);
       const AllocatorState state = run.allocator().state();
       out += ',';
       append_number(out, state.allocated.value());

@@ -13,7 +13,7 @@
 namespace headroom::cost {
 namespace {
 
-std::string_view name_of(TraceAction action) {
+std::string_view action_name(TraceAction action) {
   switch (action) {
     case TraceAction::kAllocate:
       return "alloc";
@@ -190,7 +190,7 @@ class SnapshotWriter {
         if (trace[entry].action == TraceAction::kFree) {
           write_entry("free_requested", trace[entry], event);
         }
-        write_entry(name_of(trace[entry].action), trace[entry], event);
+        write_entry(action_name(trace[entry].action), trace[entry], event);
       }
     }
     out_.end_list();

@@ -97,7 +97,7 @@ DevicePerformance performance_in(const Machine& machine, const ir::ParallelPlan&
     performance.gemm.half = performance.gemm.together * performance.gemm.half;
     performance.gemm.fp8 = performance.gemm.together * performance.gemm.fp8;
   }
-  if (is_compiled(plan) || plan.runtime == ir::RuntimeKind::kMegatron) {
+  if (is_compiled(plan) || plan.runtime == "megatron") {
     performance.memory.elements = 0;
   }
   return performance;

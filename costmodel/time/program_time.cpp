@@ -13,10 +13,10 @@ namespace {
 using ir::WorkItem;
 
 /// Reads stretches of time off a replayed program.
-class Reader {
+class StretchReader {
  public:
-  Reader(const ir::RankProgram& program, const ir::ParallelPlan& plan,
-         const StreamTimeline& timeline)
+  StretchReader(const ir::RankProgram& program, const ir::ParallelPlan& plan,
+                const StreamTimeline& timeline)
       : program_(program), work_(program.work), plan_(plan), timeline_(timeline) {
     find_optimizer();
     recomputed_.resize(work_.items.size());
@@ -193,8 +193,8 @@ ItemRange last_full_run(const ir::RankProgram& program, const ir::ParallelPlan& 
 
 /// Reads the passes of a program. The last backward reduces gradients, so the one before stands for
 /// the steady state where there is one.
-void read_chunks(const ir::RankProgram& program, const ir::ParallelPlan& plan, const Reader& reader,
-                 ProgramTime& out) {
+void read_chunks(const ir::RankProgram& program, const ir::ParallelPlan& plan,
+                 const StretchReader& reader, ProgramTime& out) {
   out.outside = out.step;
   std::vector<Passes> chunks;
   const ItemRange run = last_full_run(program, plan, out.last_step);
@@ -297,7 +297,7 @@ ProgramTime price_program(const ir::RankProgram& program, const ir::ParallelPlan
                                                .graph = prices.graph,
                                                .graphed = graphed_sites(program, prices.graphed),
                                                .taken_ratio = prices.taken_ratio});
-  const Reader reader(program, plan, out.timeline);
+  const StretchReader reader(program, plan, out.timeline);
   out.last_step = last_step_of(program);
   out.step = reader.read(out.last_step);
   reader.read_tail(out.step);

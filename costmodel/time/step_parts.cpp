@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_plan.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::cost {
 namespace {

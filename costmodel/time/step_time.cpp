@@ -5,9 +5,9 @@
 
 #include "costmodel/time/model_flops.h"
 #include "model_ir/base/check.h"
-#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_plan.h"
-#include "model_ir/plan/titan_stages.h"
+#include "runtimes/megatron/stage_layers.h"
+#include "runtimes/torchtitan/stage_layers.h"
 
 namespace headroom::cost {
 namespace {

@@ -43,7 +43,7 @@ struct ShapeCost {
   bool collective = false;
 };
 
-ShapeCost cost_of(const ir::WorkShape& shape, Seconds duration) {
+ShapeCost shape_cost(const ir::WorkShape& shape, Seconds duration) {
   ShapeCost cost{.duration = duration, .tail = duration};
   const auto* gemm = std::get_if<ir::GemmShape>(&shape);
   if (gemm != nullptr && gemm->batch == ir::GemmBatch::kSeries) {
@@ -70,7 +70,7 @@ class Replay {
     HEADROOM_ASSERT(costs.durations.size() == work.shapes.size());
     shapes_.reserve(work.shapes.size());
     for (std::size_t i = 0; i < work.shapes.size(); ++i) {
-      shapes_.push_back(cost_of(work.shapes[i], costs.durations[i]));
+      shapes_.push_back(shape_cost(work.shapes[i], costs.durations[i]));
     }
   }
 

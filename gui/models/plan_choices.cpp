@@ -7,6 +7,7 @@
 
 #include "gui/whatif/scenario.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/registry.h"
 
 namespace headroom::gui {
 namespace {
@@ -15,7 +16,7 @@ using ir::OptimizerForm;
 using ir::OptimizerKind;
 using ir::Precision;
 
-QString words(const char* text) {
+QString choice_words(const char* text) {
   return QCoreApplication::translate("Choice", text);
 }
 
@@ -23,38 +24,24 @@ QString as_text(std::string_view text) {
   return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
 }
 
-QString detail_of(ir::RuntimeKind runtime) {
-  switch (runtime) {
-    case ir::RuntimeKind::kTransformers:
-      return words("Hugging Face transformers on PyTorch; DDP on several GPUs");
-    case ir::RuntimeKind::kDeepspeed:
-      return words("The same model under DeepSpeed ZeRO");
-    case ir::RuntimeKind::kFsdp:
-      return words("The same model under PyTorch fully_shard (FSDP2)");
-    case ir::RuntimeKind::kMegatron:
-      return words("Megatron-Core with Transformer Engine");
-  }
-  return {};
-}
-
 QString detail_of(Precision precision) {
   switch (precision) {
     case Precision::kFp32:
-      return words("Parameters, gradients and states in fp32");
+      return choice_words("Parameters, gradients and states in fp32");
     case Precision::kBf16:
-      return words("Parameters, gradients and states in bf16");
+      return choice_words("Parameters, gradients and states in bf16");
     case Precision::kFp16:
-      return words("Parameters, gradients and states in fp16");
+      return choice_words("Parameters, gradients and states in fp16");
     case Precision::kAutocastBf16:
-      return words("fp32 parameters, computing in bf16");
+      return choice_words("fp32 parameters, computing in bf16");
     case Precision::kAutocastFp16:
-      return words("fp32 parameters, computing in fp16 with loss scaling");
+      return choice_words("fp32 parameters, computing in fp16 with loss scaling");
     case Precision::kBf16AutocastBf16:
-      return words("bf16 parameters under bf16 autocast");
+      return choice_words("bf16 parameters under bf16 autocast");
     case Precision::kBf16Master:
-      return words("bf16 parameters and gradients, fp32 master copy and states");
+      return choice_words("bf16 parameters and gradients, fp32 master copy and states");
     case Precision::kFp16Master:
-      return words("fp16 with loss scaling, fp32 master copy and states");
+      return choice_words("fp16 with loss scaling, fp32 master copy and states");
   }
   return {};
 }
@@ -62,20 +49,22 @@ QString detail_of(Precision precision) {
 QString states_of(const ir::OptimizerPlan& optimizer) {
   switch (optimizer.kind) {
     case OptimizerKind::kNone:
-      return words("No optimizer step: forward and backward only");
+      return choice_words("No optimizer step: forward and backward only");
     case OptimizerKind::kAdamW:
-      return words("AdamW: two states per parameter");
+      return choice_words("AdamW: two states per parameter");
     case OptimizerKind::kSgd:
-      return optimizer.momentum > 0 ? words("SGD with momentum: one state per parameter")
-                                    : words("SGD: no states");
+      return optimizer.momentum > 0 ? choice_words("SGD with momentum: one state per parameter")
+                                    : choice_words("SGD: no states");
     case OptimizerKind::kAdafactor:
-      return words("Adafactor of transformers: factored states, a row and a column per matrix");
+      return choice_words(
+          "Adafactor of transformers: factored states, a row and a column per matrix");
     case OptimizerKind::kAdafactorTorch:
-      return words("Adafactor of torch: factored states, a row and a column per matrix");
+      return choice_words("Adafactor of torch: factored states, a row and a column per matrix");
     case OptimizerKind::kLion:
-      return words("Lion: one state per parameter");
+      return choice_words("Lion: one state per parameter");
     case OptimizerKind::kMuon:
-      return words("Muon: one state per matrix of the layers, two per other parameter (AdamW)");
+      return choice_words(
+          "Muon: one state per matrix of the layers, two per other parameter (AdamW)");
   }
   return {};
 }
@@ -83,17 +72,18 @@ QString states_of(const ir::OptimizerPlan& optimizer) {
 QString step_of(OptimizerForm form) {
   switch (form) {
     case OptimizerForm::kForeach:
-      return words("all parameters at once, with temporaries of their size (torch's default)");
+      return choice_words(
+          "all parameters at once, with temporaries of their size (torch's default)");
     case OptimizerForm::kFused:
-      return words("one fused kernel, without temporaries");
+      return choice_words("one fused kernel, without temporaries");
     case OptimizerForm::kLoop:
-      return words("one parameter at a time");
+      return choice_words("one parameter at a time");
     case OptimizerForm::kEightBit:
-      return words("8-bit states (bitsandbytes)");
+      return choice_words("8-bit states (bitsandbytes)");
     case OptimizerForm::kPagedEightBit:
-      return words("8-bit states that may be paged out to the host (bitsandbytes)");
+      return choice_words("8-bit states that may be paged out to the host (bitsandbytes)");
     case OptimizerForm::kPaged:
-      return words("fp32 states that may be paged out to the host (bitsandbytes)");
+      return choice_words("fp32 states that may be paged out to the host (bitsandbytes)");
   }
   return {};
 }
@@ -102,21 +92,27 @@ QString detail_of(const ir::OptimizerPlan& optimizer) {
   if (optimizer.kind == OptimizerKind::kNone) {
     return states_of(optimizer);
   }
-  return words("%1; %2").arg(states_of(optimizer), step_of(optimizer.form));
+  return choice_words("%1; %2").arg(states_of(optimizer), step_of(optimizer.form));
 }
 
 QString detail_of(ir::AttentionKind attention) {
   switch (attention) {
     case ir::AttentionKind::kSdpa:
-      return words("torch's scaled_dot_product_attention, which picks a kernel");
+      return choice_words("torch's scaled_dot_product_attention, which picks a kernel");
     case ir::AttentionKind::kEager:
-      return words("Scores of sequence × sequence per head are kept for backward");
+      return choice_words("Scores of sequence × sequence per head are kept for backward");
     case ir::AttentionKind::kFlash:
-      return words("FlashAttention 2: no scores are kept");
+      return choice_words("FlashAttention 2: no scores are kept");
     case ir::AttentionKind::kSdpaNoCudnn:
-      return words("sdpa with cuDNN switched off (enable_cudnn_sdp(False))");
+      return choice_words("sdpa with cuDNN switched off (enable_cudnn_sdp(False))");
   }
   return {};
+}
+
+/// Those that the window has controls for.
+bool is_offered(std::string_view runtime) {
+  return runtime == "transformers" || runtime == "deepspeed" || runtime == "fsdp" ||
+         runtime == "megatron";
 }
 
 template <typename T>
@@ -130,18 +126,26 @@ std::vector<Choice<T>> choices_of(std::span<const ir::Word<T>> known) {
 
 }  // namespace
 
-std::vector<Choice<ir::RuntimeKind>> runtime_choices() {
-  return choices_of(ir::runtime_words());
+std::vector<Choice<std::string>> runtime_choices() {
+  std::vector<Choice<std::string>> choices;
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    if (is_offered(runtime->name())) {
+      choices.push_back(
+          {std::string(runtime->name()), as_text(runtime->name()), as_text(runtime->title())});
+    }
+  }
+  return choices;
 }
 
 std::vector<Choice<int>> zero_stage_choices() {
-  return {{0, words("0: nothing sharded"), words("Every rank holds everything")},
-          {1, words("1: optimizer states"), words("Optimizer states are sharded")},
-          {2, words("2: and gradients"), words("Optimizer states and gradients are sharded")},
-          {3, words("3: and parameters"), words("Everything is sharded")}};
+  return {{0, choice_words("0: nothing sharded"), choice_words("Every rank holds everything")},
+          {1, choice_words("1: optimizer states"), choice_words("Optimizer states are sharded")},
+          {2, choice_words("2: and gradients"),
+           choice_words("Optimizer states and gradients are sharded")},
+          {3, choice_words("3: and parameters"), choice_words("Everything is sharded")}};
 }
 
-std::vector<Choice<Precision>> precision_choices(ir::RuntimeKind runtime) {
+std::vector<Choice<Precision>> precision_choices(const std::string& runtime) {
   std::vector<Choice<Precision>> choices;
   for (const Precision precision : precisions_of(runtime)) {
     choices.push_back(
@@ -159,17 +163,19 @@ std::vector<Choice<ir::AttentionKind>> attention_choices() {
 }
 
 std::vector<Choice<ir::Recompute>> checkpointing_choices() {
-  return {{ir::Recompute::kNone, words("none"), words("Every activation is kept for backward")},
-          {ir::Recompute::kFull, words("full"),
-           words("Layers are computed again in backward (use_reentrant=False)")},
-          {ir::Recompute::kFullReentrant, words("full-reentrant"),
-           words("Layers are computed again in backward (use_reentrant=True)")}};
+  return {{ir::Recompute::kNone, choice_words("none"),
+           choice_words("Every activation is kept for backward")},
+          {ir::Recompute::kFull, choice_words("full"),
+           choice_words("Layers are computed again in backward (use_reentrant=False)")},
+          {ir::Recompute::kFullReentrant, choice_words("full-reentrant"),
+           choice_words("Layers are computed again in backward (use_reentrant=True)")}};
 }
 
 std::vector<Choice<int>> quantization_choices() {
-  return {{0, words("as precision"), words("The frozen weights are not quantised")},
-          {8, words("8-bit (LLM.int8)"), words("bitsandbytes, 8 bits per weight")},
-          {4, words("4-bit (NF4)"), words("bitsandbytes, 4 bits per weight, double quantisation")}};
+  return {{0, choice_words("as precision"), choice_words("The frozen weights are not quantised")},
+          {8, choice_words("8-bit (LLM.int8)"), choice_words("bitsandbytes, 8 bits per weight")},
+          {4, choice_words("4-bit (NF4)"),
+           choice_words("bitsandbytes, 4 bits per weight, double quantisation")}};
 }
 
 }  // namespace headroom::gui

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <QString>
@@ -17,10 +18,10 @@ struct Choice {
   QString detail;  ///< What it means for memory: the tooltip.
 };
 
-[[nodiscard]] std::vector<Choice<ir::RuntimeKind>> runtime_choices();
+[[nodiscard]] std::vector<Choice<std::string>> runtime_choices();
 [[nodiscard]] std::vector<Choice<int>> zero_stage_choices();
 /// Those of `runtime`.
-[[nodiscard]] std::vector<Choice<ir::Precision>> precision_choices(ir::RuntimeKind runtime);
+[[nodiscard]] std::vector<Choice<ir::Precision>> precision_choices(const std::string& runtime);
 [[nodiscard]] std::vector<Choice<ir::OptimizerPlan>> optimizer_choices();
 [[nodiscard]] std::vector<Choice<ir::AttentionKind>> attention_choices();
 [[nodiscard]] std::vector<Choice<ir::Recompute>> checkpointing_choices();

@@ -14,48 +14,48 @@ namespace {
 
 using cost::StepEstimate;
 
-QString words(const char* text) {
+QString verdict_words(const char* text) {
   return QCoreApplication::translate("Verdict", text);
 }
 
 QString headline_of(cost::Verdict verdict) {
   switch (verdict) {
     case cost::Verdict::kFits:
-      return words("Fits");
+      return verdict_words("Fits");
     case cost::Verdict::kTight:
-      return words("Tight");
+      return verdict_words("Tight");
     case cost::Verdict::kDoesNotFit:
-      return words("Does not fit");
+      return verdict_words("Does not fit");
   }
   return {};
 }
 
 QString margin_of(const StepEstimate& estimate) {
   if (estimate.margin < Bytes{0}) {
-    return words("%1 missing").arg(bytes_text(-estimate.margin));
+    return verdict_words("%1 missing").arg(bytes_text(-estimate.margin));
   }
-  return words("%1 to spare").arg(bytes_text(estimate.margin));
+  return verdict_words("%1 to spare").arg(bytes_text(estimate.margin));
 }
 
 QString basis_of(cost::Basis basis) {
   switch (basis) {
     case cost::Basis::kMeasured:
-      return words("measured");
+      return verdict_words("measured");
     case cost::Basis::kDerived:
-      return words("derived");
+      return verdict_words("derived");
     case cost::Basis::kAssumed:
-      return words("assumed");
+      return verdict_words("assumed");
   }
   return {};
 }
 
 Fact reserved_fact(const StepEstimate& estimate) {
-  return {.caption = words("Peak reserved"),
+  return {.caption = verdict_words("Peak reserved"),
           .value = bytes_text(estimate.peak_reserved),
-          .detail = words("%1 of %2")
+          .detail = verdict_words("%1 of %2")
                         .arg(share_text(estimate.peak_reserved, estimate.capacity),
                              bytes_text(estimate.capacity)),
-          .tip = words("What the allocator holds at most: %1.\nIt may hold %2.")
+          .tip = verdict_words("What the allocator holds at most: %1.\nIt may hold %2.")
                      .arg(exact_text(estimate.peak_reserved), exact_text(estimate.capacity))};
 }
 
@@ -63,10 +63,10 @@ Fact reserved_fact(const StepEstimate& estimate) {
 QString trouble_of(const StepEstimate& estimate) {
   if (estimate.failure && estimate.failure->phase < estimate.program.phases.size()) {
     const std::string& phase = estimate.program.phases[estimate.failure->phase].name;
-    return words("; memory runs out in %1").arg(QString::fromStdString(phase));
+    return verdict_words("; memory runs out in %1").arg(QString::fromStdString(phase));
   }
   if (estimate.retries > 0) {
-    return words("; the allocator gives cached memory back and asks again (%1×)")
+    return verdict_words("; the allocator gives cached memory back and asks again (%1×)")
         .arg(QLocale().toString(static_cast<qlonglong>(estimate.retries)));
   }
   return {};
@@ -75,72 +75,76 @@ QString trouble_of(const StepEstimate& estimate) {
 QString basis_line(const StepEstimate& estimate) {
   const QString capacity = bytes_text(estimate.capacity);
   if (estimate.margin < Bytes{0}) {
-    return words("the peak is %1 of the capacity of %2%3")
+    return verdict_words("the peak is %1 of the capacity of %2%3")
         .arg(share_text(estimate.peak_reserved, estimate.capacity), capacity, trouble_of(estimate));
   }
-  return words("%1 of the capacity of %2%3")
+  return verdict_words("%1 of the capacity of %2%3")
       .arg(share_text(estimate.margin, estimate.capacity), capacity, trouble_of(estimate));
 }
 
 Fact allocated_fact(const StepEstimate& estimate) {
   return {
-      .caption = words("Peak allocated"),
+      .caption = verdict_words("Peak allocated"),
       .value = bytes_text(estimate.peak_allocated),
-      .detail =
-          words("%1 of reserved").arg(share_text(estimate.peak_allocated, estimate.peak_reserved)),
-      .tip = words("What tensors take at most: %1.").arg(exact_text(estimate.peak_allocated))};
+      .detail = verdict_words("%1 of reserved")
+                    .arg(share_text(estimate.peak_allocated, estimate.peak_reserved)),
+      .tip =
+          verdict_words("What tensors take at most: %1.").arg(exact_text(estimate.peak_allocated))};
 }
 
 Fact largest_fact(const StepEstimate& estimate) {
   const auto& roles = estimate.peak_by_role;
   const auto role = std::distance(roles.begin(), std::max_element(roles.begin(), roles.end()));
   const Bytes most = roles.at(static_cast<std::size_t>(role));
-  return {
-      .caption = words("Most of it"),
-      .value = role_name(static_cast<ir::TensorRole>(role)),
-      .detail = words("%1, %2").arg(bytes_text(most), share_text(most, estimate.peak_allocated)),
-      .tip = words("The largest category at the peak: %1.").arg(exact_text(most))};
+  return {.caption = verdict_words("Most of it"),
+          .value = role_name(static_cast<ir::TensorRole>(role)),
+          .detail = verdict_words("%1, %2").arg(bytes_text(most),
+                                                share_text(most, estimate.peak_allocated)),
+          .tip = verdict_words("The largest category at the peak: %1.").arg(exact_text(most))};
 }
 
 Fact outside_fact(const StepEstimate& estimate) {
-  QString tip = words("Device memory that the allocator does not see: %1 of %2.")
+  QString tip = verdict_words("Device memory that the allocator does not see: %1 of %2.")
                     .arg(exact_text(estimate.outside_bytes), exact_text(estimate.device_total));
   for (const cost::OutsideTerm& term : estimate.outside) {
-    tip += QLatin1Char('\n') + words("%1: %2, at most %3 (%4, %5)")
+    tip += QLatin1Char('\n') + verdict_words("%1: %2, at most %3 (%4, %5)")
                                    .arg(QString::fromStdString(term.name), bytes_text(term.bytes),
                                         bytes_text(std::max(term.bytes, term.bound)),
                                         basis_of(term.basis), QString::fromStdString(term.source));
   }
-  return {.caption = words("Outside the allocator"),
+  return {.caption = verdict_words("Outside the allocator"),
           .value = bytes_text(estimate.outside_bytes),
-          .detail = words("of %1 on the device").arg(bytes_text(estimate.device_total)),
+          .detail = verdict_words("of %1 on the device").arg(bytes_text(estimate.device_total)),
           .tip = tip};
 }
 
 /// How fast it runs, with the parts that take a hundredth of the step or more.
 Fact time_fact(const cost::StepTime& step) {
-  QString detail =
-      words("%1 tokens/s/GPU").arg(QLocale().toString(step.tokens_per_second_per_gpu(), 'f', 0));
+  QString detail = verdict_words("%1 tokens/s/GPU")
+                       .arg(QLocale().toString(step.tokens_per_second_per_gpu(), 'f', 0));
   if (const std::optional<double> mfu = step.mfu()) {
-    detail += words(", MFU %1\u00a0%").arg(QLocale().toString(100 * *mfu, 'f', 1));
+    detail += verdict_words(", MFU %1\u00a0%").arg(QLocale().toString(100 * *mfu, 'f', 1));
   }
-  QString tip = words("A predicted optimizer step. It goes to:");
+  QString tip = verdict_words("A predicted optimizer step. It goes to:");
   for (std::size_t i = 0; i < cost::kStepParts; ++i) {
     const auto part = static_cast<cost::StepPart>(i);
     const Seconds time = step.parts.of(part);
     if (time / step.total >= 0.01) {
       tip += QLatin1Char('\n') +
-             words("%1: %2").arg(QString::fromUtf8(cost::describe(part)), time_text(time));
+             verdict_words("%1: %2").arg(QString::fromUtf8(cost::describe(part)), time_text(time));
     }
   }
-  return {.caption = words("Step"), .value = time_text(step.total), .detail = detail, .tip = tip};
+  return {.caption = verdict_words("Step"),
+          .value = time_text(step.total),
+          .detail = detail,
+          .tip = tip};
 }
 
 Fact where_fact(const StepEstimate& estimate) {
-  return {.caption = words("Where"),
+  return {.caption = verdict_words("Where"),
           .value = QString::fromStdString(estimate.peak_moment),
           .detail = QString::fromStdString(estimate.peak_phase),
-          .tip = words("The moment of the peak.")};
+          .tip = verdict_words("The moment of the peak.")};
 }
 
 }  // namespace
@@ -160,7 +164,7 @@ ProblemText problem_text(const Error& error) {
 }
 
 ProblemText fault_text(const QString& fault) {
-  return {.what = words("A fault of Headroom itself, please report it"), .detail = fault};
+  return {.what = verdict_words("A fault of Headroom itself, please report it"), .detail = fault};
 }
 
 VerdictText verdict_text(const StepEstimate& estimate) {
@@ -172,16 +176,16 @@ VerdictText verdict_text(const StepEstimate& estimate) {
                 outside_fact(estimate)};
   if (estimate.program.host_bytes > 0) {
     const Bytes host{estimate.program.host_bytes};
-    text.facts.push_back({.caption = words("Host memory"),
+    text.facts.push_back({.caption = verdict_words("Host memory"),
                           .value = bytes_text(host),
-                          .detail = words("per rank"),
+                          .detail = verdict_words("per rank"),
                           .tip = exact_text(host)});
   }
   if (estimate.time && estimate.verdict != cost::Verdict::kDoesNotFit) {
     text.facts.push_back(time_fact(*estimate.time));
   }
   text.facts.push_back(where_fact(estimate));
-  text.sentence = words("%1: %2. Peak of %3 reserved, in %4.")
+  text.sentence = verdict_words("%1: %2. Peak of %3 reserved, in %4.")
                       .arg(text.headline, text.margin, bytes_text(estimate.peak_reserved),
                            QString::fromStdString(estimate.peak_moment));
   return text;

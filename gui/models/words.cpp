@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
 
-const char* untranslated(ir::TensorRole role) {
+const char* untranslated_role(ir::TensorRole role) {
   switch (role) {
     case ir::TensorRole::kParameter:
       return QT_TRANSLATE_NOOP("TensorRole", "parameters");
@@ -41,7 +41,7 @@ const char* untranslated(ir::TensorRole role) {
 }  // namespace
 
 QString role_name(ir::TensorRole role) {
-  return QCoreApplication::translate("TensorRole", untranslated(role));
+  return QCoreApplication::translate("TensorRole", untranslated_role(role));
 }
 
 // Decimals as in headroom::to_text, so that window and terminal show the same digits.

@@ -224,7 +224,7 @@ void ScenarioEditor::addTrainingRows() {
   addChoice(
       Field::kRuntime, tr("&Runtime"), [](const Scenario&) { return runtime_choices(); },
       [](const Scenario& scenario) { return scenario.plan.runtime; },
-      [](Scenario& scenario, ir::RuntimeKind runtime) { scenario.plan.runtime = runtime; });
+      [](Scenario& scenario, const std::string& runtime) { scenario.plan.runtime = runtime; });
   QComboBox* const zero = addChoice(
       Field::kZeroStage, tr("&ZeRO stage"), [](const Scenario&) { return zero_stage_choices(); },
       [](const Scenario& scenario) { return scenario.plan.zero ? scenario.plan.zero->stage : -1; },

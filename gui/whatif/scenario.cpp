@@ -22,17 +22,17 @@ constexpr std::array kDeepspeedPrecisions = {Precision::kBf16Master, Precision::
 constexpr std::array kFsdpPrecisions = {Precision::kFp32, Precision::kBf16};
 
 /// The recipe nearest to `precision` among those that `runtime` has.
-Precision nearest(Precision precision, ir::RuntimeKind runtime) {
+Precision nearest(Precision precision, std::string_view runtime) {
   const auto offered = precisions_of(runtime);
   if (std::find(offered.begin(), offered.end(), precision) != offered.end()) {
     return precision;
   }
   const bool sixteen = precision == Precision::kFp16 || precision == Precision::kAutocastFp16 ||
                        precision == Precision::kFp16Master;
-  if (runtime == ir::RuntimeKind::kDeepspeed || runtime == ir::RuntimeKind::kMegatron) {
+  if (runtime == "deepspeed" || runtime == "megatron") {
     return sixteen ? Precision::kFp16Master : Precision::kBf16Master;
   }
-  return sixteen && runtime != ir::RuntimeKind::kFsdp ? Precision::kFp16 : Precision::kBf16;
+  return sixteen && runtime != "fsdp" ? Precision::kFp16 : Precision::kBf16;
 }
 
 /// Gives the plan Megatron's part and takes away what that part says otherwise.
@@ -83,11 +83,11 @@ Scenario default_scenario() {
                   .budget = Bytes{0}});
 }
 
-std::span<const Precision> precisions_of(ir::RuntimeKind runtime) {
-  if (runtime == ir::RuntimeKind::kFsdp) {
+std::span<const Precision> precisions_of(std::string_view runtime) {
+  if (runtime == "fsdp") {
     return kFsdpPrecisions;
   }
-  if (runtime == ir::RuntimeKind::kDeepspeed || runtime == ir::RuntimeKind::kMegatron) {
+  if (runtime == "deepspeed" || runtime == "megatron") {
     return kDeepspeedPrecisions;  // Megatron's optimizer keeps such a copy, too.
   }
   return kTorchPrecisions;
@@ -95,20 +95,20 @@ std::span<const Precision> precisions_of(ir::RuntimeKind runtime) {
 
 Scenario settled(Scenario scenario) {
   ir::ParallelPlan& plan = scenario.plan;
-  const bool deepspeed = plan.runtime == ir::RuntimeKind::kDeepspeed;
+  const bool deepspeed = plan.runtime == "deepspeed";
   if (!deepspeed) {
     plan.zero.reset();
   } else if (!plan.zero) {
     plan.zero.emplace();
     plan.zero->stage = 2;
   }
-  const bool fsdp = plan.runtime == ir::RuntimeKind::kFsdp;
+  const bool fsdp = plan.runtime == "fsdp";
   if (!fsdp) {
     plan.fsdp.reset();
   } else if (!plan.fsdp || plan.world % plan.fsdp->replicas != 0) {
     plan.fsdp = ir::FsdpPlan{};
   }
-  const bool megatron = plan.runtime == ir::RuntimeKind::kMegatron;
+  const bool megatron = plan.runtime == "megatron";
   if (megatron) {
     settle_megatron(plan);
   } else {

@@ -65,7 +65,7 @@ enum class Field : std::uint8_t {
 [[nodiscard]] Scenario default_scenario();
 
 /// The precision recipes that `runtime` can run, in the order in which they are offered.
-[[nodiscard]] std::span<const ir::Precision> precisions_of(ir::RuntimeKind runtime);
+[[nodiscard]] std::span<const ir::Precision> precisions_of(std::string_view runtime);
 
 /// `scenario` with the choices that hang on others brought in line: a ZeRO plan exactly under
 /// DeepSpeed, DDP exactly on several GPUs without DeepSpeed, a precision recipe of the runtime,

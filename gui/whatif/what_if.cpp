@@ -7,7 +7,7 @@
 namespace headroom::gui {
 namespace {
 
-const char* untranslated(Field field) {
+const char* untranslated_field(Field field) {
   switch (field) {
     case Field::kModel:
       return QT_TRANSLATE_NOOP("Field", "model");
@@ -58,7 +58,7 @@ const char* untranslated(Field field) {
 }  // namespace
 
 QString field_name(Field field) {
-  return QCoreApplication::translate("Field", untranslated(field));
+  return QCoreApplication::translate("Field", untranslated_field(field));
 }
 
 WhatIf::WhatIf(Scenario initial, QObject* parent)

@@ -35,7 +35,8 @@ bool norm_before_addition(NormPlacement placement) {
   return placement == NormPlacement::kOutput || placement == NormPlacement::kSandwich;
 }
 
-TensorId join(GraphBuilder& builder, const Joint& joint, TensorId residual, TensorId value) {
+TensorId join_residual(GraphBuilder& builder, const Joint& joint, TensorId residual,
+                       TensorId value) {
   const ModelSpec& model = builder.model();
   const ModuleEnd end = module_end(model.family);
   if (end == ModuleEnd::kProjection) {
@@ -86,10 +87,11 @@ TensorId build_sequential(GraphBuilder& builder, const LayerSpec& layer, TensorI
   const bool before = norm_before_sublayer(model.norm_placement);
   TensorId input = before ? builder.norm(OpRole::kAttentionNorm, hidden) : hidden;
   TensorId value = run_attention(builder, layer, input);
-  hidden = join(builder, {OpRole::kAttentionOutNorm, attention_out_dropout(model)}, hidden, value);
+  hidden = join_residual(builder, {OpRole::kAttentionOutNorm, attention_out_dropout(model)}, hidden,
+                         value);
   input = before ? builder.norm(OpRole::kMlpNorm, hidden) : hidden;
   value = run_mlp(builder, layer, input);
-  return join(builder, {OpRole::kMlpOutNorm, model.dropout.residual}, hidden, value);
+  return join_residual(builder, {OpRole::kMlpOutNorm, model.dropout.residual}, hidden, value);
 }
 
 /// GPT-NeoX: x + (mlp(norm2(x)) + attention(norm1(x))), each with its own dropout.

@@ -25,7 +25,7 @@ std::string shape_text(const TensorInfo& info) {
   return text;
 }
 
-std::string quoted(std::string_view text) {
+std::string graphviz_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -153,11 +153,11 @@ class DotWriter {
       label += "\n" + info.name + " " + shape_text(info);
     }
     const std::string name = "op" + std::to_string(index);
-    line(name + " [label=" + quoted(label) + "];");
+    line(name + " [label=" + graphviz_string(label) + "];");
     for (const TensorId input : op.inputs) {
       const TensorInfo& info = graph_.tensor(input);
       edges_ += "  " + source_name(input) + " -> " + name +
-                " [label=" + quoted(info.name + " " + shape_text(info)) + "];\n";
+                " [label=" + graphviz_string(info.name + " " + shape_text(info)) + "];\n";
     }
     for (const TensorId output : op.outputs) {
       source_[index_of(output)] = index;
@@ -173,14 +173,15 @@ class DotWriter {
       return "op" + std::to_string(*source_[index_of(id)]);
     }
     std::string name = "in" + std::to_string(index_of(id));
-    edges_ += "  " + name + " [shape=point, xlabel=" + quoted(graph_.tensor(id).name) + "];\n";
+    edges_ +=
+        "  " + name + " [shape=point, xlabel=" + graphviz_string(graph_.tensor(id).name) + "];\n";
     return name;
   }
 
   void open_cluster(const std::string& name, std::string_view label) {
     line("subgraph " + name + " {");
     ++depth_;
-    line("label=" + quoted(label) + ";");
+    line("label=" + graphviz_string(label) + ";");
   }
 
   void close_cluster() {

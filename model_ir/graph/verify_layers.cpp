@@ -99,7 +99,7 @@ void verify_nesting(const Graph& graph, const std::vector<std::size_t>& produced
   }
 }
 
-constexpr std::size_t kModules = 5;
+constexpr std::size_t kModuleCount = 5;
 
 bool in_layers_only(Module module) {
   return module == Module::kAttention || module == Module::kMlp ||
@@ -117,7 +117,7 @@ void verify_layers(const Graph& graph, Violations& violations) {
 }
 
 void verify_modules(const Graph& graph, Violations& violations) {
-  std::array<bool, kModules> seen{};
+  std::array<bool, kModuleCount> seen{};
   std::int32_t layer = -1;
   Module open = Module::kNone;
   for (std::size_t i = 0; i < graph.op_count(); ++i) {

@@ -5,16 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "model_ir/plan/own_options.h"
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/spec/dtype.h"
 
 namespace headroom::ir {
-
-enum class RuntimeKind : std::uint8_t { kTransformers, kDeepspeed, kFsdp, kMegatron };
-
-/// Whose modelling and training code runs: LitGPT's in the runtime transformers, torchtitan's in
-/// the runtime fsdp, torchtune's in either.
-enum class ModelCode : std::uint8_t { kTransformers, kLitgpt, kTorchtitan, kTorchtune };
 
 /// How parameters, arithmetic and optimizer states are stored.
 enum class Precision : std::uint8_t {
@@ -397,13 +392,12 @@ struct AllocatorSettings {
 
 /// Everything that can be chosen about a run. Plain data; its JSON form is `plan/plan_json.h`.
 struct ParallelPlan {
-  RuntimeKind runtime = RuntimeKind::kTransformers;
-  std::string runtime_version;  ///< Empty: the newest one modelled.
+  std::string runtime = "transformers";  ///< The framework, by its name in `runtimes/registry.h`.
+  std::string runtime_version;           ///< Empty: the newest one modelled.
   Precision precision = Precision::kBf16;
   OptimizerPlan optimizer;
   AttentionKind attention = AttentionKind::kSdpa;
   LossKind loss = LossKind::kHf;
-  ModelCode model_code = ModelCode::kTransformers;
   bool liger = false;             ///< Liger's RMSNorm, SwiGLU or GeGLU and rotary kernels.
   std::int64_t micro_batch = 1;   ///< B
   std::int64_t sequence = 2048;   ///< S
@@ -434,6 +428,7 @@ struct ParallelPlan {
   std::optional<LoraPlan> lora;
   std::optional<QuantPlan> quant;
   std::optional<GenerationPlan> generation;
+  OwnOptions own;  ///< Those of a framework that has no member above.
   AllocatorSettings allocator;
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
 };

@@ -6,11 +6,12 @@
 #include <string>
 
 namespace headroom::ir {
-namespace {
 
-bool is_v(PipelineKind kind) {
+bool is_v_shaped(PipelineKind kind) {
   return kind == PipelineKind::kZbV || kind == PipelineKind::kDualPipeV;
 }
+
+namespace {
 
 /// Writes the actions of one stage; every kind of work takes the micro-batches of a chunk in turn.
 class Writer {
@@ -338,12 +339,12 @@ std::int64_t chunks_of(const PipelineShape& shape) {
 
 std::optional<PipelinePlace> place_after(const PipelineShape& shape, PipelinePlace place) {
   const std::int64_t last = shape.stages - 1;
-  if (shape.kind == PipelineKind::kDualPipe || is_v(shape.kind)) {
+  if (shape.kind == PipelineKind::kDualPipe || is_v_shaped(shape.kind)) {
     const bool back = place.chunk == 1;
     if (place.stage != (back ? 0 : last)) {
       return PipelinePlace{place.stage + (back ? -1 : 1), place.chunk};
     }
-    return is_v(shape.kind) && !back ? std::optional(PipelinePlace{last, 1}) : std::nullopt;
+    return is_v_shaped(shape.kind) && !back ? std::optional(PipelinePlace{last, 1}) : std::nullopt;
   }
   if (place.stage < last) {
     return PipelinePlace{place.stage + 1, place.chunk};
@@ -354,12 +355,12 @@ std::optional<PipelinePlace> place_after(const PipelineShape& shape, PipelinePla
 
 std::optional<PipelinePlace> place_before(const PipelineShape& shape, PipelinePlace place) {
   const std::int64_t last = shape.stages - 1;
-  if (shape.kind == PipelineKind::kDualPipe || is_v(shape.kind)) {
+  if (shape.kind == PipelineKind::kDualPipe || is_v_shaped(shape.kind)) {
     const bool back = place.chunk == 1;
     if (place.stage != (back ? last : 0)) {
       return PipelinePlace{place.stage + (back ? 1 : -1), place.chunk};
     }
-    return is_v(shape.kind) && back ? std::optional(PipelinePlace{last, 0}) : std::nullopt;
+    return is_v_shaped(shape.kind) && back ? std::optional(PipelinePlace{last, 0}) : std::nullopt;
   }
   if (place.stage > 0) {
     return PipelinePlace{place.stage - 1, place.chunk};

@@ -23,6 +23,8 @@ enum class PipelineKind : std::uint8_t {
 };
 /// "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", "dualpipev".
 [[nodiscard]] std::string_view name_of(PipelineKind kind);
+/// Whether the two chunks of each stage are laid out as a V.
+[[nodiscard]] bool is_v_shaped(PipelineKind kind);
 
 /// A pipeline. `chunks`: pieces of the model on each stage, for kInterleaved and kZbH1; the
 /// V-shaped and the two-way schedules have two, the others one. `group`: micro-batches that an

@@ -8,12 +8,6 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::array<Word<RuntimeKind>, 4> kRuntimes = {
-    {{"transformers", RuntimeKind::kTransformers},
-     {"deepspeed", RuntimeKind::kDeepspeed},
-     {"fsdp", RuntimeKind::kFsdp},
-     {"megatron", RuntimeKind::kMegatron}}};
-
 constexpr std::array<Word<Precision>, 8> kPrecisions = {
     {{"fp32", Precision::kFp32},
      {"bf16", Precision::kBf16},
@@ -54,11 +48,6 @@ constexpr std::array<Word<LossKind>, 3> kLosses = {{{"hf", LossKind::kHf},
                                                     {"chunked", LossKind::kChunked},
                                                     {"fused-linear", LossKind::kFusedLinear}}};
 
-constexpr std::array<Word<ModelCode>, 4> kModelCodes = {{{"transformers", ModelCode::kTransformers},
-                                                         {"litgpt", ModelCode::kLitgpt},
-                                                         {"torchtitan", ModelCode::kTorchtitan},
-                                                         {"torchtune", ModelCode::kTorchtune}}};
-
 constexpr std::array<Word<Float8Recipe>, 4> kFloat8Recipes = {
     {{"none", Float8Recipe::kNone},
      {"tensorwise", Float8Recipe::kTensorwise},
@@ -79,31 +68,17 @@ constexpr std::string_view kEvery = "every-";
 
 }  // namespace
 
-std::span<const Word<RuntimeKind>> runtime_words() {
-  return kRuntimes;
-}
 std::span<const Word<Precision>> precision_words() {
   return kPrecisions;
 }
 std::span<const Word<OptimizerPlan>> optimizer_words() {
   return kOptimizers;
 }
-OptimizerPlan usual_optimizer(const ParallelPlan& plan) {
-  OptimizerPlan optimizer;
-  const bool on_host = plan.zero && plan.zero->offload_optimizer != OffloadDevice::kNone;
-  if (on_host || plan.model_code == ModelCode::kTorchtitan) {
-    optimizer.form = OptimizerForm::kFused;
-  }
-  return optimizer;
-}
 std::span<const Word<AttentionKind>> attention_words() {
   return kAttentions;
 }
 std::span<const Word<LossKind>> loss_words() {
   return kLosses;
-}
-std::span<const Word<ModelCode>> model_code_words() {
-  return kModelCodes;
 }
 std::span<const Word<TitanReshard>> titan_reshard_words() {
   return kTitanReshards;

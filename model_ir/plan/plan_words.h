@@ -17,18 +17,11 @@ struct Word {
   Value value;
 };
 
-[[nodiscard]] std::span<const Word<RuntimeKind>> runtime_words();
 [[nodiscard]] std::span<const Word<Precision>> precision_words();
 /// The combinations of `OptimizerPlan` that some framework offers.
 [[nodiscard]] std::span<const Word<OptimizerPlan>> optimizer_words();
-/// The one that `plan`'s framework takes where none is named: foreach AdamW; DeepSpeedCPUAdam,
-/// which is fused, on the host; torchtitan's fused AdamW. Source:  pytorch/torchtitan
-/// torchtitan/config/job_config.py (0.2.2), Optimizer.implementation;
-///          deepspeedai/DeepSpeed deepspeed/ops/adam/cpu_adam.py.
-[[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& plan);
 [[nodiscard]] std::span<const Word<AttentionKind>> attention_words();
 [[nodiscard]] std::span<const Word<LossKind>> loss_words();
-[[nodiscard]] std::span<const Word<ModelCode>> model_code_words();
 [[nodiscard]] std::span<const Word<TitanReshard>> titan_reshard_words();
 /// Schedules that torchtitan has: "zb-h1" is its InterleavedZeroBubble.
 [[nodiscard]] std::span<const Word<PipelineKind>> titan_schedule_words();

@@ -84,12 +84,12 @@ std::optional<Family> family_of(const JsonObject& config, const HfConfigOptions&
   if (family) {
     return family;
   }
-  constexpr std::size_t kSuggestions = 3;
+  constexpr std::size_t kNearTypes = 3;
   const std::vector<std::string> names = family_names();
   std::string wanted = "a known model_type";
   if (type) {
     wanted += "; the closest are ";
-    const std::vector<std::string> near = closest_words(*type, names, kSuggestions);
+    const std::vector<std::string> near = closest_words(*type, names, kNearTypes);
     for (std::size_t i = 0; i < near.size(); ++i) {
       wanted += (i == 0 ? "" : ", ") + near[i];
     }

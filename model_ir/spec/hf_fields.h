@@ -18,6 +18,7 @@ inline constexpr IntegerRange kVocabulary{1, std::int64_t{1} << 27};
 inline constexpr IntegerRange kLayerCount{1, std::int64_t{1} << 12};
 inline constexpr IntegerRange kExpertCount{1, std::int64_t{1} << 14};
 inline constexpr NumberRange kProbability{0.0, 1.0};
+inline constexpr NumberRange kPositive{1e-30, 1e30};
 
 /// What a decoder class of transformers assumes where the file is silent. No default exists for
 /// hidden_size, num_hidden_layers, num_attention_heads and vocab_size: a guess there would change

@@ -5,8 +5,6 @@
 namespace headroom::ir::hf {
 namespace {
 
-constexpr NumberRange kPositive{1e-30, 1e30};
-
 void read_common(const HfFields& fields, ModelSpec& model, const DecoderDefaults& defaults) {
   fields.read_decoder(model, defaults);
   const JsonObject& json = fields.json();

@@ -3,8 +3,6 @@
 namespace headroom::ir::hf {
 namespace {
 
-constexpr NumberRange kPositive{1e-30, 1e30};
-
 /// `attention_bias`: one switch for all four projections.
 void read_attention_bias(const HfFields& fields, ModelSpec& model, bool fallback) {
   model.qkv_bias = fields.json().boolean_or("attention_bias", fallback);

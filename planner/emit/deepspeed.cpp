@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "model_ir/json/json_writer.h"
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/deepspeed/leaf_modules.h"
+#include "runtimes/plan_check.h"
 
 namespace headroom::plan {
 namespace {
@@ -248,9 +248,9 @@ void add_drive(JsonFields& root, const ir::ZeroPlan& zero) {
 }  // namespace
 
 Result<std::string> deepspeed_config(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  if (plan.runtime != ir::RuntimeKind::kDeepspeed) {
-    return Error::invalid_argument("runtime", ir::word_of(ir::runtime_words(), plan.runtime),
-                                   "a plan of the runtime deepspeed", "add --zero 2");
+  if (plan.runtime != "deepspeed") {
+    return Error::invalid_argument("runtime", plan.runtime, "a plan of the runtime deepspeed",
+                                   "add --zero 2");
   }
   if (Status status = ir::check_plan(model, plan); !status) {
     return std::move(status).error();

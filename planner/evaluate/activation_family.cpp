@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "model_ir/plan/megatron_stages.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
 namespace {

@@ -3,15 +3,13 @@
 #include <algorithm>
 
 #include "costmodel/hardware/work_time.h"
+#include "planner/evaluate/rounding.h"
 
 namespace headroom::plan {
 namespace {
 
-/// Sums in another order differ in their last digits.
-constexpr double kRounding = 1 - 1e-9;
-
 /// Sizes of one rank's part.
-struct Sizes {
+struct RankSizes {
   ir::MegatronPlan degrees;
   std::int64_t batch = 1;
   std::int64_t queries = 1;  ///< Of a rank's part of a sequence.
@@ -23,8 +21,8 @@ struct Sizes {
   bool native = false;                  ///< That of Transformer Engine's fused backend.
 };
 
-Sizes sizes_of(const ir::ParallelPlan& plan) {
-  Sizes sizes;
+RankSizes sizes_of(const ir::ParallelPlan& plan) {
+  RankSizes sizes;
   sizes.degrees = *plan.megatron;
   sizes.batch = plan.micro_batch;
   sizes.queries = std::max<std::int64_t>(plan.sequence / sizes.degrees.context, 1);
@@ -40,10 +38,10 @@ Sizes sizes_of(const ir::ParallelPlan& plan) {
 }
 
 /// Forward and backward of one piece.
-struct Pass {
+struct PassFloor {
   Seconds forward;
   Seconds backward;
-  Pass& operator+=(Pass other) {
+  PassFloor& operator+=(PassFloor other) {
     forward += other.forward;
     backward += other.backward;
     return *this;
@@ -59,11 +57,11 @@ class Pricer {
         performance_(cost::performance_in(machine, plan)) {}
 
   /// [m, k] by [k, n] and its two gradients.
-  [[nodiscard]] Pass linear(std::int64_t m, std::int64_t n, std::int64_t k) const {
+  [[nodiscard]] PassFloor linear(std::int64_t m, std::int64_t n, std::int64_t k) const {
     return product(m, n, k, 1, ir::GemmBatch::kStrided, sizes_.linear);
   }
-  [[nodiscard]] Pass product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count,
-                             ir::GemmBatch batch, ir::DType dtype) const {
+  [[nodiscard]] PassFloor product(std::int64_t m, std::int64_t n, std::int64_t k,
+                                  std::int64_t count, ir::GemmBatch batch, ir::DType dtype) const {
     const auto time = [&](std::int64_t rows, std::int64_t columns, std::int64_t inner,
                           ir::GemmLayout layout) {
       return price(ir::GemmShape{.m = std::max<std::int64_t>(rows, 1),
@@ -86,15 +84,15 @@ class Pricer {
   }
 
   [[nodiscard]] LayerTimes layer(bool sparse) const {
-    Pass whole = core_attention();
+    PassFloor whole = core_attention();
     whole += projections();
     whole += edges(!model_.latent);
     whole += sparse ? experts() : dense_mlp(model_.ffn);
     if (!sparse) {
       whole += edges(true);
     }
-    return {.forward = kRounding * whole.forward,
-            .backward = kRounding * whole.backward,
+    return {.forward = kFloorRounding * whole.forward,
+            .backward = kFloorRounding * whole.backward,
             .core_attention = {},
             .norms = {},
             .mlp = {},
@@ -104,9 +102,9 @@ class Pricer {
   /// Output projection, without the loss.
   [[nodiscard]] Seconds head() const {
     const std::int64_t rows = ceil_div(model_.vocabulary, sizes_.degrees.tensor);
-    const Pass pass =
+    const PassFloor pass =
         product(sizes_.tokens, rows, model_.hidden, 1, ir::GemmBatch::kStrided, sizes_.dtype);
-    return kRounding * (pass.forward + pass.backward);
+    return kFloorRounding * (pass.forward + pass.backward);
   }
 
  private:
@@ -118,7 +116,7 @@ class Pricer {
   /// What tensor-parallel ranks exchange at the two ends of a block, forward: all-reduce behind it,
   /// or all-gather before (`gathers`: latent attention gathers its latents) and reduce-scatter
   /// behind it.
-  [[nodiscard]] Pass edges(bool gathers) const {
+  [[nodiscard]] PassFloor edges(bool gathers) const {
     const ir::RankGroup ranks{.size = sizes_.degrees.tensor, .stride = 1};
     const std::int64_t bytes = sizes_.tokens * model_.hidden * element();
     if (sizes_.degrees.sequence_parallel) {
@@ -129,10 +127,10 @@ class Pricer {
     return {collective(ir::CollectiveKind::kAllReduce, bytes, ranks), Seconds{0}};
   }
 
-  [[nodiscard]] Pass projections() const {
+  [[nodiscard]] PassFloor projections() const {
     const std::int64_t cut = sizes_.degrees.tensor;
     const std::int64_t tokens = sizes_.tokens;
-    Pass pass;
+    PassFloor pass;
     if (model_.latent) {
       const ir::LatentAttention& latent = *model_.latent;
       const std::int64_t query = model_.heads * (latent.nope_dim + latent.rope_dim) / cut;
@@ -153,13 +151,13 @@ class Pricer {
     return pass;
   }
 
-  [[nodiscard]] Pass core_attention() const {
+  [[nodiscard]] PassFloor core_attention() const {
     const std::int64_t heads = std::max<std::int64_t>(model_.heads / sizes_.degrees.tensor, 1);
     const std::int64_t keys = sizes_.queries * sizes_.degrees.context;
     if (!sizes_.flash) {
       const std::int64_t count = sizes_.batch * heads;
       const auto strided = ir::GemmBatch::kStrided;
-      Pass pass = product(sizes_.queries, keys, model_.head_dim, count, strided, sizes_.dtype);
+      PassFloor pass = product(sizes_.queries, keys, model_.head_dim, count, strided, sizes_.dtype);
       pass += product(sizes_.queries, model_.head_dim, keys, count, strided, sizes_.dtype);
       return pass;
     }
@@ -186,7 +184,7 @@ class Pricer {
   }
 
   /// One attention kernel forward and those of its backward.
-  [[nodiscard]] Pass kernels(ir::AttentionShape shape) const {
+  [[nodiscard]] PassFloor kernels(ir::AttentionShape shape) const {
     const Seconds forward = price(shape);
     shape.backward = true;
     return {forward, price(shape)};
@@ -195,13 +193,13 @@ class Pricer {
   /// The step on the diagonal sees everything, causally; each other half of it. Keys and values go
   /// round meanwhile, in backward with their gradients.
   /// Source:  TransformerEngine, pytorch/attention/context_parallel.py, AttnFuncWithCPAndKVP2P.
-  [[nodiscard]] Pass ring(ir::AttentionShape shape) const {
+  [[nodiscard]] PassFloor ring(ir::AttentionShape shape) const {
     const double others = static_cast<double>(sizes_.degrees.context - 1);
     shape.queries = shape.keys = sizes_.queries;
-    Pass pass = kernels(shape);
+    PassFloor pass = kernels(shape);
     shape.causal = false;
     shape.queries = std::max<std::int64_t>(sizes_.queries / 2, 1);
-    const Pass half = kernels(shape);
+    const PassFloor half = kernels(shape);
     pass += {others * half.forward, others * half.backward};
     const std::int64_t part =
         sizes_.tokens * shape.kv_heads * (shape.head_dim + shape.value_dim) * element();
@@ -211,9 +209,9 @@ class Pricer {
     return {std::max(pass.forward, others * hop), std::max(pass.backward, others * hop)};
   }
 
-  [[nodiscard]] Pass dense_mlp(std::int64_t width) const {
+  [[nodiscard]] PassFloor dense_mlp(std::int64_t width) const {
     const std::int64_t part = width / sizes_.degrees.tensor;
-    Pass pass = linear(sizes_.tokens, (model_.gated_mlp ? 2 : 1) * part, model_.hidden);
+    PassFloor pass = linear(sizes_.tokens, (model_.gated_mlp ? 2 : 1) * part, model_.hidden);
     pass += linear(sizes_.tokens, model_.hidden, part);
     return pass;
   }
@@ -236,7 +234,7 @@ class Pricer {
   }
 
   /// Dispatch, products, combination; the shared expert beside them.
-  [[nodiscard]] Pass experts() const {
+  [[nodiscard]] PassFloor experts() const {
     const ir::MoeSpec& moe = *model_.moe;
     const ir::MegatronPlan& degrees = sizes_.degrees;
     const std::int64_t cut = degrees.expert_tensor > 0 ? degrees.expert_tensor : degrees.tensor;
@@ -245,8 +243,8 @@ class Pricer {
     const std::int64_t rows = std::max<std::int64_t>(routed * cut / local, 1);
     const std::int64_t width = std::max<std::int64_t>(moe.expert_ffn / cut, 1);
     const auto series = ir::GemmBatch::kSeries;
-    Pass pass = product(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local, series,
-                        sizes_.linear);
+    PassFloor pass = product(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local, series,
+                             sizes_.linear);
     pass += product(rows, model_.hidden, width, local, series, sizes_.linear);
     const Seconds exchange = dispatch({.size = degrees.expert, .stride = cut});
     pass += {2 * exchange, 2 * exchange};
@@ -257,7 +255,7 @@ class Pricer {
   }
 
   const ir::ModelSpec& model_;
-  Sizes sizes_;
+  RankSizes sizes_;
   const cost::Machine& machine_;
   cost::DevicePerformance performance_;
 };

@@ -9,21 +9,21 @@
 
 #include "costmodel/hardware/work_time.h"
 #include "model_ir/graph/op.h"
-#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/work_range.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/space/axis.h"
+#include "runtimes/megatron/stage_layers.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {
 namespace {
 
 /// Layers of a short program: one that is neither the first nor the last.
-constexpr std::int64_t kLayers = 3;
+constexpr std::int64_t kTimedLayers = 3;
 constexpr std::int32_t kMiddle = 1;
 
 /// One micro-batch of `plan` on a single stage, with as few ranks as its degrees allow.
-ir::ParallelPlan short_plan(const ir::ParallelPlan& plan) {
+ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
   ir::ParallelPlan one = plan;
   ir::MegatronPlan& megatron = *one.megatron;
   megatron.pipeline = 1;
@@ -149,7 +149,7 @@ class Sampler {
   Sampler(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const cost::Machine& machine,
           const cost::DeviceSpec& device)
       : model_(model),
-        plan_(short_plan(plan)),
+        plan_(single_stage_plan(plan)),
         offloads_(plan.megatron->offload_modules),
         least_offloaded_(plan.megatron->least_offloaded),
         prices_(cost::prices_on(machine, plan)),
@@ -170,7 +170,7 @@ class Sampler {
   /// The layer in the middle, and what stands before and behind it with Transformer Engine's loss.
   [[nodiscard]] std::optional<Error> read_layer(const ir::LayerSpec& layer, LayerTimes& times,
                                                 BlockTimes& blocks) {
-    const Result<PassTimes> plain = passes(plan_, layer, kLayers);
+    const Result<PassTimes> plain = passes(plan_, layer, kTimedLayers);
     if (!plain) {
       return plain.error();
     }
@@ -184,7 +184,7 @@ class Sampler {
     ir::ParallelPlan with = plan_;
     with.megatron->recompute = ir::MegatronRecompute::kSelective;
     with.megatron->recompute_modules = {.core_attention = true, .norms = true, .mlp = true};
-    const Result<PassTimes> recomputed = passes(with, layer, kLayers);
+    const Result<PassTimes> recomputed = passes(with, layer, kTimedLayers);
     if (!recomputed) {
       return recomputed.error();
     }
@@ -206,7 +206,7 @@ class Sampler {
         with.megatron->recompute_modules = {
             .core_attention = (set & 1U) != 0, .norms = (set & 2U) != 0, .mlp = (set & 4U) != 0};
       }
-      model_.layers.assign(static_cast<std::size_t>(kLayers), layer);
+      model_.layers.assign(static_cast<std::size_t>(kTimedLayers), layer);
       const Result<ir::RankProgram> program = ir::lower(model_, with, ir::Rank{0}, device_.traits);
       if (!program) {
         return program.error();
@@ -247,7 +247,7 @@ class Sampler {
         all.fetched += prices_.time_of(*copy);
       }
     }
-    constexpr double kShare = 1.0 / kLayers;
+    constexpr double kShare = 1.0 / kTimedLayers;
     return {.sent = kShare * all.sent, .fetched = kShare * all.fetched};
   }
 

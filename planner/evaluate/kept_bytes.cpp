@@ -2,18 +2,18 @@
 
 #include <algorithm>
 
-#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/work_range.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/evaluate/sample_form.h"
+#include "runtimes/megatron/stage_layers.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {
 namespace {
 
 constexpr std::int64_t kStages = 3;  ///< Two passes of the first stage come before its backward.
-constexpr std::int64_t kLayers = 3;
+constexpr std::int64_t kSampleLayers = 3;
 
 /// Live bytes that the second forward pass of the last step adds.
 std::int64_t added_by_pass(const ir::RankProgram& program, const std::vector<std::int64_t>& curve) {
@@ -46,7 +46,7 @@ Result<std::int64_t> kept_bytes(const ir::ModelSpec& model, const ir::ParallelPl
     megatron.recompute_layers = 1;
   }
   std::int64_t kept = 0;
-  for (const std::int64_t layers : {kLayers, kLayers + 1}) {
+  for (const std::int64_t layers : {kSampleLayers, kSampleLayers + 1}) {
     const SampleForm form{.runs = {{.layer = layer, .units = layers, .recomputed = whole}},
                           .stages = kStages,
                           .chunks = 1,

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "model_ir/plan/megatron_fields.h"
-#include "model_ir/plan/megatron_stages.h"
+#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
 namespace {

@@ -7,14 +7,14 @@
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
 #include "model_ir/json/json_value.h"
-#include "model_ir/plan/megatron_stages.h"
-#include "model_ir/plan/plan_check.h"
-#include "model_ir/plan/plan_json.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/kept_bytes.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/evaluate/program_sample.h"
 #include "planner/space/axis.h"
+#include "runtimes/megatron/stage_layers.h"
+#include "runtimes/plan_check.h"
+#include "runtimes/plan_json.h"
 
 namespace headroom::plan {
 namespace {
@@ -105,7 +105,7 @@ PlanMemory::PlanMemory(const ir::ModelSpec& model, const cost::DeviceSpec& devic
 
 Result<Bytes> PlanMemory::peak(const ir::ParallelPlan& plan) {
   plans_.fetch_add(1, std::memory_order_relaxed);
-  if (plan.runtime != ir::RuntimeKind::kMegatron || !fits_samples(*plan.megatron)) {
+  if (plan.runtime != "megatron" || !fits_samples(*plan.megatron)) {
     return lowered_peak(plan);
   }
   if (Status status = ir::check_plan(model_, plan); !status) {

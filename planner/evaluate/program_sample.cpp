@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "model_ir/plan/megatron_stages.h"
 #include "planner/evaluate/live_bytes.h"
+#include "runtimes/megatron/stage_layers.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "costmodel/estimate.h"
-#include "model_ir/plan/megatron_stages.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
 namespace {

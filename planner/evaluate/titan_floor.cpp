@@ -10,11 +10,12 @@
 
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
-#include "model_ir/plan/titan_stages.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
+#include "planner/evaluate/rounding.h"
 #include "planner/space/axis_value.h"
 #include "planner/space/titan_space.h"
+#include "runtimes/torchtitan/stage_layers.h"
 
 namespace headroom::plan {
 namespace {
@@ -23,13 +24,10 @@ using ir::ParallelPlan;
 using ir::TitanChunk;
 using ir::TitanPlan;
 
-/// Sums in another order differ in their last digits.
-constexpr double kRounding = 1 - 1e-9;
-
 /// Kinds of recomputation.
 constexpr int kNothing = 0;
 constexpr int kOperators = 1;
-constexpr int kLayers = 2;
+constexpr int kWholeLayers = 2;
 
 bool checkpoints_all(const ParallelPlan& plan) {
   return plan.titan->selective_operators;
@@ -44,14 +42,14 @@ std::int64_t repeated(const ParallelPlan& plan, std::int64_t first, std::int64_t
 }
 
 /// One pass of `plan` on as few ranks as its degrees take, without a pipeline.
-ParallelPlan short_plan(const ParallelPlan& plan, int again) {
+ParallelPlan one_pass_plan(const ParallelPlan& plan, int again) {
   ParallelPlan one = plan;
   TitanPlan& titan = *one.titan;
   one.micro_batch = sequences_of_pass(plan);
   one.accumulation = 1;
   one.steps = 1;
   titan.selective_operators = again == kOperators;
-  one.recompute = again == kLayers ? ir::Recompute::kFull : ir::Recompute::kNone;
+  one.recompute = again == kWholeLayers ? ir::Recompute::kFull : ir::Recompute::kNone;
   one.recompute_every = 1;
   const TitanPlan usual;
   titan.pipeline = usual.pipeline;
@@ -186,7 +184,7 @@ TitanFloor::TitanFloor(const ir::ModelSpec& model, const cost::DeviceSpec& devic
     : model_(model), device_(device), machine_(machine) {}
 
 TitanFloor::Pieces TitanFloor::pieces(const ParallelPlan& plan, int again) {
-  const ParallelPlan one = short_plan(plan, again);
+  const ParallelPlan one = one_pass_plan(plan, again);
   const TitanPlan& titan = *one.titan;
   const Key key(titan.tensor, titan.context, titan.expert, titan.expert_tensor, one.micro_batch,
                 one.sequence, one.loss, 2 * again + (titan.compiled ? 1 : 0), one.world == 1);
@@ -222,7 +220,7 @@ TitanFloor::Pieces TitanFloor::sampled(const ParallelPlan& one) const {
 
 Seconds TitanFloor::least_step(const ParallelPlan& plan) {
   if (plan.titan->pipeline > 1) {
-    return kRounding * pipeline_step(plan);
+    return kFloorRounding * pipeline_step(plan);
   }
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
   const std::int64_t again = repeated(plan, 0, layers);
@@ -230,7 +228,7 @@ Seconds TitanFloor::least_step(const ParallelPlan& plan) {
   const Seconds forward = static_cast<double>(layers) * once.forward;
   Seconds backward = static_cast<double>(layers - again) * once.backward;
   if (again > 0) {
-    backward += static_cast<double>(again) * pieces(plan, kLayers).backward;
+    backward += static_cast<double>(again) * pieces(plan, kWholeLayers).backward;
   }
   const Exchange exchange = exchange_of(plan);
   const double between = static_cast<double>(std::max<std::int64_t>(layers - 2, 0));
@@ -238,7 +236,7 @@ Seconds TitanFloor::least_step(const ParallelPlan& plan) {
   const Seconds pass = once.ends + std::max(forward, between * exchange.gather) +
                        std::max({backward, between * exchange.reduce,
                                  resharded ? between * exchange.gather : Seconds{}});
-  return kRounding * static_cast<double>(plan.accumulation) * pass;
+  return kFloorRounding * static_cast<double>(plan.accumulation) * pass;
 }
 
 TitanFloor::Exchange TitanFloor::exchange_of(const ParallelPlan& plan) const {
@@ -274,12 +272,13 @@ Seconds TitanFloor::least_of_degrees(const ParallelPlan& plan) {
   };
   const Seconds eager = pass_of(false);
   const Seconds least = can_compile(model_, plan) ? std::min(eager, pass_of(true)) : eager;
-  return kRounding * static_cast<double>(passes) / static_cast<double>(stages) * least;
+  return kFloorRounding * static_cast<double>(passes) / static_cast<double>(stages) * least;
 }
 
 Seconds TitanFloor::pipeline_step(const ParallelPlan& plan) {
   const Pieces once = pieces(plan, checkpoints_all(plan) ? kOperators : kNothing);
-  const Pieces twice = plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kLayers);
+  const Pieces twice =
+      plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kWholeLayers);
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
   const ir::PipelineShape shape = ir::titan_pipeline(plan, layers);
   const bool ends_in_order = shape.kind == ir::PipelineKind::kOneForwardOneBackward ||
@@ -327,7 +326,7 @@ Bytes TitanFloor::floor(const ParallelPlan& plan) {
 
 Bytes TitanFloor::let_go(const ParallelPlan& plan) {
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
-  const std::int64_t each = pieces(plan, kNothing).most_kept - pieces(plan, kLayers).kept;
+  const std::int64_t each = pieces(plan, kNothing).most_kept - pieces(plan, kWholeLayers).kept;
   return Bytes{repeated(plan, 0, layers) * std::max<std::int64_t>(each, 0)};
 }
 
@@ -387,7 +386,8 @@ std::int64_t in_flight(const std::vector<ir::PipelineAction>& actions,
 
 Bytes TitanFloor::rank_floor(const ParallelPlan& plan, std::int64_t rank) {
   const Pieces once = pieces(plan, checkpoints_all(plan) ? kOperators : kNothing);
-  const Pieces twice = plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kLayers);
+  const Pieces twice =
+      plan.recompute == ir::Recompute::kNone ? Pieces{} : pieces(plan, kWholeLayers);
   const TitanPlan& titan = *plan.titan;
   const auto layers = static_cast<std::int64_t>(model_.layers.size());
   const bool pipelined = titan.pipeline > 1;

@@ -333,8 +333,7 @@ double distance_of(Axis axis, const AxisValues& given, std::int64_t value) {
 }
 
 bool allows_megatron(const SpaceQuestion& space) {
-  return space.constraints.allows(Axis::kRuntime,
-                                  static_cast<std::int64_t>(ir::RuntimeKind::kMegatron));
+  return space.constraints.allows(Axis::kRuntime, 3);
 }
 
 /// Values of an axis that are held: another one, the nearest that some plan fits with.

@@ -20,7 +20,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 using Counts = std::vector<std::vector<std::int64_t>>;
 
 /// Layers that copy nothing, of one kind.
-struct Choices {
+struct KindChoices {
   std::int64_t layers = 0;
   struct One {
     std::size_t option = 0;
@@ -38,12 +38,13 @@ struct Choices {
 ///          its slack. With the best mu little slack is possible below the best that is known.
 class Knapsack {
  public:
-  Knapsack(std::vector<Choices> kinds, double budget) : kinds_(std::move(kinds)), budget_(budget) {
+  Knapsack(std::vector<KindChoices> kinds, double budget)
+      : kinds_(std::move(kinds)), budget_(budget) {
     least_kept_.assign(kinds_.size() + 1, 0);
     for (std::size_t kind = kinds_.size(); kind-- > 0;) {
-      const Choices& choices = kinds_[kind];
+      const KindChoices& choices = kinds_[kind];
       double least = choices.layers > 0 ? kNever : 0;
-      for (const Choices::One& one : choices.all) {
+      for (const KindChoices::One& one : choices.all) {
         least = choices.layers > 0 ? std::min(least, one.kept) : 0;
       }
       least_kept_[kind] = least_kept_[kind + 1] + static_cast<double>(choices.layers) * least;
@@ -75,9 +76,9 @@ class Knapsack {
   /// What each kind's best option takes too many, at `mu`.
   [[nodiscard]] double bytes_over(double mu) const {
     double over = -budget_;
-    for (const Choices& choices : kinds_) {
+    for (const KindChoices& choices : kinds_) {
       std::pair<double, double> least{kNever, 0};
-      for (const Choices::One& one : choices.all) {
+      for (const KindChoices::One& one : choices.all) {
         least = std::min(least, std::pair(one.again + mu * one.kept, one.kept));
       }
       over += static_cast<double>(choices.layers) * least.second;
@@ -100,17 +101,17 @@ class Knapsack {
       (bytes_over(middle) > 0 ? low : mu) = middle;
     }
     bound_ = -mu * budget_;
-    for (Choices& choices : kinds_) {
+    for (KindChoices& choices : kinds_) {
       double least = choices.layers > 0 ? kNever : 0;
-      for (const Choices::One& one : choices.all) {
+      for (const KindChoices::One& one : choices.all) {
         least = choices.layers > 0 ? std::min(least, one.again + mu * one.kept) : 0;
       }
-      for (Choices::One& one : choices.all) {
+      for (KindChoices::One& one : choices.all) {
         one.slack = one.again + mu * one.kept - least;
       }
       bound_ += static_cast<double>(choices.layers) * least;
       // What costs most first: few layers can have it, and the rest is the best there is.
-      std::ranges::stable_sort(choices.all, std::ranges::greater{}, &Choices::One::slack);
+      std::ranges::stable_sort(choices.all, std::ranges::greater{}, &KindChoices::One::slack);
     }
   }
 
@@ -120,7 +121,7 @@ class Knapsack {
       found(counts);
       return;
     }
-    const Choices& choices = kinds_[at.kind];
+    const KindChoices& choices = kinds_[at.kind];
     at.left = at.left < 0 ? choices.layers : at.left;
     if (at.left == 0) {
       descend(Place{at.kind + 1, 0, -1, at.slack, at.kept}, counts, limit, found);
@@ -129,7 +130,7 @@ class Knapsack {
     if (at.choice == choices.all.size()) {
       return;
     }
-    const Choices::One& one = choices.all[at.choice];
+    const KindChoices::One& one = choices.all[at.choice];
     std::int64_t& count = counts[at.kind][one.option];
     const auto [few, many] = range_of(at);
     for (count = few; count <= many; ++count) {
@@ -149,15 +150,15 @@ class Knapsack {
   /// How many layers may have the choice at `at`: all that are left if it is the last; of two
   /// choices of the last kind as many as need be of the one that runs more again.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> range_of(const Place& at) const {
-    const std::vector<Choices::One>& all = kinds_[at.kind].all;
+    const std::vector<KindChoices::One>& all = kinds_[at.kind].all;
     if (at.choice + 1 == all.size()) {
       return {at.left, at.left};
     }
     if (at.choice + 2 < all.size() || at.kind + 1 < kinds_.size()) {
       return {0, at.left};
     }
-    const Choices::One& one = all[at.choice];
-    const Choices::One& other = all[at.choice + 1];
+    const KindChoices::One& one = all[at.choice];
+    const KindChoices::One& other = all[at.choice + 1];
     const bool quick = one.again <= other.again;
     const double room = budget_ - at.kept;
     const double left = static_cast<double>(at.left);
@@ -174,7 +175,7 @@ class Knapsack {
     return {count, count};
   }
 
-  std::vector<Choices> kinds_;
+  std::vector<KindChoices> kinds_;
   double budget_;
   double bound_ = 0;
   std::vector<double> least_kept_;  ///< Of this kind's layers and those behind.
@@ -242,9 +243,9 @@ class Branching {
   }
 
   void fill(const Copies& copies) {
-    std::vector<Choices> kinds;
+    std::vector<KindChoices> kinds;
     for (std::size_t kind = 0; kind < question_.kinds.size(); ++kind) {
-      Choices& choices = kinds.emplace_back();
+      KindChoices& choices = kinds.emplace_back();
       choices.layers = left_[kind];
       const std::vector<LayerOption>& options = question_.kinds[kind].options;
       for (std::size_t i = 0; i < options.size(); ++i) {

@@ -7,8 +7,6 @@
 
 #include "costmodel/estimate.h"
 #include "costmodel/hardware/work_time.h"
-#include "model_ir/plan/megatron_stages.h"
-#include "model_ir/plan/plan_check.h"
 #include "planner/chain/chain.h"
 #include "planner/evaluate/block_times.h"
 #include "planner/evaluate/kept_bytes.h"
@@ -16,6 +14,8 @@
 #include "planner/evaluate/sample_form.h"
 #include "planner/evaluate/step_time.h"
 #include "planner/space/choices.h"
+#include "runtimes/megatron/stage_layers.h"
+#include "runtimes/plan_check.h"
 
 namespace headroom::plan {
 namespace {
@@ -70,7 +70,7 @@ struct ChunkLayers {
   }
 };
 
-ChunkLayers layers_of(const SampleForm& form) {
+ChunkLayers layers_of_form(const SampleForm& form) {
   ChunkLayers layers;
   for (const LayerRun& run : form.runs) {
     const auto found = std::ranges::find(layers.kinds, run.layer);
@@ -449,7 +449,7 @@ Result<std::vector<StagePlacement>> stage_placements(const ir::ModelSpec& model,
     if (stage > 0 && *everything <= capacity) {
       continue;
     }
-    const ChunkLayers layers = layers_of(*form);
+    const ChunkLayers layers = layers_of_form(*form);
     Result<PlacementQuestion> question = reader.question(layers, actions, stage, capacity);
     if (!question) {
       return std::move(question).error();

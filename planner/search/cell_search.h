@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <set>
 
@@ -8,6 +9,10 @@
 #include "planner/search/search.h"
 
 namespace headroom::plan {
+
+/// Cells that are looked into between two settlements of what the best plan, or the front, is.
+/// Fixed, so that counts do not depend on threads.
+inline constexpr std::size_t kWave = 16;
 
 /// What a plan is worth: compared in this order, the less the better; then the order of the space.
 struct Worth {

@@ -8,8 +8,8 @@
 namespace headroom::plan {
 namespace {
 
-double pace_of(const RatedPlan& plan) {
-  return plan::pace_of(plan.plan, plan.time.total().value());
+double pace_of_rated(const RatedPlan& plan) {
+  return pace_of(plan.plan, plan.time.total().value());
 }
 
 }  // namespace
@@ -40,8 +40,8 @@ void Front::add(std::vector<RatedPlan> plans) {
   }
   std::ranges::move(plans, std::back_inserter(plans_));
   std::ranges::sort(plans_, [](const RatedPlan& a, const RatedPlan& b) {
-    return std::tuple(pace_of(a), a.peak, a.plan.world, a.number) <
-           std::tuple(pace_of(b), b.peak, b.plan.world, b.number);
+    return std::tuple(pace_of_rated(a), a.peak, a.plan.world, a.number) <
+           std::tuple(pace_of_rated(b), b.peak, b.plan.world, b.number);
   });
   std::vector<RatedPlan> kept;
   std::map<std::int64_t, Bytes> lowest;  // By GPUs, of the plans that are no slower.
@@ -66,7 +66,7 @@ void Front::rebuild() {
   for (auto& [gpus, steps] : steps_) {
     for (const RatedPlan& plan : plans_) {
       if (plan.plan.world <= gpus && (steps.empty() || plan.peak < steps.back().peak)) {
-        steps.push_back({.pace = pace_of(plan), .peak = plan.peak, .number = plan.number});
+        steps.push_back({.pace = pace_of_rated(plan), .peak = plan.peak, .number = plan.number});
       }
     }
   }
@@ -76,7 +76,7 @@ double Front::distance(double pace, Bytes peak, std::int64_t gpus) const {
   double least = std::numeric_limits<double>::infinity();
   for (const RatedPlan& plan : plans_) {
     const double worst =
-        std::max({pace_of(plan) / pace,
+        std::max({pace_of_rated(plan) / pace,
                   static_cast<double>(plan.peak.value()) / static_cast<double>(peak.value()),
                   static_cast<double>(plan.plan.world) / static_cast<double>(gpus), 1.0});
     least = std::min(least, worst - 1);

@@ -16,9 +16,6 @@
 namespace headroom::plan {
 namespace {
 
-/// Cells that are looked into between two settlements of the front. Fixed, so that counts do not
-/// depend on threads.
-constexpr std::size_t kWave = 16;
 /// What the logarithm of the time counts in each order of the cells; that of the floor the rest.
 constexpr std::array<double, 5> kWeights = {1, 0, 0.5, 0.75, 0.25};
 

@@ -19,9 +19,6 @@
 namespace headroom::plan {
 namespace {
 
-/// Cells that are looked into between two settlements of what the best is. Fixed, so that counts
-/// do not depend on threads.
-constexpr std::size_t kWave = 16;
 /// As how many of these a cell counts whose plans are lowered whole.
 constexpr std::size_t kLoweredCell = 4;
 /// A visit of a cell goes on to plans that take so much longer than the first that is open.
@@ -84,9 +81,9 @@ struct Ranked {
 };
 
 /// One pass over all cells: always on with the plan of the lowest bound.
-class Pass {
+class CellPass {
  public:
-  Pass(const SearchState& state, const std::vector<BoundedCell>& cells)
+  CellPass(const SearchState& state, const std::vector<BoundedCell>& cells)
       : state_(state), cells_(cells) {
     std::vector<Open> all(cells.size());
     for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -425,7 +422,7 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
   const std::vector<BoundedCell> bounded = bounded_cells(state, std::move(cells));
   std::uint64_t evaluated = 0;
   while (true) {
-    Result<PlanResult> found = Pass(state, bounded)();
+    Result<PlanResult> found = CellPass(state, bounded)();
     if (!found) {
       return found;
     }

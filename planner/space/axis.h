@@ -62,7 +62,7 @@ inline constexpr std::size_t kAxes = static_cast<std::size_t>(Axis::kOptimizerOf
 /// How many steps of `Axis::kOptimizerOffload` are the whole optimizer.
 inline constexpr std::int64_t kOffloadSteps = 4;
 
-/// The value of `Axis::kRuntime` that is torchtitan's code; those below are `ir::RuntimeKind`'s.
+/// The value of `Axis::kRuntime` that is torchtitan.
 inline constexpr std::int64_t kTitanRuntime = 4;
 /// The value of `Axis::kSchedule` that has `kind`.
 [[nodiscard]] std::int64_t schedule_with(ir::PipelineKind kind);

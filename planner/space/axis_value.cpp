@@ -4,10 +4,10 @@
 #include <cmath>
 #include <set>
 
-#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/stage_forms.h"
 #include "planner/space/titan_space.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
 namespace {
@@ -15,6 +15,11 @@ namespace {
 template <typename Value>
 std::int64_t position(std::span<const ir::Word<Value>> words, const Value& value) {
   const auto found = std::ranges::find(words, value, &ir::Word<Value>::value);
+  return found == words.end() ? -1 : found - words.begin();
+}
+
+std::int64_t position_of(std::span<const std::string_view> words, std::string_view word) {
+  const auto found = std::ranges::find(words, word);
   return found == words.end() ? -1 : found - words.begin();
 }
 
@@ -260,7 +265,7 @@ std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
   const ir::MegatronPlan megatron = plan.megatron.value_or(ir::MegatronPlan{});
   switch (axis) {
     case Axis::kRuntime:
-      return static_cast<std::int64_t>(plan.runtime);
+      return position_of(words_of_axis(Axis::kRuntime), plan.runtime);
     case Axis::kGpus:
       return plan.world;
     case Axis::kTensor:

@@ -1,8 +1,8 @@
 #include "planner/space/choices.h"
 
-#include "model_ir/plan/megatron_stages.h"
 #include "planner/space/stage_forms.h"
 #include "planner/space/titan_space.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
 namespace {
@@ -86,7 +86,7 @@ struct SwitchForm {
   [[nodiscard]] std::array<bool, 4> key() const { return {staged, reorders, hybrid, eight}; }
 };
 
-SwitchForm form_of(const ir::ModelSpec& model, const ParallelPlan& plan) {
+SwitchForm switch_form_of(const ir::ModelSpec& model, const ParallelPlan& plan) {
   ParallelPlan other = plan;
   other.megatron->pipeline_before_data = true;
   return {.staged = plan.megatron->pipeline > 1,
@@ -236,7 +236,7 @@ const std::vector<Recomputation>& ChoiceCounter::recomputations(const ParallelPl
 }
 
 const std::vector<MegatronPlan>& ChoiceCounter::switches(const ParallelPlan& plan) {
-  const SwitchForm form = form_of(question_.model, plan);
+  const SwitchForm form = switch_form_of(question_.model, plan);
   const auto [at, added] = switches_.try_emplace(form.key());
   if (added) {
     at->second = megatron_switches(question_.constraints, form);
@@ -273,7 +273,7 @@ Choices choices_of(const SpaceQuestion& question, const Cell& cell) {
     one.apply_to(choices.recomputations.back());
   }
   choices.switches =
-      megatron ? megatron_switches(question.constraints, form_of(question.model, cell.plan))
+      megatron ? megatron_switches(question.constraints, switch_form_of(question.model, cell.plan))
                : std::vector<MegatronPlan>{MegatronPlan{}};
   return choices;
 }

@@ -192,8 +192,7 @@ std::string framework_rule(const SpaceQuestion& question) {
   const AxisValues& asked = question.constraints.of(Axis::kRuntime);
   if (asked == AxisValues{kTitanRuntime}) {
     ir::ParallelPlan plan = question.base;
-    plan.runtime = ir::RuntimeKind::kFsdp;
-    plan.model_code = ir::ModelCode::kTorchtitan;
+    plan.runtime = "torchtitan";
     plan.precision = ir::Precision::kFp32;
     plan.world = 2;
     const std::optional<Error> error = ir::torchtitan::unsupported(question.model, plan);

@@ -6,14 +6,15 @@
 #include <numeric>
 #include <set>
 
-#include "model_ir/plan/megatron_option_checks.h"
-#include "model_ir/plan/megatron_stages.h"
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/axis_value.h"
 #include "planner/space/choices.h"
 #include "planner/space/stage_forms.h"
 #include "planner/space/titan_space.h"
+#include "runtimes/megatron/option_checks.h"
+#include "runtimes/megatron/stage_layers.h"
+#include "runtimes/plan_check.h"
+#include "runtimes/registry.h"
 #include "runtimes/transformers/support.h"
 
 namespace headroom::plan {
@@ -54,11 +55,17 @@ class CellWriter {
                               : ir::optimizer_words()[static_cast<std::size_t>(optimizer)].value;
         for (int runtime = 0; runtime < 4; ++runtime) {
           if (allowed_.allows(Axis::kRuntime, runtime)) {
-            write_runtime(static_cast<ir::RuntimeKind>(runtime));
+            write_runtime(
+                std::string(words_of_axis(Axis::kRuntime)[static_cast<std::size_t>(runtime)]));
           }
         }
         if (asks_for_titan()) {
           write_titan_cells(question_, plan_, cells_);
+        }
+        for (const std::int64_t runtime : allowed_.of(Axis::kRuntime)) {
+          if (runtime > kTitanRuntime) {
+            write_plain(words_of_axis(Axis::kRuntime)[static_cast<std::size_t>(runtime)]);
+          }
         }
       }
     }
@@ -126,9 +133,9 @@ class CellWriter {
     return !allowed_.of(Axis::kReplicas).empty() || !allowed_.of(Axis::kReshard).empty();
   }
 
-  void write_runtime(ir::RuntimeKind runtime) {
-    const bool megatron = runtime == ir::RuntimeKind::kMegatron;
-    if ((asks_for_fsdp() && runtime != ir::RuntimeKind::kFsdp) ||
+  void write_runtime(const std::string& runtime) {
+    const bool megatron = runtime == "megatron";
+    if ((asks_for_fsdp() && runtime != "fsdp") ||
         (eight_bits_ != ir::MegatronFp8::kNone && !megatron)) {
       return;
     }
@@ -139,36 +146,45 @@ class CellWriter {
     plan_.fsdp.reset();
     plan_.megatron.reset();
     plan_.precision = recipe_;
-    set_precision(runtime);
-    switch (runtime) {
-      case ir::RuntimeKind::kTransformers:
-        if (plan_.world > 1) {
-          plan_.ddp = ir::DdpPlan{};
-        }
-        write_sharding();
-        break;
-      case ir::RuntimeKind::kDeepspeed:
-        write_zero();
-        break;
-      case ir::RuntimeKind::kFsdp:
-        write_fsdp();
-        break;
-      case ir::RuntimeKind::kMegatron:
-        write_megatron();
-        break;
+    ir::runtime_of(plan_).prepare_for_search(plan_);
+    if (runtime == "transformers") {
+      if (plan_.world > 1) {
+        plan_.ddp = ir::DdpPlan{};
+      }
+      write_sharding();
+    } else if (runtime == "deepspeed") {
+      write_zero();
+    } else if (runtime == "fsdp") {
+      write_fsdp();
+    } else {
+      write_megatron();
     }
     plan_ = before;
   }
 
-  /// One recipe in each framework's terms: 16-bit arithmetic on fp32 masters.
-  void set_precision(ir::RuntimeKind runtime) {
-    const bool bf16 = recipe_ == ir::Precision::kBf16Master;
-    const bool fp16 = recipe_ == ir::Precision::kFp16Master;
-    if (runtime == ir::RuntimeKind::kTransformers && (bf16 || fp16)) {
-      plan_.precision = bf16 ? ir::Precision::kAutocastBf16 : ir::Precision::kAutocastFp16;
-    } else if (runtime == ir::RuntimeKind::kFsdp && bf16) {
-      plan_.precision = ir::Precision::kFp32;  // Shards; the policy computes in bf16.
+  /// A framework that has no axes of its own and is only searched where it is named: micro-batches
+  /// and recomputation.
+  void write_plain(std::string_view runtime) {
+    const bool usual = allowed_.of(Axis::kZero).empty() && allowed_.allows(Axis::kOffload, 0) &&
+                       allowed_.allows(Axis::kOptimizerOffload, 0) &&
+                       allowed_.allows(Axis::kAttention, 2) && allowed_.allows(Axis::kLoss, 3);
+    if (asks_for_fsdp() || eight_bits_ != ir::MegatronFp8::kNone || !usual || !degrees_are_one()) {
+      return;
     }
+    const ParallelPlan before = plan_;
+    plan_.runtime = std::string(runtime);
+    plan_.ddp.reset();
+    plan_.zero.reset();
+    plan_.fsdp.reset();
+    plan_.megatron.reset();
+    plan_.precision = recipe_;
+    const ir::Runtime& framework = ir::runtime_of(plan_);
+    framework.prepare_for_search(plan_);
+    if (allowed_.of(Axis::kOptimizer).empty() && plan_.optimizer == ir::OptimizerPlan{}) {
+      plan_.optimizer = framework.usual_optimizer(plan_);
+    }
+    write_micro_batches(plan_.world);
+    plan_ = before;
   }
 
   void write_zero() {
@@ -203,7 +219,7 @@ class CellWriter {
       plan_.zero = zero;
       const ir::OptimizerPlan before = plan_.optimizer;
       if (plan_.optimizer == ir::OptimizerPlan{}) {
-        plan_.optimizer = ir::usual_optimizer(plan_);
+        plan_.optimizer = ir::runtime_of(plan_).usual_optimizer(plan_);
       }
       write_sharding();
       plan_.optimizer = before;
@@ -241,14 +257,13 @@ class CellWriter {
     if (!degrees_are_one()) {
       return;
     }
-    if (plan_.runtime != ir::RuntimeKind::kDeepspeed && !allowed_.of(Axis::kZero).empty()) {
+    if (plan_.runtime != "deepspeed" && !allowed_.of(Axis::kZero).empty()) {
       return;
     }
-    if (plan_.runtime != ir::RuntimeKind::kDeepspeed &&
-        !allowed_.allows(Axis::kOptimizerOffload, 0)) {
+    if (plan_.runtime != "deepspeed" && !allowed_.allows(Axis::kOptimizerOffload, 0)) {
       return;
     }
-    if (plan_.runtime == ir::RuntimeKind::kTransformers && !allowed_.allows(Axis::kOffload, 0)) {
+    if (plan_.runtime == "transformers" && !allowed_.allows(Axis::kOffload, 0)) {
       return;
     }
     // Only where they are asked for: the packages flash-attn and Liger, which have to be there,

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "model_ir/base/units.h"
-#include "model_ir/plan/megatron_stages.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
 namespace {

@@ -1,4 +1,5 @@
 #include "planner/space/titan_space.h"
+#include "runtimes/registry.h"
 
 #include <algorithm>
 #include <array>
@@ -7,11 +8,11 @@
 #include <utility>
 
 #include "model_ir/base/units.h"
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/plan/plan_words.h"
-#include "model_ir/plan/titan_stages.h"
 #include "planner/space/choices.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/torchtitan/model.h"
+#include "runtimes/torchtitan/stage_layers.h"
 
 namespace headroom::plan {
 namespace {
@@ -20,7 +21,7 @@ using ir::ParallelPlan;
 using ir::PipelineKind;
 using ir::TitanPlan;
 
-std::int64_t layers_of(const SpaceQuestion& question) {
+std::int64_t layer_count(const SpaceQuestion& question) {
   return static_cast<std::int64_t>(question.model.layers.size());
 }
 
@@ -50,7 +51,7 @@ AxisValues stage_layers_of(const TitanPlan& titan, std::int64_t layers, const Ax
 class Pipelines {
  public:
   Pipelines(const SpaceQuestion& question, const ParallelPlan& plan)
-      : allowed_(question.constraints), layers_(layers_of(question)), plan_(plan) {}
+      : allowed_(question.constraints), layers_(layer_count(question)), plan_(plan) {}
 
   std::vector<TitanChoice> operator()() {
     constexpr std::array kKinds = {PipelineKind::kOneForwardOneBackward,
@@ -191,11 +192,10 @@ class TitanCells {
  public:
   TitanCells(const SpaceQuestion& question, const ParallelPlan& base, std::vector<Cell>& cells)
       : question_(question), allowed_(question.constraints), plan_(base), cells_(cells) {
-    plan_.runtime = ir::RuntimeKind::kFsdp;
-    plan_.model_code = ir::ModelCode::kTorchtitan;
+    plan_.runtime = "torchtitan";
     if (question.constraints.of(Axis::kOptimizer).empty() &&
         plan_.optimizer == ir::OptimizerPlan{}) {
-      plan_.optimizer = ir::usual_optimizer(plan_);
+      plan_.optimizer = ir::runtime_of(plan_).usual_optimizer(plan_);
     }
     plan_.precision = ir::Precision::kFp32;  // Shards, which are gathered in bf16.
     plan_.attention = ir::AttentionKind::kSdpa;
@@ -397,7 +397,7 @@ std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const Para
   for (const TitanChoice& pipeline : pipelines) {
     ParallelPlan dealt = plan;
     pipeline.apply_to(dealt);
-    periods.push_back(periods_of(chunk_layers_of(dealt, layers_of(question)), allowed));
+    periods.push_back(periods_of(chunk_layers_of(dealt, layer_count(question)), allowed));
     any_period.insert(periods.back().begin(), periods.back().end());
   }
   std::vector<TitanChoice> all;

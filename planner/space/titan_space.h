@@ -10,7 +10,7 @@ namespace headroom::plan {
 
 /// Whether `plan` runs torchtitan's code.
 [[nodiscard]] inline bool is_titan(const ir::ParallelPlan& plan) {
-  return plan.model_code == ir::ModelCode::kTorchtitan;
+  return plan.runtime == "torchtitan";
 }
 
 /// Chunks of a rank that PyTorch keeps gathered at once; more are gathered again in every round.

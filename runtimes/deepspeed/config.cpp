@@ -515,7 +515,7 @@ Result<ConfigReading> parse_config(std::string_view text, std::string_view file,
   Findings findings{.file = std::string(file), .errors = {}, .notes = {}};
   ConfigSection root(&*document, "", findings);
   ParallelPlan plan = arguments;
-  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.ddp.reset();
   plan.zero = read_zero(root, model);
   if (arguments.zero) {  // What only the trainer knows of its optimizer.

@@ -14,7 +14,7 @@ using torch::Tensor;
 
 namespace {
 
-Tensor scalar(Eager& eager, DType dtype = DType::kFp32) {
+Tensor one_element(Eager& eager, DType dtype = DType::kFp32) {
   return eager.empty({1}, dtype, TensorRole::kTemporary);
 }
 
@@ -92,7 +92,7 @@ void StageZero::check_overflow() {
       const Tensor found = has_inf_or_nan(eager, torch::gradient_of(eager, parameter));
     }
   }
-  const Tensor flag = scalar(eager, DType::kUInt8);
+  const Tensor flag = one_element(eager, DType::kUInt8);
 }
 
 void StageZero::drop_gradients(const std::vector<Tensor>& parameters) {
@@ -145,13 +145,13 @@ void UnfusedMasters::weigh(const std::vector<Tensor>& parameters) {
       next = reduce_all(eager, wide, DType::kFp32);
     }
     norm = std::move(next);
-    const Tensor squared = scalar(eager);
+    const Tensor squared = one_element(eager);
     torch::launch_kernels(eager, 0, 2);  // The square, and the sum.
     if (!total.defined()) {
-      total = scalar(eager);
+      total = one_element(eager);
     }
   }
-  const Tensor on_device = scalar(eager);
+  const Tensor on_device = one_element(eager);
   total.reset();
 }
 
@@ -232,7 +232,7 @@ void FusedMasters::step() {
       Tensor next = reduce_all(eager, gradient, DType::kFp32);
       norm = std::move(next);
     }
-    { const Tensor on_device = scalar(eager); }
+    { const Tensor on_device = one_element(eager); }
   }
   for (std::size_t index = 0; index < masters_.size(); ++index) {
     optimizer_.step(index, std::span(&masters_[index], 1));
@@ -255,20 +255,20 @@ void PlainOptimizer::clip() {
   all.reset();
   Tensor total = reduce_all(eager, powers, DType::kFp32);
   powers.reset();
-  Tensor root = scalar(eager);
+  Tensor root = one_element(eager);
   total.reset();
-  Tensor product = scalar(eager);
-  const Tensor mean = scalar(eager);  // Over the ranks.
+  Tensor product = one_element(eager);
+  const Tensor mean = one_element(eager);  // Over the ranks.
   product.reset();
   root.reset();
   eager.run(CollectiveShape{
       .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
-  Tensor most = scalar(eager);  // torch.tensor([max_norm])
-  Tensor sum = scalar(eager);
-  Tensor ratio = scalar(eager);
+  Tensor most = one_element(eager);  // torch.tensor([max_norm])
+  Tensor sum = one_element(eager);
+  Tensor ratio = one_element(eager);
   sum.reset();
-  Tensor one = scalar(eager);
-  Tensor factor = scalar(eager);
+  Tensor one = one_element(eager);
+  Tensor factor = one_element(eager);
   ratio.reset();
   most.reset();
   torch::release_list(norms);

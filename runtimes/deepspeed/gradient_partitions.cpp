@@ -129,10 +129,9 @@ Tensor GradientPartitions::join(const std::vector<std::size_t>& parameters) {
     }
   }
   Tensor joined = eager.empty({elements}, dtype, TensorRole::kCommunication);
-  constexpr std::int64_t kTensorsPerConcat = 128;
   torch::launch_kernels(
       eager, 2 * torch::bytes_of(joined),
-      ceil_div(ranks * static_cast<std::int64_t>(parameters.size()), kTensorsPerConcat));
+      ceil_div(ranks * static_cast<std::int64_t>(parameters.size()), torch::kTensorsPerConcat));
   return joined;
 }
 

@@ -152,9 +152,6 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (plan.generation) {
     return refused("generate", "tokens generated after the steps", "training under deepspeed");
   }
-  if (plan.model_code != ModelCode::kTransformers) {
-    return refused("model-code", "another library's", "transformers' under deepspeed");
-  }
   return transformers::unsupported(spec, plan, device);
 }
 

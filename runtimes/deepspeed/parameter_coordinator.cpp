@@ -7,7 +7,7 @@
 
 namespace headroom::ir::deepspeed {
 
-using Status = PartitionedParameter::Status;
+using Residence = PartitionedParameter::Residence;
 
 namespace {
 
@@ -76,7 +76,7 @@ void ParameterCoordinator::reset_step() {
 
 void ParameterCoordinator::start_gather(std::vector<std::size_t> indices) {
   std::erase_if(indices, [&](std::size_t index) {
-    return parameters_[index].status != Status::kPartitioned;
+    return parameters_[index].status != Residence::kPartitioned;
   });
   if (indices.empty()) {
     return;
@@ -167,7 +167,7 @@ void ParameterCoordinator::prefetch(std::span<const std::size_t> fetched) {
     const Use& use = uses_[next_use_++];
     fetched_for_[use.parameter] = std::max(fetched_for_[use.parameter], use.step);
     const PartitionedParameter& parameter = parameters_[use.parameter];
-    if (parameter.status == Status::kPartitioned && wanted.insert(use.parameter).second) {
+    if (parameter.status == Residence::kPartitioned && wanted.insert(use.parameter).second) {
       elements += parameter.whole.elements();
     }
   }
@@ -218,7 +218,8 @@ void ParameterCoordinator::forget_user(std::size_t parameter, std::size_t module
 }
 
 void ParameterCoordinator::release_parameter(std::size_t parameter) {
-  if (parameters_[parameter].status == Status::kAvailable && parameters_[parameter].users.empty()) {
+  if (parameters_[parameter].status == Residence::kAvailable &&
+      parameters_[parameter].users.empty()) {
     parameters_.partition(parameter);
     available_ -= parameters_[parameter].whole.elements();
   }

@@ -12,11 +12,9 @@
 namespace headroom::ir::deepspeed {
 
 using torch::Tensor;
-using Status = PartitionedParameter::Status;
+using Residence = PartitionedParameter::Residence;
 
 namespace {
-
-constexpr std::int64_t kTensorsPerConcat = 128;  ///< Inputs per kernel of torch.cat.
 
 /// By the types' names. Source: deepspeed/runtime/torch_autocast.py, sort_dtypes.
 constexpr std::array kGatherOrder = {DType::kBf16, DType::kFp16, DType::kFp32, DType::kInt8,
@@ -104,7 +102,7 @@ std::shared_ptr<ParameterGather> PartitionedParameters::start_gather(
   state_.eager.set_site("zero3.all_gather", -1);
   auto gather = std::make_shared<ParameterGather>();
   for (const std::size_t index : indices) {
-    parameters_[index].status = Status::kInFlight;
+    parameters_[index].status = Residence::kInFlight;
   }
   if (state_.plan.world == 1) {
     for (const std::size_t index : indices) {
@@ -177,8 +175,9 @@ void PartitionedParameters::gather_together(ParameterGather& gather) {
     }
     const std::int64_t ranks = gather_ranks(gather.parameters.front());
     // Parts are joined in this rank's stretch of it.
-    torch::launch_kernels(state_.eager, 2 * torch::bytes_of(gather.flats.back()) / ranks,
-                          ceil_div(static_cast<std::int64_t>(inputs.size()), kTensorsPerConcat));
+    torch::launch_kernels(
+        state_.eager, 2 * torch::bytes_of(gather.flats.back()) / ranks,
+        ceil_div(static_cast<std::int64_t>(inputs.size()), torch::kTensorsPerConcat));
     gather.marks.push_back(start(gather.flats.back(), ranks));
   }
 }
@@ -206,8 +205,9 @@ void PartitionedParameters::gather_packed(ParameterGather& gather) {
         return each.dtype() == DType::kFp32;  // torch.cat takes the widest type.
       });
       part = eager.empty({elements}, wide ? DType::kFp32 : part.dtype(), TensorRole::kTemporary);
-      torch::launch_kernels(eager, 2 * torch::bytes_of(part),
-                            ceil_div(static_cast<std::int64_t>(parts.size()), kTensorsPerConcat));
+      torch::launch_kernels(
+          eager, 2 * torch::bytes_of(part),
+          ceil_div(static_cast<std::int64_t>(parts.size()), torch::kTensorsPerConcat));
     }
     torch::release_list(parts);
     own = quantise(eager, std::move(part));
@@ -235,7 +235,7 @@ void PartitionedParameters::unpack(ParameterGather& gather) {
       memory = torch::computed(eager, {memory.elements()}, whole.dtype(), TensorRole::kParameter);
     }
     eager.move_storage(whole, memory);
-    parameters_[index].status = Status::kAvailable;
+    parameters_[index].status = Residence::kAvailable;
   }
 }
 
@@ -265,7 +265,7 @@ void PartitionedParameters::wait(ParameterGather& gather) {
           torch::computed(state_.eager, {whole.elements()}, whole.dtype(), TensorRole::kParameter);
       state_.eager.move_storage(whole, memory);
     }
-    parameters_[index].status = Status::kAvailable;
+    parameters_[index].status = Residence::kAvailable;
   }
 }
 
@@ -274,7 +274,7 @@ void PartitionedParameters::gather(std::span<const std::size_t> indices) {
   if (state_.plan.world == 1 && indices.size() > 1) {
     for (const std::size_t index : indices) {
       share_shard(index);
-      parameters_[index].status = Status::kAvailable;
+      parameters_[index].status = Residence::kAvailable;
     }
     return;
   }
@@ -298,7 +298,7 @@ void PartitionedParameters::gather(std::span<const std::size_t> indices) {
   }
   for (std::size_t i = 0; i < indices.size(); ++i) {
     state_.eager.move_storage(parameters_[indices[i]].whole, memories[i]);
-    parameters_[indices[i]].status = Status::kAvailable;
+    parameters_[indices[i]].status = Residence::kAvailable;
   }
 }
 
@@ -308,7 +308,7 @@ void PartitionedParameters::partition(std::size_t index) {
   if (state_.zero.hpz_partition_size > 1 && !parameter.has_secondary) {
     make_secondary(state_.eager, state_.plan, state_.zero, parameter);
   }
-  parameter.status = Status::kPartitioned;
+  parameter.status = Residence::kPartitioned;
   state_.eager.move_storage(parameter.whole, Tensor{});
 }
 

@@ -19,7 +19,7 @@ inline constexpr StreamId kReduceStream = 2;  ///< Gradients on their way to the
 
 /// One parameter that zero.Init has partitioned.
 struct PartitionedParameter {
-  enum class Status : std::uint8_t { kPartitioned, kInFlight, kAvailable };
+  enum class Residence : std::uint8_t { kPartitioned, kInFlight, kAvailable };
   torch::Tensor whole;              ///< A leaf without memory while it is partitioned.
   torch::Tensor shard;              ///< This rank's part; undefined where the host holds it.
   std::int64_t shard_elements = 0;  ///< With the padding of the last rank.
@@ -27,7 +27,7 @@ struct PartitionedParameter {
   bool has_secondary = false;
   torch::Tensor secondary;
   bool persists = false;  ///< Stays whole between steps.
-  Status status = Status::kPartitioned;
+  Residence status = Residence::kPartitioned;
   std::vector<std::size_t> users;  ///< Modules that need it now.
 };
 

@@ -142,13 +142,12 @@ namespace {
 /// torch.cat: up to 128 inputs a kernel, or, where offsets need more than 32 bits, a copy of each.
 /// Source: pytorch/pytorch aten/src/ATen/native/cuda/Shape.cu, cat_out_cuda.
 void launch_concat(Eager& eager, const Tensor& output, std::size_t inputs) {
-  constexpr std::int64_t kTensorsPerConcat = 128;
   const std::int64_t bytes = torch::bytes_of(output);
   if (torch::elementwise_launches(output) > 1) {
     eager.run(CopyShape{.kind = CopyKind::kDeviceToDevice, .bytes = bytes});
   } else {
     torch::launch_kernels(eager, 2 * bytes,
-                          ceil_div(static_cast<std::int64_t>(inputs), kTensorsPerConcat));
+                          ceil_div(static_cast<std::int64_t>(inputs), torch::kTensorsPerConcat));
   }
 }
 

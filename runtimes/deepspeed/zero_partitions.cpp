@@ -285,7 +285,7 @@ std::vector<std::int32_t> ZeroPartitions::wrappers() const {
 void ZeroPartitions::read(const ModuleCall& owner, const Tensor& parameter) {
   const std::size_t index = parameters_.index_of(parameter);
   if (state_.eager.in_backward() ||
-      parameters_[index].status != PartitionedParameter::Status::kPartitioned) {
+      parameters_[index].status != PartitionedParameter::Residence::kPartitioned) {
     return;
   }
   const SiteScope site(state_.eager);

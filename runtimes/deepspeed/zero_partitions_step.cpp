@@ -18,7 +18,7 @@ using torch::Tensor;
 
 namespace {
 
-Tensor scalar(Eager& eager, DType dtype) {
+Tensor computed_scalar(Eager& eager, DType dtype) {
   return torch::computed(eager, {}, dtype, TensorRole::kTemporary);
 }
 
@@ -41,7 +41,7 @@ Tensor ZeroPartitions::find_overflow() {
     const Tensor unknown = whole(DType::kBool);
     const Tensor any = reduce_all(eager, unknown, DType::kBool);
   }
-  return scalar(eager, DType::kBool);
+  return computed_scalar(eager, DType::kBool);
 }
 
 /// Infinities and NaNs of all gradients, with 16-bit floats alone; the host looks through what it
@@ -60,7 +60,7 @@ void ZeroPartitions::check_overflow() {
     flag = eager.empty({}, DType::kBool, TensorRole::kTemporary);
     eager.run(CopyShape{.kind = CopyKind::kHostToDevice, .bytes = 1});
   }
-  const Tensor byte = scalar(eager, DType::kInt8);
+  const Tensor byte = computed_scalar(eager, DType::kInt8);
   flag.reset();
   eager.run(CollectiveShape{
       .kind = CollectiveKind::kAllReduce, .bytes = 1, .group = {.size = state_.plan.world}});
@@ -84,15 +84,15 @@ Tensor ZeroPartitions::group_norm(const SubGroup& group) {
   powers.reset();
   eager.run(CollectiveShape{
       .kind = CollectiveKind::kAllReduce, .bytes = 8, .group = {.size = state_.plan.world}});
-  Tensor total = scalar(eager, DType::kFp64);
-  Tensor magnitude = scalar(eager, DType::kFp64);
-  const Tensor infinite = scalar(eager, DType::kBool);
+  Tensor total = computed_scalar(eager, DType::kFp64);
+  Tensor magnitude = computed_scalar(eager, DType::kFp64);
+  const Tensor infinite = computed_scalar(eager, DType::kBool);
   magnitude.reset();
-  const Tensor unknown = scalar(eager, DType::kBool);
-  const Tensor either = scalar(eager, DType::kBool);
-  const Tensor mark = scalar(eager, DType::kFp32);
-  Tensor wide_mark = scalar(eager, DType::kFp64);
-  Tensor chosen = scalar(eager, DType::kFp64);
+  const Tensor unknown = computed_scalar(eager, DType::kBool);
+  const Tensor either = computed_scalar(eager, DType::kBool);
+  const Tensor mark = computed_scalar(eager, DType::kFp32);
+  Tensor wide_mark = computed_scalar(eager, DType::kFp64);
+  Tensor chosen = computed_scalar(eager, DType::kFp64);
   wide_mark.reset();
   total = chosen;
   torch::release_list(norms);
@@ -135,15 +135,15 @@ void ZeroPartitions::offloaded_norm(const SubGroup& group) {
   eager.set_site("zero3.norm", -1);
   Tensor sum;
   for (std::size_t i = 0; i < group.parameters.size(); ++i) {
-    const Tensor power = scalar(eager, DType::kFp64);
+    const Tensor power = computed_scalar(eager, DType::kFp64);
     if (i == 0) {
-      sum = scalar(eager, DType::kFp64);  // 0.0 + power; the others are added in place.
+      sum = computed_scalar(eager, DType::kFp64);  // 0.0 + power; the others are added in place.
     }
   }
   const Tensor total = eager.empty({1}, DType::kFp32, TensorRole::kTemporary);
   eager.run(CollectiveShape{
       .kind = CollectiveKind::kAllReduce, .bytes = 4, .group = {.size = state_.plan.world}});
-  const Tensor root = scalar(eager, DType::kFp32);
+  const Tensor root = computed_scalar(eager, DType::kFp32);
   sum.reset();
   mask_invalid(eager, root);
 }
@@ -197,7 +197,7 @@ void ZeroPartitions::step() {
     }
     const Tensor norm = combined_norm(eager, norms);
     check_norm(eager, norm);
-    Tensor unscaled = scalar(eager, DType::kFp64);  // norm / loss_scale
+    Tensor unscaled = computed_scalar(eager, DType::kFp64);  // norm / loss_scale
     for (std::size_t index = 0; index < groups_.size(); ++index) {
       step_group(groups_[index], index, norm);
     }

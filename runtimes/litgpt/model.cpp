@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "model_ir/plan/idle_options.h"
+#include "runtimes/interface/idle_options.h"
 
 namespace headroom::ir::litgpt {
 namespace {

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "runtimes/megatron/head.h"
+#include "runtimes/megatron/te_gemm.h"
 #include "runtimes/torch/ddp.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"
@@ -15,12 +16,6 @@ using torch::Layout;
 using torch::Node;
 using torch::Record;
 using torch::Tensor;
-
-void communicate(const Runner& run, CollectiveKind kind, const Tensor& whole) {
-  run.eager().run(CollectiveShape{.kind = kind,
-                                  .bytes = bytes_of(whole.elements(), whole.dtype()).value(),
-                                  .group = run.context.mesh.tensor.group()});
-}
 
 /// transpose(0, 1).contiguous(): [B, S, H] to [S, B, H], here [T, H]; the gradient comes back
 /// transposed, unless one sequence lies in memory the same way.

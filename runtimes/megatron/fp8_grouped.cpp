@@ -109,10 +109,6 @@ Group cast_group(const Runner& run, const Tensor& input, const Experts& experts,
 
 /// multi_tensor_swizzle_scaling_factors, while a product runs: one buffer for the weights' scales
 /// and one for the others'.
-struct ReadScales {
-  Tensor first;
-  Tensor second;
-};
 Tensor swizzle_all(const Runner& run, const std::vector<std::int64_t>& scales) {
   if (run.context.megatron.fp8 != MegatronFp8::kMxfp8) {
     return {};

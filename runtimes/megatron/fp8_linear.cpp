@@ -38,18 +38,12 @@ SavedFp8 save_weight(const Runner& run, Record& record, const Fp8Tensor& weight)
   return {record, weight};
 }
 
-/// The scales of a product's operands in the order that its kernel reads: copies while it runs.
-/// Source: pytorch/csrc/util.cpp, swizzle_scaling_factors.
-struct ReadScales {
-  Tensor weight;
-  Tensor other;
-};
 ReadScales swizzle(const Runner& run, const Tensor& first, const Tensor& second) {
   if (run.context.megatron.fp8 != MegatronFp8::kMxfp8) {
     return {};
   }
-  return {.weight = torch::computed(run.eager(), first.shape(), first.dtype(), {&first}),
-          .other = torch::computed(run.eager(), second.shape(), second.dtype(), {&second})};
+  return {.first = torch::computed(run.eager(), first.shape(), first.dtype(), {&first}),
+          .second = torch::computed(run.eager(), second.shape(), second.dtype(), {&second})};
 }
 
 Fp8Use forward_use(const Runner& run, bool gathers) {
@@ -105,9 +99,6 @@ std::int64_t rows_of(const Fp8Tensor& tensor) {
   return tensor.rows.shape()[0];
 }
 
-/// Edges of the norm with its layer: input, norm weight, norm bias, weight, bias.
-enum NormLinearEdge : std::uint8_t { kInput, kNormWeight, kNormBias, kWeight, kBias, kEdges };
-
 /// grad_output_preprocess of a layer that is not cut by inputs: the bias's gradient, which other
 /// recipes sum up while they cast, and the gradient in 8 bits.
 struct Incoming {
@@ -148,7 +139,7 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   const Tensor parameter = saved[next];
   next += 2;  // The weights themselves.
   const Fp8Tensor normed = layer.saved_input.restore(saved, next);
-  Incoming incoming = receive(run, grads[0], node.wants(kBias));
+  Incoming incoming = receive(run, grads[0], node.wants(NormLinearEdge::kBias));
   const std::int64_t rows = rows_of(incoming.gradient);
   const Fp8Use sent = scales_whole_tensor(run) ? Fp8Use::kRows : Fp8Use::kColumns;
   Fp8Tensor total = layer.gathers ? gather_fp8(run, normed, sent, Beside::kInBulk) : normed;
@@ -162,17 +153,17 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   if (layer.gathers) {
     clear(run, total);
   }
-  Gradients result(kEdges);
-  NormGradients norm = norm_backward(run, input, node.wants(kNormBias));
+  Gradients result(NormLinearEdge::kCount);
+  NormGradients norm = norm_backward(run, input, node.wants(NormLinearEdge::kNormBias));
   inner.through.reset();
   for (; next < node.saved.size(); ++next) {
     clear(run, saved[next]);  // mu and rsigma.
   }
-  result[kInput] = std::move(norm.input);
-  result[kNormWeight] = std::move(norm.weight);
-  result[kNormBias] = std::move(norm.bias);
-  result[kWeight] = finish_weight(run, std::move(own.weight), layer.weight);
-  result[kBias] = std::move(incoming.bias);
+  result[NormLinearEdge::kInput] = std::move(norm.input);
+  result[NormLinearEdge::kNormWeight] = std::move(norm.weight);
+  result[NormLinearEdge::kNormBias] = std::move(norm.bias);
+  result[NormLinearEdge::kWeight] = finish_weight(run, std::move(own.weight), layer.weight);
+  result[NormLinearEdge::kBias] = std::move(incoming.bias);
   return result;
 }
 

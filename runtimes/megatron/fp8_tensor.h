@@ -21,6 +21,13 @@ struct Fp8Tensor {
   torch::Tensor column_scales;
 };
 
+/// The scales of a product's operands in the order that its kernel reads: copies while it runs.
+/// Source: pytorch/csrc/util.cpp, swizzle_scaling_factors.
+struct ReadScales {
+  torch::Tensor first;
+  torch::Tensor second;
+};
+
 /// For which products a matrix is cast.
 enum class Fp8Use : std::uint8_t { kRows, kColumns, kBoth };
 

@@ -42,7 +42,7 @@ Compressed split(const Runner& run, const Tensor& combined, std::int64_t latent)
 
 /// gather_from_sequence_parallel_region: the whole sequence from each rank's part, which is made
 /// contiguous first. Source: megatron/core/tensor_parallel/mappings.py.
-Tensor gather_sequence(const Runner& run, const Tensor& part) {
+Tensor gather_rotary(const Runner& run, const Tensor& part) {
   Eager& eager = run.eager();
   const std::int64_t ranks = run.context.mesh.tensor.size;
   Record record(eager, {&part});
@@ -99,7 +99,7 @@ QueryKeyValue rotate_keys(const Runner& run, const Tensor& up, const Tensor& rot
   return result;
 }
 
-AttentionSizes sizes_of(const Runner& run, const LayerModules& modules) {
+AttentionSizes latent_attention_sizes(const Runner& run, const LayerModules& modules) {
   const Context& context = run.context;
   const LatentAttention& latent = *context.spec.latent;
   const std::int64_t heads = context.spec.heads / context.mesh.tensor.size;
@@ -172,7 +172,7 @@ Projected project(const Runner& run, const LayerWeights& layer, const Tensor& no
   result.combined = linear(run, normed, weights.kv_down.weight, Cut::kNone, kept);
   Compressed parts = split(run, result.combined, run.context.spec.latent->kv_rank);
   if (run.context.sequence_parallel()) {
-    parts.rotary = gather_sequence(run, parts.rotary);
+    parts.rotary = gather_rotary(run, parts.rotary);
   }
   const Tensor& source = result.query_latent.defined() ? result.query_latent : normed;
   if (recomputes(run, &MegatronModules::latent_up)) {
@@ -192,7 +192,7 @@ Tensor latent_attention(const Runner& run, const LayerWeights& layer, const Tens
                         const LayerInput& input) {
   const LatentWeights& weights = *layer.attention.latent;
   Eager& eager = run.eager();
-  const AttentionSizes sizes = sizes_of(run, layer.modules);
+  const AttentionSizes sizes = latent_attention_sizes(run, layer.modules);
   eager.set_site("rotary_table", layer.layer);
   run.process.touch_latent_tables(layer.layer, weights.tables);
   eager.set_site("latent", layer.layer);

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/plan/megatron_fields.h"
+#include "runtimes/megatron/fields.h"
 #include "runtimes/megatron/fused.h"
 #include "runtimes/megatron/local_modules.h"
 #include "runtimes/megatron/offloaded_part.h"
@@ -19,7 +19,7 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-AttentionSizes sizes_of(const Runner& run, const LayerModules& modules) {
+AttentionSizes attention_sizes(const Runner& run, const LayerModules& modules) {
   const Context& context = run.context;
   const std::int64_t cut = context.mesh.tensor.size;
   return {.batch = context.plan.micro_batch,
@@ -96,7 +96,7 @@ QueryKeyValue project_heads(const Runner& run, const LayerWeights& layer, const 
 /// output projection's bias.
 Tensor self_attention(const Runner& run, const LayerWeights& layer, const Tensor& hidden,
                       const LayerInput& input) {
-  AttentionSizes sizes = sizes_of(run, layer.modules);
+  AttentionSizes sizes = attention_sizes(run, layer.modules);
   run.eager().set_site("qkv", layer.layer);
   OffloadedPart projection(run, &MegatronOffload::qkv_linear);
   QueryKeyValue parts = projection.run(

@@ -102,7 +102,7 @@ Tensor product(const Runner& run, std::int64_t tokens, const LinearWeights& line
 }
 
 /// reduce_scatter_to_sequence_parallel_region
-Tensor scatter_sequence(const Runner& run, const Tensor& input) {
+Tensor scatter_output(const Runner& run, const Tensor& input) {
   Eager& eager = run.eager();
   const Shape& shape = input.shape();
   Record record(eager, {&input});
@@ -149,7 +149,7 @@ Tensor own_linear(const Runner& run, const Tensor& input, const Tensor& weight) 
 Tensor row_linear(const Runner& run, const Tensor& input, const Tensor& weight) {
   Tensor output = own_linear(run, input, weight);
   if (run.context.sequence_parallel()) {
-    return scatter_sequence(run, output);
+    return scatter_output(run, output);
   }
   if (run.context.mesh.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, output.elements());

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/plan/megatron_option_checks.h"
 #include "runtimes/megatron/gradient_buffer.h"
 #include "runtimes/megatron/gradient_sync.h"
 #include "runtimes/megatron/layer_modules.h"
 #include "runtimes/megatron/mesh.h"
 #include "runtimes/megatron/optimizer.h"
+#include "runtimes/megatron/option_checks.h"
 #include "runtimes/megatron/process.h"
 #include "runtimes/megatron/schedule.h"
 #include "runtimes/megatron/stage.h"

@@ -18,17 +18,14 @@ using torch::Record;
 using torch::Shape;
 using torch::Tensor;
 
-/// Edges of `norm_linear`: input, norm weight, norm bias, weight, bias.
-enum NormLinearEdge : std::uint8_t { kInput, kNormWeight, kNormBias, kWeight, kBias, kEdges };
-
 Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node, bool gathers) {
   Eager& eager = run.eager();
   const torch::Unpacked saved(eager, node);
   const Tensor& input = saved[0];
   const Tensor normed = saved[3];
-  const Shape weight = node.input_shapes[kWeight];
+  const Shape weight = node.input_shapes[NormLinearEdge::kWeight];
   const std::int64_t rows = grads[0].shape()[0];
-  Gradients result(kEdges);
+  Gradients result(NormLinearEdge::kCount);
   Tensor normed_total = gathers ? gather(run, normed, Beside::kInBulk) : normed;
   const GemmShape dims = backward_dims(rows, weight, run.context.dtype);
   Tensor product = gathers ? shared_gemm(run, dims) : gemm(run, dims);
@@ -38,22 +35,22 @@ Gradients norm_linear_gradients(const Runner& run, Gradients& grads, Node& node,
   } else if (run.context.mesh.tensor.size > 1) {
     communicate(run, CollectiveKind::kAllReduce, product);
   }
-  WeightGradient own =
-      weight_gradient(run, weight_dims(rows, weight, run.context.dtype), node.wants(kBias));
+  WeightGradient own = weight_gradient(run, weight_dims(rows, weight, run.context.dtype),
+                                       node.wants(NormLinearEdge::kBias));
   clear(run, normed);
   if (gathers) {
     clear(run, normed_total);
   }
-  NormGradients norm = norm_backward(run, input, node.wants(kNormBias));
+  NormGradients norm = norm_backward(run, input, node.wants(NormLinearEdge::kNormBias));
   through.reset();
   for (std::size_t i = 4; i < node.saved.size(); ++i) {
     clear(run, saved[i]);  // mu and rsigma.
   }
-  result[kInput] = std::move(norm.input);
-  result[kNormWeight] = std::move(norm.weight);
-  result[kNormBias] = std::move(norm.bias);
-  result[kWeight] = finish_weight(run, std::move(own.weight), weight);
-  result[kBias] = std::move(own.bias);
+  result[NormLinearEdge::kInput] = std::move(norm.input);
+  result[NormLinearEdge::kNormWeight] = std::move(norm.weight);
+  result[NormLinearEdge::kNormBias] = std::move(norm.bias);
+  result[NormLinearEdge::kWeight] = finish_weight(run, std::move(own.weight), weight);
+  result[NormLinearEdge::kBias] = std::move(own.bias);
   return result;
 }
 

@@ -1,9 +1,16 @@
 #pragma once
 
+#include <cstdint>
+
 #include "runtimes/megatron/fp8_tensor.h"
 #include "runtimes/megatron/transformer_engine.h"
 
 namespace headroom::ir::megatron {
+
+/// Edges of the autograd node of a norm with its linear layer, in the order of their inputs.
+struct NormLinearEdge {
+  enum : std::uint8_t { kInput, kNormWeight, kNormBias, kWeight, kBias, kCount };
+};
 
 /// What a norm's kernel returns; without a mean for RMSNorm.
 struct NormOutput {

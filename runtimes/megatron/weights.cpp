@@ -4,8 +4,8 @@
 #include <span>
 #include <utility>
 
-#include "model_ir/plan/megatron_stages.h"
 #include "runtimes/megatron/fp8_tensor.h"
+#include "runtimes/megatron/stage_layers.h"
 #include "runtimes/megatron/transformer_engine.h"
 
 namespace headroom::ir::megatron {

@@ -16,9 +16,7 @@ namespace {
 
 using Groups = std::vector<std::vector<std::size_t>>;
 
-constexpr std::int64_t kChunk = 65536;           ///< Elements per partial norm.
-constexpr std::int64_t kNormsPerCleanup = 400;   ///< Tensors that one final kernel sums up.
-constexpr std::int64_t kTensorsPerConcat = 128;  ///< Inputs per kernel of torch.cat.
+constexpr std::int64_t kNormsPerCleanup = 400;  ///< Tensors that one final kernel sums up.
 
 /// One norm per gradient of a group, from partial norms per chunk of the largest.
 /// Source: aten/src/ATen/native/cuda/ForeachReduceOp.cu.
@@ -26,7 +24,8 @@ void norms_of(Eager& eager, std::span<const Tensor> parameters,
               const std::vector<std::size_t>& group, std::vector<Tensor>& norms) {
   const std::vector<std::int64_t> elements = elements_of(parameters, group);
   const auto count = static_cast<std::int64_t>(group.size());
-  const std::int64_t chunks = ceil_div(*std::max_element(elements.begin(), elements.end()), kChunk);
+  const std::int64_t chunks =
+      ceil_div(*std::max_element(elements.begin(), elements.end()), kListChunk);
   const Tensor partial = zeros(eager, Shape{count * chunks}, DType::kFp32, TensorRole::kTemporary);
   for (const std::size_t index : group) {
     norms.push_back(eager.empty(Shape{}, parameters[index].dtype(), TensorRole::kTemporary));

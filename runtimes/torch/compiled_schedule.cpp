@@ -11,7 +11,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kUnnumbered = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
 
@@ -46,7 +46,7 @@ void CompiledGraph::keep_shared_operands(const Group& group) {
 CompiledGraph::Step CompiledGraph::merged(Group& group) {
   keep_shared_operands(group);
   Step step;
-  step.number = kNone;
+  step.number = kUnnumbered;
   step.made = group.made;
   step.run = std::move(group.run);
   step.is_fused = true;
@@ -142,7 +142,7 @@ void CompiledGraph::put_in_order() {
   for (Id id = 0; id < buffers_.size(); ++id) {
     if (buffers_[id].kind == Kind::kDonated) {
       const std::int64_t size = buffers_[id].bytes();
-      buffers[id] = {.made = size, .freed = size, .number = kNone, .is_input = true};
+      buffers[id] = {.made = size, .freed = size, .number = kUnnumbered, .is_input = true};
     }
   }
   std::vector<Step> ordered;

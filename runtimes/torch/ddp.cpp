@@ -9,6 +9,7 @@
 
 #include "runtimes/torch/collective.h"
 #include "runtimes/torch/foreach.h"
+#include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"
 
 namespace headroom::ir::torch {
@@ -18,12 +19,7 @@ namespace {
 /// Source: torch/nn/parallel/distributed.py, broadcast_bucket_size; c10d/comm.cpp, kMaxInFlight.
 constexpr std::int64_t kBroadcastBytes = 250 * kMiB;
 constexpr std::size_t kMaxInFlight = 2;
-constexpr std::int64_t kTensorsPerConcat = 128;  ///< Inputs per kernel of torch.cat.
 constexpr std::int64_t kIndexBytes = 4;
-
-std::int64_t bytes_of(const Tensor& tensor) {
-  return ir::bytes_of(tensor.elements(), tensor.dtype()).value();
-}
 
 }  // namespace
 

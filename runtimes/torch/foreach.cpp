@@ -10,7 +10,6 @@
 namespace headroom::ir::torch {
 namespace {
 
-constexpr std::int64_t kChunk = 65536;    ///< Elements per thread block of a list kernel.
 constexpr std::int64_t kMaxChunks = 320;  ///< Thread blocks per launch.
 
 }  // namespace
@@ -21,7 +20,7 @@ std::int64_t list_launches(std::span<const std::int64_t> elements, ListKernel ki
   std::int64_t tensors = 0;
   std::int64_t chunks = 0;
   for (const std::int64_t count : elements) {
-    std::int64_t left = ceil_div(count, kChunk);
+    std::int64_t left = ceil_div(count, kListChunk);
     if (left == 0) {
       continue;
     }
@@ -97,6 +96,10 @@ void launch_list(Eager& eager, std::span<const Tensor> parameters,
 void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations,
                      std::int64_t moves) {
   launch_kernels(eager, moves * bytes_of(tensor), operations * elementwise_launches(tensor));
+}
+
+void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations) {
+  launch_in_place(eager, tensor, operations, 2 * operations);
 }
 
 Tensor zeros(Eager& eager, const Shape& shape, DType dtype, TensorRole role) {

@@ -22,6 +22,13 @@ enum class ListKernel : std::uint8_t {
   kFourLists = 36,
 };
 
+/// Elements per thread block of a list kernel.
+/// Source: pytorch/pytorch 2.11 aten/src/ATen/native/cuda/MultiTensorApply.cuh, kChunkSize.
+inline constexpr std::int64_t kListChunk = 65536;
+/// Inputs per kernel of torch.cat.
+/// Source: pytorch/pytorch aten/src/ATen/native/cuda/Shape.cu, CAT_ARRAY_BATCH_SIZE.
+inline constexpr std::int64_t kTensorsPerConcat = 128;
+
 /// Launches of a list kernel over tensors of these sizes, in elements.
 ///
 /// Model:  chunks of 65536 elements; a launch ends when its tensors or its 320 chunks are full.
@@ -55,6 +62,8 @@ void launch_list(Eager& eager, std::span<const Tensor> parameters,
 /// bytes together.
 void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations,
                      std::int64_t moves);
+/// The same where each of them reads and writes the tensor once.
+void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations);
 
 /// A tensor of zeros: an allocation and a fill.
 [[nodiscard]] Tensor zeros(Eager& eager, const Shape& shape, DType dtype, TensorRole role);

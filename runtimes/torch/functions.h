@@ -67,6 +67,9 @@ void detach_in_place(const Tensor& tensor);
 [[nodiscard]] Tensor add_in_place(Eager& eager, const Tensor& target, const Tensor& other);
 [[nodiscard]] Tensor sub(Eager& eager, const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor mul(Eager& eager, const Tensor& a, const Tensor& b);
+/// `input / divisor`, with no gradient of the divisor; `input` itself is not kept.
+/// Source: derivatives.yaml, div.Tensor.
+[[nodiscard]] Tensor divide_by_constant(Eager& eager, const Tensor& input, const Tensor& divisor);
 [[nodiscard]] Tensor scale(Eager& eager, const Tensor& input);  ///< Times or over a number.
 /// `input /= number`: the same storage, another tensor.
 [[nodiscard]] Tensor scale_in_place(Eager& eager, const Tensor& input);

@@ -149,6 +149,19 @@ Tensor sub(Eager& eager, const Tensor& a, const Tensor& b) {
   return sum_of(eager, a, b, true);
 }
 
+Tensor divide_by_constant(Eager& eager, const Tensor& input, const Tensor& divisor) {
+  Record record(eager, {&input});
+  record.save(divisor);
+  Tensor output = computed(eager, input.shape(), input.dtype());
+  if (record.active()) {
+    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
+      const Tensor saved = node.saved[0].unpack(e);
+      return {computed(e, grads[0].shape(), grads[0].dtype())};
+    });
+  }
+  return output;
+}
+
 Tensor mul(Eager& eager, const Tensor& a, const Tensor& b) {
   Record record(eager, {&a, &b});
   if (record.wants(0)) {

@@ -12,7 +12,7 @@ namespace {
 
 /// Python's names in Adafactor.step. They outlive the iteration: a tensor goes when its name is
 /// given to the next one.
-struct Locals {
+struct StepLocals {
   Tensor gradient;   ///< In fp32.
   Tensor parameter;  ///< In fp32.
   Tensor update;
@@ -22,10 +22,6 @@ Tensor temporary(Eager& eager, const Shape& shape) {
   Tensor tensor = eager.empty(shape, DType::kFp32, TensorRole::kTemporary);
   launch_in_place(eager, tensor, 1, 2);
   return tensor;
-}
-
-void in_place(Eager& eager, const Tensor& tensor, std::int64_t operations) {
-  launch_in_place(eager, tensor, operations, 2 * operations);
 }
 
 bool is_half(DType dtype) {
@@ -61,7 +57,7 @@ Tensor root_mean_square(Eager& eager, const Tensor& tensor) {
 Tensor approximate(Eager& eager, const Tensor& row, const Tensor& column, const Shape& shape) {
   Tensor mean = reduce_last(eager, row, true);
   Tensor row_factor = temporary(eager, row.shape());
-  in_place(eager, row_factor, 1);  // rsqrt_
+  launch_in_place(eager, row_factor, 1);  // rsqrt_
   mean.reset();
   const Tensor column_factor = temporary(eager, column.shape());
   Tensor product = temporary(eager, shape);
@@ -70,7 +66,7 @@ Tensor approximate(Eager& eager, const Tensor& row, const Tensor& column, const 
 }
 
 /// The second moment takes the squared gradient in, and gives the direction of the step.
-void update_moment(Eager& eager, const OptimizerState::Tensors& states, Locals& locals) {
+void update_moment(Eager& eager, const OptimizerState::Tensors& states, StepLocals& locals) {
   const Shape shape = locals.gradient.shape();
   Tensor squared = temporary(eager, shape);
   Tensor shifted = temporary(eager, shape);  // Plus epsilon.
@@ -79,21 +75,21 @@ void update_moment(Eager& eager, const OptimizerState::Tensors& states, Locals& 
   if (shape.rank() >= 2) {
     for (const bool row : {true, false}) {
       const Tensor& state = states[row ? 0 : 1];
-      in_place(eager, state, 1);
+      launch_in_place(eager, state, 1);
       const Tensor mean = row ? reduce_last(eager, locals.update, false)
                               : reduce_second_last(eager, locals.update, false);
-      in_place(eager, state, 1);
+      launch_in_place(eager, state, 1);
     }
     locals.update = approximate(eager, states[0], states[1], shape);
   } else {
-    in_place(eager, states[0], 2);
+    launch_in_place(eager, states[0], 2);
     locals.update = temporary(eager, shape);  // rsqrt
   }
-  in_place(eager, locals.update, 1);  // Times the gradient.
+  launch_in_place(eager, locals.update, 1);  // Times the gradient.
 }
 
 void step_one(Eager& eager, const Tensor& parameter, OptimizerState::Tensors& states,
-              Locals& locals) {
+              StepLocals& locals) {
   locals.gradient.reset();
   locals.gradient = in_fp32(eager, gradient_of(eager, parameter));
   if (states.empty()) {
@@ -109,16 +105,16 @@ void step_one(Eager& eager, const Tensor& parameter, OptimizerState::Tensors& st
     Tensor mean = root_mean_square(eager, locals.update);
     const Tensor clipped = temporary(eager, Shape{});
     mean.reset();
-    in_place(eager, clipped, 1);  // clamp_
-    in_place(eager, locals.update, 1);
+    launch_in_place(eager, clipped, 1);  // clamp_
+    launch_in_place(eager, locals.update, 1);
   }
-  in_place(eager, locals.update, 1);  // Times the learning rate.
+  launch_in_place(eager, locals.update, 1);  // Times the learning rate.
   {
     const Tensor negative = temporary(eager, parameter.shape());
-    in_place(eager, locals.parameter, 1);
+    launch_in_place(eager, locals.parameter, 1);
   }
   if (is_half(parameter.dtype())) {
-    in_place(eager, locals.parameter, 1);  // Copied back.
+    launch_in_place(eager, locals.parameter, 1);  // Copied back.
   }
 }
 
@@ -126,7 +122,7 @@ void step_one(Eager& eager, const Tensor& parameter, OptimizerState::Tensors& st
 
 void adafactor_step(Eager& eager, std::span<const Tensor> parameters, OptimizerState& state) {
   eager.set_site("adafactor", -1);
-  Locals locals;
+  StepLocals locals;
   for (const std::size_t index : with_gradient(parameters)) {
     step_one(eager, parameters[index], state.of_parameter[index], locals);
   }

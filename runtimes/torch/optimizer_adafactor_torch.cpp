@@ -10,7 +10,7 @@ namespace headroom::ir::torch {
 namespace {
 
 /// Python's names in _single_tensor_adafactor, which outlive the iteration.
-struct Locals {
+struct SingleTensorLocals {
   Tensor row_mean;
   Tensor column_mean;
   Tensor squared;
@@ -22,10 +22,6 @@ Tensor temporary(Eager& eager, const Shape& shape, DType dtype) {
   Tensor tensor = eager.empty(shape, dtype, TensorRole::kTemporary);
   launch_in_place(eager, tensor, 1, 2);
   return tensor;
-}
-
-void in_place(Eager& eager, const Tensor& tensor, std::int64_t operations) {
-  launch_in_place(eager, tensor, operations, 2 * operations);
 }
 
 /// Source: torch/optim/_adafactor.py, Adafactor._init_group.
@@ -49,13 +45,13 @@ void read_norm(Eager& eager, const Tensor& tensor) {
 
 /// The variance of a matrix as the product of a column and a row.
 void estimate_factored(Eager& eager, const Tensor& gradient, const OptimizerState::Tensors& states,
-                       Locals& locals) {
+                       SingleTensorLocals& locals) {
   const Shape& shape = gradient.shape();
   for (const bool row : {true, false}) {
     Tensor& mean = row ? locals.row_mean : locals.column_mean;
     mean = row ? reduce_last(eager, gradient, true) : reduce_second_last(eager, gradient, true);
-    in_place(eager, mean, 2);                 // square_, div_
-    in_place(eager, states[row ? 0 : 1], 1);  // lerp_
+    launch_in_place(eager, mean, 2);                 // square_, div_
+    launch_in_place(eager, states[row ? 0 : 1], 1);  // lerp_
   }
   locals.estimate = eager.empty(shape, gradient.dtype(), TensorRole::kTemporary);
   eager.touch_cublas();
@@ -65,25 +61,25 @@ void estimate_factored(Eager& eager, const Tensor& gradient, const OptimizerStat
                       .dtype = gradient.dtype(),
                       .layout = GemmLayout::kNN});
   const Tensor mean = reduce_second_last(eager, states[0], true);
-  in_place(eager, mean, 1);             // clamp_
-  in_place(eager, locals.estimate, 1);  // div_
+  launch_in_place(eager, mean, 1);             // clamp_
+  launch_in_place(eager, locals.estimate, 1);  // div_
 }
 
 void step_one(Eager& eager, const Tensor& parameter, const OptimizerState::Tensors& states,
-              Locals& locals) {
+              SingleTensorLocals& locals) {
   const Tensor gradient = gradient_of(eager, parameter);
   read_norm(eager, parameter);
   if (gradient.shape().rank() > 1) {
     estimate_factored(eager, gradient, states, locals);
   } else {
     locals.squared = temporary(eager, gradient.shape(), gradient.dtype());
-    in_place(eager, states[0], 1);  // lerp_
+    launch_in_place(eager, states[0], 1);  // lerp_
     locals.estimate = eager.empty(gradient.shape(), gradient.dtype(), TensorRole::kTemporary);
   }
   locals.update = locals.estimate;
-  in_place(eager, locals.update, 3);  // clamp_, rsqrt_, mul_
+  launch_in_place(eager, locals.update, 3);  // clamp_, rsqrt_, mul_
   read_norm(eager, locals.update);
-  in_place(eager, parameter, 1);
+  launch_in_place(eager, parameter, 1);
 }
 
 }  // namespace
@@ -96,7 +92,7 @@ void adafactor_torch_step(Eager& eager, std::span<const Tensor> parameters, Opti
       create_states(eager, parameters[index], state.of_parameter[index]);
     }
   }
-  Locals locals;
+  SingleTensorLocals locals;
   for (const std::size_t index : indices) {
     step_one(eager, parameters[index], state.of_parameter[index], locals);
   }

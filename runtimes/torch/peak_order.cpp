@@ -12,7 +12,7 @@ namespace headroom::ir::torch {
 namespace {
 
 using Order = std::vector<std::size_t>;
-constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kNoNode = std::numeric_limits<std::size_t>::max();
 
 void add_once(Order& list, std::size_t item) {
   if (std::ranges::find(list, item) == list.end()) {
@@ -25,7 +25,7 @@ class Scheduler {
  public:
   Scheduler(std::span<const ScheduledNode> nodes, std::span<const ScheduledBuffer> buffers)
       : nodes_(nodes), buffers_(buffers) {
-    maker_.assign(buffers.size(), kNone);
+    maker_.assign(buffers.size(), kNoNode);
     readers_.resize(buffers.size());
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       for (const std::size_t buffer : nodes[i].makes) {
@@ -85,7 +85,7 @@ Order Scheduler::by_name() const {
     std::ranges::sort(reads, {},
                       [&](std::size_t buffer) { return std::to_string(buffers_[buffer].number); });
     for (const std::size_t buffer : reads) {
-      if (maker_[buffer] != kNone) {
+      if (maker_[buffer] != kNoNode) {
         visit(maker_[buffer]);
       }
     }
@@ -103,7 +103,7 @@ void Scheduler::connect() {
   for (const std::size_t node : by_rank_) {
     for (const std::size_t buffer : nodes_[node].reads) {
       add_once(readers_[buffer], node);
-      if (maker_[buffer] != kNone) {
+      if (maker_[buffer] != kNoNode) {
         add_once(before_[node], maker_[buffer]);
         add_once(behind_[maker_[buffer]], node);
       }
@@ -128,7 +128,7 @@ std::int64_t Scheduler::peak(const Order& order) const {
   std::vector<std::int64_t> change(order.size() + 1, 0);
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const ScheduledBuffer& buffer = buffers_[i];
-    if (!buffer.is_input && maker_[i] == kNone) {
+    if (!buffer.is_input && maker_[i] == kNoNode) {
       continue;
     }
     const std::size_t start = buffer.is_input ? 0 : step[maker_[i]];
@@ -218,7 +218,7 @@ Order Scheduler::least_memory_first() const {
 Order Scheduler::breadth_first() const {
   using Entry = std::tuple<Order, std::size_t, std::size_t>;  // When what it reads ran, rank, node.
   Order left = left_before();
-  Order ran(nodes_.size(), kNone);
+  Order ran(nodes_.size(), kNoNode);
   std::set<Entry> ready;
   const auto enter = [&](std::size_t node) {
     Order times;

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "model_ir/plan/idle_options.h"
 #include "runtimes/fsdp/fully_shard.h"
+#include "runtimes/interface/idle_options.h"
 #include "runtimes/torchtitan/memory_budget.h"
 
 namespace headroom::ir::torchtitan {

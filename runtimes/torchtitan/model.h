@@ -6,11 +6,11 @@
 
 #include "model_ir/base/error.h"
 #include "model_ir/plan/parallel_plan.h"
-#include "model_ir/plan/titan_stages.h"
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/fsdp/sharded_group.h"
 #include "runtimes/torch/eager.h"
 #include "runtimes/torchtitan/kept_values.h"
+#include "runtimes/torchtitan/stage_layers.h"
 
 /// torchtitan's own modelling and training code on FSDP2 and DTensor.
 /// Source: pytorch/torchtitan 0.2.2.

@@ -4,11 +4,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model_ir/plan/titan_stages.h"
 #include "runtimes/fsdp/fully_shard.h"
 #include "runtimes/torch/split_backward.h"
 #include "runtimes/torchtitan/forward.h"
 #include "runtimes/torchtitan/model.h"
+#include "runtimes/torchtitan/stage_layers.h"
 
 namespace headroom::ir::torchtitan {
 

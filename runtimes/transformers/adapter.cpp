@@ -176,7 +176,7 @@ void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora) {
   }
   add_saved_modules(eager, model, lora);
   // torchtune's adapters stay in the type of the model.
-  const bool widens = model.plan->model_code != ModelCode::kTorchtune;
+  const bool widens = model.plan->runtime != "torchtune";
   for (auto& [id, adapter] : model.adapters) {  // In registration order.
     if (widens) {
       widen(eager, adapter);

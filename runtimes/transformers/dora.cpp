@@ -98,20 +98,6 @@ Tensor whole_weight(Eager& eager, const Model& model, TensorId id) {
   return packed != nullptr ? dequantise(eager, *packed) : model.parameters[index_of(id)];
 }
 
-/// magnitude / norm. Source: derivatives.yaml, div.Tensor: self is not needed for its gradient.
-Tensor quotient(Eager& eager, const Tensor& magnitude, const Tensor& norm) {
-  torch::Record record(eager, {&magnitude});
-  record.save(norm);
-  Tensor output = torch::computed(eager, magnitude.shape(), magnitude.dtype());
-  if (record.active()) {
-    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
-      const Tensor saved = node.saved[0].unpack(e);
-      return {torch::computed(e, grads[0].shape(), grads[0].dtype())};
-    });
-  }
-  return output;
-}
-
 /// One of the two layers of an adapter.
 Tensor factor(Eager& eager, const Model& model, const Op& op, ModuleCall::Part part,
               const Tensor& input) {
@@ -205,7 +191,7 @@ Tensor dora_delta(Eager& eager, const Model& model, const Op& op, const Tensor& 
   Tensor weight = whole_weight(eager, model, op.parameters[0]);
   weight = torch::to(eager, weight, input.dtype());
   Tensor norm = weight_norm(eager, model, op.parameters[0], weight, product);
-  Tensor scale = quotient(eager, adapter.magnitude, norm);
+  Tensor scale = torch::divide_by_constant(eager, adapter.magnitude, norm);
   scale = torch::view(eager, scale, {1, scale.elements()});
   Tensor low = factor(eager, model, op, ModuleCall::Part::kAdapterA, input);
   Tensor high = factor(eager, model, op, ModuleCall::Part::kAdapterB, low);

@@ -135,10 +135,9 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
   if (!plan.generation) {
     return std::nullopt;
   }
-  const bool shards = plan.runtime == RuntimeKind::kFsdp && plan.fsdp && plan.fsdp->version == 2 &&
-                      !plan.fsdp->cpu_offload;
-  if (plan.runtime != RuntimeKind::kTransformers && !shards) {
-    const bool offload = plan.runtime == RuntimeKind::kFsdp && plan.fsdp && plan.fsdp->cpu_offload;
+  const bool shards = plan.fsdp && plan.fsdp->version == 2 && !plan.fsdp->cpu_offload;
+  if ((plan.fsdp || plan.zero) && !shards) {
+    const bool offload = plan.fsdp && plan.fsdp->cpu_offload;
     return Error::invalid_argument(
         "generate", offload ? "parameters on the host" : "parameters that are wrapped",
         "whole ones, or fully_shard's on the device",

@@ -208,7 +208,7 @@ std::optional<Error> family_trouble(const ModelSpec& spec, const ParallelPlan& p
 LibraryTraits library_traits(const ModelSpec& spec, const ParallelPlan& plan) {
   LibraryTraits traits;
   const std::optional<int> version = number_of(plan.runtime_version);
-  if (plan.runtime != RuntimeKind::kTransformers || !version || *version >= kMajorOf5) {
+  if (plan.runtime != "transformers" || !version || *version >= kMajorOf5) {
     return traits;
   }
   const FamilyReleases releases = releases_of(spec.family);

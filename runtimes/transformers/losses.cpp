@@ -62,22 +62,8 @@ Tensor piece_logits(Eager& eager, const HeadInput& head, const Tensor& piece) {
   return logits;
 }
 
-/// `total / count`
-Tensor quotient(Eager& eager, const Tensor& total, const Tensor& count) {
-  torch::Record record(eager, {&total});
-  record.save(count);
-  Tensor output = torch::computed(eager, {}, total.dtype());
-  if (record.active()) {
-    record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
-      const Tensor saved = node.saved[0].unpack(e);
-      return {torch::computed(e, {}, grads[0].dtype())};
-    });
-  }
-  return output;
-}
-
 /// `total += one`: in place, except for the first.
-void add_to(Eager& eager, Tensor& total, const Tensor& one) {
+void accumulate_loss(Eager& eager, Tensor& total, const Tensor& one) {
   torch::Record record(eager, {&total, &one});
   Tensor sum =
       total.defined() ? eager.alias(total, {}, false) : torch::computed(eager, {}, one.dtype());
@@ -120,7 +106,7 @@ Tensor sum_of_pieces(Eager& eager, const std::vector<Tensor>& logits,
       const Tensor log_probabilities = torch::log_softmax(eager, wide, DType::kFp32);
       one = torch::nll_loss(eager, log_probabilities, labels[i]);
     }
-    add_to(eager, total, one);
+    accumulate_loss(eager, total, one);
   }
   return total;
 }
@@ -198,7 +184,7 @@ Tensor chunked_loss(Eager& eager, const HeadInput& head, const Tensor& ids) {
   }
   Tensor total = sum_of_pieces(eager, logits, labels, head.compiled);
   labels.clear();
-  Tensor loss = quotient(eager, total, count.count);
+  Tensor loss = torch::divide_by_constant(eager, total, count.count);
   total.reset();
   torch::release_list(logits);
   return loss;

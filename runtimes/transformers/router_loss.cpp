@@ -80,7 +80,7 @@ struct LossFrame {
 };
 
 /// `total = total + part`: the part goes before the name is assigned.
-void add_to(Eager& eager, Tensor& total, Tensor part) {
+void add_part(Eager& eager, Tensor& total, Tensor part) {
   Tensor sum = torch::add(eager, total, part);
   part.reset();
   total = std::move(sum);
@@ -90,7 +90,7 @@ void add_to(Eager& eager, Tensor& total, Tensor part) {
 void add_rows(Eager& eager, const Tensor& mask, Tensor& total) {
   Tensor rows = sum_first(eager, mask);
   if (total.defined()) {
-    add_to(eager, total, std::move(rows));
+    add_part(eager, total, std::move(rows));
   } else {
     total = torch::shift(eager, rows);
   }
@@ -103,21 +103,21 @@ void add_layer(Eager& eager, const MoeSpec& moe, const Tensor& logits, LossFrame
   frame.values = std::move(values);
   frame.indices = std::move(indices);
   if (!frame.mask.defined()) {
-    add_to(eager, frame.tokens, count_tokens(eager, frame.indices, moe.experts));
+    add_part(eager, frame.tokens, count_tokens(eager, frame.indices, moe.experts));
     Tensor wide = torch::to(eager, frame.routing, DType::kFp32);
     Tensor sum = sum_first(eager, wide);
     wide.reset();
-    add_to(eager, frame.probabilities, std::move(sum));
+    add_part(eager, frame.probabilities, std::move(sum));
     return;
   }
-  add_to(eager, frame.tokens, weigh_tokens(eager, frame.indices, frame.mask, moe.experts));
+  add_part(eager, frame.tokens, weigh_tokens(eager, frame.indices, frame.mask, moe.experts));
   Tensor wide = torch::to(eager, frame.routing, DType::kFp32);
   const Tensor column = torch::view(eager, frame.mask, {frame.mask.elements(), 1});
   Tensor masked = torch::mul(eager, wide, column);
   wide.reset();
   Tensor sum = sum_first(eager, masked);
   masked.reset();
-  add_to(eager, frame.probabilities, std::move(sum));
+  add_part(eager, frame.probabilities, std::move(sum));
   add_rows(eager, frame.mask, frame.rows);
 }
 

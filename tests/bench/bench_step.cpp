@@ -21,7 +21,7 @@ const std::string kConfigs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
 
 ir::ParallelPlan eight_stages() {
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 64;
   plan.sequence = 4096;

@@ -244,7 +244,7 @@ TEST_CASE("plan: torchtitan's code is searched where it is named, and says which
   CHECK(best.text("summary").starts_with("torchtitan tp "));
   CHECK(best.text("summary").find("schedule zb-v") != std::string::npos);
   CHECK(best.text("plan/titan/schedule") == "zb-v");
-  CHECK(best.text("plan/model_code") == "torchtitan");
+  CHECK(best.text("plan/runtime") == "torchtitan");
   const Answer why = test::headroom(known + "--pp 1 --tp 1 --cp 1 --why compile=no");
   CHECK(why.says("compile no: "));
   const Answer elsewhere = test::headroom(asked + "--schedule dualpipev");

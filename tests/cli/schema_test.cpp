@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/plan_json.h"
+#include "runtimes/plan_json.h"
 #include "tests/support/random_plan.h"
 
 namespace headroom {

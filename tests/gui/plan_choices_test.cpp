@@ -25,8 +25,8 @@ void check_distinct(const std::vector<Choice<T>>& choices) {
 TEST_CASE("plan choices: every choice has a label of its own and a word on what it does") {
   check_distinct(runtime_choices());
   check_distinct(zero_stage_choices());
-  check_distinct(precision_choices(ir::RuntimeKind::kTransformers));
-  check_distinct(precision_choices(ir::RuntimeKind::kDeepspeed));
+  check_distinct(precision_choices("transformers"));
+  check_distinct(precision_choices("deepspeed"));
   check_distinct(optimizer_choices());
   check_distinct(attention_choices());
   check_distinct(checkpointing_choices());
@@ -34,7 +34,7 @@ TEST_CASE("plan choices: every choice has a label of its own and a word on what 
 }
 
 TEST_CASE("plan choices: what is read in the window can be typed at the command line") {
-  for (const auto& choice : precision_choices(ir::RuntimeKind::kDeepspeed)) {
+  for (const auto& choice : precision_choices("deepspeed")) {
     const auto parsed =
         ir::parse_word(ir::precision_words(), "precision", choice.label.toStdString());
     REQUIRE(parsed);

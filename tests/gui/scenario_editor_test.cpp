@@ -69,7 +69,7 @@ TEST_CASE("ScenarioEditor: showing a scenario announces nothing") {
   other.model = {.kind = ModelSource::Kind::kCatalogue, .text = "gpt2"};
   other.gpu = "h100-80gb";
   other.budget = Bytes{70 * kGiB};
-  other.plan.runtime = ir::RuntimeKind::kDeepspeed;
+  other.plan.runtime = "deepspeed";
   other.plan.micro_batch = 5;
   other.plan.sequence = 4096;
   other.plan.lora.emplace();

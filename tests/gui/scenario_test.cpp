@@ -34,7 +34,7 @@ TEST_CASE("model_source: a folder in the way does not hide a name of the catalog
 
 TEST_CASE("settled: DeepSpeed has a ZeRO plan and a master copy, transformers neither") {
   Scenario scenario = default_scenario();
-  scenario.plan.runtime = ir::RuntimeKind::kDeepspeed;
+  scenario.plan.runtime = "deepspeed";
   scenario.plan.precision = ir::Precision::kAutocastFp16;
   scenario.plan.world = 8;
   scenario = settled(scenario);
@@ -43,7 +43,7 @@ TEST_CASE("settled: DeepSpeed has a ZeRO plan and a master copy, transformers ne
   CHECK(scenario.plan.precision == ir::Precision::kFp16Master);
   CHECK_FALSE(scenario.plan.ddp);
 
-  scenario.plan.runtime = ir::RuntimeKind::kTransformers;
+  scenario.plan.runtime = "transformers";
   scenario = settled(scenario);
   CHECK_FALSE(scenario.plan.zero);
   CHECK(scenario.plan.precision == ir::Precision::kFp16);
@@ -55,7 +55,7 @@ TEST_CASE("settled: Megatron takes checkpointing as its own and degrees that div
   scenario.plan.world = 8;
   scenario.plan.recompute = ir::Recompute::kFull;
   scenario.plan.attention = ir::AttentionKind::kEager;
-  scenario.plan.runtime = ir::RuntimeKind::kMegatron;
+  scenario.plan.runtime = "megatron";
   scenario.plan.megatron = ir::MegatronPlan{.tensor = 4};
   scenario = settled(scenario);
   REQUIRE(scenario.plan.megatron);
@@ -67,7 +67,7 @@ TEST_CASE("settled: Megatron takes checkpointing as its own and degrees that div
   CHECK(scenario.plan.precision == ir::Precision::kBf16Master);
   scenario.plan.world = 2;
   CHECK(settled(scenario).plan.megatron->tensor == 1);
-  scenario.plan.runtime = ir::RuntimeKind::kTransformers;
+  scenario.plan.runtime = "transformers";
   CHECK_FALSE(settled(scenario).plan.megatron);
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("settled: DDP comes with the second GPU and goes with it") {
 
 TEST_CASE("settled: keeps choices that go together as they are") {
   Scenario scenario = default_scenario();
-  scenario.plan.runtime = ir::RuntimeKind::kDeepspeed;
+  scenario.plan.runtime = "deepspeed";
   scenario.plan.precision = ir::Precision::kFp32;
   scenario.plan.zero.emplace();
   scenario.plan.zero->stage = 3;
@@ -95,9 +95,9 @@ TEST_CASE("settled: keeps choices that go together as they are") {
 }
 
 TEST_CASE("property: settled twice is settled once, for every runtime, precision and world") {
-  constexpr std::array kRuntimes = {ir::RuntimeKind::kTransformers, ir::RuntimeKind::kDeepspeed,
-                                    ir::RuntimeKind::kFsdp, ir::RuntimeKind::kMegatron};
-  for (const ir::RuntimeKind runtime : kRuntimes) {
+  constexpr std::array<std::string_view, 4> kRuntimes = {"transformers", "deepspeed", "fsdp",
+                                                         "megatron"};
+  for (const std::string_view runtime : kRuntimes) {
     for (int precision = 0; precision <= static_cast<int>(ir::Precision::kFp16Master);
          ++precision) {
       for (const std::int64_t world : {1, 8}) {

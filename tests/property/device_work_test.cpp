@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/small_llama.h"
@@ -148,7 +148,7 @@ TEST_CASE("device work: the counters of sharded models are the sums over their i
     test::Random random(seed);
     CAPTURE(random.seed());
     ParallelPlan plan = shortened(test::random_training(random));
-    plan.runtime = RuntimeKind::kFsdp;
+    plan.runtime = "fsdp";
     plan.precision = Precision::kFp32;
     plan.world = 8;
     plan.fsdp = FsdpPlan{};

@@ -11,9 +11,9 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/estimate.h"
-#include "model_ir/plan/plan_json.h"
 #include "planner/evaluate/lowered_plan.h"
 #include "planner/search/cell_search.h"
+#include "runtimes/plan_json.h"
 #include "tests/support/model_of.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"

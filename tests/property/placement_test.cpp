@@ -180,7 +180,7 @@ TEST_CASE("placement: counts of a stage never take less than its whole program")
   for (int round = 0; round < 6; ++round) {
     CAPTURE(round);
     ir::ParallelPlan plan;
-    plan.runtime = ir::RuntimeKind::kMegatron;
+    plan.runtime = "megatron";
     plan.precision = ir::Precision::kBf16Master;
     plan.sequence = 256 * random.between(2, 8);
     plan.micro_batch = random.between(1, 3);

@@ -6,13 +6,13 @@
 
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
-#include "model_ir/plan/megatron_fields.h"
-#include "model_ir/plan/plan_check.h"
-#include "model_ir/plan/plan_json.h"
 #include "model_ir/spec/hf_config.h"
 #include "planner/evaluate/plan_memory.h"
 #include "planner/space/axis.h"
 #include "planner/space/stage_forms.h"
+#include "runtimes/megatron/fields.h"
+#include "runtimes/plan_check.h"
+#include "runtimes/plan_json.h"
 #include "tests/support/random.h"
 #include "tests/support/random_plan.h"
 
@@ -264,7 +264,7 @@ TEST_CASE("plan memory: micro-batches in groups are lowered whole, and that is c
   const ir::ModelSpec model = narrow_model("llama", 8);
   PlanMemory memory(model, ampere());
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.megatron = ir::MegatronPlan{};
   plan.megatron->pipeline = 2;
   plan.megatron->layers_per_chunk = 2;
@@ -282,7 +282,7 @@ TEST_CASE("plan memory: other runtimes are lowered whole, and that is counted") 
   const ir::ModelSpec model = narrow_model("llama", 4);
   PlanMemory memory(model, ampere());
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.precision = ir::Precision::kFp32;
   plan.fsdp = ir::FsdpPlan{};
   plan.world = 4;

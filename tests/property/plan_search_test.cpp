@@ -9,9 +9,9 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/hardware/catalogue.h"
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/spec/hf_config.h"
 #include "planner/search/cell_search.h"
+#include "runtimes/plan_check.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"
 #include "tests/support/search_models.h"
@@ -250,7 +250,7 @@ TEST_CASE("search: the best plan of every runtime is replayed") {
     const PlanResult found = search(question).value();
     REQUIRE(found.best);
     CHECK(found.estimate->verdict != cost::Verdict::kDoesNotFit);
-    CHECK(found.best->plan.runtime == static_cast<ir::RuntimeKind>(runtime));
+    CHECK(found.best->plan.runtime == value_text(Axis::kRuntime, runtime));
   }
 }
 

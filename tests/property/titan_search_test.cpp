@@ -10,11 +10,11 @@
 
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
-#include "model_ir/plan/plan_json.h"
 #include "planner/evaluate/lowered_plan.h"
 #include "planner/search/cell_search.h"
 #include "planner/space/axis_value.h"
 #include "planner/space/titan_space.h"
+#include "runtimes/plan_json.h"
 #include "tests/support/model_of.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"

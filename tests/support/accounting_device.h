@@ -10,8 +10,8 @@ namespace headroom::test {
 /// which has no cuDNN.
 inline ir::ParallelPlan on_accounting_device(ir::ParallelPlan plan) {
   plan.allocator.segments = ir::SegmentPlaces::kRising;
-  if (plan.attention == ir::AttentionKind::kSdpa && plan.model_code != ir::ModelCode::kTorchtitan &&
-      plan.model_code != ir::ModelCode::kTorchtune) {
+  if (plan.attention == ir::AttentionKind::kSdpa && plan.runtime != "torchtitan" &&
+      plan.runtime != "torchtune") {
     plan.attention = ir::AttentionKind::kSdpaNoCudnn;
   }
   return plan;

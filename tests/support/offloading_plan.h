@@ -11,7 +11,7 @@ constexpr std::int64_t kOffloadingTokens = 2048;
 /// Two steps of Megatron-Core on the ranks of one pipeline, one sequence at a time.
 [[nodiscard]] inline ir::ParallelPlan offloading_plan(const ir::MegatronPlan& megatron) {
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
   plan.sequence = kOffloadingTokens;
   plan.world = megatron.pipeline;

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/megatron/fields.h"
 #include "tests/support/random.h"
 
 namespace headroom::test {
@@ -95,7 +95,7 @@ inline ir::ZeroPlan random_zero(Random& random) {
 /// A plan of the runtime deepspeed that `ir::check_plan` accepts.
 inline ir::ParallelPlan random_deepspeed_plan(Random& random) {
   ir::ParallelPlan plan = random_training(random);
-  plan.runtime = ir::RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.precision = random.pick<ir::Precision>(
       {ir::Precision::kBf16Master, ir::Precision::kFp16Master, ir::Precision::kFp32});
   plan.zero = random_zero(random);
@@ -151,7 +151,7 @@ inline ir::ParallelPlan random_transformers_plan(Random& random) {
 /// heads of keys and values.
 inline ir::ParallelPlan random_megatron_plan(Random& random) {
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = random.pick<ir::Precision>(
       {ir::Precision::kBf16Master, ir::Precision::kFp16Master, ir::Precision::kFp32});
   ir::MegatronPlan megatron;
@@ -218,8 +218,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
 /// A plan of torchtitan's code that `ir::check_plan` accepts.
 inline ir::ParallelPlan random_titan_plan(Random& random) {
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kFsdp;
-  plan.model_code = ir::ModelCode::kTorchtitan;
+  plan.runtime = "torchtitan";
   plan.precision = ir::Precision::kFp32;
   plan.titan = ir::TitanPlan{.tensor = random.pick<std::int64_t>({1, 2, 4, 8}),
                              .context = random.pick<std::int64_t>({1, 2}),

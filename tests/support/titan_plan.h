@@ -25,8 +25,7 @@ namespace headroom::test {
 [[nodiscard]] inline ir::ParallelPlan titan_plan(std::int64_t world,
                                                  const ir::TitanPlan& titan = {}) {
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kFsdp;
-  plan.model_code = ir::ModelCode::kTorchtitan;
+  plan.runtime = "torchtitan";
   plan.precision = ir::Precision::kFp32;
   plan.optimizer.form = ir::OptimizerForm::kFused;
   plan.sequence = 1024;

@@ -130,7 +130,7 @@ std::vector<const Score*> worst_rows(const Scoring& scoring) {
   return all;
 }
 
-std::string worst_table(const Scoring& scoring, const std::vector<Explanation>& explanations) {
+std::string worst_rows_table(const Scoring& scoring, const std::vector<Explanation>& explanations) {
   std::string text =
       markdown_row({"source", "row", "parallel", "phase", "metric", "error", "why"}) +
       "|---|---|---|---|---|---:|---|\n";
@@ -191,7 +191,7 @@ std::string accuracy_markdown(const Scoring& scoring, const std::vector<Explanat
          "\n## Worst rows\n\nThe worst score of each of the five worst rows of a source and "
          "runtime "
          "that are missed by more than 0.1 %.\n\n" +
-         worst_table(scoring, explanations) +
+         worst_rows_table(scoring, explanations) +
          "\n## Intervals\n\nHow often the peak or time measured in a run lay inside the 95 % "
          "interval around its prediction.\nThe interval of a row comes from the errors of the "
          "other "

@@ -11,14 +11,14 @@ namespace {
 
 using ir::JsonValue;
 
-constexpr std::array<Word<ir::AttentionKind>, 3> kAttention = {
+constexpr std::array<Word<ir::AttentionKind>, 3> kCaseAttention = {
     {{"sdpa", ir::AttentionKind::kSdpa},
      {"eager", ir::AttentionKind::kEager},
      {"flash_attention_2", ir::AttentionKind::kFlash}}};
 
 // checkpoint_wrapper stands inside the layer's FSDP group, whose hooks do nothing when a layer is
 // run again: memory is the same.
-constexpr std::array<Word<ir::Recompute>, 4> kCheckpointing = {
+constexpr std::array<Word<ir::Recompute>, 4> kCaseCheckpointing = {
     {{"none", ir::Recompute::kNone},
      {"full", ir::Recompute::kFull},
      {"full_wrapper", ir::Recompute::kFull},
@@ -82,8 +82,8 @@ void read_common_keys(CaseReader& reader, ir::ParallelPlan& plan) {
   plan.sequence = reader.integer("seq", 2048, kSequenceRange);
   plan.accumulation = reader.integer("accumulation", 1, {1, 1 << 12});
   plan.steps = static_cast<int>(reader.integer("steps", 2, {0, 64}));
-  plan.attention = reader.word<ir::AttentionKind>("attention", "sdpa", kAttention);
-  plan.recompute = reader.word<ir::Recompute>("checkpointing", "none", kCheckpointing);
+  plan.attention = reader.word<ir::AttentionKind>("attention", "sdpa", kCaseAttention);
+  plan.recompute = reader.word<ir::Recompute>("checkpointing", "none", kCaseCheckpointing);
 }
 
 std::vector<std::string> read_targets(CaseReader& reader, std::string_view key) {

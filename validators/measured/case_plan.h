@@ -14,6 +14,12 @@ namespace headroom::check {
 inline constexpr CaseReader::Range kBatchRange{1, 1 << 16};
 inline constexpr CaseReader::Range kSequenceRange{1, 1 << 22};
 inline constexpr CaseReader::Range kWorldRange{1, 1 << 20};
+/// A parallel degree of Megatron, and what counts layers and ranks beside one.
+inline constexpr CaseReader::Range kDegreeRange{1, 1 << 16};
+/// A dimension of a published model.
+inline constexpr CaseReader::Range kDimensionRange{1, 1 << 24};
+/// A dimension or size among Megatron's own arguments.
+inline constexpr CaseReader::Range kMegatronSizeRange{1, std::int64_t{1} << 32};
 
 /// transformers on one GPU or under DDP.
 void read_transformers_case(CaseReader& reader, RunSetting& setting);

@@ -12,11 +12,12 @@ using ir::OptimizerPlan;
 
 constexpr CaseReader::Range kElements{0, INT64_MAX};
 
-constexpr std::array<Word<ir::OffloadDevice>, 3> kDevices = {{{"none", ir::OffloadDevice::kNone},
-                                                              {"cpu", ir::OffloadDevice::kCpu},
-                                                              {"nvme", ir::OffloadDevice::kNvme}}};
+constexpr std::array<Word<ir::OffloadDevice>, 3> kOffloadDevices = {
+    {{"none", ir::OffloadDevice::kNone},
+     {"cpu", ir::OffloadDevice::kCpu},
+     {"nvme", ir::OffloadDevice::kNvme}}};
 
-ir::OffloadDevice read_offload(CaseReader& zero, std::string_view key, double& ratio) {
+ir::OffloadDevice read_zero_offload(CaseReader& zero, std::string_view key, double& ratio) {
   const JsonValue* value = zero.take(key);
   if (value == nullptr) {
     return ir::OffloadDevice::kNone;
@@ -24,7 +25,7 @@ ir::OffloadDevice read_offload(CaseReader& zero, std::string_view key, double& r
   CaseReader offload(value, "case.ds.zero_optimization." + std::string(key));
   constexpr std::array<std::string_view, 2> kAside = {"pin_memory", "nvme_path"};  // Host side.
   offload.ignore(kAside);
-  const auto device = offload.word<ir::OffloadDevice>("device", "none", kDevices);
+  const auto device = offload.word<ir::OffloadDevice>("device", "none", kOffloadDevices);
   ratio = offload.number("ratio", ratio);
   zero.absorb(offload.trouble());
   return device;
@@ -64,9 +65,9 @@ void read_zero(CaseReader& zero, ir::ZeroPlan& plan) {
   plan.hpz_partition_size = zero.integer("zero_hpz_partition_size", 1, kWorldRange);
   plan.quantized_weights = zero.flag("zero_quantized_weights", false);
   plan.quantized_gradients = zero.flag("zero_quantized_gradients", false);
-  plan.offload_optimizer = read_offload(zero, "offload_optimizer", plan.offload_ratio);
+  plan.offload_optimizer = read_zero_offload(zero, "offload_optimizer", plan.offload_ratio);
   double whole = 1;  // Parameters have no such share.
-  plan.offload_param = read_offload(zero, "offload_param", whole);
+  plan.offload_param = read_zero_offload(zero, "offload_param", whole);
 }
 
 /// What the case merges into the DeepSpeed configuration.
@@ -122,7 +123,7 @@ void read_types(CaseReader& reader, bool halves, ir::ParallelPlan& plan) {
   }
 }
 
-void read_optimizer(CaseReader& reader, ir::ParallelPlan& plan, ir::ZeroPlan& zero) {
+void read_zero_optimizer(CaseReader& reader, ir::ParallelPlan& plan, ir::ZeroPlan& zero) {
   // "fused" is DeepSpeed's own FusedAdam, "torch_fused" torch.optim.AdamW(fused=True).
   // "cpu" is DeepSpeedCPUAdam.
   constexpr std::array<Word<OptimizerPlan>, 13> kOptimizers = {
@@ -147,7 +148,7 @@ void read_optimizer(CaseReader& reader, ir::ParallelPlan& plan, ir::ZeroPlan& ze
 }  // namespace
 
 void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPlan& plan) {
-  plan.runtime = ir::RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   read_common_keys(reader, plan);
   // What is not written to the host or not done there is no matter for the device.
   constexpr std::array<std::string_view, 2> kAside = {"keep_grad_norm", "fake_host"};
@@ -168,7 +169,7 @@ void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPl
   bool halves = true;
   read_configuration(reader, zero, halves);
   read_types(reader, halves, plan);
-  read_optimizer(reader, plan, zero);
+  read_zero_optimizer(reader, plan, zero);
   plan.zero = zero;
   if (const double clip = reader.number("clip", 1); clip != 0) {
     plan.clip_norm = clip;

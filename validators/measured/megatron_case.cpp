@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "model_ir/plan/megatron_fields.h"
+#include "runtimes/megatron/fields.h"
 #include "validators/measured/case_plan.h"
 
 namespace headroom::check {
@@ -13,15 +13,13 @@ using ir::JsonValue;
 using ir::MegatronPlan;
 using ir::ModelSpec;
 
-constexpr CaseReader::Range kSize{1, std::int64_t{1} << 32};
-constexpr CaseReader::Range kDegree{1, 1 << 16};
-
-ir::MoeSpec read_experts(CaseReader& moe, MegatronPlan& plan) {
+ir::MoeSpec read_case_experts(CaseReader& moe, MegatronPlan& plan) {
   ir::MoeSpec spec;
-  spec.experts = moe.integer("experts", 1, kSize);
-  spec.top_k = moe.integer("moe_router_topk", 2, kSize);
-  spec.expert_ffn = moe.integer("moe_ffn_hidden_size", 1, kSize);
-  spec.shared_ffn = moe.integer("moe_shared_expert_intermediate_size", 0, {0, kSize.high});
+  spec.experts = moe.integer("experts", 1, kMegatronSizeRange);
+  spec.top_k = moe.integer("moe_router_topk", 2, kMegatronSizeRange);
+  spec.expert_ffn = moe.integer("moe_ffn_hidden_size", 1, kMegatronSizeRange);
+  spec.shared_ffn =
+      moe.integer("moe_shared_expert_intermediate_size", 0, {0, kMegatronSizeRange.high});
   plan.permute_fusion = moe.flag("moe_permute_fusion", false);
   if (const double factor = moe.number("moe_expert_capacity_factor", 0); factor > 0) {
     plan.capacity_factor = factor;
@@ -57,13 +55,13 @@ void read_sparse_layers(CaseReader& moe, ModelSpec& spec) {
   }
 }
 
-ir::LatentAttention read_latent(CaseReader& mla) {
+ir::LatentAttention read_case_latent(CaseReader& mla) {
   ir::LatentAttention latent;
-  latent.q_rank = mla.integer("q_lora_rank", 0, {0, kSize.high});
-  latent.kv_rank = mla.integer("kv_lora_rank", 512, kSize);
-  latent.nope_dim = mla.integer("qk_head_dim", 128, kSize);
-  latent.rope_dim = mla.integer("qk_pos_emb_head_dim", 64, kSize);
-  latent.v_dim = mla.integer("v_head_dim", 128, kSize);
+  latent.q_rank = mla.integer("q_lora_rank", 0, {0, kMegatronSizeRange.high});
+  latent.kv_rank = mla.integer("kv_lora_rank", 512, kMegatronSizeRange);
+  latent.nope_dim = mla.integer("qk_head_dim", 128, kMegatronSizeRange);
+  latent.rope_dim = mla.integer("qk_pos_emb_head_dim", 64, kMegatronSizeRange);
+  latent.v_dim = mla.integer("v_head_dim", 128, kMegatronSizeRange);
   constexpr std::array<std::string_view, 2> kAside = {"rotary_scaling_factor",
                                                       "multi_latent_attention"};
   mla.ignore(kAside);
@@ -71,7 +69,7 @@ ir::LatentAttention read_latent(CaseReader& mla) {
 }
 
 /// Norms, biases, activation and positions: GPT's or Llama's, or a mixture of both.
-void read_form(CaseReader& model, ModelSpec& spec) {
+void read_case_layer_form(CaseReader& model, ModelSpec& spec) {
   constexpr std::array<Word<ir::NormKind>, 2> kNorms = {
       {{"LayerNorm", ir::NormKind::kLayer}, {"RMSNorm", ir::NormKind::kRms}}};
   constexpr std::array<Word<ir::PositionKind>, 4> kPositions = {
@@ -99,25 +97,25 @@ void read_form(CaseReader& model, ModelSpec& spec) {
   model.ignore(kAside);
 }
 
-void read_model(CaseReader& model, ir::ParallelPlan& plan, ModelSpec& spec) {
+void read_case_model(CaseReader& model, ir::ParallelPlan& plan, ModelSpec& spec) {
   spec.name = "case";
-  spec.hidden = model.integer("hidden", 1, kSize);
+  spec.hidden = model.integer("hidden", 1, kMegatronSizeRange);
   spec.embedding_dim = spec.hidden;
-  spec.heads = model.integer("heads", 1, kSize);
-  spec.kv_heads = model.integer("kv_heads", spec.heads, kSize);
-  spec.head_dim = model.integer("kv_channels", spec.hidden / spec.heads, kSize);
-  spec.vocabulary = model.integer("vocab", 1, kSize);
+  spec.heads = model.integer("heads", 1, kMegatronSizeRange);
+  spec.kv_heads = model.integer("kv_heads", spec.heads, kMegatronSizeRange);
+  spec.head_dim = model.integer("kv_channels", spec.hidden / spec.heads, kMegatronSizeRange);
+  spec.vocabulary = model.integer("vocab", 1, kMegatronSizeRange);
   spec.layers.resize(static_cast<std::size_t>(model.integer("layers", 1, {1, 1 << 12})));
-  read_form(model, spec);
+  read_case_layer_form(model, spec);
   // Two thirds of four times H in multiples of 64 where a gate has a third of the weights.
   const std::int64_t usual = spec.gated_mlp ? spec.hidden * 8 / 3 / 64 * 64 : 4 * spec.hidden;
-  spec.ffn = model.integer("ffn", usual, kSize);
+  spec.ffn = model.integer("ffn", usual, kMegatronSizeRange);
   plan.sequence = model.integer("seq", 2048, kSequenceRange);
-  spec.max_positions = model.integer("max_pos", plan.sequence, kSize);
-  plan.megatron->vocabulary_divisor = model.integer("vocab_divisor", 128, kSize);
+  spec.max_positions = model.integer("max_pos", plan.sequence, kMegatronSizeRange);
+  plan.megatron->vocabulary_divisor = model.integer("vocab_divisor", 128, kMegatronSizeRange);
   if (const JsonValue* value = model.take("moe")) {
     CaseReader moe(value, "case.model.moe");
-    spec.moe = read_experts(moe, *plan.megatron);
+    spec.moe = read_case_experts(moe, *plan.megatron);
     spec.moe->expert_bias = spec.mlp_bias;
     spec.moe->router_bias = spec.mlp_bias;
     read_sparse_layers(moe, spec);
@@ -125,7 +123,7 @@ void read_model(CaseReader& model, ir::ParallelPlan& plan, ModelSpec& spec) {
   }
   if (const JsonValue* value = model.take("mla")) {
     CaseReader mla(value, "case.model.mla");
-    spec.latent = read_latent(mla);
+    spec.latent = read_case_latent(mla);
     model.absorb(mla.trouble());
   }
 }
@@ -142,7 +140,7 @@ std::vector<std::string> read_names(CaseReader& reader, std::string_view key) {
   return names;
 }
 
-void read_offload(CaseReader& config, MegatronPlan& megatron) {
+void read_activation_offload(CaseReader& config, MegatronPlan& megatron) {
   const std::vector<std::string> names = read_names(config, "offload_modules");
   if (config.flag("fine_grained_activation_offloading", false)) {
     const Result<ir::MegatronOffload> modules = ir::parse_offload_modules("offload_modules", names);
@@ -153,13 +151,14 @@ void read_offload(CaseReader& config, MegatronPlan& megatron) {
     }
   }
   megatron.least_offloaded =
-      config.integer("min_offloaded_tensor_size", megatron.least_offloaded, kSize);
+      config.integer("min_offloaded_tensor_size", megatron.least_offloaded, kMegatronSizeRange);
 }
 
 /// Settings that other releases of Transformer Engine had do nothing in this one.
 void read_layer_offload(CaseReader& config, MegatronPlan& megatron) {
   const bool offloads = config.flag("cpu_offloading", false);
-  const std::int64_t layers = config.integer("cpu_offloading_num_layers", 0, {0, kDegree.high});
+  const std::int64_t layers =
+      config.integer("cpu_offloading_num_layers", 0, {0, kDegreeRange.high});
   megatron.offloaded_layers = offloads ? layers : 0;
   config.flag("cpu_offloading_weights", false);
   config.flag("cpu_offloading_double_buffering", false);
@@ -175,10 +174,10 @@ void note_module(CaseReader& reader, const std::string& name, ir::MegatronModule
   reader.fail("modules", "'" + name + "'");
 }
 
-void read_recompute(CaseReader& recompute, MegatronPlan& plan) {
+void read_case_recompute(CaseReader& recompute, MegatronPlan& plan) {
   const std::string granularity = recompute.text("granularity", "none");
   const std::string method = recompute.text("method", "uniform");
-  plan.recompute_layers = recompute.integer("layers", 1, kDegree);
+  plan.recompute_layers = recompute.integer("layers", 1, kDegreeRange);
   if (granularity == "full") {
     plan.recompute =
         method == "block" ? ir::MegatronRecompute::kFullBlock : ir::MegatronRecompute::kFullUniform;
@@ -196,20 +195,20 @@ void read_recompute(CaseReader& recompute, MegatronPlan& plan) {
   }
 }
 
-void read_degrees(CaseReader& reader, ir::ParallelPlan& plan) {
+void read_case_degrees(CaseReader& reader, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
-  megatron.tensor = reader.integer("tp", 1, kDegree);
-  megatron.pipeline = reader.integer("pp", 1, kDegree);
-  megatron.context = reader.integer("cp", 1, kDegree);
-  megatron.expert = reader.integer("ep", 1, kDegree);
-  megatron.expert_tensor = reader.integer("etp", 0, {0, kDegree.high});
-  megatron.layers_per_chunk = reader.integer("vpp", 0, {0, kDegree.high});
+  megatron.tensor = reader.integer("tp", 1, kDegreeRange);
+  megatron.pipeline = reader.integer("pp", 1, kDegreeRange);
+  megatron.context = reader.integer("cp", 1, kDegreeRange);
+  megatron.expert = reader.integer("ep", 1, kDegreeRange);
+  megatron.expert_tensor = reader.integer("etp", 0, {0, kDegreeRange.high});
+  megatron.layers_per_chunk = reader.integer("vpp", 0, {0, kDegreeRange.high});
   megatron.sequence_parallel = reader.flag("sp", false);
   plan.world = reader.integer("world", 1, kWorldRange);
 }
 
 /// Fields of OptimizerConfig: only all moments in one type, and gradients as they are reduced.
-void read_optimizer(CaseReader& reader, MegatronPlan& megatron) {
+void read_case_optimizer(CaseReader& reader, MegatronPlan& megatron) {
   CaseReader optimizer(reader.take("opt"), "case.opt");
   megatron.precision_aware = optimizer.flag("use_precision_aware_optimizer", false);
   if (optimizer.flag("optimizer_cpu_offload", false)) {
@@ -240,11 +239,11 @@ std::int64_t read_levels(CaseReader& reader) {
 
 /// Attention sinks, and windows of every layer or of all but each so manieth.
 /// Source: megatron/core/transformer/utils.py, is_layer_window_attention.
-void read_attention(CaseReader& config, ModelSpec& spec) {
+void read_sinks_and_windows(CaseReader& config, ModelSpec& spec) {
   spec.attention_sinks = config.text("softmax_type", "vanilla") == "learnable";
   const JsonValue* value = config.take("window_size");
   const JsonValue::Array* window = value != nullptr ? value->as_array() : nullptr;
-  const std::int64_t full = config.integer("window_attn_skip_freq", 0, {0, kDegree.high});
+  const std::int64_t full = config.integer("window_attn_skip_freq", 0, {0, kDegreeRange.high});
   for (std::size_t layer = 0; window != nullptr && layer < spec.layers.size(); ++layer) {
     if (full == 0 || static_cast<std::int64_t>(layer + 1) % full != 0) {
       spec.layers[layer].window = window->front().as_integer().value_or(0);
@@ -282,10 +281,10 @@ bool read_fp8_parameters(CaseReader& reader, CaseReader& config, ir::MegatronFp8
   return held;
 }
 
-void read_switches(CaseReader& reader, ir::ParallelPlan& plan, ModelSpec& spec) {
+void read_case_switches(CaseReader& reader, ir::ParallelPlan& plan, ModelSpec& spec) {
   MegatronPlan& megatron = *plan.megatron;
   megatron.distributed_optimizer = reader.flag("dist_opt", false);
-  megatron.optimizer_instances = reader.integer("dist_opt_instances", 1, kDegree);
+  megatron.optimizer_instances = reader.integer("dist_opt_instances", 1, kDegreeRange);
   megatron.deterministic = reader.flag("deterministic", false);
   megatron.rope_fusion = reader.flag("rope_fusion", true);
   megatron.overlap_grad_reduce = reader.flag("overlap_grad_reduce", false);
@@ -318,25 +317,25 @@ void read_switches(CaseReader& reader, ir::ParallelPlan& plan, ModelSpec& spec) 
     megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
   }
   megatron.first_stage_layers =
-      config.integer("num_layers_in_first_pipeline_stage", 0, {0, kDegree.high});
+      config.integer("num_layers_in_first_pipeline_stage", 0, {0, kDegreeRange.high});
   megatron.last_stage_layers =
-      config.integer("num_layers_in_last_pipeline_stage", 0, {0, kDegree.high});
+      config.integer("num_layers_in_last_pipeline_stage", 0, {0, kDegreeRange.high});
   megatron.account_for_embedding = config.flag("account_for_embedding_in_pipeline_split", false);
   megatron.account_for_loss = config.flag("account_for_loss_in_pipeline_split", false);
   megatron.pipeline_layout = config.text("pipeline_model_parallel_layout", "");
   megatron.micro_batch_group =
-      config.integer("microbatch_group_size_per_vp_stage", 0, {0, kDegree.high});
+      config.integer("microbatch_group_size_per_vp_stage", 0, {0, kDegreeRange.high});
   megatron.defer_head_gradient = config.flag("defer_embedding_wgrad_compute", false);
-  read_offload(config, megatron);
+  read_activation_offload(config, megatron);
   read_layer_offload(config, megatron);
-  megatron.mtp_layers = config.integer("mtp_num_layers", 0, {0, kDegree.high});
+  megatron.mtp_layers = config.integer("mtp_num_layers", 0, {0, kDegreeRange.high});
   constexpr std::array<std::string_view, 3> kAside = {
       "overlap_p2p_comm_warmup_flush", "wgrad_deferral_limit", "mtp_loss_scaling_factor"};
   config.ignore(kAside);
-  read_attention(config, spec);
+  read_sinks_and_windows(config, spec);
   read_activation(reader, config, spec);
   reader.absorb(config.trouble());
-  read_optimizer(reader, megatron);
+  read_case_optimizer(reader, megatron);
   megatron.mask_in_dataloader = reader.flag("mask_in_dataloader", true);
   megatron.perform_initialization = reader.flag("init", false);
   constexpr std::array<Word<ir::MegatronAttention>, 3> kAttention = {
@@ -382,7 +381,7 @@ void read_usual(CaseReader& reader, const ModelSpec& spec) {
 
 void read_megatron_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.megatron.emplace();
   // Communicators made at once or when needed: no memory of PyTorch's. The environment says which
   // attention may run, and `attention` what did.
@@ -399,14 +398,14 @@ void read_megatron_case(CaseReader& reader, RunSetting& setting) {
                                                        "log_zeros"};
   reader.ignore(kAside);
   CaseReader model(reader.take("model"), "case.model");
-  read_model(model, plan, setting.model);
+  read_case_model(model, plan, setting.model);
   reader.absorb(model.trouble());
   read_usual(reader, setting.model);
   CaseReader recompute(reader.take("recompute"), "case.recompute");
-  read_recompute(recompute, *plan.megatron);
+  read_case_recompute(recompute, *plan.megatron);
   reader.absorb(recompute.trouble());
-  read_degrees(reader, plan);
-  read_switches(reader, plan, setting.model);
+  read_case_degrees(reader, plan);
+  read_case_switches(reader, plan, setting.model);
   setting.rank = ir::Rank{static_cast<std::int32_t>(reader.integer("rank", 0, {0, 1 << 20}))};
   plan.micro_batch = reader.integer("micro_batch", 1, kBatchRange);
   plan.accumulation = reader.integer("microbatches", 1, {1, 1 << 12});

@@ -19,8 +19,6 @@ namespace {
 // mean of the two.
 constexpr double kTritonAttention = 1.8;
 
-constexpr CaseReader::Range kSize{1, 1 << 24};
-
 ir::ModelSpec read_mpt(CaseReader& row, std::int64_t sequence) {
   CaseReader model(row.take("model"), "model");
   constexpr std::array<Word<bool>, 1> kArchitectures = {
@@ -33,12 +31,12 @@ ir::ModelSpec read_mpt(CaseReader& row, std::int64_t sequence) {
   spec.position = ir::PositionKind::kLearned;
   spec.gated_mlp = false;
   spec.activation = ir::Activation::kGelu;
-  spec.hidden = spec.embedding_dim = stated(model, "hidden", kSize);
-  spec.heads = stated(model, "heads", kSize);
-  spec.kv_heads = stated(model, "kv_heads", kSize);
-  spec.head_dim = stated(model, "head_dim", kSize);
-  spec.ffn = stated(model, "ffn", kSize);
-  spec.vocabulary = stated(model, "vocab", kSize);
+  spec.hidden = spec.embedding_dim = stated(model, "hidden", kDimensionRange);
+  spec.heads = stated(model, "heads", kDimensionRange);
+  spec.kv_heads = stated(model, "kv_heads", kDimensionRange);
+  spec.head_dim = stated(model, "head_dim", kDimensionRange);
+  spec.ffn = stated(model, "ffn", kDimensionRange);
+  spec.vocabulary = stated(model, "vocab", kDimensionRange);
   spec.layers.resize(static_cast<std::size_t>(stated(model, "layers", {1, 1 << 12})));
   spec.max_positions = spec.position_rows = sequence;
   spec.tied_embeddings = model.flag("tied_embeddings", true);
@@ -50,7 +48,7 @@ ir::ModelSpec read_mpt(CaseReader& row, std::int64_t sequence) {
   return spec;
 }
 
-void read_sharding(CaseReader& row, ir::ParallelPlan& plan) {
+void read_foundry_sharding(CaseReader& row, ir::ParallelPlan& plan) {
   struct Sharding {
     bool reshard = true;
     ir::DType reduce = ir::DType::kFp32;
@@ -71,14 +69,14 @@ void read_sharding(CaseReader& row, ir::ParallelPlan& plan) {
   plan.precision = ir::Precision::kFp32;
 }
 
-ir::ParallelPlan read_plan(CaseReader& row) {
+ir::ParallelPlan read_foundry_plan(CaseReader& row) {
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.sequence = stated(row, "seq_len", kSequenceRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   plan.accumulation = stated(row, "num_microbatches", {1, 1 << 16});
   plan.world = stated(row, "num_gpus", kWorldRange);
-  read_sharding(row, plan);
+  read_foundry_sharding(row, plan);
   plan.recompute = lookup<ir::Recompute>(row, "checkpointing", published_checkpointing);
   constexpr std::array<Word<bool>, 1> kAttention = {{{"flash", true}}};
   static_cast<void>(row.word<bool>("attention", "", kAttention));
@@ -100,7 +98,7 @@ ir::ParallelPlan read_plan(CaseReader& row) {
 PublishedPlanned plan_of_foundry_row(const MeasuredRow& row, const ScoreTools& tools) {
   CaseReader reader(&row.setting, "row");
   PublishedSetting setting;
-  setting.plan = read_plan(reader);
+  setting.plan = read_foundry_plan(reader);
   setting.stands_in = true;
   setting.conditions.attention_time = kTritonAttention;
   setting.model = read_mpt(reader, setting.plan.sequence);

@@ -11,29 +11,30 @@ namespace {
 
 using ir::JsonValue;
 
-constexpr CaseReader::Range kDimension{1, 1 << 24};
-constexpr double kDropout = 0.05;  ///< lora_dropout of the scripts; config_hub's Gemma has 0.1.
+constexpr double kLitgptLoraDropout =
+    0.05;  ///< lora_dropout of the scripts; config_hub's Gemma has 0.1.
 
 /// The Hugging Face type whose keys describe an architecture in LitGPT.
 enum class Keys : std::uint8_t { kLlama, kNeox, kFalcon };
-struct Form {
+struct ArchitectureKeys {
   std::string_view architecture;
   const char* type;
   Keys keys;
 };
 // Phi is a GPT-NeoX block with one norm for attention and MLP, and a bias on the head.
-constexpr std::array<Form, 9> kForms = {{{"llama", "llama", Keys::kLlama},
-                                         {"mistral", "mistral", Keys::kLlama},
-                                         {"gemma", "gemma", Keys::kLlama},
-                                         {"gemma2", "gemma2", Keys::kLlama},
-                                         {"phi3", "phi3", Keys::kLlama},
-                                         {"gpt-neox", "gpt_neox", Keys::kNeox},
-                                         {"phi", "gpt_neox", Keys::kNeox},
-                                         {"phi (gpt-neox style)", "gpt_neox", Keys::kNeox},
-                                         {"falcon", "falcon", Keys::kFalcon}}};
+constexpr std::array<ArchitectureKeys, 9> kArchitectures = {
+    {{"llama", "llama", Keys::kLlama},
+     {"mistral", "mistral", Keys::kLlama},
+     {"gemma", "gemma", Keys::kLlama},
+     {"gemma2", "gemma2", Keys::kLlama},
+     {"phi3", "phi3", Keys::kLlama},
+     {"gpt-neox", "gpt_neox", Keys::kNeox},
+     {"phi", "gpt_neox", Keys::kNeox},
+     {"phi (gpt-neox style)", "gpt_neox", Keys::kNeox},
+     {"falcon", "falcon", Keys::kFalcon}}};
 
-const Form* find_form(std::string_view architecture) {
-  for (const Form& form : kForms) {
+const ArchitectureKeys* find_architecture(std::string_view architecture) {
+  for (const ArchitectureKeys& form : kArchitectures) {
     if (form.architecture == architecture) {
       return &form;
     }
@@ -44,13 +45,13 @@ const Form* find_form(std::string_view architecture) {
 JsonValue::Object dimensions(CaseReader& model, Keys keys) {
   JsonValue::Object config;
   const auto copy = [&](std::string_view key, const char* name) {
-    config.push_back({name, JsonValue{stated(model, key, kDimension)}});
+    config.push_back({name, JsonValue{stated(model, key, kDimensionRange)}});
   };
   copy("layers", "num_hidden_layers");
   copy("hidden", "hidden_size");
   copy("heads", "num_attention_heads");
   copy("ffn", keys == Keys::kFalcon ? "ffn_hidden_size" : "intermediate_size");
-  const std::int64_t kv_heads = stated(model, "kv_heads", kDimension);
+  const std::int64_t kv_heads = stated(model, "kv_heads", kDimensionRange);
   if (keys == Keys::kLlama) {
     config.push_back({"num_key_value_heads", JsonValue{kv_heads}});
     copy("head_dim", "head_dim");
@@ -60,8 +61,8 @@ JsonValue::Object dimensions(CaseReader& model, Keys keys) {
     config.push_back({"multi_query", JsonValue{kv_heads == 1}});
     config.push_back({"new_decoder_architecture", JsonValue{kv_heads > 1}});
   }
-  const std::int64_t padded = model.integer("padded_vocab", 0, kDimension);
-  const std::int64_t vocabulary = stated(model, "vocab", kDimension);
+  const std::int64_t padded = model.integer("padded_vocab", 0, kDimensionRange);
+  const std::int64_t vocabulary = stated(model, "vocab", kDimensionRange);
   config.push_back({"vocab_size", JsonValue{padded != 0 ? padded : vocabulary}});
   return config;
 }
@@ -69,7 +70,7 @@ JsonValue::Object dimensions(CaseReader& model, Keys keys) {
 std::string config_of(CaseReader& row) {
   CaseReader model(row.take("model"), "model");
   const std::string architecture = model.text("arch", "");
-  const Form* form = find_form(architecture);
+  const ArchitectureKeys* form = find_architecture(architecture);
   if (form == nullptr) {
     row.fail("model.arch", "'" + architecture + "'");
     return "{}";
@@ -126,12 +127,12 @@ std::optional<ir::LoraPlan> parse_lora(std::string_view text) {
     lora.targets.push_back(full_name(text.substr(0, end)));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  lora.dropout = kDropout;
+  lora.dropout = kLitgptLoraDropout;
   return lora;
 }
 
 /// Fabric's BitsandbytesPrecision; the recipe then takes PagedAdamW.
-void read_quant(CaseReader& row, std::string_view words, ir::ParallelPlan& plan) {
+void read_bitsandbytes(CaseReader& row, std::string_view words, ir::ParallelPlan& plan) {
   const bool nested = words == "bnb.nf4-dq";
   if (!nested && words != "bnb.nf4" && words != "bnb.nf4 (4-bit base)") {
     row.fail("quant", "'" + std::string(words) + "'");
@@ -142,7 +143,7 @@ void read_quant(CaseReader& row, std::string_view words, ir::ParallelPlan& plan)
 
 /// Where the row names the longest example of its data, that one comes first and alone: the peak is
 /// its micro-batch's.
-void read_other(CaseReader& row, ir::ParallelPlan& plan) {
+void read_longest_example(CaseReader& row, ir::ParallelPlan& plan) {
   CaseReader other(row.take("other"), "other");
   if (other.take("longest_example_tokens") != nullptr) {
     plan.accumulation = 1;
@@ -153,7 +154,7 @@ void read_other(CaseReader& row, ir::ParallelPlan& plan) {
 }  // namespace
 
 std::string read_litgpt_row(CaseReader& row, ir::ParallelPlan& plan) {
-  plan.model_code = ir::ModelCode::kLitgpt;
+  plan.runtime = "litgpt";
   plan.world = stated(row, "num_gpus", kWorldRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   plan.sequence = stated(row, "seq_len", kSequenceRange);
@@ -164,7 +165,7 @@ std::string read_litgpt_row(CaseReader& row, ir::ParallelPlan& plan) {
     expect_none(row, key);
   }
   if (const std::string words = row.text("quant", ""); !words.empty()) {
-    read_quant(row, words, plan);
+    read_bitsandbytes(row, words, plan);
   }
   if (plan.world > 1) {
     row.fail("num_gpus", std::to_string(plan.world) + " without a stated way to spread");
@@ -181,7 +182,7 @@ std::string read_litgpt_row(CaseReader& row, ir::ParallelPlan& plan) {
     }
   }
   plan.accumulation = published_accumulation(row, plan);
-  read_other(row, plan);
+  read_longest_example(row, plan);
   return config_of(row);
 }
 

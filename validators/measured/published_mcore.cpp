@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "model_ir/plan/megatron_fields.h"
+#include "runtimes/megatron/fields.h"
 #include "validators/measured/case_plan.h"
 #include "validators/measured/case_reader.h"
 #include "validators/measured/published_reader.h"
@@ -20,38 +20,36 @@ using ir::JsonValue;
 using ir::MegatronPlan;
 using ir::ModelSpec;
 
-constexpr CaseReader::Range kSize{1, 1 << 24};
-constexpr CaseReader::Range kDegree{1, 1 << 16};
-
 /// Layers that differ from Llama's.
-enum class Form : std::uint8_t { kLlama, kGpt2, kDeepseek, kQwen3Moe, kMixtral, kGptOss };
+enum class LayerForm : std::uint8_t { kLlama, kGpt2, kDeepseek, kQwen3Moe, kMixtral, kGptOss };
 
-Form read_architecture(CaseReader& model) {
-  constexpr std::array<Word<Form>, 11> kForms = {{{"llama", Form::kLlama},
-                                                  {"deepseek_v3 (MLA MoE)", Form::kDeepseek},
-                                                  {"gpt", Form::kGpt2},
-                                                  {"gpt3", Form::kGpt2},
-                                                  {"gpt2-style", Form::kGpt2},
-                                                  {"deepseek_v2_mla_moe", Form::kDeepseek},
-                                                  {"deepseek_v3_mla_moe", Form::kDeepseek},
-                                                  {"deepseek_v3", Form::kDeepseek},
-                                                  {"qwen3_moe", Form::kQwen3Moe},
-                                                  {"mixtral", Form::kMixtral},
-                                                  {"gpt_oss", Form::kGptOss}}};
-  return model.word<Form>("arch", "", kForms);
+LayerForm read_architecture(CaseReader& model) {
+  constexpr std::array<Word<LayerForm>, 11> kLayerForms = {
+      {{"llama", LayerForm::kLlama},
+       {"deepseek_v3 (MLA MoE)", LayerForm::kDeepseek},
+       {"gpt", LayerForm::kGpt2},
+       {"gpt3", LayerForm::kGpt2},
+       {"gpt2-style", LayerForm::kGpt2},
+       {"deepseek_v2_mla_moe", LayerForm::kDeepseek},
+       {"deepseek_v3_mla_moe", LayerForm::kDeepseek},
+       {"deepseek_v3", LayerForm::kDeepseek},
+       {"qwen3_moe", LayerForm::kQwen3Moe},
+       {"mixtral", LayerForm::kMixtral},
+       {"gpt_oss", LayerForm::kGptOss}}};
+  return model.word<LayerForm>("arch", "", kLayerForms);
 }
 
-void set_form(Form form, ModelSpec& spec) {
-  const bool gpt = form == Form::kGpt2;
+void set_layer_form(LayerForm form, ModelSpec& spec) {
+  const bool gpt = form == LayerForm::kGpt2;
   spec.norm = gpt ? ir::NormKind::kLayer : ir::NormKind::kRms;
   spec.position = gpt ? ir::PositionKind::kLearned : ir::PositionKind::kRope;
   spec.gated_mlp = !gpt;
   spec.activation = gpt ? ir::Activation::kGelu : ir::Activation::kSilu;
-  const bool oss = form == Form::kGptOss;
+  const bool oss = form == LayerForm::kGptOss;
   spec.qkv_bias = spec.output_bias = gpt || oss;
   spec.mlp_bias = gpt;
   spec.attention_sinks = oss;
-  const bool head_norms = form == Form::kDeepseek || form == Form::kQwen3Moe;
+  const bool head_norms = form == LayerForm::kDeepseek || form == LayerForm::kQwen3Moe;
   spec.qk_norm = head_norms ? ir::QkNorm::kPerHead : ir::QkNorm::kNone;
   const double dropout = gpt ? 0.1 : 0;  // Megatron's default, which Llama's recipes switch off.
   spec.dropout = {.embedding = dropout, .attention = dropout, .residual = dropout, .activation = 0};
@@ -75,11 +73,11 @@ void complete_gpt_oss(CaseReader& model, MegatronPlan& plan, ModelSpec& spec) {
 /// The first of two keys that is there.
 std::int64_t either(CaseReader& object, std::string_view key, std::string_view other,
                     std::int64_t absent) {
-  const std::int64_t value = object.integer(key, absent, {0, kSize.high});
-  return object.integer(other, value, {0, kSize.high});
+  const std::int64_t value = object.integer(key, absent, {0, kDimensionRange.high});
+  return object.integer(other, value, {0, kDimensionRange.high});
 }
 
-void read_experts(CaseReader& model, MegatronPlan& plan, ModelSpec& spec) {
+void read_published_experts(CaseReader& model, MegatronPlan& plan, ModelSpec& spec) {
   const JsonValue* value = model.take("moe");
   if (value == nullptr) {
     return;
@@ -87,7 +85,7 @@ void read_experts(CaseReader& model, MegatronPlan& plan, ModelSpec& spec) {
   CaseReader moe(value, "model.moe");
   ir::MoeSpec experts;
   experts.experts = either(moe, "experts", "num_experts", 0);
-  experts.top_k = stated(moe, "topk", kSize);
+  experts.top_k = stated(moe, "topk", kDimensionRange);
   experts.expert_ffn = either(moe, "moe_ffn", "expert_ffn", 0);
   experts.shared_ffn = either(moe, "shared_expert_ffn", "shared_ffn", 0);
   const std::int64_t dense = either(moe, "dense_layers", "first_dense_layers", 0);
@@ -106,48 +104,49 @@ void read_experts(CaseReader& model, MegatronPlan& plan, ModelSpec& spec) {
   model.absorb(moe.trouble());
 }
 
-void read_latent(CaseReader& model, ModelSpec& spec) {
+void read_published_latent(CaseReader& model, ModelSpec& spec) {
   const JsonValue* value = model.take("mla");
   if (value == nullptr) {
     return;
   }
   CaseReader mla(value, "model.mla");
   ir::LatentAttention latent;
-  latent.q_rank = mla.integer("q_lora_rank", 0, {0, kSize.high});
-  latent.kv_rank = stated(mla, "kv_lora_rank", kSize);
+  latent.q_rank = mla.integer("q_lora_rank", 0, {0, kDimensionRange.high});
+  latent.kv_rank = stated(mla, "kv_lora_rank", kDimensionRange);
   latent.nope_dim = either(mla, "qk_head_dim", "qk_nope_head_dim", 0);
-  latent.rope_dim = stated(mla, "qk_rope_head_dim", kSize);
-  latent.v_dim = stated(mla, "v_head_dim", kSize);
+  latent.rope_dim = stated(mla, "qk_rope_head_dim", kDimensionRange);
+  latent.v_dim = stated(mla, "v_head_dim", kDimensionRange);
   spec.latent = latent;
   model.absorb(mla.trouble());
 }
 
-ModelSpec read_model(CaseReader& row, ir::ParallelPlan& plan) {
+ModelSpec read_published_model(CaseReader& row, ir::ParallelPlan& plan) {
   CaseReader model(row.take("model"), "model");
   ModelSpec spec;
   spec.name = model.text("name", "");
-  const Form form = read_architecture(model);
-  set_form(form, spec);
-  spec.hidden = spec.embedding_dim = stated(model, "hidden", kSize);
-  spec.heads = stated(model, "heads", kSize);
-  spec.kv_heads = stated(model, "kv_heads", kSize);
-  spec.head_dim =
-      model.integer("head_dim", spec.heads > 0 ? spec.hidden / spec.heads : 0, {0, kSize.high});
-  spec.ffn = stated(model, "ffn", kSize);
+  const LayerForm form = read_architecture(model);
+  set_layer_form(form, spec);
+  spec.hidden = spec.embedding_dim = stated(model, "hidden", kDimensionRange);
+  spec.heads = stated(model, "heads", kDimensionRange);
+  spec.kv_heads = stated(model, "kv_heads", kDimensionRange);
+  spec.head_dim = model.integer("head_dim", spec.heads > 0 ? spec.hidden / spec.heads : 0,
+                                {0, kDimensionRange.high});
+  spec.ffn = stated(model, "ffn", kDimensionRange);
   // GPT-2's tokens, padded for eight tensor-parallel ranks, where a GPT table says nothing.
   // Source: Shoeybi et al. 2019, arXiv:1909.08053, section 5.
   constexpr std::int64_t kGpt2Vocabulary = 51200;
-  spec.vocabulary = form == Form::kGpt2 ? model.integer("vocab", kGpt2Vocabulary, kSize)
-                                        : stated(model, "vocab", kSize);
+  spec.vocabulary = form == LayerForm::kGpt2
+                        ? model.integer("vocab", kGpt2Vocabulary, kDimensionRange)
+                        : stated(model, "vocab", kDimensionRange);
   spec.layers.resize(static_cast<std::size_t>(stated(model, "layers", {1, 1 << 12})));
   spec.max_positions = plan.sequence;
   if (model.take("tied_embeddings") == nullptr) {
     model.fail("tied_embeddings", "not stated");
   }
   spec.tied_embeddings = model.flag("tied_embeddings", false);
-  read_experts(model, *plan.megatron, spec);
-  read_latent(model, spec);
-  if (form == Form::kGptOss) {
+  read_published_experts(model, *plan.megatron, spec);
+  read_published_latent(model, spec);
+  if (form == LayerForm::kGptOss) {
     complete_gpt_oss(model, *plan.megatron, spec);
   }
   constexpr std::array<std::string_view, 4> kAside = {"params_b", "num_params", "padded_vocab",
@@ -220,15 +219,15 @@ void read_layout(const JsonValue* other, MegatronPlan& megatron) {
   megatron.mtp_layers = predicts ? 1 : 0;
 }
 
-void read_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) {
+void read_published_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   // A degree that is not stated is the reader's trouble, and must not divide anything meanwhile.
-  megatron.tensor = std::max<std::int64_t>(stated(row, "tp", kDegree), 1);
-  megatron.pipeline = std::max<std::int64_t>(stated(row, "pp", kDegree), 1);
-  megatron.context = row.integer("cp", 1, kDegree);
-  megatron.expert = row.integer("ep", 1, kDegree);
-  megatron.expert_tensor = row.integer("etp", 0, {0, kDegree.high});
-  const std::int64_t chunks = row.integer("vpp", 1, kDegree);
+  megatron.tensor = std::max<std::int64_t>(stated(row, "tp", kDegreeRange), 1);
+  megatron.pipeline = std::max<std::int64_t>(stated(row, "pp", kDegreeRange), 1);
+  megatron.context = row.integer("cp", 1, kDegreeRange);
+  megatron.expert = row.integer("ep", 1, kDegreeRange);
+  megatron.expert_tensor = row.integer("etp", 0, {0, kDegreeRange.high});
+  const std::int64_t chunks = row.integer("vpp", 1, kDegreeRange);
   set_chunks(row, layers, chunks, megatron);
   plan.world = stated(row, "num_gpus", kWorldRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
@@ -438,16 +437,16 @@ void ignore_descriptions(CaseReader& row) {
 PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& tools) {
   PublishedSetting setting;
   ir::ParallelPlan& plan = setting.plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.megatron.emplace();
   CaseReader reader(&row.setting, "row");
   if (const std::string mode = reader.text("mode", ""); mode != "train") {
     return Skip{"mode: '" + mode + "'"};
   }
   plan.sequence = stated(reader, "seq_len", kSequenceRange);
-  setting.model = read_model(reader, plan);
+  setting.model = read_published_model(reader, plan);
   read_layout(row.setting.find("other"), *plan.megatron);
-  read_degrees(reader, static_cast<std::int64_t>(setting.model.layers.size()), plan);
+  read_published_degrees(reader, static_cast<std::int64_t>(setting.model.layers.size()), plan);
   read_recipe(reader, row.framework, plan);
   read_quoted(row.setting.find("other"), *plan.megatron);
   if (is_nemo(row.framework)) {

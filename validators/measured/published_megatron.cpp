@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "model_ir/plan/megatron_stages.h"
+#include "runtimes/megatron/stage_layers.h"
 #include "validators/measured/case_plan.h"
 #include "validators/measured/published_reader.h"
 #include "validators/measured/published_words.h"
@@ -22,32 +22,30 @@ using ir::MegatronAttention;
 using ir::MegatronPlan;
 using ir::ModelSpec;
 
-constexpr CaseReader::Range kSize{1, std::int64_t{1} << 32};
-constexpr CaseReader::Range kDegree{1, 1 << 16};
-
 /// Arguments that move no bytes of PyTorch's allocator on the device.
-constexpr std::array<std::string_view, 22> kAside = {"train-iters",
-                                                     "train-samples",
-                                                     "use-mcore-models",
-                                                     "mock-data",
-                                                     "tokenizer-type",
-                                                     "decoupled-lr",
-                                                     "decoupled-min-lr",
-                                                     "disable-gloo-process-groups",
-                                                     "calculate-per-token-loss",
-                                                     "ddp-average-in-collective",
-                                                     "use-tp-pp-dp-mapping",
-                                                     "overlap-p2p-communication-warmup-flush",
-                                                     "overlap-param-gather-with-optimizer-step",
-                                                     "norm-epsilon",
-                                                     "rotary-base",
-                                                     "rotary-interleaved",
-                                                     "attention-softmax-in-fp32",
-                                                     "moe-aux-loss-coeff",
-                                                     "enable-experimental",
-                                                     "group-query-attention",
-                                                     "rampup-batch-size",
-                                                     "apply-layernorm-1p"};
+constexpr std::array<std::string_view, 22> kIgnoredArguments = {
+    "train-iters",
+    "train-samples",
+    "use-mcore-models",
+    "mock-data",
+    "tokenizer-type",
+    "decoupled-lr",
+    "decoupled-min-lr",
+    "disable-gloo-process-groups",
+    "calculate-per-token-loss",
+    "ddp-average-in-collective",
+    "use-tp-pp-dp-mapping",
+    "overlap-p2p-communication-warmup-flush",
+    "overlap-param-gather-with-optimizer-step",
+    "norm-epsilon",
+    "rotary-base",
+    "rotary-interleaved",
+    "attention-softmax-in-fp32",
+    "moe-aux-loss-coeff",
+    "enable-experimental",
+    "group-query-attention",
+    "rampup-batch-size",
+    "apply-layernorm-1p"};
 
 /// The script's arguments are text: "true", "512", "1e-2".
 JsonValue typed(const std::string& text) {
@@ -91,7 +89,7 @@ bool environment_allows(const JsonValue* environment, std::string_view key) {
 }
 
 /// Norms, biases, activation, positions and dropout.
-void read_form(CaseReader& args, ModelSpec& spec) {
+void read_layer_form_arguments(CaseReader& args, ModelSpec& spec) {
   constexpr std::array<Word<ir::NormKind>, 2> kNorms = {
       {{"LayerNorm", ir::NormKind::kLayer}, {"RMSNorm", ir::NormKind::kRms}}};
   constexpr std::array<Word<ir::PositionKind>, 3> kPositions = {
@@ -118,54 +116,54 @@ void read_form(CaseReader& args, ModelSpec& spec) {
 }
 
 /// `vocabulary`: what the row says the tokenizer holds.
-void read_model(CaseReader& args, std::int64_t vocabulary, RunSetting& setting) {
+void read_model_arguments(CaseReader& args, std::int64_t vocabulary, RunSetting& setting) {
   ModelSpec& spec = setting.model;
   spec.name = "arguments";
-  spec.hidden = args.integer("hidden-size", 0, kSize);
+  spec.hidden = args.integer("hidden-size", 0, kMegatronSizeRange);
   spec.embedding_dim = spec.hidden;
-  spec.heads = args.integer("num-attention-heads", 1, kSize);
-  spec.kv_heads = args.integer("num-query-groups", spec.heads, kSize);
-  spec.head_dim = args.integer("kv-channels", spec.hidden / spec.heads, kSize);
+  spec.heads = args.integer("num-attention-heads", 1, kMegatronSizeRange);
+  spec.kv_heads = args.integer("num-query-groups", spec.heads, kMegatronSizeRange);
+  spec.head_dim = args.integer("kv-channels", spec.hidden / spec.heads, kMegatronSizeRange);
   spec.layers.resize(static_cast<std::size_t>(args.integer("num-layers", 1, {1, 1 << 12})));
-  read_form(args, spec);
+  read_layer_form_arguments(args, spec);
   // Source: arguments.py, validate_args: two thirds of four times H in multiples of 64.
   constexpr std::int64_t kMultiple = 64;
   const std::int64_t usual =
       spec.gated_mlp ? spec.hidden * 8 / 3 / kMultiple * kMultiple : 4 * spec.hidden;
-  spec.ffn = args.integer("ffn-hidden-size", usual, kSize);
+  spec.ffn = args.integer("ffn-hidden-size", usual, kMegatronSizeRange);
   setting.plan.sequence = args.integer("seq-length", 0, kSequenceRange);
-  spec.max_positions = args.integer("max-position-embeddings", 0, kSize);
+  spec.max_positions = args.integer("max-position-embeddings", 0, kMegatronSizeRange);
   // NullTokenizer adds a token that ends a document.
-  spec.vocabulary = args.integer("vocab-size", vocabulary - 1, kSize) + 1;
+  spec.vocabulary = args.integer("vocab-size", vocabulary - 1, kMegatronSizeRange) + 1;
   setting.plan.megatron->vocabulary_divisor =
-      args.integer("make-vocab-size-divisible-by", 128, kSize);
+      args.integer("make-vocab-size-divisible-by", 128, kMegatronSizeRange);
 }
 
 /// --num-virtual-stages-per-pipeline-rank says the same as the layers of a chunk.
 void read_virtual_stages(CaseReader& args, std::int64_t layers, MegatronPlan& megatron) {
-  const std::int64_t chunks = args.integer("num-virtual-stages-per-pipeline-rank", 0, kDegree);
+  const std::int64_t chunks = args.integer("num-virtual-stages-per-pipeline-rank", 0, kDegreeRange);
   if (chunks > 0) {
     megatron.layers_per_chunk = ir::even_stage_layers(megatron, layers) / chunks;
   }
 }
 
-void read_degrees(CaseReader& args, ir::ParallelPlan& plan) {
+void read_degree_arguments(CaseReader& args, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
-  megatron.tensor = args.integer("tensor-model-parallel-size", 1, kDegree);
-  megatron.pipeline = args.integer("pipeline-model-parallel-size", 1, kDegree);
-  megatron.context = args.integer("context-parallel-size", 1, kDegree);
-  megatron.expert = args.integer("expert-model-parallel-size", 1, kDegree);
-  megatron.expert_tensor = args.integer("expert-tensor-parallel-size", 0, kDegree);
+  megatron.tensor = args.integer("tensor-model-parallel-size", 1, kDegreeRange);
+  megatron.pipeline = args.integer("pipeline-model-parallel-size", 1, kDegreeRange);
+  megatron.context = args.integer("context-parallel-size", 1, kDegreeRange);
+  megatron.expert = args.integer("expert-model-parallel-size", 1, kDegreeRange);
+  megatron.expert_tensor = args.integer("expert-tensor-parallel-size", 0, kDegreeRange);
   megatron.layers_per_chunk =
-      args.integer("num-layers-per-virtual-pipeline-stage", 0, {0, kDegree.high});
+      args.integer("num-layers-per-virtual-pipeline-stage", 0, {0, kDegreeRange.high});
   megatron.first_stage_layers =
-      args.integer("decoder-first-pipeline-num-layers", 0, {0, kDegree.high});
+      args.integer("decoder-first-pipeline-num-layers", 0, {0, kDegreeRange.high});
   megatron.last_stage_layers =
-      args.integer("decoder-last-pipeline-num-layers", 0, {0, kDegree.high});
+      args.integer("decoder-last-pipeline-num-layers", 0, {0, kDegreeRange.high});
   megatron.account_for_embedding = args.flag("account-for-embedding-in-pipeline-split", false);
   megatron.account_for_loss = args.flag("account-for-loss-in-pipeline-split", false);
   megatron.micro_batch_group =
-      args.integer("microbatch-group-size-per-virtual-pipeline-stage", 0, {0, kDegree.high});
+      args.integer("microbatch-group-size-per-virtual-pipeline-stage", 0, {0, kDegreeRange.high});
   megatron.sequence_parallel = args.flag("sequence-parallel", false) && megatron.tensor > 1;
   plan.micro_batch = args.integer("micro-batch-size", 0, kBatchRange);
   const std::int64_t ranks =
@@ -174,10 +172,11 @@ void read_degrees(CaseReader& args, ir::ParallelPlan& plan) {
   plan.accumulation = ranks > 0 ? std::max<std::int64_t>(1, batch / ranks) : 1;
 }
 
-void read_switches(CaseReader& args, ir::ParallelPlan& plan) {
+void read_switch_arguments(CaseReader& args, ir::ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   megatron.distributed_optimizer = args.flag("use-distributed-optimizer", false);
-  megatron.optimizer_instances = args.integer("num-distributed-optimizer-instances", 1, kDegree);
+  megatron.optimizer_instances =
+      args.integer("num-distributed-optimizer-instances", 1, kDegreeRange);
   megatron.deterministic = args.flag("deterministic-mode", false);
   megatron.rope_fusion = !args.flag("no-rope-fusion", false);
   megatron.overlap_grad_reduce = args.flag("overlap-grad-reduce", false);
@@ -198,8 +197,8 @@ void read_switches(CaseReader& args, ir::ParallelPlan& plan) {
 }
 
 /// Experts in every layer.
-void read_experts(CaseReader& args, RunSetting& setting) {
-  const std::int64_t experts = args.integer("num-experts", 0, {0, kSize.high});
+void read_expert_arguments(CaseReader& args, RunSetting& setting) {
+  const std::int64_t experts = args.integer("num-experts", 0, {0, kMegatronSizeRange.high});
   if (experts == 0) {
     return;
   }
@@ -207,9 +206,10 @@ void read_experts(CaseReader& args, RunSetting& setting) {
   MegatronPlan& plan = *setting.plan.megatron;
   ir::MoeSpec moe;
   moe.experts = experts;
-  moe.top_k = args.integer("moe-router-topk", 2, kSize);
-  moe.expert_ffn = args.integer("moe-ffn-hidden-size", spec.ffn, kSize);
-  moe.shared_ffn = args.integer("moe-shared-expert-intermediate-size", 0, {0, kSize.high});
+  moe.top_k = args.integer("moe-router-topk", 2, kMegatronSizeRange);
+  moe.expert_ffn = args.integer("moe-ffn-hidden-size", spec.ffn, kMegatronSizeRange);
+  moe.shared_ffn =
+      args.integer("moe-shared-expert-intermediate-size", 0, {0, kMegatronSizeRange.high});
   spec.moe = moe;
   for (ir::LayerSpec& layer : spec.layers) {
     layer.moe = true;
@@ -232,7 +232,7 @@ void read_experts(CaseReader& args, RunSetting& setting) {
   args.flag("no-bias-gelu-fusion", false);  // Experts' GELU has no fused form.
 }
 
-void read_recompute(CaseReader& args, MegatronPlan& plan) {
+void read_recompute_arguments(CaseReader& args, MegatronPlan& plan) {
   const std::string granularity = args.text("recompute-granularity", "");
   if (granularity.empty()) {
     return;
@@ -242,7 +242,7 @@ void read_recompute(CaseReader& args, MegatronPlan& plan) {
        {"block", ir::MegatronRecompute::kFullBlock}}};
   if (granularity == "full") {
     plan.recompute = args.word<ir::MegatronRecompute>("recompute-method", "uniform", kMethods);
-    plan.recompute_layers = args.integer("recompute-num-layers", 1, kDegree);
+    plan.recompute_layers = args.integer("recompute-num-layers", 1, kDegreeRange);
     return;
   }
   args.fail("recompute-granularity", "'" + granularity + "'");
@@ -264,7 +264,7 @@ bool lacks_flash_attention(std::string_view version) {
   return version.starts_with("lts container") && version.find("2025-10") != std::string_view::npos;
 }
 
-void read_attention(CaseReader& args, const Surroundings& around, RunSetting& setting) {
+void read_attention_backend(CaseReader& args, const Surroundings& around, RunSetting& setting) {
   constexpr std::array<Word<MegatronAttention>, 3> kBackends = {
       {{"fused", MegatronAttention::kFused},
        {"flash", MegatronAttention::kFlash},
@@ -293,15 +293,15 @@ std::optional<Skip> read_arguments(const JsonValue* script, const Surroundings& 
                                    RunSetting& setting) {
   const JsonValue arguments = typed_arguments(script);
   CaseReader args(&arguments, "other.model_args");
-  args.ignore(kAside);
-  read_model(args, around.vocabulary, setting);
-  read_experts(args, setting);
-  read_degrees(args, setting.plan);
+  args.ignore(kIgnoredArguments);
+  read_model_arguments(args, around.vocabulary, setting);
+  read_expert_arguments(args, setting);
+  read_degree_arguments(args, setting.plan);
   read_virtual_stages(args, static_cast<std::int64_t>(setting.model.layers.size()),
                       *setting.plan.megatron);
-  read_switches(args, setting.plan);
-  read_recompute(args, *setting.plan.megatron);
-  read_attention(args, around, setting);
+  read_switch_arguments(args, setting.plan);
+  read_recompute_arguments(args, *setting.plan.megatron);
+  read_attention_backend(args, around, setting);
   if (const auto trouble = args.trouble()) {
     return Skip{*trouble};
   }
@@ -321,7 +321,7 @@ Planned plan_of_megatron_arguments(const MeasuredRow& row, const ScoreTools& too
   if (architecture != "gpt") {
     return Skip{"model.arch: '" + architecture + "'"};
   }
-  const std::int64_t vocabulary = model.integer("vocab", 0, kSize);
+  const std::int64_t vocabulary = model.integer("vocab", 0, kMegatronSizeRange);
   if (vocabulary == 0) {
     return Skip{"model.vocab: not stated"};
   }
@@ -338,7 +338,7 @@ Planned plan_of_megatron_arguments(const MeasuredRow& row, const ScoreTools& too
                      .traits = device->traits,
                      .capacity = device->total,
                      .rank = ir::Rank{static_cast<std::int32_t>(world - 1)}};
-  setting.plan.runtime = ir::RuntimeKind::kMegatron;
+  setting.plan.runtime = "megatron";
   setting.plan.megatron.emplace();
   setting.plan.world = world;
   setting.plan.steps = 3;

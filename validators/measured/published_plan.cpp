@@ -16,8 +16,6 @@ namespace {
 
 using ir::JsonValue;
 
-constexpr CaseReader::Range kDimension{1, 1 << 24};
-
 /// Until PyTorch 2.0 zero_grad left gradients of zeros, which lie beside the activations of the
 /// next step. Source: pytorch/pytorch release notes of 2.0.0, backwards incompatible changes:
 /// gradients are set to None by default.
@@ -54,8 +52,7 @@ void read_published_lora(CaseReader& row, ir::ParallelPlan& plan) {
 }
 
 void read_published_spread(CaseReader& row, std::string_view runtime, ir::ParallelPlan& plan) {
-  plan.runtime =
-      runtime == "deepspeed" ? ir::RuntimeKind::kDeepspeed : ir::RuntimeKind::kTransformers;
+  plan.runtime = runtime == "deepspeed" ? "deepspeed" : "transformers";
   plan.world = stated(row, "num_gpus", kWorldRange);
   if (runtime == "deepspeed") {
     ir::ZeroPlan zero;
@@ -164,7 +161,7 @@ std::string published_config(CaseReader& row) {
                                          {"vocab", "vocab_size"}}};
   JsonValue::Object config{{"model_type", JsonValue{std::string(type)}}};
   for (const Key& key : kKeys) {
-    config.push_back({key.config, JsonValue{stated(model, key.row, kDimension)}});
+    config.push_back({key.config, JsonValue{stated(model, key.row, kDimensionRange)}});
   }
   const bool tied_stated = model.take("tied_embeddings") != nullptr;
   if (const auto head = published_class(architecture)) {  // Nothing is tied to a classifier.

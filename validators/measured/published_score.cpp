@@ -125,11 +125,6 @@ void score_time(const MetricValue& value, const PublishedSetting& setting,
   }
 }
 
-bool is_time(Metric metric) {
-  return metric == Metric::kStepTime || metric == Metric::kTokensPerSecond ||
-         metric == Metric::kTflops;
-}
-
 /// A peak below what parameters, gradients and states take is that of other settings than the
 /// row's.
 bool contradicts(const PublishedSetting& setting, const PublishedMeasures& measures) {
@@ -142,7 +137,7 @@ bool contradicts(const PublishedSetting& setting, const PublishedMeasures& measu
 /// LitGPT cuts its data at the sequence length, which not every batch reaches: a row proves nothing
 /// about two full batches in a row, whose logits overlap. Whether one of them fits.
 bool fits_alone(const PublishedSetting& setting, const ScoreTools& tools) {
-  if (setting.plan.model_code != ir::ModelCode::kLitgpt) {
+  if (setting.plan.runtime != "litgpt") {
     return false;
   }
   ir::ParallelPlan alone = setting.plan;

@@ -10,7 +10,7 @@
 namespace headroom::check {
 namespace {
 
-constexpr std::array<Word<ir::Precision>, 3> kPrecisions = {
+constexpr std::array<Word<ir::Precision>, 3> kTitanPrecisions = {
     {{"fp32 master params, bf16 FSDP param/compute, fp32 reduce", ir::Precision::kFp32},
      {"fp32 params, bf16 FSDP compute, fp32 reduce", ir::Precision::kFp32},
      {"bf16 params and compute, fp32 reduce", ir::Precision::kBf16}}};
@@ -34,30 +34,30 @@ constexpr std::array<Word<Float8>, 8> kFloat8 = {
      {"fp8-rowwise-gwhp", {ir::Float8Recipe::kRowwiseGradientHp, false}},
      {"bf16", {ir::Float8Recipe::kNone, false}}}};
 
-enum class Checkpointing : std::uint8_t { kNone, kFull, kEverySecond, kOperators };
+enum class TitanCheckpointing : std::uint8_t { kNone, kFull, kEverySecond, kOperators };
 /// A layer's selective checkpointing takes every second one unless told otherwise.
-constexpr std::array<Word<Checkpointing>, 8> kCheckpointing = {
-    {{"none", Checkpointing::kNone},
-     {"full", Checkpointing::kFull},
-     {"full (every block)", Checkpointing::kFull},
-     {"selective layer", Checkpointing::kEverySecond},
-     {"selective layer, every 2nd block", Checkpointing::kEverySecond},
-     {"selective layer (every 2nd block; default option)", Checkpointing::kEverySecond},
-     {"selective op (torchtitan policy)", Checkpointing::kOperators},
+constexpr std::array<Word<TitanCheckpointing>, 8> kTitanCheckpointing = {
+    {{"none", TitanCheckpointing::kNone},
+     {"full", TitanCheckpointing::kFull},
+     {"full (every block)", TitanCheckpointing::kFull},
+     {"selective layer", TitanCheckpointing::kEverySecond},
+     {"selective layer, every 2nd block", TitanCheckpointing::kEverySecond},
+     {"selective layer (every 2nd block; default option)", TitanCheckpointing::kEverySecond},
+     {"selective op (torchtitan policy)", TitanCheckpointing::kOperators},
      {"selective 'op': saves SDPA output, reduce-scatter, every second mm (and abs/max); "
       "recomputes "
       "the rest",
-      Checkpointing::kOperators}}};
+      TitanCheckpointing::kOperators}}};
 
-constexpr std::array<Word<ir::TitanReshard>, 3> kReshards = {
+constexpr std::array<Word<ir::TitanReshard>, 3> kTitanReshardRemarks = {
     {{"default (all but last block)", ir::TitanReshard::kDefault},
      {"never", ir::TitanReshard::kNever},
      {"always", ir::TitanReshard::kAlways}}};
 
-constexpr std::array<Word<ir::LossKind>, 2> kLosses = {
+constexpr std::array<Word<ir::LossKind>, 2> kTitanLosses = {
     {{"plain CE", ir::LossKind::kHf}, {"chunked CE (8 chunks)", ir::LossKind::kChunked}}};
 
-constexpr std::array<Word<bool>, 3> kCompile = {
+constexpr std::array<Word<bool>, 3> kTitanCompile = {
     {{"none", false}, {"torch.compile per block", true}, {"torch.compile per block only", true}}};
 
 /// Words that have to be among those known.
@@ -74,7 +74,7 @@ void expect_one_of(CaseReader& row, std::string_view key,
 }
 
 /// "FSDP2 full shard 8", or "HSDP 2x4": copies times ranks that share one.
-void read_sharding(CaseReader& row, ir::FsdpPlan& fsdp) {
+void read_titan_sharding(CaseReader& row, ir::FsdpPlan& fsdp) {
   const std::string words = row.text("fsdp", "");
   if (words.starts_with("FSDP2")) {
     return;
@@ -111,12 +111,12 @@ std::string torch_version(CaseReader& row) {
 }
 
 /// "fp32 master params, ...; float8 ...": the precision and, behind a semicolon, 8-bit products.
-void read_precision(CaseReader& row, ir::ParallelPlan& plan) {
+void read_titan_precision(CaseReader& row, ir::ParallelPlan& plan) {
   const std::string words = row.text("precision", "not stated");
   const std::size_t end = words.find("; ");
   const Word<ir::Precision>* const precision = std::ranges::find(
-      kPrecisions, std::string_view(words).substr(0, end), &Word<ir::Precision>::word);
-  if (precision == kPrecisions.end()) {
+      kTitanPrecisions, std::string_view(words).substr(0, end), &Word<ir::Precision>::word);
+  if (precision == kTitanPrecisions.end()) {
     row.fail("precision", "'" + words + "'");
     return;
   }
@@ -134,19 +134,21 @@ void read_precision(CaseReader& row, ir::ParallelPlan& plan) {
   plan.titan->float8_gather = float8->value.gather;
 }
 
-void read_checkpointing(CaseReader& row, ir::ParallelPlan& plan) {
-  const auto words = row.word<Checkpointing>("checkpointing", "not stated", kCheckpointing);
-  const bool layers = words == Checkpointing::kFull || words == Checkpointing::kEverySecond;
+void read_titan_checkpointing(CaseReader& row, ir::ParallelPlan& plan) {
+  const auto words =
+      row.word<TitanCheckpointing>("checkpointing", "not stated", kTitanCheckpointing);
+  const bool layers =
+      words == TitanCheckpointing::kFull || words == TitanCheckpointing::kEverySecond;
   plan.recompute = layers ? ir::Recompute::kFull : ir::Recompute::kNone;
-  plan.recompute_every = words == Checkpointing::kEverySecond ? 2 : 1;
-  plan.titan->selective_operators = words == Checkpointing::kOperators;
+  plan.recompute_every = words == TitanCheckpointing::kEverySecond ? 2 : 1;
+  plan.titan->selective_operators = words == TitanCheckpointing::kOperators;
 }
 
-void read_other(CaseReader& row, ir::ParallelPlan& plan) {
+void read_titan_remarks(CaseReader& row, ir::ParallelPlan& plan) {
   CaseReader other(row.take("other"), "other");
-  plan.loss = other.word<ir::LossKind>("loss", "plain CE", kLosses);
-  plan.titan->reshard = other.word<ir::TitanReshard>("reshard_after_forward",
-                                                     "default (all but last block)", kReshards);
+  plan.loss = other.word<ir::LossKind>("loss", "plain CE", kTitanLosses);
+  plan.titan->reshard = other.word<ir::TitanReshard>(
+      "reshard_after_forward", "default (all but last block)", kTitanReshardRemarks);
   if (other.flag("async_tp", false)) {
     other.fail("async_tp", "true");
   }
@@ -156,8 +158,7 @@ void read_other(CaseReader& row, ir::ParallelPlan& plan) {
 }  // namespace
 
 std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan) {
-  plan.runtime = ir::RuntimeKind::kFsdp;
-  plan.model_code = ir::ModelCode::kTorchtitan;
+  plan.runtime = "torchtitan";
   plan.fsdp.emplace();
   plan.titan.emplace();
   plan.clip_norm = 1.0;
@@ -168,22 +169,22 @@ std::string read_torchtitan_row(CaseReader& row, ir::ParallelPlan& plan) {
   plan.world = stated(row, "num_gpus", kWorldRange);
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   plan.sequence = stated(row, "seq_len", kSequenceRange);
-  read_precision(row, plan);
+  read_titan_precision(row, plan);
   plan.optimizer = lookup<ir::OptimizerPlan>(row, "optimizer", published_optimizer);
-  read_checkpointing(row, plan);
+  read_titan_checkpointing(row, plan);
   expect_one_of(row, "attention", std::array<std::string_view, 2>{"SDPA flash", "SDPA"});
   for (const std::string_view key : {"quant", "offload", "lora"}) {
     expect_none(row, key);
   }
-  plan.titan->compiled = row.word<bool>("compile", "none", kCompile);
+  plan.titan->compiled = row.word<bool>("compile", "none", kTitanCompile);
   plan.titan->tensor = row.integer("tp", 1, kWorldRange);
   for (const std::string_view axis : {"pp", "cp", "ep"}) {
     if (row.integer(axis, 1, kWorldRange) != 1) {
       row.fail(axis, "more than 1");
     }
   }
-  read_sharding(row, *plan.fsdp);
-  read_other(row, plan);
+  read_titan_sharding(row, *plan.fsdp);
+  read_titan_remarks(row, plan);
   ir::ParallelPlan batch = plan;  // Tensor-parallel ranks read the same sequences.
   batch.world = plan.world / plan.titan->tensor;
   plan.accumulation = published_accumulation(row, batch);

@@ -13,39 +13,39 @@ struct TuneOptimizer {
   bool in_backward = false;
 };
 // torch's AdamW is fused in the configurations that name it.
-constexpr std::array<Word<TuneOptimizer>, 3> kOptimizers = {
+constexpr std::array<Word<TuneOptimizer>, 3> kTuneOptimizers = {
     {{"AdamW fused", {ir::OptimizerForm::kFused, false}},
      {"AdamW", {ir::OptimizerForm::kFused, false}},
      {"PagedAdamW8bit, optimizer in backward", {ir::OptimizerForm::kPagedEightBit, true}}}};
 
-constexpr std::array<Word<bool>, 2> kCompile = {{{"none", false}, {"torch.compile", true}}};
+constexpr std::array<Word<bool>, 2> kTuneCompile = {{{"none", false}, {"torch.compile", true}}};
 
-constexpr std::array<Word<std::int64_t>, 4> kAdapterRanks = {
+constexpr std::array<Word<std::int64_t>, 4> kTuneAdapterRanks = {
     {{"", 0},
      {"LoRA r8 alpha16 on q,v,output_proj + MLP", 8},
      {"LoRA r16 alpha32 on q,v,output_proj + MLP", 16},
      {"LoRA r64 alpha128 on q,v,output_proj + MLP", 64}}};
 
-constexpr std::array<Word<bool>, 3> kQuants = {
+constexpr std::array<Word<bool>, 3> kTuneQuants = {
     {{"", false},
      {"NF4 base", true},
      {"NF4 base weights (torchao, double quantised scales)", true}}};
 
-constexpr std::array<Word<bool>, 2> kShardings = {{{"", false}, {"FSDP2 full shard", true}}};
+constexpr std::array<Word<bool>, 2> kTuneShardings = {{{"", false}, {"FSDP2 full shard", true}}};
 
-enum class Offload : std::uint8_t { kNone, kActivations, kStates };
-constexpr std::array<Word<Offload>, 3> kOffloads = {
-    {{"", Offload::kNone},
-     {"activation offloading (checkpoint inputs to CPU)", Offload::kActivations},
-     {"FSDP CPU offload (params, grads, optimizer)", Offload::kStates}}};
+enum class TuneOffload : std::uint8_t { kNone, kActivations, kStates };
+constexpr std::array<Word<TuneOffload>, 3> kTuneOffloads = {
+    {{"", TuneOffload::kNone},
+     {"activation offloading (checkpoint inputs to CPU)", TuneOffload::kActivations},
+     {"FSDP CPU offload (params, grads, optimizer)", TuneOffload::kStates}}};
 
-constexpr std::array<Word<ir::LossKind>, 2> kLosses = {
+constexpr std::array<Word<ir::LossKind>, 2> kTuneLosses = {
     {{"CE", ir::LossKind::kHf}, {"chunked CE (8 chunks)", ir::LossKind::kChunked}}};
 
 /// Every batch is full only where examples are packed.
-void read_other(CaseReader& row, ir::ParallelPlan& plan) {
+void read_tune_remarks(CaseReader& row, ir::ParallelPlan& plan) {
   CaseReader other(row.take("other"), "other");
-  plan.loss = other.word<ir::LossKind>("loss", "chunked CE (8 chunks)", kLosses);
+  plan.loss = other.word<ir::LossKind>("loss", "chunked CE (8 chunks)", kTuneLosses);
   if (!other.flag("packed", true)) {
     row.fail("other.packed", "false, so seq_len is only the limit");
   }
@@ -56,26 +56,25 @@ void read_other(CaseReader& row, ir::ParallelPlan& plan) {
   row.absorb(other.trouble());
 }
 
-void read_adapters(CaseReader& row, ir::ParallelPlan& plan) {
-  if (const auto rank = row.word<std::int64_t>("lora", "", kAdapterRanks); rank != 0) {
+void read_tune_adapters(CaseReader& row, ir::ParallelPlan& plan) {
+  if (const auto rank = row.word<std::int64_t>("lora", "", kTuneAdapterRanks); rank != 0) {
     plan.lora = ir::LoraPlan{
         .rank = rank,
         .targets = {"q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
   }
-  if (row.word<bool>("quant", "", kQuants)) {
+  if (row.word<bool>("quant", "", kTuneQuants)) {
     plan.quant = ir::QuantPlan{.bits = 4, .double_quant = true, .prepare_kbit = false};
   }
 }
 
-void read_spread(CaseReader& row, ir::ParallelPlan& plan) {
+void read_tune_spread(CaseReader& row, ir::ParallelPlan& plan) {
   plan.world = stated(row, "num_gpus", kWorldRange);
-  const bool sharded = row.word<bool>("fsdp", "", kShardings);
-  const auto offload = row.word<Offload>("offload", "", kOffloads);
-  plan.tune->offload_activations = offload == Offload::kActivations;
+  const bool sharded = row.word<bool>("fsdp", "", kTuneShardings);
+  const auto offload = row.word<TuneOffload>("offload", "", kTuneOffloads);
+  plan.tune->offload_activations = offload == TuneOffload::kActivations;
   if (sharded) {
-    plan.runtime = ir::RuntimeKind::kFsdp;
     // The configuration that offloads names tok_embeddings and output in custom_sharded_layers.
-    const bool offloads = offload == Offload::kStates;
+    const bool offloads = offload == TuneOffload::kStates;
     plan.fsdp = ir::FsdpPlan{
         .shard_embeddings = offloads, .reduce_dtype = ir::DType::kBf16, .cpu_offload = offloads};
   } else if (plan.world > 1) {
@@ -91,23 +90,23 @@ void read_spread(CaseReader& row, ir::ParallelPlan& plan) {
 }  // namespace
 
 std::string read_torchtune_row(CaseReader& row, ir::ParallelPlan& plan) {
-  plan.model_code = ir::ModelCode::kTorchtune;
+  plan.runtime = "torchtune";
   plan.tune.emplace();
   plan.micro_batch = stated(row, "micro_batch", kBatchRange);
   plan.sequence = stated(row, "seq_len", kSequenceRange);
   plan.precision = lookup<ir::Precision>(row, "precision", published_precision);
-  const auto optimizer = row.word<TuneOptimizer>("optimizer", "not stated", kOptimizers);
+  const auto optimizer = row.word<TuneOptimizer>("optimizer", "not stated", kTuneOptimizers);
   plan.optimizer.form = optimizer.form;
   plan.tune->optimizer_in_backward = optimizer.in_backward;
   plan.recompute = lookup<ir::Recompute>(row, "checkpointing", published_checkpointing);
-  plan.tune->compiled = row.word<bool>("compile", "not stated", kCompile);
+  plan.tune->compiled = row.word<bool>("compile", "not stated", kTuneCompile);
   if (plan.tune->compiled && plan.recompute == ir::Recompute::kNone) {
     row.fail("compile", "'torch.compile' without checkpointing: what layers keep is not modelled");
   }
   expect_none(row, "attention");
-  read_spread(row, plan);
-  read_other(row, plan);
-  read_adapters(row, plan);
+  read_tune_spread(row, plan);
+  read_tune_remarks(row, plan);
+  read_tune_adapters(row, plan);
   plan.accumulation = published_accumulation(row, plan);
   return published_config(row);
 }

@@ -35,7 +35,7 @@ std::optional<T> find_beginning(std::string_view words, std::span<const Entry<T>
   return std::nullopt;
 }
 
-constexpr std::array<Entry<std::string_view>, 16> kRuntimes = {
+constexpr std::array<Entry<std::string_view>, 16> kPublishedRuntimes = {
     {{"transformers Trainer", "transformers"},
      {"transformers", "transformers"},
      {"PEFT method comparison (transformers)", "transformers"},
@@ -68,7 +68,7 @@ constexpr std::array<Entry<std::string_view>, 9> kModelTypes = {
 constexpr std::array<Entry<std::string_view>, 1> kClasses = {
     {{"bert (encoder, classification head)", "BertForSequenceClassification"}}};
 
-constexpr std::array<Entry<std::string_view>, 41> kDevices = {
+constexpr std::array<Entry<std::string_view>, 41> kPublishedDevices = {
     {{"NVIDIA L40S", "l40s"},
      {"NVIDIA B200-SXM 180GB-class (8x NVLink)", "b200"},
      {"NVIDIA A100 80GB PCIe", "a100-80gb-pcie"},
@@ -111,7 +111,7 @@ constexpr std::array<Entry<std::string_view>, 41> kDevices = {
      {"V100-SXM2-16GB", "v100-16gb"},
      {"NVIDIA V100-SXM2-32GB", "v100-32gb"}}};
 
-constexpr std::array<Entry<ir::Precision>, 9> kPrecisions = {
+constexpr std::array<Entry<ir::Precision>, 9> kPublishedPrecisions = {
     {{"fp32", ir::Precision::kFp32},
      {"bf16 (params, grads, states)", ir::Precision::kBf16},
      {"bf16 full (params, grads)", ir::Precision::kBf16},
@@ -125,7 +125,7 @@ constexpr std::array<Entry<ir::Precision>, 9> kPrecisions = {
 
 using ir::OptimizerForm;
 using ir::OptimizerKind;
-constexpr std::array<Entry<ir::OptimizerPlan>, 8> kOptimizers = {
+constexpr std::array<Entry<ir::OptimizerPlan>, 8> kPublishedOptimizers = {
     {{"AdamW", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      // transformers' own of before 4.46 (optimization.py): one parameter after the other.
      {"AdamW (Trainer default adamw_hf)", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
@@ -137,14 +137,14 @@ constexpr std::array<Entry<ir::OptimizerPlan>, 8> kOptimizers = {
      {"Adafactor", {OptimizerKind::kAdafactor, OptimizerForm::kLoop, 0}},
      {"SGD", {OptimizerKind::kSgd, OptimizerForm::kForeach, 0}}}};
 
-constexpr std::array<Entry<ir::Recompute>, 5> kCheckpointing = {
+constexpr std::array<Entry<ir::Recompute>, 5> kPublishedCheckpointing = {
     {{"none", ir::Recompute::kNone},
      {"full", ir::Recompute::kFull},
      {"full (every layer)", ir::Recompute::kFull},
      {"full (every block)", ir::Recompute::kFull},
      {"full (every layer, HF gradient_checkpointing)", ir::Recompute::kFull}}};
 
-constexpr std::array<Entry<ir::AttentionKind>, 6> kAttention = {
+constexpr std::array<Entry<ir::AttentionKind>, 6> kPublishedAttention = {
     {{"sdpa", ir::AttentionKind::kSdpa},
      {"SDPA", ir::AttentionKind::kSdpa},
      {"sdpa (transformers default)", ir::AttentionKind::kSdpa},
@@ -183,7 +183,7 @@ constexpr std::array<Entry<double>, 5> kUnits = {
 }  // namespace
 
 std::optional<std::string_view> published_runtime(std::string_view framework) {
-  return find_beginning<std::string_view>(framework, kRuntimes);
+  return find_beginning<std::string_view>(framework, kPublishedRuntimes);
 }
 std::optional<std::string_view> published_model_type(std::string_view architecture) {
   return find_words<std::string_view>(architecture, kModelTypes);
@@ -192,19 +192,19 @@ std::optional<std::string_view> published_class(std::string_view architecture) {
   return find_words<std::string_view>(architecture, kClasses);
 }
 std::optional<std::string_view> published_device(std::string_view gpu) {
-  return find_words<std::string_view>(gpu, kDevices);
+  return find_words<std::string_view>(gpu, kPublishedDevices);
 }
 std::optional<ir::Precision> published_precision(std::string_view words) {
-  return find_words<ir::Precision>(words, kPrecisions);
+  return find_words<ir::Precision>(words, kPublishedPrecisions);
 }
 std::optional<ir::OptimizerPlan> published_optimizer(std::string_view words) {
-  return find_words<ir::OptimizerPlan>(words, kOptimizers);
+  return find_words<ir::OptimizerPlan>(words, kPublishedOptimizers);
 }
 std::optional<ir::Recompute> published_checkpointing(std::string_view words) {
-  return find_words<ir::Recompute>(words, kCheckpointing);
+  return find_words<ir::Recompute>(words, kPublishedCheckpointing);
 }
 std::optional<ir::AttentionKind> published_attention(std::string_view words) {
-  return find_words<ir::AttentionKind>(words, kAttention);
+  return find_words<ir::AttentionKind>(words, kPublishedAttention);
 }
 std::optional<FlopCount> published_flop_count(std::string_view framework,
                                               std::string_view remarks) {

@@ -10,7 +10,7 @@ using ir::OptimizerForm;
 using ir::OptimizerKind;
 using ir::OptimizerPlan;
 
-constexpr std::array<Word<OptimizerPlan>, 8> kOptimizers = {
+constexpr std::array<Word<OptimizerPlan>, 8> kQuantisedOptimizers = {
     {{"torch", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"torch_fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
      {"adamw8bit", {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0}},
@@ -79,10 +79,10 @@ void read_quant(CaseReader& reader, ir::ParallelPlan& plan) {
 
 void read_quantised_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
-  plan.runtime = ir::RuntimeKind::kTransformers;
+  plan.runtime = "transformers";
   read_common_keys(reader, plan);
   plan.precision = read_precision(reader, {"dtype", "bf16"});
-  plan.optimizer = reader.word<OptimizerPlan>("optimizer", "torch", kOptimizers);
+  plan.optimizer = reader.word<OptimizerPlan>("optimizer", "torch", kQuantisedOptimizers);
   if (const double clip = reader.number("clip", 0); clip != 0) {
     plan.clip_norm = clip;
   }

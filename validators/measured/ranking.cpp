@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kFewest = 3;
 
-using Group = std::tuple<std::string, std::string, Metric>;
+using RankedRuns = std::tuple<std::string, std::string, Metric>;
 
 int sign_of(double value) {
   return value > 0 ? 1 : value < 0 ? -1 : 0;
@@ -35,15 +35,10 @@ std::optional<double> tau_of(const std::vector<const Score*>& scores) {
   return pairs > 0 ? std::optional(agreement / pairs) : std::nullopt;
 }
 
-bool is_time(Metric metric) {
-  return metric == Metric::kStepTime || metric == Metric::kTokensPerSecond ||
-         metric == Metric::kTflops;
-}
-
 }  // namespace
 
 std::vector<RankingLine> rank_agreement(const std::vector<Score>& scores) {
-  std::map<Group, std::vector<const Score*>> groups;
+  std::map<RankedRuns, std::vector<const Score*>> groups;
   for (const Score& score : scores) {
     if (is_time(score.metric) && !score.subject.empty()) {
       groups[{score.source, score.subject, score.metric}].push_back(&score);

@@ -136,7 +136,7 @@ std::string skip_table(const std::vector<Skipped>& skipped) {
   return text;
 }
 
-std::string worst_table(const std::vector<Score>& scores) {
+std::string worst_scores_table(const std::vector<Score>& scores) {
   std::vector<const Score*> ranked;
   for (const Score& score : scores) {
     if (score.error != 0) {
@@ -199,7 +199,7 @@ std::string report_text(const Scoring& scoring) {
   std::string text =
       scoring.scores.empty() ? "nothing could be compared\n" : summary_table(scoring.scores) + "\n";
   if (!scoring.scores.empty()) {
-    text += worst_table(scoring.scores) + ranking_table(scoring.scores);
+    text += worst_scores_table(scoring.scores) + ranking_table(scoring.scores);
   }
   if (!scoring.skipped.empty()) {
     text += "\n" + skip_table(scoring.skipped);

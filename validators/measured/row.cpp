@@ -38,6 +38,11 @@ std::string_view name_of(Metric metric) {
   return "?";
 }
 
+bool is_time(Metric metric) {
+  return metric == Metric::kStepTime || metric == Metric::kTokensPerSecond ||
+         metric == Metric::kTflops;
+}
+
 double last_step_seconds(const MeasuredRow& row) {
   if (row.step_seconds > 0) {
     return row.step_seconds;

@@ -31,6 +31,8 @@ enum class Metric : std::uint8_t {
 };
 inline constexpr int kMetricCount = 15;
 [[nodiscard]] std::string_view name_of(Metric metric);
+/// Whether it says how fast a run was: a time or a rate.
+[[nodiscard]] bool is_time(Metric metric);
 
 /// A measured or predicted value of one metric.
 struct MetricValue {

@@ -15,7 +15,7 @@ namespace {
 
 using ir::JsonValue;
 
-constexpr std::array<Word<std::string_view>, 8> kRuntimes = {
+constexpr std::array<Word<std::string_view>, 8> kCaseRuntimes = {
     {{"transformers", "transformers"},
      {"transformers+ddp", "transformers"},
      {"transformers+bitsandbytes", "transformers"},
@@ -26,7 +26,7 @@ constexpr std::array<Word<std::string_view>, 8> kRuntimes = {
      {"megatron", "megatron"}}};
 
 std::string_view runtime_of(std::string_view framework) {
-  for (const Word<std::string_view>& known : kRuntimes) {
+  for (const Word<std::string_view>& known : kCaseRuntimes) {
     if (known.word == framework) {
       return known.value;
     }

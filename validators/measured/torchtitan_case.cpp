@@ -11,14 +11,14 @@ namespace {
 
 using ir::TitanPlan;
 
-constexpr CaseReader::Range kDegree{1, 1 << 12};
+constexpr CaseReader::Range kTitanDegreeRange{1, 1 << 12};
 
-constexpr std::array<Word<ir::TitanReshard>, 3> kReshards = {
+constexpr std::array<Word<ir::TitanReshard>, 3> kReshardPolicies = {
     {{"default", ir::TitanReshard::kDefault},
      {"always", ir::TitanReshard::kAlways},
      {"never", ir::TitanReshard::kNever}}};
 
-constexpr std::array<Word<ir::OptimizerForm>, 3> kForms = {
+constexpr std::array<Word<ir::OptimizerForm>, 3> kOptimizerForms = {
     {{"fused", ir::OptimizerForm::kFused},
      {"foreach", ir::OptimizerForm::kForeach},
      {"for-loop", ir::OptimizerForm::kLoop}}};
@@ -27,19 +27,19 @@ constexpr std::array<Word<ir::OptimizerForm>, 3> kForms = {
 constexpr std::array<Word<ir::Precision>, 2> kStored = {
     {{"float32", ir::Precision::kFp32}, {"bfloat16", ir::Precision::kBf16}}};
 
-enum class Mode : std::uint8_t { kNone, kFull, kSelective, kBudget };
-constexpr std::array<Word<Mode>, 4> kModes = {{{"none", Mode::kNone},
-                                               {"full", Mode::kFull},
-                                               {"selective", Mode::kSelective},
-                                               {"memory_budget", Mode::kBudget}}};
+enum class AcMode : std::uint8_t { kNone, kFull, kSelective, kBudget };
+constexpr std::array<Word<AcMode>, 4> kAcModes = {{{"none", AcMode::kNone},
+                                                   {"full", AcMode::kFull},
+                                                   {"selective", AcMode::kSelective},
+                                                   {"memory_budget", AcMode::kBudget}}};
 
 /// `ac` and `ac_option`: "op", or each k-th layer; 0 is each. `memory_budget`: 0.5, unless it says
 /// otherwise.
-void read_checkpointing(CaseReader& reader, ir::ParallelPlan& plan) {
-  const Mode mode = reader.word<Mode>("ac", "none", kModes);
+void read_ac_keys(CaseReader& reader, ir::ParallelPlan& plan) {
+  const AcMode mode = reader.word<AcMode>("ac", "none", kAcModes);
   const std::string option = reader.text("ac_option", "op");
-  plan.titan->selective_operators = mode == Mode::kSelective && option == "op";
-  if (mode == Mode::kFull) {
+  plan.titan->selective_operators = mode == AcMode::kSelective && option == "op";
+  if (mode == AcMode::kFull) {
     plan.recompute = ir::Recompute::kFull;
   }
   const double budget = reader.number("memory_budget", 0.5);
@@ -47,10 +47,10 @@ void read_checkpointing(CaseReader& reader, ir::ParallelPlan& plan) {
     reader.fail("memory_budget", "a share below 0 or above 1");
     return;
   }
-  if (mode == Mode::kBudget) {
+  if (mode == AcMode::kBudget) {
     plan.titan->memory_budget = budget;
   }
-  if (mode != Mode::kSelective || option == "op") {
+  if (mode != AcMode::kSelective || option == "op") {
     return;
   }
   std::int64_t every = 0;
@@ -103,19 +103,19 @@ void read_float8(CaseReader& reader, ir::TitanPlan& titan) {
 }
 
 /// Degrees, and keys that have to say what is modelled.
-void read_spread(CaseReader& reader, ir::ParallelPlan& plan) {
+void read_titan_degrees(CaseReader& reader, ir::ParallelPlan& plan) {
   plan.world = reader.integer("world", 8, kWorldRange);
-  plan.titan->tensor = reader.integer("tp", 1, kDegree);
+  plan.titan->tensor = reader.integer("tp", 1, kTitanDegreeRange);
   plan.fsdp->replicas = reader.integer("dp_replicate", 1, kWorldRange);
   const std::int64_t shards = reader.integer("dp_shard", -1, {-1, kWorldRange.high});
   const bool replicated = shards == 1 && plan.fsdp->replicas == plan.world;
   if (shards != -1 && !replicated) {
     reader.fail("dp_shard", "another degree than what is left over");
   }
-  plan.titan->context = reader.integer("cp", 1, kDegree);
-  plan.titan->pipeline = reader.integer("pp", 1, kDegree);
-  plan.titan->expert = reader.integer("ep", 1, kDegree);
-  plan.titan->expert_tensor = reader.integer("etp", 1, kDegree);
+  plan.titan->context = reader.integer("cp", 1, kTitanDegreeRange);
+  plan.titan->pipeline = reader.integer("pp", 1, kTitanDegreeRange);
+  plan.titan->expert = reader.integer("ep", 1, kTitanDegreeRange);
+  plan.titan->expert_tensor = reader.integer("etp", 1, kTitanDegreeRange);
 }
 
 /// pipeline_parallel_schedule
@@ -158,8 +158,7 @@ void read_global_batch(CaseReader& reader, ir::ParallelPlan& plan) {
 
 void read_torchtitan_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
-  plan.runtime = ir::RuntimeKind::kFsdp;
-  plan.model_code = ir::ModelCode::kTorchtitan;
+  plan.runtime = "torchtitan";
   plan.precision = reader.word<ir::Precision>("dtype", "float32", kStored);
   plan.fsdp.emplace();
   plan.titan.emplace();
@@ -167,14 +166,14 @@ void read_torchtitan_case(CaseReader& reader, RunSetting& setting) {
   constexpr std::array<std::string_view, 7> kAside = {"titan",  "model",    "flavor", "model_args",
                                                       "config", "log_freq", "events"};
   reader.ignore(kAside);
-  read_spread(reader, plan);
-  read_checkpointing(reader, plan);
-  plan.titan->reshard = reader.word<ir::TitanReshard>("reshard", "default", kReshards);
+  read_titan_degrees(reader, plan);
+  read_ac_keys(reader, plan);
+  plan.titan->reshard = reader.word<ir::TitanReshard>("reshard", "default", kReshardPolicies);
   plan.titan->compiled = reader.flag("compile", false);
   read_float8(reader, *plan.titan);
   plan.titan->loss_parallel = reader.flag("loss_parallel", true);
   plan.optimizer = {.kind = ir::OptimizerKind::kAdamW,
-                    .form = reader.word<ir::OptimizerForm>("opt_impl", "fused", kForms)};
+                    .form = reader.word<ir::OptimizerForm>("opt_impl", "fused", kOptimizerForms)};
   plan.clip_norm = 1.0;
   plan.micro_batch = reader.integer("batch", 1, kBatchRange);
   read_global_batch(reader, plan);

@@ -12,7 +12,7 @@ using ir::OptimizerPlan;
 
 // foreach is torch's default on CUDA for every optimizer that has it; transformers' Adafactor is a
 // loop over the parameters.
-constexpr std::array<Word<OptimizerPlan>, 14> kOptimizers = {
+constexpr std::array<Word<OptimizerPlan>, 14> kTransformersOptimizers = {
     {{"adamw", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw_foreach", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw_fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
@@ -52,7 +52,7 @@ ir::DType policy_dtype(CaseReader& parallel, std::string_view key, std::string_v
 
 /// `tied`: the harness leaves a tied embedding in the group of the root.
 void read_fsdp(CaseReader& parallel, bool tied, ir::ParallelPlan& plan) {
-  plan.runtime = ir::RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   ir::FsdpPlan fsdp;
   const JsonValue* reshard = parallel.take("reshard");
   if (reshard != nullptr && reshard->as_integer()) {
@@ -175,11 +175,11 @@ void read_liger(CaseReader& reader, ir::ParallelPlan& plan) {
 
 void read_transformers_case(CaseReader& reader, RunSetting& setting) {
   ir::ParallelPlan& plan = setting.plan;
-  plan.runtime = ir::RuntimeKind::kTransformers;
+  plan.runtime = "transformers";
   plan.runtime_version = reader.text("library", "");  // transformers', where it is not the newest.
   read_common_keys(reader, plan);
   plan.precision = read_precision(reader, {"param_dtype", "fp32"});
-  plan.optimizer = reader.word<OptimizerPlan>("optimizer", "adamw", kOptimizers);
+  plan.optimizer = reader.word<OptimizerPlan>("optimizer", "adamw", kTransformersOptimizers);
   if (const double clip = reader.number("clip", 0); clip != 0) {
     plan.clip_norm = clip;
   }

@@ -7,7 +7,7 @@ namespace headroom::ir {
 namespace {
 
 // ggml-org/ggml include/ggml.h (enum ggml_type), src/ggml-common.h (sizes of the block structs).
-constexpr std::array<GgmlType, 35> kTypes = {
+constexpr std::array<GgmlType, 35> kGgmlTypes = {
     {{0, "F32", 1, 4},         {1, "F16", 1, 2},         {2, "Q4_0", 32, 18},
      {3, "Q4_1", 32, 20},      {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},
      {8, "Q8_0", 32, 34},      {9, "Q8_1", 32, 36},      {10, "Q2_K", 256, 84},
@@ -24,10 +24,10 @@ constexpr std::array<GgmlType, 35> kTypes = {
 }  // namespace
 
 const GgmlType* ggml_type(std::uint32_t number) {
-  const auto* found = std::find_if(kTypes.begin(), kTypes.end(), [number](const GgmlType& type) {
-    return type.number == number;
-  });
-  return found == kTypes.end() ? nullptr : found;
+  const auto* found =
+      std::find_if(kGgmlTypes.begin(), kGgmlTypes.end(),
+                   [number](const GgmlType& type) { return type.number == number; });
+  return found == kGgmlTypes.end() ? nullptr : found;
 }
 
 }  // namespace headroom::ir

@@ -139,7 +139,7 @@ GgufValue read_value(HeaderCursor& cursor) {
 }
 
 /// A tensor, where its data lies, and where the header speaks of it.
-struct Placed {
+struct GgufTensor {
   TensorEntry entry;
   std::int64_t begin = 0;  ///< From the start of the data.
   std::int64_t info_at = 0;
@@ -193,8 +193,8 @@ void read_size(HeaderCursor& cursor, TensorEntry& entry) {
   entry.bytes = Bytes{bytes};
 }
 
-Placed read_tensor(HeaderCursor& cursor, const std::string& file) {
-  Placed placed;
+GgufTensor read_tensor(HeaderCursor& cursor, const std::string& file) {
+  GgufTensor placed;
   placed.info_at = cursor.offset();
   placed.entry.name = cursor.text(kNameLimit, "a tensor's name");
   placed.entry.file = file;
@@ -214,12 +214,12 @@ Placed read_tensor(HeaderCursor& cursor, const std::string& file) {
 }
 
 /// Alignment, bounds and overlaps of the data, once the header has been read.
-void check_layout(HeaderCursor& cursor, std::vector<Placed>& tensors, std::int64_t alignment,
+void check_layout(HeaderCursor& cursor, std::vector<GgufTensor>& tensors, std::int64_t alignment,
                   std::int64_t data_bytes) {
   std::stable_sort(tensors.begin(), tensors.end(),
-                   [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
+                   [](const GgufTensor& a, const GgufTensor& b) { return a.begin < b.begin; });
   std::int64_t end = 0;
-  for (const Placed& tensor : tensors) {
+  for (const GgufTensor& tensor : tensors) {
     const std::string name = tensor.entry.name;
     const std::string from = name + " with data from " + std::to_string(tensor.begin);
     const std::int64_t bytes = tensor.entry.bytes.value();
@@ -280,16 +280,16 @@ void read_metadata(HeaderCursor& cursor, std::uint64_t count, GgufFile& gguf) {
   }
 }
 
-std::vector<Placed> read_tensors(HeaderCursor& cursor, std::uint64_t count,
-                                 const std::string& file) {
+std::vector<GgufTensor> read_tensors(HeaderCursor& cursor, std::uint64_t count,
+                                     const std::string& file) {
   const std::int64_t at = cursor.offset();
-  std::vector<Placed> tensors;
+  std::vector<GgufTensor> tensors;
   for (std::uint64_t i = 0; i < count && !cursor.failed(); ++i) {
     tensors.push_back(read_tensor(cursor, file));
   }
   std::vector<std::string_view> names;
   names.reserve(tensors.size());
-  for (const Placed& tensor : tensors) {
+  for (const GgufTensor& tensor : tensors) {
     names.emplace_back(tensor.entry.name);
   }
   if (const auto twice = find_twice(std::move(names)); twice && !cursor.failed()) {
@@ -349,7 +349,7 @@ Result<GgufFile> read_gguf(const std::string& path) {
   const std::uint64_t tensor_count = cursor.count(kLeastTensor, "tensors");
   const std::uint64_t key_count = cursor.count(kLeastKeyValue, "keys");
   read_metadata(cursor, key_count, gguf);
-  std::vector<Placed> tensors =
+  std::vector<GgufTensor> tensors =
       read_tensors(cursor, tensor_count, std::filesystem::path(path).filename().string());
   const std::int64_t alignment = cursor.failed() ? 1 : read_alignment(cursor, gguf);
   // A file without tensors may end with its header, unpadded.
@@ -361,7 +361,7 @@ Result<GgufFile> read_gguf(const std::string& path) {
     return cursor.error();
   }
   gguf.tensors.format = WeightFormat::kGguf;
-  for (Placed& tensor : tensors) {
+  for (GgufTensor& tensor : tensors) {
     gguf.tensors.tensors.push_back(std::move(tensor.entry));
   }
   return gguf;

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "model_ir/json/json_value.h"
 #include "model_ir/spec/weights/header_file.h"
 
 namespace headroom::ir {
@@ -16,21 +15,20 @@ namespace {
 
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kHeaderLimit = 100'000'000;
-constexpr JsonLimits kLimits{.depth = 8, .values = std::size_t{1} << 23};
 
 struct TypeBits {
   std::string_view name;
   std::int64_t bits;
 };
 // huggingface/safetensors safetensors/src/tensor.rs, enum Dtype.
-constexpr std::array<TypeBits, 20> kTypes = {
+constexpr std::array<TypeBits, 20> kSafetensorsTypes = {
     {{"F32", 32},    {"BF16", 16},   {"F16", 16},    {"F64", 64},    {"I64", 64},
      {"I32", 32},    {"I16", 16},    {"I8", 8},      {"U8", 8},      {"U16", 16},
      {"U32", 32},    {"U64", 64},    {"BOOL", 8},    {"F8_E4M3", 8}, {"F8_E5M2", 8},
      {"F8_E8M0", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4},      {"C64", 64}}};
 
 /// A tensor and where its data lies.
-struct Placed {
+struct SafetensorsTensor {
   TensorEntry entry;
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -42,8 +40,8 @@ class EntryReader {
   EntryReader(const std::string& file, std::int64_t data_bytes)
       : file_(file), data_bytes_(data_bytes) {}
 
-  [[nodiscard]] Result<Placed> read(const JsonMember& member) const {
-    Placed placed;
+  [[nodiscard]] Result<SafetensorsTensor> read(const JsonMember& member) const {
+    SafetensorsTensor placed;
     placed.entry.name = member.key;
     const JsonValue* type = member.value.find("dtype");
     if (type == nullptr || type->as_string() == nullptr) {
@@ -95,7 +93,8 @@ class EntryReader {
     return std::nullopt;
   }
 
-  [[nodiscard]] std::optional<Error> read_offsets(const JsonMember& member, Placed& placed) const {
+  [[nodiscard]] std::optional<Error> read_offsets(const JsonMember& member,
+                                                  SafetensorsTensor& placed) const {
     const JsonValue* offsets = member.value.find("data_offsets");
     const JsonValue::Array* pair = offsets != nullptr ? offsets->as_array() : nullptr;
     if (pair == nullptr || pair->size() != 2) {
@@ -114,11 +113,12 @@ class EntryReader {
     return std::nullopt;
   }
 
-  [[nodiscard]] Result<Placed> check_size(const JsonMember& member, Placed placed) const {
-    const auto* type = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeBits& known) {
-      return known.name == placed.entry.type;
-    });
-    if (type == kTypes.end()) {
+  [[nodiscard]] Result<SafetensorsTensor> check_size(const JsonMember& member,
+                                                     SafetensorsTensor placed) const {
+    const auto* type =
+        std::find_if(kSafetensorsTypes.begin(), kSafetensorsTypes.end(),
+                     [&](const TypeBits& known) { return known.name == placed.entry.type; });
+    if (type == kSafetensorsTypes.end()) {
       return fault(member, "dtype", member.value.find("dtype"), "F32, BF16, F16, F8_E4M3, I8, ...");
     }
     std::int64_t bits = 0;
@@ -137,10 +137,11 @@ class EntryReader {
 };
 
 /// Holes and overlaps between tensors sorted by where they begin.
-std::optional<Error> check_layout(const std::string& path, const std::vector<Placed>& sorted,
+std::optional<Error> check_layout(const std::string& path,
+                                  const std::vector<SafetensorsTensor>& sorted,
                                   std::int64_t data_bytes) {
   std::int64_t end = 0;
-  for (const Placed& tensor : sorted) {
+  for (const SafetensorsTensor& tensor : sorted) {
     if (tensor.begin != end) {
       return Error::invalid_input(
           path, json_pointer({tensor.entry.name, "data_offsets"}),
@@ -184,7 +185,7 @@ Result<Header> read_header(const std::string& path) {
   if (!text) {
     return text.error();
   }
-  Result<JsonValue> json = parse_json(text.value(), path, kLimits);
+  Result<JsonValue> json = parse_json(text.value(), path, kSafetensorsLimits);
   if (!json) {
     return std::move(json).error().with_note("in the header, which begins at byte 8");
   }
@@ -208,24 +209,25 @@ Result<TensorList> read_safetensors(const std::string& path) {
     return header.error();
   }
   const EntryReader reader(path, header->data_bytes);
-  std::vector<Placed> placed;
+  std::vector<SafetensorsTensor> placed;
   for (const JsonMember& member : *header->json.as_object()) {
     if (member.key == "__metadata__") {
       continue;
     }
-    Result<Placed> tensor = reader.read(member);
+    Result<SafetensorsTensor> tensor = reader.read(member);
     if (!tensor) {
       return std::move(tensor).error();
     }
     placed.push_back(std::move(tensor).value());
   }
-  std::stable_sort(placed.begin(), placed.end(),
-                   [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
+  std::stable_sort(
+      placed.begin(), placed.end(),
+      [](const SafetensorsTensor& a, const SafetensorsTensor& b) { return a.begin < b.begin; });
   if (auto error = check_layout(path, placed, header->data_bytes)) {
     return *error;
   }
   TensorList list;
-  for (Placed& tensor : placed) {
+  for (SafetensorsTensor& tensor : placed) {
     tensor.entry.file = name_in_folder(path);
     list.tensors.push_back(std::move(tensor.entry));
   }

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "model_ir/base/result.h"
+#include "model_ir/json/json_value.h"
 #include "model_ir/spec/weights/tensor_list.h"
 
 namespace headroom::ir {
+
+/// Bounds on the JSON of a header and of an index.
+inline constexpr JsonLimits kSafetensorsLimits{.depth = 8, .values = std::size_t{1} << 23};
 
 /// Reads the header of one safetensors file.
 ///

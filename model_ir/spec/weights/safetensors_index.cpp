@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "model_ir/base/file.h"
-#include "model_ir/json/json_value.h"
 #include "model_ir/spec/weights/header_file.h"
 #include "model_ir/spec/weights/safetensors.h"
 
@@ -17,7 +16,6 @@ namespace {
 
 // DeepSeek-V3's index, with 91,991 tensors, has 9 MB.
 constexpr std::int64_t kIndexLimit = 128 * kMiB;
-constexpr JsonLimits kLimits{.depth = 8, .values = std::size_t{1} << 23};
 
 /// tensor -> shard, and what the index states about itself.
 struct Index {
@@ -32,7 +30,7 @@ bool is_plain_name(const std::string& name) {
 }
 
 Result<Index> parse_index(const std::string& text, const std::string& path) {
-  Result<JsonValue> json = parse_json(text, path, kLimits);
+  Result<JsonValue> json = parse_json(text, path, kSafetensorsLimits);
   if (!json) {
     return std::move(json).error();
   }

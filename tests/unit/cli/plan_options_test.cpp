@@ -5,7 +5,7 @@
 #include "cli/allocator_options.h"
 #include "cli/plan_values.h"
 #include "model_ir/json/json_writer.h"
-#include "model_ir/plan/plan_json.h"
+#include "runtimes/plan_json.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/temporary_folder.h"
 
@@ -70,8 +70,7 @@ TEST_CASE("property: the options of a plan ask for that plan") {
 TEST_CASE("plan options: --tune means torchtune's code") {
   const ir::ParallelPlan plan =
       plan_of({{"tune", "compiled,optimizer-in-backward"}, {"checkpointing", "full"}});
-  CHECK(plan.runtime == ir::RuntimeKind::kTransformers);
-  CHECK(plan.model_code == ir::ModelCode::kTorchtune);
+  CHECK(plan.runtime == "torchtune");
   CHECK(plan.tune == ir::TunePlan{.compiled = true, .optimizer_in_backward = true});
   CHECK(refusal_of({{"tune", "fast"}}).key == "tune");
 }
@@ -79,8 +78,7 @@ TEST_CASE("plan options: --tune means torchtune's code") {
 TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 shards") {
   const ir::ParallelPlan plan =
       plan_of({{"titan", "tp=4,reshard=never,loss-parallel=no,selective"}, {"gpus", "16"}});
-  CHECK(plan.runtime == ir::RuntimeKind::kFsdp);
-  CHECK(plan.model_code == ir::ModelCode::kTorchtitan);
+  CHECK(plan.runtime == "torchtitan");
   CHECK(plan.precision == ir::Precision::kFp32);
   CHECK(plan.optimizer.form == ir::OptimizerForm::kFused);  // Its own default.
   CHECK(plan_of({{"titan", "tp=2"}, {"gpus", "2"}, {"optimizer", "adamw"}}).optimizer ==
@@ -142,7 +140,7 @@ TEST_CASE("plan options: the usual sequence ends where the positions end") {
 
 TEST_CASE("plan options: --zero and --offload mean deepspeed, whose bf16 has an fp32 master") {
   const ir::ParallelPlan zero = plan_of({{"zero", "2"}, {"gpus", "8"}});
-  CHECK(zero.runtime == ir::RuntimeKind::kDeepspeed);
+  CHECK(zero.runtime == "deepspeed");
   CHECK(zero.precision == ir::Precision::kBf16Master);
   CHECK_FALSE(zero.ddp.has_value());
   CHECK(plan_of({{"offload", "optimizer=cpu"}, {"zero", "2"}}).zero->offload_optimizer ==

@@ -31,7 +31,7 @@ TEST_CASE("binding_ranks: one rank where all do the same") {
 
 TEST_CASE("binding_ranks: first, second and last stage, first and last of a ring") {
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.megatron = ir::MegatronPlan{.tensor = 2, .pipeline = 4, .context = 2};
   plan.world = 32;  // Two data-parallel ranks: eight ranks a stage.
   CHECK(ranks_of(plan) == std::vector{0, 2, 8, 10, 24, 26});
@@ -48,7 +48,7 @@ TEST_CASE("binding_ranks: the first stage with so many sparse layers, too") {
     model.layers[layer].moe = true;
   }
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.megatron = ir::MegatronPlan{.pipeline = 8};
   plan.world = 8;
   CHECK(ranks_of(plan, model) == std::vector{0, 1, 3, 7});

@@ -183,10 +183,9 @@ TEST_CASE("residuals: an unknown measurand and an empty set are refused by place
 TEST_CASE("residual_runtime: a modelling code with rows of its own stands for itself") {
   ir::ParallelPlan plan;
   CHECK(residual_runtime(plan) == "transformers");
-  plan.model_code = ir::ModelCode::kLitgpt;
+  plan.runtime = "litgpt";
   CHECK(residual_runtime(plan) == "litgpt");
-  plan.model_code = ir::ModelCode::kTransformers;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   CHECK(residual_runtime(plan) == "megatron");
 }
 

@@ -57,7 +57,7 @@ Remedies remedies_for(const ir::ParallelPlan& plan, Bytes missing,
 TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks") {
   const DeviceSpec device = device_with(Bytes{kGiB});
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 8;
   plan.megatron = ir::MegatronPlan{.tensor = 4};
@@ -251,7 +251,7 @@ TEST_CASE("property: memory_floor is never above the replayed peak") {
       plan.recompute = ir::Recompute::kFull;
     }
     if (random.chance(1, 2)) {
-      plan.runtime = ir::RuntimeKind::kDeepspeed;
+      plan.runtime = "deepspeed";
       plan.precision = ir::Precision::kBf16Master;
       plan.world = random.between(2, 8);
       plan.zero = ir::ZeroPlan{};
@@ -313,7 +313,7 @@ TEST_CASE("layer_bound: none for few layers, two stacks or DeepSpeed's buckets")
   ir::ModelSpec model = eight_layers();
   CHECK(layer_bound(model, usual_plan(), device));
   ir::ParallelPlan zero = usual_plan();
-  zero.runtime = ir::RuntimeKind::kDeepspeed;
+  zero.runtime = "deepspeed";
   zero.precision = ir::Precision::kBf16Master;
   zero.zero = ir::ZeroPlan{};
   CHECK_FALSE(layer_bound(model, zero, device));

@@ -18,7 +18,7 @@ TEST_CASE("speedups: the share of a bottleneck is that of its parts") {
 
 TEST_CASE("speedups: changes keep the tokens of a step where they can") {
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.megatron = ir::MegatronPlan{
       .tensor = 4, .pipeline = 4, .sequence_parallel = true, .distributed_optimizer = true};
   plan.world = 32;

@@ -149,7 +149,7 @@ TEST_CASE("step time: utilisation is of the type that FSDP computes in, not of w
     return compose_step(one_layer(), plan, card, {{.stage = 0, .time = time}}).peak;
   };
   CHECK(peak() == FlopsPerSecond{1});
-  plan.runtime = ir::RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.fsdp = ir::FsdpPlan{};
   CHECK(peak() == FlopsPerSecond{16});
   plan.fsdp->param_dtype = ir::DType::kFp32;
@@ -192,7 +192,7 @@ TEST_CASE("step time: a pipeline's passes are laid out, its bubble is what is le
   program.phase("step1.optimizer");
   program.run(ir::TrafficShape{.bytes = 5});
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.megatron = ir::MegatronPlan{.pipeline = 4};
   plan.world = 4;
   plan.accumulation = 8;

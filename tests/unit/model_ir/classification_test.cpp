@@ -190,7 +190,7 @@ TEST_CASE("classification: what is not modelled is refused by name") {
   plan.loss = LossKind::kFusedLinear;
   CHECK(lowering_error(sequences, plan).value().key == "loss");
   plan = classifying(Precision::kBf16, 1, 64);
-  plan.model_code = ModelCode::kLitgpt;
+  plan.runtime = "litgpt";
   CHECK(lowering_error(sequences, plan).value().key == "task");
   plan = classifying(Precision::kBf16, 1, 64);
   plan.lora = test::all_linear(8);

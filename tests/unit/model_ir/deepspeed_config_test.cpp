@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/plan_check.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -26,7 +26,7 @@ std::string refusal(const std::string& text) {
 
 TEST_CASE("deepspeed config: an empty one has DeepSpeed's defaults") {
   const ParallelPlan plan = read("{}")->plan;
-  CHECK(plan.runtime == RuntimeKind::kDeepspeed);
+  CHECK(plan.runtime == "deepspeed");
   CHECK(plan.precision == Precision::kFp32);
   CHECK(plan.zero == ZeroPlan{});
   CHECK(plan.clip_norm == 1.0);  // GRADIENT_CLIPPING_DEFAULT

@@ -9,7 +9,7 @@ namespace {
 
 cost::PhaseMemory saved(int stage) {
   ParallelPlan plan = test::small_plan(Precision::kBf16Master);
-  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.keep_batch = false;
   plan.world = 8;
   plan.steps = 1;

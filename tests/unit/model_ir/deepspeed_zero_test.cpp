@@ -21,7 +21,7 @@ constexpr std::int64_t kParameters =
 
 ParallelPlan zero_plan(int stage, std::int64_t world) {
   ParallelPlan plan = test::small_plan(Precision::kBf16Master);
-  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.micro_batch = 1;
   plan.keep_batch = false;
   plan.clip_norm = 1;

@@ -21,7 +21,7 @@ ModelSpec three_layers() {
 
 ParallelPlan on_four_ranks(const FsdpPlan& fsdp = {}) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.precision = Precision::kFp32;
   plan.sequence = 1100;
   plan.world = 4;

@@ -20,7 +20,7 @@ ModelSpec few_words() {
 
 ParallelPlan sharded_in(Precision precision, int version) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.precision = precision;
   plan.sequence = 1100;
   plan.world = 4;

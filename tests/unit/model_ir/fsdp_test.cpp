@@ -7,10 +7,10 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/json/json_writer.h"
-#include "model_ir/plan/plan_check.h"
-#include "model_ir/plan/plan_json.h"
 #include "runtimes/fsdp/copy_tables.h"
 #include "runtimes/fsdp/sharded_model.h"
+#include "runtimes/plan_check.h"
+#include "runtimes/plan_json.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
@@ -32,7 +32,7 @@ ModelSpec tied_llama() {
 
 ParallelPlan sharded(const FsdpPlan& fsdp = {}) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.precision = Precision::kFp32;
   plan.optimizer.form = OptimizerForm::kFused;
   plan.sequence = 1100;
@@ -169,7 +169,7 @@ TEST_CASE("fsdp: a plan written as JSON reads back the same, and other runtimes 
   CHECK(parse_plan(to_pretty_json(plan_to_json(plan)), "plan.json").value() == plan);
   CHECK(check_plan(tied_llama(), plan));
   ParallelPlan other = plan;
-  other.runtime = RuntimeKind::kTransformers;
+  other.runtime = "transformers";
   const Status status = check_plan(tied_llama(), other);
   REQUIRE_FALSE(status);
   CHECK(status.error().key == "fsdp");

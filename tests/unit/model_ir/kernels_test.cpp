@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/plan_check.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
 
@@ -47,7 +47,7 @@ TEST_CASE("muon: shards are no matrices") {
   ParallelPlan plan = plan_of_length(Precision::kFp32, 300);
   plan.optimizer.kind = OptimizerKind::kMuon;
   CHECK(check_plan(two_layers(), plan));
-  plan.runtime = RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.fsdp = FsdpPlan{};
   const Status status = check_plan(two_layers(), plan);
   REQUIRE_FALSE(status);
@@ -173,7 +173,7 @@ TEST_CASE("generation: decoding copies the weights of the experts that were chos
 
 TEST_CASE("generation: shards are gathered for the prompt and for every token") {
   ParallelPlan plan = plan_of_length(Precision::kFp32, 300);
-  plan.runtime = RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.world = 8;
   plan.steps = 0;
   plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};

@@ -27,7 +27,7 @@ ModelSpec llama_2() {
 
 ParallelPlan litgpt_plan() {
   ParallelPlan plan;
-  plan.model_code = ModelCode::kLitgpt;
+  plan.runtime = "litgpt";
   plan.precision = Precision::kBf16;
   plan.micro_batch = 2;
   plan.sequence = 300;

@@ -8,6 +8,7 @@
 
 #include "costmodel/memory/timeline.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/refusal.h"
 
@@ -35,7 +36,7 @@ ModelSpec mixture_of_eight(bool gated) {
 
 ParallelPlan gathering(std::int64_t ranks) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.world = ranks;
   plan.sequence = 1024;

@@ -18,7 +18,7 @@ using test::refused_by_check;
 
 ParallelPlan sharded_fp8_plan(MegatronFp8 recipe, bool held) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.megatron = MegatronPlan{};
   plan.megatron->fp8 = recipe;

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "runtimes/megatron/grouped_linear.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
 #include "tests/support/refusal.h"
@@ -24,7 +25,7 @@ constexpr std::int64_t kFp8Tokens = 1024;
 
 ParallelPlan fp8_plan(MegatronFp8 recipe) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.megatron = MegatronPlan{};
   plan.megatron->fp8 = recipe;

@@ -9,10 +9,10 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/megatron/layer_offload.h"
 #include "runtimes/megatron/streams.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
 #include "tests/support/offloading_plan.h"

@@ -6,8 +6,8 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/memory/timeline.h"
-#include "model_ir/plan/plan_check.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 
 namespace headroom::ir::megatron {
@@ -28,7 +28,7 @@ ModelSpec gpt(int layers) {
 
 ParallelPlan local_plan() {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.megatron =
       MegatronPlan{.transformer_engine = false, .attention = MegatronAttention::kUnfused};

@@ -8,6 +8,7 @@
 
 #include "costmodel/outside_memory.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/refusal.h"
 
@@ -41,7 +42,7 @@ ModelSpec with_shared_experts() {
 
 ParallelPlan one_step_plan(const MegatronPlan& megatron, std::int64_t world) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.world = world;
   plan.sequence = kNarrowTokens;

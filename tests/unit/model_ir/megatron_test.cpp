@@ -6,12 +6,12 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/memory/timeline.h"
-#include "model_ir/plan/megatron_stages.h"
 #include "model_ir/plan/pipeline_schedule.h"
-#include "model_ir/plan/plan_check.h"
 #include "runtimes/megatron/mesh.h"
 #include "runtimes/megatron/schedule.h"
+#include "runtimes/megatron/stage_layers.h"
 #include "runtimes/megatron/weights.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
 #include "tests/support/random_plan.h"
@@ -34,7 +34,7 @@ ModelSpec narrow_llama() {
 
 ParallelPlan plan_with(const MegatronPlan& megatron, std::int64_t world) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.megatron = megatron;
   plan.world = world;
@@ -484,7 +484,7 @@ TEST_CASE("megatron: options of other runtimes are refused, not dropped") {
   plan.optimizer.kind = OptimizerKind::kSgd;
   CHECK(check_plan(narrow_llama(), plan).error().key == "optimizer");
   plan = plan_with({}, 1);
-  plan.runtime = RuntimeKind::kTransformers;
+  plan.runtime = "transformers";
   CHECK(check_plan(narrow_llama(), plan).error().key == "megatron");
 }
 

@@ -1,4 +1,4 @@
-#include "model_ir/plan/pipeline_layout.h"
+#include "runtimes/megatron/pipeline_layout.h"
 
 #include <numeric>
 #include <string>
@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/megatron_stages.h"
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/megatron/stage_layers.h"
+#include "runtimes/plan_check.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
@@ -26,7 +26,7 @@ std::string wanted(std::string_view text) {
 
 ParallelPlan pipelined_plan(const MegatronPlan& megatron) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.megatron = megatron;
   plan.world = megatron.pipeline;

@@ -1,4 +1,4 @@
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/plan_check.h"
 
 #include <doctest/doctest.h>
 
@@ -76,7 +76,7 @@ TEST_CASE("check_plan: learned positions end") {
 
 TEST_CASE("check_plan: options that Megatron does not read are refused one by one") {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.megatron = MegatronPlan{};
   CHECK(check_plan(llama_8b(), plan));
@@ -94,7 +94,7 @@ TEST_CASE("check_plan: options that Megatron does not read are refused one by on
 TEST_CASE(
     "check_plan: layers that predict further tokens run again one by one, and not in 8 bits") {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.megatron = MegatronPlan{.mtp_layers = 1, .recompute = MegatronRecompute::kFullUniform};
   CHECK(check_plan(llama_8b(), plan));
@@ -109,7 +109,7 @@ TEST_CASE(
 
 TEST_CASE("check_plan: a share of the optimizer on the host, at stage 3 with DeepSpeedCPUAdam") {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.precision = Precision::kBf16Master;
   plan.optimizer.form = OptimizerForm::kFused;
   plan.zero = ZeroPlan{};
@@ -137,7 +137,7 @@ TEST_CASE("check_plan: ZeRO belongs to deepspeed, and offload to its stages") {
   ParallelPlan plan;
   plan.zero = ZeroPlan{};
   CHECK(refused_key(llama_8b(), plan) == "zero");
-  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   CHECK(refused_key(llama_8b(), plan) == "precision");  // Pure bf16.
   plan.precision = Precision::kBf16Master;
   CHECK(check_plan(llama_8b(), plan));

@@ -1,4 +1,4 @@
-#include "model_ir/plan/plan_json.h"
+#include "runtimes/plan_json.h"
 
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ TEST_CASE("parse_plan: what a short file leaves out keeps the base's value") {
   base.sequence = 777;
   base.zero = ZeroPlan{};
   base.zero->stage = 2;
-  base.runtime = RuntimeKind::kDeepspeed;
+  base.runtime = "deepspeed";
   const ParallelPlan plan =
       parse_plan(R"({"schema_version": 1, "micro_batch": 3, "zero": {"stage": 3}})", "p", base)
           .value();

@@ -11,7 +11,6 @@ TEST_CASE("parse_word: every word names its value and comes back") {
       CHECK(parse_word(words, "option", word.text).value() == word.value);
     }
   };
-  check(runtime_words());
   check(precision_words());
   check(optimizer_words());
   check(attention_words());

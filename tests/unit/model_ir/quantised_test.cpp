@@ -216,7 +216,7 @@ TEST_CASE("quantised: a BERT is read parameter by parameter, its decoder tied at
 
 TEST_CASE("quantised: sharded weights of a T5 are refused by name") {
   ParallelPlan plan = quantised_pairs(kDouble, {"q", "v"});
-  plan.runtime = RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.world = 4;
   plan.fsdp = FsdpPlan{};
   const auto refused = lower(model_of(kOpenT5 + "}"), plan, Rank{0}, DeviceTraits{});

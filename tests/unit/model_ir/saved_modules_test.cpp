@@ -11,7 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/json/json_writer.h"
-#include "model_ir/plan/plan_json.h"
+#include "runtimes/plan_json.h"
 #include "runtimes/registry.h"
 #include "tests/support/small_llama.h"
 
@@ -123,7 +123,7 @@ TEST_CASE("modules to save: a copy of T5's `shared`, which no module calls, gets
 
 TEST_CASE("modules to save: those of a sharded T5 are refused by name") {
   ParallelPlan plan = saving_t5({"lm_head"});
-  plan.runtime = RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   plan.world = 4;
   plan.fsdp = FsdpPlan{};
   const auto refused = lower(t5(), plan, Rank{0}, DeviceTraits{});
@@ -140,12 +140,12 @@ TEST_CASE("modules to save: an encoder-decoder's are left to ZeRO, DDP and one G
   plan.world = 2;
   plan.zero = ZeroPlan{};
   plan.zero->stage = 3;
-  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.precision = Precision::kFp32;
   CHECK(lower(t5, plan, Rank{0}, DeviceTraits{}));
   plan.zero.reset();
   plan.fsdp = FsdpPlan{};
-  plan.runtime = RuntimeKind::kFsdp;
+  plan.runtime = "fsdp";
   const auto refused = lower(t5, plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().key == "lora");

@@ -10,8 +10,8 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/binding_rank.h"
-#include "model_ir/plan/titan_stages.h"
 #include "runtimes/torchtitan/pipeline.h"
+#include "runtimes/torchtitan/stage_layers.h"
 #include "tests/support/small_llama.h"
 #include "tests/support/titan_plan.h"
 

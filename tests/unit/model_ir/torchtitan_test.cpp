@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/device_work.h"
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/plan_check.h"
 #include "tests/support/event_text.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/refusal.h"
@@ -346,16 +346,14 @@ TEST_CASE("torchtitan: what its code is not modelled for is refused by the plan'
   CHECK(refused_by_lowering(llama, plan) == "optimizer");
 }
 
-TEST_CASE("torchtitan: its choices belong to its code, and its code to fsdp") {
+TEST_CASE("torchtitan: its choices belong to it alone") {
   const ModelSpec llama = titan_model("llama");
   CHECK(check_plan(llama, titan_plan(2)));
   ParallelPlan plan = titan_plan(2);
-  plan.model_code = ModelCode::kTransformers;
+  plan.runtime = "transformers";
   CHECK(check_plan(llama, plan).error().key == "titan");
-  plan = titan_plan(2);
-  plan.runtime = RuntimeKind::kTransformers;
-  plan.fsdp.reset();
-  CHECK(check_plan(llama, plan).error().key == "model_code");
+  plan.titan.reset();
+  CHECK(check_plan(llama, plan).error().key == "fsdp");
 }
 
 TEST_CASE("torchtitan: weights gathered in 8 bits halve the gathers, products are in 8 bits") {

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/plan_check.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
@@ -21,7 +21,7 @@ constexpr std::int64_t kSlack = 8 * kMiB;
 
 ParallelPlan recipe(const TunePlan& tune) {
   ParallelPlan plan = small_plan(Precision::kBf16);
-  plan.model_code = ModelCode::kTorchtune;
+  plan.runtime = "torchtune";
   plan.tune = tune;
   plan.loss = LossKind::kChunked;
   plan.recompute = Recompute::kFull;
@@ -87,7 +87,7 @@ TEST_CASE("torchtune: adapters are in the model's type") {
   ParallelPlan plan = recipe({});
   plan.lora = all_linear(16);
   ParallelPlan other = plan;
-  other.model_code = ModelCode::kTransformers;
+  other.runtime = "transformers";
   other.tune.reset();
   const std::int64_t adapters = program_of_recipe(plan).trainable_parameters;
   CHECK((phase_of_recipe(other, "load").allocated_after -
@@ -107,10 +107,10 @@ TEST_CASE("torchtune: what its recipes do not do is refused by name") {
   plan.recompute_every = 2;
   CHECK(is_refused(plan));
   plan = recipe({});
-  plan.model_code = ModelCode::kTransformers;
+  plan.runtime = "transformers";
   CHECK(is_refused(plan));
   plan = recipe({});
-  plan.runtime = RuntimeKind::kMegatron;
+  plan.runtime = "megatron";
   CHECK_FALSE(check_plan(small_llama(), plan));
 }
 

@@ -28,7 +28,7 @@ ZeroPlan auto_sizes() {
 
 ParallelPlan partitioned(const ZeroPlan& zero = auto_sizes()) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.precision = Precision::kBf16Master;
   plan.optimizer.form = OptimizerForm::kForeach;
   plan.sequence = 1100;

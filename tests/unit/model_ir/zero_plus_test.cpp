@@ -10,8 +10,8 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/plan_check.h"
 #include "runtimes/deepspeed/quantised_tensor.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/small_llama.h"
 
@@ -21,7 +21,7 @@ namespace {
 /// On 16 ranks.
 ParallelPlan plan_of_stage(int stage) {
   ParallelPlan plan;
-  plan.runtime = RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.precision = Precision::kBf16Master;
   plan.optimizer.form = OptimizerForm::kForeach;
   plan.sequence = 1100;

@@ -26,7 +26,7 @@ ir::ModelSpec model() {
 
 ir::ParallelPlan zero_plan(int stage) {
   ir::ParallelPlan plan;
-  plan.runtime = ir::RuntimeKind::kDeepspeed;
+  plan.runtime = "deepspeed";
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 8;
   plan.zero = ir::ZeroPlan{};
@@ -47,7 +47,7 @@ ir::ParallelPlan arguments_of(const ir::ParallelPlan& plan) {
   arguments.micro_batch = 1;
   arguments.accumulation = 1;
   arguments.clip_norm.reset();
-  arguments.runtime = ir::RuntimeKind::kTransformers;
+  arguments.runtime = "transformers";
   return arguments;
 }
 

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/plan/megatron_stages.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
 namespace {

@@ -145,8 +145,7 @@ TEST_CASE("torchtitan's step: micro-batches that are not replayed take what othe
   const ir::ModelSpec model = llama(6);
   const auto seconds_of = [&](std::int64_t accumulation, std::int64_t pipeline) {
     ir::ParallelPlan plan;
-    plan.runtime = ir::RuntimeKind::kFsdp;
-    plan.model_code = ir::ModelCode::kTorchtitan;
+    plan.runtime = "torchtitan";
     plan.precision = ir::Precision::kFp32;
     plan.world = 4;
     plan.sequence = 512;

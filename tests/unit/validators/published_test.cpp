@@ -200,7 +200,7 @@ TEST_CASE("published row: LitGPT's words become its modelling code and adapters"
   const auto planned = plan_of_published(parse_published(text), published_tools());
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
   const auto& setting = std::get<PublishedSetting>(planned);
-  CHECK(setting.plan.model_code == ir::ModelCode::kLitgpt);
+  CHECK(setting.plan.runtime == "litgpt");
   CHECK(setting.plan.lora->targets == std::vector<std::string>{"query", "value"});
   CHECK(setting.plan.quant->double_quant);
   CHECK(setting.plan.optimizer.form == ir::OptimizerForm::kPaged);
@@ -248,7 +248,7 @@ TEST_CASE("published row: torchtune's recipes become plans of its code") {
       published_tools());
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
   const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).plan;
-  CHECK(plan.model_code == ir::ModelCode::kTorchtune);
+  CHECK(plan.runtime == "torchtune");
   CHECK(plan.tune->compiled);
   CHECK(plan.tune->optimizer_in_backward);
   CHECK(plan.optimizer.form == ir::OptimizerForm::kPagedEightBit);
@@ -266,7 +266,7 @@ TEST_CASE("published row: torchtune's on several GPUs are FSDP2's, bf16 througho
       published_tools());
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
   const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).plan;
-  CHECK(plan.runtime == ir::RuntimeKind::kFsdp);
+  CHECK(plan.runtime == "fsdp");
   CHECK(plan.fsdp->cpu_offload);
   CHECK(plan.fsdp->shard_embeddings);
   CHECK(plan.fsdp->reduce_dtype == ir::DType::kBf16);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "model_ir/base/device_traits.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
@@ -7,6 +9,10 @@
 
 /// Checks of single options of Megatron-Core, which `check_megatron` runs.
 namespace headroom::ir {
+
+/// The error of a plan with `value`, which Megatron-Core does not run.
+[[nodiscard]] Error unsupported_megatron(std::string_view value, std::string_view expected,
+                                         std::string_view fix = {});
 
 /// Products in 8 bits want bf16 beside them and sizes of whole blocks.
 /// Errors:  kInvalidArgument naming the recipe and what it does not go with.

@@ -1,9 +1,9 @@
-#include "model_ir/plan/megatron_stages.h"
+#include "runtimes/megatron/stage_layers.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "model_ir/plan/pipeline_layout.h"
+#include "runtimes/megatron/pipeline_layout.h"
 
 namespace headroom::ir {
 namespace {

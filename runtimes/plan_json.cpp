@@ -1,4 +1,4 @@
-#include "model_ir/plan/plan_json.h"
+#include "runtimes/plan_json.h"
 
 #include <array>
 #include <limits>
@@ -6,9 +6,10 @@
 
 #include "model_ir/json/json_reader.h"
 #include "model_ir/json/json_writer.h"
-#include "model_ir/plan/megatron_fields.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/megatron/fields.h"
+#include "runtimes/registry.h"
 
 namespace headroom::ir {
 namespace {
@@ -477,12 +478,31 @@ void read_training(const JsonObject& root, ParallelPlan& plan) {
   }
 }
 
+/// The framework by its name. Files of earlier versions named the model code of torchtitan,
+/// torchtune and LitGPT beside the framework whose sharding it runs on.
+void read_runtime(const JsonObject& root, std::string& runtime) {
+  const std::vector<std::string> known = runtime_names();
+  const auto take = [&](std::string_view key) {
+    const std::optional<std::string> name = root.optional_text(key);
+    if (!name) {
+      return;
+    }
+    if (find_runtime(*name) == nullptr) {
+      root.refuse(key, "one of " + join(known), suggestion(*name, known));
+    } else if (key == "runtime" || *name != "transformers") {
+      runtime = *name;
+    }
+  };
+  take("runtime");
+  take("model_code");
+}
+
 ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   ParallelPlan plan = base;
   root.accept("$schema");
   // Read for its check alone.
   static_cast<void>(root.integer("schema_version", {kSchemaVersion, kSchemaVersion}));
-  read_word(root, "runtime", runtime_words(), plan.runtime);
+  read_runtime(root, plan.runtime);
   plan.runtime_version = root.text_or("runtime_version", plan.runtime_version);
   read_word(root, "precision", precision_words(), plan.precision);
   if (const auto optimizer = root.optional_object("optimizer")) {
@@ -490,7 +510,6 @@ ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   }
   read_word(root, "attention", attention_words(), plan.attention);
   read_word(root, "loss", loss_words(), plan.loss);
-  read_word(root, "model_code", model_code_words(), plan.model_code);
   plan.liger = root.boolean_or("liger", plan.liger);
   read_training(root, plan);
   read_part(root, "ddp", plan.ddp, read_ddp);
@@ -518,7 +537,7 @@ JsonValue part_json(const std::optional<Part>& part, JsonFields (*fields)(const 
 JsonValue plan_to_json(const ParallelPlan& plan) {
   JsonFields fields;
   fields.add("schema_version", kSchemaVersion);
-  fields.add("runtime", word_of(runtime_words(), plan.runtime));
+  fields.add("runtime", plan.runtime);
   fields.add("runtime_version", plan.runtime_version);
   fields.add("gpus", plan.world);
   fields.add("rank", plan.rank ? JsonValue{*plan.rank} : JsonValue{});
@@ -526,7 +545,6 @@ JsonValue plan_to_json(const ParallelPlan& plan) {
   fields.add("optimizer", optimizer_fields(plan.optimizer));
   fields.add("attention", word_of(attention_words(), plan.attention));
   fields.add("loss", word_of(loss_words(), plan.loss));
-  fields.add("model_code", word_of(model_code_words(), plan.model_code));
   fields.add("liger", plan.liger);
   fields.add("micro_batch", plan.micro_batch);
   fields.add("sequence", plan.sequence);

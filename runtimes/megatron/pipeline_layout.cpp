@@ -1,4 +1,4 @@
-#include "model_ir/plan/pipeline_layout.h"
+#include "runtimes/megatron/pipeline_layout.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "model_ir/plan/megatron_option_checks.h"
+#include "runtimes/megatron/option_checks.h"
 
 #include <algorithm>
 #include <array>
@@ -8,14 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/plan/megatron_fields.h"
+#include "runtimes/megatron/fields.h"
 
 namespace headroom::ir {
-namespace {
 
-Error unsupported(std::string value, std::string expected, std::string fix = "") {
-  return Error::invalid_argument("megatron", std::move(value), std::move(expected), std::move(fix));
+Error unsupported_megatron(std::string_view value, std::string_view expected,
+                           std::string_view fix) {
+  return Error::invalid_argument("megatron", value, expected, fix);
 }
+
+namespace {
 
 /// Columns and rows of the matrices that a layer multiplies in 8 bits, on one rank.
 std::vector<std::int64_t> product_widths(const ModelSpec& model, const MegatronPlan& megatron) {
@@ -52,36 +54,38 @@ Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan) {
   const std::string recipe =
       "fp8-recipe=" + std::string(word_of(megatron_fp8_words(), megatron.fp8));
   if (plan.precision != Precision::kBf16Master) {
-    return unsupported(
+    return unsupported_megatron(
         recipe + " with precision=" + std::string(word_of(precision_words(), plan.precision)),
         "bf16-master", "use --precision bf16-master");
   }
   if (!megatron.transformer_engine) {
-    return unsupported(recipe + " with transformer-engine=no", "Transformer Engine's modules",
-                       "leave one of the two out");
+    return unsupported_megatron(recipe + " with transformer-engine=no",
+                                "Transformer Engine's modules", "leave one of the two out");
   }
   if (model.moe && !megatron.grouped_gemm) {
-    return unsupported(recipe + " with grouped-gemm=false", "experts with grouped GEMMs",
-                       "leave out fp8-recipe");
+    return unsupported_megatron(recipe + " with grouped-gemm=false", "experts with grouped GEMMs",
+                                "leave out fp8-recipe");
   }
   const bool again = megatron.recompute != MegatronRecompute::kNone;
   if (again && megatron.fp8 == MegatronFp8::kDelayed) {
-    return unsupported(recipe + " with recompute", "a recipe whose scales are not kept apart",
-                       "use fp8-recipe=tensorwise, or leave out recompute");
+    return unsupported_megatron(recipe + " with recompute",
+                                "a recipe whose scales are not kept apart",
+                                "use fp8-recipe=tensorwise, or leave out recompute");
   }
   const bool micro = megatron.fp8 == MegatronFp8::kMxfp8;
   const std::int64_t parts = megatron.context * (megatron.sequence_parallel ? megatron.tensor : 1);
   const std::int64_t tokens = plan.micro_batch * plan.sequence / parts;
   const std::int64_t rows = micro ? 32 : 8;
   if (tokens % rows != 0) {
-    return unsupported(recipe + " on " + std::to_string(tokens) + " tokens of a rank",
-                       "a multiple of " + std::to_string(rows), "change seq or micro-batch");
+    return unsupported_megatron(recipe + " on " + std::to_string(tokens) + " tokens of a rank",
+                                "a multiple of " + std::to_string(rows),
+                                "change seq or micro-batch");
   }
   const std::int64_t block = micro ? 32 : 16;
   for (const std::int64_t width : product_widths(model, megatron)) {
     if (width % block != 0) {
-      return unsupported(recipe + " on matrices of " + std::to_string(width) + " columns",
-                         "multiples of " + std::to_string(block), "leave out fp8-recipe");
+      return unsupported_megatron(recipe + " on matrices of " + std::to_string(width) + " columns",
+                                  "multiples of " + std::to_string(block), "leave out fp8-recipe");
     }
   }
   return ok();
@@ -144,8 +148,9 @@ Status check_megatron_fp8_parameters(const MegatronPlan& megatron) {
   }};
   for (const Lack& lack : lacks) {
     if (lack.has) {
-      return unsupported("fp8-param-gather " + std::string(lack.value), std::string(lack.expected),
-                         "leave fp8-param-gather out: weights then stay in 16 bits");
+      return unsupported_megatron("fp8-param-gather " + std::string(lack.value),
+                                  std::string(lack.expected),
+                                  "leave fp8-param-gather out: weights then stay in 16 bits");
     }
   }
   return ok();
@@ -155,8 +160,8 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
   const MegatronOffload& parts = megatron.offload_modules;
   if (parts == MegatronOffload{}) {
     const bool idle = megatron.least_offloaded != MegatronPlan{}.least_offloaded;
-    return idle ? unsupported("min-offloaded-tensor-size", "offload-modules beside it",
-                              "leave it out")
+    return idle ? unsupported_megatron("min-offloaded-tensor-size", "offload-modules beside it",
+                                       "leave it out")
                 : ok();
   }
   const bool whole = megatron.recompute == MegatronRecompute::kFullUniform ||
@@ -201,8 +206,8 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
         "use attention=fused or flash"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {
-      return unsupported(std::string(lack.value), std::string(lack.expected),
-                         std::string(lack.fix));
+      return unsupported_megatron(std::string(lack.value), std::string(lack.expected),
+                                  std::string(lack.fix));
     }
   }
   return ok();
@@ -238,7 +243,7 @@ Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& 
         "leave one of the two out"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {
-      return unsupported(lack.value, lack.expected, lack.fix);
+      return unsupported_megatron(lack.value, lack.expected, lack.fix);
     }
   }
   return ok();
@@ -284,7 +289,8 @@ Status check_megatron_special_layers(const ModelSpec& model, const ParallelPlan&
         "16 bits for experts with biases", "leave out fp8-recipe"}}};
   for (const Conflict& conflict : conflicts) {
     if (conflict.has) {
-      return unsupported(conflict.got, std::string(conflict.wanted), std::string(conflict.fix));
+      return unsupported_megatron(conflict.got, std::string(conflict.wanted),
+                                  std::string(conflict.fix));
     }
   }
   return ok();

@@ -1,4 +1,4 @@
-#include "model_ir/plan/idle_options.h"
+#include "runtimes/interface/idle_options.h"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ struct Given {
 
 bool is_given(const ParallelPlan& plan, std::string_view name) {
   const ParallelPlan usual;
-  const std::array<Given, 16> options = {{{"zero", plan.zero.has_value()},
+  const std::array<Given, 15> options = {{{"zero", plan.zero.has_value()},
                                           {"ddp", plan.ddp.has_value()},
                                           {"fsdp", plan.fsdp.has_value()},
                                           {"lora", plan.lora.has_value()},
@@ -28,7 +28,6 @@ bool is_given(const ParallelPlan& plan, std::string_view name) {
                                           {"loss", plan.loss != usual.loss},
                                           {"attention", plan.attention != usual.attention},
                                           {"liger", plan.liger},
-                                          {"model-code", plan.model_code != usual.model_code},
                                           {"padded", plan.padded_batch},
                                           {"keep-logits", plan.keep_logits},
                                           {"keep-batch", plan.keep_batch}}};

@@ -1,4 +1,4 @@
-#include "model_ir/plan/megatron_fields.h"
+#include "runtimes/megatron/fields.h"
 
 #include <algorithm>
 #include <array>
@@ -50,7 +50,7 @@ constexpr std::array<MegatronSwitch, 25> kSwitches = {
      {"router_fp32", &MegatronPlan::router_fp32},
      {"shared_expert_overlap", &MegatronPlan::shared_expert_overlap}}};
 
-constexpr std::array<MegatronModule, 7> kModules = {
+constexpr std::array<MegatronModule, 7> kRecomputeModules = {
     {{"core_attn", &MegatronModules::core_attention},
      {"layernorm", &MegatronModules::norms},
      {"mlp", &MegatronModules::mlp},
@@ -100,7 +100,7 @@ Result<Chosen> parse_names(std::string_view key, const Table& table,
   return chosen;
 }
 
-constexpr std::array<Word<MegatronAttention>, 3> kAttentions = {
+constexpr std::array<Word<MegatronAttention>, 3> kAttentionBackends = {
     {{"fused", MegatronAttention::kFused},
      {"flash", MegatronAttention::kFlash},
      {"unfused", MegatronAttention::kUnfused}}};
@@ -139,7 +139,7 @@ std::span<const MegatronSwitch> megatron_switches() {
   return kSwitches;
 }
 std::span<const MegatronModule> megatron_modules() {
-  return kModules;
+  return kRecomputeModules;
 }
 std::span<const MegatronOffloadModule> megatron_offload_modules() {
   return kOffloadModules;
@@ -154,14 +154,14 @@ MegatronModules recomputed_modules(const MegatronPlan& megatron) {
 }
 
 std::vector<std::string> names_of(const MegatronModules& modules) {
-  return chosen_names(kModules, modules);
+  return chosen_names(kRecomputeModules, modules);
 }
 std::vector<std::string> names_of(const MegatronOffload& modules) {
   return chosen_names(kOffloadModules, modules);
 }
 
 Result<MegatronModules> parse_modules(std::string_view key, const std::vector<std::string>& names) {
-  return parse_names<MegatronModules>(key, kModules, names);
+  return parse_names<MegatronModules>(key, kRecomputeModules, names);
 }
 Result<MegatronOffload> parse_offload_modules(std::string_view key,
                                               const std::vector<std::string>& names) {
@@ -169,7 +169,7 @@ Result<MegatronOffload> parse_offload_modules(std::string_view key,
 }
 
 std::span<const Word<MegatronAttention>> megatron_attention_words() {
-  return kAttentions;
+  return kAttentionBackends;
 }
 std::span<const Word<MegatronContext>> megatron_context_words() {
   return kContexts;

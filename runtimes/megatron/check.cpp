@@ -1,4 +1,4 @@
-#include "model_ir/plan/megatron_check.h"
+#include "runtimes/megatron/check.h"
 
 #include <algorithm>
 #include <array>
@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "model_ir/plan/idle_options.h"
-#include "model_ir/plan/megatron_fields.h"
-#include "model_ir/plan/megatron_option_checks.h"
-#include "model_ir/plan/megatron_stages.h"
-#include "model_ir/plan/pipeline_layout.h"
+#include "runtimes/interface/idle_options.h"
+#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/option_checks.h"
+#include "runtimes/megatron/pipeline_layout.h"
+#include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::ir {
 namespace {
@@ -174,10 +174,6 @@ Status check_widths(const ModelSpec& model, const ParallelPlan& plan) {
                       plan.world})});
 }
 
-Error unsupported(std::string value, std::string expected, std::string fix = "") {
-  return Error::invalid_argument("megatron", std::move(value), std::move(expected), std::move(fix));
-}
-
 /// Keys that do nothing without others.
 Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
   const bool full = megatron.recompute == MegatronRecompute::kFullUniform ||
@@ -291,8 +287,8 @@ Status check_groups(const ParallelPlan& plan) {
   const std::int64_t group =
       megatron.micro_batch_group > 0 ? megatron.micro_batch_group : megatron.pipeline;
   if (group < megatron.pipeline) {
-    return unsupported("micro-batch-group=" + std::to_string(group),
-                       "pp=" + std::to_string(megatron.pipeline) + " or more");
+    return unsupported_megatron("micro-batch-group=" + std::to_string(group),
+                                "pp=" + std::to_string(megatron.pipeline) + " or more");
   }
   const std::int64_t rest = plan.accumulation % group;
   if (interleaved && rest != 0 && (rest < megatron.pipeline || plan.accumulation < group)) {
@@ -320,13 +316,14 @@ Status check_levels(const ModelSpec& model, const MegatronPlan& megatron) {
   }
   const std::string value = "cp-exchange-ranks=" + std::to_string(ranks);
   if (megatron.context % ranks != 0 || megatron.context == ranks) {
-    return unsupported(value, "a divisor of cp=" + std::to_string(megatron.context) +
-                                  " that leaves a ring of 2 groups or more");
+    return unsupported_megatron(value, "a divisor of cp=" + std::to_string(megatron.context) +
+                                           " that leaves a ring of 2 groups or more");
   }
   if (megatron.context_exchange != MegatronContext::kRing ||
       megatron.attention != MegatronAttention::kFused || model.latent) {
-    return unsupported(value + " with cp-comm-type=a2a, latent attention or another kernel",
-                       "cp-comm-type=p2p and attention=fused beside it");
+    return unsupported_megatron(
+        value + " with cp-comm-type=a2a, latent attention or another kernel",
+        "cp-comm-type=p2p and attention=fused beside it");
   }
   return first_fault(std::array<Status, 2>{
       check_division(
@@ -370,8 +367,8 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
         "16 bits, 17 to 4096 tokens and sequences times heads of a rank, both multiples of 4"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {
-      return unsupported(std::string(lack.value), std::string(lack.expected),
-                         "leave out transformer-engine=no");
+      return unsupported_megatron(std::string(lack.value), std::string(lack.expected),
+                                  "leave out transformer-engine=no");
     }
   }
   return ok();
@@ -385,23 +382,21 @@ Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
   const std::int64_t dense = megatron.tensor * megatron.context;
   const std::int64_t cut = megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
   if (!has_one_pipeline(model, megatron)) {
-    return unsupported(
+    return unsupported_megatron(
         "use-tp-pp-dp-mapping with etp x ep = " + std::to_string(cut * megatron.expert),
         "tp x cp = " + std::to_string(dense) + ", as many data-parallel ranks for experts",
         "leave it out");
   }
   if (megatron.optimizer_instances > 1) {
-    return unsupported("use-tp-pp-dp-mapping with optimizer-instances=" +
-                           std::to_string(megatron.optimizer_instances),
-                       "one instance", "leave one of the two out");
+    return unsupported_megatron("use-tp-pp-dp-mapping with optimizer-instances=" +
+                                    std::to_string(megatron.optimizer_instances),
+                                "one instance", "leave one of the two out");
   }
   return ok();
 }
 
-/// What the model of the runtime leaves out.
-Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
-  const MegatronPlan& megatron = *plan.megatron;
-  const MegatronModules& modules = megatron.recompute_modules;
+/// What attention's kernels and its exchanges among ranks leave out.
+Status check_attention_forms(const ModelSpec& model, const MegatronPlan& megatron) {
   const bool flash = megatron.attention == MegatronAttention::kFlash;
   if (megatron.context_exchange == MegatronContext::kAllToAll) {
     const Status heads = check_exchange(model, megatron);
@@ -413,30 +408,70 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     return levels;
   }
   if (megatron.attention == MegatronAttention::kUnfused && megatron.context > 1) {
-    return unsupported("attention=unfused with cp=" + std::to_string(megatron.context),
-                       "fused or flash attention, which go round the ring", "use attention=fused");
+    return unsupported_megatron("attention=unfused with cp=" + std::to_string(megatron.context),
+                                "fused or flash attention, which go round the ring",
+                                "use attention=fused");
   }
   const std::int64_t head =
       model.latent ? model.latent->nope_dim + model.latent->rope_dim : std::int64_t{model.head_dim};
   if (megatron.attention != MegatronAttention::kUnfused && head % 8 != 0) {
-    return unsupported(std::string(flash ? "attention=flash" : "attention=fused") +
-                           " with heads of " + std::to_string(head),
-                       "heads of a multiple of 8: Transformer Engine has no such kernel for others",
-                       "use attention=unfused");
+    return unsupported_megatron(
+        std::string(flash ? "attention=flash" : "attention=fused") + " with heads of " +
+            std::to_string(head),
+        "heads of a multiple of 8: Transformer Engine has no such kernel for others",
+        "use attention=unfused");
   }
   if (flash && model.latent &&
       model.latent->nope_dim + model.latent->rope_dim != model.latent->v_dim) {
-    return unsupported("attention=flash for heads whose values have another size",
-                       "fused or unfused", "use attention=fused");
+    return unsupported_megatron("attention=flash for heads whose values have another size",
+                                "fused or unfused", "use attention=fused");
+  }
+  return ok();
+}
+
+/// What layers that predict further tokens do not go together with.
+Status check_prediction_forms(const ModelSpec& model, const MegatronPlan& megatron) {
+  // Source: megatron/core/transformer/multi_token_prediction.py, _checkpointed_forward.
+  if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
+      megatron.recompute_layers != 1) {
+    return unsupported_megatron(
+        "recompute-layers=" + std::to_string(megatron.recompute_layers) + " with mtp-layers",
+        "recompute-layers=1, which Megatron-Core asserts for layers that predict further tokens",
+        "use recompute-layers=1, or recompute=block");
+  }
+  if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
+      megatron.fp8 != MegatronFp8::kNone) {
+    return unsupported_megatron(
+        "recompute=uniform with mtp-layers and fp8-recipe",
+        "other recomputation: Transformer Engine's checkpoint passes no gradient to "
+        "arguments by keyword, which is how hidden states are handed over there",
+        "leave one of the three out, or use recompute=block");
+  }
+  const bool unused = model.tied_embeddings && megatron.pipeline > 1 && megatron.mtp_layers > 0;
+  if (unused && megatron.overlap_grad_reduce) {
+    return unsupported_megatron(
+        "overlap-grad-reduce with mtp-layers and tied embeddings on several stages",
+        "gradients reduced at the end: the last stage's second table has none",
+        "leave out overlap-grad-reduce");
+  }
+  return ok();
+}
+
+/// What the model of the runtime leaves out.
+Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  const MegatronModules& modules = megatron.recompute_modules;
+  if (const Status attention = check_attention_forms(model, megatron); !attention) {
+    return attention;
   }
   if (megatron.precision_aware && plan.precision != Precision::kBf16Master) {
-    return unsupported(
+    return unsupported_megatron(
         "precision-aware with precision=" + std::string(word_of(precision_words(), plan.precision)),
         "bf16-master", "use --precision bf16-master");
   }
   if (!megatron.rope_fusion && (model.latent || model.rope_fraction < 1)) {
-    return unsupported("rope-fusion=false for latent attention or a part of each head",
-                       "heads that are rotated whole", "leave it out");
+    return unsupported_megatron("rope-fusion=false for latent attention or a part of each head",
+                                "heads that are rotated whole", "leave it out");
   }
   if (const Status fp8 = check_megatron_fp8(model, plan); !fp8) {
     return fp8;
@@ -451,47 +486,30 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
     return parameters;
   }
   if (megatron.defer_head_gradient) {
-    return unsupported("defer-head-gradient", "a switch that is modelled", "leave it out");
+    return unsupported_megatron("defer-head-gradient", "a switch that is modelled", "leave it out");
   }
   if (const Status local = check_local(model, plan); !local) {
     return local;
   }
   if (!model.moe && (modules.moe || modules.moe_activation || modules.shared_experts)) {
-    return unsupported("recompute-modules of experts", "a model with experts",
-                       "use core_attn, layernorm or mlp");
+    return unsupported_megatron("recompute-modules of experts", "a model with experts",
+                                "use core_attn, layernorm or mlp");
   }
-  // Source: megatron/core/transformer/multi_token_prediction.py, _checkpointed_forward.
-  if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
-      megatron.recompute_layers != 1) {
-    return unsupported(
-        "recompute-layers=" + std::to_string(megatron.recompute_layers) + " with mtp-layers",
-        "recompute-layers=1, which Megatron-Core asserts for layers that predict further tokens",
-        "use recompute-layers=1, or recompute=block");
-  }
-  if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
-      megatron.fp8 != MegatronFp8::kNone) {
-    return unsupported("recompute=uniform with mtp-layers and fp8-recipe",
-                       "other recomputation: Transformer Engine's checkpoint passes no gradient to "
-                       "arguments by keyword, which is how hidden states are handed over there",
-                       "leave one of the three out, or use recompute=block");
-  }
-  const bool unused = model.tied_embeddings && megatron.pipeline > 1 && megatron.mtp_layers > 0;
-  if (unused && megatron.overlap_grad_reduce) {
-    return unsupported("overlap-grad-reduce with mtp-layers and tied embeddings on several stages",
-                       "gradients reduced at the end: the last stage's second table has none",
-                       "leave out overlap-grad-reduce");
+  if (const Status predictions = check_prediction_forms(model, megatron); !predictions) {
+    return predictions;
   }
   if (modules.moe_activation && !megatron.grouped_gemm) {
-    return unsupported("recompute-modules=moe_act with grouped-gemm=false",
-                       "experts with grouped GEMMs", "leave out moe_act");
+    return unsupported_megatron("recompute-modules=moe_act with grouped-gemm=false",
+                                "experts with grouped GEMMs", "leave out moe_act");
   }
   if (!model.latent && modules.latent_up) {
-    return unsupported("recompute-modules=mla_up_proj", "a model with latent attention",
-                       "use core_attn, layernorm or mlp");
+    return unsupported_megatron("recompute-modules=mla_up_proj", "a model with latent attention",
+                                "use core_attn, layernorm or mlp");
   }
   if (modules.moe && (modules.moe_activation || modules.shared_experts || modules.norms)) {
-    return unsupported("recompute-modules of parts of the experts beside moe",
-                       "either moe or moe_act, shared_experts and layernorm", "leave out moe");
+    return unsupported_megatron("recompute-modules of parts of the experts beside moe",
+                                "either moe or moe_act, shared_experts and layernorm",
+                                "leave out moe");
   }
   if (const Status order = check_order(model, megatron); !order) {
     return order;
@@ -501,7 +519,7 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
 
 /// Options of other runtimes that would be silently without effect.
 Status check_others(const ParallelPlan& plan) {
-  constexpr std::array<IdleOption, 16> kIdle = {
+  constexpr std::array<IdleOption, 15> kIdle = {
       {{"zero", "leave it out: see --megatron"},
        {"ddp", "leave it out: see --megatron"},
        {"fsdp", "leave it out: see --megatron"},
@@ -514,7 +532,6 @@ Status check_others(const ParallelPlan& plan) {
        {"loss", "use --megatron cross-entropy-fusion=native or te"},
        {"attention", "choose with --megatron attention=fused, flash or unfused"},
        {"liger", ""},
-       {"model-code", ""},
        {"padded", ""},
        {"keep-logits", ""},
        {"keep-batch", ""}}};
@@ -539,11 +556,10 @@ Status check_others(const ParallelPlan& plan) {
 }  // namespace
 
 Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
-  if (plan.runtime != RuntimeKind::kMegatron) {
-    return plan.megatron
-               ? Error::invalid_argument("megatron", word_of(runtime_words(), plan.runtime),
-                                         "the runtime megatron", "leave out what asks for another")
-               : ok();
+  if (plan.runtime != "megatron") {
+    return plan.megatron ? Error::invalid_argument("megatron", plan.runtime, "the runtime megatron",
+                                                   "leave out what asks for another")
+                         : ok();
   }
   if (!plan.megatron) {
     return Error::invalid_argument("megatron", "null", "the degrees and switches of Megatron-Core");

@@ -1,4 +1,4 @@
-#include "model_ir/plan/titan_stages.h"
+#include "runtimes/torchtitan/stage_layers.h"
 
 #include <algorithm>
 #include <string>
@@ -13,10 +13,6 @@ constexpr std::int64_t kMostChunks = 32;
 
 bool has_one_chunk(PipelineKind kind) {
   return kind == PipelineKind::kGPipe || kind == PipelineKind::kOneForwardOneBackward;
-}
-
-bool is_v(PipelineKind kind) {
-  return kind == PipelineKind::kZbV || kind == PipelineKind::kDualPipeV;
 }
 
 /// Layers, and those that embedding and head count for.
@@ -60,7 +56,7 @@ std::optional<Error> unsupported_split(const TitanPlan& titan, std::int64_t laye
   }
   const std::int64_t own = chunks / titan.pipeline;
   const bool fits = has_one_chunk(titan.schedule) ? own == 1
-                    : is_v(titan.schedule)        ? own == 2
+                    : is_v_shaped(titan.schedule) ? own == 2
                                                   : own >= 2;
   const std::string schedule(name_of(titan.schedule));
   if (!fits) {
@@ -98,7 +94,7 @@ std::optional<Error> unsupported_order(const ParallelPlan& plan, const PipelineS
     default:
       break;
   }
-  const bool splits = shape.kind == PipelineKind::kZbH1 || is_v(shape.kind);
+  const bool splits = shape.kind == PipelineKind::kZbH1 || is_v_shaped(shape.kind);
   const bool again = plan.recompute != Recompute::kNone || plan.titan->selective_operators;
   if (splits && (plan.titan->compiled || again)) {
     return refused("schedule=" + std::string(name_of(shape.kind)) +
@@ -132,7 +128,7 @@ std::vector<TitanChunk> titan_chunks(const ParallelPlan& plan, std::int64_t laye
   const std::int64_t all = chunk_count(titan, layers);
   std::vector<TitanChunk> chunks;
   for (std::int64_t chunk = 0; chunk < all / titan.pipeline; ++chunk) {
-    const bool back = is_v(titan.schedule) && chunk == 1;
+    const bool back = is_v_shaped(titan.schedule) && chunk == 1;
     const std::int64_t index = back ? all - 1 - rank : rank + chunk * titan.pipeline;
     chunks.push_back({.index = index,
                       .layers = layers_of(titan, layers, index),

@@ -1,0 +1,151 @@
+#include "runtimes/deepspeed/check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "model_ir/json/json_value.h"
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/interface/foreign_parts.h"
+#include "runtimes/interface/refusals.h"
+
+namespace headroom::ir::deepspeed {
+namespace {
+
+Status check_precision(const ParallelPlan& plan) {
+  const bool master =
+      plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master;
+  if (!master && plan.precision != Precision::kFp32) {
+    return Error::invalid_argument("precision", word_of(precision_words(), plan.precision),
+                                   "bf16-master, fp16-master or fp32: DeepSpeed keeps an fp32 "
+                                   "master copy of 16-bit parameters");
+  }
+  return ok();
+}
+
+/// ZeRO++ and leaf modules are stage 3's. Source: deepspeed/utils/groups.py,
+/// _create_zero_param_parallel_group.
+Status check_zero_plus(const ParallelPlan& plan, const ZeroPlan& zero) {
+  const std::int64_t ranks = std::min(zero.hpz_partition_size, plan.world);
+  const bool plus = zero.hpz_partition_size != 1 || zero.quantized_weights ||
+                    zero.quantized_gradients || zero.leaf != ZeroLeaf::kDefault;
+  if (plus && zero.stage != 3) {
+    return Error::invalid_argument("zeropp", "ZeRO stage " + std::to_string(zero.stage),
+                                   "ZeRO stage 3, which alone gathers parameters", "add --zero 3");
+  }
+  if (zero.quantized_gradients && plan.world > zero.node_devices &&
+      plan.world % zero.node_devices != 0) {
+    return Error::invalid_argument("zeropp", "node=" + std::to_string(zero.node_devices),
+                                   "a divisor of the " + std::to_string(plan.world) + " ranks");
+  }
+  if (zero.hpz_partition_size < 1 || plan.world % ranks != 0) {
+    return Error::invalid_argument("zeropp", "hpz=" + std::to_string(zero.hpz_partition_size),
+                                   "a divisor of the " + std::to_string(plan.world) + " ranks");
+  }
+  return ok();
+}
+
+/// Switches that DeepSpeed itself refuses, or whose combinations are not known.
+/// Source: deepspeed/runtime/zero/config.py, stage_1_and_2.py (__init__), stage3.py
+/// (__reduce_and_partition_ipg_grads); runtime/engine.py, _do_sanity_check_optimizer.
+Status check_zero_switches(const ParallelPlan& plan, const ZeroPlan& zero) {
+  if (!zero.compute_grad_norm) {
+    const bool bf16_optimizer =
+        zero.stage == 1 && plan.precision == Precision::kBf16Master && zero.grad_accum_dtype;
+    const bool fails = zero.stage < 1 || zero.stage > 2 || plan.clip_norm || bf16_optimizer ||
+                       zero.offload_optimizer != OffloadDevice::kNone;
+    if (fails) {
+      return Error::invalid_argument(
+          "compute_grad_norm", "false",
+          "ZeRO stage 1 or 2 without clipping, optimizer offload, or (stage 1) bf16 gradients "
+          "accumulated in fp32",
+          "leave the key out, or set gradient_clipping to 0");
+    }
+  }
+  if (!zero.reduce_scatter && zero.quantized_gradients) {
+    return Error::invalid_argument("reduce_scatter", "false beside zero_quantized_gradients",
+                                   "one of them: a bucket that all ranks get is not quantised",
+                                   "leave reduce_scatter out");
+  }
+  const bool gathers_whole = zero.quantized_weights || zero.hpz_partition_size != 1;
+  if (gathers_whole && (zero.allgather_sequential || zero.all_reduce_fetch)) {
+    return Error::invalid_argument(
+        zero.allgather_sequential ? "allgather_sequential" : "use_all_reduce_for_fetch_params",
+        "true beside ZeRO++", "plain gathers: quantised or in two levels they are not modelled so",
+        "leave the key out");
+  }
+  return ok();
+}
+
+/// What DeepSpeed asserts of a share below one, and a drive, whose swapping does not know of it.
+/// Source: deepspeed/runtime/zero/config.py, offload_ratio_check; stage3.py, __init__ ("Hybrid
+/// Optimizer Only Supports DeepSpeedCPUAdam"), _create_fp32_partitions.
+Status check_offload_ratio(const ParallelPlan& plan, const ZeroPlan& zero) {
+  if (zero.offload_ratio == 1) {
+    return ok();
+  }
+  const std::string value = "optimizer-ratio=" + to_json(JsonValue{zero.offload_ratio});
+  if (!(zero.offload_ratio >= 0 && zero.offload_ratio <= 1)) {
+    return Error::invalid_argument("offload", value, "a share from 0 to 1");
+  }
+  if (zero.stage != 3 || zero.offload_optimizer != OffloadDevice::kCpu) {
+    return Error::invalid_argument("offload", value,
+                                   "ZeRO stage 3 with the optimizer on the host (cpu)",
+                                   "add --zero 3 --offload optimizer=cpu");
+  }
+  const bool cpu_adam = plan.optimizer.kind == OptimizerKind::kAdamW &&
+                        plan.optimizer.form == OptimizerForm::kFused && !zero.torch_adam;
+  if (!cpu_adam) {
+    return Error::invalid_argument("offload", value,
+                                   "DeepSpeedCPUAdam, the only optimizer that DeepSpeed splits",
+                                   "leave --optimizer out");
+  }
+  return ok();
+}
+
+Status check_zero(const ParallelPlan& plan) {
+  if (!plan.zero) {
+    return ok();
+  }
+  const ZeroPlan& zero = *plan.zero;
+  if (zero.offload_optimizer != OffloadDevice::kNone && zero.stage == 0) {
+    return Error::invalid_argument("offload", "optimizer", "ZeRO stage 1, 2 or 3", "add --zero 2");
+  }
+  if (zero.offload_param != OffloadDevice::kNone && zero.stage != 3) {
+    return Error::invalid_argument("offload", "param",
+                                   "ZeRO stage 3, which alone shards parameters", "add --zero 3");
+  }
+  if (zero.grad_accum_dtype && (*zero.grad_accum_dtype != DType::kFp32 || zero.stage == 0 ||
+                                plan.precision == Precision::kFp32)) {
+    return Error::invalid_argument("grad_accum_dtype", name_of(*zero.grad_accum_dtype),
+                                   "fp32, for 16-bit parameters from ZeRO stage 1 on",
+                                   "leave it out to accumulate in the parameters' type");
+  }
+  const bool nvme =
+      zero.offload_optimizer == OffloadDevice::kNvme || zero.offload_param == OffloadDevice::kNvme;
+  if (nvme && zero.nvme_path.empty()) {
+    return Error::invalid_argument("offload", "nvme", "the folder of the drive, too",
+                                   "add path=/local_nvme to --offload");
+  }
+  if (const Status share = check_offload_ratio(plan, zero); !share) {
+    return share;
+  }
+  const Status plus = check_zero_plus(plan, zero);
+  return plus ? check_zero_switches(plan, zero) : plus;
+}
+
+}  // namespace
+
+Status check_deepspeed(const ParallelPlan& plan) {
+  if (Status version = refuse_version(plan); !version) {
+    return version;
+  }
+  if (Status precision = check_precision(plan); !precision) {
+    return precision;
+  }
+  if (Status zero = check_zero(plan); !zero) {
+    return zero;
+  }
+  return refuse_foreign_parts(plan, {"zero"});
+}
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,50 @@
+#include "runtimes/fsdp/runtime.h"
+
+#include "runtimes/fsdp/check.h"
+#include "runtimes/fsdp/lowering.h"
+#include "runtimes/interface/foreign_parts.h"
+#include "runtimes/interface/refusals.h"
+#include "runtimes/transformers/alone.h"
+
+namespace headroom::ir::fsdp {
+namespace {
+
+class Fsdp final : public Runtime {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "fsdp"; }
+  [[nodiscard]] std::string_view title() const override {
+    return "A model of transformers under PyTorch FSDP (fully_shard)";
+  }
+  [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
+    if (Status own = refuse_foreign_parts(plan, {"fsdp"}); !own) {
+      return own;
+    }
+    if (Status newest = refuse_version(plan); !newest) {
+      return newest;
+    }
+    return check_replicas(plan);
+  }
+  [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
+                                          Rank rank, const DeviceTraits& device) const override {
+    return fsdp::lower(model, plan, rank, device);
+  }
+  /// Shards are stored in fp32, and the mixed-precision policy computes in bf16.
+  void prepare_for_search(ParallelPlan& plan) const override {
+    if (plan.precision == Precision::kBf16Master) {
+      plan.precision = Precision::kFp32;
+    }
+  }
+  [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
+      const ParallelPlan& plan) const override {
+    return transformers::one_rank_alone(plan);
+  }
+};
+
+}  // namespace
+
+const Runtime& runtime() {
+  static const Fsdp runtime;
+  return runtime;
+}
+
+}  // namespace headroom::ir::fsdp

@@ -1,0 +1,121 @@
+#include "runtimes/plan_check.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "model_ir/plan/plan_limits.h"
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/registry.h"
+
+namespace headroom::ir {
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
+
+/// Product that stays at the greatest number instead of overflowing. Factors are not negative.
+std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max()
+                                                : product;
+}
+
+/// Elements per token of the widest tensor that the model or its loss makes.
+std::int64_t widest_row(const ModelSpec& model, const ParallelPlan& plan) {
+  std::int64_t widest = std::max({model.hidden, model.vocabulary, 2 * model.ffn,
+                                  saturating_product(3 * model.heads, model.head_dim)});
+  if (model.moe) {
+    widest = std::max(
+        widest,
+        saturating_product(model.moe->top_k, std::max(2 * model.moe->expert_ffn, model.hidden)));
+  }
+  // Also where the plan asks for another kernel: a mask or an old device makes PyTorch fall back.
+  const std::int64_t scores = saturating_product(model.heads, plan.sequence);
+  return std::max(widest, scores);
+}
+
+Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
+  const std::int64_t tokens = saturating_product(plan.micro_batch, plan.sequence);
+  if (plan.micro_batch < 1 || plan.sequence < 1 || plan.sequence > kMostSequence ||
+      tokens > kMostTokens || saturating_product(tokens, widest_row(model, plan)) > kMostElements) {
+    return Error::invalid_argument(
+        "micro-batch", std::to_string(plan.micro_batch) + " x " + std::to_string(plan.sequence),
+        "a micro-batch of at most " + std::to_string(kMostTokens) +
+            " tokens, and no tensor of more than 2^56 elements",
+        "lower --micro-batch or --seq");
+  }
+  if (plan.rank && (*plan.rank < 0 || *plan.rank >= plan.world)) {
+    return Error::invalid_argument("rank", std::to_string(*plan.rank),
+                                   "a rank from 0 to " + std::to_string(plan.world - 1));
+  }
+  // The last token that is generated is not read any more.
+  const std::int64_t generated = plan.generation ? plan.generation->new_tokens : 0;
+  const std::int64_t most = model.max_positions - plan.sequence + 1;
+  if (model.position == PositionKind::kLearned && plan.sequence <= model.max_positions &&
+      generated > most) {
+    return Error::invalid_argument(
+        "generate", std::to_string(generated),
+        "at most " + std::to_string(most) + " behind --seq " + std::to_string(plan.sequence) +
+            ": this model has no positions beyond " + std::to_string(model.max_positions),
+        "use a shorter --seq");
+  }
+  if (model.position == PositionKind::kLearned && plan.sequence > model.max_positions) {
+    return Error::invalid_argument(
+        "seq", std::to_string(plan.sequence),
+        "at most " + std::to_string(model.max_positions) + ": this model has no positions beyond",
+        "use --seq " + std::to_string(model.max_positions));
+  }
+  return ok();
+}
+
+Status check_optimizer(const ParallelPlan& plan) {
+  const bool shards = plan.zero || plan.fsdp || plan.megatron;
+  if (plan.optimizer.kind == OptimizerKind::kMuon && shards) {
+    return Error::invalid_argument("optimizer", "muon with parameters that ranks share",
+                                   "whole matrices, which ZeRO and FSDP do not leave to a rank",
+                                   "use --runtime transformers, or another optimizer");
+  }
+  OptimizerPlan form = plan.optimizer;
+  form.momentum = 0;
+  for (const Word<OptimizerPlan>& word : optimizer_words()) {
+    OptimizerPlan known = word.value;
+    known.momentum = 0;
+    if (known == form) {
+      return ok();
+    }
+  }
+  return Error::invalid_argument("optimizer", "a form that this optimizer does not have",
+                                 "one of " + join(texts_of(optimizer_words())));
+}
+
+Status check_adapters(const ParallelPlan& plan) {
+  if (plan.quant && !plan.lora) {
+    return Error::invalid_argument("qlora", "quantised weights without adapters",
+                                   "adapters: quantised weights are frozen", "add --lora r=16");
+  }
+  return ok();
+}
+
+}  // namespace
+
+Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
+  const Runtime* const runtime = find_runtime(plan.runtime);
+  if (runtime == nullptr) {
+    const std::vector<std::string> known = runtime_names();
+    return Error::invalid_argument("runtime", plan.runtime, "one of " + join(known),
+                                   suggestion(plan.runtime, known));
+  }
+  if (Status sizes = check_sizes(model, plan); !sizes) {
+    return sizes;
+  }
+  // The framework's own findings come before those that speak of all.
+  if (Status own = runtime->check(model, plan); !own) {
+    return own;
+  }
+  if (Status optimizer = check_optimizer(plan); !optimizer) {
+    return optimizer;
+  }
+  return check_adapters(plan);
+}
+
+}  // namespace headroom::ir

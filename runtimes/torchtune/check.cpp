@@ -1,0 +1,49 @@
+#include "runtimes/torchtune/check.h"
+
+#include <string_view>
+
+#include "runtimes/fsdp/check.h"
+#include "runtimes/interface/foreign_parts.h"
+#include "runtimes/interface/refusals.h"
+
+namespace headroom::ir::torchtune {
+namespace {
+
+/// What stands between torchtune's choices and its recipes.
+std::string_view tune_trouble(const ParallelPlan& plan) {
+  const TunePlan& tune = *plan.tune;
+  const bool recomputed = plan.recompute == Recompute::kFull && plan.recompute_every == 1;
+  const bool alone = !plan.fsdp && !plan.ddp;
+  if (tune.compiled && !recomputed) {
+    return "compiled layers without --checkpointing full: what they keep is not modelled";
+  }
+  if (tune.offload_activations && (!recomputed || !alone)) {
+    return "offloaded activations without --checkpointing full, or on several GPUs";
+  }
+  if (tune.optimizer_in_backward && (plan.accumulation > 1 || plan.clip_norm || !alone)) {
+    return "the optimizer in backward with accumulation, clipping or several GPUs";
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_torchtune(const ParallelPlan& plan) {
+  if (Status version = refuse_version(plan); !version) {
+    return version;
+  }
+  if (Status own = refuse_foreign_parts(plan, {"ddp", "fsdp", "tune"}); !own) {
+    return own;
+  }
+  if (Status replicas = fsdp::check_replicas(plan); !replicas) {
+    return replicas;
+  }
+  const std::string_view trouble = plan.tune ? tune_trouble(plan) : std::string_view{};
+  if (!trouble.empty()) {
+    return Error::invalid_argument("tune", trouble, "choices that a recipe of torchtune takes",
+                                   "change them, or leave out --tune");
+  }
+  return ok();
+}
+
+}  // namespace headroom::ir::torchtune

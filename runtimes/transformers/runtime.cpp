@@ -1,0 +1,46 @@
+#include "runtimes/transformers/runtime.h"
+
+#include "runtimes/interface/foreign_parts.h"
+#include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/lowering.h"
+
+namespace headroom::ir::transformers {
+namespace {
+
+class Transformers final : public Runtime {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "transformers"; }
+  [[nodiscard]] std::string_view title() const override {
+    return "Hugging Face transformers on PyTorch; DDP on several GPUs";
+  }
+  [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
+    return refuse_foreign_parts(plan, {"ddp"});
+  }
+  [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
+                                          Rank /*rank*/,
+                                          const DeviceTraits& device) const override {
+    // Data-parallel ranks hold and do the same.
+    return transformers::lower(model, plan, device);
+  }
+  /// torch.autocast is the framework's way.
+  void prepare_for_search(ParallelPlan& plan) const override {
+    if (plan.precision == Precision::kBf16Master) {
+      plan.precision = Precision::kAutocastBf16;
+    } else if (plan.precision == Precision::kFp16Master) {
+      plan.precision = Precision::kAutocastFp16;
+    }
+  }
+  [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
+      const ParallelPlan& plan) const override {
+    return transformers::one_rank_alone(plan);
+  }
+};
+
+}  // namespace
+
+const Runtime& runtime() {
+  static const Transformers runtime;
+  return runtime;
+}
+
+}  // namespace headroom::ir::transformers
