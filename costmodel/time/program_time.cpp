@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "model_ir/plan/work_range.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cost {
 namespace {
@@ -195,15 +196,16 @@ ProgramTime::Chunk chunk_of(const Passes& passes) {
   return chunk;
 }
 
-/// From the first pass of the last but one time that torchtitan runs its pipeline to the first of
+/// From the first pass of the last but one time that a step runs its pipeline to the first of
 /// the last; nothing where it runs once.
 ItemRange last_full_run(const ir::RankProgram& program, const ir::ParallelPlan& plan,
                         ItemRange step) {
-  if (!plan.titan || plan.titan->pipeline == 1) {
+  const ir::PipelineRuns pipeline = ir::runtime_of(plan).pipeline(plan);
+  if (pipeline.stages == 1 || pipeline.runs == 1) {
     return {};
   }
   const std::vector<std::size_t> starts = micro_batches_of(program, step);
-  const auto passes = static_cast<std::size_t>(plan.micro_batch / plan.titan->pipeline_batch);
+  const auto passes = static_cast<std::size_t>(pipeline.micro_batches);
   return starts.size() < 2 * passes
              ? ItemRange{}
              : ItemRange{starts[starts.size() - 2 * passes], starts[starts.size() - passes]};

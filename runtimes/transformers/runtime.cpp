@@ -1,6 +1,7 @@
 #include "runtimes/transformers/runtime.h"
 
 #include "runtimes/interface/foreign_parts.h"
+#include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
 
 namespace headroom::ir::transformers {
@@ -16,9 +17,14 @@ class Transformers final : public Runtime {
     return refuse_foreign_parts(plan, {"ddp"});
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
-                                          Rank /*rank*/, const DeviceTraits& device) const override {
+                                          Rank /*rank*/,
+                                          const DeviceTraits& device) const override {
     // Data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return plan_changes();
   }
 };
 
