@@ -3,6 +3,7 @@
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/litgpt/lowering.h"
+#include "runtimes/transformers/changes.h"
 
 namespace headroom::ir::litgpt {
 namespace {
@@ -27,6 +28,10 @@ class Litgpt final : public Runtime {
       return task.error();
     }
     return litgpt::lower(model, plan, device);
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return transformers::plan_changes();
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
 
 namespace headroom::ir::transformers {
@@ -33,6 +34,10 @@ class Transformers final : public Runtime {
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan);
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return plan_changes();
   }
 };
 
