@@ -4,6 +4,9 @@
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torchtitan/lowering.h"
+#include "runtimes/torchtitan/memory_budget.h"
+#include "runtimes/torchtitan/window.h"
+#include "runtimes/torchtitan/words.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -31,6 +34,32 @@ class Torchtitan final : public Runtime {
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const override {
     return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
   }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return layout_words(plan, typed);
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override {
+    return {{"titan"}, {"fsdp"}};
+  }
+  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
+    return description(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    if (!weighs_shared_keys(model, plan)) {
+      return {};
+    }
+    return {
+        "--titan memory-budget: PyTorch 2.11 stops with an AssertionError of its FLOP counter "
+        "where queries share keys; shown is what later versions choose"};
+  }
+
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return stored_precisions();
+  }
+  void settle(ParallelPlan& plan) const override { settle_plan(plan); }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return window_controls(); }
 };
 
 }  // namespace

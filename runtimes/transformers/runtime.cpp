@@ -16,9 +16,23 @@ class Transformers final : public Runtime {
     return refuse_foreign_parts(plan, {"ddp"});
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
-                                          Rank /*rank*/, const DeviceTraits& device) const override {
+                                          Rank /*rank*/,
+                                          const DeviceTraits& device) const override {
     // Data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
+  }
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& /*typed*/) const override {
+    return plan.world > 1 ? "DDP" : "";
+  }
+  /// Several GPUs are DDP.
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"ddp"});
+    if (plan.world == 1) {
+      plan.ddp.reset();
+    } else if (!plan.ddp) {
+      plan.ddp = DdpPlan{};
+    }
   }
 };
 
