@@ -58,7 +58,7 @@ QString states_of(const ir::OptimizerPlan& optimizer) {
                                     : choice_words("SGD: no states");
     case OptimizerKind::kAdafactor:
       return choice_words(
-          "Adafactor of transformers: factored states, a row and a column per matrix");
+          "Adafactor of Hugging Face: factored states, a row and a column per matrix");
     case OptimizerKind::kAdafactorTorch:
       return choice_words("Adafactor of torch: factored states, a row and a column per matrix");
     case OptimizerKind::kLion:

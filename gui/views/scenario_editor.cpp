@@ -212,9 +212,11 @@ QWidget* ScenarioEditor::addControl(const ir::PlanControl& control, const QStrin
   };
   const Edit edit{.field = Field::kControl, .gesture = 0, .control = name};
   if (!control.choices.empty()) {
-    const std::vector<Choice<std::int64_t>> choices = control_choices(control);
-    return addChoice(
-        edit, label, [choices](const Scenario&) { return choices; }, value_of, put);
+    const auto choices_of = [name](const Scenario& scenario) {
+      const std::optional<ir::PlanControl> own = control_of(scenario.plan, name);
+      return own ? control_choices(*own) : std::vector<Choice<std::int64_t>>();
+    };
+    return addChoice(edit, label, choices_of, value_of, put);
   }
   auto* const number = new NumberField({.least = 1,
                                         .most = ir::kMostRanks,

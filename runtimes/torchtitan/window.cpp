@@ -5,10 +5,11 @@
 namespace headroom::ir::torchtitan {
 namespace {
 
-/// Degrees that leave two ranks or more to share a model, or none at all.
+/// Context-parallel ranks are among those that share a model, replicas are not.
 bool divides(const ParallelPlan& plan, const TitanPlan& titan) {
-  const std::int64_t degrees = titan.tensor * titan.pipeline * titan.context;
-  return degrees == 1 || (plan.world % degrees == 0);
+  const std::int64_t stages = titan.tensor * titan.pipeline;
+  return plan.world % (stages * titan.context) == 0 &&
+         plan.world % (stages * plan.fsdp->replicas) == 0;
 }
 
 void settle_degrees(const ParallelPlan& plan, TitanPlan& titan) {
@@ -33,10 +34,10 @@ bool is_adamw(const OptimizerPlan& optimizer) {
 void settle_plan(ParallelPlan& plan) {
   const ParallelPlan usual;
   drop_foreign_parts(plan, {"fsdp", "titan"});
+  fsdp::settle_shards(plan);
   TitanPlan titan = plan.titan.value_or(TitanPlan{});
   settle_degrees(plan, titan);
   plan.titan = titan;
-  fsdp::settle_shards(plan);
   plan.lora.reset();
   plan.attention = usual.attention;
   plan.loss = usual.loss;
