@@ -2,11 +2,29 @@
 
 #include "runtimes/deepspeed/changes.h"
 #include "runtimes/deepspeed/check.h"
+#include "runtimes/deepspeed/emit.h"
 #include "runtimes/deepspeed/lowering.h"
+#include "runtimes/deepspeed/words.h"
 #include "runtimes/transformers/alone.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
+
+/// The stage of ZeRO, of a plan that has one.
+PlanControl stage_control() {
+  return {.label = "ZeRO stage",
+          .choices = {{0, "0: nothing sharded", "Every rank holds everything"},
+                      {1, "1: optimizer states", "Optimizer states are sharded"},
+                      {2, "2: and gradients", "Optimizer states and gradients are sharded"},
+                      {3, "3: and parameters", "Everything is sharded"}},
+          .get = [](const ParallelPlan& plan) { return plan.zero ? plan.zero->stage : 0; },
+          .set =
+              [](ParallelPlan& plan, std::int64_t stage) {
+                if (plan.zero) {
+                  plan.zero->stage = static_cast<int>(stage);
+                }
+              }};
+}
 
 class Deepspeed final : public Runtime {
  public:
@@ -62,6 +80,39 @@ class Deepspeed final : public Runtime {
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {
     return faster_plans(bottleneck, plan);
+  }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return layout_words(plan, typed);
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override {
+    return {{"zero"}, {"zeropp"}};
+  }
+  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
+    return description(plan);
+  }
+
+  /// 16-bit parameters beside an fp32 master copy of DeepSpeed's own.
+  /// Source: deepspeedai/DeepSpeed deepspeed/runtime/engine.py, _configure_bf16_optimizer.
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return master_precisions();
+  }
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"zero"});
+    if (!plan.zero) {
+      plan.zero.emplace();
+      plan.zero->stage = 2;
+    }
+  }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return {stage_control()}; }
+
+  [[nodiscard]] std::vector<ConfigurationFormat> configuration_formats() const override {
+    return {{.name = "deepspeed", .options = "--gpus 8 --zero 2", .option = "deepspeed"}};
+  }
+  [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
+                                         std::string_view /*format*/) const override {
+    return emitted_config(model, plan);
   }
 };
 

@@ -3,6 +3,7 @@
 #include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/lowering.h"
+#include "runtimes/fsdp/window.h"
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/transformers/alone.h"
@@ -61,6 +62,23 @@ class Fsdp final : public Runtime {
                                                         std::int64_t /*layers*/) const override {
     return faster_plans(bottleneck, plan);
   }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return plan.fsdp ? typed("fsdp") : "";
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
+
+  /// What shards are stored in; FSDP's policy casts from there.
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return stored_precisions();
+  }
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"fsdp"});
+    settle_shards(plan);
+    plan.lora.reset();
+  }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return {replicas_control()}; }
 };
 
 }  // namespace

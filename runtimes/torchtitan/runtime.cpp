@@ -10,7 +10,10 @@
 #include "runtimes/torchtitan/changes.h"
 #include "runtimes/torchtitan/highest_ranks.h"
 #include "runtimes/torchtitan/lowering.h"
+#include "runtimes/torchtitan/memory_budget.h"
 #include "runtimes/torchtitan/stage_layers.h"
+#include "runtimes/torchtitan/window.h"
+#include "runtimes/torchtitan/words.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -93,6 +96,32 @@ class Torchtitan final : public Runtime {
                                                         std::int64_t /*layers*/) const override {
     return fsdp::faster_plans(bottleneck, plan);
   }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return layout_words(plan, typed);
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override {
+    return {{"titan"}, {"fsdp"}};
+  }
+  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
+    return description(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    if (!weighs_shared_keys(model, plan)) {
+      return {};
+    }
+    return {
+        "--titan memory-budget: PyTorch 2.11 stops with an AssertionError of its FLOP counter "
+        "where queries share keys; shown is what later versions choose"};
+  }
+
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return stored_precisions();
+  }
+  void settle(ParallelPlan& plan) const override { settle_plan(plan); }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return window_controls(); }
 
  private:
   [[nodiscard]] static TitanPlan own(const ParallelPlan& plan) {

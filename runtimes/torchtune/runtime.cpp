@@ -4,6 +4,7 @@
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/lowering.h"
 #include "runtimes/fsdp/runtime.h"
+#include "runtimes/fsdp/window.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torchtune/check.h"
 #include "runtimes/transformers/changes.h"
@@ -65,6 +66,29 @@ class Torchtune final : public Runtime {
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {
     return fsdp::faster_plans(bottleneck, plan);
+  }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return plan.fsdp ? typed("fsdp") : "";
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
+
+  /// The recipes' `dtype`.
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return stored_precisions();
+  }
+  /// Recipes on several GPUs shard by FSDP2.
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"fsdp", "tune"});
+    if (plan.world == 1) {
+      plan.fsdp.reset();
+    } else {
+      fsdp::settle_shards(plan);
+    }
+  }
+  [[nodiscard]] std::vector<PlanControl> controls() const override {
+    return {fsdp::replicas_control()};
   }
 };
 

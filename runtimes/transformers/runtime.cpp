@@ -39,6 +39,19 @@ class Transformers final : public Runtime {
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return plan_changes();
   }
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& /*typed*/) const override {
+    return plan.world > 1 ? "DDP" : "";
+  }
+  /// Several GPUs are DDP.
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"ddp"});
+    if (plan.world == 1) {
+      plan.ddp.reset();
+    } else if (!plan.ddp) {
+      plan.ddp = DdpPlan{};
+    }
+  }
 };
 
 }  // namespace

@@ -52,7 +52,6 @@ const std::vector<Layer>& layers() {
       {"costmodel/time", {"model_ir", "runtimes", "costmodel/hardware"}},
       {"costmodel", {"model_ir", "runtimes"}},
       {"planner/report", {"model_ir", "runtimes", "costmodel", "planner"}},
-      {"planner/emit", {"model_ir", "runtimes", "costmodel", "planner"}},
       {"planner", {"model_ir", "runtimes", "costmodel"}},
       // Not the planner: a checker that shares the search's code shares its bugs.
       {"validators", {"model_ir", "runtimes", "costmodel"}},
