@@ -73,7 +73,9 @@ const std::vector<Library>& libraries() {
   static const std::vector<Library> table = {
       {.name = "nlohmann-json", .prefixes = {"nlohmann/"}, .folders = {"model_ir/json"}},
       {.name = "Boost.Math", .prefixes = {"boost/math/"}, .folders = {"costmodel"}},
-      {.name = "Boost", .prefixes = {"boost/"}, .folders = {"model_ir/graph"}},
+      // Boost.Graph has the graph algorithms that PyTorch's compiler takes from networkx or writes
+      // out: minimum cuts, topological orders, reachability.
+      {.name = "Boost", .prefixes = {"boost/"}, .folders = {"model_ir/graph", "runtimes/torch"}},
       {.name = "CLI11", .prefixes = {"CLI/"}, .folders = {"cli"}},
       {.name = "Qt", .prefixes = {"Q"}, .folders = {"gui"}, .in_headers = true},
       {.name = "zlib",
