@@ -9,19 +9,9 @@
 namespace headroom::cost {
 
 using ir::Change;
-
-/// "recompute every layer in backward".
-[[nodiscard]] inline std::string_view describe(const Change& change) {
-  return change.what;
-}
-/// What it costs, in words: "one more forward of every layer".
-[[nodiscard]] inline std::string_view cost_of(const Change& change) {
-  return change.cost;
-}
-/// Where the cost comes from.
-[[nodiscard]] inline std::string_view source_of(const Change& change) {
-  return change.source;
-}
+using ir::cost_of;
+using ir::describe;
+using ir::source_of;
 
 /// `plan` with the change made, as its framework makes it; nothing where the framework lacks it, it
 /// is made already, does not apply to the plan, or the device cannot do it.

@@ -63,20 +63,6 @@ std::optional<Speedup> replay_change(const SpeedupQuestion& question, const Step
 
 }  // namespace
 
-std::string_view describe(Bottleneck bottleneck) {
-  switch (bottleneck) {
-    case Bottleneck::kCommunication:
-      return "exposed communication";
-    case Bottleneck::kSmallBatch:
-      return "kernels too small for their launches";
-    case Bottleneck::kBubble:
-      return "the pipeline's bubble and transfers";
-    case Bottleneck::kOffload:
-      return "offload";
-  }
-  return "?";
-}
-
 double share_of(const StepTime& step, Bottleneck bottleneck) {
   Seconds sum;
   for (const StepPart part : parts_of(bottleneck)) {

@@ -10,8 +10,7 @@
 namespace headroom::cost {
 
 using ir::Bottleneck;
-/// "exposed communication", ...
-[[nodiscard]] std::string_view describe(Bottleneck bottleneck);
+using ir::describe;
 
 /// From this share of the step on, a bottleneck is worth a word. A choice, not a measurement.
 inline constexpr double kBottleneckShare = 0.1;

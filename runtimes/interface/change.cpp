@@ -107,4 +107,18 @@ std::vector<Change> usual_remedy_order(const ParallelPlan& plan) {
   return order;
 }
 
+std::string_view describe(Bottleneck bottleneck) {
+  switch (bottleneck) {
+    case Bottleneck::kCommunication:
+      return "exposed communication";
+    case Bottleneck::kSmallBatch:
+      return "kernels too small for their launches";
+    case Bottleneck::kBubble:
+      return "the pipeline's bubble and transfers";
+    case Bottleneck::kOffload:
+      return "offload";
+  }
+  return "?";
+}
+
 }  // namespace headroom::ir

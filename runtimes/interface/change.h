@@ -108,6 +108,19 @@ inline constexpr Change Change::kOffloadParameters{
     "all parameters over PCIe in forward and backward",
     "Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857"};
 
+/// "recompute every layer in backward".
+[[nodiscard]] inline std::string_view describe(Change change) {
+  return change.what;
+}
+/// What it costs, in words: "one more forward of every layer".
+[[nodiscard]] inline std::string_view cost_of(Change change) {
+  return change.cost;
+}
+/// Where the cost comes from.
+[[nodiscard]] inline std::string_view source_of(Change change) {
+  return change.source;
+}
+
 /// What of a device decides whether a change can be made there.
 struct DeviceTypes {
   bool bf16 = true;  ///< It computes in bf16.
@@ -158,5 +171,7 @@ enum class Bottleneck : std::uint8_t {
   kBubble,         ///< Stages of a pipeline wait for each other.
   kOffload,        ///< Copies to the host and work done there.
 };
+/// "exposed communication", ...
+[[nodiscard]] std::string_view describe(Bottleneck bottleneck);
 
 }  // namespace headroom::ir
