@@ -73,7 +73,7 @@ class Deepspeed final : public Runtime {
   [[nodiscard]] std::vector<PlanControl> controls() const override { return {stage_control()}; }
 
   [[nodiscard]] std::vector<ConfigurationFormat> configuration_formats() const override {
-    return {{.name = "deepspeed", .options = "--gpus 8 --zero 2", .option = "deepspeed"}};
+    return {{.name = "deepspeed", .options = "--zero 2", .option = "deepspeed"}};
   }
   [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
                                          std::string_view /*format*/) const override {

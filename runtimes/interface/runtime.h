@@ -32,7 +32,7 @@ using TypedOption = std::function<std::string(std::string_view option)>;
 /// A file that configures a framework.
 struct ConfigurationFormat {
   std::string_view name;     ///< What `emit` calls it: "deepspeed".
-  std::string_view options;  ///< Options of a plan that can be written so: "--gpus 8 --zero 2".
+  std::string_view options;  ///< Options of a plan that can be written so: "--zero 2".
   std::string_view option;   ///< Option of `fit` that reads it back: "deepspeed".
 };
 
