@@ -1,9 +1,11 @@
 #include "runtimes/deepspeed/runtime.h"
 
+#include "runtimes/deepspeed/changes.h"
 #include "runtimes/deepspeed/check.h"
 #include "runtimes/deepspeed/emit.h"
 #include "runtimes/deepspeed/lowering.h"
 #include "runtimes/deepspeed/words.h"
+#include "runtimes/transformers/alone.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -78,6 +80,40 @@ class Deepspeed final : public Runtime {
   [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
                                          std::string_view /*format*/) const override {
     return emitted_config(model, plan);
+  }
+
+  /// It keeps fp32 master weights itself.
+  void prepare_for_search(ParallelPlan& /*plan*/) const override {}
+  [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
+      const ParallelPlan& plan) const override {
+    return transformers::one_rank_alone(plan);
+  }
+  [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
+    const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
+    HeldParameters held = whole_parameters(plan);
+    // Gradients of stage 1 are counted as spread: buckets may have gone before the last layer's.
+    held.weights.ranks = zero.stage >= 3 ? plan.world : 1;
+    held.gradients.ranks = held.optimizer.ranks = zero.stage >= 1 ? plan.world : 1;
+    if (zero.offload_param != OffloadDevice::kNone) {
+      held.weights.bits = 0;
+    }
+    if (zero.offload_optimizer != OffloadDevice::kNone) {
+      held.gradients.bits = held.optimizer.bits = 0;
+    }
+    return held;
+  }
+  /// Stage 3 reduces gradients to their owners.
+  [[nodiscard]] bool has_all_reduce(const ParallelPlan& plan) const override {
+    return !plan.zero || plan.zero->stage < 3;
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override { return !plan.zero; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return plan_changes();
+  }
+  [[nodiscard]] std::vector<ParallelPlan> plans_against(Bottleneck bottleneck,
+                                                        const ParallelPlan& plan,
+                                                        std::int64_t /*layers*/) const override {
+    return faster_plans(bottleneck, plan);
   }
 };
 

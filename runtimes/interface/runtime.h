@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -10,8 +12,13 @@
 #include "model_ir/base/device_traits.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/rank_program.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/interface/change.h"
+#include "runtimes/interface/held_parameters.h"
+#include "runtimes/interface/outside_term.h"
+#include "runtimes/interface/pipeline.h"
 #include "runtimes/interface/plan_control.h"
 #include "runtimes/interface/settle.h"
 
@@ -34,6 +41,13 @@ struct ConfigurationFormat {
   std::string_view name;     ///< What `emit` calls it: "deepspeed".
   std::string_view options;  ///< Options of a plan that can be written so: "--zero 2".
   std::string_view option;   ///< Option of `fit` that reads it back: "deepspeed".
+};
+
+/// What the host calls to launch the kernels of a layer.
+enum class KernelCalls : std::uint8_t {
+  kEager,     ///< PyTorch's operators, one by one.
+  kModules,   ///< Modules of one autograd function each, which take Python longer.
+  kCompiled,  ///< Code that Inductor has generated.
 };
 
 /// A framework that runs models, and all that the rest of the program asks about it. A folder of
@@ -62,6 +76,16 @@ class Runtime {
   /// Errors:  kInvalidArgument naming the option where plan, model and device do not go together.
   [[nodiscard]] virtual Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                                   Rank rank, const DeviceTraits& device) const = 0;
+
+  /// Gives `plan`, of a search, what this framework has in place of 16-bit arithmetic on fp32
+  /// master weights, and the options that its ranks need. Otherwise parameters are stored in 16
+  /// bits.
+  virtual void prepare_for_search(ParallelPlan& plan) const;
+
+  /// A plan of one rank that computes what a rank of `plan` computes in a micro-batch, without
+  /// other ranks and without an optimizer; none if there is no such plan. Its kernels and what its
+  /// forward keeps bound the plan from below.
+  [[nodiscard]] virtual std::optional<ParallelPlan> one_rank_alone(const ParallelPlan& plan) const;
 
   /// The optimizer that the framework takes where none is named: PyTorch's foreach AdamW.
   [[nodiscard]] virtual OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const {
@@ -133,6 +157,95 @@ class Runtime {
   [[nodiscard]] virtual std::optional<ParallelPlan> with_more_stages(
       const ParallelPlan& /*plan*/) const {
     return std::nullopt;
+  }
+  // Memory.
+
+  /// The ranks among which the one with the highest peak is, where a plan asks for none.
+  [[nodiscard]] virtual std::vector<Rank> binding_ranks(const ModelSpec& /*model*/,
+                                                        const ParallelPlan& /*plan*/) const {
+    return {Rank{0}};
+  }
+  /// What every rank holds of the parameters, at least.
+  [[nodiscard]] virtual HeldParameters held_parameters(const ParallelPlan& plan) const {
+    return whole_parameters(plan);
+  }
+  /// The plan on one device, with nothing sharded or replicated.
+  [[nodiscard]] virtual ParallelPlan on_one_device(ParallelPlan plan) const {
+    plan.world = 1;
+    return plan;
+  }
+  /// Device memory that neither PyTorch's allocator nor CUDA and NCCL take by themselves: buffers
+  /// of the framework's own.
+  [[nodiscard]] virtual std::vector<OutsideTerm> outside_terms(const ModelSpec& /*model*/,
+                                                               const ParallelPlan& /*plan*/) const {
+    return {};
+  }
+  /// Whether ranks sum up gradients by all-reduce, for which NCCL may take NVLink SHARP.
+  [[nodiscard]] virtual bool has_all_reduce(const ParallelPlan& /*plan*/) const { return true; }
+  /// Whether live bytes at each moment of a program grow with the number of layers by a constant,
+  /// so that few layers bound the peak of many. Buckets that fill up break this.
+  [[nodiscard]] virtual bool grows_by_layers(const ParallelPlan& /*plan*/) const { return false; }
+  /// Micro-batches of a step after which memory repeats itself: gradients exist from the second on,
+  /// and every further one does the same.
+  [[nodiscard]] virtual std::int64_t steady_micro_batches(const ParallelPlan& /*plan*/) const {
+    return 4;
+  }
+  /// The framework under whose name measured runs are compared with runs of the plan.
+  [[nodiscard]] virtual std::string_view residual_family(const ParallelPlan& /*plan*/) const {
+    return name();
+  }
+
+  // Time.
+
+  [[nodiscard]] virtual PipelineRuns pipeline(const ParallelPlan& plan) const {
+    return {.stage_stride = std::max<std::int64_t>(plan.world, 1),
+            .micro_batches = plan.accumulation};
+  }
+  /// In which order the stages work, of a plan with several.
+  [[nodiscard]] virtual PipelineShape schedule(const ModelSpec& /*model*/,
+                                               const ParallelPlan& plan) const {
+    return {.micro_batches = plan.accumulation};
+  }
+  /// What each stage holds, as far as that decides its time; empty: all of them as much.
+  [[nodiscard]] virtual std::vector<StageLayers> stage_layers(const ModelSpec& /*model*/,
+                                                              const ParallelPlan& /*plan*/) const {
+    return {};
+  }
+  /// Ranks that work on one sequence together: those that are not data-parallel.
+  [[nodiscard]] virtual std::int64_t ranks_per_replica(const ParallelPlan& /*plan*/) const {
+    return 1;
+  }
+  /// Layers of multi-token prediction beside those of the model.
+  [[nodiscard]] virtual std::int64_t predicted_layers(const ParallelPlan& /*plan*/) const {
+    return 0;
+  }
+  /// The type that matrix products multiply in: kFp32, kBf16 for any of 16 bits, or kFp8.
+  [[nodiscard]] virtual DType product_dtype(const ParallelPlan& plan) const {
+    return plan.precision == Precision::kFp32 ? DType::kFp32 : DType::kBf16;
+  }
+  [[nodiscard]] virtual KernelCalls kernel_calls(const ParallelPlan& /*plan*/) const {
+    return KernelCalls::kEager;
+  }
+  /// Whether kernels bound by memory read as wide as it allows; PyTorch's own do not where operands
+  /// differ in type, size or order.
+  [[nodiscard]] virtual bool has_wide_kernels(const ParallelPlan& /*plan*/) const { return false; }
+
+  // What can be done about a plan.
+
+  /// The changes that the framework has for a plan that is too large, cheapest first.
+  [[nodiscard]] virtual std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const {
+    return usual_changes();
+  }
+  /// Steps of the decision tree for a plan that is too large; those that `changes` lacks are
+  /// passed over.
+  [[nodiscard]] virtual std::vector<Change> remedy_order(const ParallelPlan& plan) const {
+    return usual_remedy_order(plan);
+  }
+  /// Plans that one choice of the framework's own sets apart from `plan`, against a bottleneck.
+  [[nodiscard]] virtual std::vector<ParallelPlan> plans_against(Bottleneck /*bottleneck*/,
+                                                                const ParallelPlan& /*plan*/,
+                                                                std::int64_t /*layers*/) const {
+    return {};
   }
 };
 

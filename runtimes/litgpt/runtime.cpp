@@ -5,6 +5,7 @@
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/litgpt/lowering.h"
+#include "runtimes/transformers/changes.h"
 
 namespace headroom::ir::litgpt {
 namespace {
@@ -51,6 +52,10 @@ class Litgpt final : public Runtime {
       plan.quant->bits = 4;
       plan.quant->prepare_kbit = false;
     }
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return transformers::plan_changes();
   }
 };
 

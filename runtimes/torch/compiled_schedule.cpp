@@ -1,5 +1,6 @@
 // The order in which Inductor runs the steps of a function.
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "model_ir/base/check.h"
 #include "runtimes/torch/max_flow.h"

@@ -1,6 +1,8 @@
 #include "runtimes/transformers/runtime.h"
 
 #include "runtimes/interface/foreign_parts.h"
+#include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
 
 namespace headroom::ir::transformers {
@@ -33,6 +35,22 @@ class Transformers final : public Runtime {
     } else if (!plan.ddp) {
       plan.ddp = DdpPlan{};
     }
+  }
+  /// torch.autocast is the framework's way.
+  void prepare_for_search(ParallelPlan& plan) const override {
+    if (plan.precision == Precision::kBf16Master) {
+      plan.precision = Precision::kAutocastBf16;
+    } else if (plan.precision == Precision::kFp16Master) {
+      plan.precision = Precision::kAutocastFp16;
+    }
+  }
+  [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
+      const ParallelPlan& plan) const override {
+    return transformers::one_rank_alone(plan);
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return plan_changes();
   }
 };
 

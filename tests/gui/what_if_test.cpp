@@ -9,10 +9,7 @@
 namespace headroom::gui {
 namespace {
 
-Scenario with_micro_batch(Scenario scenario, std::int64_t micro_batch) {
-  scenario.plan.micro_batch = micro_batch;
-  return scenario;
-}
+using test::with_micro_batch;
 
 }  // namespace
 

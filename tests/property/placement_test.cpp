@@ -13,7 +13,7 @@
 namespace headroom::plan {
 namespace {
 
-PlacementQuestion random_question(test::Random& random, std::int64_t most_layers) {
+PlacementQuestion random_placement(test::Random& random, std::int64_t most_layers) {
   PlacementQuestion question;
   question.passes = random.between(1, 4);
   question.forward = static_cast<double>(random.between(1, 40));
@@ -69,7 +69,7 @@ TEST_CASE("placement: the optimum is that of all placements layer by layer") {
   test::Random random = test::seeded_random(420);
   CAPTURE(random.seed());
   for (int round = 0; round < 3000; ++round) {
-    const PlacementQuestion question = random_question(random, 4);
+    const PlacementQuestion question = random_placement(random, 4);
     CAPTURE(round);
     const std::optional<Placement> found = best_placement(question);
     CHECK((found ? found->seconds : -1) == brute_force(question));
@@ -94,7 +94,7 @@ TEST_CASE("placement: more memory never takes longer, for many layers") {
   test::Random random = test::seeded_random(421);
   CAPTURE(random.seed());
   for (int round = 0; round < 40; ++round) {
-    PlacementQuestion question = random_question(random, 120);
+    PlacementQuestion question = random_placement(random, 120);
     CAPTURE(round);
     double before = -1;
     for (int step = 0; step < 6; ++step) {

@@ -1,4 +1,5 @@
 // The keys that the cases of several programs share.
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string>

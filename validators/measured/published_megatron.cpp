@@ -2,6 +2,7 @@
 // functional tests.
 #include "validators/measured/published_megatron.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string>

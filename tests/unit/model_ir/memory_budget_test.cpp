@@ -23,6 +23,8 @@
 namespace headroom::ir {
 namespace {
 
+using test::titan_model;
+
 using torch::JointNode;
 using torch::JointOp;
 using torchtitan::BlockValue;
@@ -49,15 +51,6 @@ KeptValues kept(std::initializer_list<BlockValue> values) {
   return all;
 }
 
-ModelSpec three_layers(const std::string& family, const std::string& ffn) {
-  return parse_hf_config(R"({"hidden_size": 1024, "num_hidden_layers": 3, "vocab_size": 32000,
-    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 128,
-    "tie_word_embeddings": false, "intermediate_size": )" +
-                             ffn + R"(, "model_type": ")" + family + "\"}",
-                         "three layers")
-      .value();
-}
-
 ParallelPlan under_budget(double budget) {
   TitanPlan titan;
   titan.compiled = true;
@@ -67,7 +60,7 @@ ParallelPlan under_budget(double budget) {
 
 /// The key and the words of a refusal.
 std::string refusal_of(const ParallelPlan& plan) {
-  const auto program = lower(three_layers("llama", "2816"), plan, Rank{0}, DeviceTraits{});
+  const auto program = lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
   return program.error().key + ": " + program.error().got;
 }
@@ -200,15 +193,14 @@ TEST_CASE("memory budget: peaks of Llama 3 as recorded") {
     ParallelPlan plan = under_budget(row.budget);
     plan.micro_batch = row.batch;
     const std::int64_t rest = row.batch == 1 ? 269'521'920 : 269'579'264;
-    test::check_phases(three_layers("llama", "2816"), plan,
+    test::check_phases(titan_model("llama"), plan,
                        {{"step1", rest, row.first}, {"step2", rest + 512, row.second}});
   }
 }
 
 TEST_CASE("memory budget: what backward makes again is recomputation") {
   const auto again = [](const ParallelPlan& plan) {
-    const RankProgram program =
-        lower(three_layers("llama", "2816"), plan, Rank{0}, DeviceTraits{}).value();
+    const RankProgram program = lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{}).value();
     return std::ranges::count(work_ranges(program), kRecomputation, &WorkRange::name);
   };
   CHECK(again(under_budget(1)) == 0);

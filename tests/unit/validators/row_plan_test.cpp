@@ -15,7 +15,7 @@ constexpr const char* kConfig =
     R"( "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,)"
     R"( "vocab_size": 256})";
 
-MeasuredRow row_of(const std::string& framework, const std::string& keys) {
+MeasuredRow row_of_case(const std::string& framework, const std::string& keys) {
   const std::string line = R"({"id": "r", "framework": ")" + framework + R"(", "case": {)" +
                            kConfig + (keys.empty() ? "" : ", " + keys) + R"(}, "oom": "x"})";
   const auto rows = parse_rows(line, "t.jsonl");
@@ -24,7 +24,7 @@ MeasuredRow row_of(const std::string& framework, const std::string& keys) {
 }
 
 RunSetting setting_of(const std::string& framework, const std::string& keys) {
-  const Planned planned = plan_of_case(row_of(framework, keys), hugging_face_reader());
+  const Planned planned = plan_of_case(row_of_case(framework, keys), hugging_face_reader());
   const Skip* skip = std::get_if<Skip>(&planned);
   INFO((skip != nullptr ? skip->reason : ""));
   REQUIRE(skip == nullptr);
@@ -32,7 +32,7 @@ RunSetting setting_of(const std::string& framework, const std::string& keys) {
 }
 
 std::string skip_of_row(const std::string& framework, const std::string& keys) {
-  const Planned planned = plan_of_case(row_of(framework, keys), hugging_face_reader());
+  const Planned planned = plan_of_case(row_of_case(framework, keys), hugging_face_reader());
   const Skip* skip = std::get_if<Skip>(&planned);
   return skip != nullptr ? skip->reason : "(planned)";
 }
@@ -218,7 +218,7 @@ TEST_CASE("row plan: quantised weights, adapters and 8-bit states") {
 
 TEST_CASE("row labels: runtime and the way of spreading") {
   const auto labels = [](const std::string& framework, const std::string& keys) {
-    const RowLabels got = labels_of(row_of(framework, keys));
+    const RowLabels got = labels_of(row_of_case(framework, keys));
     return got.runtime + " " + got.parallel;
   };
   CHECK(labels("transformers", "") == "transformers none");
