@@ -116,7 +116,7 @@ Command emit_command() {
                              "fit " +
                              read_back + " reads it back.",
                    .options = std::move(options),
-                   .example = command_of(known.front(), "llama-3.1-8b")},
+                   .example = command_of(known.front(), "llama-3.1-8b --gpus 8")},
           .run = run_emit};
 }
 

@@ -19,7 +19,7 @@ std::optional<ir::ParallelPlan> with_more_stages(const Question& question) {
     return std::nullopt;
   }
   ir::ParallelPlan wider = *staged;
-  for (const cost::Change change :
+  for (const cost::Change& change :
        {cost::Change::kSequenceParallel, cost::Change::kZero1, cost::Change::kCheckpointing}) {
     wider = cost::with_change(wider, change, question.device).value_or(wider);
   }

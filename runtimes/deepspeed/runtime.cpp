@@ -48,6 +48,40 @@ class Deepspeed final : public Runtime {
     }
     return optimizer;
   }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return layout_words(plan, typed);
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override {
+    return {{"zero"}, {"zeropp"}};
+  }
+  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
+    return description(plan);
+  }
+
+  /// 16-bit parameters beside an fp32 master copy of DeepSpeed's own.
+  /// Source: deepspeedai/DeepSpeed deepspeed/runtime/engine.py, _configure_bf16_optimizer.
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return master_precisions();
+  }
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"zero"});
+    if (!plan.zero) {
+      plan.zero.emplace();
+      plan.zero->stage = 2;
+    }
+  }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return {stage_control()}; }
+
+  [[nodiscard]] std::vector<ConfigurationFormat> configuration_formats() const override {
+    return {{.name = "deepspeed", .options = "--zero 2", .option = "deepspeed"}};
+  }
+  [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
+                                         std::string_view /*format*/) const override {
+    return emitted_config(model, plan);
+  }
+
   /// It keeps fp32 master weights itself.
   void prepare_for_search(ParallelPlan& /*plan*/) const override {}
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
@@ -80,39 +114,6 @@ class Deepspeed final : public Runtime {
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {
     return faster_plans(bottleneck, plan);
-  }
-
-  [[nodiscard]] std::string layout(const ParallelPlan& plan,
-                                   const TypedOption& typed) const override {
-    return layout_words(plan, typed);
-  }
-  [[nodiscard]] std::vector<WordedOption> worded_options() const override {
-    return {{"zero"}, {"zeropp"}};
-  }
-  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
-    return description(plan);
-  }
-
-  /// 16-bit parameters beside an fp32 master copy of DeepSpeed's own.
-  /// Source: deepspeedai/DeepSpeed deepspeed/runtime/engine.py, _configure_bf16_optimizer.
-  [[nodiscard]] std::span<const Precision> precisions() const override {
-    return master_precisions();
-  }
-  void settle(ParallelPlan& plan) const override {
-    drop_foreign_parts(plan, {"zero"});
-    if (!plan.zero) {
-      plan.zero.emplace();
-      plan.zero->stage = 2;
-    }
-  }
-  [[nodiscard]] std::vector<PlanControl> controls() const override { return {stage_control()}; }
-
-  [[nodiscard]] std::vector<ConfigurationFormat> configuration_formats() const override {
-    return {{.name = "deepspeed", .options = "--gpus 8 --zero 2", .option = "deepspeed"}};
-  }
-  [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
-                                         std::string_view /*format*/) const override {
-    return emitted_config(model, plan);
   }
 };
 

@@ -30,6 +30,24 @@ class Fsdp final : public Runtime {
                                           Rank rank, const DeviceTraits& device) const override {
     return fsdp::lower(model, plan, rank, device);
   }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return plan.fsdp ? typed("fsdp") : "";
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
+
+  /// What shards are stored in; FSDP's policy casts from there.
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return stored_precisions();
+  }
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"fsdp"});
+    settle_shards(plan);
+    plan.lora.reset();
+  }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return {replicas_control()}; }
+
   /// Shards are stored in fp32, and the mixed-precision policy computes in bf16.
   void prepare_for_search(ParallelPlan& plan) const override {
     if (plan.precision == Precision::kBf16Master) {
@@ -62,23 +80,6 @@ class Fsdp final : public Runtime {
                                                         std::int64_t /*layers*/) const override {
     return faster_plans(bottleneck, plan);
   }
-
-  [[nodiscard]] std::string layout(const ParallelPlan& plan,
-                                   const TypedOption& typed) const override {
-    return plan.fsdp ? typed("fsdp") : "";
-  }
-  [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
-
-  /// What shards are stored in; FSDP's policy casts from there.
-  [[nodiscard]] std::span<const Precision> precisions() const override {
-    return stored_precisions();
-  }
-  void settle(ParallelPlan& plan) const override {
-    drop_foreign_parts(plan, {"fsdp"});
-    settle_shards(plan);
-    plan.lora.reset();
-  }
-  [[nodiscard]] std::vector<PlanControl> controls() const override { return {replicas_control()}; }
 };
 
 }  // namespace

@@ -24,13 +24,6 @@
 
 namespace headroom::ir {
 
-/// What the host calls to launch the kernels of a layer.
-enum class KernelCalls : std::uint8_t {
-  kEager,     ///< PyTorch's operators, one by one.
-  kModules,   ///< Modules of one autograd function each, which take Python longer.
-  kCompiled,  ///< Code that Inductor has generated.
-};
-
 /// An option of the command line that a framework's words for a plan stand for.
 struct WordedOption {
   std::string_view option;  ///< "zero", without dashes.
@@ -46,8 +39,15 @@ using TypedOption = std::function<std::string(std::string_view option)>;
 /// A file that configures a framework.
 struct ConfigurationFormat {
   std::string_view name;     ///< What `emit` calls it: "deepspeed".
-  std::string_view options;  ///< Options of a plan that can be written so: "--gpus 8 --zero 2".
+  std::string_view options;  ///< Options of a plan that can be written so: "--zero 2".
   std::string_view option;   ///< Option of `fit` that reads it back: "deepspeed".
+};
+
+/// What the host calls to launch the kernels of a layer.
+enum class KernelCalls : std::uint8_t {
+  kEager,     ///< PyTorch's operators, one by one.
+  kModules,   ///< Modules of one autograd function each, which take Python longer.
+  kCompiled,  ///< Code that Inductor has generated.
 };
 
 /// A framework that runs models, and all that the rest of the program asks about it. A folder of
@@ -92,6 +92,72 @@ class Runtime {
     return {};
   }
 
+  // How a plan is said.
+
+  /// How the ranks share the model, behind the framework's name: "ZeRO-3 hpz=8", "TP 4 x PP 2".
+  [[nodiscard]] virtual std::string layout(const ParallelPlan& /*plan*/,
+                                           const TypedOption& /*typed*/) const {
+    return {};
+  }
+  /// Kernels and what else of the framework decides memory: "fused attention, fp8 delayed". By
+  /// default the attention.
+  [[nodiscard]] virtual std::string kernels(const ParallelPlan& plan) const;
+  /// The framework's options that `layout` and `kernels` say, so that a line with those words need
+  /// not repeat them.
+  [[nodiscard]] virtual std::vector<WordedOption> worded_options() const { return {}; }
+  /// The plan in one line: "megatron tp 8 pp 4 dp 32, micro-batch 1 x 48, recomputes core_attn".
+  [[nodiscard]] virtual std::string describe(const ParallelPlan& plan) const;
+  /// Whether the plan's ranks differ, so that a peak is said with its rank.
+  [[nodiscard]] virtual bool names_rank(const ParallelPlan& /*plan*/) const { return false; }
+  /// What somebody who asks for the plan should know, a sentence each.
+  [[nodiscard]] virtual std::vector<std::string> notes(const ModelSpec& /*model*/,
+                                                       const ParallelPlan& /*plan*/) const {
+    return {};
+  }
+
+  // What the window offers.
+
+  /// The precisions that the framework runs, in the order in which they are offered.
+  [[nodiscard]] virtual std::span<const Precision> precisions() const { return torch_precisions(); }
+  /// Brings a plan that was made for another framework, or with other degrees, in line with this
+  /// one: gives it the framework's own part, takes away those of others, and replaces what the
+  /// framework does not take. Idempotent. The precision is settled by the caller.
+  virtual void settle(ParallelPlan& plan) const { drop_foreign_parts(plan, {}); }
+  /// The framework's own choices, in the order in which they are shown.
+  [[nodiscard]] virtual std::vector<PlanControl> controls() const { return {}; }
+  /// Which activations are recomputed, where the framework says so in an option of its own.
+  [[nodiscard]] virtual Recompute recomputation(const ParallelPlan& plan) const {
+    return plan.recompute;
+  }
+  virtual void set_recomputation(ParallelPlan& plan, Recompute recompute) const {
+    plan.recompute = recompute;
+  }
+
+  // Configuration files.
+
+  /// The files that `emit` writes. By default none.
+  [[nodiscard]] virtual std::vector<ConfigurationFormat> configuration_formats() const {
+    return {};
+  }
+  /// The text of a file that configures the framework as `plan` says. Requires a plan of this
+  /// framework that `check_plan` accepts and a name of `configuration_formats`.
+  [[nodiscard]] virtual Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
+                                                 std::string_view format) const;
+
+  // Experts and stages.
+
+  /// Ranks that share a layer's experts, so that each gets the tokens which are routed to its own;
+  /// 1 where a rank keeps its own tokens, or where experts get the same number of rows.
+  [[nodiscard]] virtual std::int64_t expert_ranks(const ParallelPlan& /*plan*/) const { return 1; }
+  /// Sets the tokens that reach the experts of the rank shown, over an even share. Requires that
+  /// `expert_ranks` is above 1.
+  virtual void set_expert_load(ParallelPlan& /*plan*/, double /*load*/) const {}
+  /// The plan with twice the pipeline stages on twice the ranks; nothing where the framework's
+  /// pipelines are no way to fit a model.
+  [[nodiscard]] virtual std::optional<ParallelPlan> with_more_stages(
+      const ParallelPlan& /*plan*/) const {
+    return std::nullopt;
+  }
   // Memory.
 
   /// The ranks among which the one with the highest peak is, where a plan asks for none.
@@ -180,72 +246,6 @@ class Runtime {
                                                                 const ParallelPlan& /*plan*/,
                                                                 std::int64_t /*layers*/) const {
     return {};
-  }
-  // How a plan is said.
-
-  /// How the ranks share the model, behind the framework's name: "ZeRO-3 hpz=8", "TP 4 x PP 2".
-  [[nodiscard]] virtual std::string layout(const ParallelPlan& /*plan*/,
-                                           const TypedOption& /*typed*/) const {
-    return {};
-  }
-  /// Kernels and what else of the framework decides memory: "fused attention, fp8 delayed". By
-  /// default the attention.
-  [[nodiscard]] virtual std::string kernels(const ParallelPlan& plan) const;
-  /// The framework's options that `layout` and `kernels` say, so that a line with those words need
-  /// not repeat them.
-  [[nodiscard]] virtual std::vector<WordedOption> worded_options() const { return {}; }
-  /// The plan in one line: "megatron tp 8 pp 4 dp 32, micro-batch 1 x 48, recomputes core_attn".
-  [[nodiscard]] virtual std::string describe(const ParallelPlan& plan) const;
-  /// Whether the plan's ranks differ, so that a peak is said with its rank.
-  [[nodiscard]] virtual bool names_rank(const ParallelPlan& /*plan*/) const { return false; }
-  /// What somebody who asks for the plan should know, a sentence each.
-  [[nodiscard]] virtual std::vector<std::string> notes(const ModelSpec& /*model*/,
-                                                       const ParallelPlan& /*plan*/) const {
-    return {};
-  }
-
-  // What the window offers.
-
-  /// The precisions that the framework runs, in the order in which they are offered.
-  [[nodiscard]] virtual std::span<const Precision> precisions() const { return torch_precisions(); }
-  /// Brings a plan that was made for another framework, or with other degrees, in line with this
-  /// one: gives it the framework's own part, takes away those of others, and replaces what the
-  /// framework does not take. Idempotent. The precision is settled by the caller.
-  virtual void settle(ParallelPlan& plan) const { drop_foreign_parts(plan, {}); }
-  /// The framework's own choices, in the order in which they are shown.
-  [[nodiscard]] virtual std::vector<PlanControl> controls() const { return {}; }
-  /// Which activations are recomputed, where the framework says so in an option of its own.
-  [[nodiscard]] virtual Recompute recomputation(const ParallelPlan& plan) const {
-    return plan.recompute;
-  }
-  virtual void set_recomputation(ParallelPlan& plan, Recompute recompute) const {
-    plan.recompute = recompute;
-  }
-
-  // Configuration files.
-
-  /// The files that `emit` writes. By default none.
-  [[nodiscard]] virtual std::vector<ConfigurationFormat> configuration_formats() const {
-    return {};
-  }
-  /// The text of a file that configures the framework as `plan` says. Requires a plan of this
-  /// framework that `check_plan` accepts and a name of `configuration_formats`.
-  [[nodiscard]] virtual Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
-                                                 std::string_view format) const;
-
-  // Experts and stages.
-
-  /// Ranks that share a layer's experts, so that each gets the tokens which are routed to its own;
-  /// 1 where a rank keeps its own tokens, or where experts get the same number of rows.
-  [[nodiscard]] virtual std::int64_t expert_ranks(const ParallelPlan& /*plan*/) const { return 1; }
-  /// Sets the tokens that reach the experts of the rank shown, over an even share. Requires that
-  /// `expert_ranks` is above 1.
-  virtual void set_expert_load(ParallelPlan& /*plan*/, double /*load*/) const {}
-  /// The plan with twice the pipeline stages on twice the ranks; nothing where the framework's
-  /// pipelines are no way to fit a model.
-  [[nodiscard]] virtual std::optional<ParallelPlan> with_more_stages(
-      const ParallelPlan& /*plan*/) const {
-    return std::nullopt;
   }
 };
 

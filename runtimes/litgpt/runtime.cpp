@@ -31,10 +31,6 @@ class Litgpt final : public Runtime {
     }
     return litgpt::lower(model, plan, device);
   }
-  [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
-  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
-    return transformers::plan_changes();
-  }
 
   /// "bf16-true".
   [[nodiscard]] std::span<const Precision> precisions() const override {
@@ -56,6 +52,10 @@ class Litgpt final : public Runtime {
       plan.quant->bits = 4;
       plan.quant->prepare_kbit = false;
     }
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return transformers::plan_changes();
   }
 };
 

@@ -41,6 +41,33 @@ class Torchtitan final : public Runtime {
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const override {
     return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
   }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return layout_words(plan, typed);
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override {
+    return {{"titan"}, {"fsdp"}};
+  }
+  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
+    return description(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    if (!weighs_shared_keys(model, plan)) {
+      return {};
+    }
+    return {
+        "--titan memory-budget: PyTorch 2.11 stops with an AssertionError of its FLOP counter "
+        "where queries share keys; shown is what later versions choose"};
+  }
+
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return stored_precisions();
+  }
+  void settle(ParallelPlan& plan) const override { settle_plan(plan); }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return window_controls(); }
+
   [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
                                                 const ParallelPlan& plan) const override {
     const auto layers = static_cast<std::int64_t>(model.layers.size());
@@ -96,32 +123,6 @@ class Torchtitan final : public Runtime {
                                                         std::int64_t /*layers*/) const override {
     return fsdp::faster_plans(bottleneck, plan);
   }
-
-  [[nodiscard]] std::string layout(const ParallelPlan& plan,
-                                   const TypedOption& typed) const override {
-    return layout_words(plan, typed);
-  }
-  [[nodiscard]] std::vector<WordedOption> worded_options() const override {
-    return {{"titan"}, {"fsdp"}};
-  }
-  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
-    return description(plan);
-  }
-  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
-                                               const ParallelPlan& plan) const override {
-    if (!weighs_shared_keys(model, plan)) {
-      return {};
-    }
-    return {
-        "--titan memory-budget: PyTorch 2.11 stops with an AssertionError of its FLOP counter "
-        "where queries share keys; shown is what later versions choose"};
-  }
-
-  [[nodiscard]] std::span<const Precision> precisions() const override {
-    return stored_precisions();
-  }
-  void settle(ParallelPlan& plan) const override { settle_plan(plan); }
-  [[nodiscard]] std::vector<PlanControl> controls() const override { return window_controls(); }
 
  private:
   [[nodiscard]] static TitanPlan own(const ParallelPlan& plan) {

@@ -30,6 +30,30 @@ class Torchtune final : public Runtime {
     return plan.fsdp ? fsdp::lower(model, plan, rank, device)
                      : transformers::lower(model, plan, device);
   }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return plan.fsdp ? typed("fsdp") : "";
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
+
+  /// The recipes' `dtype`.
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return stored_precisions();
+  }
+  /// Recipes on several GPUs shard by FSDP2.
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"fsdp", "tune"});
+    if (plan.world == 1) {
+      plan.fsdp.reset();
+    } else {
+      fsdp::settle_shards(plan);
+    }
+  }
+  [[nodiscard]] std::vector<PlanControl> controls() const override {
+    return {fsdp::replicas_control()};
+  }
+
   /// Recipes keep parameters in bf16; those for several GPUs shard them.
   void prepare_for_search(ParallelPlan& plan) const override {
     Runtime::prepare_for_search(plan);
@@ -66,29 +90,6 @@ class Torchtune final : public Runtime {
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {
     return fsdp::faster_plans(bottleneck, plan);
-  }
-
-  [[nodiscard]] std::string layout(const ParallelPlan& plan,
-                                   const TypedOption& typed) const override {
-    return plan.fsdp ? typed("fsdp") : "";
-  }
-  [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
-
-  /// The recipes' `dtype`.
-  [[nodiscard]] std::span<const Precision> precisions() const override {
-    return stored_precisions();
-  }
-  /// Recipes on several GPUs shard by FSDP2.
-  void settle(ParallelPlan& plan) const override {
-    drop_foreign_parts(plan, {"fsdp", "tune"});
-    if (plan.world == 1) {
-      plan.fsdp.reset();
-    } else {
-      fsdp::settle_shards(plan);
-    }
-  }
-  [[nodiscard]] std::vector<PlanControl> controls() const override {
-    return {fsdp::replicas_control()};
   }
 };
 

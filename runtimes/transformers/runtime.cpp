@@ -23,6 +23,19 @@ class Transformers final : public Runtime {
     // Data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
   }
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& /*typed*/) const override {
+    return plan.world > 1 ? "DDP" : "";
+  }
+  /// Several GPUs are DDP.
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"ddp"});
+    if (plan.world == 1) {
+      plan.ddp.reset();
+    } else if (!plan.ddp) {
+      plan.ddp = DdpPlan{};
+    }
+  }
   /// torch.autocast is the framework's way.
   void prepare_for_search(ParallelPlan& plan) const override {
     if (plan.precision == Precision::kBf16Master) {
@@ -38,19 +51,6 @@ class Transformers final : public Runtime {
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return plan_changes();
-  }
-  [[nodiscard]] std::string layout(const ParallelPlan& plan,
-                                   const TypedOption& /*typed*/) const override {
-    return plan.world > 1 ? "DDP" : "";
-  }
-  /// Several GPUs are DDP.
-  void settle(ParallelPlan& plan) const override {
-    drop_foreign_parts(plan, {"ddp"});
-    if (plan.world == 1) {
-      plan.ddp.reset();
-    } else if (!plan.ddp) {
-      plan.ddp = DdpPlan{};
-    }
   }
 };
 

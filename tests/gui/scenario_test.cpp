@@ -18,7 +18,7 @@ namespace {
 void check_runs(const Scenario& scenario) {
   DeviceTraits device;
   device.compute_major = 9;
-  const ir::ModelSpec model = test::small_llama();
+  const ir::ModelSpec model = headroom::test::small_llama();
   const ir::ParallelPlan& plan = scenario.plan;
   CHECK(ir::check_plan(model, plan));
   const Result<ir::RankProgram> program = ir::lower(model, plan, ir::Rank{0}, device);
