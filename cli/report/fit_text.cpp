@@ -359,7 +359,7 @@ std::string outcome(const cost::Remedy& remedy) {
 }
 
 std::string words_of(const std::vector<cost::Change>& changes,
-                     std::string_view (*words)(const cost::Change&), std::string_view between) {
+                     std::string_view (*words)(cost::Change), std::string_view between) {
   std::string text;
   cost::Change previous{};
   for (const cost::Change change : changes) {
