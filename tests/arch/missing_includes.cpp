@@ -156,18 +156,19 @@ class Reader {
 
 }  // namespace
 
-void SourceSet::add(const std::string& path, std::string text) {
-  const auto [place, is_new] = files_.try_emplace(path);
+void SourceSet::add(Source source) {
+  const auto place = files_.try_emplace(std::move(source.path)).first;
+  const std::string& path = place->first;
   File& file = place->second;
-  file.text = std::move(text);
+  file.text = std::move(source.text);
   file.names = names_in(file.text);
   namespaces_.insert(file.names.namespaces.begin(), file.names.namespaces.end());
   if (path.ends_with(".h")) {
     for (const std::string_view name : file.names.types) {
-      types_[name].push_back(place->first);
+      types_[name].push_back(path);
     }
     for (const std::string_view name : file.names.functions) {
-      functions_[name].push_back(place->first);
+      functions_[name].push_back(path);
     }
   }
 }

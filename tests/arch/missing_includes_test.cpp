@@ -1,6 +1,7 @@
 #include "tests/arch/missing_includes.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -15,16 +16,16 @@ using Findings = std::vector<std::string>;
 /// What a file of this text lacks beside a few headers.
 Findings findings_in(const std::string& text, const std::string& path = "base/user.h") {
   SourceSet sources;
-  sources.add("base/bytes.h",
-              "#pragma once\n#include <cstdint>\nnamespace headroom {\n"
-              "struct Bytes { std::int64_t value; };\n"
-              "constexpr int kGiB = 1;\nBytes rounded(Bytes bytes);\n}\n");
-  sources.add("base/plan.h",
-              "#pragma once\n#include \"base/bytes.h\"\nnamespace headroom {\n"
-              "struct Plan { Bytes peak; };\nenum class Mode { kFast, kSlow };\n"
-              "#define HEADROOM_CHECK(x) (x)\n}\n");
-  sources.add("base/announced.h", "namespace headroom {\nstruct Plan;\n}\n");
-  sources.add(path, text);
+  sources.add({.path = "base/bytes.h",
+               .text = "#pragma once\n#include <cstdint>\nnamespace headroom {\n"
+                       "struct Bytes { std::int64_t value; };\n"
+                       "constexpr int kGiB = 1;\nBytes rounded(Bytes bytes);\n}\n"});
+  sources.add({.path = "base/plan.h",
+               .text = "#pragma once\n#include \"base/bytes.h\"\nnamespace headroom {\n"
+                       "struct Plan { Bytes peak; };\nenum class Mode { kFast, kSlow };\n"
+                       "#define HEADROOM_CHECK(x) (x)\n}\n"});
+  sources.add({.path = "base/announced.h", .text = "namespace headroom {\nstruct Plan;\n}\n"});
+  sources.add({.path = path, .text = text});
   return missing_includes(sources, path);
 }
 
@@ -35,12 +36,12 @@ TEST_CASE("includes: every file compiles by itself, wherever a unity build puts 
   folders.emplace_back("tests");
   SourceSet sources;
   for (const std::string& file : files_below({folders, {".h", ".cpp"}})) {
-    sources.add(file, text_of(file));
+    sources.add({.path = file, .text = text_of(file)});
   }
   CHECK(sources.files().size() > 500);
-  for (const auto& [path, file] : sources.files()) {
-    CAPTURE(path);
-    for (const std::string& missing : missing_includes(sources, path)) {
+  for (const auto& file : sources.files()) {
+    CAPTURE(file.first);
+    for (const std::string& missing : missing_includes(sources, file.first)) {
       FAIL_CHECK(missing);
     }
   }

@@ -8,6 +8,7 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/spec/hf_config.h"
+#include "tests/support/configs.h"
 #include "tests/support/random.h"
 
 namespace headroom::plan {
@@ -172,9 +173,8 @@ TEST_CASE("placement: counts of a stage never take less than its whole program")
     "vocab_size": 512, "max_position_embeddings": 4096, "model_type": "llama"})",
                                                   "small")
                                   .value();
-  const std::string configs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
-  const cost::DeviceSpec device = cost::load_device(configs, "a100-80gb").value();
-  const cost::Machine machine = cost::load_machine(configs, device).value();
+  const cost::DeviceSpec device = cost::load_device(test::kConfigs, "a100-80gb").value();
+  const cost::Machine machine = cost::load_machine(test::kConfigs, device).value();
   test::Random random = test::seeded_random(422);
   CAPTURE(random.seed());
   for (int round = 0; round < 6; ++round) {

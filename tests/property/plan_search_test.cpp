@@ -12,6 +12,7 @@
 #include "model_ir/spec/hf_config.h"
 #include "planner/search/cell_search.h"
 #include "runtimes/plan_check.h"
+#include "tests/support/configs.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"
 #include "tests/support/search_models.h"
@@ -95,8 +96,7 @@ AxisValues some_of(test::Random& random, const AxisValues& all) {
 
 /// A space of at most some hundred plans.
 SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
-  static const cost::Machine machine =
-      cost::load_machine(std::string(HEADROOM_SOURCE_DIR) + "/configs", h100()).value();
+  static const cost::Machine machine = cost::load_machine(test::kConfigs, h100()).value();
   SearchQuestion question = random_megatron_question(random, model);
   question.device = h100();
   question.space.device = question.device.traits;
