@@ -2,6 +2,7 @@
 
 #include "runtimes/deepspeed/check.h"
 #include "runtimes/deepspeed/lowering.h"
+#include "runtimes/deepspeed/measured_runs.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -27,6 +28,9 @@ class Deepspeed final : public Runtime {
       optimizer.form = OptimizerForm::kFused;
     }
     return optimizer;
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &deepspeed::measured_runs();
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/lowering.h"
+#include "runtimes/fsdp/measured_runs.h"
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 
@@ -26,6 +27,9 @@ class Fsdp final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return fsdp::lower(model, plan, rank, device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &fsdp::measured_runs();
   }
 };
 

@@ -10,6 +10,8 @@
 
 namespace headroom::ir {
 
+struct MeasuredRuns;  // runtimes/interface/runs/measured_runs.h
+
 /// A framework that runs models, and all that the rest of the program asks about it. A folder of
 /// `runtimes/` implements it, `runtimes/registry.h` lists the implementations, and nobody else
 /// knows which framework a plan is for.
@@ -41,6 +43,9 @@ class Runtime {
   [[nodiscard]] virtual OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const {
     return {};
   }
+
+  /// The measured runs that the framework knows how to read; nullptr: none.
+  [[nodiscard]] virtual const MeasuredRuns* measured_runs() const { return nullptr; }
 };
 
 }  // namespace headroom::ir

@@ -3,6 +3,7 @@
 #include "runtimes/interface/refusals.h"
 #include "runtimes/megatron/check.h"
 #include "runtimes/megatron/lowering.h"
+#include "runtimes/megatron/measured_runs.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -22,6 +23,9 @@ class Megatron final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return megatron::lower(model, plan, static_cast<std::int64_t>(rank), device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &megatron::measured_runs();
   }
 };
 

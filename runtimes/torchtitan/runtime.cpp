@@ -4,6 +4,7 @@
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torchtitan/lowering.h"
+#include "runtimes/torchtitan/measured_runs.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -30,6 +31,9 @@ class Torchtitan final : public Runtime {
   /// Source: pytorch/torchtitan torchtitan/config/job_config.py (0.2.2), Optimizer.implementation.
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const override {
     return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &torchtitan::measured_runs();
   }
 };
 

@@ -3,6 +3,7 @@
 #include "runtimes/fsdp/lowering.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torchtune/check.h"
+#include "runtimes/torchtune/measured_runs.h"
 #include "runtimes/transformers/lowering.h"
 
 namespace headroom::ir::torchtune {
@@ -24,6 +25,9 @@ class Torchtune final : public Runtime {
     }
     return plan.fsdp ? fsdp::lower(model, plan, rank, device)
                      : transformers::lower(model, plan, device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &torchtune::measured_runs();
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/transformers/lowering.h"
+#include "runtimes/transformers/measured_runs.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -16,9 +17,13 @@ class Transformers final : public Runtime {
     return refuse_foreign_parts(plan, {"ddp"});
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
-                                          Rank /*rank*/, const DeviceTraits& device) const override {
+                                          Rank /*rank*/,
+                                          const DeviceTraits& device) const override {
     // Data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &transformers::measured_runs();
   }
 };
 

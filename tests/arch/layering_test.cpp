@@ -29,15 +29,23 @@ const std::vector<Layer>& layers() {
       {"model_ir/graph", {"model_ir/base", "model_ir/json", "model_ir/spec"}},
       {"model_ir/plan", {"model_ir/base", "model_ir/json", "model_ir/spec", "model_ir/graph"}},
       // A framework stands on PyTorch and on those whose code the real one runs: DeepSpeed and FSDP
-      // train transformers' models, LitGPT's adapters and losses are PyTorch's, torchtitan shards
-      // by FSDP. The files beside the folders know them all.
+      // train transformers' models, LitGPT's adapters and losses are PyTorch's, torchtitan and
+      // torchtune shard by FSDP. The files beside the folders know them all.
+      {"runtimes/interface", {"model_ir"}},
       {"runtimes/torch", {"model_ir"}},
-      {"runtimes/transformers", {"model_ir", "runtimes/torch"}},
-      {"runtimes/litgpt", {"model_ir", "runtimes/torch", "runtimes/transformers"}},
-      {"runtimes/deepspeed", {"model_ir", "runtimes/torch", "runtimes/transformers"}},
-      {"runtimes/fsdp", {"model_ir", "runtimes/torch", "runtimes/transformers"}},
-      {"runtimes/torchtitan", {"model_ir", "runtimes/torch", "runtimes/fsdp"}},
-      {"runtimes/megatron", {"model_ir", "runtimes/torch"}},
+      {"runtimes/transformers", {"model_ir", "runtimes/interface", "runtimes/torch"}},
+      {"runtimes/litgpt",
+       {"model_ir", "runtimes/interface", "runtimes/torch", "runtimes/transformers"}},
+      {"runtimes/deepspeed",
+       {"model_ir", "runtimes/interface", "runtimes/torch", "runtimes/transformers"}},
+      {"runtimes/fsdp",
+       {"model_ir", "runtimes/interface", "runtimes/torch", "runtimes/transformers"}},
+      {"runtimes/torchtitan",
+       {"model_ir", "runtimes/interface", "runtimes/torch", "runtimes/fsdp"}},
+      {"runtimes/torchtune",
+       {"model_ir", "runtimes/interface", "runtimes/torch", "runtimes/transformers",
+        "runtimes/fsdp"}},
+      {"runtimes/megatron", {"model_ir", "runtimes/interface", "runtimes/torch"}},
       {"runtimes", {"model_ir"}},
       {"costmodel/hardware", {"model_ir"}},
       {"costmodel/memory", {"model_ir", "costmodel/hardware"}},

@@ -4,7 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include "validators/measured/measure.h"
 #include "validators/measured/row_reader.h"
 
 namespace headroom::check {
@@ -23,16 +22,16 @@ MeasuredRow row_of_case(const std::string& framework, const std::string& keys) {
   return rows->front();
 }
 
-RunSetting setting_of(const std::string& framework, const std::string& keys) {
-  const Planned planned = plan_of_case(row_of_case(framework, keys), hugging_face_reader());
+ir::RunSetting setting_of(const std::string& framework, const std::string& keys) {
+  const Planned planned = plan_of_case(row_of_case(framework, keys));
   const Skip* skip = std::get_if<Skip>(&planned);
   INFO((skip != nullptr ? skip->reason : ""));
   REQUIRE(skip == nullptr);
-  return std::get<RunSetting>(planned);
+  return std::get<ir::RunSetting>(planned);
 }
 
 std::string skip_of_row(const std::string& framework, const std::string& keys) {
-  const Planned planned = plan_of_case(row_of_case(framework, keys), hugging_face_reader());
+  const Planned planned = plan_of_case(row_of_case(framework, keys));
   const Skip* skip = std::get_if<Skip>(&planned);
   return skip != nullptr ? skip->reason : "(planned)";
 }
@@ -40,7 +39,7 @@ std::string skip_of_row(const std::string& framework, const std::string& keys) {
 }  // namespace
 
 TEST_CASE("row plan: an empty transformers case takes the measuring program's defaults") {
-  const RunSetting setting = setting_of("transformers", "");
+  const ir::RunSetting setting = setting_of("transformers", "");
   CHECK(setting.model.hidden == 64);
   CHECK(setting.capacity == Bytes{600'000'000'000});
   CHECK(setting.traits == DeviceTraits{9, 0, 132, 600'000'000'000});
@@ -52,7 +51,7 @@ TEST_CASE("row plan: an empty transformers case takes the measuring program's de
 }
 
 TEST_CASE("row plan: every transformers key lands in the plan") {
-  const RunSetting setting = setting_of(
+  const ir::RunSetting setting = setting_of(
       "transformers+ddp",
       R"("attention": "eager", "param_dtype": "bf16", "precision": "autocast_bf16",)"
       R"( "micro_batch": 3, "seq": 500, "accumulation": 2, "steps": 4, "clip": 1.0,)"
@@ -90,7 +89,7 @@ TEST_CASE("row plan: every transformers key lands in the plan") {
 }
 
 TEST_CASE("row plan: all-linear names no target, compute capability 10.0 is written 100") {
-  const RunSetting setting = setting_of(
+  const ir::RunSetting setting = setting_of(
       "transformers", R"("lora": {"r": 4, "targets": "all-linear"}, "gpu": {"cc": 100})");
   CHECK(setting.plan.lora->targets.empty());
   CHECK(setting.traits.compute_major == 10);
@@ -125,13 +124,13 @@ TEST_CASE("row plan: a configuration that cannot be read says which key") {
   const std::string line =
       R"({"id": "r", "framework": "transformers", "case": {"config": {"model_type": "lama"}},)"
       R"( "oom": "x"})";
-  const Planned planned = plan_of_case(parse_rows(line, "t.jsonl")->front(), hugging_face_reader());
+  const Planned planned = plan_of_case(parse_rows(line, "t.jsonl")->front());
   REQUIRE(std::holds_alternative<Skip>(planned));
   CHECK(std::get<Skip>(planned).reason.find("model_type") != std::string::npos);
 }
 
 TEST_CASE("row plan: DeepSpeed sizes come from auto, then from the configuration") {
-  const RunSetting setting = setting_of(
+  const ir::RunSetting setting = setting_of(
       "deepspeed",
       R"("zero": 3, "world": 4, "hf_auto": true, "optimizer": "torch", "decay_groups": false,)"
       R"( "ds": {"zero_optimization": {"overlap_comm": true, "stage3_max_live_parameters": 7,)"
@@ -152,14 +151,14 @@ TEST_CASE("row plan: DeepSpeed sizes come from auto, then from the configuration
 }
 
 TEST_CASE("row plan: DeepSpeed's optimizer, its groups, its types and its quantised weights") {
-  const RunSetting setting = setting_of(
+  const ir::RunSetting setting = setting_of(
       "deepspeed", R"("zero": 1, "optimizer": "torch_fused", "decay_groups": true, "eval": true,)"
                    R"( "ds": {"data_types": {"grad_accum_dtype": "fp32"}})");
   CHECK(setting.plan.zero->torch_adam);
   CHECK(setting.plan.zero->decay_groups);
   CHECK(setting.plan.zero->grad_accum_dtype == ir::DType::kFp32);
   CHECK(setting.plan.evaluation);
-  const RunSetting other =
+  const ir::RunSetting other =
       setting_of("deepspeed",
                  R"("zero": 2, "optimizer": "fused", "param_dtype": "fp32",)"
                  R"( "ds": {"bf16": {"enabled": false}}, "quant": {"bits": 4}, "lora": {"r": 8})");
@@ -178,7 +177,7 @@ TEST_CASE("row plan: DeepSpeed keys without a place in the plan skip the row") {
 }
 
 TEST_CASE("row plan: ZeRO++, leaf modules and the rank of a DeepSpeed row") {
-  const RunSetting plus = setting_of(
+  const ir::RunSetting plus = setting_of(
       "deepspeed",
       R"("zero": 3, "rank": 5, "node": 4, "leaf": "experts", "ds": {"zero_optimization":)"
       R"( {"zero_hpz_partition_size": 4, "zero_quantized_weights": true,)"
@@ -192,7 +191,7 @@ TEST_CASE("row plan: ZeRO++, leaf modules and the rank of a DeepSpeed row") {
 }
 
 TEST_CASE("row plan: quantised weights, adapters and 8-bit states") {
-  const RunSetting setting = setting_of(
+  const ir::RunSetting setting = setting_of(
       "transformers+bitsandbytes",
       R"("quant": {"bits": 4, "double": true}, "prepare_kbit": true, "precision": "autocast_bf16",)"
       R"( "peft": {"peft_type": "LORA", "r": 64, "target_modules": ["q_proj"]},)"
@@ -204,7 +203,7 @@ TEST_CASE("row plan: quantised weights, adapters and 8-bit states") {
   CHECK(setting.plan.lora->rank == 64);
   CHECK(setting.plan.optimizer.form == ir::OptimizerForm::kPagedEightBit);
   CHECK(setting.plan.keep_batch);  // Its loop assigns the next batch to the same names.
-  const RunSetting paged =
+  const ir::RunSetting paged =
       setting_of("transformers+bitsandbytes", R"("quant": {"bits": 4, "type": "fp4"},)"
                                               R"( "optimizer": "paged_adamw32bit")");
   CHECK(paged.plan.optimizer.form == ir::OptimizerForm::kPaged);
