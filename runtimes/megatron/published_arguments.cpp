@@ -296,7 +296,7 @@ void read_run_by_arguments(RunReader& row, const JsonValue& other,
                            const std::optional<DeviceTraits>& gpu, PublishedRun& run) {
   const std::int64_t world = row.stated("num_gpus", kWorldRange);
   RunReader model(row.take("model"), "model");
-  model.expect("arch", "gpt");
+  model.expect_one_of("arch", {"gpt"});
   Surroundings around{.environment = other.find("env"),
                       .version = row.text("framework_version", ""),
                       .vocabulary = model.stated("vocab", kSizeRange),

@@ -1,9 +1,12 @@
 #include "validators/measured/row_plan.h"
 
+#include <array>
 #include <string>
 
 #include <doctest/doctest.h>
 
+#include "runtimes/interface/runs/run_reader.h"
+#include "runtimes/registry.h"
 #include "validators/measured/row_reader.h"
 
 namespace headroom::check {
@@ -36,7 +39,52 @@ std::string skip_of_row(const std::string& framework, const std::string& keys) {
   return skip != nullptr ? skip->reason : "(planned)";
 }
 
+std::string toy_parallel(const ir::JsonValue& /*setting*/) {
+  return "toys";
+}
+
+void read_toy_run(ir::RunReader& row, ir::Recorder /*recorder*/, ir::RunSetting& run) {
+  constexpr std::array<std::string_view, 1> kAside = {"config"};
+  row.ignore(kAside);
+  run.plan.runtime = "toy";
+  run.plan.world = row.integer("toys", 1, ir::kWorldRange);
+}
+
+/// A framework that knows how to read its own rows.
+class ToyRuntime final : public ir::Runtime {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "toy"; }
+  [[nodiscard]] std::string_view title() const override { return "a toy"; }
+  [[nodiscard]] Status check(const ir::ModelSpec& /*model*/,
+                             const ir::ParallelPlan& /*plan*/) const override {
+    return ok();
+  }
+  [[nodiscard]] Result<ir::RankProgram> lower(const ir::ModelSpec& /*model*/,
+                                              const ir::ParallelPlan& /*plan*/, ir::Rank /*rank*/,
+                                              const DeviceTraits& /*device*/) const override {
+    return ir::RankProgram{};
+  }
+  [[nodiscard]] const ir::MeasuredRuns* measured_runs() const override {
+    static constexpr std::array<ir::RecordedFormat, 1> kRecorded = {
+        {{"toy", "toy", toy_parallel, read_toy_run}}};
+    static constexpr ir::MeasuredRuns kRuns{.recorded = kRecorded, .published = {}};
+    return &kRuns;
+  }
+};
+
 }  // namespace
+
+TEST_CASE("row plan: a framework that is registered reads its own rows") {
+  CHECK(skip_of_row("toy", R"("toys": 3)") == "framework: 'toy'");
+  const ToyRuntime runtime;
+  const ir::RegisteredRuntime registered(runtime);
+  const ir::RunSetting setting = setting_of("toy", R"("toys": 3)");
+  CHECK(setting.plan.runtime == "toy");
+  CHECK(setting.plan.world == 3);
+  CHECK(setting.plan.allocator.segments == ir::SegmentPlaces::kRising);
+  CHECK(labels_of(row_of_case("toy", "")).parallel == "toys");
+  CHECK(skip_of_row("toy", R"("dolls": 3)") == "case.dolls: not modelled");
+}
 
 TEST_CASE("row plan: an empty transformers case takes the measuring program's defaults") {
   const ir::RunSetting setting = setting_of("transformers", "");
