@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <type_traits>
 #include <utility>
 
 namespace headroom::cli {

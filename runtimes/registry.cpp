@@ -41,7 +41,23 @@ std::vector<const MeasuredRuns*> all_measured_runs() {
   return all;
 }
 
+/// The names of all, kept for `runtime_words`.
+std::vector<std::string_view>& words() {
+  static std::vector<std::string_view> list = [] {
+    std::vector<std::string_view> names;
+    for (const Runtime* const runtime : built_in()) {
+      names.push_back(runtime->name());
+    }
+    return names;
+  }();
+  return list;
+}
+
 }  // namespace
+
+std::span<const std::string_view> runtime_words() {
+  return words();
+}
 
 std::vector<const Runtime*> runtimes() {
   std::vector<const Runtime*> all(built_in().begin(), built_in().end());
@@ -76,10 +92,12 @@ const Runtime& runtime_of(const ParallelPlan& plan) {
 RegisteredRuntime::RegisteredRuntime(const Runtime& runtime) : runtime_(&runtime) {
   HEADROOM_ASSERT(find_runtime(runtime.name()) == nullptr);
   added().push_back(runtime_);
+  words().push_back(runtime_->name());
 }
 
 RegisteredRuntime::~RegisteredRuntime() {
   std::erase(added(), runtime_);
+  std::erase(words(), runtime_->name());
 }
 
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,

@@ -16,6 +16,8 @@ struct RecordedFormat;
 /// those that a `RegisteredRuntime` adds.
 [[nodiscard]] std::vector<const Runtime*> runtimes();
 [[nodiscard]] std::vector<std::string> runtime_names();
+/// The same names, for as long as no `RegisteredRuntime` is made or goes.
+[[nodiscard]] std::span<const std::string_view> runtime_words();
 
 /// The framework of that name; nullptr if there is none.
 [[nodiscard]] const Runtime* find_runtime(std::string_view name);

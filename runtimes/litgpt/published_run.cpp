@@ -1,4 +1,5 @@
 // Runs of LitGPT's `finetune` on one GPU.
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>

@@ -1,6 +1,7 @@
 // Runs of Megatron-LM whose training script's arguments are published: the golden values of its
 // functional tests.
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>

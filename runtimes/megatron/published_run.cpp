@@ -408,7 +408,7 @@ void read_graphs(RunReader& row, RunConditions& conditions) {
 ///         the scores since core 0.10); Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (2020
 ///         and 2021: with what is run again); MooreThreads/SimuMax simumax/core/config.py,
 ///         flops_per_token, for runs of its scripts, which the row's `other` names.
-std::optional<FlopCount> flop_count(RunReader& row, const MegatronPlan& plan) {
+std::optional<FlopCount> flop_count(RunReader& row) {
   constexpr FlopCount kMasked{};
   constexpr FlopCount kSeen{.masked_keys = false};
   constexpr FlopCount kAgain{.recomputed = true};
@@ -422,18 +422,15 @@ std::optional<FlopCount> flop_count(RunReader& row, const MegatronPlan& plan) {
   const JsonValue* other = row.peek("other");
   const std::string* remarks = other != nullptr ? other->as_string() : nullptr;
   const std::string framework = row.text("framework", "");
-  std::optional<FlopCount> count;
   if (remarks != nullptr && remarks->find("simu_tools/megatron_scripts") != std::string::npos) {
-    count = kMasked;
-  } else if (const auto* const known = std::ranges::find_if(
-                 kCounts, [&](const auto& each) { return begins_with(framework, each.word); });
-             known != kCounts.end()) {
-    count = known->value;
+    return kMasked;
   }
-  if (count) {
-    count->mtp_layers = plan.mtp_layers;
+  for (const RowWord<FlopCount>& each : kCounts) {
+    if (begins_with(framework, each.word)) {
+      return each.value;
+    }
   }
-  return count;
+  return std::nullopt;
 }
 
 /// What NeMo's and Megatron-Bridge's recipes set.
@@ -496,7 +493,7 @@ void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu
   read_dispatcher(row, megatron);
   read_graphs(row, run.conditions);
   run.conditions.all_in_graphs |= in_graphs_of_2509(row, run.model.name);
-  run.flops = flop_count(row, megatron);
+  run.flops = flop_count(row);
   constexpr std::array<std::string_view, 2> kAside = {"gpu_memory", "task"};
   row.ignore(kAside);
 }

@@ -84,7 +84,7 @@ TEXT
 }
 
 # Of `ninja -t deps` the lines "OBJECT: #deps N, ..." and, indented, the files that it was made from.
-# A header of ours lies in the clone and not in the build folder.
+# A header of ours lies in the clone and not in the build folder. Paths may be relative to the latter.
 count_headers() {
   ninja -C "$build" -t deps >"$folder/deps"
   awk -v root="$clone/" -v build="$build/" '
@@ -92,6 +92,8 @@ count_headers() {
     {
       file = $0
       sub(/^ +/, "", file)
+      if (file !~ /^\//) file = build file
+      while (sub(/\/[^\/]+\/\.\.\//, "/", file)) {}
       if (index(file, root) != 1 || index(file, build) == 1 || file !~ /\.h$/) next
       reached[substr(file, length(root) + 1)]++
     }

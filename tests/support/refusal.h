@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "model_ir/plan/plan_check.h"
+#include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 
 namespace headroom::test {

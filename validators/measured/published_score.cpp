@@ -3,6 +3,7 @@
 #include "costmodel/memory_floor.h"
 #include "costmodel/time/model_flops.h"
 #include "runtimes/interface/runs/run_reader.h"
+#include "runtimes/registry.h"
 #include "validators/measured/published_plan.h"
 #include "validators/measured/published_words.h"
 #include "validators/measured/row_scorer.h"
@@ -68,7 +69,7 @@ double predicted_tflops(const ir::FlopCount& count, const ir::PublishedRun& run,
   const double per_token = cost::model_flops_per_token(
       run.model, run.plan.sequence,
       count.masked_keys ? cost::AttentionCount::kAllKeys : cost::AttentionCount::kSeenKeys,
-      count.mtp_layers);
+      ir::runtime_of(run.plan).predicted_layers(run.plan));
   const double again = count.recomputed ? step.hardware_flops / step.model_flops : 1;
   return per_token * again * step.tokens_per_second_per_gpu() / 1e12;
 }

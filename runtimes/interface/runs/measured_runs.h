@@ -45,9 +45,8 @@ struct RunConditions {
 
 /// How the authors of a figure count the FLOPs of a token.
 struct FlopCount {
-  bool masked_keys = true;      ///< Attention counts the keys that the causal mask hides, too.
-  bool recomputed = false;      ///< What backward runs again counts, too.
-  std::int64_t mtp_layers = 0;  ///< Layers of multi-token prediction.
+  bool masked_keys = true;  ///< Attention counts the keys that the causal mask hides, too.
+  bool recomputed = false;  ///< What backward runs again counts, too.
 };
 
 /// A published run in the terms of a prediction.

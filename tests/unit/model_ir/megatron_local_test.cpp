@@ -1,5 +1,6 @@
 // Layers of Megatron-Core's own modules (--transformer-impl local).
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include <doctest/doctest.h>

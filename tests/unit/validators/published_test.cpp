@@ -269,7 +269,7 @@ TEST_CASE("published row: torchtune's on several GPUs are FSDP2's, bf16 througho
       published_tools());
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
   const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).run.plan;
-  CHECK(plan.runtime == "fsdp");
+  CHECK(plan.runtime == "torchtune");
   CHECK(plan.fsdp->cpu_offload);
   CHECK(plan.fsdp->shard_embeddings);
   CHECK(plan.fsdp->reduce_dtype == ir::DType::kBf16);

@@ -64,7 +64,6 @@ TEST_CASE("published row: torchtitan's words become its modelling code and its c
   const PublishedPlanned planned = planned_row();
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
   const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).run.plan;
-  CHECK(plan.runtime == "fsdp");
   CHECK(plan.runtime == "torchtitan");
   CHECK(plan.precision == ir::Precision::kFp32);
   CHECK(plan.fsdp->replicas == 2);

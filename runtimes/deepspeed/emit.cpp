@@ -1,17 +1,13 @@
-#include "planner/emit/deepspeed.h"
+#include "runtimes/deepspeed/emit.h"
 
 #include <utility>
 
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/deepspeed/leaf_modules.h"
-#include "runtimes/plan_check.h"
 
-namespace headroom::plan {
+namespace headroom::ir::deepspeed {
 namespace {
-
-using ir::JsonFields;
-using ir::JsonValue;
 
 // TrainingArguments of transformers: learning_rate, adam_beta1, adam_beta2, adam_epsilon,
 // weight_decay.
@@ -36,36 +32,36 @@ JsonFields scaling_fields() {
   return fields;
 }
 
-void add_precision(JsonFields& root, ir::Precision precision) {
+void add_precision(JsonFields& root, Precision precision) {
   JsonFields off;
   off.add("enabled", false);
-  if (precision == ir::Precision::kFp16Master) {
+  if (precision == Precision::kFp16Master) {
     root.add("fp16", scaling_fields());
     return;
   }
   JsonFields bf16;
-  bf16.add("enabled", precision == ir::Precision::kBf16Master);
+  bf16.add("enabled", precision == Precision::kBf16Master);
   root.add("bf16", std::move(bf16));
   root.add("fp16", std::move(off));  // The trainer takes silence for fp16.
 }
 
 /// torch.optim's own switches between its implementations.
-void add_torch_form(JsonFields& params, ir::OptimizerForm form) {
-  if (form == ir::OptimizerForm::kFused) {
+void add_torch_form(JsonFields& params, OptimizerForm form) {
+  if (form == OptimizerForm::kFused) {
     params.add("fused", true);
   } else {
-    params.add("foreach", form == ir::OptimizerForm::kForeach);
+    params.add("foreach", form == OptimizerForm::kForeach);
   }
 }
 
-JsonFields adam_params(ir::OptimizerForm form, bool torch_adam) {
+JsonFields adam_params(OptimizerForm form, bool torch_adam) {
   JsonFields params;
   params.add("lr", kLearningRate);
   params.add("betas", betas());
   params.add("eps", kEpsilon);
   params.add("weight_decay", kWeightDecay);
   // Fused is DeepSpeed's own FusedAdam, unless torch's is asked for.
-  const bool torch = form != ir::OptimizerForm::kFused || torch_adam;
+  const bool torch = form != OptimizerForm::kFused || torch_adam;
   params.add("torch_adam", torch);
   if (torch) {
     add_torch_form(params, form);
@@ -73,7 +69,7 @@ JsonFields adam_params(ir::OptimizerForm form, bool torch_adam) {
   return params;
 }
 
-JsonFields sgd_params(const ir::OptimizerPlan& plan) {
+JsonFields sgd_params(const OptimizerPlan& plan) {
   JsonFields params;
   params.add("lr", kLearningRate);
   params.add("momentum", plan.momentum);
@@ -90,26 +86,25 @@ JsonFields lion_params() {
   return params;
 }
 
-bool is_bitsandbytes(ir::OptimizerForm form) {
-  return form == ir::OptimizerForm::kEightBit || form == ir::OptimizerForm::kPagedEightBit ||
-         form == ir::OptimizerForm::kPaged;
+bool is_bitsandbytes(OptimizerForm form) {
+  return form == OptimizerForm::kEightBit || form == OptimizerForm::kPagedEightBit ||
+         form == OptimizerForm::kPaged;
 }
 
 /// The optimizer by name, or leave for the trainer to bring one that DeepSpeed does not know.
-void add_optimizer(JsonFields& root, const ir::ParallelPlan& plan) {
-  const ir::OptimizerPlan& optimizer = plan.optimizer;
+void add_optimizer(JsonFields& root, const ParallelPlan& plan) {
+  const OptimizerPlan& optimizer = plan.optimizer;
   JsonFields section;
   bool untested = false;
   if (is_bitsandbytes(optimizer.form)) {
     untested = true;
-  } else if (optimizer.kind == ir::OptimizerKind::kAdamW) {
+  } else if (optimizer.kind == OptimizerKind::kAdamW) {
     section.add("type", "AdamW");
-    section.add("params",
-                adam_params(optimizer.form, plan.zero.value_or(ir::ZeroPlan{}).torch_adam));
-  } else if (optimizer.kind == ir::OptimizerKind::kLion) {
+    section.add("params", adam_params(optimizer.form, plan.zero.value_or(ZeroPlan{}).torch_adam));
+  } else if (optimizer.kind == OptimizerKind::kLion) {
     section.add("type", "Lion");
     section.add("params", lion_params());
-  } else if (optimizer.kind == ir::OptimizerKind::kSgd) {
+  } else if (optimizer.kind == OptimizerKind::kSgd) {
     section.add("type", "SGD");
     section.add("params", sgd_params(optimizer));
     untested = true;
@@ -119,16 +114,16 @@ void add_optimizer(JsonFields& root, const ir::ParallelPlan& plan) {
   JsonValue finished = std::move(section).finish();
   if (!finished.as_object()->empty()) {
     root.add("optimizer", std::move(finished));
-  } else if (plan.zero && plan.zero->offload_optimizer != ir::OffloadDevice::kNone) {
+  } else if (plan.zero && plan.zero->offload_optimizer != OffloadDevice::kNone) {
     root.add("zero_force_ds_cpu_optimizer", false);
   }
   root.add("zero_allow_untested_optimizer", untested);
 }
 
-JsonFields offload_fields(ir::OffloadDevice device, const std::string& nvme_path) {
+JsonFields offload_fields(OffloadDevice device, const std::string& nvme_path) {
   JsonFields fields;
-  fields.add("device", ir::word_of(ir::offload_words(), device));
-  if (device == ir::OffloadDevice::kNvme) {
+  fields.add("device", word_of(offload_words(), device));
+  if (device == OffloadDevice::kNvme) {
     fields.add("nvme_path", nvme_path);
   }
   fields.add("pin_memory", true);
@@ -136,9 +131,9 @@ JsonFields offload_fields(ir::OffloadDevice device, const std::string& nvme_path
 }
 
 /// Buffers that stage what goes to the drive; DeepSpeed's defaults.
-JsonFields optimizer_offload(const ir::ZeroPlan& zero) {
+JsonFields optimizer_offload(const ZeroPlan& zero) {
   JsonFields fields = offload_fields(zero.offload_optimizer, zero.nvme_path);
-  if (zero.offload_optimizer == ir::OffloadDevice::kNvme) {
+  if (zero.offload_optimizer == OffloadDevice::kNvme) {
     fields.add("buffer_count", 4);
     fields.add("pipeline_read", false);
     fields.add("pipeline_write", false);
@@ -149,9 +144,9 @@ JsonFields optimizer_offload(const ir::ZeroPlan& zero) {
   return fields;
 }
 
-JsonFields param_offload(const ir::ZeroPlan& zero) {
+JsonFields param_offload(const ZeroPlan& zero) {
   JsonFields fields = offload_fields(zero.offload_param, zero.nvme_path);
-  if (zero.offload_param == ir::OffloadDevice::kNvme) {
+  if (zero.offload_param == OffloadDevice::kNvme) {
     fields.add("buffer_count", 5);
     fields.add("buffer_size", 100'000'000);
     fields.add("max_in_cpu", 1'000'000'000);
@@ -159,7 +154,7 @@ JsonFields param_offload(const ir::ZeroPlan& zero) {
   return fields;
 }
 
-void add_stage3(JsonFields& fields, const ir::ModelSpec& model, const ir::ZeroPlan& zero) {
+void add_stage3(JsonFields& fields, const ModelSpec& model, const ZeroPlan& zero) {
   fields.add("sub_group_size", zero.sub_group_size);
   fields.add("stage3_prefetch_bucket_size", zero.prefetch_bucket_size);
   fields.add("stage3_param_persistence_threshold", zero.param_persistence_threshold);
@@ -182,19 +177,19 @@ void add_stage3(JsonFields& fields, const ir::ModelSpec& model, const ir::ZeroPl
   if (zero.quantized_gradients) {
     fields.add("zero_quantized_gradients", true);
   }
-  const std::string_view experts = ir::deepspeed::experts_class(model.family);
-  if (zero.leaf == ir::ZeroLeaf::kExperts && !experts.empty()) {
+  const std::string_view experts = experts_class(model.family);
+  if (zero.leaf == ZeroLeaf::kExperts && !experts.empty()) {
     JsonFields leaf;
     leaf.add("classes", JsonValue{JsonValue::Array{JsonValue{std::string(experts)}}});
     fields.add("leaf_module", std::move(leaf));
   }
-  if (zero.offload_param != ir::OffloadDevice::kNone) {
+  if (zero.offload_param != OffloadDevice::kNone) {
     fields.add("offload_param", param_offload(zero));
   }
 }
 
 /// What stages 1 and 2 read, where it is not DeepSpeed's default.
-void add_bucket_switches(JsonFields& fields, const ir::ZeroPlan& zero) {
+void add_bucket_switches(JsonFields& fields, const ZeroPlan& zero) {
   if (!zero.multi_rank_allreduce) {
     fields.add("use_multi_rank_bucket_allreduce", false);
   }
@@ -206,7 +201,7 @@ void add_bucket_switches(JsonFields& fields, const ir::ZeroPlan& zero) {
   }
 }
 
-JsonFields zero_fields(const ir::ModelSpec& model, const ir::ZeroPlan& zero) {
+JsonFields zero_fields(const ModelSpec& model, const ZeroPlan& zero) {
   JsonFields fields;
   fields.add("stage", zero.stage);
   if (zero.stage == 0) {
@@ -222,7 +217,7 @@ JsonFields zero_fields(const ir::ModelSpec& model, const ir::ZeroPlan& zero) {
   if (zero.stage < 3) {
     add_bucket_switches(fields, zero);
   }
-  if (zero.offload_optimizer != ir::OffloadDevice::kNone) {
+  if (zero.offload_optimizer != OffloadDevice::kNone) {
     fields.add("offload_optimizer", optimizer_offload(zero));
   }
   if (zero.stage == 3) {
@@ -231,9 +226,9 @@ JsonFields zero_fields(const ir::ModelSpec& model, const ir::ZeroPlan& zero) {
   return fields;
 }
 
-void add_drive(JsonFields& root, const ir::ZeroPlan& zero) {
-  if (zero.offload_optimizer != ir::OffloadDevice::kNvme &&
-      zero.offload_param != ir::OffloadDevice::kNvme) {
+void add_drive(JsonFields& root, const ZeroPlan& zero) {
+  if (zero.offload_optimizer != OffloadDevice::kNvme &&
+      zero.offload_param != OffloadDevice::kNvme) {
     return;
   }
   JsonFields aio;
@@ -247,15 +242,8 @@ void add_drive(JsonFields& root, const ir::ZeroPlan& zero) {
 
 }  // namespace
 
-Result<std::string> deepspeed_config(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  if (plan.runtime != "deepspeed") {
-    return Error::invalid_argument("runtime", plan.runtime, "a plan of the runtime deepspeed",
-                                   "add --zero 2");
-  }
-  if (Status status = ir::check_plan(model, plan); !status) {
-    return std::move(status).error();
-  }
-  const ir::ZeroPlan zero = plan.zero.value_or(ir::ZeroPlan{});
+std::string emitted_config(const ModelSpec& model, const ParallelPlan& plan) {
+  const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
   JsonFields root;
   root.add("train_batch_size", plan.world * plan.micro_batch * plan.accumulation);
   root.add("train_micro_batch_size_per_gpu", plan.micro_batch);
@@ -265,15 +253,15 @@ Result<std::string> deepspeed_config(const ir::ModelSpec& model, const ir::Paral
   add_optimizer(root, plan);
   if (zero.grad_accum_dtype) {
     JsonFields types;
-    types.add("grad_accum_dtype", ir::name_of(*zero.grad_accum_dtype));
+    types.add("grad_accum_dtype", name_of(*zero.grad_accum_dtype));
     root.add("data_types", std::move(types));
   }
   if (zero.communication_dtype) {
-    root.add("communication_data_type", ir::name_of(*zero.communication_dtype));
+    root.add("communication_data_type", name_of(*zero.communication_dtype));
   }
   root.add("zero_optimization", zero_fields(model, zero));
   add_drive(root, zero);
   return to_pretty_json(std::move(root).finish()) + "\n";
 }
 
-}  // namespace headroom::plan
+}  // namespace headroom::ir::deepspeed

@@ -1,12 +1,14 @@
-#include "planner/emit/deepspeed.h"
+#include "runtimes/deepspeed/emit.h"
 
 #include <doctest/doctest.h>
 
 #include "model_ir/json/json_value.h"
 #include "runtimes/deepspeed/config.h"
+#include "runtimes/deepspeed/runtime.h"
+#include "runtimes/registry.h"
 #include "tests/support/random_plan.h"
 
-namespace headroom::plan {
+namespace headroom::ir::deepspeed {
 namespace {
 
 using ir::JsonValue;
@@ -35,7 +37,7 @@ ir::ParallelPlan zero_plan(int stage) {
 }
 
 JsonValue emitted(const ir::ParallelPlan& plan) {
-  return ir::parse_json(deepspeed_config(model(), plan).value(), "ds.json").value();
+  return ir::parse_json(emitted_config(model(), plan), "ds.json").value();
 }
 
 /// What a configuration does not hold, so that it comes from the trainer's arguments.
@@ -67,7 +69,7 @@ TEST_CASE("property: an emitted configuration reads back as its plan") {
   CAPTURE(random.seed());
   for (int round = 0; round < 400; ++round) {
     const ir::ParallelPlan plan = test::random_deepspeed_plan(random);
-    const std::string text = deepspeed_config(model(), plan).value();
+    const std::string text = emitted_config(model(), plan);
     CAPTURE(text);
     ir::ParallelPlan arguments = arguments_of(plan);
     if (is_made_by_deepspeed(plan.optimizer)) {
@@ -80,13 +82,13 @@ TEST_CASE("property: an emitted configuration reads back as its plan") {
   }
 }
 
-TEST_CASE("deepspeed_config: nothing is auto") {
+TEST_CASE("emitted_config: nothing is auto") {
   for (const int stage : {0, 1, 2, 3}) {
-    CHECK(deepspeed_config(model(), zero_plan(stage))->find("auto") == std::string::npos);
+    CHECK(emitted_config(model(), zero_plan(stage)).find("auto") == std::string::npos);
   }
 }
 
-TEST_CASE("deepspeed_config: the three batch sizes agree") {
+TEST_CASE("emitted_config: the three batch sizes agree") {
   ir::ParallelPlan plan = zero_plan(2);
   plan.micro_batch = 3;
   plan.accumulation = 5;
@@ -96,9 +98,9 @@ TEST_CASE("deepspeed_config: the three batch sizes agree") {
   CHECK(config.find("gradient_accumulation_steps")->as_integer() == 5);
 }
 
-TEST_CASE("deepspeed_config: fp16 scales its loss dynamically, bf16 not at all") {
+TEST_CASE("emitted_config: fp16 scales its loss dynamically, bf16 not at all") {
   ir::ParallelPlan plan = zero_plan(2);
-  CHECK(deepspeed_config(model(), plan)->find("loss_scale") == std::string::npos);
+  CHECK(emitted_config(model(), plan).find("loss_scale") == std::string::npos);
   plan.precision = ir::Precision::kFp16Master;
   const JsonValue config = emitted(plan);
   const JsonValue& fp16 = *config.find("fp16");
@@ -108,7 +110,7 @@ TEST_CASE("deepspeed_config: fp16 scales its loss dynamically, bf16 not at all")
   CHECK(config.find("bf16") == nullptr);
 }
 
-TEST_CASE("deepspeed_config: what a default decides elsewhere is written") {
+TEST_CASE("emitted_config: what a default decides elsewhere is written") {
   const JsonValue config = emitted(zero_plan(3));
   const JsonValue& zero = *config.find("zero_optimization");
   CHECK(zero.find("overlap_comm")->as_bool() == true);  // none in the plan: stage 3's default
@@ -119,7 +121,7 @@ TEST_CASE("deepspeed_config: what a default decides elsewhere is written") {
   CHECK(emitted(zero_plan(2)).find("zero_optimization")->find("overlap_comm")->as_bool() == false);
 }
 
-TEST_CASE("deepspeed_config: an optimizer that DeepSpeed does not have is the trainer's") {
+TEST_CASE("emitted_config: an optimizer that DeepSpeed does not have is the trainer's") {
   ir::ParallelPlan plan = zero_plan(2);
   plan.optimizer = {ir::OptimizerKind::kAdafactor, ir::OptimizerForm::kLoop, 0};
   const JsonValue config = emitted(plan);
@@ -129,7 +131,7 @@ TEST_CASE("deepspeed_config: an optimizer that DeepSpeed does not have is the tr
   CHECK(emitted(plan).find("zero_force_ds_cpu_optimizer")->as_bool() == false);
 }
 
-TEST_CASE("deepspeed_config: a share of the optimizer on the host is written out") {
+TEST_CASE("emitted_config: a share of the optimizer on the host is written out") {
   ir::ParallelPlan plan = zero_plan(3);
   plan.zero->offload_optimizer = ir::OffloadDevice::kCpu;
   plan.optimizer.form = ir::OptimizerForm::kFused;
@@ -141,7 +143,7 @@ TEST_CASE("deepspeed_config: a share of the optimizer on the host is written out
   CHECK(offload.find("ratio")->as_number() == 0.3);
 }
 
-TEST_CASE("deepspeed_config: offload to a drive names its folder and its buffers") {
+TEST_CASE("emitted_config: offload to a drive names its folder and its buffers") {
   ir::ParallelPlan plan = zero_plan(3);
   plan.zero->offload_optimizer = ir::OffloadDevice::kNvme;
   plan.zero->offload_param = ir::OffloadDevice::kCpu;
@@ -154,20 +156,19 @@ TEST_CASE("deepspeed_config: offload to a drive names its folder and its buffers
   CHECK(config.find("aio")->find("block_size")->as_integer() == 1'048'576);
 }
 
-TEST_CASE(
-    "deepspeed_config: ZeRO++ is written where it is asked for, leaf modules by their class") {
+TEST_CASE("emitted_config: ZeRO++ is written where it is asked for, leaf modules by their class") {
   ir::ModelSpec experts = model();
   experts.family = ir::Family::kDeepseekV3;
   ir::ParallelPlan plan = zero_plan(3);
   plan.world = 16;
-  const std::string plain = deepspeed_config(experts, plan).value();
+  const std::string plain = emitted_config(experts, plan);
   CHECK(plain.find("zero_hpz_partition_size") == std::string::npos);
   CHECK(plain.find("leaf_module") == std::string::npos);
   plan.zero->hpz_partition_size = 8;
   plan.zero->quantized_weights = true;
   plan.zero->quantized_gradients = true;
   plan.zero->leaf = ir::ZeroLeaf::kExperts;
-  const std::string text = deepspeed_config(experts, plan).value();
+  const std::string text = emitted_config(experts, plan);
   for (const char* part : {"\"zero_hpz_partition_size\": 8", "\"zero_quantized_weights\": true",
                            "\"zero_quantized_gradients\": true", "DeepseekV3MoE"}) {
     CAPTURE(part);
@@ -175,10 +176,17 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("deepspeed_config: a plan of another runtime is refused") {
-  const auto refused = deepspeed_config(model(), ir::ParallelPlan{});
+TEST_CASE("emit: the framework writes the formats that it names, and no other") {
+  const ir::Runtime& deepspeed = runtime();
+  REQUIRE(deepspeed.configuration_formats().size() == 1);
+  const std::string_view format = deepspeed.configuration_formats().front().name;
+  const ir::ParallelPlan plan = zero_plan(2);
+  CHECK(deepspeed.emit(model(), plan, format).value() == emitted_config(model(), plan));
+  const ir::Runtime& transformers = *ir::find_runtime("transformers");
+  CHECK(transformers.configuration_formats().empty());
+  const auto refused = transformers.emit(model(), ir::ParallelPlan{}, format);
   REQUIRE_FALSE(refused);
-  CHECK(refused.error().key == "runtime");
+  CHECK(refused.error().key == "format");
 }
 
-}  // namespace headroom::plan
+}  // namespace headroom::ir::deepspeed

@@ -2,11 +2,10 @@
 
 #include <string>
 
-#include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
 
-namespace headroom::plan {
+namespace headroom::ir::deepspeed {
 
 /// The ds_config.json that does what `plan` says, for the Trainer of transformers and for
 /// deepspeed.initialize alike.
@@ -16,11 +15,10 @@ namespace headroom::plan {
 ///          byte depends on, are those that transformers' TrainingArguments have, so that both
 ///          agree. fp16 gets dynamic loss scaling, bf16 none. An optimizer that DeepSpeed cannot
 ///          make by name (8-bit, Adafactor) is left to the trainer. Ends with a line break.
-/// Errors:  kInvalidArgument for a plan of another runtime, and as `ir::check_plan`.
+/// Requires a plan of DeepSpeed that `check_plan` accepts.
 /// Source:  deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/config.py, zero/config.py,
 ///          zero/offload_config.py, swap_tensor/constants.py;
 ///          huggingface/transformers 5.17.0 src/transformers/training_args.py.
-[[nodiscard]] Result<std::string> deepspeed_config(const ir::ModelSpec& model,
-                                                   const ir::ParallelPlan& plan);
+[[nodiscard]] std::string emitted_config(const ModelSpec& model, const ParallelPlan& plan);
 
-}  // namespace headroom::plan
+}  // namespace headroom::ir::deepspeed
