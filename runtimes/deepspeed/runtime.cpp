@@ -4,6 +4,7 @@
 #include "runtimes/deepspeed/check.h"
 #include "runtimes/deepspeed/emit.h"
 #include "runtimes/deepspeed/lowering.h"
+#include "runtimes/deepspeed/measured_runs.h"
 #include "runtimes/deepspeed/words.h"
 #include "runtimes/transformers/alone.h"
 
@@ -47,6 +48,9 @@ class Deepspeed final : public Runtime {
       optimizer.form = OptimizerForm::kFused;
     }
     return optimizer;
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &deepspeed::measured_runs();
   }
 
   [[nodiscard]] std::string layout(const ParallelPlan& plan,

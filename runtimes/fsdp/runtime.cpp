@@ -3,6 +3,7 @@
 #include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/lowering.h"
+#include "runtimes/fsdp/measured_runs.h"
 #include "runtimes/fsdp/window.h"
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
@@ -29,6 +30,9 @@ class Fsdp final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return fsdp::lower(model, plan, rank, device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &fsdp::measured_runs();
   }
 
   [[nodiscard]] std::string layout(const ParallelPlan& plan,

@@ -24,6 +24,8 @@
 
 namespace headroom::ir {
 
+struct MeasuredRuns;  // runtimes/interface/runs/measured_runs.h
+
 /// An option of the command line that a framework's words for a plan stand for.
 struct WordedOption {
   std::string_view option;  ///< "zero", without dashes.
@@ -91,6 +93,9 @@ class Runtime {
   [[nodiscard]] virtual OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const {
     return {};
   }
+
+  /// The measured runs that the framework knows how to read; nullptr: none.
+  [[nodiscard]] virtual const MeasuredRuns* measured_runs() const { return nullptr; }
 
   // How a plan is said.
 

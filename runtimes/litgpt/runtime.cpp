@@ -5,6 +5,7 @@
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/litgpt/lowering.h"
+#include "runtimes/litgpt/measured_runs.h"
 #include "runtimes/transformers/changes.h"
 
 namespace headroom::ir::litgpt {
@@ -30,6 +31,9 @@ class Litgpt final : public Runtime {
       return task.error();
     }
     return litgpt::lower(model, plan, device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &litgpt::measured_runs();
   }
 
   /// "bf16-true".

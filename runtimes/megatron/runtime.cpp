@@ -4,6 +4,7 @@
 #include "runtimes/megatron/changes.h"
 #include "runtimes/megatron/check.h"
 #include "runtimes/megatron/lowering.h"
+#include "runtimes/megatron/measured_runs.h"
 #include "runtimes/megatron/memory_terms.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/megatron/window.h"
@@ -27,6 +28,9 @@ class Megatron final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return megatron::lower(model, plan, static_cast<std::int64_t>(rank), device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &megatron::measured_runs();
   }
 
   [[nodiscard]] std::string layout(const ParallelPlan& plan,

@@ -10,6 +10,7 @@
 #include "runtimes/torchtitan/changes.h"
 #include "runtimes/torchtitan/highest_ranks.h"
 #include "runtimes/torchtitan/lowering.h"
+#include "runtimes/torchtitan/measured_runs.h"
 #include "runtimes/torchtitan/memory_budget.h"
 #include "runtimes/torchtitan/stage_layers.h"
 #include "runtimes/torchtitan/window.h"
@@ -40,6 +41,9 @@ class Torchtitan final : public Runtime {
   /// Source: pytorch/torchtitan torchtitan/config/job_config.py (0.2.2), Optimizer.implementation.
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const override {
     return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &torchtitan::measured_runs();
   }
 
   [[nodiscard]] std::string layout(const ParallelPlan& plan,

@@ -7,6 +7,7 @@
 #include "runtimes/fsdp/window.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torchtune/check.h"
+#include "runtimes/torchtune/measured_runs.h"
 #include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
 
@@ -29,6 +30,9 @@ class Torchtune final : public Runtime {
     }
     return plan.fsdp ? fsdp::lower(model, plan, rank, device)
                      : transformers::lower(model, plan, device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &torchtune::measured_runs();
   }
 
   [[nodiscard]] std::string layout(const ParallelPlan& plan,

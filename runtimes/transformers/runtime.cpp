@@ -4,6 +4,7 @@
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
+#include "runtimes/transformers/measured_runs.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -22,6 +23,9 @@ class Transformers final : public Runtime {
                                           const DeviceTraits& device) const override {
     // Data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &transformers::measured_runs();
   }
   [[nodiscard]] std::string layout(const ParallelPlan& plan,
                                    const TypedOption& /*typed*/) const override {

@@ -1,30 +1,24 @@
 // Runs of Megatron's family as tables and papers describe them.
-#include "validators/measured/published_mcore.h"
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "runtimes/interface/runs/published_keys.h"
 #include "runtimes/megatron/fields.h"
-#include "validators/measured/case_plan.h"
-#include "validators/measured/case_reader.h"
-#include "validators/measured/published_reader.h"
-#include "validators/measured/published_words.h"
+#include "runtimes/megatron/measured_runs.h"
 
-namespace headroom::check {
+namespace headroom::ir::megatron {
 namespace {
-
-using ir::JsonValue;
-using ir::MegatronPlan;
-using ir::ModelSpec;
 
 /// Layers that differ from Llama's.
 enum class LayerForm : std::uint8_t { kLlama, kGpt2, kDeepseek, kQwen3Moe, kMixtral, kGptOss };
 
-LayerForm read_architecture(CaseReader& model) {
-  constexpr std::array<Word<LayerForm>, 11> kLayerForms = {
+LayerForm read_architecture(RunReader& model) {
+  constexpr std::array<RowWord<LayerForm>, 11> kLayerForms = {
       {{"llama", LayerForm::kLlama},
        {"deepseek_v3 (MLA MoE)", LayerForm::kDeepseek},
        {"gpt", LayerForm::kGpt2},
@@ -41,23 +35,23 @@ LayerForm read_architecture(CaseReader& model) {
 
 void set_layer_form(LayerForm form, ModelSpec& spec) {
   const bool gpt = form == LayerForm::kGpt2;
-  spec.norm = gpt ? ir::NormKind::kLayer : ir::NormKind::kRms;
-  spec.position = gpt ? ir::PositionKind::kLearned : ir::PositionKind::kRope;
+  spec.norm = gpt ? NormKind::kLayer : NormKind::kRms;
+  spec.position = gpt ? PositionKind::kLearned : PositionKind::kRope;
   spec.gated_mlp = !gpt;
-  spec.activation = gpt ? ir::Activation::kGelu : ir::Activation::kSilu;
+  spec.activation = gpt ? Activation::kGelu : Activation::kSilu;
   const bool oss = form == LayerForm::kGptOss;
   spec.qkv_bias = spec.output_bias = gpt || oss;
   spec.mlp_bias = gpt;
   spec.attention_sinks = oss;
   const bool head_norms = form == LayerForm::kDeepseek || form == LayerForm::kQwen3Moe;
-  spec.qk_norm = head_norms ? ir::QkNorm::kPerHead : ir::QkNorm::kNone;
+  spec.qk_norm = head_norms ? QkNorm::kPerHead : QkNorm::kNone;
   const double dropout = gpt ? 0.1 : 0;  // Megatron's default, which Llama's recipes switch off.
   spec.dropout = {.embedding = dropout, .attention = dropout, .residual = dropout, .activation = 0};
 }
 
 /// gpt-oss: a window in every second layer from the first on, biases, no loss of balance.
 /// Source: NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/models/gpt_oss/gpt_oss_provider.py.
-void complete_gpt_oss(CaseReader& model, MegatronPlan& plan, ModelSpec& spec) {
+void complete_gpt_oss(RunReader& model, MegatronPlan& plan, ModelSpec& spec) {
   constexpr std::int64_t kWindow = 128;
   if (model.text("sliding_window", "") != "alternating 128/full" || !spec.moe) {
     model.fail("sliding_window", "another one than gpt-oss has");
@@ -71,21 +65,21 @@ void complete_gpt_oss(CaseReader& model, MegatronPlan& plan, ModelSpec& spec) {
 }
 
 /// The first of two keys that is there.
-std::int64_t either(CaseReader& object, std::string_view key, std::string_view other,
+std::int64_t either(RunReader& object, std::string_view key, std::string_view other,
                     std::int64_t absent) {
   const std::int64_t value = object.integer(key, absent, {0, kDimensionRange.high});
   return object.integer(other, value, {0, kDimensionRange.high});
 }
 
-void read_published_experts(CaseReader& model, MegatronPlan& plan, ModelSpec& spec) {
+void read_published_experts(RunReader& model, MegatronPlan& plan, ModelSpec& spec) {
   const JsonValue* value = model.take("moe");
   if (value == nullptr) {
     return;
   }
-  CaseReader moe(value, "model.moe");
-  ir::MoeSpec experts;
+  RunReader moe(value, "model.moe");
+  MoeSpec experts;
   experts.experts = either(moe, "experts", "num_experts", 0);
-  experts.top_k = stated(moe, "topk", kDimensionRange);
+  experts.top_k = moe.stated("topk", kDimensionRange);
   experts.expert_ffn = either(moe, "moe_ffn", "expert_ffn", 0);
   experts.shared_ffn = either(moe, "shared_expert_ffn", "shared_ffn", 0);
   const std::int64_t dense = either(moe, "dense_layers", "first_dense_layers", 0);
@@ -104,41 +98,41 @@ void read_published_experts(CaseReader& model, MegatronPlan& plan, ModelSpec& sp
   model.absorb(moe.trouble());
 }
 
-void read_published_latent(CaseReader& model, ModelSpec& spec) {
+void read_published_latent(RunReader& model, ModelSpec& spec) {
   const JsonValue* value = model.take("mla");
   if (value == nullptr) {
     return;
   }
-  CaseReader mla(value, "model.mla");
-  ir::LatentAttention latent;
+  RunReader mla(value, "model.mla");
+  LatentAttention latent;
   latent.q_rank = mla.integer("q_lora_rank", 0, {0, kDimensionRange.high});
-  latent.kv_rank = stated(mla, "kv_lora_rank", kDimensionRange);
+  latent.kv_rank = mla.stated("kv_lora_rank", kDimensionRange);
   latent.nope_dim = either(mla, "qk_head_dim", "qk_nope_head_dim", 0);
-  latent.rope_dim = stated(mla, "qk_rope_head_dim", kDimensionRange);
-  latent.v_dim = stated(mla, "v_head_dim", kDimensionRange);
+  latent.rope_dim = mla.stated("qk_rope_head_dim", kDimensionRange);
+  latent.v_dim = mla.stated("v_head_dim", kDimensionRange);
   spec.latent = latent;
   model.absorb(mla.trouble());
 }
 
-ModelSpec read_published_model(CaseReader& row, ir::ParallelPlan& plan) {
-  CaseReader model(row.take("model"), "model");
+ModelSpec read_table_model(RunReader& row, ParallelPlan& plan) {
+  RunReader model(row.take("model"), "model");
   ModelSpec spec;
   spec.name = model.text("name", "");
   const LayerForm form = read_architecture(model);
   set_layer_form(form, spec);
-  spec.hidden = spec.embedding_dim = stated(model, "hidden", kDimensionRange);
-  spec.heads = stated(model, "heads", kDimensionRange);
-  spec.kv_heads = stated(model, "kv_heads", kDimensionRange);
+  spec.hidden = spec.embedding_dim = model.stated("hidden", kDimensionRange);
+  spec.heads = model.stated("heads", kDimensionRange);
+  spec.kv_heads = model.stated("kv_heads", kDimensionRange);
   spec.head_dim = model.integer("head_dim", spec.heads > 0 ? spec.hidden / spec.heads : 0,
                                 {0, kDimensionRange.high});
-  spec.ffn = stated(model, "ffn", kDimensionRange);
+  spec.ffn = model.stated("ffn", kDimensionRange);
   // GPT-2's tokens, padded for eight tensor-parallel ranks, where a GPT table says nothing.
   // Source: Shoeybi et al. 2019, arXiv:1909.08053, section 5.
   constexpr std::int64_t kGpt2Vocabulary = 51200;
   spec.vocabulary = form == LayerForm::kGpt2
                         ? model.integer("vocab", kGpt2Vocabulary, kDimensionRange)
-                        : stated(model, "vocab", kDimensionRange);
-  spec.layers.resize(static_cast<std::size_t>(stated(model, "layers", {1, 1 << 12})));
+                        : model.stated("vocab", kDimensionRange);
+  spec.layers.resize(static_cast<std::size_t>(model.stated("layers", {1, 1 << 12})));
   spec.max_positions = plan.sequence;
   if (model.take("tied_embeddings") == nullptr) {
     model.fail("tied_embeddings", "not stated");
@@ -183,7 +177,7 @@ std::string recipe_layout(std::int64_t parts, std::int64_t mtp_layers) {
 /// Which layers a chunk has. Recipes whose layers and two more divide (126 of Llama 3.1 405B, 94 of
 /// Qwen3 235B) count the embedding and the loss as layers. Source:
 /// NVIDIA-NeMo/Megatron-Bridge v0.2.0, src/megatron/bridge/recipes/{llama,qwen}.
-void set_chunks(CaseReader& row, std::int64_t layers, std::int64_t chunks, MegatronPlan& megatron) {
+void set_chunks(RunReader& row, std::int64_t layers, std::int64_t chunks, MegatronPlan& megatron) {
   constexpr std::int64_t kDeepSeekLayers = 61;
   const std::int64_t parts =
       chunks * std::max<std::int64_t>(1, megatron.pipeline);  // 0: not stated.
@@ -219,18 +213,18 @@ void read_layout(const JsonValue* other, MegatronPlan& megatron) {
   megatron.mtp_layers = predicts ? 1 : 0;
 }
 
-void read_published_degrees(CaseReader& row, std::int64_t layers, ir::ParallelPlan& plan) {
+void read_published_degrees(RunReader& row, std::int64_t layers, ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   // A degree that is not stated is the reader's trouble, and must not divide anything meanwhile.
-  megatron.tensor = std::max<std::int64_t>(stated(row, "tp", kDegreeRange), 1);
-  megatron.pipeline = std::max<std::int64_t>(stated(row, "pp", kDegreeRange), 1);
+  megatron.tensor = std::max<std::int64_t>(row.stated("tp", kDegreeRange), 1);
+  megatron.pipeline = std::max<std::int64_t>(row.stated("pp", kDegreeRange), 1);
   megatron.context = row.integer("cp", 1, kDegreeRange);
   megatron.expert = row.integer("ep", 1, kDegreeRange);
   megatron.expert_tensor = row.integer("etp", 0, {0, kDegreeRange.high});
   const std::int64_t chunks = row.integer("vpp", 1, kDegreeRange);
   set_chunks(row, layers, chunks, megatron);
-  plan.world = stated(row, "num_gpus", kWorldRange);
-  plan.micro_batch = stated(row, "micro_batch", kBatchRange);
+  plan.world = row.stated("num_gpus", kWorldRange);
+  plan.micro_batch = row.stated("micro_batch", kBatchRange);
   const std::int64_t model_ranks =
       std::max<std::int64_t>(1, megatron.tensor * megatron.pipeline * megatron.context);
   const std::int64_t step = std::max<std::int64_t>(1, plan.micro_batch * plan.world / model_ranks);
@@ -265,13 +259,13 @@ bool is_nemo(std::string_view framework) {
 
 /// "selective modules ['layernorm', 'moe_act']", "recompute_modules=['mlp'] ..."; false for other
 /// words.
-bool read_modules(CaseReader& row, MegatronPlan& plan) {
+bool read_modules(RunReader& row, MegatronPlan& plan) {
   const std::string words = row.text("checkpointing", "");
   if (!words.starts_with("selective modules [") && !words.starts_with("recompute_modules=[")) {
     return false;
   }
-  plan.recompute = ir::MegatronRecompute::kSelective;
-  for (const ir::MegatronModule& module : ir::megatron_modules()) {
+  plan.recompute = MegatronRecompute::kSelective;
+  for (const MegatronModule& module : megatron_modules()) {
     const std::string quoted = "'" + std::string(module.name) + "'";
     plan.recompute_modules.*module.value = words.find(quoted) != std::string::npos;
   }
@@ -284,19 +278,17 @@ bool read_modules(CaseReader& row, MegatronPlan& plan) {
 /// only times are read. Source: NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md;
 /// NVIDIA/NeMo nemo/collections/llm/recipes/precision/mixed_precision.py, bf16_with_fp8_mixed.
 struct Numbers {
-  ir::Precision precision = ir::Precision::kBf16Master;
-  ir::MegatronFp8 fp8 = ir::MegatronFp8::kNone;
+  Precision precision = Precision::kBf16Master;
+  MegatronFp8 fp8 = MegatronFp8::kNone;
 };
 
-void read_numbers(CaseReader& row, std::string_view framework, ir::ParallelPlan& plan) {
-  using ir::MegatronFp8;
-  using ir::Precision;
+void read_numbers(RunReader& row, std::string_view framework, ParallelPlan& plan) {
   constexpr Numbers kHalf{};
   constexpr Numbers kFp16{.precision = Precision::kFp16Master};
   constexpr Numbers kMicro{.fp8 = MegatronFp8::kMxfp8};
   constexpr Numbers kCurrent{.fp8 = MegatronFp8::kTensorwise};
   constexpr Numbers kDelayed{.fp8 = MegatronFp8::kDelayed};
-  constexpr std::array<Word<Numbers>, 15> kWords = {
+  constexpr std::array<RowWord<Numbers>, 15> kWords = {
       {{"bf16 params, fp32 main grads", kHalf},
        {"bf16, fp32 main grads", kHalf},
        {"bf16", kHalf},
@@ -318,11 +310,10 @@ void read_numbers(CaseReader& row, std::string_view framework, ir::ParallelPlan&
   plan.megatron->fp8 = history ? MegatronFp8::kDelayed : numbers.fp8;
 }
 
-void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& plan) {
+void read_recipe(RunReader& row, std::string_view framework, ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   read_numbers(row, framework, plan);
-  using ir::MegatronRecompute;
-  constexpr std::array<Word<MegatronRecompute>, 6> kRecompute = {
+  constexpr std::array<RowWord<MegatronRecompute>, 6> kRecompute = {
       {{"none", MegatronRecompute::kNone},
        {"full", MegatronRecompute::kFullUniform},
        {"full (every layer)", MegatronRecompute::kFullUniform},
@@ -336,8 +327,7 @@ void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& 
     megatron.recompute = row.word<MegatronRecompute>("checkpointing", usual, kRecompute);
     megatron.recompute_modules.core_attention = megatron.recompute == MegatronRecompute::kSelective;
   }
-  using ir::MegatronAttention;
-  constexpr std::array<Word<MegatronAttention>, 8> kAttention = {
+  constexpr std::array<RowWord<MegatronAttention>, 8> kAttention = {
       {{"flash", MegatronAttention::kFused},
        {"fused (TE auto)", MegatronAttention::kFused},
        {"flash (TransformerEngine)", MegatronAttention::kFused},
@@ -364,17 +354,17 @@ void read_recipe(CaseReader& row, std::string_view framework, ir::ParallelPlan& 
 
 /// Switches that Megatron's table rows quote: "--cross-entropy-fusion-impl te".
 void read_quoted(const JsonValue* other, MegatronPlan& megatron) {
-  std::string words = other != nullptr ? ir::to_json(*other) : "";
+  std::string words = other != nullptr ? to_json(*other) : "";
   const auto quotes = [&words](std::string_view flag) {
     return words.find(flag) != std::string::npos;
   };
   if (quotes("--cross-entropy-fusion-impl te") || quotes("fused te")) {
-    megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+    megatron.cross_entropy = MegatronCrossEntropy::kTransformerEngine;
   } else if (quotes("--cross-entropy-loss-fusion")) {
-    megatron.cross_entropy = ir::MegatronCrossEntropy::kNative;
+    megatron.cross_entropy = MegatronCrossEntropy::kNative;
   }
   if (quotes("cp-comm-type a2a")) {
-    megatron.context_exchange = ir::MegatronContext::kAllToAll;
+    megatron.context_exchange = MegatronContext::kAllToAll;
   }
   megatron.overlap_grad_reduce = quotes("--overlap-grad-reduce");
   megatron.overlap_param_gather = quotes("--overlap-param-gather");
@@ -382,20 +372,18 @@ void read_quoted(const JsonValue* other, MegatronPlan& megatron) {
 
 /// Mixtures of 25.09, whose tables do not say it: the recipes' `cuda_graphs`, whole layers.
 /// Source: NVIDIA-NeMo/Megatron-Bridge v0.1.0rc4, scripts/performance/configs/qwen3, perf_matrix.
-bool in_graphs_of_2509(const MeasuredRow& row, std::string_view model) {
-  const JsonValue* value = row.setting.find("gpu");
-  if (row.framework != "Megatron-Bridge (NeMo container 25.09)" || value == nullptr ||
-      value->as_string() == nullptr) {
+bool in_graphs_of_2509(RunReader& row, std::string_view model) {
+  const std::string gpu = row.text("gpu", "");
+  if (row.text("framework", "") != "Megatron-Bridge (NeMo container 25.09)" || gpu.empty()) {
     return false;
   }
-  const std::string_view gpu = *value->as_string();
   return (model.starts_with("Qwen3-30B") && !gpu.starts_with("NVIDIA H100")) ||
          (model.starts_with("Qwen3-235B") && gpu.starts_with("NVIDIA GB200"));
 }
 
 /// "cuda_graph full_iteration/[]": the step in one graph; "cuda_graph transformer_engine/['attn']":
 /// parts of layers, and all of them if none is named.
-void read_graphs(CaseReader& row, RunConditions& conditions) {
+void read_graphs(RunReader& row, RunConditions& conditions) {
   const std::string words = row.text("compile", "");
   if (words.starts_with("cuda_graph full_iteration") ||
       words == "cuda_graph transformer_engine/[]") {
@@ -415,77 +403,99 @@ void read_graphs(CaseReader& row, RunConditions& conditions) {
   }
 }
 
-void ignore_descriptions(CaseReader& row) {
-  constexpr std::array<std::string_view, 13> kAside = {"id",
-                                                       "framework",
-                                                       "framework_version",
-                                                       "mode",
-                                                       "optimizer_state_dtypes",
-                                                       "notes",
-                                                       "dp",
-                                                       "completeness",
-                                                       "source",
-                                                       "zero_stage",
-                                                       "gpu_memory",
-                                                       "task",
-                                                       "other"};
-  row.ignore(kAside);
+/// How a table's authors count FLOPs.
+/// Source: NVIDIA/Megatron-LM megatron/training/training.py, num_floating_point_operations (half of
+///         the scores since core 0.10); Narayanan et al. 2021, arXiv:2104.04473, section 5.1 (2020
+///         and 2021: with what is run again); MooreThreads/SimuMax simumax/core/config.py,
+///         flops_per_token, for runs of its scripts, which the row's `other` names.
+std::optional<FlopCount> flop_count(RunReader& row) {
+  constexpr FlopCount kMasked{};
+  constexpr FlopCount kSeen{.masked_keys = false};
+  constexpr FlopCount kAgain{.recomputed = true};
+  constexpr std::array<RowWord<FlopCount>, 7> kCounts = {{{"Megatron-LM (mcore)", kSeen},
+                                                          {"Megatron-LM / mcore", kSeen},
+                                                          {"Megatron-LM (2020)", kAgain},
+                                                          {"Megatron-LM (2021)", kAgain},
+                                                          {"Megatron-LM PTD-P", kAgain},
+                                                          {"Megatron-Bridge", kSeen},
+                                                          {"NeMo", kMasked}}};
+  const JsonValue* other = row.peek("other");
+  const std::string* remarks = other != nullptr ? other->as_string() : nullptr;
+  const std::string framework = row.text("framework", "");
+  if (remarks != nullptr && remarks->find("simu_tools/megatron_scripts") != std::string::npos) {
+    return kMasked;
+  }
+  for (const RowWord<FlopCount>& each : kCounts) {
+    if (begins_with(framework, each.word)) {
+      return each.value;
+    }
+  }
+  return std::nullopt;
+}
+
+/// What NeMo's and Megatron-Bridge's recipes set.
+void apply_nemo_recipe(ParallelPlan& plan, const ModelSpec& model) {
+  MegatronPlan& megatron = *plan.megatron;
+  megatron.overlap_grad_reduce = megatron.overlap_param_gather =
+      megatron.distributed_optimizer && plan.world > 1;
+  if (megatron.fp8 == MegatronFp8::kMxfp8) {
+    // Source: Megatron-Bridge v0.2.0, scripts/performance/configs/llama3: norms became NaN.
+    megatron.overlap_param_gather = false;
+  }
+  if (!model.moe) {
+    megatron.expert_tensor = 0;  // Tables have a column for all models.
+  }
+  // Source: NVIDIA/NeMo nemo/collections/llm/recipes/tp_overlap_configs/userbuffers.py;
+  // NVIDIA-NeMo/Megatron-Bridge v0.3.0 scripts/performance/configs/llama/llama31_llm_pretrain.py.
+  megatron.tp_comm_overlap = megatron.sequence_parallel;
+  megatron.cross_entropy = MegatronCrossEntropy::kTransformerEngine;
+  megatron.fp32_gradients = false;  // grad_reduce_in_fp32=False
+}
+
+/// The dispatcher of experts' tokens, and an overlap of theirs that is not modelled.
+void read_dispatcher(RunReader& row, MegatronPlan& megatron) {
+  const JsonValue* other = row.peek("other");
+  if (other == nullptr) {
+    return;
+  }
+  const JsonValue* backend = other->find("moe_flex_dispatcher_backend");
+  if (backend != nullptr && backend->as_string() != nullptr) {
+    if (*backend->as_string() != "hybridep") {
+      row.fail("other.moe_flex_dispatcher_backend", "another one than hybridep");
+    }
+    megatron.dispatcher = MegatronDispatcher::kHybridEp;
+  }
+  const JsonValue* overlap = other->find("moe_a2a_overlap");
+  if (overlap != nullptr && overlap->as_bool().value_or(false)) {
+    row.fail("other.moe_a2a_overlap", "not modelled");
+  }
 }
 
 }  // namespace
 
-PublishedPlanned plan_of_mcore_row(const MeasuredRow& row, const ScoreTools& tools) {
-  PublishedSetting setting;
-  ir::ParallelPlan& plan = setting.plan;
+void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu*/,
+                        PublishedRun& run) {
+  ParallelPlan& plan = run.plan;
   plan.runtime = "megatron";
-  plan.megatron.emplace();
-  CaseReader reader(&row.setting, "row");
-  if (const std::string mode = reader.text("mode", ""); mode != "train") {
-    return Skip{"mode: '" + mode + "'"};
+  MegatronPlan& megatron = plan.megatron.emplace();
+  const std::string framework = row.text("framework", "");
+  row.expect_one_of("mode", {"train"});
+  plan.sequence = row.stated("seq_len", kSequenceRange);
+  run.model = read_table_model(row, plan);
+  read_layout(row.peek("other"), megatron);
+  read_published_degrees(row, static_cast<std::int64_t>(run.model.layers.size()), plan);
+  read_recipe(row, framework, plan);
+  read_quoted(row.peek("other"), megatron);
+  if (is_nemo(framework)) {
+    apply_nemo_recipe(plan, run.model);
   }
-  plan.sequence = stated(reader, "seq_len", kSequenceRange);
-  setting.model = read_published_model(reader, plan);
-  read_layout(row.setting.find("other"), *plan.megatron);
-  read_published_degrees(reader, static_cast<std::int64_t>(setting.model.layers.size()), plan);
-  read_recipe(reader, row.framework, plan);
-  read_quoted(row.setting.find("other"), *plan.megatron);
-  if (is_nemo(row.framework)) {
-    plan.megatron->overlap_grad_reduce = plan.megatron->overlap_param_gather =
-        plan.megatron->distributed_optimizer && plan.world > 1;
-    if (plan.megatron->fp8 == ir::MegatronFp8::kMxfp8) {
-      // Source: Megatron-Bridge v0.2.0, scripts/performance/configs/llama3: norms became NaN.
-      plan.megatron->overlap_param_gather = false;
-    }
-    if (!setting.model.moe) {
-      plan.megatron->expert_tensor = 0;  // Tables have a column for all models.
-    }
-    // Source: NVIDIA/NeMo nemo/collections/llm/recipes/tp_overlap_configs/userbuffers.py;
-    // NVIDIA-NeMo/Megatron-Bridge v0.3.0 scripts/performance/configs/llama/llama31_llm_pretrain.py.
-    plan.megatron->tp_comm_overlap = plan.megatron->sequence_parallel;
-    plan.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
-    plan.megatron->fp32_gradients = false;  // grad_reduce_in_fp32=False
-  }
-  for (const std::string_view key : {"quant", "offload", "fsdp", "lora"}) {
-    expect_none(reader, key);
-  }
-  if (const JsonValue* other = row.setting.find("other"); other != nullptr) {
-    const JsonValue* backend = other->find("moe_flex_dispatcher_backend");
-    if (backend != nullptr && backend->as_string() != nullptr) {
-      if (*backend->as_string() != "hybridep") {
-        reader.fail("other.moe_flex_dispatcher_backend", "another one than hybridep");
-      }
-      plan.megatron->dispatcher = ir::MegatronDispatcher::kHybridEp;
-    }
-    const JsonValue* overlap = other->find("moe_a2a_overlap");
-    if (overlap != nullptr && overlap->as_bool().value_or(false)) {
-      reader.fail("other.moe_a2a_overlap", "not modelled");
-    }
-  }
-  read_graphs(reader, setting.conditions);
-  setting.conditions.all_in_graphs |= in_graphs_of_2509(row, setting.model.name);
-  const auto gpu = lookup<std::string_view>(reader, "gpu", published_device);
-  ignore_descriptions(reader);
-  return on_device(reader, gpu, tools, std::move(setting));
+  row.expect_none({"quant", "offload", "fsdp", "lora"});
+  read_dispatcher(row, megatron);
+  read_graphs(row, run.conditions);
+  run.conditions.all_in_graphs |= in_graphs_of_2509(row, run.model.name);
+  run.flops = flop_count(row);
+  constexpr std::array<std::string_view, 2> kAside = {"gpu_memory", "task"};
+  row.ignore(kAside);
 }
 
-}  // namespace headroom::check
+}  // namespace headroom::ir::megatron

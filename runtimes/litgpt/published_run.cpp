@@ -1,15 +1,17 @@
+// Runs of LitGPT's `finetune` on one GPU.
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
+#include <string>
+#include <utility>
 
-#include "validators/measured/case_plan.h"
-#include "validators/measured/published_reader.h"
-#include "validators/measured/published_words.h"
+#include "runtimes/interface/runs/published_keys.h"
+#include "runtimes/interface/runs/published_words.h"
+#include "runtimes/litgpt/measured_runs.h"
 
-namespace headroom::check {
+namespace headroom::ir::litgpt {
 namespace {
-
-using ir::JsonValue;
 
 constexpr double kLitgptLoraDropout =
     0.05;  ///< lora_dropout of the scripts; config_hub's Gemma has 0.1.
@@ -42,16 +44,16 @@ const ArchitectureKeys* find_architecture(std::string_view architecture) {
   return nullptr;
 }
 
-JsonValue::Object dimensions(CaseReader& model, Keys keys) {
+JsonValue::Object dimensions(RunReader& model, Keys keys) {
   JsonValue::Object config;
   const auto copy = [&](std::string_view key, const char* name) {
-    config.push_back({name, JsonValue{stated(model, key, kDimensionRange)}});
+    config.push_back({name, JsonValue{model.stated(key, kDimensionRange)}});
   };
   copy("layers", "num_hidden_layers");
   copy("hidden", "hidden_size");
   copy("heads", "num_attention_heads");
   copy("ffn", keys == Keys::kFalcon ? "ffn_hidden_size" : "intermediate_size");
-  const std::int64_t kv_heads = stated(model, "kv_heads", kDimensionRange);
+  const std::int64_t kv_heads = model.stated("kv_heads", kDimensionRange);
   if (keys == Keys::kLlama) {
     config.push_back({"num_key_value_heads", JsonValue{kv_heads}});
     copy("head_dim", "head_dim");
@@ -62,29 +64,41 @@ JsonValue::Object dimensions(CaseReader& model, Keys keys) {
     config.push_back({"new_decoder_architecture", JsonValue{kv_heads > 1}});
   }
   const std::int64_t padded = model.integer("padded_vocab", 0, kDimensionRange);
-  const std::int64_t vocabulary = stated(model, "vocab", kDimensionRange);
+  const std::int64_t vocabulary = model.stated("vocab", kDimensionRange);
   config.push_back({"vocab_size", JsonValue{padded != 0 ? padded : vocabulary}});
   return config;
 }
 
-std::string config_of(CaseReader& row) {
-  CaseReader model(row.take("model"), "model");
+/// What a Hugging Face configuration cannot say.
+void complete_model(std::string_view architecture, ModelSpec& model) {
+  if (architecture.starts_with("phi") && architecture != "phi3") {
+    model.residual = ResidualForm::kParallelOneNorm;
+    model.head_bias = true;
+    model.rope_fraction = 32.0 / static_cast<double>(model.head_dim);
+  }
+}
+
+ModelSpec read_litgpt_model(RunReader& row) {
+  RunReader model(row.take("model"), "model");
   const std::string architecture = model.text("arch", "");
   const ArchitectureKeys* form = find_architecture(architecture);
   if (form == nullptr) {
     row.fail("model.arch", "'" + architecture + "'");
-    return "{}";
+    return {};
   }
   JsonValue::Object config = dimensions(model, form->keys);
   config.push_back({"model_type", JsonValue{std::string(form->type)}});
   config.push_back({"tie_word_embeddings", JsonValue{false}});
-  expect_none(model, "moe");
-  expect_none(model, "mla");
+  model.expect_none({"moe", "mla"});
   constexpr std::array<std::string_view, 5> kAside = {"name", "params_b", "tied_embeddings",
                                                       "kv_heads", "head_dim"};
   model.ignore(kAside);
   row.absorb(model.trouble());
-  return ir::to_json(JsonValue{std::move(config)});
+  ModelSpec spec = model_of_config(row, JsonValue{std::move(config)});
+  if (!row.failed()) {
+    complete_model(architecture, spec);
+  }
+  return spec;
 }
 
 /// The number that `text` begins with after `label`; both are cut off. Negative: there is none.
@@ -111,8 +125,8 @@ std::string full_name(std::string_view target) {
 }
 
 /// "LoRA r8 alpha16 on q,v (2023-10 script defaults)"
-std::optional<ir::LoraPlan> parse_lora(std::string_view text) {
-  ir::LoraPlan lora;
+std::optional<LoraPlan> parse_lora(std::string_view text) {
+  LoraPlan lora;
   lora.rank = cut_number(text, "LoRA r");
   const std::int64_t alpha = cut_number(text, " alpha");
   constexpr std::string_view kOn = " on ";
@@ -132,19 +146,19 @@ std::optional<ir::LoraPlan> parse_lora(std::string_view text) {
 }
 
 /// Fabric's BitsandbytesPrecision; the recipe then takes PagedAdamW.
-void read_bitsandbytes(CaseReader& row, std::string_view words, ir::ParallelPlan& plan) {
+void read_bitsandbytes(RunReader& row, std::string_view words, ParallelPlan& plan) {
   const bool nested = words == "bnb.nf4-dq";
   if (!nested && words != "bnb.nf4" && words != "bnb.nf4 (4-bit base)") {
     row.fail("quant", "'" + std::string(words) + "'");
   }
-  plan.quant = ir::QuantPlan{.bits = 4, .double_quant = nested, .prepare_kbit = false};
-  plan.optimizer.form = ir::OptimizerForm::kPaged;
+  plan.quant = QuantPlan{.bits = 4, .double_quant = nested, .prepare_kbit = false};
+  plan.optimizer.form = OptimizerForm::kPaged;
 }
 
 /// Where the row names the longest example of its data, that one comes first and alone: the peak is
 /// its micro-batch's.
-void read_longest_example(CaseReader& row, ir::ParallelPlan& plan) {
-  CaseReader other(row.take("other"), "other");
+void read_longest_example(RunReader& row, ParallelPlan& plan) {
+  RunReader other(row.take("other"), "other");
   if (other.take("longest_example_tokens") != nullptr) {
     plan.accumulation = 1;
     plan.steps = 1;
@@ -153,45 +167,33 @@ void read_longest_example(CaseReader& row, ir::ParallelPlan& plan) {
 
 }  // namespace
 
-std::string read_litgpt_row(CaseReader& row, ir::ParallelPlan& plan) {
+void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu*/,
+                        PublishedRun& run) {
+  ParallelPlan& plan = run.plan;
   plan.runtime = "litgpt";
-  plan.world = stated(row, "num_gpus", kWorldRange);
-  plan.micro_batch = stated(row, "micro_batch", kBatchRange);
-  plan.sequence = stated(row, "seq_len", kSequenceRange);
-  plan.precision = lookup<ir::Precision>(row, "precision", published_precision);
-  plan.optimizer = lookup<ir::OptimizerPlan>(row, "optimizer", published_optimizer);
-  plan.attention = lookup<ir::AttentionKind>(row, "attention", published_attention);
-  for (const std::string_view key : {"fsdp", "offload", "compile", "checkpointing"}) {
-    expect_none(row, key);
-  }
+  plan.world = row.stated("num_gpus", kWorldRange);
+  plan.micro_batch = row.stated("micro_batch", kBatchRange);
+  plan.sequence = row.stated("seq_len", kSequenceRange);
+  plan.precision = row.lookup<Precision>("precision", published_precision);
+  plan.optimizer = row.lookup<OptimizerPlan>("optimizer", published_optimizer);
+  plan.attention = row.lookup<AttentionKind>("attention", published_attention);
+  row.expect_none({"fsdp", "offload", "compile", "checkpointing"});
   if (const std::string words = row.text("quant", ""); !words.empty()) {
     read_bitsandbytes(row, words, plan);
   }
-  if (plan.world > 1) {
-    row.fail("num_gpus", std::to_string(plan.world) + " without a stated way to spread");
-  }
+  refuse_several_gpus(row, plan);
   if (const std::string words = row.text("lora", ""); !words.empty()) {
     plan.lora = parse_lora(words);
     if (!plan.lora) {
       row.fail("lora", "'" + words + "'");
     }
   }
-  for (const std::string_view axis : {"tp", "pp", "cp", "ep"}) {
-    if (row.integer(axis, 1, kWorldRange) != 1) {
-      row.fail(axis, "more than 1");
-    }
-  }
+  row.expect_one({"tp", "pp", "cp", "ep"});
   plan.accumulation = published_accumulation(row, plan);
   read_longest_example(row, plan);
-  return config_of(row);
+  // LitGPT cuts its data at the sequence length, which not every batch reaches.
+  run.has_short_batches = true;
+  run.model = read_litgpt_model(row);
 }
 
-void complete_litgpt_model(std::string_view architecture, ir::ModelSpec& model) {
-  if (architecture.starts_with("phi") && architecture != "phi3") {
-    model.residual = ir::ResidualForm::kParallelOneNorm;
-    model.head_bias = true;
-    model.rope_fraction = 32.0 / static_cast<double>(model.head_dim);
-  }
-}
-
-}  // namespace headroom::check
+}  // namespace headroom::ir::litgpt

@@ -1,38 +1,35 @@
+// Runs of DeepSpeed with the models of transformers.
 #include <array>
+#include <string>
 
-#include "validators/measured/case_plan.h"
+#include "runtimes/deepspeed/measured_runs.h"
+#include "runtimes/interface/runs/recorded_keys.h"
+#include "runtimes/transformers/recorded_keys.h"
 
-namespace headroom::check {
+namespace headroom::ir::deepspeed {
 namespace {
 
-using ir::JsonValue;
-using ir::OptimizerForm;
-using ir::OptimizerKind;
-using ir::OptimizerPlan;
+constexpr RunReader::Range kElements{0, INT64_MAX};
 
-constexpr CaseReader::Range kElements{0, INT64_MAX};
+constexpr std::array<RowWord<OffloadDevice>, 3> kOffloadDevices = {
+    {{"none", OffloadDevice::kNone}, {"cpu", OffloadDevice::kCpu}, {"nvme", OffloadDevice::kNvme}}};
 
-constexpr std::array<Word<ir::OffloadDevice>, 3> kOffloadDevices = {
-    {{"none", ir::OffloadDevice::kNone},
-     {"cpu", ir::OffloadDevice::kCpu},
-     {"nvme", ir::OffloadDevice::kNvme}}};
-
-ir::OffloadDevice read_zero_offload(CaseReader& zero, std::string_view key, double& ratio) {
+OffloadDevice read_zero_offload(RunReader& zero, std::string_view key, double& ratio) {
   const JsonValue* value = zero.take(key);
   if (value == nullptr) {
-    return ir::OffloadDevice::kNone;
+    return OffloadDevice::kNone;
   }
-  CaseReader offload(value, "case.ds.zero_optimization." + std::string(key));
+  RunReader offload(value, "case.ds.zero_optimization." + std::string(key));
   constexpr std::array<std::string_view, 2> kAside = {"pin_memory", "nvme_path"};  // Host side.
   offload.ignore(kAside);
-  const auto device = offload.word<ir::OffloadDevice>("device", "none", kOffloadDevices);
+  const auto device = offload.word<OffloadDevice>("device", "none", kOffloadDevices);
   ratio = offload.number("ratio", ratio);
   zero.absorb(offload.trouble());
   return device;
 }
 
 /// The keys of "zero_optimization". Source: deepspeedai/DeepSpeed deepspeed/runtime/zero/config.py.
-void read_zero(CaseReader& zero, ir::ZeroPlan& plan) {
+void read_zero(RunReader& zero, ZeroPlan& plan) {
   struct Size {
     std::string_view key;
     std::int64_t* value;
@@ -72,35 +69,34 @@ void read_zero(CaseReader& zero, ir::ZeroPlan& plan) {
 
 /// What the case merges into the DeepSpeed configuration.
 /// `halves`: whether the case's 16-bit type is on.
-void read_configuration(CaseReader& reader, ir::ZeroPlan& plan, bool& halves) {
-  const JsonValue* value = reader.take("ds");
+void read_configuration(RunReader& row, ZeroPlan& plan, bool& halves) {
+  const JsonValue* value = row.take("ds");
   if (value == nullptr) {
     return;
   }
-  CaseReader configuration(value, "case.ds");
-  CaseReader zero(configuration.take("zero_optimization"), "case.ds.zero_optimization");
+  RunReader configuration(value, "case.ds");
+  RunReader zero(configuration.take("zero_optimization"), "case.ds.zero_optimization");
   read_zero(zero, plan);
   configuration.absorb(zero.trouble());
-  CaseReader types(configuration.take("data_types"), "case.ds.data_types");
-  constexpr std::array<Word<ir::DType>, 3> kTypes = {
-      {{"fp32", ir::DType::kFp32}, {"bf16", ir::DType::kBf16}, {"fp16", ir::DType::kFp16}}};
+  RunReader types(configuration.take("data_types"), "case.ds.data_types");
+  constexpr std::array<RowWord<DType>, 3> kTypes = {
+      {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}, {"fp16", DType::kFp16}}};
   if (const std::string accumulation = types.text("grad_accum_dtype", ""); !accumulation.empty()) {
-    plan.grad_accum_dtype = types.word<ir::DType>("grad_accum_dtype", "fp32", kTypes);
+    plan.grad_accum_dtype = types.word<DType>("grad_accum_dtype", "fp32", kTypes);
   }
   if (!configuration.text("communication_data_type", "").empty()) {
-    plan.communication_dtype =
-        configuration.word<ir::DType>("communication_data_type", "fp32", kTypes);
+    plan.communication_dtype = configuration.word<DType>("communication_data_type", "fp32", kTypes);
   }
   configuration.absorb(types.trouble());
-  CaseReader bf16(configuration.take("bf16"), "case.ds.bf16");
+  RunReader bf16(configuration.take("bf16"), "case.ds.bf16");
   halves = bf16.flag("enabled", halves);
   configuration.absorb(bf16.trouble());
-  reader.absorb(configuration.trouble());
+  row.absorb(configuration.trouble());
 }
 
 /// What transformers puts where a configuration says "auto".
 /// Source: huggingface/transformers integrations/deepspeed.py, trainer_config_finalize.
-void apply_auto_sizes(std::int64_t hidden, ir::ZeroPlan& plan) {
+void apply_auto_sizes(std::int64_t hidden, ZeroPlan& plan) {
   plan.reduce_bucket_size = hidden * hidden;
   if (plan.stage == 3) {
     plan.prefetch_bucket_size =
@@ -109,24 +105,24 @@ void apply_auto_sizes(std::int64_t hidden, ir::ZeroPlan& plan) {
   }
 }
 
-void read_types(CaseReader& reader, bool halves, ir::ParallelPlan& plan) {
-  constexpr std::array<Word<ir::Precision>, 2> kTypes = {
-      {{"bf16", ir::Precision::kBf16Master}, {"fp16", ir::Precision::kFp16Master}}};
-  plan.precision = reader.word<ir::Precision>("dtype", "bf16", kTypes);
+void read_types(RunReader& row, bool halves, ParallelPlan& plan) {
+  constexpr std::array<RowWord<Precision>, 2> kTypes = {
+      {{"bf16", Precision::kBf16Master}, {"fp16", Precision::kFp16Master}}};
+  plan.precision = row.word<Precision>("dtype", "bf16", kTypes);
   const std::string stored =
-      halves ? (plan.precision == ir::Precision::kBf16Master ? "bf16" : "fp16") : "fp32";
-  if (const std::string type = reader.text("param_dtype", stored); type != stored) {
-    reader.fail("param_dtype", "another type than the configuration's");
+      halves ? (plan.precision == Precision::kBf16Master ? "bf16" : "fp16") : "fp32";
+  if (const std::string type = row.text("param_dtype", stored); type != stored) {
+    row.fail("param_dtype", "another type than the configuration's");
   }
   if (!halves) {
-    plan.precision = ir::Precision::kFp32;
+    plan.precision = Precision::kFp32;
   }
 }
 
-void read_zero_optimizer(CaseReader& reader, ir::ParallelPlan& plan, ir::ZeroPlan& zero) {
+void read_zero_optimizer(RunReader& row, ParallelPlan& plan, ZeroPlan& zero) {
   // "fused" is DeepSpeed's own FusedAdam, "torch_fused" torch.optim.AdamW(fused=True).
   // "cpu" is DeepSpeedCPUAdam.
-  constexpr std::array<Word<OptimizerPlan>, 13> kOptimizers = {
+  constexpr std::array<RowWord<OptimizerPlan>, 13> kOptimizers = {
       {{"torch", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
        {"torch_fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},
        {"torch_loop", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
@@ -140,48 +136,58 @@ void read_zero_optimizer(CaseReader& reader, ir::ParallelPlan& plan, ir::ZeroPla
        {"paged_adamw32bit", {OptimizerKind::kAdamW, OptimizerForm::kPaged, 0}},
        {"lion8bit", {OptimizerKind::kLion, OptimizerForm::kEightBit, 0}},
        {"none", {OptimizerKind::kNone, OptimizerForm::kForeach, 0}}}};
-  zero.torch_adam = reader.text("optimizer", "torch") == "torch_fused";
-  plan.optimizer = reader.word<OptimizerPlan>("optimizer", "torch", kOptimizers);
-  zero.decay_groups = reader.flag("decay_groups", false);
+  zero.torch_adam = row.text("optimizer", "torch") == "torch_fused";
+  plan.optimizer = row.word<OptimizerPlan>("optimizer", "torch", kOptimizers);
+  zero.decay_groups = row.flag("decay_groups", false);
+}
+
+void read_zero_run(RunReader& row, RunSetting& run) {
+  ParallelPlan& plan = run.plan;
+  plan.runtime = "deepspeed";
+  transformers::read_common_keys(row, plan);
+  // What is not written to the host or not done there is no matter for the device.
+  constexpr std::array<std::string_view, 2> kAside = {"keep_grad_norm", "fake_host"};
+  row.ignore(kAside);
+  plan.world = row.integer("world", 8, kWorldRange);
+  if (const std::int64_t rank = row.integer("rank", 0, {0, kWorldRange.high}); rank != 0) {
+    plan.rank = rank;
+  }
+  ZeroPlan zero;
+  zero.node_devices = row.integer("node", 8, kWorldRange);
+  constexpr std::array<RowWord<ZeroLeaf>, 2> kLeaves = {
+      {{"default", ZeroLeaf::kDefault}, {"experts", ZeroLeaf::kExperts}}};
+  zero.leaf = row.word<ZeroLeaf>("leaf", "default", kLeaves);
+  zero.stage = static_cast<int>(row.integer("zero", 2, {0, 3}));
+  if (row.flag("hf_auto", false)) {
+    apply_auto_sizes(run.model.hidden, zero);
+  }
+  bool halves = true;
+  read_configuration(row, zero, halves);
+  read_types(row, halves, plan);
+  read_zero_optimizer(row, plan, zero);
+  plan.zero = zero;
+  if (const double clip = row.number("clip", 1); clip != 0) {
+    plan.clip_norm = clip;
+  }
+  plan.keep_logits = row.flag("keep_output", false);
+  plan.evaluation = row.flag("eval", false);
+  const std::string_view usual = zero.stage == 3 ? "zero3" : "cuda";
+  if (const std::string init = row.text("init", usual); init != usual) {
+    row.fail("init", "'" + init + "'");
+  }
+  transformers::read_quant(row, plan);
+  transformers::read_lora(row, plan);
+  run.rank = Rank{static_cast<std::int32_t>(plan.rank.value_or(0))};
 }
 
 }  // namespace
 
-void read_deepspeed_case(CaseReader& reader, std::int64_t hidden, ir::ParallelPlan& plan) {
-  plan.runtime = "deepspeed";
-  read_common_keys(reader, plan);
-  // What is not written to the host or not done there is no matter for the device.
-  constexpr std::array<std::string_view, 2> kAside = {"keep_grad_norm", "fake_host"};
-  reader.ignore(kAside);
-  plan.world = reader.integer("world", 8, kWorldRange);
-  if (const std::int64_t rank = reader.integer("rank", 0, {0, kWorldRange.high}); rank != 0) {
-    plan.rank = rank;
-  }
-  ir::ZeroPlan zero;
-  zero.node_devices = reader.integer("node", 8, kWorldRange);
-  constexpr std::array<Word<ir::ZeroLeaf>, 2> kLeaves = {
-      {{"default", ir::ZeroLeaf::kDefault}, {"experts", ir::ZeroLeaf::kExperts}}};
-  zero.leaf = reader.word<ir::ZeroLeaf>("leaf", "default", kLeaves);
-  zero.stage = static_cast<int>(reader.integer("zero", 2, {0, 3}));
-  if (reader.flag("hf_auto", false)) {
-    apply_auto_sizes(hidden, zero);
-  }
-  bool halves = true;
-  read_configuration(reader, zero, halves);
-  read_types(reader, halves, plan);
-  read_zero_optimizer(reader, plan, zero);
-  plan.zero = zero;
-  if (const double clip = reader.number("clip", 1); clip != 0) {
-    plan.clip_norm = clip;
-  }
-  plan.keep_logits = reader.flag("keep_output", false);
-  plan.evaluation = reader.flag("eval", false);
-  const std::string_view usual = zero.stage == 3 ? "zero3" : "cuda";
-  if (const std::string init = reader.text("init", usual); init != usual) {
-    reader.fail("init", "'" + init + "'");
-  }
-  read_quant(reader, plan);
-  read_lora(reader, plan);
+std::string recorded_parallel(const JsonValue& setting) {
+  return "zero" + std::to_string(integer_or(setting, "zero", 2));
 }
 
-}  // namespace headroom::check
+void read_recorded_run(RunReader& row, Recorder recorder, RunSetting& run) {
+  transformers::read_run_of_model(row, recorder, run, read_zero_run);
+}
+
+}  // namespace headroom::ir::deepspeed

@@ -1,26 +1,20 @@
 // Runs of Megatron-LM whose training script's arguments are published: the golden values of its
 // functional tests.
-#include "validators/measured/published_megatron.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "runtimes/interface/runs/run_reader.h"
+#include "runtimes/megatron/measured_runs.h"
 #include "runtimes/megatron/stage_layers.h"
-#include "validators/measured/case_plan.h"
-#include "validators/measured/published_reader.h"
-#include "validators/measured/published_words.h"
 
-namespace headroom::check {
+namespace headroom::ir::megatron {
 namespace {
-
-using ir::JsonValue;
-using ir::MegatronAttention;
-using ir::MegatronPlan;
-using ir::ModelSpec;
 
 /// Arguments that move no bytes of PyTorch's allocator on the device.
 constexpr std::array<std::string_view, 22> kIgnoredArguments = {
@@ -67,7 +61,7 @@ JsonValue typed(const std::string& text) {
 JsonValue typed_arguments(const JsonValue* arguments) {
   JsonValue::Object object;
   if (arguments != nullptr && arguments->as_object() != nullptr) {
-    for (const ir::JsonMember& member : *arguments->as_object()) {
+    for (const JsonMember& member : *arguments->as_object()) {
       const std::string* text = member.value.as_string();
       object.push_back({member.key, text != nullptr ? typed(*text) : member.value});
     }
@@ -80,6 +74,7 @@ struct Surroundings {
   const JsonValue* environment = nullptr;
   std::string version;
   std::int64_t vocabulary = 0;
+  DeviceTraits device;
 };
 
 /// What the environment switches on or off; absent counts as on.
@@ -89,24 +84,24 @@ bool environment_allows(const JsonValue* environment, std::string_view key) {
 }
 
 /// Norms, biases, activation, positions and dropout.
-void read_layer_form_arguments(CaseReader& args, ModelSpec& spec) {
-  constexpr std::array<Word<ir::NormKind>, 2> kNorms = {
-      {{"LayerNorm", ir::NormKind::kLayer}, {"RMSNorm", ir::NormKind::kRms}}};
-  constexpr std::array<Word<ir::PositionKind>, 3> kPositions = {
-      {{"learned_absolute", ir::PositionKind::kLearned},
-       {"rope", ir::PositionKind::kRope},
-       {"none", ir::PositionKind::kNone}}};
-  spec.norm = args.word<ir::NormKind>("normalization", "LayerNorm", kNorms);
+void read_layer_form_arguments(RunReader& args, ModelSpec& spec) {
+  constexpr std::array<RowWord<NormKind>, 2> kNorms = {
+      {{"LayerNorm", NormKind::kLayer}, {"RMSNorm", NormKind::kRms}}};
+  constexpr std::array<RowWord<PositionKind>, 3> kPositions = {
+      {{"learned_absolute", PositionKind::kLearned},
+       {"rope", PositionKind::kRope},
+       {"none", PositionKind::kNone}}};
+  spec.norm = args.word<NormKind>("normalization", "LayerNorm", kNorms);
   spec.position =
-      args.word<ir::PositionKind>("position-embedding-type", "learned_absolute", kPositions);
+      args.word<PositionKind>("position-embedding-type", "learned_absolute", kPositions);
   spec.rope_fraction = args.number("rotary-percent", 1.0);
   spec.gated_mlp = args.flag("swiglu", false);
-  spec.activation = spec.gated_mlp ? ir::Activation::kSilu : ir::Activation::kGelu;
+  spec.activation = spec.gated_mlp ? Activation::kSilu : Activation::kGelu;
   const bool bias = !args.flag("disable-bias-linear", false);
   spec.qkv_bias = bias;
   spec.output_bias = bias;
   spec.mlp_bias = bias;
-  spec.qk_norm = args.flag("qk-layernorm", false) ? ir::QkNorm::kPerHead : ir::QkNorm::kNone;
+  spec.qk_norm = args.flag("qk-layernorm", false) ? QkNorm::kPerHead : QkNorm::kNone;
   spec.tied_embeddings = !args.flag("untie-embeddings-and-output-weights", false);
   const double hidden = args.number("hidden-dropout", 0.1);
   spec.dropout = {.embedding = hidden,
@@ -116,38 +111,38 @@ void read_layer_form_arguments(CaseReader& args, ModelSpec& spec) {
 }
 
 /// `vocabulary`: what the row says the tokenizer holds.
-void read_model_arguments(CaseReader& args, std::int64_t vocabulary, RunSetting& setting) {
-  ModelSpec& spec = setting.model;
+void read_model_arguments(RunReader& args, std::int64_t vocabulary, PublishedRun& run) {
+  ModelSpec& spec = run.model;
   spec.name = "arguments";
-  spec.hidden = args.integer("hidden-size", 0, kMegatronSizeRange);
+  spec.hidden = args.integer("hidden-size", 0, kSizeRange);
   spec.embedding_dim = spec.hidden;
-  spec.heads = args.integer("num-attention-heads", 1, kMegatronSizeRange);
-  spec.kv_heads = args.integer("num-query-groups", spec.heads, kMegatronSizeRange);
-  spec.head_dim = args.integer("kv-channels", spec.hidden / spec.heads, kMegatronSizeRange);
+  spec.heads = args.integer("num-attention-heads", 1, kSizeRange);
+  spec.kv_heads = args.integer("num-query-groups", spec.heads, kSizeRange);
+  spec.head_dim = args.integer("kv-channels", spec.hidden / spec.heads, kSizeRange);
   spec.layers.resize(static_cast<std::size_t>(args.integer("num-layers", 1, {1, 1 << 12})));
   read_layer_form_arguments(args, spec);
   // Source: arguments.py, validate_args: two thirds of four times H in multiples of 64.
   constexpr std::int64_t kMultiple = 64;
   const std::int64_t usual =
       spec.gated_mlp ? spec.hidden * 8 / 3 / kMultiple * kMultiple : 4 * spec.hidden;
-  spec.ffn = args.integer("ffn-hidden-size", usual, kMegatronSizeRange);
-  setting.plan.sequence = args.integer("seq-length", 0, kSequenceRange);
-  spec.max_positions = args.integer("max-position-embeddings", 0, kMegatronSizeRange);
+  spec.ffn = args.integer("ffn-hidden-size", usual, kSizeRange);
+  run.plan.sequence = args.integer("seq-length", 0, kSequenceRange);
+  spec.max_positions = args.integer("max-position-embeddings", 0, kSizeRange);
   // NullTokenizer adds a token that ends a document.
-  spec.vocabulary = args.integer("vocab-size", vocabulary - 1, kMegatronSizeRange) + 1;
-  setting.plan.megatron->vocabulary_divisor =
-      args.integer("make-vocab-size-divisible-by", 128, kMegatronSizeRange);
+  spec.vocabulary = args.integer("vocab-size", vocabulary - 1, kSizeRange) + 1;
+  run.plan.megatron->vocabulary_divisor =
+      args.integer("make-vocab-size-divisible-by", 128, kSizeRange);
 }
 
 /// --num-virtual-stages-per-pipeline-rank says the same as the layers of a chunk.
-void read_virtual_stages(CaseReader& args, std::int64_t layers, MegatronPlan& megatron) {
+void read_virtual_stages(RunReader& args, std::int64_t layers, MegatronPlan& megatron) {
   const std::int64_t chunks = args.integer("num-virtual-stages-per-pipeline-rank", 0, kDegreeRange);
   if (chunks > 0) {
-    megatron.layers_per_chunk = ir::even_stage_layers(megatron, layers) / chunks;
+    megatron.layers_per_chunk = even_stage_layers(megatron, layers) / chunks;
   }
 }
 
-void read_degree_arguments(CaseReader& args, ir::ParallelPlan& plan) {
+void read_degree_arguments(RunReader& args, ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   megatron.tensor = args.integer("tensor-model-parallel-size", 1, kDegreeRange);
   megatron.pipeline = args.integer("pipeline-model-parallel-size", 1, kDegreeRange);
@@ -172,7 +167,7 @@ void read_degree_arguments(CaseReader& args, ir::ParallelPlan& plan) {
   plan.accumulation = ranks > 0 ? std::max<std::int64_t>(1, batch / ranks) : 1;
 }
 
-void read_switch_arguments(CaseReader& args, ir::ParallelPlan& plan) {
+void read_switch_arguments(RunReader& args, ParallelPlan& plan) {
   MegatronPlan& megatron = *plan.megatron;
   megatron.distributed_optimizer = args.flag("use-distributed-optimizer", false);
   megatron.optimizer_instances =
@@ -184,45 +179,43 @@ void read_switch_arguments(CaseReader& args, ir::ParallelPlan& plan) {
   megatron.accumulation_fusion = !args.flag("no-gradient-accumulation-fusion", false);
   megatron.mask_in_dataloader = !args.flag("no-create-attention-mask-in-dataloader", false);
   if (args.flag("cross-entropy-loss-fusion", false)) {
-    constexpr std::array<Word<ir::MegatronCrossEntropy>, 2> kForms = {
-        {{"native", ir::MegatronCrossEntropy::kNative},
-         {"te", ir::MegatronCrossEntropy::kTransformerEngine}}};
+    constexpr std::array<RowWord<MegatronCrossEntropy>, 2> kForms = {
+        {{"native", MegatronCrossEntropy::kNative},
+         {"te", MegatronCrossEntropy::kTransformerEngine}}};
     megatron.cross_entropy =
-        args.word<ir::MegatronCrossEntropy>("cross-entropy-fusion-impl", "native", kForms);
+        args.word<MegatronCrossEntropy>("cross-entropy-fusion-impl", "native", kForms);
   }
   const bool half = args.flag("fp16", false);
-  plan.precision = half                       ? ir::Precision::kFp16Master
-                   : args.flag("bf16", false) ? ir::Precision::kBf16Master
-                                              : ir::Precision::kFp32;
+  plan.precision = half                       ? Precision::kFp16Master
+                   : args.flag("bf16", false) ? Precision::kBf16Master
+                                              : Precision::kFp32;
 }
 
 /// Experts in every layer.
-void read_expert_arguments(CaseReader& args, RunSetting& setting) {
-  const std::int64_t experts = args.integer("num-experts", 0, {0, kMegatronSizeRange.high});
+void read_expert_arguments(RunReader& args, PublishedRun& run) {
+  const std::int64_t experts = args.integer("num-experts", 0, {0, kSizeRange.high});
   if (experts == 0) {
     return;
   }
-  ModelSpec& spec = setting.model;
-  MegatronPlan& plan = *setting.plan.megatron;
-  ir::MoeSpec moe;
+  ModelSpec& spec = run.model;
+  MegatronPlan& plan = *run.plan.megatron;
+  MoeSpec moe;
   moe.experts = experts;
-  moe.top_k = args.integer("moe-router-topk", 2, kMegatronSizeRange);
-  moe.expert_ffn = args.integer("moe-ffn-hidden-size", spec.ffn, kMegatronSizeRange);
-  moe.shared_ffn =
-      args.integer("moe-shared-expert-intermediate-size", 0, {0, kMegatronSizeRange.high});
+  moe.top_k = args.integer("moe-router-topk", 2, kSizeRange);
+  moe.expert_ffn = args.integer("moe-ffn-hidden-size", spec.ffn, kSizeRange);
+  moe.shared_ffn = args.integer("moe-shared-expert-intermediate-size", 0, {0, kSizeRange.high});
   spec.moe = moe;
-  for (ir::LayerSpec& layer : spec.layers) {
+  for (LayerSpec& layer : spec.layers) {
     layer.moe = true;
   }
   enum class Balance : std::uint8_t { kAuxLoss, kNone, kSinkhorn };
-  constexpr std::array<Word<Balance>, 3> kBalances = {{{"aux_loss", Balance::kAuxLoss},
-                                                       {"none", Balance::kNone},
-                                                       {"sinkhorn", Balance::kSinkhorn}}};
+  constexpr std::array<RowWord<Balance>, 3> kBalances = {{{"aux_loss", Balance::kAuxLoss},
+                                                          {"none", Balance::kNone},
+                                                          {"sinkhorn", Balance::kSinkhorn}}};
   const auto balance = args.word<Balance>("moe-router-load-balancing-type", "aux_loss", kBalances);
   plan.aux_loss = balance == Balance::kAuxLoss;
   plan.sinkhorn = balance == Balance::kSinkhorn;
-  using ir::MegatronDispatcher;
-  constexpr std::array<Word<MegatronDispatcher>, 2> kDispatchers = {
+  constexpr std::array<RowWord<MegatronDispatcher>, 2> kDispatchers = {
       {{"allgather", MegatronDispatcher::kAllGather}, {"alltoall", MegatronDispatcher::kAllToAll}}};
   plan.dispatcher =
       args.word<MegatronDispatcher>("moe-token-dispatcher-type", "allgather", kDispatchers);
@@ -232,16 +225,15 @@ void read_expert_arguments(CaseReader& args, RunSetting& setting) {
   args.flag("no-bias-gelu-fusion", false);  // Experts' GELU has no fused form.
 }
 
-void read_recompute_arguments(CaseReader& args, MegatronPlan& plan) {
+void read_recompute_arguments(RunReader& args, MegatronPlan& plan) {
   const std::string granularity = args.text("recompute-granularity", "");
   if (granularity.empty()) {
     return;
   }
-  constexpr std::array<Word<ir::MegatronRecompute>, 2> kMethods = {
-      {{"uniform", ir::MegatronRecompute::kFullUniform},
-       {"block", ir::MegatronRecompute::kFullBlock}}};
+  constexpr std::array<RowWord<MegatronRecompute>, 2> kMethods = {
+      {{"uniform", MegatronRecompute::kFullUniform}, {"block", MegatronRecompute::kFullBlock}}};
   if (granularity == "full") {
-    plan.recompute = args.word<ir::MegatronRecompute>("recompute-method", "uniform", kMethods);
+    plan.recompute = args.word<MegatronRecompute>("recompute-method", "uniform", kMethods);
     plan.recompute_layers = args.integer("recompute-num-layers", 1, kDegreeRange);
     return;
   }
@@ -264,8 +256,8 @@ bool lacks_flash_attention(std::string_view version) {
   return version.starts_with("lts container") && version.find("2025-10") != std::string_view::npos;
 }
 
-void read_attention_backend(CaseReader& args, const Surroundings& around, RunSetting& setting) {
-  constexpr std::array<Word<MegatronAttention>, 3> kBackends = {
+void read_attention_backend(RunReader& args, const Surroundings& around, PublishedRun& run) {
+  constexpr std::array<RowWord<MegatronAttention>, 3> kBackends = {
       {{"fused", MegatronAttention::kFused},
        {"flash", MegatronAttention::kFlash},
        {"unfused", MegatronAttention::kUnfused}}};
@@ -274,82 +266,69 @@ void read_attention_backend(CaseReader& args, const Surroundings& around, RunSet
   const bool without_flash = deterministic && lacks_flash_attention(around.version);
   std::string_view absent = "unfused";
   const MegatronAttention chosen =
-      without_flash ? MegatronAttention::kUnfused : chosen_attention(setting.traits, deterministic);
-  for (const Word<MegatronAttention>& each : kBackends) {
+      without_flash ? MegatronAttention::kUnfused : chosen_attention(around.device, deterministic);
+  for (const RowWord<MegatronAttention>& each : kBackends) {
     absent = each.value == chosen ? each.word : absent;
   }
-  setting.plan.megatron->attention =
+  run.plan.megatron->attention =
       args.word<MegatronAttention>("attention-backend", absent, kBackends);
-  constexpr std::array<Word<bool>, 2> kSpecs = {{{"transformer_engine", true}, {"local", false}}};
-  setting.plan.megatron->transformer_engine =
+  constexpr std::array<RowWord<bool>, 2> kSpecs = {
+      {{"transformer_engine", true}, {"local", false}}};
+  run.plan.megatron->transformer_engine =
       args.word<bool>("transformer-impl", "transformer_engine", kSpecs);
-  if (!setting.plan.megatron->transformer_engine) {
-    setting.plan.megatron->attention = MegatronAttention::kUnfused;
+  if (!run.plan.megatron->transformer_engine) {
+    run.plan.megatron->attention = MegatronAttention::kUnfused;
     args.flag("apply-query-key-layer-scaling", false);  // A factor in the fused softmax.
   }
 }
 
-std::optional<Skip> read_arguments(const JsonValue* script, const Surroundings& around,
-                                   RunSetting& setting) {
-  const JsonValue arguments = typed_arguments(script);
-  CaseReader args(&arguments, "other.model_args");
+void read_arguments(RunReader& args, const Surroundings& around, PublishedRun& run) {
   args.ignore(kIgnoredArguments);
-  read_model_arguments(args, around.vocabulary, setting);
-  read_expert_arguments(args, setting);
-  read_degree_arguments(args, setting.plan);
-  read_virtual_stages(args, static_cast<std::int64_t>(setting.model.layers.size()),
-                      *setting.plan.megatron);
-  read_switch_arguments(args, setting.plan);
-  read_recompute_arguments(args, *setting.plan.megatron);
-  read_attention_backend(args, around, setting);
-  if (const auto trouble = args.trouble()) {
-    return Skip{*trouble};
+  read_model_arguments(args, around.vocabulary, run);
+  read_expert_arguments(args, run);
+  read_degree_arguments(args, run.plan);
+  read_virtual_stages(args, static_cast<std::int64_t>(run.model.layers.size()), *run.plan.megatron);
+  read_switch_arguments(args, run.plan);
+  read_recompute_arguments(args, *run.plan.megatron);
+  read_attention_backend(args, around, run);
+}
+
+void read_run_by_arguments(RunReader& row, const JsonValue& other,
+                           const std::optional<DeviceTraits>& gpu, PublishedRun& run) {
+  const std::int64_t world = row.stated("num_gpus", kWorldRange);
+  RunReader model(row.take("model"), "model");
+  model.expect_one_of("arch", {"gpt"});
+  Surroundings around{.environment = other.find("env"),
+                      .version = row.text("framework_version", ""),
+                      .vocabulary = model.stated("vocab", kSizeRange),
+                      .device = gpu.value_or(DeviceTraits{})};
+  model.ignore_rest();
+  row.absorb(model.trouble());
+  row.ignore_rest();  // The arguments say more.
+  if (row.failed() || !gpu) {
+    return;
   }
-  return std::nullopt;
+  run.plan.runtime = "megatron";
+  run.plan.megatron.emplace();
+  run.plan.world = world;
+  run.plan.steps = 3;
+  run.rank = Rank{static_cast<std::int32_t>(world - 1)};
+  const JsonValue arguments = typed_arguments(other.find("model_args"));
+  RunReader args(&arguments, "other.model_args");
+  read_arguments(args, around, run);
+  row.absorb(args.trouble());
 }
 
 }  // namespace
 
-Planned plan_of_megatron_arguments(const MeasuredRow& row, const ScoreTools& tools) {
-  CaseReader reader(&row.setting, "row");
-  const std::int64_t world = reader.integer("num_gpus", 0, kWorldRange);
-  if (world == 0) {
-    return Skip{"num_gpus: not stated"};
+void read_megatron_lm_run(RunReader& row, const std::optional<DeviceTraits>& gpu,
+                          PublishedRun& run) {
+  const JsonValue* other = row.peek("other");
+  if (other != nullptr && other->find("model_args") != nullptr) {
+    read_run_by_arguments(row, *other, gpu, run);
+  } else {
+    read_published_run(row, gpu, run);
   }
-  CaseReader model(reader.take("model"), "model");
-  const std::string architecture = model.text("arch", "");
-  if (architecture != "gpt") {
-    return Skip{"model.arch: '" + architecture + "'"};
-  }
-  const std::int64_t vocabulary = model.integer("vocab", 0, kMegatronSizeRange);
-  if (vocabulary == 0) {
-    return Skip{"model.vocab: not stated"};
-  }
-  const auto gpu = published_device(reader.text("gpu", ""));
-  if (!gpu) {
-    return Skip{"gpu: '" + reader.text("gpu", "") + "'"};
-  }
-  const Result<cost::DeviceSpec> device = tools.find_device(std::string(*gpu));
-  if (!device) {
-    return skip_of(device.error());
-  }
-  RunSetting setting{.model = {},
-                     .plan = {},
-                     .traits = device->traits,
-                     .capacity = device->total,
-                     .rank = ir::Rank{static_cast<std::int32_t>(world - 1)}};
-  setting.plan.runtime = "megatron";
-  setting.plan.megatron.emplace();
-  setting.plan.world = world;
-  setting.plan.steps = 3;
-  const JsonValue* other = row.setting.find("other");
-  const Surroundings around{.environment = other->find("env"),
-                            .version = reader.text("framework_version", ""),
-                            .vocabulary = vocabulary};
-  if (const auto skip = read_arguments(other->find("model_args"), around, setting)) {
-    return *skip;
-  }
-  return setting;
 }
 
-}  // namespace headroom::check
+}  // namespace headroom::ir::megatron
