@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <type_traits>
 #include <utility>
 
 namespace headroom::cli {
@@ -22,11 +23,15 @@ int launched() {
   return 1;
 }
 
+/// The module beside the program (a build folder), else `../lib/headroom` (an installation prefix).
 std::string module_path() {
   std::error_code ignored;
-  return (std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() /
-          "headroom_mpi.so")
-      .string();
+  const std::filesystem::path folder =
+      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  const std::filesystem::path installed =
+      folder.parent_path() / "lib" / "headroom" / "headroom_mpi.so";
+  const std::filesystem::path beside = folder / "headroom_mpi.so";
+  return (std::filesystem::exists(beside, ignored) ? beside : installed).string();
 }
 
 void take_text(void* into, const char* text, int length) {

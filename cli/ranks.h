@@ -11,8 +11,8 @@ namespace headroom::cli {
 /// The processes that `mpirun -n N headroom ...` has started; one alone without it.
 ///
 /// Model:   what tells is the environment that launchers of Open MPI, MPICH and their kin set.
-/// MPI's
-///          libraries are loaded only then, through the module `headroom_mpi` beside the program.
+///          MPI's libraries are loaded only then, through the module `headroom_mpi`, which lies
+///          beside the program or, installed, in `../lib/headroom`.
 class Ranks {
  public:
   /// Errors:  kEnvironment under a launcher when the program was built without MPI, or MPI does not

@@ -1,5 +1,7 @@
 #include "cli/weights_check.h"
 
+#include <algorithm>
+
 #include "model_ir/graph/param_table.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/weights/check.h"

@@ -1,11 +1,49 @@
-# The installed program finds its catalogue beside itself (model_ir/base/config_dir.h).
+# `cmake --install build/release --prefix FOLDER`. The prefix can be moved afterwards: a program finds
+# its catalogue in ../share/headroom/configs (model_ir/base/config_dir.h) and the MPI module in
+# ../lib/headroom (cli/ranks.cpp). Package.cmake makes one Debian package of each component.
 include(GNUInstallDirs)
-foreach(program headroom headroom-gui)
-  if(TARGET ${program})
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+set(HEADROOM_COMPONENTS program)
+install(TARGETS headroom RUNTIME DESTINATION bin COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION share/headroom COMPONENT program)
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/headroom COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/headroom COMPONENT program)
+
+if(TARGET headroom-gui)
+  list(APPEND HEADROOM_COMPONENTS gui)
+  install(TARGETS headroom-gui RUNTIME DESTINATION bin COMPONENT gui)
+  install(FILES ${PROJECT_SOURCE_DIR}/gui/desktop/headroom-gui.desktop
+          DESTINATION share/applications COMPONENT gui)
+  install(FILES ${PROJECT_SOURCE_DIR}/gui/desktop/headroom.svg
+          DESTINATION share/icons/hicolor/scalable/apps COMPONENT gui)
+endif()
+if(TARGET headroom_mpi)
+  list(APPEND HEADROOM_COMPONENTS mpi)
+  install(TARGETS headroom_mpi LIBRARY DESTINATION lib/headroom COMPONENT mpi)
+endif()
+
+# The package of `program` is headroom, that of another component headroom-COMPONENT. Debian wants a
+# file `copyright` in each, and has the text of the licence in one place for all packages.
+function(headroom_package_name component result)
+  if(component STREQUAL "program")
+    set(${result} headroom PARENT_SCOPE)
+  else()
+    set(${result} headroom-${component} PARENT_SCOPE)
+  endif()
+endfunction()
+foreach(component ${HEADROOM_COMPONENTS})
+  headroom_package_name(${component} package)
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/copyright
+          DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${package} COMPONENT ${component})
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/headroom
+        COMPONENT licence)  # not packaged
+
+# Everything that is installed, and no tests.
+add_custom_target(programs DEPENDS headroom)
+foreach(target headroom-gui headroom_mpi)
+  if(TARGET ${target})
+    add_dependencies(programs ${target})
   endif()
 endforeach()
-if(TARGET headroom_mpi)  # The program looks for it beside itself.
-  install(TARGETS headroom_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/headroom)

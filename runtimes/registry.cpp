@@ -7,6 +7,8 @@
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/deepspeed/runtime.h"
 #include "runtimes/fsdp/runtime.h"
+#include "runtimes/interface/runs/measured_runs.h"
+#include "runtimes/interface/runs/run_reader.h"
 #include "runtimes/litgpt/runtime.h"
 #include "runtimes/megatron/runtime.h"
 #include "runtimes/torchtitan/runtime.h"
@@ -29,7 +31,33 @@ std::vector<const Runtime*>& added() {
   return list;
 }
 
+std::vector<const MeasuredRuns*> all_measured_runs() {
+  std::vector<const MeasuredRuns*> all;
+  for (const Runtime* const runtime : runtimes()) {
+    if (const MeasuredRuns* const runs = runtime->measured_runs()) {
+      all.push_back(runs);
+    }
+  }
+  return all;
+}
+
+/// The names of all, kept for `runtime_words`.
+std::vector<std::string_view>& words() {
+  static std::vector<std::string_view> list = [] {
+    std::vector<std::string_view> names;
+    for (const Runtime* const runtime : built_in()) {
+      names.push_back(runtime->name());
+    }
+    return names;
+  }();
+  return list;
+}
+
 }  // namespace
+
+std::span<const std::string_view> runtime_words() {
+  return words();
+}
 
 std::vector<const Runtime*> runtimes() {
   std::vector<const Runtime*> all(built_in().begin(), built_in().end());
@@ -64,10 +92,12 @@ const Runtime& runtime_of(const ParallelPlan& plan) {
 RegisteredRuntime::RegisteredRuntime(const Runtime& runtime) : runtime_(&runtime) {
   HEADROOM_ASSERT(find_runtime(runtime.name()) == nullptr);
   added().push_back(runtime_);
+  words().push_back(runtime_->name());
 }
 
 RegisteredRuntime::~RegisteredRuntime() {
   std::erase(added(), runtime_);
+  std::erase(words(), runtime_->name());
 }
 
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
@@ -79,6 +109,28 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
                                    suggestion(plan.runtime, known));
   }
   return runtime->lower(model, plan, rank, device);
+}
+
+const RecordedFormat* find_recorded_format(std::string_view program) {
+  for (const MeasuredRuns* const runs : all_measured_runs()) {
+    for (const RecordedFormat& format : runs->recorded) {
+      if (format.program == program) {
+        return &format;
+      }
+    }
+  }
+  return nullptr;
+}
+
+const PublishedFormat* find_published_format(std::string_view program) {
+  for (const MeasuredRuns* const runs : all_measured_runs()) {
+    for (const PublishedFormat& format : runs->published) {
+      if (begins_with(program, format.program)) {
+        return &format;
+      }
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace headroom::ir

@@ -4,6 +4,7 @@
 
 #include <QFontMetricsF>
 #include <QPoint>
+#include <QPointF>
 #include <QRectF>
 #include <QSizeF>
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <QObject>
+#include <QString>
 #include <QTimer>
 
 #include "costmodel/estimate.h"

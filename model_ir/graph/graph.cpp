@@ -1,6 +1,7 @@
 #include "model_ir/graph/graph.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <queue>
 #include <utility>

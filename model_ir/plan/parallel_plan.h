@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model_ir/plan/own_options.h"
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/spec/dtype.h"
 
@@ -427,6 +428,7 @@ struct ParallelPlan {
   std::optional<LoraPlan> lora;
   std::optional<QuantPlan> quant;
   std::optional<GenerationPlan> generation;
+  OwnOptions own;  ///< Those of a framework that has no member above.
   AllocatorSettings allocator;
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
 };

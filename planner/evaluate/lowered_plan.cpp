@@ -10,31 +10,16 @@
 #include "costmodel/layer_stretch.h"
 #include "costmodel/memory_floor.h"
 #include "costmodel/time/step_time.h"
-#include "model_ir/plan/pipeline_plan.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/evaluate/rounding.h"
 #include "planner/space/axis_value.h"
 #include "planner/space/titan_space.h"
 #include "runtimes/plan_json.h"
+#include "runtimes/registry.h"
 
 namespace headroom::plan {
 namespace {
-
-/// One micro-batch of `plan` without anything that is there for the other ranks or the optimizer.
-ir::ParallelPlan single(const ir::ParallelPlan& plan) {
-  ir::ParallelPlan one = plan;
-  one.runtime = "transformers";
-  one.precision = arithmetic_of(plan);
-  one.optimizer = {.kind = ir::OptimizerKind::kNone};
-  one.accumulation = 1;
-  one.steps = 1;
-  one.world = 1;
-  one.ddp.reset();
-  one.zero.reset();
-  one.fsdp.reset();
-  return one;
-}
 
 /// Whole parameters beside the shards at the end of a forward that does not reshard them.
 Bytes gathered_by_forward(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
@@ -129,7 +114,7 @@ std::optional<LoweredPlan> LoweredPlans::known(std::uint64_t number) {
 Result<LoweredPlan> LoweredPlans::lower(const ir::ParallelPlan& plan) {
   lowered_.fetch_add(1, std::memory_order_relaxed);
   const cost::PriceList prices = cost::prices_on(machine_, plan);
-  const std::int64_t stage_ranks = plan.world / ir::pipeline_stages(plan);
+  const std::int64_t stage_ranks = plan.world / ir::runtime_of(plan).pipeline(plan).stages;
   LoweredPlan lowered;
   std::vector<cost::StagePrice> stages;
   for (const ir::Rank rank : cost::binding_ranks(model_, plan)) {
@@ -227,18 +212,20 @@ Result<Bytes> LoweredPlans::short_peak(const ir::ModelSpec& model, const ir::Par
 }
 
 LoweredPlans::Alone LoweredPlans::alone(const ir::ParallelPlan& plan) {
-  const ir::ParallelPlan one = single(plan);
-  const AloneKey key(one.precision, one.attention, one.loss, one.recompute, one.micro_batch,
-                     one.sequence);
+  const std::optional<ir::ParallelPlan> one = ir::runtime_of(plan).one_rank_alone(plan);
+  if (!one) {
+    return {};
+  }
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = alone_.find(key); found != alone_.end()) {
+    const auto found = std::ranges::find(alone_, *one, &decltype(alone_)::value_type::first);
+    if (found != alone_.end()) {
       return found->second;
     }
   }
-  const Alone made = extrapolated(one);
+  const Alone made = extrapolated(*one);
   const std::lock_guard lock(mutex_);
-  return alone_.try_emplace(key, made).first->second;
+  return alone_.emplace_back(*one, made).second;
 }
 
 LoweredPlans::Alone LoweredPlans::extrapolated(const ir::ParallelPlan& one) const {

@@ -6,8 +6,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "costmodel/hardware/hardware_spec.h"
 #include "costmodel/time/machine.h"
@@ -100,13 +101,11 @@ class LoweredPlans {
   [[nodiscard]] std::uint64_t lowered() const { return lowered_.load(); }
 
  private:
-  /// What a micro-batch takes and keeps without other ranks and optimizer; by `AloneKey`.
+  /// What a micro-batch takes and keeps without other ranks and optimizer.
   struct Alone {
     Seconds computing;
     std::int64_t kept = 0;  ///< Bytes, at the end of its forward.
   };
-  using AloneKey = std::tuple<ir::Precision, ir::AttentionKind, ir::LossKind, ir::Recompute,
-                              std::int64_t, std::int64_t>;
   [[nodiscard]] Result<LoweredPlan> lower(const ir::ParallelPlan& plan);
   [[nodiscard]] Result<Bytes> short_peak(const ir::ModelSpec& model, const ir::ParallelPlan& plan);
   [[nodiscard]] Result<Bytes> line_of_layers(const ir::ParallelPlan& plan);
@@ -120,7 +119,7 @@ class LoweredPlans {
   LoweredRecords own_;
   LoweredRecords& records_;
   std::mutex mutex_;
-  std::map<AloneKey, Alone> alone_;
+  std::vector<std::pair<ir::ParallelPlan, Alone>> alone_;  ///< By `Runtime::one_rank_alone`.
   std::map<std::uint64_t, LoweredPlan> known_;
   TitanFloor titan_;
   std::atomic<std::uint64_t> lowered_{0};

@@ -5,13 +5,14 @@
 
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/registry.h"
 
 namespace headroom::plan {
 namespace {
 
 constexpr std::array<AxisName, kAxes> kNames = {{
     {Axis::kRuntime, "runtime", "NAME,..",
-     "frameworks: transformers, deepspeed, fsdp, megatron; torchtitan where it is named"},
+     "frameworks: transformers, deepspeed, fsdp, megatron; torchtitan and others where named"},
     {Axis::kGpus, "gpus", "N,..", "GPUs; several: the objective chooses among them"},
     {Axis::kTensor, "tp", "N,..", "tensor parallel degree (megatron, torchtitan)"},
     {Axis::kPipeline, "pp", "N,..", "pipeline stages (megatron, torchtitan)"},
@@ -83,8 +84,6 @@ constexpr std::array<AxisName, kAxes> kNames = {{
 }};
 
 constexpr std::array<std::string_view, 2> kSwitch = {"no", "yes"};
-constexpr std::array<std::string_view, 5> kRuntimes = {"transformers", "deepspeed", "fsdp",
-                                                       "megatron", "torchtitan"};
 constexpr std::array<std::string_view, 6> kAttention = {"fused", "unfused", "sdpa",
                                                         "eager", "flash",   "sdpa-no-cudnn"};
 constexpr std::array<std::string_view, 2> kContextExchange = {"p2p", "a2a"};
@@ -256,7 +255,7 @@ std::string_view option_of(Axis axis) {
 std::span<const std::string_view> words_of_axis(Axis axis) {
   switch (axis) {
     case Axis::kRuntime:
-      return kRuntimes;
+      return ir::runtime_words();
     case Axis::kSchedule: {
       static const std::vector<std::string_view> names = names_of(ir::titan_schedule_words());
       return names;

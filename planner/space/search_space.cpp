@@ -62,6 +62,11 @@ class CellWriter {
         if (asks_for_titan()) {
           write_titan_cells(question_, plan_, cells_);
         }
+        for (const std::int64_t runtime : allowed_.of(Axis::kRuntime)) {
+          if (runtime > kTitanRuntime) {
+            write_plain(words_of_axis(Axis::kRuntime)[static_cast<std::size_t>(runtime)]);
+          }
+        }
       }
     }
   }
@@ -141,7 +146,7 @@ class CellWriter {
     plan_.fsdp.reset();
     plan_.megatron.reset();
     plan_.precision = recipe_;
-    set_precision(runtime);
+    ir::runtime_of(plan_).prepare_for_search(plan_);
     if (runtime == "transformers") {
       if (plan_.world > 1) {
         plan_.ddp = ir::DdpPlan{};
@@ -157,15 +162,29 @@ class CellWriter {
     plan_ = before;
   }
 
-  /// One recipe in each framework's terms: 16-bit arithmetic on fp32 masters.
-  void set_precision(std::string_view runtime) {
-    const bool bf16 = recipe_ == ir::Precision::kBf16Master;
-    const bool fp16 = recipe_ == ir::Precision::kFp16Master;
-    if (runtime == "transformers" && (bf16 || fp16)) {
-      plan_.precision = bf16 ? ir::Precision::kAutocastBf16 : ir::Precision::kAutocastFp16;
-    } else if (runtime == "fsdp" && bf16) {
-      plan_.precision = ir::Precision::kFp32;  // Shards; the policy computes in bf16.
+  /// A framework that has no axes of its own and is only searched where it is named: micro-batches
+  /// and recomputation.
+  void write_plain(std::string_view runtime) {
+    const bool usual = allowed_.of(Axis::kZero).empty() && allowed_.allows(Axis::kOffload, 0) &&
+                       allowed_.allows(Axis::kOptimizerOffload, 0) &&
+                       allowed_.allows(Axis::kAttention, 2) && allowed_.allows(Axis::kLoss, 3);
+    if (asks_for_fsdp() || eight_bits_ != ir::MegatronFp8::kNone || !usual || !degrees_are_one()) {
+      return;
     }
+    const ParallelPlan before = plan_;
+    plan_.runtime = std::string(runtime);
+    plan_.ddp.reset();
+    plan_.zero.reset();
+    plan_.fsdp.reset();
+    plan_.megatron.reset();
+    plan_.precision = recipe_;
+    const ir::Runtime& framework = ir::runtime_of(plan_);
+    framework.prepare_for_search(plan_);
+    if (allowed_.of(Axis::kOptimizer).empty() && plan_.optimizer == ir::OptimizerPlan{}) {
+      plan_.optimizer = framework.usual_optimizer(plan_);
+    }
+    write_micro_batches(plan_.world);
+    plan_ = before;
   }
 
   void write_zero() {

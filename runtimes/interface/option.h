@@ -403,6 +403,29 @@ template <auto kMember>
   return part;
 }
 
+/// The part that is a plan's `OwnOptions` of type `T`: those of a framework without a member of its
+/// own in `ParallelPlan`. `name` is its key in JSON and its option on the command line.
+template <typename T>
+[[nodiscard]] constexpr PlanPart own_part(std::string_view name,
+                                          std::span<const OptionField> fields) {
+  PlanPart part;
+  part.name = name;
+  part.option = name;
+  part.fields = fields;
+  part.find = [](const ParallelPlan& plan) -> const void* { return plan.own.find<T>(); };
+  part.edit = [](ParallelPlan& plan) -> void* { return &plan.own.edit<T>(); };
+  part.drop = [](ParallelPlan& plan) {
+    if (plan.own.find<T>() != nullptr) {
+      plan.own.reset();
+    }
+  };
+  part.usual = []() -> const void* {
+    static const T usual{};
+    return &usual;
+  };
+  return part;
+}
+
 // -- What is made from the tables. ---------------------------------------------------------------
 
 /// Whether two parts of one type have the same value of every option.

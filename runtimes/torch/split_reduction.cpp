@@ -1,6 +1,7 @@
 #include "runtimes/torch/split_reduction.h"
 #include "runtimes/torch/launch.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>

@@ -2,7 +2,10 @@
 
 #include <array>
 
+#include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
+#include "runtimes/transformers/measured_runs.h"
 #include "runtimes/transformers/options.h"
 
 namespace headroom::ir::transformers {
@@ -27,6 +30,38 @@ class Transformers final : public Runtime {
                                           const DeviceTraits& device) const override {
     // Data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &transformers::measured_runs();
+  }
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& /*typed*/) const override {
+    return plan.world > 1 ? "DDP" : "";
+  }
+  /// Several GPUs are DDP.
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"ddp"});
+    if (plan.world == 1) {
+      plan.ddp.reset();
+    } else if (!plan.ddp) {
+      plan.ddp = DdpPlan{};
+    }
+  }
+  /// torch.autocast is the framework's way.
+  void prepare_for_search(ParallelPlan& plan) const override {
+    if (plan.precision == Precision::kBf16Master) {
+      plan.precision = Precision::kAutocastBf16;
+    } else if (plan.precision == Precision::kFp16Master) {
+      plan.precision = Precision::kAutocastFp16;
+    }
+  }
+  [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
+      const ParallelPlan& plan) const override {
+    return transformers::one_rank_alone(plan);
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return plan_changes();
   }
 };
 

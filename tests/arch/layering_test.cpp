@@ -28,6 +28,7 @@ const std::vector<Layer>& layers() {
       {"model_ir/spec", {"model_ir/base", "model_ir/json"}},
       {"model_ir/graph", {"model_ir/base", "model_ir/json", "model_ir/spec"}},
       {"model_ir/plan", {"model_ir/base", "model_ir/json", "model_ir/spec", "model_ir/graph"}},
+      {"runtimes/interface", {"model_ir"}},
       // A framework stands on PyTorch and on those whose code the real one runs: DeepSpeed and FSDP
       // train transformers' models, LitGPT's adapters and losses are PyTorch's, torchtitan shards
       // by FSDP. The files beside the folders know them all.
@@ -42,14 +43,16 @@ const std::vector<Layer>& layers() {
        {"model_ir", "runtimes/interface", "runtimes/torch", "runtimes/transformers"}},
       {"runtimes/torchtitan",
        {"model_ir", "runtimes/interface", "runtimes/torch", "runtimes/fsdp"}},
+      {"runtimes/torchtune",
+       {"model_ir", "runtimes/interface", "runtimes/torch", "runtimes/transformers",
+        "runtimes/fsdp"}},
       {"runtimes/megatron", {"model_ir", "runtimes/interface", "runtimes/torch"}},
       {"runtimes", {"model_ir"}},
       {"costmodel/hardware", {"model_ir"}},
       {"costmodel/memory", {"model_ir", "costmodel/hardware"}},
-      {"costmodel/time", {"model_ir", "costmodel/hardware"}},
+      {"costmodel/time", {"model_ir", "runtimes", "costmodel/hardware"}},
       {"costmodel", {"model_ir", "runtimes"}},
       {"planner/report", {"model_ir", "runtimes", "costmodel", "planner"}},
-      {"planner/emit", {"model_ir", "runtimes", "costmodel", "planner"}},
       {"planner", {"model_ir", "runtimes", "costmodel"}},
       // Not the planner: a checker that shares the search's code shares its bugs.
       {"validators", {"model_ir", "runtimes", "costmodel"}},
@@ -71,7 +74,9 @@ const std::vector<Library>& libraries() {
   static const std::vector<Library> table = {
       {.name = "nlohmann-json", .prefixes = {"nlohmann/"}, .folders = {"model_ir/json"}},
       {.name = "Boost.Math", .prefixes = {"boost/math/"}, .folders = {"costmodel"}},
-      {.name = "Boost", .prefixes = {"boost/"}, .folders = {"model_ir/graph"}},
+      // Boost.Graph has the graph algorithms that PyTorch's compiler takes from networkx or writes
+      // out: minimum cuts, topological orders, reachability.
+      {.name = "Boost", .prefixes = {"boost/"}, .folders = {"model_ir/graph", "runtimes/torch"}},
       {.name = "CLI11", .prefixes = {"CLI/"}, .folders = {"cli"}},
       {.name = "Qt", .prefixes = {"Q"}, .folders = {"gui"}, .in_headers = true},
       {.name = "zlib",

@@ -9,12 +9,12 @@
 namespace headroom::gui {
 namespace {
 
-constexpr int kParameters = BreakdownModel::kFirstCategoryColumn;
-constexpr int kGradients = kParameters + 1;
-constexpr int kActivations = kParameters + 2;
+using test::kActivations;
+using test::kGradients;
+using test::kParameters;
 
-struct Scene {
-  explicit Scene(std::int64_t micro_batch, QSizeF size = QSizeF(800, 400)) {
+struct GeometryScene {
+  explicit GeometryScene(std::int64_t micro_batch, QSizeF size = QSizeF(800, 400)) {
     model.setEstimate(std::make_shared<const cost::StepEstimate>(test::fake_estimate(micro_batch)));
     geometry = std::make_unique<BreakdownGeometry>(model, QFontMetricsF(QFont()), size);
   }
@@ -25,7 +25,7 @@ struct Scene {
 }  // namespace
 
 TEST_CASE("BreakdownGeometry: a bar's parts follow each other and are as long as their bytes") {
-  const Scene scene(8);
+  const GeometryScene scene(8);
   const BreakdownGeometry& geometry = *scene.geometry;
   const QRectF parameters = geometry.segment(2, kParameters);
   const QRectF gradients = geometry.segment(2, kGradients);
@@ -43,7 +43,7 @@ TEST_CASE("BreakdownGeometry: a bar's parts follow each other and are as long as
 
 TEST_CASE("BreakdownGeometry: the capacity is in the picture, whether the plan fits or not") {
   for (const std::int64_t micro_batch : {1, 500}) {
-    const Scene scene(micro_batch);
+    const GeometryScene scene(micro_batch);
     const qreal capacity = scene.geometry->x(scene.model.capacity());
     CHECK(capacity > scene.geometry->plot().left());
     CHECK(capacity < scene.geometry->plot().right());
@@ -52,7 +52,7 @@ TEST_CASE("BreakdownGeometry: the capacity is in the picture, whether the plan f
 }
 
 TEST_CASE("BreakdownGeometry: what is painted at a point is what is picked there") {
-  const Scene scene(8);
+  const GeometryScene scene(8);
   const BreakdownGeometry& geometry = *scene.geometry;
   for (int row = 0; row < scene.model.rowCount(); ++row) {
     for (int column = kParameters; column < scene.model.columnCount(); ++column) {
@@ -68,7 +68,7 @@ TEST_CASE("BreakdownGeometry: what is painted at a point is what is picked there
 }
 
 TEST_CASE("BreakdownGeometry: scrolling moves rows and picking alike") {
-  Scene scene(8, QSizeF(800, 130));  // Too low for all rows.
+  GeometryScene scene(8, QSizeF(800, 130));  // Too low for all rows.
   BreakdownGeometry& geometry = *scene.geometry;
   const QPointF point = geometry.segment(0, kParameters).center();
   CHECK(geometry.indexAt(point).row() == 0);
@@ -91,7 +91,7 @@ TEST_CASE("BreakdownGeometry: only rows in sight are visible ones") {
 }
 
 TEST_CASE("BreakdownGeometry: ticks are round numbers, rise evenly and stay in the plot") {
-  const Scene scene(1);
+  const GeometryScene scene(1);
   const auto& ticks = scene.geometry->ticks();
   REQUIRE(ticks.size() >= 4);
   CHECK(ticks[0].bytes == Bytes{0});
@@ -104,7 +104,7 @@ TEST_CASE("BreakdownGeometry: ticks are round numbers, rise evenly and stay in t
 
 TEST_CASE("BreakdownGeometry: the legend names every category and reserved, inside any width") {
   for (const int width : {250, 400, 1200}) {
-    const Scene scene(1, QSizeF(width, 400));
+    const GeometryScene scene(1, QSizeF(width, 400));
     const auto& legend = scene.geometry->legend();
     CHECK(legend.size() == 4);
     CHECK(legend.back().column == BreakdownModel::kReservedColumn);
@@ -120,7 +120,7 @@ TEST_CASE("BreakdownGeometry: an empty model and an empty size are harmless") {
   const BreakdownGeometry empty(none, QFontMetricsF(QFont()), QSizeF(800, 400));
   CHECK(empty.ticks().empty());
   CHECK_FALSE(empty.indexAt(QPointF(10, 200)).isValid());
-  const Scene flat(1, QSizeF(0, 0));
+  const GeometryScene flat(1, QSizeF(0, 0));
   CHECK(flat.geometry->lastVisible() <= 1);
   CHECK(BreakdownGeometry::idealHeight(flat.model, QFontMetricsF(QFont()), 800) >
         3 * flat.geometry->rowHeight());

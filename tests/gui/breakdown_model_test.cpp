@@ -10,14 +10,13 @@
 namespace headroom::gui {
 namespace {
 
+using test::kActivations;
+using test::kGradients;
+using test::kParameters;
+
 std::shared_ptr<const cost::StepEstimate> shared(cost::StepEstimate estimate) {
   return std::make_shared<const cost::StepEstimate>(std::move(estimate));
 }
-
-// The fake's categories, in the order of TensorRole.
-constexpr int kParameters = BreakdownModel::kFirstCategoryColumn;
-constexpr int kGradients = kParameters + 1;
-constexpr int kActivations = kParameters + 2;
 
 }  // namespace
 

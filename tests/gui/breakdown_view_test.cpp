@@ -12,12 +12,12 @@
 namespace headroom::gui {
 namespace {
 
-constexpr int kParameters = BreakdownModel::kFirstCategoryColumn;
-constexpr int kGradients = kParameters + 1;
-constexpr int kActivations = kParameters + 2;
+using test::kActivations;
+using test::kGradients;
+using test::kParameters;
 
-struct Scene {
-  explicit Scene(std::int64_t micro_batch) : selection(&model), view(&model, &selection) {
+struct ViewScene {
+  explicit ViewScene(std::int64_t micro_batch) : selection(&model), view(&model, &selection) {
     setMicroBatch(micro_batch);
     view.setPalette(palette_of(Look::kLight, {}));
     view.resize(900, 400);
@@ -49,7 +49,7 @@ double share_of(const QImage& image, const QRectF& area, const QColor& colour) {
 }  // namespace
 
 TEST_CASE("BreakdownView: paints each category in its colour where the geometry says") {
-  Scene scene(8);
+  ViewScene scene(8);
   const Theme theme = theme_of(scene.view.palette());
   const QImage picture = scene.picture();
   const BreakdownGeometry& geometry = scene.view.geometryNow();
@@ -66,7 +66,7 @@ TEST_CASE("BreakdownView: paints each category in its colour where the geometry 
 }
 
 TEST_CASE("BreakdownView: the capacity is a line through every row") {
-  Scene scene(1);
+  ViewScene scene(1);
   const Theme theme = theme_of(scene.view.palette());
   const QImage picture = scene.picture();
   const BreakdownGeometry& geometry = scene.view.geometryNow();
@@ -82,7 +82,7 @@ TEST_CASE("BreakdownView: the capacity is a line through every row") {
 }
 
 TEST_CASE("BreakdownView: another answer is another picture") {
-  Scene scene(1);
+  ViewScene scene(1);
   const QImage before = scene.picture();
   scene.setMicroBatch(40);
   CHECK(scene.picture() != before);
@@ -91,7 +91,7 @@ TEST_CASE("BreakdownView: another answer is another picture") {
 }
 
 TEST_CASE("BreakdownView: arrows walk through phases and categories, skipping what is not there") {
-  Scene scene(8);
+  ViewScene scene(8);
   scene.press(Qt::Key_Home);
   CHECK(scene.selection.currentIndex() == scene.model.index(0, 0));
   scene.press(Qt::Key_Right);
@@ -114,7 +114,7 @@ TEST_CASE("BreakdownView: arrows walk through phases and categories, skipping wh
 }
 
 TEST_CASE("BreakdownView: the current cell is framed, and said to screen readers") {
-  Scene scene(8);
+  ViewScene scene(8);
   const QImage before = scene.picture();
   scene.selection.setCurrentIndex(scene.model.index(2, kActivations),
                                   QItemSelectionModel::ClearAndSelect);
@@ -126,21 +126,21 @@ TEST_CASE("BreakdownView: the current cell is framed, and said to screen readers
 }
 
 TEST_CASE("BreakdownView: takes the keyboard's focus at the peak") {
-  Scene scene(8);
+  ViewScene scene(8);
   QFocusEvent focus(QEvent::FocusIn, Qt::TabFocusReason);
   QApplication::sendEvent(&scene.view, &focus);
   CHECK(scene.selection.currentIndex() == scene.model.index(2, 0));
 }
 
 TEST_CASE("BreakdownView: a click chooses what it hits") {
-  Scene scene(8);
+  ViewScene scene(8);
   const QPoint point = scene.view.geometryNow().segment(2, kGradients).center().toPoint();
   QTest::mouseClick(scene.view.viewport(), Qt::LeftButton, {}, point);
   CHECK(scene.selection.currentIndex() == scene.model.index(2, kGradients));
 }
 
 TEST_CASE("BreakdownView: what the mouse is over stands out") {
-  Scene scene(8);
+  ViewScene scene(8);
   const QImage before = scene.picture();
   const QPointF point = scene.view.geometryNow().segment(2, kGradients).center();
   QMouseEvent move(QEvent::MouseMove, point, point, Qt::NoButton, Qt::NoButton, Qt::NoModifier);
@@ -152,7 +152,7 @@ TEST_CASE("BreakdownView: what the mouse is over stands out") {
 }
 
 TEST_CASE("BreakdownView: follows the palette") {
-  Scene scene(8);
+  ViewScene scene(8);
   scene.view.setPalette(palette_of(Look::kDark, {}));
   const Theme theme = theme_of(scene.view.palette());
   REQUIRE(theme.dark);
@@ -161,7 +161,7 @@ TEST_CASE("BreakdownView: follows the palette") {
 }
 
 TEST_CASE("BreakdownView: scrolls to the current phase when there are more than fit") {
-  Scene scene(1);
+  ViewScene scene(1);
   cost::StepEstimate estimate = test::fake_estimate(1);
   estimate.timeline.phases.resize(200, estimate.timeline.phases.back());
   scene.model.setEstimate(std::make_shared<const cost::StepEstimate>(estimate));
@@ -175,7 +175,7 @@ TEST_CASE("BreakdownView: scrolls to the current phase when there are more than 
 }
 
 TEST_CASE("BreakdownView: says so when there is nothing to show") {
-  Scene scene(1);
+  ViewScene scene(1);
   const QImage before = scene.picture();
   scene.model.setEstimate(nullptr);
   CHECK(scene.picture() != before);

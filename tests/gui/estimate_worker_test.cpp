@@ -16,12 +16,7 @@ namespace headroom::gui {
 namespace {
 
 using test::eventually;
-
-Scenario with_micro_batch(std::int64_t micro_batch) {
-  Scenario scenario = default_scenario();
-  scenario.plan.micro_batch = micro_batch;
-  return scenario;
-}
+using test::with_micro_batch;
 
 /// Keeps the answers of a worker.
 struct Listener {
@@ -50,11 +45,12 @@ TEST_CASE("EstimateWorker: answers a request with its number, off the thread tha
     return test::answer(scenario);
   });
   const Listener listener(worker);
-  const quint64 request = worker.ask(with_micro_batch(3), EstimateWorker::Urgency::kNow);
+  const quint64 request =
+      worker.ask(with_micro_batch(default_scenario(), 3), EstimateWorker::Urgency::kNow);
   REQUIRE(eventually([&] { return !listener.answers.empty(); }));
   CHECK(elsewhere);
   CHECK(listener.answers[0].request == request);
-  CHECK(listener.answers[0].scenario == with_micro_batch(3));
+  CHECK(listener.answers[0].scenario == with_micro_batch(default_scenario(), 3));
   REQUIRE(listener.answers[0].estimate);
   CHECK(listener.answers[0].estimate->peak_allocated == Bytes{35 * kGiB});
 }
@@ -68,7 +64,7 @@ TEST_CASE("EstimateWorker: a burst of edits is one question, the last") {
   const Listener listener(worker);
   quint64 last = 0;
   for (int micro_batch = 1; micro_batch <= 20; ++micro_batch) {
-    last = worker.ask(with_micro_batch(micro_batch));
+    last = worker.ask(with_micro_batch(default_scenario(), micro_batch));
   }
   REQUIRE(eventually([&] { return !listener.answers.empty(); }));
   CHECK(calls == 1);
@@ -88,9 +84,10 @@ TEST_CASE("EstimateWorker: a newer request stops the one that runs, whose answer
     return test::answer(scenario);
   });
   const Listener listener(worker);
-  worker.ask(with_micro_batch(1), EstimateWorker::Urgency::kNow);
+  worker.ask(with_micro_batch(default_scenario(), 1), EstimateWorker::Urgency::kNow);
   REQUIRE(eventually([&] { return running.load(); }));
-  const quint64 newest = worker.ask(with_micro_batch(2), EstimateWorker::Urgency::kNow);
+  const quint64 newest =
+      worker.ask(with_micro_batch(default_scenario(), 2), EstimateWorker::Urgency::kNow);
   REQUIRE(eventually([&] { return !listener.answers.empty(); }));
   CHECK(stopped);
   CHECK(listener.answers.size() == 1);
@@ -104,11 +101,12 @@ TEST_CASE("EstimateWorker: an answer that is ready before a newer question is st
     return test::answer(scenario);
   });
   const Listener listener(worker);
-  worker.ask(with_micro_batch(1), EstimateWorker::Urgency::kNow);
+  worker.ask(with_micro_batch(default_scenario(), 1), EstimateWorker::Urgency::kNow);
   while (finished == 0) {  // Without the event loop: the answer waits in the queue.
     std::this_thread::yield();
   }
-  const quint64 newest = worker.ask(with_micro_batch(2), EstimateWorker::Urgency::kNow);
+  const quint64 newest =
+      worker.ask(with_micro_batch(default_scenario(), 2), EstimateWorker::Urgency::kNow);
   REQUIRE(eventually([&] { return !listener.answers.empty(); }));
   CHECK(listener.answers.size() == 1);
   CHECK(listener.answers[0].request == newest);
@@ -149,7 +147,7 @@ TEST_CASE("EstimateWorker: exceptions become messages, and the next question is 
       });
   const Listener listener(worker);
   for (std::size_t micro_batch = 1; micro_batch <= 3; ++micro_batch) {
-    worker.ask(with_micro_batch(static_cast<std::int64_t>(micro_batch)),
+    worker.ask(with_micro_batch(default_scenario(), static_cast<std::int64_t>(micro_batch)),
                EstimateWorker::Urgency::kNow);
     REQUIRE(eventually([&] { return listener.answers.size() == micro_batch; }));
   }

@@ -54,6 +54,11 @@ Result<cost::StepEstimate> answer(const Scenario& scenario) {
   return fake_estimate(scenario.plan.micro_batch);
 }
 
+Scenario with_micro_batch(Scenario scenario, std::int64_t micro_batch) {
+  scenario.plan.micro_batch = micro_batch;
+  return scenario;
+}
+
 WindowSetup setup_with(Estimator estimator) {
   return {.scenario = default_scenario(),
           .estimator = std::move(estimator),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <ostream>
 #include <vector>
@@ -9,6 +10,7 @@
 
 #include "costmodel/estimate.h"
 #include "gui/main_window.h"
+#include "gui/models/breakdown_model.h"
 #include "gui/whatif/estimate_worker.h"
 
 // doctest prints what it compares.
@@ -28,8 +30,15 @@ namespace headroom::gui::test {
 /// spare; from B = 47 on it does not.
 [[nodiscard]] cost::StepEstimate fake_estimate(std::int64_t micro_batch = 1);
 
+// Its categories, in the order of TensorRole.
+constexpr int kParameters = BreakdownModel::kFirstCategoryColumn;
+constexpr int kGradients = kParameters + 1;
+constexpr int kActivations = kParameters + 2;
+
 /// Answers with `fake_estimate` of the scenario's micro-batch.
 [[nodiscard]] Result<cost::StepEstimate> answer(const Scenario& scenario);
+
+[[nodiscard]] Scenario with_micro_batch(Scenario scenario, std::int64_t micro_batch);
 
 /// A catalogue of two models and two GPUs, and `estimator` in the place of the real one.
 [[nodiscard]] WindowSetup setup_with(Estimator estimator);

@@ -29,8 +29,8 @@ namespace {
 using test::eventually;
 
 /// The window with an estimator of the test's, and the answers it has shown.
-struct Scene {
-  explicit Scene(WindowSetup setup = test::fake_setup()) : window(std::move(setup)) {
+struct WindowScene {
+  explicit WindowScene(WindowSetup setup = test::fake_setup()) : window(std::move(setup)) {
     QObject::connect(&window, &MainWindow::answered, &window,
                      [this](const Answer& answer) { answers.push_back(answer); });
     window.show();
@@ -74,7 +74,7 @@ int colours_in(const QImage& image) {
 }  // namespace
 
 TEST_CASE("MainWindow: opens with an answer to what it shows") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   CHECK(scene.answers[0].scenario == default_scenario());
   CHECK(scene.text("verdict") == QStringLiteral("Fits"));
@@ -83,7 +83,7 @@ TEST_CASE("MainWindow: opens with an answer to what it shows") {
 }
 
 TEST_CASE("MainWindow: another micro-batch asks again and changes header, bars and table") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   auto* const bars = scene.window.findChild<BreakdownView*>();
   const QImage before = picture(*bars);
@@ -101,7 +101,7 @@ TEST_CASE("MainWindow: another micro-batch asks again and changes header, bars a
 }
 
 TEST_CASE("MainWindow: what no longer fits says so in words and colour") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   auto* const header = scene.window.findChild<VerdictHeader*>();
   const QImage before = picture(*header);
@@ -114,7 +114,7 @@ TEST_CASE("MainWindow: what no longer fits says so in words and colour") {
 }
 
 TEST_CASE("MainWindow: Ctrl+Z restores the scenario, the controls and the answer") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   auto* const box = scene.control<QSpinBox>("Micro-batch");
   box->setValue(7);
@@ -131,7 +131,7 @@ TEST_CASE("MainWindow: Ctrl+Z restores the scenario, the controls and the answer
 }
 
 TEST_CASE("MainWindow: a drag of the slider is one step back") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   auto* const slider = scene.control<QSlider>("Micro-batch, slider");
   slider->setSliderDown(true);
@@ -145,7 +145,7 @@ TEST_CASE("MainWindow: a drag of the slider is one step back") {
 }
 
 TEST_CASE("MainWindow: reset goes back to the beginning, and can be undone") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   scene.control<QSpinBox>("Micro-batch")->setValue(7);
   scene.control<QCheckBox>("Train LoRA adapters")->click();
@@ -159,7 +159,7 @@ TEST_CASE("MainWindow: reset goes back to the beginning, and can be undone") {
 
 TEST_CASE("MainWindow: an answer to a question that is no longer asked is never shown") {
   std::atomic<bool> running = false;
-  Scene scene(test::setup_with([&](const Scenario& scenario, const std::stop_token& stop) {
+  WindowScene scene(test::setup_with([&](const Scenario& scenario, const std::stop_token& stop) {
     if (scenario.plan.micro_batch == 50) {  // Would not fit, and takes until it is stopped.
       running = true;
       std::mutex mutex;
@@ -180,7 +180,7 @@ TEST_CASE("MainWindow: an answer to a question that is no longer asked is never 
 }
 
 TEST_CASE("MainWindow: an error of the input takes the place of the verdict, with its remedy") {
-  Scene scene(test::setup_with(
+  WindowScene scene(test::setup_with(
       [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
         if (scenario.plan.micro_batch == 2) {
           return Error::invalid_argument("gpu", "h1000", "a GPU of the catalogue", "use h100");
@@ -200,7 +200,7 @@ TEST_CASE("MainWindow: an error of the input takes the place of the verdict, wit
 }
 
 TEST_CASE("MainWindow: an exception is a message, not the end") {
-  Scene scene(test::setup_with(
+  WindowScene scene(test::setup_with(
       [](const Scenario& scenario, const std::stop_token& /*stop*/) -> Result<cost::StepEstimate> {
         if (scenario.plan.micro_batch == 1) {
           throw InternalError("broken invariant");
@@ -217,7 +217,7 @@ TEST_CASE("MainWindow: an exception is a message, not the end") {
 
 TEST_CASE("MainWindow: an answer that takes its time is announced as on its way") {
   std::atomic<bool> let_go = false;
-  Scene scene(test::setup_with([&](const Scenario& scenario, const std::stop_token& stop) {
+  WindowScene scene(test::setup_with([&](const Scenario& scenario, const std::stop_token& stop) {
     while (scenario.plan.micro_batch == 2 && !let_go && !stop.stop_requested()) {
       std::this_thread::yield();
     }
@@ -233,7 +233,7 @@ TEST_CASE("MainWindow: an answer that takes its time is announced as on its way"
 }
 
 TEST_CASE("MainWindow: bars and table share the current cell") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   auto* const bars = scene.window.findChild<BreakdownView*>();
   auto* const table = scene.window.findChild<QTableView*>();
@@ -244,7 +244,7 @@ TEST_CASE("MainWindow: bars and table share the current cell") {
 }
 
 TEST_CASE("MainWindow: whatever takes the keyboard has a name for screen readers") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   int named = 0;
   for (const QWidget* widget : scene.window.findChildren<QWidget*>()) {
@@ -262,7 +262,7 @@ TEST_CASE("MainWindow: whatever takes the keyboard has a name for screen readers
 }
 
 TEST_CASE("MainWindow: Tab reaches every control and comes back") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   auto* const first = scene.control<QComboBox>("Model");
   first->setFocus();
@@ -283,7 +283,7 @@ TEST_CASE("MainWindow: Tab reaches every control and comes back") {
 }
 
 TEST_CASE("MainWindow: a dropped config.json becomes the model, and can be undone") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   const QTemporaryDir folder;
   const QString path = folder.filePath(QStringLiteral("config.json"));
@@ -302,7 +302,7 @@ TEST_CASE("MainWindow: a dropped config.json becomes the model, and can be undon
 }
 
 TEST_CASE("MainWindow: what is no configuration is not accepted by a drop") {
-  Scene scene;
+  WindowScene scene;
   QMimeData data;
   data.setUrls({QUrl(QStringLiteral("https://example.org/config.json"))});
   QDragEnterEvent enter(QPoint(10, 10), Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
@@ -312,7 +312,7 @@ TEST_CASE("MainWindow: what is no configuration is not accepted by a drop") {
 }
 
 TEST_CASE("MainWindow: light and dark are two pictures, and both have all colours of the chart") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   scene.window.setLook(Look::kLight);
   const QImage light = picture(scene.window);
@@ -328,7 +328,7 @@ TEST_CASE("MainWindow: light and dark are two pictures, and both have all colour
 }
 
 TEST_CASE("MainWindow: saves its picture whole or not at all") {
-  Scene scene;
+  WindowScene scene;
   REQUIRE(scene.waitForAnswers(1));
   const QTemporaryDir folder;
   const QString path = folder.filePath(QStringLiteral("window.png"));

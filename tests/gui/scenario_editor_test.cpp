@@ -21,8 +21,8 @@ struct Announced {
 };
 
 /// An editor whose announcements are kept and, as the window does, shown.
-struct Scene {
-  Scene()
+struct EditorScene {
+  EditorScene()
       : models(test::fake_setup().models),
         gpus(test::fake_setup().gpus),
         editor({.models = &models, .gpus = &gpus}) {
@@ -64,7 +64,7 @@ void choose(QComboBox* box, const QString& text) {
 }  // namespace
 
 TEST_CASE("ScenarioEditor: showing a scenario announces nothing") {
-  Scene scene;
+  EditorScene scene;
   Scenario other = default_scenario();
   other.model = {.kind = ModelSource::Kind::kCatalogue, .text = "gpt2"};
   other.gpu = "h100-80gb";
@@ -87,7 +87,7 @@ TEST_CASE("ScenarioEditor: showing a scenario announces nothing") {
 }
 
 TEST_CASE("ScenarioEditor: every choice reaches its field of the plan") {
-  Scene scene;
+  EditorScene scene;
   choose(scene.control<QComboBox>("Precision"), QStringLiteral("autocast-bf16"));
   CHECK(scene.last().after.plan.precision == ir::Precision::kAutocastBf16);
   CHECK(scene.last().edit.field == Field::kPrecision);
@@ -102,7 +102,7 @@ TEST_CASE("ScenarioEditor: every choice reaches its field of the plan") {
 }
 
 TEST_CASE("ScenarioEditor: every number reaches its field of the plan") {
-  Scene scene;
+  EditorScene scene;
   scene.control<QSpinBox>("Number of GPUs")->setValue(8);
   CHECK(scene.last().after.plan.world == 8);
   scene.control<QSpinBox>("Micro-batch")->setValue(4);
@@ -117,7 +117,7 @@ TEST_CASE("ScenarioEditor: every number reaches its field of the plan") {
 }
 
 TEST_CASE("ScenarioEditor: ZeRO stages are for DeepSpeed, ranks and frozen weights for LoRA") {
-  Scene scene;
+  EditorScene scene;
   auto* const stage = scene.control<QComboBox>("ZeRO stage");
   auto* const rank = scene.control<QSpinBox>("LoRA rank");
   auto* const frozen = scene.control<QComboBox>("Frozen weights");
@@ -145,8 +145,45 @@ TEST_CASE("ScenarioEditor: ZeRO stages are for DeepSpeed, ranks and frozen weigh
   CHECK_FALSE(scene.last().after.plan.quant);
 }
 
-TEST_CASE("ScenarioEditor: a model is picked from the list, typed, or a file") {
+TEST_CASE("ScenarioEditor: a framework shows the controls that it has, and no others") {
   Scene scene;
+  scene.control<QSpinBox>("Number of GPUs")->setValue(8);
+  auto* const tensor = scene.control<QSpinBox>("Tensor parallel");
+  auto* const replicas = scene.control<QSpinBox>("Replicas");
+  CHECK_FALSE(tensor->isVisibleTo(&scene.editor));
+  CHECK_FALSE(replicas->isVisibleTo(&scene.editor));
+
+  choose(scene.control<QComboBox>("Runtime"), QStringLiteral("megatron"));
+  CHECK(tensor->isVisibleTo(&scene.editor));
+  CHECK_FALSE(replicas->isVisibleTo(&scene.editor));
+  tensor->setValue(4);
+  REQUIRE(scene.last().after.plan.megatron);
+  CHECK(scene.last().after.plan.megatron->tensor == 4);
+  CHECK(scene.last().edit.field == Field::kControl);
+  CHECK(scene.last().edit.control == "Tensor parallel");
+  choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("full"));
+  CHECK(scene.last().after.plan.megatron->recompute == ir::MegatronRecompute::kFullUniform);
+  choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("none"));
+  CHECK(scene.last().after.plan.megatron->recompute == ir::MegatronRecompute::kNone);
+
+  choose(scene.control<QComboBox>("Runtime"), QStringLiteral("torchtitan"));
+  CHECK(tensor->isVisibleTo(&scene.editor));
+  CHECK(tensor->value() == 1);
+  CHECK(replicas->isVisibleTo(&scene.editor));
+  tensor->setValue(2);
+  REQUIRE(scene.last().after.plan.titan);
+  CHECK(scene.last().after.plan.titan->tensor == 2);
+  replicas->setValue(2);
+  REQUIRE(scene.last().after.plan.fsdp);
+  CHECK(scene.last().after.plan.fsdp->replicas == 2);
+
+  choose(scene.control<QComboBox>("Runtime"), QStringLiteral("litgpt"));
+  CHECK_FALSE(tensor->isVisibleTo(&scene.editor));
+  CHECK(scene.control<QSpinBox>("Number of GPUs")->value() == 1);
+}
+
+TEST_CASE("ScenarioEditor: a model is picked from the list, typed, or a file") {
+  EditorScene scene;
   auto* const model = scene.control<QComboBox>("Model");
   model->lineEdit()->selectAll();
   QTest::keyClicks(model->lineEdit(), QStringLiteral("gpt2"));
@@ -160,14 +197,14 @@ TEST_CASE("ScenarioEditor: a model is picked from the list, typed, or a file") {
 }
 
 TEST_CASE("ScenarioEditor: asks for the file dialog") {
-  Scene scene;
+  EditorScene scene;
   const QSignalSpy wanted(&scene.editor, &ScenarioEditor::openRequested);
   scene.control<QPushButton>("Open a config.json")->click();
   CHECK(wanted.count() == 1);
 }
 
 TEST_CASE("ScenarioEditor: a budget is read with its unit, and nonsense is not passed on") {
-  Scene scene;
+  EditorScene scene;
   auto* const budget = scene.control<QLineEdit>("Budget");
   QTest::keyClicks(budget, QStringLiteral("70GiB"));
   QTest::keyClick(budget, Qt::Key_Return);
@@ -185,7 +222,7 @@ TEST_CASE("ScenarioEditor: a budget is read with its unit, and nonsense is not p
 }
 
 TEST_CASE("ScenarioEditor: a held slider is one gesture, arrow keys are one each") {
-  Scene scene;
+  EditorScene scene;
   auto* const slider = scene.control<QSlider>("Micro-batch, slider");
   slider->setSliderDown(true);
   slider->setSliderPosition(4);
@@ -202,7 +239,7 @@ TEST_CASE("ScenarioEditor: a held slider is one gesture, arrow keys are one each
 }
 
 TEST_CASE("ScenarioEditor: lengths double with the box's arrows, from any number") {
-  Scene scene;
+  EditorScene scene;
   auto* const length = scene.control<QSpinBox>("Sequence length in tokens");
   length->setValue(3000);
   length->stepUp();
@@ -218,7 +255,7 @@ TEST_CASE("ScenarioEditor: lengths double with the box's arrows, from any number
 }
 
 TEST_CASE("ScenarioEditor: numbers half typed are no questions") {
-  Scene scene;
+  EditorScene scene;
   auto* const length = scene.control<QSpinBox>("Sequence length in tokens");
   length->selectAll();
   QTest::keyClicks(length, QStringLiteral("4096"));

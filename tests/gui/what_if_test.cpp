@@ -9,10 +9,7 @@
 namespace headroom::gui {
 namespace {
 
-Scenario with_micro_batch(Scenario scenario, std::int64_t micro_batch) {
-  scenario.plan.micro_batch = micro_batch;
-  return scenario;
-}
+using test::with_micro_batch;
 
 }  // namespace
 
@@ -42,6 +39,17 @@ TEST_CASE("WhatIf: edits of one gesture are one step of the stack") {
   CHECK(what_if.scenario().plan.micro_batch == 9);
   what_if.undoStack()->undo();
   CHECK(what_if.scenario() == first);
+}
+
+TEST_CASE("WhatIf: controls of a framework are steps of their own, named by their labels") {
+  WhatIf what_if(default_scenario());
+  const Scenario first = what_if.scenario();
+  what_if.change(with_micro_batch(first, 2),
+                 {.field = Field::kControl, .gesture = 1, .control = "Tensor parallel"});
+  what_if.change(with_micro_batch(first, 3),
+                 {.field = Field::kControl, .gesture = 1, .control = "Replicas"});
+  CHECK(what_if.undoStack()->count() == 2);
+  CHECK(what_if.undoStack()->undoText() == QStringLiteral("Replicas"));
 }
 
 TEST_CASE("WhatIf: another gesture or another field is another step") {

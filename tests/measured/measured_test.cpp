@@ -13,6 +13,7 @@
 #include "costmodel/time/machine.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
+#include "tests/support/configs.h"
 #include "validators/measured/measure.h"
 #include "validators/measured/runtime_tools.h"
 #include "validators/measured/summary.h"
@@ -126,6 +127,10 @@ void check_exact(const std::string& source) {
     CAPTURE(key_of(line));
     CHECK(line.exact_share == 1);
   }
+}
+
+Result<cost::DeviceSpec> find_device(const std::string& name) {
+  return cost::load_device(test::kConfigs, name);
 }
 
 }  // namespace
@@ -394,10 +399,6 @@ TEST_CASE("measured: Megatron-Core's modules, the second step") {
 }
 
 TEST_CASE("measured: Megatron-LM's golden values of a GiB and more") {
-  const std::string catalogue = std::string(HEADROOM_SOURCE_DIR) + "/configs";
-  const DeviceFinder find_device = [&catalogue](const std::string& name) {
-    return cost::load_device(catalogue, name);
-  };
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const auto scoring =
       score_files({kRows + "megatron_golden.json"}, runtime_tools(find_device), {}, threads);
@@ -421,10 +422,6 @@ TEST_CASE("measured: Megatron-LM's golden values of a GiB and more") {
 }
 
 TEST_CASE("measured: LitGPT's published runs, within 2 % and each verdict right") {
-  const std::string catalogue = std::string(HEADROOM_SOURCE_DIR) + "/configs";
-  const DeviceFinder find_device = [&catalogue](const std::string& name) {
-    return cost::load_device(catalogue, name);
-  };
   const auto scoring = score_files({kRows + "litgpt.json"}, runtime_tools(find_device), {}, 1);
   REQUIRE(scoring);
   CHECK(scoring->scores.size() == 103);
@@ -436,10 +433,6 @@ TEST_CASE("measured: LitGPT's published runs, within 2 % and each verdict right"
 }
 
 TEST_CASE("measured: published fine-tuning of torchtune, 5 % median, 12 % worst") {
-  const std::string catalogue = std::string(HEADROOM_SOURCE_DIR) + "/configs";
-  const DeviceFinder find_device = [&catalogue](const std::string& name) {
-    return cost::load_device(catalogue, name);
-  };
   const auto scoring =
       score_files({kRows + "torchtune.json.gz"}, runtime_tools(find_device), {}, 1);
   REQUIRE(scoring);
@@ -457,10 +450,6 @@ TEST_CASE("measured: published fine-tuning of torchtune, 5 % median, 12 % worst"
 }
 
 TEST_CASE("measured: published fine-tuning of Qwen that ran is never said not to fit") {
-  const std::string catalogue = std::string(HEADROOM_SOURCE_DIR) + "/configs";
-  const DeviceFinder find_device = [&catalogue](const std::string& name) {
-    return cost::load_device(catalogue, name);
-  };
   const auto scoring =
       score_files({kRows + "qwen1_readme.json.gz"}, runtime_tools(find_device), {}, 1);
   REQUIRE(scoring);
@@ -472,12 +461,8 @@ TEST_CASE("measured: published fine-tuning of Qwen that ran is never said not to
 }
 
 TEST_CASE("measured: Megatron-LM's published step times, tables of 2020 to 2022") {
-  const std::string catalogue = std::string(HEADROOM_SOURCE_DIR) + "/configs";
-  const DeviceFinder find_device = [&catalogue](const std::string& name) {
-    return cost::load_device(catalogue, name);
-  };
-  const MachineFinder find_machine = [&catalogue](const cost::DeviceSpec& device) {
-    return cost::load_machine(catalogue, device);
+  const MachineFinder find_machine = [](const cost::DeviceSpec& device) {
+    return cost::load_machine(test::kConfigs, device);
   };
   const auto scoring =
       score_files({kRows + "megatron_steps.json"}, runtime_tools(find_device, find_machine), {}, 1);

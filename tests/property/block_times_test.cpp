@@ -16,12 +16,13 @@
 #include "planner/evaluate/block_floor.h"
 #include "planner/evaluate/pipeline_times.h"
 #include "planner/space/search_space.h"
+#include "tests/support/configs.h"
 #include "tests/support/random.h"
 
 namespace headroom::plan {
 namespace {
 
-const std::string kConfigs = HEADROOM_SOURCE_DIR "/configs";
+using test::kConfigs;
 
 /// Megatron plans of one model on one kind of node.
 struct Plans {

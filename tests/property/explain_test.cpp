@@ -7,6 +7,7 @@
 #include "costmodel/hardware/catalogue.h"
 #include "planner/explain/infeasible.h"
 #include "planner/space/axis_value.h"
+#include "tests/support/configs.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"
 #include "tests/support/small_llama.h"
@@ -14,7 +15,7 @@
 namespace headroom::plan {
 namespace {
 
-const std::string kConfigs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
+using test::kConfigs;
 
 cost::DeviceSpec t4() {
   return cost::load_device(kConfigs, "t4").value();
@@ -36,7 +37,7 @@ SearchQuestion small_question(const ir::ModelSpec& model) {
   return question;
 }
 
-bool fits(const SearchQuestion& question, const ir::ParallelPlan& plan, Bytes budget) {
+bool fits_replayed(const SearchQuestion& question, const ir::ParallelPlan& plan, Bytes budget) {
   return cost::estimate(question.space.model, plan, question.device, budget).value().verdict !=
          cost::Verdict::kDoesNotFit;
 }
@@ -46,7 +47,7 @@ bool any_fits(const SearchQuestion& question, Bytes budget) {
   for (const Cell& cell : cells_of(question.space)) {
     const Choices choices = choices_of(question.space, cell);
     for (std::uint64_t index = 0; index < cell.choices; ++index) {
-      if (fits(question, plan_at(choices, index), budget)) {
+      if (fits_replayed(question, plan_at(choices, index), budget)) {
         return true;
       }
     }
@@ -73,7 +74,7 @@ TEST_CASE("explain: the least budget is that of all plans replayed, and the peak
   const Mend* budget = mend_of_kind(why, Mend::Kind::kBudget);
   REQUIRE(budget != nullptr);
   CHECK(budget->proven);
-  CHECK(fits(question, budget->plan.plan, Bytes{budget->value}));
+  CHECK(fits_replayed(question, budget->plan.plan, Bytes{budget->value}));
   CHECK_FALSE(any_fits(question, Bytes{budget->value - 2 * kMiB}));
   for (const Cell& cell : cells_of(question.space)) {
     const Choices choices = choices_of(question.space, cell);
@@ -96,7 +97,7 @@ TEST_CASE("explain: every change makes the request feasible, and no smaller one 
   for (const Mend& mend : why.mends) {
     CAPTURE(static_cast<int>(mend.kind));
     const Bytes budget = mend.kind == Mend::Kind::kBudget ? Bytes{mend.value} : question.budget;
-    CHECK(fits(question, mend.plan.plan, budget));
+    CHECK(fits_replayed(question, mend.plan.plan, budget));
     axes += mend.kind == Mend::Kind::kAxis ? 1 : 0;
     if (mend.kind == Mend::Kind::kAxis && mend.value >= 0) {
       CHECK(value_of(mend.plan.plan, mend.axis) == mend.value);

@@ -5,18 +5,16 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
 #include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "costmodel/estimate.h"
-#include "costmodel/hardware/catalogue.h"
-#include "model_ir/spec/hf_config.h"
 #include "planner/evaluate/lowered_plan.h"
 #include "planner/search/cell_search.h"
 #include "runtimes/plan_json.h"
+#include "tests/support/model_of.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"
 
@@ -24,18 +22,19 @@
 namespace headroom::plan {
 namespace {
 
-const std::string kConfigs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
-
-cost::DeviceSpec device_named(const std::string& name) {
-  return cost::load_device(kConfigs, name).value();
-}
-
-ir::ModelSpec model_of(const std::string& text) {
-  return ir::parse_hf_config(text, "small").value();
-}
+using test::budget_for_some;
+using test::every_lowered_plan;
+using test::few_of;
+using test::finds_any;
+using test::fits;
+using test::front_of;
+using test::model_of;
+using test::Point;
+using test::Rated;
+using test::Setting;
 
 /// Families whose layers run other kernels, repeat with a period, or stand in two stacks.
-std::vector<ir::ModelSpec> families() {
+std::vector<ir::ModelSpec> lowered_families() {
   return {model_of(R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
         "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
         "vocab_size": 512, "max_position_embeddings": 4096})"),
@@ -53,35 +52,15 @@ std::vector<ir::ModelSpec> families() {
         "num_experts_per_tok": 2})")};
 }
 
-/// What a question refers to.
-struct Setting {
-  ir::ModelSpec model;
-  cost::DeviceSpec device;
-  cost::Machine machine;
-
-  Setting(ir::ModelSpec spec, const std::string& gpu)
-      : model(std::move(spec)),
-        device(device_named(gpu)),
-        machine(cost::load_machine(kConfigs, device).value()) {}
-
-  [[nodiscard]] SearchQuestion question(test::Random& random) const {
-    SearchQuestion asked = test::search_question(model, device, machine, 8);
-    asked.space.base.sequence = 64 * random.between(1, 4);
-    asked.space.constraints.of(Axis::kRuntime) = {0, 1, 2};
-    return asked;
-  }
-};
-
-/// One value or two of `all`.
-AxisValues few_of(test::Random& random, AxisValues all) {
-  while (all.size() > 2 || (all.size() > 1 && random.chance(1, 3))) {
-    all.erase(all.begin() + random.between(0, static_cast<std::int64_t>(all.size()) - 1));
-  }
-  return all;
+SearchQuestion lowered_question(const Setting& setting, test::Random& random) {
+  SearchQuestion asked = test::search_question(setting.model, setting.device, setting.machine, 8);
+  asked.space.base.sequence = 64 * random.between(1, 4);
+  asked.space.constraints.of(Axis::kRuntime) = {0, 1, 2};
+  return asked;
 }
 
 /// A space of at most some dozen plans.
-void narrow(test::Random& random, SearchQuestion& question) {
+void narrow_lowered(test::Random& random, SearchQuestion& question) {
   Constraints& constraints = question.space.constraints;
   constraints.of(Axis::kRuntime) = few_of(random, {0, 1, 2});
   constraints.of(Axis::kGpus) = few_of(random, {1, 2, 4});
@@ -99,46 +78,17 @@ void narrow(test::Random& random, SearchQuestion& question) {
                               Objective::kCost, Objective::kMicroBatch, Objective::kSequence});
 }
 
-using test::budget_for_some;
-using test::finds_any;
-using test::fits;
-using test::front_of;
-using test::Point;
-using test::Rated;
-
-std::vector<Rated> every_plan(const SearchQuestion& question) {
-  std::vector<Rated> all;
-  LoweredPlans plans(question.space.model, question.device, question.machine);
-  std::uint64_t number = 0;
-  for (const Cell& cell : cells_of(question.space)) {
-    const Choices choices = choices_of(question.space, cell);
-    const Bytes outside = question.device.total - capacity_of(question, cell.plan);
-    for (std::uint64_t index = 0; index < cell.choices; ++index, ++number) {
-      const ir::ParallelPlan plan = plan_at(choices, index);
-      const LoweredPlan lowered = plans.of(plan, number).value();
-      Worth worth = worth_of(question.objective, plan, lowered.time.total().value(), lowered.peak);
-      worth.number = number;
-      all.push_back({.worth = worth,
-                     .seconds = lowered.time.total().value(),
-                     .peak = lowered.peak,
-                     .gpus = plan.world,
-                     .outside = outside});
-    }
-  }
-  return all;
-}
-
 }  // namespace
 
 TEST_CASE("lowered plans: time and peak are the replay's, and no bound is above them") {
   test::Random random = test::seeded_random(521);
   CAPTURE(random.seed());
   int compared = 0;
-  for (const ir::ModelSpec& model : families()) {
+  for (const ir::ModelSpec& model : lowered_families()) {
     for (const char* const gpu : {"a100-80gb", "h100-80gb"}) {
       const Setting setting(model, gpu);
       for (int round = 0; round < 12; ++round) {
-        SearchQuestion question = setting.question(random);
+        SearchQuestion question = lowered_question(setting, random);
         question.space.constraints.of(Axis::kGpus) = {random.pick<std::int64_t>({1, 2, 4, 8, 16})};
         question.space.global_batch = 16 * random.between(1, 4);
         const std::vector<Cell> cells = cells_of(question.space);
@@ -169,7 +119,7 @@ TEST_CASE("lowered plans: time and peak are the replay's, and no bound is above 
 
 TEST_CASE("lowered plans: what few layers take at least, all layers take") {
   // The bound of a long model comes from short ones: it is that of the whole one, lowered.
-  const Setting setting(families().front(), "a100-80gb");
+  const Setting setting(lowered_families().front(), "a100-80gb");
   ir::ParallelPlan plan;
   plan.sequence = 128;
   ir::ModelSpec longer = setting.model;
@@ -192,16 +142,16 @@ TEST_CASE("search: of plans lowered whole, optimum and front are those of brute 
   int spaces = 0;
   int fitting = 0;
   std::vector<std::unique_ptr<Setting>> settings;
-  for (const ir::ModelSpec& model : families()) {
+  for (const ir::ModelSpec& model : lowered_families()) {
     settings.push_back(std::make_unique<Setting>(model, "a100-80gb"));
   }
   std::map<const Setting*, LoweredRecords> records;  // What earlier rounds have lowered.
   for (int round = 0; spaces < (test::kSanitized ? 10 : 40); ++round) {
     CAPTURE(round);
     const Setting& setting = *settings[static_cast<std::size_t>(round) % settings.size()];
-    SearchQuestion question = setting.question(random);
-    narrow(random, question);
-    const std::vector<Rated> all = every_plan(question);
+    SearchQuestion question = lowered_question(setting, random);
+    narrow_lowered(random, question);
+    const std::vector<Rated> all = every_lowered_plan(question);
     if (all.empty() || all.size() > 60) {
       continue;
     }

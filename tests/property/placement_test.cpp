@@ -8,12 +8,13 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/spec/hf_config.h"
+#include "tests/support/configs.h"
 #include "tests/support/random.h"
 
 namespace headroom::plan {
 namespace {
 
-PlacementQuestion random_question(test::Random& random, std::int64_t most_layers) {
+PlacementQuestion random_placement(test::Random& random, std::int64_t most_layers) {
   PlacementQuestion question;
   question.passes = random.between(1, 4);
   question.forward = static_cast<double>(random.between(1, 40));
@@ -69,7 +70,7 @@ TEST_CASE("placement: the optimum is that of all placements layer by layer") {
   test::Random random = test::seeded_random(420);
   CAPTURE(random.seed());
   for (int round = 0; round < 3000; ++round) {
-    const PlacementQuestion question = random_question(random, 4);
+    const PlacementQuestion question = random_placement(random, 4);
     CAPTURE(round);
     const std::optional<Placement> found = best_placement(question);
     CHECK((found ? found->seconds : -1) == brute_force(question));
@@ -94,7 +95,7 @@ TEST_CASE("placement: more memory never takes longer, for many layers") {
   test::Random random = test::seeded_random(421);
   CAPTURE(random.seed());
   for (int round = 0; round < 40; ++round) {
-    PlacementQuestion question = random_question(random, 120);
+    PlacementQuestion question = random_placement(random, 120);
     CAPTURE(round);
     double before = -1;
     for (int step = 0; step < 6; ++step) {
@@ -172,9 +173,8 @@ TEST_CASE("placement: counts of a stage never take less than its whole program")
     "vocab_size": 512, "max_position_embeddings": 4096, "model_type": "llama"})",
                                                   "small")
                                   .value();
-  const std::string configs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
-  const cost::DeviceSpec device = cost::load_device(configs, "a100-80gb").value();
-  const cost::Machine machine = cost::load_machine(configs, device).value();
+  const cost::DeviceSpec device = cost::load_device(test::kConfigs, "a100-80gb").value();
+  const cost::Machine machine = cost::load_machine(test::kConfigs, device).value();
   test::Random random = test::seeded_random(422);
   CAPTURE(random.seed());
   for (int round = 0; round < 6; ++round) {

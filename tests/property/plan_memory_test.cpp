@@ -19,7 +19,7 @@
 namespace headroom::plan {
 namespace {
 
-ir::ModelSpec narrow(const char* type, std::int64_t layers) {
+ir::ModelSpec narrow_model(const char* type, std::int64_t layers) {
   ir::ModelSpec model = ir::parse_hf_config(std::string(R"({"hidden_size": 256,
     "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8,
     "num_key_value_heads": 8, "vocab_size": 1000, "max_position_embeddings": 16384,
@@ -38,7 +38,7 @@ cost::DeviceSpec device_of(int compute_major) {
   device.traits = {.compute_major = compute_major, .compute_minor = 0, .multiprocessors = 108};
   return device;
 }
-cost::DeviceSpec a100() {
+cost::DeviceSpec ampere() {
   return device_of(8);
 }
 
@@ -103,7 +103,7 @@ ir::ParallelPlan long_plan(test::Random& random, const ir::ModelSpec& model, boo
 
 /// The greatest replayed peak of the ranks that can bind.
 Bytes replayed_peak(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                    const cost::DeviceSpec& device = a100()) {
+                    const cost::DeviceSpec& device = ampere()) {
   Bytes peak;
   for (const ir::Rank rank : cost::binding_ranks(model, plan)) {
     const ir::RankProgram program = cost::lower_replayed(model, plan, device, rank).value();
@@ -201,29 +201,29 @@ void compare_recipes(std::uint64_t series, bool holds) {
   const Extra blackwell{
       .eight_bits = {Recipe::kMxfp8, Recipe::kTensorwise}, .holds = holds, .compute_major = 10};
   const int few = test::kSanitized ? 16 : 40;
-  compare(narrow("llama", 32), series, few, Stages::kEven, hopper);
-  compare(narrow("mixtral", 16), series + 1, few, Stages::kEven, hopper);
-  compare(narrow("llama", 30), series + 2, few, Stages::kUneven, hopper);
-  compare(narrow("llama", 32), series + 3, few, Stages::kEven, blackwell);
-  compare(narrow("mixtral", 16), series + 4, few, Stages::kEven, blackwell);
+  compare(narrow_model("llama", 32), series, few, Stages::kEven, hopper);
+  compare(narrow_model("mixtral", 16), series + 1, few, Stages::kEven, hopper);
+  compare(narrow_model("llama", 30), series + 2, few, Stages::kUneven, hopper);
+  compare(narrow_model("llama", 32), series + 3, few, Stages::kEven, blackwell);
+  compare(narrow_model("mixtral", 16), series + 4, few, Stages::kEven, blackwell);
 }
 
 }  // namespace
 
 TEST_CASE("plan memory: the fast path is the replay of dense models, to the byte") {
-  compare(narrow("llama", 32), 301, 60);
+  compare(narrow_model("llama", 32), 301, 60);
 }
 
 TEST_CASE("plan memory: the fast path is the replay of mixtures of experts, to the byte") {
-  compare(narrow("mixtral", 16), 302, 40);
+  compare(narrow_model("mixtral", 16), 302, 40);
 }
 
 TEST_CASE("plan memory: the fast path is the replay where stages are uneven, to the byte") {
-  compare(narrow("llama", 30), 303, 60, Stages::kUneven);
+  compare(narrow_model("llama", 30), 303, 60, Stages::kUneven);
 }
 
 TEST_CASE("plan memory: the fast path is the replay of uneven stages of two kinds of layers") {
-  ir::ModelSpec model = narrow("mixtral", 27);
+  ir::ModelSpec model = narrow_model("mixtral", 27);
   for (std::size_t layer = 0; layer < 5; ++layer) {
     model.layers[layer].moe = false;  // As DeepSeek's: more than one stage holds both kinds.
   }
@@ -231,7 +231,7 @@ TEST_CASE("plan memory: the fast path is the replay of uneven stages of two kind
 }
 
 TEST_CASE("plan memory: the fast path is the replay of windows, sinks and biased experts") {
-  ir::ModelSpec model = narrow("gpt_oss", 16);
+  ir::ModelSpec model = narrow_model("gpt_oss", 16);
   for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
     model.layers[layer].window = layer % 2 == 0 ? std::optional<std::int64_t>(128) : std::nullopt;
   }
@@ -254,15 +254,15 @@ TEST_CASE("plan memory: the fast path is the replay of activations on the host, 
                     .offloads = true,
                     .compute_major = 9};
   const int few = test::kSanitized ? 16 : 50;
-  compare(narrow("llama", 32), 310, few, Stages::kEven, some);
-  compare(narrow("mixtral", 16), 311, few, Stages::kEven, some);
-  compare(narrow("llama", 30), 312, few, Stages::kUneven, some);
-  compare(narrow("mixtral", 16), 313, few, Stages::kEven, eight);
+  compare(narrow_model("llama", 32), 310, few, Stages::kEven, some);
+  compare(narrow_model("mixtral", 16), 311, few, Stages::kEven, some);
+  compare(narrow_model("llama", 30), 312, few, Stages::kUneven, some);
+  compare(narrow_model("mixtral", 16), 313, few, Stages::kEven, eight);
 }
 
 TEST_CASE("plan memory: micro-batches in groups are lowered whole, and that is counted") {
-  const ir::ModelSpec model = narrow("llama", 8);
-  PlanMemory memory(model, a100());
+  const ir::ModelSpec model = narrow_model("llama", 8);
+  PlanMemory memory(model, ampere());
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
   plan.megatron = ir::MegatronPlan{};
@@ -279,8 +279,8 @@ TEST_CASE("plan memory: micro-batches in groups are lowered whole, and that is c
 }
 
 TEST_CASE("plan memory: other runtimes are lowered whole, and that is counted") {
-  const ir::ModelSpec model = narrow("llama", 4);
-  PlanMemory memory(model, a100());
+  const ir::ModelSpec model = narrow_model("llama", 4);
+  PlanMemory memory(model, ampere());
   ir::ParallelPlan plan;
   plan.runtime = "fsdp";
   plan.precision = ir::Precision::kFp32;

@@ -12,6 +12,7 @@
 #include "model_ir/spec/hf_config.h"
 #include "planner/search/cell_search.h"
 #include "runtimes/plan_check.h"
+#include "tests/support/configs.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"
 #include "tests/support/search_models.h"
@@ -26,7 +27,7 @@ using test::small_model;
 using test::tiny_model;
 
 /// A space of some hundred plans on a device with little memory.
-SearchQuestion random_question(test::Random& random, const ir::ModelSpec& model) {
+SearchQuestion random_megatron_question(test::Random& random, const ir::ModelSpec& model) {
   SearchQuestion question = test::search_question(model, a100(), dgx(), 16);
   question.space.base.sequence = 256 * random.between(1, 8);
   Constraints& constraints = question.space.constraints;
@@ -55,7 +56,7 @@ using test::Point;
 using test::Rated;
 
 /// Every plan of a space, by the fast path, which plan_memory_test compares with the replay.
-std::vector<Rated> every_plan(const SearchQuestion& question, PlanMemory& memory) {
+std::vector<Rated> every_sampled_plan(const SearchQuestion& question, PlanMemory& memory) {
   std::vector<Rated> all;
   SampledBlocks sampled(question.space.model, question.device, question.machine);
   std::uint64_t number = 0;
@@ -95,9 +96,8 @@ AxisValues some_of(test::Random& random, const AxisValues& all) {
 
 /// A space of at most some hundred plans.
 SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
-  static const cost::Machine machine =
-      cost::load_machine(std::string(HEADROOM_SOURCE_DIR) + "/configs", h100()).value();
-  SearchQuestion question = random_question(random, model);
+  static const cost::Machine machine = cost::load_machine(test::kConfigs, h100()).value();
+  SearchQuestion question = random_megatron_question(random, model);
   question.device = h100();
   question.space.device = question.device.traits;
   question.machine = machine;
@@ -202,7 +202,7 @@ void compare_with_brute_force(const ir::ModelSpec& model, std::uint64_t seed) {
   for (int round = 0; spaces < kTinySpaces; ++round) {
     CAPTURE(round);
     SearchQuestion question = tiny_question(random, model);
-    const std::vector<Rated> all = every_plan(question, memory);
+    const std::vector<Rated> all = every_sampled_plan(question, memory);
     if (all.empty() || all.size() > 400) {
       continue;
     }
@@ -240,7 +240,7 @@ TEST_CASE("search: the best plan of every runtime is replayed") {
   test::Random random = test::seeded_random(507);
   CAPTURE(random.seed());
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   question.space.constraints.of(Axis::kGpus) = {2};
   question.budget = Bytes{4 * kGiB};
   for (std::int64_t runtime = 0; runtime < 4; ++runtime) {
@@ -250,14 +250,14 @@ TEST_CASE("search: the best plan of every runtime is replayed") {
     const PlanResult found = search(question).value();
     REQUIRE(found.best);
     CHECK(found.estimate->verdict != cost::Verdict::kDoesNotFit);
-    CHECK(found.best->plan.runtime == static_cast<ir::RuntimeKind>(runtime));
+    CHECK(found.best->plan.runtime == value_text(Axis::kRuntime, runtime));
   }
 }
 
 TEST_CASE("search: plans behind the best are replayed and listed by their replayed times") {
   test::Random random = test::seeded_random(509);
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   question.budget = Bytes{8 * kGiB};
   const PlanResult one = search(question).value();
   question.replays = 4;
@@ -275,7 +275,7 @@ TEST_CASE("search: plans behind the best are replayed and listed by their replay
 TEST_CASE("space: precisions and optimizers are what they were unless they are asked for") {
   test::Random random = test::seeded_random(510);
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   const std::vector<Cell> usual = cells_of(question.space);
   for (const Cell& cell : usual) {
     CHECK(cell.plan.precision == ir::Precision::kBf16Master);
@@ -291,7 +291,7 @@ TEST_CASE("space: precisions and optimizers are what they were unless they are a
 TEST_CASE("space: mesh order and the optimizer's share on the host are held unless asked for") {
   test::Random random = test::seeded_random(511);
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   question.space.constraints.of(Axis::kGpus) = {4};
   question.space.constraints.of(Axis::kDistributedOptimizer) = {1};
   const auto plans = [&](const char* order, const char* share) {
@@ -320,7 +320,7 @@ TEST_CASE("search: stages that lie next to each other send within the node") {
   // Two nodes and two stages: one neighbour is on the other node, or each node has both stages.
   const ir::ModelSpec model = small_model();
   test::Random random = test::seeded_random(512);
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   question.budget = Bytes{};
   Constraints& constraints = question.space.constraints;
   constraints.of(Axis::kGpus) = {16};
@@ -369,7 +369,7 @@ TEST_CASE("search: threads change neither the answer nor the counts") {
   test::Random random = test::seeded_random(502);
   CAPTURE(random.seed());
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   const PlanResult one = search(question).value();
   question.threads = 4;
   const PlanResult four = search(question).value();
@@ -385,7 +385,7 @@ TEST_CASE("search: threads change neither the front nor its counts") {
   test::Random random = test::seeded_random(511);
   CAPTURE(random.seed());
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   question.space.constraints.of(Axis::kGpus) = {2, 4};
   question.budget = Bytes{4 * kGiB};
   question.front = true;
@@ -407,7 +407,7 @@ TEST_CASE("search: a front that was not finished says how much better a missing 
   test::Random random = test::seeded_random(512);
   CAPTURE(random.seed());
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   if (test::kSanitized) {
     question.space.constraints.of(Axis::kGpus) = {2};
   }
@@ -436,7 +436,7 @@ TEST_CASE("search: more memory never makes the best step longer") {
   test::Random random = test::seeded_random(503);
   CAPTURE(random.seed());
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   double before = 0;
   for (std::int64_t budget = 1300; budget <= 2600; budget += 325) {
     question.budget = Bytes{budget * kMiB};
@@ -453,7 +453,7 @@ TEST_CASE("search: more memory never makes the best step longer") {
 TEST_CASE("search: a limit of work leaves a bound and a gap") {
   test::Random random = test::seeded_random(504);
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   question.budget = Bytes{8 * kGiB};
   const PlanResult whole = search(question).value();
   REQUIRE(whole.best);
@@ -468,7 +468,7 @@ TEST_CASE("search: a limit of work leaves a bound and a gap") {
 TEST_CASE("search: constraints that contradict each other are named") {
   test::Random random = test::seeded_random(505);
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   question.space.constraints.of(Axis::kGpus) = {4};
   question.space.constraints.of(Axis::kTensor) = {4};
   question.space.constraints.of(Axis::kPipeline) = {4};
@@ -482,7 +482,7 @@ TEST_CASE("search: constraints that contradict each other are named") {
 TEST_CASE("search: a value that no plan can have is named with its rule and what works") {
   test::Random random = test::seeded_random(514);
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   question.space.constraints.of(Axis::kGpus) = {4};
   question.space.constraints.of(Axis::kTensor) = {3};
   const Result<PlanResult> one = search(question);
@@ -502,7 +502,7 @@ TEST_CASE("search: a value that no plan can have is named with its rule and what
 TEST_CASE("space: every cell's plans are accepted, and counted") {
   test::Random random = test::seeded_random(506);
   const ir::ModelSpec model = small_model();
-  SearchQuestion question = random_question(random, model);
+  SearchQuestion question = random_megatron_question(random, model);
   question.space.constraints.of(Axis::kRuntime) = {};
   std::uint64_t plans = 0;
   for (const Cell& cell : cells_of(question.space)) {

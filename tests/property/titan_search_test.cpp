@@ -4,20 +4,18 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
-#include "costmodel/hardware/catalogue.h"
-#include "model_ir/spec/hf_config.h"
 #include "planner/evaluate/lowered_plan.h"
 #include "planner/search/cell_search.h"
 #include "planner/space/axis_value.h"
 #include "planner/space/titan_space.h"
 #include "runtimes/plan_json.h"
+#include "tests/support/model_of.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"
 
@@ -25,15 +23,20 @@
 namespace headroom::plan {
 namespace {
 
-const std::string kConfigs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
-
-ir::ModelSpec model_of(const std::string& text) {
-  return ir::parse_hf_config(text, "small").value();
-}
+using test::budget_for_some;
+using test::every_lowered_plan;
+using test::few_of;
+using test::finds_any;
+using test::fits;
+using test::front_of;
+using test::model_of;
+using test::Point;
+using test::Rated;
+using test::Setting;
 
 /// Llama, Qwen3 (norms of heads, cosine tables), Qwen3 with experts; the last two so large that the
 /// GPU is what a step waits for.
-std::vector<ir::ModelSpec> families() {
+std::vector<ir::ModelSpec> titan_families() {
   return {model_of(R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
         "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4,
         "vocab_size": 512, "max_position_embeddings": 4096})"),
@@ -51,43 +54,24 @@ std::vector<ir::ModelSpec> families() {
         "vocab_size": 32768, "max_position_embeddings": 4096})")};
 }
 
-/// What a question refers to.
-struct Setting {
-  ir::ModelSpec model;
-  cost::DeviceSpec device;
-  cost::Machine machine;
-
-  explicit Setting(ir::ModelSpec spec)
-      : model(std::move(spec)),
-        device(cost::load_device(kConfigs, "h100-80gb").value()),
-        machine(cost::load_machine(kConfigs, device).value()) {}
-
-  [[nodiscard]] SearchQuestion question(test::Random& random, std::int64_t batch) const {
-    SearchQuestion asked = test::search_question(model, device, machine, batch);
-    asked.space.base.sequence = random.pick<std::int64_t>({128, 384, 512, 4096});
-    asked.space.constraints.of(Axis::kRuntime) = {kTitanRuntime};
-    return asked;
-  }
-};
-
-std::vector<std::unique_ptr<Setting>> settings() {
-  std::vector<std::unique_ptr<Setting>> all;
-  for (const ir::ModelSpec& model : families()) {
-    all.push_back(std::make_unique<Setting>(model));
-  }
-  return all;
+SearchQuestion titan_question(const Setting& setting, test::Random& random, std::int64_t batch) {
+  SearchQuestion asked =
+      test::search_question(setting.model, setting.device, setting.machine, batch);
+  asked.space.base.sequence = random.pick<std::int64_t>({128, 384, 512, 4096});
+  asked.space.constraints.of(Axis::kRuntime) = {kTitanRuntime};
+  return asked;
 }
 
-/// One value or two of `all`.
-AxisValues few_of(test::Random& random, AxisValues all) {
-  while (all.size() > 2 || (all.size() > 1 && random.chance(1, 3))) {
-    all.erase(all.begin() + random.between(0, static_cast<std::int64_t>(all.size()) - 1));
+std::vector<std::unique_ptr<Setting>> titan_settings() {
+  std::vector<std::unique_ptr<Setting>> all;
+  for (const ir::ModelSpec& model : titan_families()) {
+    all.push_back(std::make_unique<Setting>(model, "h100-80gb"));
   }
   return all;
 }
 
 /// A space of at most some dozen plans.
-void narrow(test::Random& random, SearchQuestion& question) {
+void narrow_titan(test::Random& random, SearchQuestion& question) {
   Constraints& constraints = question.space.constraints;
   constraints.of(Axis::kRuntime) =
       random.chance(1, 4) ? AxisValues{2, kTitanRuntime} : AxisValues{kTitanRuntime};
@@ -108,34 +92,11 @@ void narrow(test::Random& random, SearchQuestion& question) {
                               Objective::kCost, Objective::kMicroBatch, Objective::kSequence});
 }
 
-using test::budget_for_some;
-using test::finds_any;
-using test::fits;
-using test::front_of;
-using test::Point;
-using test::Rated;
-
-std::vector<Rated> every_plan(const SearchQuestion& question) {
-  std::vector<Rated> all;
-  LoweredPlans plans(question.space.model, question.device, question.machine);
-  std::uint64_t number = 0;
+std::vector<Rated> every_titan_plan(const SearchQuestion& question) {
   for (const Cell& cell : cells_of(question.space)) {
-    const Choices choices = choices_of(question.space, cell);
-    REQUIRE(cell.choices == choices.recomputations.size());
-    const Bytes outside = question.device.total - capacity_of(question, cell.plan);
-    for (std::uint64_t index = 0; index < cell.choices; ++index, ++number) {
-      const ir::ParallelPlan plan = plan_at(choices, index);
-      const LoweredPlan lowered = plans.of(plan, number).value();
-      Worth worth = worth_of(question.objective, plan, lowered.time.total().value(), lowered.peak);
-      worth.number = number;
-      all.push_back({.worth = worth,
-                     .seconds = lowered.time.total().value(),
-                     .peak = lowered.peak,
-                     .gpus = plan.world,
-                     .outside = outside});
-    }
+    REQUIRE(cell.choices == choices_of(question.space, cell).recomputations.size());
   }
-  return all;
+  return every_lowered_plan(question);
 }
 
 std::uint64_t size_of(const SearchQuestion& question) {
@@ -143,7 +104,7 @@ std::uint64_t size_of(const SearchQuestion& question) {
 }
 
 /// The highest peak of the ranks that `cost::estimate` replays.
-Bytes replayed_peak(const Setting& setting, const ir::ParallelPlan& plan) {
+Bytes highest_peak(const Setting& setting, const ir::ParallelPlan& plan) {
   Bytes most;
   for (const ir::Rank rank : cost::binding_ranks(setting.model, plan)) {
     ir::ParallelPlan one = plan;
@@ -161,9 +122,9 @@ TEST_CASE("torchtitan's plans: time and peak are the replay's, and no bound is a
   CAPTURE(random.seed());
   int pipelines = 0;
   int compared = 0;
-  for (const std::unique_ptr<Setting>& setting : settings()) {
+  for (const std::unique_ptr<Setting>& setting : titan_settings()) {
     for (int round = 0; round < (test::kSanitized ? 12 : 60); ++round) {
-      SearchQuestion question = setting->question(random, 32 * random.between(1, 3));
+      SearchQuestion question = titan_question(*setting, random, 32 * random.between(1, 3));
       question.space.constraints.of(Axis::kGpus) = {
           random.pick<std::int64_t>({1, 2, 4, 8, 16, 32})};
       if (random.chance(1, 2)) {
@@ -183,7 +144,7 @@ TEST_CASE("torchtitan's plans: time and peak are the replay's, and no bound is a
       const LoweredPlan lowered = plans.of(plan, 0).value();
       const cost::StepEstimate estimate =
           cost::estimate(setting->model, plan, setting->device, Bytes{}, &setting->machine).value();
-      CHECK(lowered.peak == replayed_peak(*setting, plan));
+      CHECK(lowered.peak == highest_peak(*setting, plan));
       CHECK(lowered.time.total().value() ==
             doctest::Approx(estimate.time->total.value()).epsilon(1e-12));
       CHECK(plans.least_step(plan) <= lowered.time.total());
@@ -204,18 +165,18 @@ TEST_CASE("search: of torchtitan's plans, optimum and front are those of brute f
   CAPTURE(random.seed());
   int spaces = 0;
   int fitting = 0;
-  const std::vector<std::unique_ptr<Setting>> all_settings = settings();
+  const std::vector<std::unique_ptr<Setting>> all_settings = titan_settings();
   std::map<const Setting*, LoweredRecords> records;  // What earlier rounds have lowered.
   for (int round = 0; spaces < (test::kSanitized ? 6 : 40); ++round) {
     CAPTURE(round);
     const Setting& setting = *all_settings[static_cast<std::size_t>(round) % all_settings.size()];
-    SearchQuestion question = setting.question(random, 8);
-    narrow(random, question);
+    SearchQuestion question = titan_question(setting, random, 8);
+    narrow_titan(random, question);
     const std::uint64_t size = size_of(question);
     if (size == 0 || size > 60) {
       continue;
     }
-    const std::vector<Rated> all = every_plan(question);
+    const std::vector<Rated> all = every_titan_plan(question);
     ++spaces;
     question.budget = budget_for_some(random, all, spaces);
     std::optional<Rated> best;

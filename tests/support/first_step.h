@@ -23,6 +23,17 @@ struct FirstStep {
   }
 };
 
+/// A plan of these, otherwise as a `ParallelPlan` begins.
+inline ir::ParallelPlan plan_with(ir::Precision precision,
+                                  ir::AttentionKind attention = ir::AttentionKind::kSdpa,
+                                  ir::Recompute recompute = ir::Recompute::kNone) {
+  ir::ParallelPlan plan;
+  plan.precision = precision;
+  plan.attention = attention;
+  plan.recompute = recompute;
+  return plan;
+}
+
 /// `config`: a Hugging Face config.json. Two sequences of 300 tokens.
 inline FirstStep first_step(const std::string& config, ir::ParallelPlan plan,
                             const DeviceTraits& device = {}) {

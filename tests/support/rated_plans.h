@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "costmodel/hardware/catalogue.h"
+#include "planner/evaluate/lowered_plan.h"
 #include "planner/search/cell_search.h"
 #include "planner/search/search.h"
+#include "tests/support/configs.h"
 #include "tests/support/random.h"
 
 /// What the planner's property tests ask, and every plan that it could answer.
@@ -41,6 +46,50 @@ struct Rated {
   std::int64_t gpus = 0;
   Bytes outside;  ///< What the device loses beside the allocator.
 };
+
+/// A model, and what to plan it on.
+struct Setting {
+  ir::ModelSpec model;
+  cost::DeviceSpec device;
+  cost::Machine machine;
+
+  Setting(ir::ModelSpec spec, const std::string& gpu)
+      : model(std::move(spec)),
+        device(cost::load_device(kConfigs, gpu).value()),
+        machine(cost::load_machine(kConfigs, device).value()) {}
+};
+
+/// One value or two of `all`.
+inline plan::AxisValues few_of(Random& random, plan::AxisValues all) {
+  while (all.size() > 2 || (all.size() > 1 && random.chance(1, 3))) {
+    all.erase(all.begin() + random.between(0, static_cast<std::int64_t>(all.size()) - 1));
+  }
+  return all;
+}
+
+/// Every plan of a space of runtimes whose plans are lowered whole.
+inline std::vector<Rated> every_lowered_plan(const plan::SearchQuestion& question) {
+  std::vector<Rated> all;
+  plan::LoweredPlans plans(question.space.model, question.device, question.machine);
+  std::uint64_t number = 0;
+  for (const plan::Cell& cell : plan::cells_of(question.space)) {
+    const plan::Choices choices = plan::choices_of(question.space, cell);
+    const Bytes outside = question.device.total - plan::capacity_of(question, cell.plan);
+    for (std::uint64_t index = 0; index < cell.choices; ++index, ++number) {
+      const ir::ParallelPlan plan = plan::plan_at(choices, index);
+      const plan::LoweredPlan lowered = plans.of(plan, number).value();
+      plan::Worth worth =
+          plan::worth_of(question.objective, plan, lowered.time.total().value(), lowered.peak);
+      worth.number = number;
+      all.push_back({.worth = worth,
+                     .seconds = lowered.time.total().value(),
+                     .peak = lowered.peak,
+                     .gpus = plan.world,
+                     .outside = outside});
+    }
+  }
+  return all;
+}
 
 inline bool fits(const Rated& plan, Bytes budget) {
   return plan.peak <= budget - plan.outside;

@@ -2,12 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_spec.h"
+#include "tests/support/configs.h"
 
 /// Small models, and devices to plan them on.
 namespace headroom::test {
@@ -21,18 +21,17 @@ inline ir::ModelSpec small_model() {
 }
 
 inline cost::DeviceSpec a100() {
-  return cost::load_device(std::string(HEADROOM_SOURCE_DIR) + "/configs", "a100-80gb").value();
+  return cost::load_device(kConfigs, "a100-80gb").value();
 }
 
 inline const cost::Machine& dgx() {
-  static const cost::Machine machine =
-      cost::load_machine(std::string(HEADROOM_SOURCE_DIR) + "/configs", a100()).value();
+  static const cost::Machine machine = cost::load_machine(kConfigs, a100()).value();
   return machine;
 }
 
 /// A device with products in 8 bits.
 inline cost::DeviceSpec h100() {
-  return cost::load_device(std::string(HEADROOM_SOURCE_DIR) + "/configs", "h100-80gb").value();
+  return cost::load_device(kConfigs, "h100-80gb").value();
 }
 
 /// A model of few narrow layers: one kind of them, or two.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -24,7 +25,22 @@ inline ir::ModelSpec small_llama(const std::string& family = "llama") {
       .value();
 }
 
-/// The first rank's program of it on a device of this compute capability.
+/// Its dimensions.
+constexpr std::int64_t kLlamaHidden = 1024;
+constexpr std::int64_t kLlamaFfn = 2816;
+constexpr std::int64_t kLlamaHeads = 16;
+constexpr std::int64_t kLlamaKvHeads = 4;
+constexpr std::int64_t kLlamaHeadDim = 64;
+constexpr std::int64_t kLlamaLayers = 2;
+/// One layer's elements: queries, keys and values; output; gate and up; down.
+constexpr std::int64_t kLlamaWeights = (1536 + 1024 + 5632 + 2816) * kLlamaHidden;
+
+/// The first rank's program of it.
+inline ir::RankProgram small_llama_program(const ir::ParallelPlan& plan) {
+  return ir::lower(small_llama(), plan, ir::Rank{0}, DeviceTraits{}).value();
+}
+
+/// The same on a device of this compute capability.
 inline ir::RankProgram small_llama_on(const ir::ParallelPlan& plan, int compute_major) {
   DeviceTraits device;
   device.compute_major = compute_major;
@@ -49,6 +65,15 @@ inline ir::ParallelPlan small_plan(ir::Precision precision) {
   plan.micro_batch = 2;
   plan.sequence = 1100;
   plan.keep_batch = true;
+  return plan;
+}
+
+/// Two sequences of 1100 tokens with a release of the framework.
+inline ir::ParallelPlan plan_of_release(std::string version) {
+  ir::ParallelPlan plan;
+  plan.runtime_version = std::move(version);
+  plan.micro_batch = 2;
+  plan.sequence = 1100;
   return plan;
 }
 

@@ -7,6 +7,7 @@
 
 #include "model_ir/base/check.h"
 #include "model_ir/base/file.h"
+#include "model_ir/graph/decoder.h"
 #include "model_ir/json/json_value.h"
 #include "model_ir/spec/hf_config.h"
 
@@ -61,6 +62,13 @@ inline const SmallModel& small_model(const std::string& name) {
     }
   }
   throw InternalError("no small model named " + name);
+}
+
+/// Two sequences of 5 tokens.
+inline constexpr ir::BatchShape kSmallShape{.batch = 2, .sequence = 5};
+
+inline ir::Graph small_graph(const std::string& name) {
+  return ir::build_graph(small_model(name).spec, kSmallShape);
 }
 
 }  // namespace headroom::test

@@ -1,10 +1,24 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/hf_config.h"
 
 namespace headroom::test {
+
+/// Three layers, H 1024, eight heads of 128, four of keys, V 32000.
+[[nodiscard]] inline ir::ModelSpec titan_model(const std::string& family) {
+  const bool llama = family == "llama";
+  return ir::parse_hf_config(R"({"hidden_size": 1024, "num_hidden_layers": 3, "vocab_size": 32000,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 128,
+    "tie_word_embeddings": false, "intermediate_size": )" +
+                                 std::string(llama ? "2816" : "3072") + R"(, "model_type": ")" +
+                                 family + "\"}",
+                             "three layers")
+      .value();
+}
 
 /// A run as torchtitan's Trainer sets it up: FSDP2 on `world` ranks, fp32 masters, fused AdamW, one
 /// sequence of 1024 tokens, expandable segments as its launcher has them.

@@ -1,6 +1,7 @@
 #include "validators/measured/intervals.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace headroom::check {

@@ -7,13 +7,15 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/base/file.h"
+#include "tests/support/configs.h"
 #include "tests/support/random.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::cost {
 namespace {
 
-const std::string kConfigs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
+using test::kConfigs;
+
 constexpr std::int64_t kLarge = std::int64_t{512} << 20;
 
 Topology topology(const std::string& node) {

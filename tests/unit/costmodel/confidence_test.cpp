@@ -23,7 +23,7 @@ ResidualSet set_of(const std::string& source, const std::string& runtime, bool o
 }
 
 /// A program of `gib` GiB on a device of `total` GiB, of which 1 to 2 GiB lie outside.
-StepEstimate judged(std::int64_t gib, std::int64_t total) {
+StepEstimate judged_filling(std::int64_t gib, std::int64_t total) {
   test::ProgramWriter writer;
   writer.phase("step1.forward").at(0, "silu");
   writer.free(writer.allocate(gib * kGiB, ir::TensorRole::kActivation));
@@ -133,10 +133,10 @@ TEST_CASE("confidence_of: far from the device's edge it is certain, between the 
   const std::vector<ResidualSet> exact = {set_of("a", "transformers", true, {0.0}),
                                           set_of("b", "transformers", true, {0.0})};
   const ir::ParallelPlan plan;
-  CHECK(confidence_of(judged(4, 16), plan, exact).fits_probability == 1);
-  CHECK(confidence_of(judged(40, 16), plan, exact).fits_probability == 0);
+  CHECK(confidence_of(judged_filling(4, 16), plan, exact).fits_probability == 1);
+  CHECK(confidence_of(judged_filling(40, 16), plan, exact).fits_probability == 0);
   // 4 GiB and 1 to 2 GiB in 5.5 GiB: half of what may lie outside leaves room.
-  StepEstimate edge = judged(4, 16);
+  StepEstimate edge = judged_filling(4, 16);
   edge.device_total = Bytes{5 * kGiB + kGiB / 2};
   CHECK(confidence_of(edge, plan, exact).fits_probability == doctest::Approx(0.5));
 }
@@ -150,7 +150,7 @@ TEST_CASE("confidence_of: errors widen the interval of what they are errors of")
       set_of("a", "transformers", true, missed), set_of("b", "transformers", true, exact),
       set_of("a", "transformers", true, exact, Measurand::kPeakAllocated),
       set_of("b", "transformers", true, exact, Measurand::kPeakAllocated)};
-  const Confidence sure = confidence_of(judged(4, 16), {}, sets);
+  const Confidence sure = confidence_of(judged_filling(4, 16), {}, sets);
   CHECK(sure.allocated.low == Bytes{4 * kGiB});
   CHECK(sure.allocated.high == Bytes{4 * kGiB});
   CHECK(sure.reserved.low == Bytes{3'865'470'566});  // 0.9 x 4 GiB.

@@ -166,7 +166,7 @@ ir::Event event(ir::EventKind kind, ir::BlockId block, std::int64_t bytes = 0,
 
 /// A weight, a forward operator of layer 3 with a temporary, its backward; then the cache is
 /// emptied.
-ir::RankProgram small_program() {
+ir::RankProgram exported_program() {
   ir::RankProgram program;
   program.operations = {"load", "silu"};
   program.sites = {{.layer = -1, .operation = 0, .backward = false},
@@ -198,7 +198,7 @@ TEST_CASE("step_of: the number of the step in a phase's name") {
 }
 
 TEST_CASE("timeline_csv: one line per event, bytes as they stand after it") {
-  CHECK(timeline_csv(small_program(), {}, Bytes{kGiB}) ==
+  CHECK(timeline_csv(exported_program(), {}, Bytes{kGiB}) ==
         "event,phase,step,kind,role,operator,layer,bytes,allocated,reserved\n"
         "0,load,,allocate,parameters,load,,12582912,12582912,12582912\n"
         "1,step1.forward,1,allocate,activations,silu,3,1000,12583936,14680064\n"
@@ -208,14 +208,14 @@ TEST_CASE("timeline_csv: one line per event, bytes as they stand after it") {
 }
 
 TEST_CASE("timeline_csv: ends with the allocation that found no memory") {
-  const std::string csv = timeline_csv(small_program(), {}, Bytes{16 * kMiB});
+  const std::string csv = timeline_csv(exported_program(), {}, Bytes{16 * kMiB});
   const std::string last = csv.substr(csv.rfind('\n', csv.size() - 2) + 1);
   CHECK(last ==
         "3,step1.backward,1,out_of_memory,gradients,silu.backward,3,14680064,12582912,12582912\n");
 }
 
 TEST_CASE("chrome_trace: phases and operators are slices, roles are counters") {
-  const json trace = json::parse(chrome_trace(small_program(), {}, Bytes{kGiB}));
+  const json trace = json::parse(chrome_trace(exported_program(), {}, Bytes{kGiB}));
   std::vector<std::string> phases;
   std::vector<std::string> operators;
   std::vector<std::int64_t> gradients;
@@ -241,7 +241,7 @@ TEST_CASE("chrome_trace: phases and operators are slices, roles are counters") {
 }
 
 TEST_CASE("chrome_trace: out of memory is a slice of its own and the end") {
-  const json trace = json::parse(chrome_trace(small_program(), {}, Bytes{16 * kMiB}));
+  const json trace = json::parse(chrome_trace(exported_program(), {}, Bytes{16 * kMiB}));
   bool found = false;
   for (const json& entry : trace.at("traceEvents")) {
     found = found || (entry.at("name") == "out of memory" && entry.at("ts") == 3);
@@ -317,7 +317,7 @@ TEST_CASE("pickle_writer: long lists are appended in batches, names stay with th
 }
 
 TEST_CASE("memory_viz_pickle: history and last state have PyTorch's keys and values") {
-  const json snapshot = PickleReader(memory_viz_pickle(small_program(), {}, Bytes{kGiB})).read();
+  const json snapshot = PickleReader(memory_viz_pickle(exported_program(), {}, Bytes{kGiB})).read();
   const json& segments = snapshot.at("segments");
   REQUIRE(segments.size() == 2);  // The small segment went back with the cache.
   CHECK(segments[0].at("total_size") == 12 * kMiB);
@@ -349,7 +349,7 @@ TEST_CASE("memory_viz_pickle: out of memory is told as PyTorch tells it") {
   ir::AllocatorSettings settings;
   settings.expandable_segments = true;
   const json snapshot =
-      PickleReader(memory_viz_pickle(small_program(), settings, Bytes{30 * kMiB})).read();
+      PickleReader(memory_viz_pickle(exported_program(), settings, Bytes{30 * kMiB})).read();
   const json& last = snapshot.at("device_traces")[0].back();
   CHECK(last.at("action") == "oom");
   CHECK(last.at("size") == 14 * kMiB);

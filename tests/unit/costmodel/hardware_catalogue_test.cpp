@@ -10,12 +10,13 @@
 #include "costmodel/hardware/catalogue_files.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
+#include "tests/support/configs.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::cost {
 namespace {
 
-const std::string kConfigs = HEADROOM_SOURCE_DIR "/configs";
+using test::kConfigs;
 
 Bytes mebibytes(std::int64_t count) {
   return count * Bytes{kMiB};
@@ -43,13 +44,13 @@ std::set<std::string> keys_of(const ir::JsonValue* object) {
   return keys;
 }
 
-struct Change {
+struct EntryChange {
   std::string from;
   std::string to;
 };
 
 /// The text of the entry a100-80gb with one passage replaced.
-std::string entry_with(const Change& change) {
+std::string entry_with(const EntryChange& change) {
   std::string text = file_text(kConfigs + "/hardware/a100-80gb.json");
   const std::size_t at = text.find(change.from);
   REQUIRE(at != std::string::npos);

@@ -11,6 +11,7 @@
 #include "model_ir/base/file.h"
 #include "model_ir/json/entry_folder.h"
 #include "model_ir/json/json_value.h"
+#include "tests/support/configs.h"
 #include "tests/support/random.h"
 #include "tests/support/schema.h"
 #include "tests/support/temporary_folder.h"
@@ -18,7 +19,7 @@
 namespace headroom::cost {
 namespace {
 
-const std::string kConfigs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
+using test::kConfigs;
 
 DevicePerformance performance(const std::string& name) {
   const Result<DeviceSpec> device = load_device(kConfigs, name);

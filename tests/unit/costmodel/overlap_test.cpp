@@ -26,7 +26,7 @@ ModelSpec deep_llama() {
       .value();
 }
 
-ParallelPlan plan_of(RuntimeKind runtime, Precision precision) {
+ParallelPlan eight_rank_plan(const std::string& runtime, Precision precision) {
   ParallelPlan plan;
   plan.runtime = runtime;
   plan.precision = precision;
@@ -91,7 +91,7 @@ struct Replayed {
 }  // namespace
 
 TEST_CASE("overlap: FSDP2 gathers the next layer while one computes, but not the first") {
-  ParallelPlan plan = plan_of("fsdp", Precision::kFp32);
+  ParallelPlan plan = eight_rank_plan("fsdp", Precision::kFp32);
   plan.fsdp = FsdpPlan{};
   const Replayed replayed(plan, 5);
   // Root and 8 layers. The root's gather and the first layer's have nothing to hide behind but the
@@ -107,7 +107,7 @@ TEST_CASE("overlap: FSDP2 gathers the next layer while one computes, but not the
 }
 
 TEST_CASE("overlap: a gather of FSDP2 ends before the layer that wants it begins") {
-  ParallelPlan plan = plan_of("fsdp", Precision::kFp32);
+  ParallelPlan plan = eight_rank_plan("fsdp", Precision::kFp32);
   plan.fsdp = FsdpPlan{};
   const Replayed quick(plan, 5);
   const Replayed slow(plan, 500);
@@ -116,7 +116,7 @@ TEST_CASE("overlap: a gather of FSDP2 ends before the layer that wants it begins
 }
 
 TEST_CASE("overlap: DDP reduces a bucket while the gradients of the next are made") {
-  ParallelPlan plan = plan_of("transformers", Precision::kFp32);
+  ParallelPlan plan = eight_rank_plan("transformers", Precision::kFp32);
   plan.ddp = DdpPlan{.gradient_as_bucket_view = false, .bucket_cap_bytes = 2 * kMiB};
   const Replayed replayed(plan, 5);
   const auto buckets = replayed.collectives("step2.backward", CollectiveKind::kAllReduce);
@@ -129,7 +129,7 @@ TEST_CASE("overlap: DDP reduces a bucket while the gradients of the next are mad
 }
 
 TEST_CASE("overlap: ZeRO stage 3 fetches ahead along its trace") {
-  ParallelPlan plan = plan_of("deepspeed", Precision::kBf16Master);
+  ParallelPlan plan = eight_rank_plan("deepspeed", Precision::kBf16Master);
   plan.zero = ZeroPlan{};
   plan.zero->stage = 3;
   plan.zero->param_persistence_threshold = 0;
@@ -144,7 +144,7 @@ TEST_CASE("overlap: ZeRO stage 3 fetches ahead along its trace") {
 }
 
 TEST_CASE("overlap: Megatron's reductions of gradients run beside backward only where asked") {
-  ParallelPlan plan = plan_of("megatron", Precision::kBf16Master);
+  ParallelPlan plan = eight_rank_plan("megatron", Precision::kBf16Master);
   plan.megatron = MegatronPlan{};
   plan.megatron->distributed_optimizer = true;
   plan.megatron->overlap_grad_reduce = true;

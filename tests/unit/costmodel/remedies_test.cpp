@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -9,6 +10,7 @@
 #include "costmodel/layer_bound.h"
 #include "costmodel/memory_floor.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/registry.h"
 #include "tests/support/random.h"
 #include "tests/support/random_plan.h"
 
@@ -16,7 +18,7 @@ namespace headroom::cost {
 namespace {
 
 /// A Llama of 37 million parameters: replays in a moment.
-ir::ModelSpec small_llama() {
+ir::ModelSpec eight_layers() {
   return ir::parse_hf_config(R"({"model_type": "llama", "hidden_size": 512, "vocab_size": 16000,
       "intermediate_size": 1536, "num_hidden_layers": 8, "num_attention_heads": 8,
       "num_key_value_heads": 8, "max_position_embeddings": 2048})",
@@ -42,7 +44,7 @@ ir::ParallelPlan usual_plan() {
 /// Remedies of `plan` on a device that lacks `missing` bytes.
 Remedies remedies_for(const ir::ParallelPlan& plan, Bytes missing,
                       TreeWalk tree = TreeWalk::kAlways) {
-  const ir::ModelSpec model = small_llama();
+  const ir::ModelSpec model = eight_layers();
   const DeviceSpec wide = device_with(Bytes{kGiB * 64});
   const StepEstimate whole = estimate(model, plan, wide).value();
   const Bytes budget = whole.peak_reserved + whole.outside_bytes - missing;
@@ -83,7 +85,7 @@ TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks"
   CHECK_FALSE(with_change(plan, Change::kLora, device));
   // Megatron refuses layers on the host beside recomputation: the change takes its place.
   plan.megatron->offloaded_layers = 4;
-  for (const Change change : {Change::kSelectiveRecompute, Change::kCheckpointing}) {
+  for (const Change& change : {Change::kSelectiveRecompute, Change::kCheckpointing}) {
     CHECK(with_change(plan, change, device)->megatron->offloaded_layers == 0);
   }
   plan.megatron->tensor = 1;
@@ -104,7 +106,7 @@ TEST_CASE("find_remedies: mending changes come first, cheapest first, and mend w
   }
   for (const Remedy& remedy : remedies.cheapest) {
     const StepEstimate again =
-        estimate(small_llama(), remedy.plan, device_with(Bytes{kGiB * 64})).value();
+        estimate(eight_layers(), remedy.plan, device_with(Bytes{kGiB * 64})).value();
     CHECK(again.peak_reserved >= remedy.peak_allocated);
     CHECK(remedy.saved > Bytes{0});
   }
@@ -119,7 +121,7 @@ TEST_CASE("find_remedies: where no single change is enough, the tree's steps are
   // Activations of about 1 GiB are most of the plan; half of everything must go.
   ir::ParallelPlan plan = usual_plan();
   plan.precision = ir::Precision::kFp32;
-  const ir::ModelSpec model = small_llama();
+  const ir::ModelSpec model = eight_layers();
   const StepEstimate whole = estimate(model, plan, device_with(Bytes{kGiB * 64})).value();
   const Remedies remedies = remedies_for(plan, Bytes{whole.peak_reserved.value() * 3 / 4});
   REQUIRE_FALSE(remedies.tree.empty());
@@ -134,7 +136,7 @@ TEST_CASE("find_remedies: where no single change is enough, the tree's steps are
 }
 
 TEST_CASE("find_remedies: what parameters and states alone rule out is not replayed") {
-  const ir::ModelSpec model = small_llama();
+  const ir::ModelSpec model = eight_layers();
   ir::ParallelPlan plan = usual_plan();
   plan.precision = ir::Precision::kFp32;
   const DeviceSpec device = device_with(Bytes{950 * kMiB});  // 942 MiB are outside.
@@ -158,7 +160,7 @@ TEST_CASE("find_remedies: bounds rule out without a replay, and what is listed i
     for (const Remedy& remedy : fast.cheapest) {
       CHECK_FALSE(remedy.estimated);
       const StepEstimate again =
-          estimate(small_llama(), remedy.plan, device_with(Bytes{kGiB * 64})).value();
+          estimate(eight_layers(), remedy.plan, device_with(Bytes{kGiB * 64})).value();
       CHECK(remedy.peak_allocated == again.peak_allocated);
     }
     const auto mending = [](const Remedies& remedies) {
@@ -208,17 +210,25 @@ TEST_CASE("with_change: a device without bf16 gets fp16 with loss scaling") {
 }
 
 TEST_CASE("with_change: every change has words, a cost and a source") {
-  for (const Change change : all_changes()) {
-    CAPTURE(static_cast<int>(change));
-    CHECK_FALSE(describe(change).empty());
-    CHECK_FALSE(cost_of(change).empty());
-    CHECK_FALSE(source_of(change).empty());
+  ir::ParallelPlan plan = usual_plan();
+  plan.megatron.emplace();
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    plan.runtime = runtime->name();
+    CAPTURE(plan.runtime);
+    const std::span<const ir::OwnChange> changes = runtime->changes(plan);
+    CHECK(changes.size() > 1);
+    CHECK(std::ranges::is_sorted(changes, {}, &ir::OwnChange::change));
+    for (const ir::OwnChange& own : changes) {
+      CHECK_FALSE(describe(own.change).empty());
+      CHECK_FALSE(cost_of(own.change).empty());
+      CHECK_FALSE(source_of(own.change).empty());
+    }
   }
 }
 
 TEST_CASE("memory_floor: Adam in fp32 takes 16 bytes for each parameter, ZeRO-3 shares them") {
   // "7B, fp32 Adam: 28 + 28 + 28 + 28 GB" (Rajbhandari et al. 2020, section 3.1, for 16 bits).
-  ir::ModelSpec model = small_llama();
+  ir::ModelSpec model = eight_layers();
   ir::ParallelPlan plan;
   plan.precision = ir::Precision::kFp32;
   const Bytes parameters{memory_floor(model, plan).value() / 16};
@@ -232,7 +242,7 @@ TEST_CASE("memory_floor: Adam in fp32 takes 16 bytes for each parameter, ZeRO-3 
 }
 
 TEST_CASE("property: memory_floor is never above the replayed peak") {
-  const ir::ModelSpec model = small_llama();
+  const ir::ModelSpec model = eight_layers();
   const DeviceSpec device = device_with(Bytes{kGiB * 64});
   test::Random random = test::seeded_random(31);
   CAPTURE(random.seed());
@@ -275,7 +285,7 @@ TEST_CASE("property: layer_bound is never above the replayed peak, and mostly ne
   int bounded = 0;
   int near = 0;
   for (int round = 0; round < 150; ++round) {
-    ir::ModelSpec model = small_llama();
+    ir::ModelSpec model = eight_layers();
     model.layers.resize(static_cast<std::size_t>(random.between(6, 24)));
     if (random.chance(1, 2)) {  // Every k-th layer slides.
       const auto period = static_cast<std::size_t>(random.between(2, 4));
@@ -310,7 +320,7 @@ TEST_CASE("property: layer_bound is never above the replayed peak, and mostly ne
 
 TEST_CASE("layer_bound: none for few layers, two stacks or DeepSpeed's buckets") {
   const DeviceSpec device = device_with(Bytes{kGiB});
-  ir::ModelSpec model = small_llama();
+  ir::ModelSpec model = eight_layers();
   CHECK(layer_bound(model, usual_plan(), device));
   ir::ParallelPlan zero = usual_plan();
   zero.runtime = "deepspeed";

@@ -39,7 +39,7 @@ ir::Event release(ir::BlockId block) {
 ///     temporary          ==x                  block 3: 14 MiB, freed by event 4
 ///     gradient                   =========    block 4: 18 MiB
 ///     the end                          =      block 5: 100 bytes
-ir::RankProgram small_program() {
+ir::RankProgram program_of_six_blocks() {
   ir::RankProgram program;
   program.events = {allocation(0, 16 * kMiB, TensorRole::kParameter),
                     allocation(1, 12 * kMiB, TensorRole::kParameter),
@@ -61,7 +61,7 @@ Bytes role_bytes(const RoleBytes& bytes, TensorRole role) {
 }  // namespace
 
 TEST_CASE("replay: bytes before, after and at the peak of each phase") {
-  const MemoryTimeline timeline = replay(small_program(), {}, Bytes{kGiB});
+  const MemoryTimeline timeline = replay(program_of_six_blocks(), {}, Bytes{kGiB});
   REQUIRE(timeline.phases.size() == 3);
   CHECK_FALSE(timeline.out_of_memory);
   const PhaseMemory& load = timeline.phases[0];
@@ -89,7 +89,7 @@ TEST_CASE("replay: bytes before, after and at the peak of each phase") {
 }
 
 TEST_CASE("replay: roles sum to the peak and to the end of each phase") {
-  const MemoryTimeline timeline = replay(small_program(), {}, Bytes{kGiB});
+  const MemoryTimeline timeline = replay(program_of_six_blocks(), {}, Bytes{kGiB});
   const PhaseMemory& forward = timeline.phases[1];
   CHECK(role_bytes(forward.at_peak, TensorRole::kParameter) == Bytes{28 * kMiB});
   CHECK(role_bytes(forward.at_peak, TensorRole::kActivation) == Bytes{30 * kMiB});
@@ -134,7 +134,7 @@ TEST_CASE("replay: a peak that is reached twice is named by its first event") {
 TEST_CASE("replay: out of memory names the event and stops there") {
   // 72 MiB hold the forward pass; the gradient then finds 14 MiB free, releases them, and 58 + 18
   // MiB are still 4 too many.
-  const MemoryTimeline timeline = replay(small_program(), {}, Bytes{72 * kMiB});
+  const MemoryTimeline timeline = replay(program_of_six_blocks(), {}, Bytes{72 * kMiB});
   REQUIRE(timeline.out_of_memory);
   CHECK(timeline.out_of_memory->event == 5);
   CHECK(timeline.out_of_memory->phase == 2);
@@ -146,13 +146,13 @@ TEST_CASE("replay: out of memory names the event and stops there") {
   CHECK(timeline.phases[2].retries == 1);
   CHECK(timeline.phases[2].peak_allocated == Bytes{58 * kMiB});
   // 58 + 18 and the last block's 2 are enough once the 14 MiB went back.
-  const MemoryTimeline fits = replay(small_program(), {}, Bytes{78 * kMiB});
+  const MemoryTimeline fits = replay(program_of_six_blocks(), {}, Bytes{78 * kMiB});
   CHECK_FALSE(fits.out_of_memory);
   CHECK(fits.phases[2].retries == 1);
 }
 
 TEST_CASE("replay: emptying the cache is an event") {
-  ir::RankProgram program = small_program();
+  ir::RankProgram program = program_of_six_blocks();
   ir::Event empty;
   empty.kind = ir::EventKind::kEmptyCache;
   program.events.push_back(empty);
@@ -164,7 +164,7 @@ TEST_CASE("replay: emptying the cache is an event") {
 }
 
 TEST_CASE("live_blocks: what is alive after an event, largest first") {
-  const ir::RankProgram program = small_program();
+  const ir::RankProgram program = program_of_six_blocks();
   const MemoryTimeline timeline = replay(program, {}, Bytes{kGiB});
   const std::vector<LiveBlock> live = live_blocks(program, timeline, 3);
   REQUIRE(live.size() == 4);
@@ -181,7 +181,7 @@ TEST_CASE("live_blocks: what is alive after an event, largest first") {
 }
 
 TEST_CASE("live_blocks: stops before the allocation that could not be served") {
-  const ir::RankProgram program = small_program();
+  const ir::RankProgram program = program_of_six_blocks();
   const MemoryTimeline timeline = replay(program, {}, Bytes{40 * kMiB});
   REQUIRE(timeline.out_of_memory);
   const std::size_t failed = timeline.out_of_memory->event;

@@ -2,7 +2,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -11,6 +10,8 @@
 
 namespace headroom::ir {
 namespace {
+
+using test::small_llama_program;
 
 // Two embeddings of 32000 x 1024; two layers of 2 x 1024 x 1024 (q, o), 2 x 256 x 1024 (k, v),
 // 3 x 2816 x 1024 and two norms of 1024; a last norm.
@@ -30,12 +31,6 @@ ParallelPlan zero_plan(int stage, std::int64_t world) {
   return plan;
 }
 
-RankProgram program_of(const ParallelPlan& plan) {
-  auto program = lower(test::small_llama(), plan, Rank{0}, DeviceTraits{});
-  REQUIRE(program);
-  return std::move(program).value();
-}
-
 /// Requested bytes, before the allocator rounds them.
 struct Requested {
   std::array<std::int64_t, kTensorRoleCount> after{};  ///< By role, at the end of a phase.
@@ -44,7 +39,7 @@ struct Requested {
 };
 
 Requested requested(const ParallelPlan& plan, const std::string& phase) {
-  const RankProgram program = program_of(plan);
+  const RankProgram program = small_llama_program(plan);
   const auto found = std::find_if(program.phases.begin(), program.phases.end(),
                                   [&](const Phase& each) { return each.name == phase; });
   REQUIRE(found != program.phases.end());
@@ -72,7 +67,7 @@ std::int64_t held(const Requested& sums, TensorRole role) {
 }
 
 Work work_of(const ParallelPlan& plan, const std::string& name) {
-  for (const Phase& phase : program_of(plan).phases) {
+  for (const Phase& phase : small_llama_program(plan).phases) {
     if (phase.name == name) {
       return phase.work;
     }
@@ -81,7 +76,7 @@ Work work_of(const ParallelPlan& plan, const std::string& name) {
   return {};
 }
 
-const Work::Collective& collective(const Work& work, const std::string& operation) {
+const Work::Collective& collective_named(const Work& work, const std::string& operation) {
   for (const Work::Collective& each : work.collectives) {
     if (name_of(each.kind) == operation) {
       return each;
@@ -106,7 +101,7 @@ TEST_CASE("deepspeed zero: each parameter group is padded and partitioned by its
   CHECK(held(two, TensorRole::kParameter) == 2 * (88'080'384 + 5'124));
   CHECK(held(two, TensorRole::kMasterParameter) == 4 * (29'360'128 + 1'708));
   // Where the sums agree, the norms still have a master of their own.
-  const RankProgram program = program_of(plan);
+  const RankProgram program = small_llama_program(plan);
   CHECK(std::count_if(program.events.begin(), program.events.end(), [](const Event& event) {
           return event.kind == EventKind::kAllocate && event.role == TensorRole::kMasterParameter;
         }) == 2);
@@ -173,16 +168,16 @@ TEST_CASE("deepspeed zero: a bucket is reduced at once, an oversized gradient ra
   ParallelPlan plan = zero_plan(2, 4);
   plan.zero->reduce_bucket_size = 500'000'000;
   const Work whole = work_of(plan, "step1.backward");
-  CHECK(collective(whole, "all_reduce").calls == 1);
-  CHECK(collective(whole, "all_reduce").bytes == 2 * kParameters);
+  CHECK(collective_named(whole, "all_reduce").calls == 1);
+  CHECK(collective_named(whole, "all_reduce").bytes == 2 * kParameters);
   // Partitions have 22021376 elements. The head's 32768000 lie in the third and the fourth, the
   // embedding's in the first (all of it) and the second; 22549504 are between them. What exceeds
   // the bucket waits alone; slices are sent as soon as they exceed it together.
   const auto calls = [&plan](std::int64_t bucket) {
     plan.zero->reduce_bucket_size = bucket;
     const Work work = work_of(plan, "step1.backward");
-    CHECK(collective(work, "all_reduce").bytes == 2 * kParameters);
-    return collective(work, "all_reduce").calls;
+    CHECK(collective_named(work, "all_reduce").bytes == 2 * kParameters);
+    return collective_named(work, "all_reduce").calls;
   };
   CHECK(calls(32'000'000) == 3);  // Head (10746624 + 22021376), the rest, embedding.
   CHECK(calls(22'000'000) == 5);  // Head, the rest in two, the embedding's slices one by one.
@@ -214,7 +209,7 @@ TEST_CASE("deepspeed zero: an offloaded optimizer leaves one gradient's room on 
 TEST_CASE("deepspeed zero: adapters take the engine's type") {
   ParallelPlan plan = zero_plan(1, 2);
   plan.lora = test::all_linear(8);
-  const RankProgram program = program_of(plan);
+  const RankProgram program = small_llama_program(plan);
   const Requested rest = requested(plan, "deepspeed.initialize");
   // Half of the adapters as fp32 masters; they themselves as bf16.
   const std::int64_t trainable = program.trainable_parameters;
@@ -228,7 +223,7 @@ TEST_CASE("deepspeed zero: fp32 without ZeRO is the optimizer as it is") {
   const Requested rest = requested(plan, "step2.step");
   CHECK(held(rest, TensorRole::kMasterParameter) == 0);
   CHECK(held(rest, TensorRole::kOptimizerState) == 8 * kParameters);
-  CHECK(collective(work_of(plan, "step1.backward"), "all_reduce").bytes == 4 * kParameters);
+  CHECK(collective_named(work_of(plan, "step1.backward"), "all_reduce").bytes == 4 * kParameters);
 }
 
 TEST_CASE("deepspeed zero: an evaluation keeps nothing") {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -21,8 +20,10 @@
 namespace headroom::ir {
 namespace {
 
+using test::plan_of_release;
+
 /// Two layers, H 1024, 16 heads.
-ModelSpec read(const std::string& rest, const std::string& vocabulary = "50000") {
+ModelSpec mixture_of(const std::string& rest, const std::string& vocabulary = "50000") {
   return parse_hf_config(R"({"hidden_size": 1024, "num_hidden_layers": 2,
     "num_attention_heads": 16, "max_position_embeddings": 4096, "vocab_size": )" +
                              vocabulary + ", " + rest + "}",
@@ -30,32 +31,24 @@ ModelSpec read(const std::string& rest, const std::string& vocabulary = "50000")
       .value();
 }
 
-const std::string kMixtral = R"("model_type": "mixtral", "num_key_value_heads": 4,
+const std::string kMixtralKeys = R"("model_type": "mixtral", "num_key_value_heads": 4,
     "intermediate_size": 1408, "num_local_experts": 8, "num_experts_per_tok": 2,
     "sliding_window": null, "tie_word_embeddings": false, "head_dim": 64)";
-const std::string kQwen2 = R"("model_type": "qwen2_moe", "num_key_value_heads": 4,
+const std::string kQwen2Keys = R"("model_type": "qwen2_moe", "num_key_value_heads": 4,
     "intermediate_size": 2816, "moe_intermediate_size": 704,
     "shared_expert_intermediate_size": 1408, "num_experts": 12, "num_experts_per_tok": 4,
     "tie_word_embeddings": false, "norm_topk_prob": false)";
-const std::string kQwen3 = R"("model_type": "qwen3_moe", "num_key_value_heads": 4,
+const std::string kQwen3Keys = R"("model_type": "qwen3_moe", "num_key_value_heads": 4,
     "intermediate_size": 2816, "moe_intermediate_size": 384, "num_experts": 32,
     "num_experts_per_tok": 4, "head_dim": 64, "tie_word_embeddings": true, "norm_topk_prob": true)";
-const std::string kDeepseek3 = R"("model_type": "deepseek_v3", "num_key_value_heads": 16,
+const std::string kDeepseek3Keys = R"("model_type": "deepseek_v3", "num_key_value_heads": 16,
     "intermediate_size": 2816, "moe_intermediate_size": 512, "n_routed_experts": 16,
     "num_experts_per_tok": 4, "n_shared_experts": 1, "n_group": 4, "topk_group": 2,
     "first_k_dense_replace": 1, "q_lora_rank": 384, "kv_lora_rank": 256, "qk_nope_head_dim": 64,
     "qk_rope_head_dim": 32, "v_head_dim": 64, "tie_word_embeddings": false)";
-const std::string kGptOss = R"("model_type": "gpt_oss", "num_key_value_heads": 4,
+const std::string kGptOssKeys = R"("model_type": "gpt_oss", "num_key_value_heads": 4,
     "intermediate_size": 1024, "num_local_experts": 16, "num_experts_per_tok": 4, "head_dim": 64,
     "sliding_window": 128, "tie_word_embeddings": false)";
-
-ParallelPlan plan_of(std::string version) {
-  ParallelPlan plan;
-  plan.runtime_version = std::move(version);
-  plan.micro_batch = 2;
-  plan.sequence = 1100;
-  return plan;
-}
 
 std::vector<std::string> names_of(const Graph& graph) {
   std::vector<std::string> names;
@@ -95,25 +88,26 @@ TEST_CASE("expert loop: scratch of nonzero as observed on three devices") {
 
 TEST_CASE("expert loop: experts that are modules have three weights each, in registration order") {
   const BatchShape shape{.batch = 2, .sequence = 16};
-  for (const std::string& config : {kMixtral, kQwen2, kQwen3, kDeepseek3}) {
+  for (const std::string& config : {kMixtralKeys, kQwen2Keys, kQwen3Keys, kDeepseek3Keys}) {
     CAPTURE(config);
-    const ModelSpec spec = read(config);
+    const ModelSpec spec = mixture_of(config);
     const Graph graph = build_graph(spec, shape, ExpertWeights::kModules);
     CHECK(verify(graph).empty());
     CHECK(parameter_count(graph) == parameter_count(build_graph(spec, shape)));
   }
-  const auto mixtral = names_of(build_graph(read(kMixtral), shape, ExpertWeights::kModules));
+  const auto mixtral =
+      names_of(build_graph(mixture_of(kMixtralKeys), shape, ExpertWeights::kModules));
   CHECK(mixtral.at(5) == "model.layers.0.block_sparse_moe.gate.weight");
   CHECK(mixtral.at(6) == "model.layers.0.block_sparse_moe.experts.0.w1.weight");
   CHECK(mixtral.at(7) == "model.layers.0.block_sparse_moe.experts.0.w2.weight");
   CHECK(mixtral.at(9) == "model.layers.0.block_sparse_moe.experts.1.w1.weight");
-  const auto qwen = names_of(build_graph(read(kQwen3), shape, ExpertWeights::kModules));
+  const auto qwen = names_of(build_graph(mixture_of(kQwen3Keys), shape, ExpertWeights::kModules));
   CHECK(qwen.at(7) == "model.layers.0.mlp.gate.weight");
   CHECK(qwen.at(9) == "model.layers.0.mlp.experts.0.up_proj.weight");
 }
 
 TEST_CASE("expert loop: Mixtral 4.48 goes through all experts") {
-  test::check_phases(read(kMixtral), plan_of("4.48"),
+  test::check_phases(mixture_of(kMixtralKeys), plan_of_release("4.48"),
                      {{"load", 358'656'512, 358'656'512},
                       {"step1.forward", 1'127'330'304, 2'228'335'104},
                       {"step1.backward", 788'014'080, 2'008'116'224},
@@ -122,17 +116,17 @@ TEST_CASE("expert loop: Mixtral 4.48 goes through all experts") {
 }
 
 TEST_CASE("expert loop: Mixtral 4.57 goes through those that tokens chose, by tensors") {
-  ParallelPlan plan = plan_of("4.57");
+  ParallelPlan plan = plan_of_release("4.57");
   plan.attention = AttentionKind::kEager;
   plan.recompute = Recompute::kFullReentrant;
-  test::check_phases(read(kMixtral), plan,
+  test::check_phases(mixture_of(kMixtralKeys), plan,
                      {{"step1.forward", 864'823'808, 1'525'444'608},
                       {"step1.backward", 789'008'384, 1'745'609'728},
                       {"step2.backward", 1'499'506'688, 2'488'569'856}});
 }
 
 TEST_CASE("expert loop: Qwen2-MoE runs its shared expert after the others") {
-  test::check_phases(read(kQwen2), plan_of("4.57"),
+  test::check_phases(mixture_of(kQwen2Keys), plan_of_release("4.57"),
                      {{"load", 339'940'864, 339'940'864},
                       {"step1.forward", 1'210'190'336, 1'870'811'136},
                       {"step1.backward", 750'106'112, 2'090'976'256},
@@ -140,10 +134,10 @@ TEST_CASE("expert loop: Qwen2-MoE runs its shared expert after the others") {
 }
 
 TEST_CASE("expert loop: Qwen3-MoE under autocast, layers run again in backward") {
-  ParallelPlan plan = plan_of("4.57");
+  ParallelPlan plan = plan_of_release("4.57");
   plan.precision = Precision::kAutocastBf16;
   plan.recompute = Recompute::kFull;
-  test::check_phases(read(kQwen3), plan,
+  test::check_phases(mixture_of(kQwen3Keys), plan,
                      {{"load", 537'156'096, 742'676'992},
                       {"step1.forward", 1'157'101'568, 1'989'147'648},
                       {"step1.backward", 1'153'467'392, 2'037'887'488},
@@ -151,7 +145,7 @@ TEST_CASE("expert loop: Qwen3-MoE under autocast, layers run again in backward")
 }
 
 TEST_CASE("expert loop: DeepSeek-V3 sums in fp32, expands latents before it rotates") {
-  test::check_phases(read(kDeepseek3), plan_of("4.51"),
+  test::check_phases(mixture_of(kDeepseek3Keys), plan_of_release("4.51"),
                      {{"load", 288'143'360, 288'143'360},
                       {"step1.forward", 1'106'037'760, 1'766'658'560},
                       {"step1.backward", 643'722'240, 1'986'823'680},
@@ -159,13 +153,13 @@ TEST_CASE("expert loop: DeepSeek-V3 sums in fp32, expands latents before it rota
 }
 
 TEST_CASE("expert loop: gpt-oss loops in training and runs all experts on all tokens otherwise") {
-  ParallelPlan plan = plan_of("4.57");
+  ParallelPlan plan = plan_of_release("4.57");
   plan.attention = AttentionKind::kEager;
   plan.precision = Precision::kAutocastBf16;
   plan.recompute = Recompute::kFull;
   plan.evaluation = true;
   plan.steps = 1;
-  test::check_phases(read(kGptOss, "2000"), plan,
+  test::check_phases(mixture_of(kGptOssKeys, "2000"), plan,
                      {{"load", 440'773'120, 440'773'120},
                       {"step1.forward", 557'320'192, 1'023'342'592},
                       {"step1.backward", 952'336'896, 1'800'293'888},
@@ -173,36 +167,36 @@ TEST_CASE("expert loop: gpt-oss loops in training and runs all experts on all to
 }
 
 TEST_CASE("expert loop: adapters reach the linear layers of experts and routers") {
-  ParallelPlan plan = plan_of("4.57");
+  ParallelPlan plan = plan_of_release("4.57");
   plan.lora = LoraPlan{};
   plan.lora->rank = 8;
   const auto trainable = [&](const std::string& config) {
-    return lower(read(config), plan, Rank{0}, DeviceTraits{}).value().trainable_parameters;
+    return lower(mixture_of(config), plan, Rank{0}, DeviceTraits{}).value().trainable_parameters;
   };
   // 8 * (in + out) of all linear layers but the head.
-  CHECK(trainable(kMixtral) == 1'056'896);
-  CHECK(trainable(kDeepseek3) == 862'720);  // Its router is no linear layer.
+  CHECK(trainable(kMixtralKeys) == 1'056'896);
+  CHECK(trainable(kDeepseek3Keys) == 862'720);  // Its router is no linear layer.
 }
 
 TEST_CASE("expert loop: what is not modelled is refused with the release and a way out") {
   const auto refused = [](const std::string& config, const ParallelPlan& plan) {
-    const auto program = lower(read(config), plan, Rank{0}, DeviceTraits{});
+    const auto program = lower(mixture_of(config), plan, Rank{0}, DeviceTraits{});
     REQUIRE_FALSE(program);
     CHECK(program.error().key == "runtime-version");
     CHECK_FALSE(program.error().fix.empty());
     return program.error().got;
   };
-  ParallelPlan few = plan_of("4.57");
+  ParallelPlan few = plan_of_release("4.57");
   few.micro_batch = 1;
   few.sequence = 7;
-  CHECK(refused(kQwen3, few) == "4.57 with 7 tokens for 32 experts");
+  CHECK(refused(kQwen3Keys, few) == "4.57 with 7 tokens for 32 experts");
   few.sequence = 8;
-  CHECK(lower(read(kQwen3), few, Rank{0}, DeviceTraits{}));
-  refused(kMixtral + R"(, "output_router_logits": true)", plan_of("4.57"));
-  refused(kMixtral, plan_of("4.47"));
-  refused(kQwen3, plan_of("4.50"));
-  refused(kDeepseek3, plan_of("4.50"));
-  refused(kGptOss, plan_of("4.55"));
+  CHECK(lower(mixture_of(kQwen3Keys), few, Rank{0}, DeviceTraits{}));
+  refused(kMixtralKeys + R"(, "output_router_logits": true)", plan_of_release("4.57"));
+  refused(kMixtralKeys, plan_of_release("4.47"));
+  refused(kQwen3Keys, plan_of_release("4.50"));
+  refused(kDeepseek3Keys, plan_of_release("4.50"));
+  refused(kGptOssKeys, plan_of_release("4.55"));
 }
 
 }  // namespace headroom::ir

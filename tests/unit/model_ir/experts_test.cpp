@@ -18,6 +18,7 @@ namespace {
 
 using test::first_step;
 using test::FirstStep;
+using test::plan_with;
 using torch::Eager;
 using torch::Tensor;
 
@@ -47,15 +48,6 @@ const std::string kGptOss = with_sizes(R"("model_type": "gpt_oss", "intermediate
 std::string with_key(std::string config, const std::string& key) {
   config.pop_back();
   return config + ", " + key + "}";
-}
-
-ParallelPlan plan_with(Precision precision, AttentionKind attention = AttentionKind::kSdpa,
-                       Recompute recompute = Recompute::kNone) {
-  ParallelPlan plan;
-  plan.precision = precision;
-  plan.attention = attention;
-  plan.recompute = recompute;
-  return plan;
 }
 
 const ParallelPlan kBf16 = plan_with(Precision::kBf16);

@@ -16,18 +16,19 @@ namespace {
 using test::first_step;
 using test::FirstStep;
 
-std::string two_layers(const std::string& rest) {
+std::string two_layer_config(const std::string& rest) {
   return R"({"num_hidden_layers": 2, "vocab_size": 1000, "intermediate_size": 512, )" + rest + "}";
 }
 
-const std::string kGrouped = two_layers(R"("model_type": "llama", "hidden_size": 256,
+const std::string kGrouped = two_layer_config(R"("model_type": "llama", "hidden_size": 256,
     "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": false)");
-const std::string kOdd = two_layers(R"("model_type": "llama", "hidden_size": 252, "head_dim": 36,
+const std::string kOdd =
+    two_layer_config(R"("model_type": "llama", "hidden_size": 252, "head_dim": 36,
     "num_attention_heads": 7, "num_key_value_heads": 7, "tie_word_embeddings": false)");
-const std::string kFalcon = two_layers(R"("model_type": "falcon", "hidden_size": 256,
+const std::string kMultiQuery = two_layer_config(R"("model_type": "falcon", "hidden_size": 256,
     "num_attention_heads": 4, "multi_query": true, "parallel_attn": true, "bias": false,
     "alibi": false, "new_decoder_architecture": false)");
-const std::string kLatent = two_layers(R"("model_type": "deepseek_v2", "hidden_size": 256,
+const std::string kLatent = two_layer_config(R"("model_type": "deepseek_v2", "hidden_size": 256,
     "num_attention_heads": 4, "num_key_value_heads": 4, "moe_intermediate_size": 128,
     "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2,
     "first_k_dense_replace": 2, "kv_lora_rank": 64, "q_lora_rank": null, "qk_nope_head_dim": 32,
@@ -43,7 +44,7 @@ ParallelPlan flash(Recompute recompute = Recompute::kNone) {
 }
 
 /// What `config` is told on a device of compute capability `major`.0.
-std::string refusal(const std::string& config, const ParallelPlan& plan, int major = 9) {
+std::string refused_by_package(const std::string& config, const ParallelPlan& plan, int major = 9) {
   const ModelSpec model = parse_hf_config(config, "test").value();
   const auto program = lower(model, plan, Rank{0}, DeviceTraits{.compute_major = major});
   return program ? "" : program.error().got;
@@ -52,22 +53,22 @@ std::string refusal(const std::string& config, const ParallelPlan& plan, int maj
 }  // namespace
 
 TEST_CASE("flash-attn: what the package refuses is refused by name") {
-  CHECK(refusal(kGrouped, flash()).empty());
-  CHECK(refusal(kGrouped, flash(), 7) == "flash on compute capability 7.0");
-  const std::string wide = two_layers(R"("model_type": "llama", "hidden_size": 256,
+  CHECK(refused_by_package(kGrouped, flash()).empty());
+  CHECK(refused_by_package(kGrouped, flash(), 7) == "flash on compute capability 7.0");
+  const std::string wide = two_layer_config(R"("model_type": "llama", "hidden_size": 256,
       "head_dim": 304, "num_attention_heads": 4)");
-  CHECK(refusal(wide, flash()) == "flash with heads of 304");
-  const std::string capped = two_layers(R"("model_type": "gemma2", "hidden_size": 256,
+  CHECK(refused_by_package(wide, flash()) == "flash with heads of 304");
+  const std::string capped = two_layer_config(R"("model_type": "gemma2", "hidden_size": 256,
       "head_dim": 64, "num_attention_heads": 4, "attention_dropout": 0.1)");
-  CHECK(refusal(capped, flash()) == "flash with soft-capping and attention_dropout");
-  const std::string alibi = two_layers(R"("model_type": "falcon", "hidden_size": 256,
+  CHECK(refused_by_package(capped, flash()) == "flash with soft-capping and attention_dropout");
+  const std::string alibi = two_layer_config(R"("model_type": "falcon", "hidden_size": 256,
       "num_attention_heads": 4, "alibi": true)");
-  CHECK(refusal(alibi, flash()) == "flash");
+  CHECK(refused_by_package(alibi, flash()) == "flash");
   ParallelPlan outside = flash();
   outside.precision = Precision::kAutocastBf16;
-  CHECK(refusal(kGrouped, outside).empty());
+  CHECK(refused_by_package(kGrouped, outside).empty());
   outside.evaluation = true;
-  CHECK(refusal(kGrouped, outside) == "flash in fp32, after the steps");
+  CHECK(refused_by_package(kGrouped, outside) == "flash in fp32, after the steps");
 }
 
 TEST_CASE("flash-attn: one tensor of random state, gradients for each head of a group") {
@@ -80,7 +81,7 @@ TEST_CASE("flash-attn: heads of 36 are kept padded to 40, what comes out is cut"
 }
 
 TEST_CASE("flash-attn: Falcon's one key head serves all queries") {
-  CHECK(first_step(kFalcon, flash()) == FirstStep{44368904, 77543424, 70376448});
+  CHECK(first_step(kMultiQuery, flash()) == FirstStep{44368904, 77543424, 70376448});
 }
 
 TEST_CASE("flash-attn: values of latent attention are padded to the size of the queries") {

@@ -4,11 +4,13 @@
 
 #include <doctest/doctest.h>
 
-#include "runtimes/registry.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
 namespace {
+
+using test::refused_by_lowering;
 
 ModelSpec few_words() {
   ModelSpec model = test::small_llama();
@@ -16,7 +18,7 @@ ModelSpec few_words() {
   return model;
 }
 
-ParallelPlan sharded(Precision precision, int version) {
+ParallelPlan sharded_in(Precision precision, int version) {
   ParallelPlan plan;
   plan.runtime = "fsdp";
   plan.precision = precision;
@@ -28,23 +30,18 @@ ParallelPlan sharded(Precision precision, int version) {
 }
 
 ParallelPlan four_bits(int version) {
-  ParallelPlan plan = sharded(Precision::kBf16AutocastBf16, version);
+  ParallelPlan plan = sharded_in(Precision::kBf16AutocastBf16, version);
   plan.lora = test::all_linear(8);
   plan.quant = QuantPlan{.bits = 4, .double_quant = false, .prepare_kbit = false};
   return plan;
 }
 
 ParallelPlan half(int version) {
-  ParallelPlan plan = sharded(Precision::kAutocastFp16, version);
+  ParallelPlan plan = sharded_in(Precision::kAutocastFp16, version);
   plan.fsdp->param_dtype = DType::kFp16;
   plan.fsdp->reduce_dtype = DType::kFp16;
   plan.clip_norm = 1.0;
   return plan;
-}
-
-std::string refused(const ParallelPlan& plan) {
-  const auto program = lower(few_words(), plan, Rank{0}, DeviceTraits{});
-  return program ? std::string() : program.error().key;
 }
 
 }  // namespace
@@ -101,7 +98,7 @@ TEST_CASE("fsdp 1: fp16 under a ShardedGradScaler") {
 }
 
 TEST_CASE("fsdp 1: 8-bit states of the parts of parameters that a rank has") {
-  ParallelPlan plan = sharded(Precision::kAutocastBf16, 1);
+  ParallelPlan plan = sharded_in(Precision::kAutocastBf16, 1);
   plan.fsdp->reduce_dtype = DType::kBf16;
   plan.optimizer = {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0};
   test::check_phases(few_words(), plan,
@@ -113,22 +110,22 @@ TEST_CASE("fsdp 1: 8-bit states of the parts of parameters that a rank has") {
 TEST_CASE("fsdp: what the libraries themselves break off at is refused by name") {
   ParallelPlan plan = four_bits(2);
   plan.quant->bits = 8;
-  CHECK(refused(plan) == "qlora");
+  CHECK(refused_by_lowering(few_words(), plan) == "qlora");
   plan = four_bits(1);
   plan.quant->prepare_kbit = true;
-  CHECK(refused(plan) == "qlora");
+  CHECK(refused_by_lowering(few_words(), plan) == "qlora");
   plan = four_bits(1);
   plan.fsdp->reshard_after_forward = false;
-  CHECK(refused(plan) == "qlora");
+  CHECK(refused_by_lowering(few_words(), plan) == "qlora");
   plan = four_bits(2);
   plan.fsdp->param_dtype = DType::kFp32;
-  CHECK(refused(plan) == "precision");
+  CHECK(refused_by_lowering(few_words(), plan) == "precision");
   plan = half(2);
   plan.fsdp->param_dtype = DType::kBf16;
-  CHECK(refused(plan) == "fsdp");
-  plan = sharded(Precision::kFp32, 2);
+  CHECK(refused_by_lowering(few_words(), plan) == "fsdp");
+  plan = sharded_in(Precision::kFp32, 2);
   plan.optimizer = {OptimizerKind::kAdamW, OptimizerForm::kEightBit, 0};
-  CHECK(refused(plan) == "optimizer");
+  CHECK(refused_by_lowering(few_words(), plan) == "optimizer");
 }
 
 }  // namespace headroom::ir

@@ -16,26 +16,26 @@ namespace headroom::ir {
 namespace {
 
 /// Writes little-endian fields one after the other.
-class Writer {
+class GgufWriter {
  public:
-  Writer& number(std::uint64_t value, int width) {
+  GgufWriter& number(std::uint64_t value, int width) {
     for (int i = 0; i < width; ++i) {
       bytes_ += static_cast<char>(value >> (8 * i) & 0xFFU);
     }
     return *this;
   }
-  Writer& u32(std::uint64_t value) { return number(value, 4); }
-  Writer& u64(std::uint64_t value) { return number(value, 8); }
-  Writer& text(const std::string& value) {
+  GgufWriter& u32(std::uint64_t value) { return number(value, 4); }
+  GgufWriter& u64(std::uint64_t value) { return number(value, 8); }
+  GgufWriter& text(const std::string& value) {
     u64(value.size());
     bytes_ += value;
     return *this;
   }
-  Writer& raw(const std::string& value) {
+  GgufWriter& raw(const std::string& value) {
     bytes_ += value;
     return *this;
   }
-  Writer& pad(std::size_t alignment) {
+  GgufWriter& pad(std::size_t alignment) {
     bytes_.resize((bytes_.size() + alignment - 1) / alignment * alignment);
     return *this;
   }
@@ -45,34 +45,34 @@ class Writer {
   std::string bytes_;
 };
 
-struct Tensor {
+struct GgufTensor {
   std::string name;
   std::vector<std::uint64_t> dims;  ///< ggml's order: innermost first.
   std::uint32_t type = 0;
   std::uint64_t offset = 0;
 };
 
-struct Parts {
+struct GgufParts {
   std::uint32_t version = 3;
   std::vector<std::string> metadata;  ///< Encoded key-value pairs.
-  std::vector<Tensor> tensors;
+  std::vector<GgufTensor> tensors;
   std::size_t data_bytes = 0;
 };
 
 std::string key_text(const std::string& key, const std::string& value) {
-  return Writer().text(key).u32(8).text(value).bytes();
+  return GgufWriter().text(key).u32(8).text(value).bytes();
 }
 std::string key_u32(const std::string& key, std::uint64_t value) {
-  return Writer().text(key).u32(4).u32(value).bytes();
+  return GgufWriter().text(key).u32(4).u32(value).bytes();
 }
 
-std::string gguf(const Parts& parts) {
-  Writer out;
+std::string gguf(const GgufParts& parts) {
+  GgufWriter out;
   out.raw("GGUF").u32(parts.version).u64(parts.tensors.size()).u64(parts.metadata.size());
   for (const std::string& entry : parts.metadata) {
     out.raw(entry);
   }
-  for (const Tensor& tensor : parts.tensors) {
+  for (const GgufTensor& tensor : parts.tensors) {
     out.text(tensor.name).u32(tensor.dims.size());
     for (const std::uint64_t dim : tensor.dims) {
       out.u64(dim);
@@ -83,8 +83,8 @@ std::string gguf(const Parts& parts) {
 }
 
 /// 64 x 2 Q4_0: 128 / 32 blocks of 18 = 72 bytes, padded to 96; 8 fp32 = 32 bytes.
-Parts small_parts() {
-  Parts parts;
+GgufParts small_parts() {
+  GgufParts parts;
   parts.metadata = {key_text("general.architecture", "llama"), key_u32("llama.block_count", 7)};
   parts.tensors = {{"w", {64, 2}, 2, 0}, {"norm", {8}, 0, 96}};
   parts.data_bytes = 128;
@@ -97,7 +97,7 @@ Result<GgufFile> read_bytes(const std::string& bytes) {
 }
 
 /// Tensors one after the other, 32-byte aligned, as fp16.
-void place(Parts& parts, const std::string& name, std::vector<std::uint64_t> dims) {
+void place(GgufParts& parts, const std::string& name, std::vector<std::uint64_t> dims) {
   std::uint64_t bytes = 2;
   for (const std::uint64_t dim : dims) {
     bytes *= dim;
@@ -107,8 +107,8 @@ void place(Parts& parts, const std::string& name, std::vector<std::uint64_t> dim
 }
 
 /// Llama: L 2, H 64, A 4, K 2, F 96, V 128, as convert_hf_to_gguf.py writes it.
-Parts llama_parts(const std::string& architecture = "llama") {
-  Parts parts;
+GgufParts llama_parts(const std::string& architecture = "llama") {
+  GgufParts parts;
   parts.metadata = {key_text("general.architecture", architecture),
                     key_text("general.name", "Tiny"),
                     key_u32(architecture + ".block_count", 2),
@@ -153,16 +153,16 @@ TEST_CASE("gguf: metadata, and tensors with shapes outermost first and bytes by 
   CHECK(total_bytes(file->tensors) == Bytes{104});
   CHECK(file->data_begin % 32 == 0);
   CHECK(read_bytes(gguf([] {
-    Parts parts = small_parts();
+    GgufParts parts = small_parts();
     parts.version = 2;
     return parts;
   }())));
 }
 
 TEST_CASE("gguf: values of every type, short arrays of numbers kept, others counted") {
-  Parts parts = small_parts();
+  GgufParts parts = small_parts();
   const auto scalar = [](const char* key, std::uint32_t type, std::uint64_t value, int width) {
-    return Writer().text(key).u32(type).number(value, width).bytes();
+    return GgufWriter().text(key).u32(type).number(value, width).bytes();
   };
   parts.metadata = {
       scalar("u8", 0, 200, 1),
@@ -173,9 +173,9 @@ TEST_CASE("gguf: values of every type, short arrays of numbers kept, others coun
       scalar("f32", 6, 0x3FC00000, 4),
       scalar("f64", 12, 0x3FF8000000000000, 8),
       scalar("bool", 7, 1, 1),
-      Writer().text("heads").u32(9).u32(4).u64(3).u32(8).u32(8).u32(4).bytes(),
-      Writer().text("tokens").u32(9).u32(8).u64(2).text("<s>").text("").bytes(),
-      Writer().text("scores").u32(9).u32(6).u64(5000).raw(std::string(20'000, '\0')).bytes(),
+      GgufWriter().text("heads").u32(9).u32(4).u64(3).u32(8).u32(8).u32(4).bytes(),
+      GgufWriter().text("tokens").u32(9).u32(8).u64(2).text("<s>").text("").bytes(),
+      GgufWriter().text("scores").u32(9).u32(6).u64(5000).raw(std::string(20'000, '\0')).bytes(),
       key_text("template", std::string(2'000'000, 't')),
       key_u32("last", 9)};
   const auto file = read_bytes(gguf(parts));
@@ -202,14 +202,14 @@ TEST_CASE("gguf: a broken header is refused at its byte") {
     const char* pointer;
   };
   const auto head = [](std::uint64_t tensors, std::uint64_t keys) {
-    return Writer().raw("GGUF").u32(3).u64(tensors).u64(keys);
+    return GgufWriter().raw("GGUF").u32(3).u64(tensors).u64(keys);
   };
   const std::string room(256, '\0');
   const Broken cases[] = {
       {"empty", "", "byte 0"},
       {"another magic", "GGML" + room, "byte 0"},
-      {"version 1", Writer().raw("GGUF").u32(1).raw(room).bytes(), "byte 4"},
-      {"big endian", Writer().raw("GGUF").u32(0x03000000).raw(room).bytes(), "byte 4"},
+      {"version 1", GgufWriter().raw("GGUF").u32(1).raw(room).bytes(), "byte 4"},
+      {"big endian", GgufWriter().raw("GGUF").u32(0x03000000).raw(room).bytes(), "byte 4"},
       {"2^63 tensors", head(std::uint64_t{1} << 63U, 0).raw(room).bytes(), "byte 8"},
       {"2^63 keys", head(0, std::uint64_t{1} << 63U).raw(room).bytes(), "byte 16"},
       {"a key beyond the file", head(0, 1).u64(1'000'000).raw(room).bytes(), "byte 24"},
@@ -253,7 +253,7 @@ TEST_CASE("gguf: a broken header is refused at its byte") {
 
 TEST_CASE("gguf: data that overlaps, is not aligned or lies outside the file is refused") {
   const auto broken = [](std::uint64_t second_offset, std::size_t data_bytes) {
-    Parts parts = small_parts();
+    GgufParts parts = small_parts();
     parts.tensors[1].offset = second_offset;
     parts.data_bytes = data_bytes;
     return read_bytes(gguf(parts));
@@ -267,7 +267,7 @@ TEST_CASE("gguf: data that overlaps, is not aligned or lies outside the file is 
 }
 
 TEST_CASE("gguf: an alignment of its own, and one that is none") {
-  Parts parts = small_parts();
+  GgufParts parts = small_parts();
   parts.metadata.push_back(key_u32("general.alignment", 64));
   parts.tensors[1].offset = 128;
   parts.data_bytes = 192;
@@ -284,7 +284,7 @@ TEST_CASE("gguf: an alignment of its own, and one that is none") {
 }
 
 TEST_CASE("gguf: a key or a tensor that occurs twice is refused by name") {
-  Parts parts = small_parts();
+  GgufParts parts = small_parts();
   parts.metadata.push_back(key_u32("llama.block_count", 8));
   CHECK(read_bytes(gguf(parts)).error().got == "the key llama.block_count twice");
   parts = small_parts();
@@ -297,7 +297,7 @@ TEST_CASE("gguf: a folder, a missing file and an empty list of tensors") {
   CHECK(read_gguf(folder.path()).error().code == ErrorCode::kEnvironment);
   CHECK(read_gguf(folder.path("none.gguf")).error().code == ErrorCode::kEnvironment);
   const auto vocabulary_only =
-      read_bytes(Writer().raw("GGUF").u32(3).u64(0).u64(1).raw(key_u32("k", 1)).bytes());
+      read_bytes(GgufWriter().raw("GGUF").u32(3).u64(0).u64(1).raw(key_u32("k", 1)).bytes());
   REQUIRE(vocabulary_only);
   CHECK(vocabulary_only->tensors.tensors.empty());
 }
@@ -345,7 +345,7 @@ TEST_CASE("gguf model: Llama's metadata gives the model whose parameters the fil
 }
 
 TEST_CASE("gguf model: an output matrix unties, biases and experts show in the tensors and keys") {
-  Parts parts = llama_parts();
+  GgufParts parts = llama_parts();
   place(parts, "output.weight", {64, 128});
   place(parts, "blk.0.attn_q.bias", {64});
   const auto untied = model_of_gguf(read_bytes(gguf(parts)).value());
@@ -389,7 +389,7 @@ TEST_CASE("gguf model: architectures of llama.cpp and the families they stand fo
                             {"falcon", Family::kFalcon}};
   for (const Expected& one : cases) {
     CAPTURE(one.architecture);
-    Parts parts = llama_parts(one.architecture);
+    GgufParts parts = llama_parts(one.architecture);
     parts.metadata.push_back(key_u32(std::string(one.architecture) + ".rope.dimension_count", 8));
     const auto file = read_bytes(gguf(parts));
     REQUIRE(file);
@@ -406,13 +406,13 @@ TEST_CASE("gguf model: architectures of llama.cpp and the families they stand fo
 TEST_CASE("gguf model: experts of Qwen, DeepSeek and gpt-oss") {
   const auto with = [](const std::string& architecture,
                        const std::vector<std::pair<std::string, std::uint64_t>>& keys) {
-    Parts parts = llama_parts(architecture);
+    GgufParts parts = llama_parts(architecture);
     for (const auto& [key, value] : keys) {
       parts.metadata.push_back(key_u32(architecture + "." + key, value));
     }
     return parts;
   };
-  const auto model_of = [](const Parts& parts) {
+  const auto model_of = [](const GgufParts& parts) {
     const auto file = read_bytes(gguf(parts));
     REQUIRE(file);
     const auto model = model_of_gguf(file.value());
@@ -426,15 +426,15 @@ TEST_CASE("gguf model: experts of Qwen, DeepSeek and gpt-oss") {
   CHECK(qwen.family == Family::kQwen3Moe);
   CHECK(qwen.moe->expert_ffn == 24);
 
-  Parts deepseek = with("deepseek2", {{"expert_count", 16},
-                                      {"expert_used_count", 4},
-                                      {"expert_shared_count", 2},
-                                      {"expert_feed_forward_length", 24},
-                                      {"leading_dense_block_count", 1},
-                                      {"rope.dimension_count", 8},
-                                      {"attention.key_length", 24},
-                                      {"attention.value_length", 16},
-                                      {"attention.kv_lora_rank", 32}});
+  GgufParts deepseek = with("deepseek2", {{"expert_count", 16},
+                                          {"expert_used_count", 4},
+                                          {"expert_shared_count", 2},
+                                          {"expert_feed_forward_length", 24},
+                                          {"leading_dense_block_count", 1},
+                                          {"rope.dimension_count", 8},
+                                          {"attention.key_length", 24},
+                                          {"attention.value_length", 16},
+                                          {"attention.kv_lora_rank", 32}});
   const ModelSpec v2 = model_of(deepseek);
   CHECK(v2.family == Family::kDeepseekV2);
   REQUIRE(v2.latent.has_value());
@@ -455,7 +455,7 @@ TEST_CASE("gguf model: experts of Qwen, DeepSeek and gpt-oss") {
 }
 
 TEST_CASE("gguf model: what keeps a file from being a model is named") {
-  Parts parts = llama_parts("lama");
+  GgufParts parts = llama_parts("lama");
   const auto unknown = model_of_gguf(read_bytes(gguf(parts)).value());
   REQUIRE_FALSE(unknown);
   CHECK(unknown.error().pointer == "general.architecture");
@@ -475,12 +475,12 @@ TEST_CASE("gguf model: what keeps a file from being a model is named") {
 
   parts = llama_parts();
   parts.metadata[5] =
-      Writer().text("llama.feed_forward_length").u32(9).u32(4).u64(2).u32(96).u32(64).bytes();
+      GgufWriter().text("llama.feed_forward_length").u32(9).u32(4).u64(2).u32(96).u32(64).bytes();
   const auto uneven = model_of_gguf(read_bytes(gguf(parts)).value());
   REQUIRE_FALSE(uneven);
   CHECK(uneven.error().pointer == "llama.feed_forward_length");
   parts.metadata[5] =
-      Writer().text("llama.feed_forward_length").u32(9).u32(4).u64(2).u32(96).u32(96).bytes();
+      GgufWriter().text("llama.feed_forward_length").u32(9).u32(4).u64(2).u32(96).u32(96).bytes();
   CHECK(model_of_gguf(read_bytes(gguf(parts)).value())->ffn == 96);
 
   parts = llama_parts();

@@ -14,14 +14,11 @@
 namespace headroom::ir {
 namespace {
 
-constexpr BatchShape kShape{.batch = 2, .sequence = 5};
-
-Graph small_graph(const std::string& name) {
-  return build_graph(test::small_model(name).spec, kShape);
-}
+using test::kSmallShape;
+using test::small_graph;
 
 /// "module kind role", without what is none.
-std::string describe(const Op& op) {
+std::string describe_op(const Op& op) {
   std::string text;
   if (op.module != Module::kNone) {
     text += std::string(name_of(op.module)) + ": ";
@@ -41,7 +38,7 @@ Lines describe_layer(const Graph& graph, std::int32_t layer) {
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
     const Op& op = graph.op(NodeId{static_cast<std::uint32_t>(i)});
     if (op.layer == layer) {
-      lines.push_back(describe(op));
+      lines.push_back(describe_op(op));
     }
   }
   return lines;
@@ -278,7 +275,7 @@ TEST_CASE("build_graph: a tied head reads the token table and has no matrix of i
 TEST_CASE("build_graph: layers chain from output to input") {
   for (const test::SmallModel& model : test::small_models()) {
     CAPTURE(model.name);
-    const Graph graph = build_graph(model.spec, kShape);
+    const Graph graph = build_graph(model.spec, kSmallShape);
     const std::int64_t encoder = model.spec.encoder ? model.spec.encoder->layers : 0;
     const auto layers = graph.layers();
     REQUIRE(layers.size() == model.spec.layers.size() + static_cast<std::size_t>(encoder));

@@ -13,9 +13,7 @@
 namespace headroom::ir {
 namespace {
 
-Graph small_graph(const std::string& name) {
-  return build_graph(test::small_model(name).spec, {.batch = 2, .sequence = 5});
-}
+using test::small_graph;
 
 std::size_t count(const std::string& text, std::string_view part) {
   std::size_t found = 0;

@@ -16,7 +16,7 @@
 namespace headroom::ir {
 namespace {
 
-constexpr BatchShape kShape{.batch = 2, .sequence = 5};
+using test::kSmallShape;
 
 /// How the operator shows among the recorded calls: its parameters' positions, or a dropout.
 void append_calls(const Graph& graph, const Op& op, std::vector<std::string>& calls) {
@@ -77,7 +77,7 @@ TEST_CASE("build_graph: registers the parameters of the table, in its order") {
   for (const test::SmallModel& model : test::small_models()) {
     CAPTURE(model.name);
     const std::vector<ModelParameter> table = parameter_table(model.spec);
-    const Graph graph = build_graph(model.spec, kShape);
+    const Graph graph = build_graph(model.spec, kSmallShape);
     REQUIRE(graph.parameters().size() == table.size());
     for (std::size_t i = 0; i < table.size(); ++i) {
       const TensorInfo& info = graph.tensor(graph.parameters()[i]);
@@ -95,21 +95,22 @@ TEST_CASE("build_graph: operators read their parameters in the order of a real f
     for (const JsonValue& call : model.calls) {
       expected.push_back(to_json(call));
     }
-    CHECK(calls_of(build_graph(model.spec, kShape)) == expected);
+    CHECK(calls_of(build_graph(model.spec, kSmallShape)) == expected);
   }
 }
 
 TEST_CASE("build_graph: the graph counts as many parameters as the closed form") {
   for (const test::SmallModel& model : test::small_models()) {
     CAPTURE(model.name);
-    CHECK(parameter_count(build_graph(model.spec, kShape)) == count_parameters(model.spec).total());
+    CHECK(parameter_count(build_graph(model.spec, kSmallShape)) ==
+          count_parameters(model.spec).total());
   }
 }
 
 TEST_CASE("build_graph: every small model passes verify and runs in the order of its nodes") {
   for (const test::SmallModel& model : test::small_models()) {
     CAPTURE(model.name);
-    const Graph graph = build_graph(model.spec, kShape);
+    const Graph graph = build_graph(model.spec, kSmallShape);
     const std::vector<std::string> violations = verify(graph);
     CAPTURE(violations.size());
     CHECK(violations == std::vector<std::string>{});

@@ -18,7 +18,7 @@ namespace headroom::ir {
 namespace {
 
 /// The parts of a graph, free to be broken before they are put together again.
-struct Parts {
+struct GraphParts {
   std::vector<TensorInfo> tensors;
   std::vector<Op> ops;
   std::vector<LayerRange> layers;
@@ -38,8 +38,8 @@ struct Parts {
   }
 };
 
-Parts take_apart(const Graph& graph) {
-  Parts parts;
+GraphParts take_apart(const Graph& graph) {
+  GraphParts parts;
   for (std::size_t i = 0; i < graph.tensor_count(); ++i) {
     parts.tensors.push_back(graph.tensor(TensorId{static_cast<std::uint32_t>(i)}));
   }
@@ -51,7 +51,7 @@ Parts take_apart(const Graph& graph) {
 }
 
 /// `first` and `last` of the layers say where begin_layer and end_layer are called.
-Graph put_together(const Parts& parts) {
+Graph put_together(const GraphParts& parts) {
   Graph graph;
   for (const TensorInfo& info : parts.tensors) {
     graph.add_tensor(info);
@@ -72,14 +72,14 @@ Graph put_together(const Parts& parts) {
   return graph;
 }
 
-Parts parts_of(const std::string& model) {
+GraphParts parts_of(const std::string& model) {
   return take_apart(build_graph(test::small_model(model).spec, {.batch = 2, .sequence = 5}));
 }
 
 /// Violations of a small model that `damage` has been done to.
 std::vector<std::string> after(const std::string& model,
-                               const std::function<void(Parts&)>& damage) {
-  Parts parts = parts_of(model);
+                               const std::function<void(GraphParts&)>& damage) {
+  GraphParts parts = parts_of(model);
   damage(parts);
   return verify(put_together(parts));
 }
@@ -95,20 +95,20 @@ bool mentions(const std::vector<std::string>& violations, std::string_view text)
 TEST_CASE("verify: a graph put together from its own parts is sound") {
   for (const char* name : {"llama", "qwen2_moe", "t5-gated", "bert-untied"}) {
     CAPTURE(name);
-    CHECK(after(name, [](Parts&) {}).empty());
+    CHECK(after(name, [](GraphParts&) {}).empty());
   }
   CHECK(verify(Graph{}).empty());
 }
 
 TEST_CASE("verify: an activation without a producer") {
   const auto violations =
-      after("llama", [](Parts& parts) { parts.add({.name = "orphan", .dims = {1}}); });
+      after("llama", [](GraphParts& parts) { parts.add({.name = "orphan", .dims = {1}}); });
   CHECK(violations.size() == 1);
   CHECK(mentions(violations, "(orphan): no operator produces this activation"));
 }
 
 TEST_CASE("verify: an activation that nobody reads") {
-  const auto violations = after("llama", [](Parts& parts) {
+  const auto violations = after("llama", [](GraphParts& parts) {
     const TensorId hidden = parts.ops.front().outputs[0];
     TensorInfo info = parts.tensor(hidden);
     info.name = "waste";
@@ -120,7 +120,7 @@ TEST_CASE("verify: an activation that nobody reads") {
 }
 
 TEST_CASE("verify: an input that nobody reads") {
-  const auto violations = after("llama", [](Parts& parts) {
+  const auto violations = after("llama", [](GraphParts& parts) {
     parts.add({.name = "mask", .kind = ValueKind::kInput, .dims = {2, 5}});
   });
   CHECK(violations.size() == 1);
@@ -128,58 +128,60 @@ TEST_CASE("verify: an input that nobody reads") {
 }
 
 TEST_CASE("verify: an extent below 1") {
-  const auto violations = after("llama", [](Parts& parts) {
+  const auto violations = after("llama", [](GraphParts& parts) {
     parts.tensor(parts.find(OpKind::kRope).outputs[0]).dims[1] = 0;
   });
   CHECK(mentions(violations, "(rotated_query): has an extent below 1"));
 }
 
 TEST_CASE("verify: an activation that names another layer") {
-  const auto violations = after(
-      "llama", [](Parts& parts) { parts.tensor(parts.find(OpKind::kRope).outputs[0]).layer = 1; });
+  const auto violations = after("llama", [](GraphParts& parts) {
+    parts.tensor(parts.find(OpKind::kRope).outputs[0]).layer = 1;
+  });
   CHECK(violations.size() == 1);
   CHECK(mentions(violations, "names another layer than its producer's"));
 }
 
 TEST_CASE("verify: parameters without a reader, and unused ones with one") {
-  const auto idle = after("llama", [](Parts& parts) {
+  const auto idle = after("llama", [](GraphParts& parts) {
     parts.add({.name = "idle", .kind = ValueKind::kParameter, .dims = {4}});
   });
   CHECK(idle.size() == 1);
   CHECK(mentions(idle, "(idle): no operator uses this parameter"));
-  const auto busy = after("llama", [](Parts& parts) { parts.tensors[0].unused = true; });
+  const auto busy = after("llama", [](GraphParts& parts) { parts.tensors[0].unused = true; });
   CHECK(busy.size() == 1);
   CHECK(mentions(busy, "is registered as unused but is used"));
 }
 
 TEST_CASE("verify: two parameters of one name") {
   const auto violations =
-      after("llama", [](Parts& parts) { parts.tensors[1].name = parts.tensors[2].name; });
+      after("llama", [](GraphParts& parts) { parts.tensors[1].name = parts.tensors[2].name; });
   CHECK(violations.size() == 1);
   CHECK(mentions(violations, "k_proj.weight): has the name of another parameter"));
 }
 
 TEST_CASE("verify: tensors in places where their kind does not belong") {
-  const auto parameter_as_input = after("llama", [](Parts& parts) {
+  const auto parameter_as_input = after("llama", [](GraphParts& parts) {
     Op& add = parts.find(OpKind::kAdd);
     add.inputs[1] = parts.find(OpKind::kNorm).parameters[0];
   });
   CHECK(mentions(parameter_as_input, "reads a parameter as an input"));
-  const auto input_as_parameter = after("llama", [](Parts& parts) {
+  const auto input_as_parameter = after("llama", [](GraphParts& parts) {
     parts.find(OpKind::kNorm).parameters[0] = parts.ops.front().inputs[0];
   });
   CHECK(mentions(input_as_parameter, "names something as parameter that is none"));
-  const auto produced_input = after("llama", [](Parts& parts) {
+  const auto produced_input = after("llama", [](GraphParts& parts) {
     parts.tensor(parts.find(OpKind::kRope).outputs[0]).kind = ValueKind::kInput;
   });
   CHECK(mentions(produced_input, "produces something that is not an activation"));
 }
 
 TEST_CASE("verify: a parameter that does not exist, or is another layer's") {
-  const auto unknown = after(
-      "llama", [](Parts& parts) { parts.find(OpKind::kNorm).parameters[0] = TensorId{99'999}; });
+  const auto unknown = after("llama", [](GraphParts& parts) {
+    parts.find(OpKind::kNorm).parameters[0] = TensorId{99'999};
+  });
   CHECK(mentions(unknown, "names a parameter that does not exist"));
-  const auto foreign = after("llama", [](Parts& parts) {
+  const auto foreign = after("llama", [](GraphParts& parts) {
     const std::size_t second = index_of(parts.layers[1].first);
     parts.ops[second].parameters = parts.find(OpKind::kNorm).parameters;
   });
@@ -187,7 +189,7 @@ TEST_CASE("verify: a parameter that does not exist, or is another layer's") {
 }
 
 TEST_CASE("verify: a reader before the producer") {
-  const auto violations = after("llama", [](Parts& parts) {
+  const auto violations = after("llama", [](GraphParts& parts) {
     // The ids become an output of the last operator, though the first has read them.
     parts.ops.back().outputs.push_back(parts.ops.front().inputs[0]);
   });
@@ -195,45 +197,50 @@ TEST_CASE("verify: a reader before the producer") {
 }
 
 TEST_CASE("verify: wrong numbers of inputs, outputs and parameters") {
-  CHECK(mentions(after("llama", [](Parts& parts) { parts.find(OpKind::kRope).inputs.pop_back(); }),
-                 "(rope, layer 0): has 1 inputs"));
+  CHECK(mentions(
+      after("llama", [](GraphParts& parts) { parts.find(OpKind::kRope).inputs.pop_back(); }),
+      "(rope, layer 0): has 1 inputs"));
   CHECK(mentions(after("phi3",
-                       [](Parts& parts) {
+                       [](GraphParts& parts) {
                          Op& split = parts.find(OpKind::kSplitQkv);
                          split.outputs.push_back(parts.add({.name = "fourth", .dims = {2, 5, 1}}));
                        }),
                  "(split_qkv, layer 0): has 4 outputs"));
-  CHECK(
-      mentions(after("llama", [](Parts& parts) { parts.find(OpKind::kLinear).parameters.clear(); }),
-               "(linear, role query, layer 0): has 0 parameters"));
+  CHECK(mentions(
+      after("llama", [](GraphParts& parts) { parts.find(OpKind::kLinear).parameters.clear(); }),
+      "(linear, role query, layer 0): has 0 parameters"));
 }
 
 TEST_CASE("verify: a bias where the norm has none, and half of the experts' biases") {
-  CHECK(
-      mentions(after("gpt2", [](Parts& parts) { parts.find(OpKind::kNorm).norm = NormKind::kRms; }),
-               "only a LayerNorm has a bias"));
   CHECK(mentions(
-      after("gpt_oss", [](Parts& parts) { parts.find(OpKind::kExperts).parameters.pop_back(); }),
-      "has a bias for one of its two products only"));
+      after("gpt2", [](GraphParts& parts) { parts.find(OpKind::kNorm).norm = NormKind::kRms; }),
+      "only a LayerNorm has a bias"));
+  CHECK(
+      mentions(after("gpt_oss",
+                     [](GraphParts& parts) { parts.find(OpKind::kExperts).parameters.pop_back(); }),
+               "has a bias for one of its two products only"));
 }
 
 TEST_CASE("verify: a dropout probability outside its range, and an empty window") {
-  CHECK(mentions(after("gpt2", [](Parts& parts) { parts.find(OpKind::kDropout).probability = 1; }),
-                 "has a dropout probability outside [0, 1)"));
-  CHECK(mentions(after("mistral", [](Parts& parts) { parts.find(OpKind::kAttention).window = 0; }),
-                 "has a window below 1"));
+  CHECK(mentions(
+      after("gpt2", [](GraphParts& parts) { parts.find(OpKind::kDropout).probability = 1; }),
+      "has a dropout probability outside [0, 1)"));
+  CHECK(mentions(
+      after("mistral", [](GraphParts& parts) { parts.find(OpKind::kAttention).window = 0; }),
+      "has a window below 1"));
 }
 
 TEST_CASE("verify: layers out of order, empty, or left without an output") {
-  CHECK(mentions(after("llama", [](Parts& parts) { parts.layers[1].layer = 2; }),
+  CHECK(mentions(after("llama", [](GraphParts& parts) { parts.layers[1].layer = 2; }),
                  "layer 2: expected layer 1 here"));
-  CHECK(
-      mentions(after("llama", [](Parts& parts) { parts.layers[0].output = parts.layers[0].input; }),
-               "layer 0: does not produce its output"));
   CHECK(mentions(
-      after("llama",
-            [](Parts& parts) { parts.layers[0].input = parts.find(OpKind::kRope).outputs[0]; }),
-      "layer 0: produces its own input"));
+      after("llama", [](GraphParts& parts) { parts.layers[0].output = parts.layers[0].input; }),
+      "layer 0: does not produce its output"));
+  CHECK(mentions(after("llama",
+                       [](GraphParts& parts) {
+                         parts.layers[0].input = parts.find(OpKind::kRope).outputs[0];
+                       }),
+                 "layer 0: produces its own input"));
   Graph empty;
   const TensorId ids = empty.add_tensor({.name = "ids", .kind = ValueKind::kInput, .dims = {1, 1}});
   empty.begin_layer(0, ids);
@@ -254,12 +261,12 @@ TEST_CASE("verify: two layers that share an operator") {
 }
 
 TEST_CASE("verify: an operator that claims a layer from outside") {
-  CHECK(mentions(after("llama", [](Parts& parts) { parts.ops.back().layer = 1; }),
+  CHECK(mentions(after("llama", [](GraphParts& parts) { parts.ops.back().layer = 1; }),
                  "claims a layer but stands outside it"));
 }
 
 TEST_CASE("verify: a value that leaves its layer by another way than the output") {
-  const auto violations = after("llama", [](Parts& parts) {
+  const auto violations = after("llama", [](GraphParts& parts) {
     // The final norm reads what the last layer's norm made.
     const TensorId inner = parts.ops[index_of(parts.layers[1].first)].outputs[0];
     parts.ops[index_of(parts.layers[1].last) + 1].inputs[0] = inner;
@@ -269,17 +276,17 @@ TEST_CASE("verify: a value that leaves its layer by another way than the output"
 
 TEST_CASE("verify: modules torn apart or in the wrong place") {
   CHECK(mentions(
-      after("llama", [](Parts& parts) { parts.find(OpKind::kRope).module = Module::kNone; }),
+      after("llama", [](GraphParts& parts) { parts.find(OpKind::kRope).module = Module::kNone; }),
       "stands apart from the other operators of its module"));
   CHECK(mentions(
-      after("llama", [](Parts& parts) { parts.find(OpKind::kRope).module = Module::kHead; }),
+      after("llama", [](GraphParts& parts) { parts.find(OpKind::kRope).module = Module::kHead; }),
       "belongs to the head but stands in a layer"));
-  CHECK(mentions(after("llama", [](Parts& parts) { parts.ops.front().module = Module::kMlp; }),
+  CHECK(mentions(after("llama", [](GraphParts& parts) { parts.ops.front().module = Module::kMlp; }),
                  "belongs to a module of a layer but stands outside all layers"));
 }
 
 TEST_CASE("verify: names the operator and the shapes at odds") {
-  const auto violations = after("llama", [](Parts& parts) {
+  const auto violations = after("llama", [](GraphParts& parts) {
     parts.tensor(parts.find(OpKind::kLinear).parameters[0]).dims = {47, 48};
   });
   REQUIRE(violations.size() == 1);
@@ -292,7 +299,7 @@ namespace {
 
 /// Tables whose rows are free: looked up by number, or one for each expert of a router without
 /// bias.
-std::vector<TensorId> free_tables(const Parts& parts) {
+std::vector<TensorId> free_tables(const GraphParts& parts) {
   std::vector<TensorId> tables;
   for (const Op& op : parts.ops) {
     const bool looked_up = op.kind == OpKind::kEmbedding || op.kind == OpKind::kPositions ||
@@ -310,12 +317,12 @@ std::vector<TensorId> free_tables(const Parts& parts) {
 }
 
 /// Raises each extent of a tensor by one in turn.
-void check_extents(const Parts& sound, TensorId id, std::size_t first_dim) {
+void check_extents(const GraphParts& sound, TensorId id, std::size_t first_dim) {
   const TensorInfo& info = sound.tensors[index_of(id)];
   for (std::size_t dim = first_dim; dim < info.dims.size(); ++dim) {
     CAPTURE(info.name);
     CAPTURE(dim);
-    Parts broken = sound;
+    GraphParts broken = sound;
     ++broken.tensor(id).dims[dim];
     CHECK_FALSE(verify(put_together(broken)).empty());
   }
@@ -327,7 +334,7 @@ TEST_CASE("property: verify notices every extent that is off by one") {
   for (const char* name : {"phi3", "gpt_oss", "deepseek_v3", "qwen2_moe", "bert-untied", "t5-gated",
                            "stablelm-parallel"}) {
     CAPTURE(name);
-    const Parts sound = parts_of(name);
+    const GraphParts sound = parts_of(name);
     const std::vector<TensorId> tables = free_tables(sound);
     for (std::size_t i = 0; i < sound.tensors.size(); ++i) {
       const TensorId id{static_cast<std::uint32_t>(i)};

@@ -11,13 +11,16 @@
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_value.h"
 #include "model_ir/spec/param_count.h"
+#include "tests/support/model_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::ir {
 namespace {
 
+using test::model_of;
+
 /// A small Llama, and what a test adds to it or puts in place of it.
-std::string llama(std::string_view changes) {
+std::string llama_config(std::string_view changes) {
   const auto base = parse_json(
       R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
           "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 100})",
@@ -39,10 +42,6 @@ std::string llama(std::string_view changes) {
   return to_json(JsonValue(std::move(members)));
 }
 
-ModelSpec read(std::string_view text) {
-  return parse_hf_config(text, "config.json").value();
-}
-
 Error refusal(std::string_view text) {
   const Result<ModelSpec> model = parse_hf_config(text, "config.json");
   REQUIRE_FALSE(model);
@@ -54,7 +53,7 @@ Error refusal(std::string_view text) {
 }  // namespace
 
 TEST_CASE("hf_config: a Llama reads with the defaults of its class") {
-  const ModelSpec model = read(llama(""));
+  const ModelSpec model = model_of(llama_config(""));
   CHECK(model.name == "config.json");
   CHECK(model.family == Family::kLlama);
   CHECK(model.head_dim == 8);
@@ -73,27 +72,30 @@ TEST_CASE("hf_config: configurations from before grouped queries have as many KV
   const std::string text =
       R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100,
           "num_attention_heads": 8, "pretraining_tp": 1, "rope_scaling": null})";
-  CHECK(read(text).kv_heads == 8);
-  CHECK(read(llama(R"("num_key_value_heads": null)")).kv_heads == 8);
+  CHECK(model_of(text).kv_heads == 8);
+  CHECK(model_of(llama_config(R"("num_key_value_heads": null)")).kv_heads == 8);
 }
 
 TEST_CASE("hf_config: dtype and torch_dtype, the newer one first") {
-  CHECK(read(llama(R"("torch_dtype": "float16")")).checkpoint_dtype == DType::kFp16);
-  CHECK(read(llama(R"("dtype": "bfloat16")")).checkpoint_dtype == DType::kBf16);
-  CHECK(read(llama(R"("torch_dtype": "float16", "dtype": "bfloat16")")).checkpoint_dtype ==
-        DType::kBf16);
-  CHECK(refusal(llama(R"("torch_dtype": "int4")")).pointer == "/torch_dtype");
+  CHECK(model_of(llama_config(R"("torch_dtype": "float16")")).checkpoint_dtype == DType::kFp16);
+  CHECK(model_of(llama_config(R"("dtype": "bfloat16")")).checkpoint_dtype == DType::kBf16);
+  CHECK(
+      model_of(llama_config(R"("torch_dtype": "float16", "dtype": "bfloat16")")).checkpoint_dtype ==
+      DType::kBf16);
+  CHECK(refusal(llama_config(R"("torch_dtype": "int4")")).pointer == "/torch_dtype");
 }
 
 TEST_CASE("hf_config: heads that do not divide are refused as the style asks") {
-  const Error error = refusal(llama(R"("num_attention_heads": 64, "num_key_value_heads": 7)"));
+  const Error error =
+      refusal(llama_config(R"("num_attention_heads": 64, "num_key_value_heads": 7)"));
   CHECK(to_text(error) ==
         "error: config.json: /num_key_value_heads: got 7, expected a divisor of "
         "num_attention_heads (64)\n  fix: use 1, 2, 4, 8, 16, 32 or 64");
-  CHECK(refusal(llama(R"("num_attention_heads": 6, "num_key_value_heads": 2)")).pointer ==
+  CHECK(refusal(llama_config(R"("num_attention_heads": 6, "num_key_value_heads": 2)")).pointer ==
         "/num_attention_heads");
-  CHECK(refusal(llama(R"("num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8)"))
-            .pointer == "/num_attention_heads");
+  CHECK(
+      refusal(llama_config(R"("num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8)"))
+          .pointer == "/num_attention_heads");
 }
 
 TEST_CASE("hf_config: impossible dimensions are refused by key and value") {
@@ -127,7 +129,7 @@ TEST_CASE("hf_config: impossible dimensions are refused by key and value") {
   };
   for (const Fault& fault : faults) {
     CAPTURE(fault.change);
-    const Error error = refusal(llama(fault.change));
+    const Error error = refusal(llama_config(fault.change));
     CHECK(error.pointer == fault.pointer);
     CHECK(error.got.substr(0, 5) == std::string(fault.got).substr(0, 5));
     CHECK_FALSE(error.wanted.empty());
@@ -135,12 +137,12 @@ TEST_CASE("hf_config: impossible dimensions are refused by key and value") {
 }
 
 TEST_CASE("hf_config: products that could overflow are refused although each factor is allowed") {
-  CHECK(refusal(llama(R"("num_attention_heads": 16777216, "hidden_size": 16777216,
+  CHECK(refusal(llama_config(R"("num_attention_heads": 16777216, "hidden_size": 16777216,
                          "num_key_value_heads": 1, "head_dim": 16777216)"))
             .wanted.find("2^24") != std::string::npos);
-  CHECK(refusal(llama(R"("hidden_size": 16777216, "vocab_size": 134217728)")).wanted.find("2^50") !=
-        std::string::npos);
-  CHECK(refusal(llama(R"("hidden_size": 16777216, "intermediate_size": 16777216,
+  CHECK(refusal(llama_config(R"("hidden_size": 16777216, "vocab_size": 134217728)"))
+            .wanted.find("2^50") != std::string::npos);
+  CHECK(refusal(llama_config(R"("hidden_size": 16777216, "intermediate_size": 16777216,
                          "num_hidden_layers": 4096)"))
             .wanted.find("2^50") != std::string::npos);
   CHECK(refusal(R"({"model_type": "mixtral", "hidden_size": 16777216, "num_hidden_layers": 1,
@@ -166,29 +168,32 @@ TEST_CASE("hf_config: every size that is missing is named at once") {
 }
 
 TEST_CASE("hf_config: an unknown model_type lists its neighbours and how to force a family") {
-  const Error error = refusal(llama(R"("model_type": "lama")"));
+  const Error error = refusal(llama_config(R"("model_type": "lama")"));
   CHECK(error.pointer == "/model_type");
   CHECK(error.wanted.find("llama") != std::string::npos);
   CHECK(error.fix.find("--as llama") != std::string::npos);
   CHECK(refusal(R"({"hidden_size": 64})").pointer == "/model_type");
-  CHECK(refusal(llama(R"("model_type": 5)")).pointer == "/model_type");
+  CHECK(refusal(llama_config(R"("model_type": 5)")).pointer == "/model_type");
 }
 
 TEST_CASE("hf_config: a family can be forced") {
   const HfConfigOptions as_mistral{.as = Family::kMistral, .name = "mine"};
   const ModelSpec model =
-      parse_hf_config(llama(R"("model_type": "brand_new")"), "config.json", as_mistral).value();
+      parse_hf_config(llama_config(R"("model_type": "brand_new")"), "config.json", as_mistral)
+          .value();
   CHECK(model.family == Family::kMistral);
   CHECK(model.name == "mine");
   CHECK(model.layers[1].window == 4096);
-  const std::string nested = R"({"model_type": "some_vl", "text_config": )" + llama("") + "}";
+  const std::string nested =
+      R"({"model_type": "some_vl", "text_config": )" + llama_config("") + "}";
   CHECK(parse_hf_config(nested, "config.json", {.as = Family::kLlama, .name = {}})->hidden == 64);
 }
 
 TEST_CASE("hf_config: keys without influence are listed") {
   const HfConfig config =
-      inspect_hf_config(llama(R"("rope_theta": 10000.0, "bos_token_id": 1, "mlp_bias": true)"),
-                        "config.json")
+      inspect_hf_config(
+          llama_config(R"("rope_theta": 10000.0, "bos_token_id": 1, "mlp_bias": true)"),
+          "config.json")
           .value();
   CHECK(config.ignored_keys == std::vector<std::string>{"/rope_theta", "/bos_token_id"});
   CHECK(config.model.mlp_bias);
@@ -196,29 +201,32 @@ TEST_CASE("hf_config: keys without influence are listed") {
 
 TEST_CASE("hf_config: quantised weights and other towers are left out, and it is said") {
   const HfConfig config =
-      inspect_hf_config(llama(R"("quantization_config": {"quant_method": "gptq", "bits": 4})"),
-                        "config.json")
+      inspect_hf_config(
+          llama_config(R"("quantization_config": {"quant_method": "gptq", "bits": 4})"),
+          "config.json")
           .value();
   REQUIRE(config.notes.size() == 1);
   CHECK(config.notes[0].starts_with("quantization_config (gptq) is not read"));
   CHECK(config.ignored_keys.empty());
   const HfConfig tower =
-      inspect_hf_config(llama(R"("vision_config": {"hidden_size": 8})"), "config.json").value();
+      inspect_hf_config(llama_config(R"("vision_config": {"hidden_size": 8})"), "config.json")
+          .value();
   REQUIRE(tower.notes.size() == 1);
   CHECK(tower.notes[0].starts_with("vision_config is not read"));
-  CHECK(inspect_hf_config(llama(R"("mlp_bias": true)"), "config.json").value().notes.empty());
+  CHECK(
+      inspect_hf_config(llama_config(R"("mlp_bias": true)"), "config.json").value().notes.empty());
 }
 
 TEST_CASE("hf_config: two names of one field must agree") {
   const std::string start = R"({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "vocab_size": 9,)";
-  CHECK(read(start + R"("n_embd": 8, "hidden_size": 8})").hidden == 8);
+  CHECK(model_of(start + R"("n_embd": 8, "hidden_size": 8})").hidden == 8);
   CHECK(refusal(start + R"("n_embd": 8, "hidden_size": 16})").pointer == "/hidden_size");
 }
 
 TEST_CASE("hf_config: windows follow layer_types, and need a window") {
   const std::string qwen = R"({"model_type": "qwen2", "hidden_size": 64, "num_attention_heads": 8,
       "num_key_value_heads": 4, "num_hidden_layers": 2, "vocab_size": 9, )";
-  const ModelSpec model = read(qwen + R"("use_sliding_window": true, "sliding_window": 16,
+  const ModelSpec model = model_of(qwen + R"("use_sliding_window": true, "sliding_window": 16,
       "layer_types": ["full_attention", "sliding_attention"]})");
   CHECK_FALSE(model.layers[0].window);
   CHECK(model.layers[1].window == 16);
@@ -227,7 +235,7 @@ TEST_CASE("hf_config: windows follow layer_types, and need a window") {
   CHECK(refusal(qwen + R"("layer_types": ["full_attention", "sliding_attention"]})").pointer ==
         "/sliding_window");
   // A value for a window that is switched off does not matter.
-  CHECK_FALSE(read(qwen + R"("sliding_window": 0})").layers[0].window);
+  CHECK_FALSE(model_of(qwen + R"("sliding_window": 0})").layers[0].window);
 }
 
 TEST_CASE("hf_config: what would change tensors and is not modelled is refused") {
@@ -242,9 +250,8 @@ TEST_CASE("hf_config: what would change tensors and is not modelled is refused")
 TEST_CASE("hf_config: structure of the families that differ most") {
   const std::string sizes = R"("hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 6,
       "vocab_size": 100})";
-  const ModelSpec gemma = read(R"({"model_type": "gemma3_text", "num_key_value_heads": 4,
-      "sliding_window": 32, )" +
-                               sizes);
+  const ModelSpec gemma = model_of(R"({"model_type": "gemma3_text", "num_key_value_heads": 4,
+      "sliding_window": 32, )" + sizes);
   CHECK(gemma.norm == NormKind::kRmsGemma);
   CHECK(gemma.norm_placement == NormPlacement::kSandwich);
   CHECK(gemma.embedding_scale == 8);
@@ -252,25 +259,26 @@ TEST_CASE("hf_config: structure of the families that differ most") {
   CHECK(gemma.layers[4].window == 32);
   CHECK_FALSE(gemma.layers[5].window);
 
-  const ModelSpec neox = read(R"({"model_type": "gpt_neox", )" + sizes);
+  const ModelSpec neox = model_of(R"({"model_type": "gpt_neox", )" + sizes);
   CHECK(neox.residual == ResidualForm::kParallelTwoNorms);
   CHECK(neox.rope_fraction == 0.25);
   CHECK(neox.qkv == QkvLayout::kFused);
 
-  const ModelSpec cohere = read(R"({"model_type": "cohere", "use_qk_norm": true, )" + sizes);
+  const ModelSpec cohere = model_of(R"({"model_type": "cohere", "use_qk_norm": true, )" + sizes);
   CHECK(cohere.norm == NormKind::kLayerNoBias);
   CHECK(cohere.residual == ResidualForm::kParallelOneNorm);
   CHECK(cohere.qk_norm == QkNorm::kPerHeadWeights);
   CHECK(cohere.logit_scale == 0.0625);
 
-  const ModelSpec bert = read(R"({"model_type": "bert", )" + sizes);
+  const ModelSpec bert = model_of(R"({"model_type": "bert", )" + sizes);
   CHECK(bert.architecture == Architecture::kMaskedLm);
   CHECK(bert.norm_placement == NormPlacement::kPost);
   CHECK(bert.position_rows == 512);
   CHECK(bert.dropout.residual == 0.1);
   CHECK_FALSE(bert.final_norm);
 
-  const ModelSpec granite = read(R"({"model_type": "granite", "logits_scaling": 8.0, )" + sizes);
+  const ModelSpec granite =
+      model_of(R"({"model_type": "granite", "logits_scaling": 8.0, )" + sizes);
   CHECK(granite.scales_embedding);
   CHECK(granite.logit_scale == 0.125);
   CHECK(refusal(R"({"model_type": "granite", "logits_scaling": 0, )" + sizes).pointer ==
@@ -310,7 +318,7 @@ TEST_CASE("hf_config: agrees with transformers on every golden configuration") {
 
 TEST_CASE("hf_config: a file, a folder and nothing at all") {
   const test::TemporaryFolder folder;
-  CHECK(read_hf_config(folder.write("config.json", llama("")))->hidden == 64);
+  CHECK(read_hf_config(folder.write("config.json", llama_config("")))->hidden == 64);
   CHECK(read_hf_config(folder.path()).error().code == ErrorCode::kEnvironment);
   CHECK(read_hf_config(folder.path("absent.json")).error().code == ErrorCode::kEnvironment);
   CHECK(read_hf_config(folder.write("empty.json", "")).error().code == ErrorCode::kInvalidInput);

@@ -4,10 +4,13 @@
 #include <doctest/doctest.h>
 
 #include "runtimes/plan_check.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
 namespace {
+
+using test::refused_by_lowering;
 
 /// Two layers, H 1024, F 2816, V 8000, untied.
 ModelSpec two_layers() {
@@ -18,22 +21,17 @@ ModelSpec two_layers() {
       .value();
 }
 
-ParallelPlan plan_of(Precision precision, std::int64_t sequence) {
+ParallelPlan plan_of_length(Precision precision, std::int64_t sequence) {
   ParallelPlan plan;
   plan.precision = precision;
   plan.sequence = sequence;
   return plan;
 }
 
-std::string refused(const ModelSpec& model, const ParallelPlan& plan) {
-  const auto program = lower(model, plan, Rank{0}, DeviceTraits{});
-  return program ? std::string() : program.error().key;
-}
-
 }  // namespace
 
 TEST_CASE("muon: matrices of the layers are orthogonalised in bf16, AdamW steps the rest") {
-  ParallelPlan plan = plan_of(Precision::kFp32, 300);
+  ParallelPlan plan = plan_of_length(Precision::kFp32, 300);
   plan.optimizer.kind = OptimizerKind::kMuon;
   test::check_phases(two_layers(), plan,
                      {{"step1.optimizer", 620'839'936, 687'969'280},
@@ -46,7 +44,7 @@ TEST_CASE("muon: matrices of the layers are orthogonalised in bf16, AdamW steps 
 }
 
 TEST_CASE("muon: shards are no matrices") {
-  ParallelPlan plan = plan_of(Precision::kFp32, 300);
+  ParallelPlan plan = plan_of_length(Precision::kFp32, 300);
   plan.optimizer.kind = OptimizerKind::kMuon;
   CHECK(check_plan(two_layers(), plan));
   plan.runtime = "fsdp";
@@ -57,7 +55,7 @@ TEST_CASE("muon: shards are no matrices") {
 }
 
 TEST_CASE("liger: norms, gated MLPs and rotation keep their inputs alone") {
-  ParallelPlan plan = plan_of(Precision::kBf16, 1100);
+  ParallelPlan plan = plan_of_length(Precision::kBf16, 1100);
   plan.liger = true;
   test::check_phases(two_layers(), plan,
                      {{"step1.forward", 220'472'832, 273'724'416},
@@ -67,7 +65,7 @@ TEST_CASE("liger: norms, gated MLPs and rotation keep their inputs alone") {
 }
 
 TEST_CASE("liger: the fused loss keeps gradients in the place of logits") {
-  ParallelPlan plan = plan_of(Precision::kBf16, 1100);
+  ParallelPlan plan = plan_of_length(Precision::kBf16, 1100);
   plan.liger = true;
   plan.loss = LossKind::kFusedLinear;
   test::check_phases(
@@ -76,7 +74,7 @@ TEST_CASE("liger: the fused loss keeps gradients in the place of logits") {
 }
 
 TEST_CASE("liger: a gradient that is a view is not added to in place") {
-  ParallelPlan plan = plan_of(Precision::kAutocastBf16, 1100);
+  ParallelPlan plan = plan_of_length(Precision::kAutocastBf16, 1100);
   plan.liger = true;
   test::check_phases(
       two_layers(), plan,
@@ -91,7 +89,7 @@ TEST_CASE("liger: norms that do not write in place, parts that are copied, no ro
                            "narrow")
         .value();
   };
-  ParallelPlan plan = plan_of(Precision::kBf16, 640);
+  ParallelPlan plan = plan_of_length(Precision::kBf16, 640);
   plan.micro_batch = 2;
   plan.liger = true;
   // Norms of transposed heads, two norms with the residual between them.
@@ -116,14 +114,14 @@ TEST_CASE("liger: norms that do not write in place, parts that are copied, no ro
 TEST_CASE("liger: what its patches of other families do is refused by name") {
   ModelSpec plain = two_layers();
   plain.norm = NormKind::kLayer;
-  ParallelPlan plan = plan_of(Precision::kBf16, 64);
+  ParallelPlan plan = plan_of_length(Precision::kBf16, 64);
   plan.liger = true;
-  CHECK(refused(plain, plan) == "liger");
-  CHECK(refused(two_layers(), plan).empty());
+  CHECK(refused_by_lowering(plain, plan) == "liger");
+  CHECK(refused_by_lowering(two_layers(), plan).empty());
 }
 
 TEST_CASE("generation: a prompt, then tokens whose cache is copied as it grows") {
-  ParallelPlan plan = plan_of(Precision::kBf16, 300);
+  ParallelPlan plan = plan_of_length(Precision::kBf16, 300);
   plan.steps = 0;
   plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
   test::check_phases(two_layers(), plan,
@@ -135,7 +133,7 @@ TEST_CASE("generation: a prompt, then tokens whose cache is copied as it grows")
 }
 
 TEST_CASE("generation: a window keeps the memory of the whole prompt until the next token") {
-  ParallelPlan plan = plan_of(Precision::kBf16, 300);
+  ParallelPlan plan = plan_of_length(Precision::kBf16, 300);
   plan.steps = 0;
   plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
   const auto windowed = [](std::int64_t tokens) {
@@ -163,18 +161,18 @@ TEST_CASE("generation: decoding copies the weights of the experts that were chos
     "num_experts_per_tok": 2})",
                                           "experts")
                               .value();
-  ParallelPlan plan = plan_of(Precision::kBf16, 300);
+  ParallelPlan plan = plan_of_length(Precision::kBf16, 300);
   plan.steps = 0;
   plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = false};
   test::check_phases(model, plan,
                      {{"generation.prefill", 104'102'400, 111'634'432},
                       {"generation.decode", 103'438'336, 110'610'944}});
   plan.lora = test::all_linear(8);
-  CHECK(refused(model, plan) == "generate");
+  CHECK(refused_by_lowering(model, plan) == "generate");
 }
 
 TEST_CASE("generation: shards are gathered for the prompt and for every token") {
-  ParallelPlan plan = plan_of(Precision::kFp32, 300);
+  ParallelPlan plan = plan_of_length(Precision::kFp32, 300);
   plan.runtime = "fsdp";
   plan.world = 8;
   plan.steps = 0;
@@ -189,20 +187,20 @@ TEST_CASE("generation: shards are gathered for the prompt and for every token") 
                      {{"generation.prefill", 132'339'712, 178'923'520},
                       {"generation.decode", 131'675'648, 132'511'744}});
   plan.fsdp->cpu_offload = true;
-  CHECK(refused(two_layers(), plan) == "generate");
+  CHECK(refused_by_lowering(two_layers(), plan) == "generate");
   plan.fsdp = FsdpPlan{.version = 1};
-  CHECK(refused(two_layers(), plan) == "generate");
+  CHECK(refused_by_lowering(two_layers(), plan) == "generate");
 }
 
 TEST_CASE("generation: other caches are refused by name") {
-  ParallelPlan plan = plan_of(Precision::kBf16, 64);
+  ParallelPlan plan = plan_of_length(Precision::kBf16, 64);
   plan.generation = GenerationPlan{.new_tokens = 4, .static_cache = true};
-  CHECK(refused(two_layers(), plan) == "generate");
+  CHECK(refused_by_lowering(two_layers(), plan) == "generate");
   ModelSpec slanted = two_layers();
   slanted.position = PositionKind::kAlibi;
   plan.generation->static_cache = false;
-  CHECK(refused(slanted, plan) == "generate");
-  CHECK(refused(two_layers(), plan).empty());
+  CHECK(refused_by_lowering(slanted, plan) == "generate");
+  CHECK(refused_by_lowering(two_layers(), plan).empty());
 }
 
 }  // namespace headroom::ir

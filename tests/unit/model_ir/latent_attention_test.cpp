@@ -12,6 +12,7 @@ namespace {
 
 using test::first_step;
 using test::FirstStep;
+using test::plan_with;
 
 /// One dense and one sparse layer. Heads have 32 + 16 elements in queries and keys, 32 in values.
 std::string deepseek(const std::string& rest) {
@@ -27,13 +28,6 @@ const std::string kV2 = deepseek(R"("model_type": "deepseek_v2", "n_shared_exper
     "q_lora_rank": null, "topk_method": "group_limited_greedy")");
 const std::string kV3 = deepseek(R"("model_type": "deepseek_v3", "n_shared_experts": 1,
     "q_lora_rank": 96)");
-
-ParallelPlan plan_with(Precision precision, AttentionKind attention = AttentionKind::kSdpa) {
-  ParallelPlan plan;
-  plan.precision = precision;
-  plan.attention = attention;
-  return plan;
-}
 
 ParallelPlan checkpointed() {
   ParallelPlan plan = plan_with(Precision::kBf16);

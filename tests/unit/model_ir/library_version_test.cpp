@@ -12,13 +12,17 @@
 #include <doctest/doctest.h>
 
 #include "runtimes/registry.h"
+#include "tests/support/model_of.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
 namespace {
 
+using test::model_of;
+using test::plan_of_release;
+
 /// Two layers, H 1024, F 2816, V 50000, 16 heads of which 4 KV heads.
-ModelSpec model(const std::string& family = "llama") {
+ModelSpec llama_like(const std::string& family = "llama") {
   return parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
     "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4,
     "vocab_size": 50000, "max_position_embeddings": 131072, "tie_word_embeddings": false,
@@ -28,25 +32,13 @@ ModelSpec model(const std::string& family = "llama") {
       .value();
 }
 
-ParallelPlan plan_of(std::string version) {
-  ParallelPlan plan;
-  plan.runtime_version = std::move(version);
-  plan.micro_batch = 2;
-  plan.sequence = 1100;
-  return plan;
-}
-
-ModelSpec read(const char* config) {
-  return parse_hf_config(config, "small").value();
-}
-
 constexpr const char* kGpt2 = R"({"model_type": "gpt2", "n_embd": 1024, "n_layer": 2, "n_head": 16,
     "n_positions": 2048, "vocab_size": 50257})";
-constexpr const char* kBert =
+constexpr const char* kWideBert =
     R"({"model_type": "bert", "hidden_size": 1024, "intermediate_size": 4096,
     "num_hidden_layers": 2, "num_attention_heads": 16, "vocab_size": 30522,
     "max_position_embeddings": 2048})";
-constexpr const char* kT5 = R"({"model_type": "t5", "d_model": 768, "d_kv": 64, "d_ff": 3072,
+constexpr const char* kWideT5 = R"({"model_type": "t5", "d_model": 768, "d_kv": 64, "d_ff": 3072,
     "num_layers": 2, "num_decoder_layers": 2, "num_heads": 12,
     "vocab_size": 32128})";
 constexpr const char* kOpt = R"({"model_type": "opt", "hidden_size": 1024, "ffn_dim": 4096,
@@ -81,7 +73,7 @@ struct RecordedStep {
 }  // namespace
 
 TEST_CASE("versions: transformers 4.44 copies fp32 logits of all tokens but the last") {
-  test::check_phases(model(), plan_of("4.44.2"),
+  test::check_phases(llama_like(), plan_of_release("4.44.2"),
                      {{"load", 251'670'016, 251'670'016},
                       {"step1.forward", 952'709'632, 1'833'513'472},
                       {"step1.backward", 571'430'400, 1'833'495'552},
@@ -91,15 +83,15 @@ TEST_CASE("versions: transformers 4.44 copies fp32 logits of all tokens but the 
 
 TEST_CASE(
     "versions: from 4.46 on the output holds narrow logits beside the wide ones of the loss") {
-  ParallelPlan plan = plan_of("4.46");
+  ParallelPlan plan = plan_of_release("4.46");
   plan.keep_logits = true;
-  test::check_phases(model(), plan,
+  test::check_phases(llama_like(), plan,
                      {{"step1.forward", 1'172'910'592, 2'053'714'432},
                       {"step1.backward", 571'430'400, 2'053'696'512}});
 }
 
 TEST_CASE("versions: 4.49 shifts labels, and hands sdpa contiguous heads, repeated") {
-  test::check_phases(model(), plan_of("4.49"),
+  test::check_phases(llama_like(), plan_of_release("4.49"),
                      {{"load", 251'668'992, 251'668'992},
                       {"step1.forward", 962'104'832, 1'622'725'632},
                       {"step1.backward", 571'855'360, 1'842'890'752},
@@ -107,7 +99,7 @@ TEST_CASE("versions: 4.49 shifts labels, and hands sdpa contiguous heads, repeat
 }
 
 TEST_CASE("versions: 4.57 makes a mask of packed sequences where none is passed") {
-  test::check_phases(model(), plan_of("4.57"),
+  test::check_phases(llama_like(), plan_of_release("4.57"),
                      {{"step1.forward", 963'289'600, 1'623'910'400},
                       {"step1.backward", 571'742'720, 1'844'075'520},
                       {"step2.backward", 1'075'648'000, 2'382'273'536}});
@@ -115,7 +107,9 @@ TEST_CASE("versions: 4.57 makes a mask of packed sequences where none is passed"
 
 TEST_CASE("versions: 5.0 is as the newest, whose number may be left out") {
   const auto peak = [](const std::string& version) {
-    return lower(model(), plan_of(version), Rank{0}, DeviceTraits{}).value().events.size();
+    return lower(llama_like(), plan_of_release(version), Rank{0}, DeviceTraits{})
+        .value()
+        .events.size();
   };
   CHECK(peak("5.0.0") == peak(""));
   CHECK(peak("5.17") == peak(""));
@@ -126,7 +120,7 @@ TEST_CASE("versions: what is no version, too old, too new or not Llama's modules
   for (const char* version :
        {"4", "new", "4.43.4", "4.58", "4.99", "5.18", "4.x", "4.57.", "4.57.banana"}) {
     CAPTURE(version);
-    const auto program = lower(model(), plan_of(version), Rank{0}, DeviceTraits{});
+    const auto program = lower(llama_like(), plan_of_release(version), Rank{0}, DeviceTraits{});
     REQUIRE_FALSE(program);
     CHECK(program.error().key == "runtime-version");
   }
@@ -134,37 +128,38 @@ TEST_CASE("versions: what is no version, too old, too new or not Llama's modules
       {"gemma2", "4.52"}, {"phi3", "4.48"}, {"mixtral", "4.47"}};
   for (const auto& [family, last] : refused) {
     CAPTURE(family);
-    const auto program = lower(model(family), plan_of(last), Rank{0}, DeviceTraits{});
+    const auto program = lower(llama_like(family), plan_of_release(last), Rank{0}, DeviceTraits{});
     REQUIRE_FALSE(program);
     CHECK(program.error().key == "runtime-version");
     CHECK(program.error().got.find(family) != std::string::npos);
   }
-  CHECK(lower(model("gemma2"), plan_of("4.53"), Rank{0}, DeviceTraits{}));
-  CHECK(lower(model("mixtral"), plan_of("4.48"), Rank{0}, DeviceTraits{}));
+  CHECK(lower(llama_like("gemma2"), plan_of_release("4.53"), Rank{0}, DeviceTraits{}));
+  CHECK(lower(llama_like("mixtral"), plan_of_release("4.48"), Rank{0}, DeviceTraits{}));
 }
 
 TEST_CASE("versions: Qwen2 is refused while its rotary tables were its own") {
-  ParallelPlan plan = plan_of("4.45");
-  CHECK_FALSE(lower(model("qwen2"), plan, Rank{0}, DeviceTraits{}));
+  ParallelPlan plan = plan_of_release("4.45");
+  CHECK_FALSE(lower(llama_like("qwen2"), plan, Rank{0}, DeviceTraits{}));
   plan.runtime_version = "4.46";
-  CHECK(lower(model("qwen2"), plan, Rank{0}, DeviceTraits{}));
+  CHECK(lower(llama_like("qwen2"), plan, Rank{0}, DeviceTraits{}));
 }
 
 TEST_CASE("versions: windows before masking_utils.py, and T5's reentrant checkpoints") {
-  const ModelSpec windows = read(R"({"model_type": "mistral", "hidden_size": 1024,
+  const ModelSpec windows = model_of(R"({"model_type": "mistral", "hidden_size": 1024,
     "intermediate_size": 2816, "num_hidden_layers": 2, "num_attention_heads": 16,
     "num_key_value_heads": 4, "vocab_size": 50000, "sliding_window": 512})");
-  CHECK_FALSE(lower(windows, plan_of("4.52"), Rank{0}, DeviceTraits{}));
-  CHECK(lower(windows, plan_of("4.53"), Rank{0}, DeviceTraits{}));
+  CHECK_FALSE(lower(windows, plan_of_release("4.52"), Rank{0}, DeviceTraits{}));
+  CHECK(lower(windows, plan_of_release("4.53"), Rank{0}, DeviceTraits{}));
   const std::string t5 = R"({"model_type": "t5", "d_model": 768, "d_kv": 64, "d_ff": 3072,
     "num_layers": 2, "num_decoder_layers": 2, "num_heads": 12, "vocab_size": 32128)";
-  ParallelPlan plan = plan_of("4.57");
-  CHECK(lower(read((t5 + "}").c_str()), plan, Rank{0}, DeviceTraits{}));
-  CHECK_FALSE(lower(read((t5 + R"(, "tie_word_embeddings": false})").c_str()), plan, Rank{0},
+  ParallelPlan plan = plan_of_release("4.57");
+  CHECK(lower(model_of((t5 + "}").c_str()), plan, Rank{0}, DeviceTraits{}));
+  CHECK_FALSE(lower(model_of((t5 + R"(, "tie_word_embeddings": false})").c_str()), plan, Rank{0},
                     DeviceTraits{}));
-  CHECK_FALSE(lower(read((t5 + "}").c_str()), plan_of("4.45"), Rank{0}, DeviceTraits{}));
+  CHECK_FALSE(
+      lower(model_of((t5 + "}").c_str()), plan_of_release("4.45"), Rank{0}, DeviceTraits{}));
   plan.recompute = Recompute::kFullReentrant;
-  CHECK_FALSE(lower(read((t5 + "}").c_str()), plan, Rank{0}, DeviceTraits{}));
+  CHECK_FALSE(lower(model_of((t5 + "}").c_str()), plan, Rank{0}, DeviceTraits{}));
 }
 
 TEST_CASE("versions: steps of other families as their releases had them") {
@@ -191,7 +186,7 @@ TEST_CASE("versions: steps of other families as their releases had them") {
             "4.57",
             AttentionKind::kEager,
             1100,
-            kBert,
+            kWideBert,
             {{"load", 119'699'456, 182'614'016},
              {"step1.forward", 856'288'256, 990'585'344},
              {"step1.backward", 309'301'248, 1'124'882'432},
@@ -200,7 +195,7 @@ TEST_CASE("versions: steps of other families as their releases had them") {
             "4.44",
             AttentionKind::kEager,
             1100,
-            kBert,
+            kWideBert,
             {{"load", 119'699'456, 182'614'016},
              {"step1.forward", 856'288'256, 990'585'344},
              {"step1.backward", 309'301'248, 1'124'882'432},
@@ -209,7 +204,7 @@ TEST_CASE("versions: steps of other families as their releases had them") {
             "4.57",
             AttentionKind::kSdpa,
             1024,
-            kT5,
+            kWideT5,
             {{"load", 118'247'424, 168'579'072},
              {"step1.forward", 1'775'653'888, 1'910'920'192},
              {"step1.backward", 311'140'352, 2'039'895'040},
@@ -251,10 +246,10 @@ TEST_CASE("versions: steps of other families as their releases had them") {
              {"step1.backward", 586'756'608, 2'267'188'224},
              {"step2.backward", 1'103'988'736, 2'816'664'064}}}}) {
     CAPTURE(step.what);
-    ParallelPlan plan = plan_of(step.version);
+    ParallelPlan plan = plan_of_release(step.version);
     plan.attention = step.attention;
     plan.sequence = step.sequence;
-    test::check_phases(read(step.config), plan, step.phases);
+    test::check_phases(model_of(step.config), plan, step.phases);
   }
 }
 

@@ -10,16 +10,19 @@
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::ir::megatron {
 namespace {
 
-constexpr std::int64_t kHidden = 512;
+using test::refused_by_check;
+
+constexpr std::int64_t kMixtureHidden = 512;
 constexpr std::int64_t kExperts = 8;
 constexpr std::int64_t kExpertWidth = 1024;
-constexpr std::int64_t kLayers = 2;
+constexpr std::int64_t kMixtureLayers = 2;
 
-ModelSpec mixture(bool gated) {
+ModelSpec mixture_of_eight(bool gated) {
   ModelSpec model = parse_hf_config(R"({"model_type": "mixtral", "hidden_size": 512,
     "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8,
     "num_key_value_heads": 8, "vocab_size": 32000, "num_local_experts": 8,
@@ -46,15 +49,11 @@ cost::MemoryTimeline replayed(const ModelSpec& model, const ParallelPlan& plan) 
   return cost::replay(program, plan.allocator, Bytes{600'000'000'000});
 }
 
-const cost::PhaseMemory& phase_of(const cost::MemoryTimeline& timeline, const std::string& name) {
+const cost::PhaseMemory& memory_of_phase(const cost::MemoryTimeline& timeline,
+                                         const std::string& name) {
   const auto found = std::ranges::find(timeline.phases, name, &cost::PhaseMemory::name);
   REQUIRE(found != timeline.phases.end());
   return *found;
-}
-
-std::string refused(const ModelSpec& model, const ParallelPlan& plan) {
-  const Status status = check_plan(model, plan);
-  return status ? "" : status.error().got;
 }
 
 }  // namespace
@@ -65,7 +64,7 @@ TEST_CASE("megatron experts: casts to 8 bits are handed over in loops, with thei
     ParallelPlan plan = gathering(1);
     plan.megatron->fp8 = recipe;
     const DeviceTraits device{.compute_major = recipe == MegatronFp8::kMxfp8 ? 10 : 9};
-    const RankProgram program = lower(mixture(true), plan, Rank{0}, device).value();
+    const RankProgram program = lower(mixture_of_eight(true), plan, Rank{0}, device).value();
     std::map<std::uint16_t, std::int64_t> items;
     for (const WorkItem& item : program.work.items) {
       items[item.loop] += item.kind == WorkItem::Kind::kRun && item.loop > 0 ? 1 : 0;
@@ -75,7 +74,7 @@ TEST_CASE("megatron experts: casts to 8 bits are handed over in loops, with thei
   };
   using Items = std::map<std::uint16_t, std::int64_t>;
   CHECK(loops(MegatronFp8::kNone) == Items{});
-  constexpr std::int64_t kCasts = 4 * kLayers * 2;  // Of two steps.
+  constexpr std::int64_t kCasts = 4 * kMixtureLayers * 2;  // Of two steps.
   // One item, and before it rows, columns and the scales of both for each expert.
   CHECK(loops(MegatronFp8::kMxfp8) == Items{{1 + 4 * kExperts, kCasts}});
   // For each expert zero, the largest value, the scale and the cast; before them three tensors.
@@ -86,9 +85,11 @@ TEST_CASE("megatron experts: casts to 8 bits are handed over in loops, with thei
 TEST_CASE("megatron experts: without a gate the first product is half as wide") {
   const ParallelPlan plan = gathering(1);
   const auto weights = [&plan](bool gated) {
-    return phase_of(replayed(mixture(gated), plan), "model").requested_after.value();
+    return memory_of_phase(replayed(mixture_of_eight(gated), plan), "model")
+        .requested_after.value();
   };
-  CHECK(weights(true) - weights(false) == 2 * kLayers * kExperts * kExpertWidth * kHidden);
+  CHECK(weights(true) - weights(false) ==
+        2 * kMixtureLayers * kExperts * kExpertWidth * kMixtureHidden);
 }
 
 // GELU, the product with the probability and its two gradients are tensors of their own.
@@ -99,25 +100,25 @@ TEST_CASE("megatron experts: GELU keeps its input, its output and the weighted o
     one.layers.resize(1);
     const auto live = [&plan](const ModelSpec& spec) {
       const cost::MemoryTimeline timeline = replayed(spec, plan);
-      const cost::PhaseMemory& phase = phase_of(timeline, "step2.forward_backward");
+      const cost::PhaseMemory& phase = memory_of_phase(timeline, "step2.forward_backward");
       return phase.peak_requested.value() -
-             phase_of(timeline, "step1.optimizer").requested_after.value();
+             memory_of_phase(timeline, "step1.optimizer").requested_after.value();
     };
     return live(model) - live(one);
   };
   const std::int64_t rows = plan.sequence * 2;  // Of two experts each.
   // SwiGLU keeps its input, of two halves, and its output: as many bytes.
-  CHECK(kept(mixture(false)) == kept(mixture(true)));
-  CHECK(kept(mixture(false)) > 3 * 2 * rows * kExpertWidth);
+  CHECK(kept(mixture_of_eight(false)) == kept(mixture_of_eight(true)));
+  CHECK(kept(mixture_of_eight(false)) > 3 * 2 * rows * kExpertWidth);
 }
 
 // GlobalMemoryBuffer: bf16 [8 * 1024, H], made once for all layers, passes and steps.
 TEST_CASE("megatron experts: gathered tokens lie in the process's buffer") {
   const ParallelPlan plan = gathering(8);
-  const RankProgram program = lower(mixture(true), plan, Rank{0}, DeviceTraits{}).value();
+  const RankProgram program = lower(mixture_of_eight(true), plan, Rank{0}, DeviceTraits{}).value();
   const auto buffers = std::ranges::count_if(program.events, [&plan](const Event& event) {
     return event.kind == EventKind::kAllocate && event.role == TensorRole::kCommunication &&
-           event.bytes == 2 * 8 * plan.sequence * kHidden;
+           event.bytes == 2 * 8 * plan.sequence * kMixtureHidden;
   });
   CHECK(buffers == 1);
 }
@@ -126,14 +127,14 @@ TEST_CASE("megatron experts: gathered tokens lie in the process's buffer") {
 TEST_CASE("megatron experts: HybridEP exchanges tokens instead of copies for each expert") {
   ParallelPlan plan = gathering(2);
   plan.megatron->dispatcher = MegatronDispatcher::kHybridEp;
-  const RankProgram program = lower(mixture(true), plan, Rank{0}, DeviceTraits{}).value();
+  const RankProgram program = lower(mixture_of_eight(true), plan, Rank{0}, DeviceTraits{}).value();
   std::int64_t exchanges = 0;
   for (const WorkShape& shape : program.work.shapes) {
     const auto* const collective = std::get_if<CollectiveShape>(&shape);
     CHECK((collective == nullptr || collective->kind != CollectiveKind::kAllToAll));
     if (collective != nullptr && collective->kind == CollectiveKind::kTokenExchange) {
       ++exchanges;
-      CHECK(collective->bytes == 2 * plan.sequence * kHidden);
+      CHECK(collective->bytes == 2 * plan.sequence * kMixtureHidden);
       CHECK(collective->experts == kExperts);
     }
   }
@@ -143,11 +144,11 @@ TEST_CASE("megatron experts: HybridEP exchanges tokens instead of copies for eac
 TEST_CASE("megatron experts: HybridEP keeps its maps until the graph of the micro-batch goes") {
   ParallelPlan plan = gathering(2);
   const auto peak = [&plan](MegatronDispatcher dispatcher, std::size_t layers) {
-    ModelSpec model = mixture(true);
+    ModelSpec model = mixture_of_eight(true);
     model.layers.resize(layers);
     plan.megatron->dispatcher = dispatcher;
-    return phase_of(replayed(model, plan), "step2.forward_backward").peak_requested.value() -
-           phase_of(replayed(model, plan), "step1.optimizer").requested_after.value();
+    return memory_of_phase(replayed(model, plan), "step2.forward_backward").peak_requested.value() -
+           memory_of_phase(replayed(model, plan), "step1.optimizer").requested_after.value();
   };
   const auto layer = [&peak](MegatronDispatcher dispatcher) {
     return peak(dispatcher, 2) - peak(dispatcher, 1);
@@ -156,20 +157,20 @@ TEST_CASE("megatron experts: HybridEP keeps its maps until the graph of the micr
   CHECK(layer(MegatronDispatcher::kHybridEp) < layer(MegatronDispatcher::kAllToAll));
   ParallelPlan alone = gathering(1);
   alone.megatron->dispatcher = MegatronDispatcher::kHybridEp;
-  CHECK(refused(mixture(true), alone) == "dispatcher=hybridep");
+  CHECK(refused_by_check(mixture_of_eight(true), alone) == "dispatcher=hybridep");
 }
 
 TEST_CASE("megatron experts: switches that do not go together are refused") {
-  const ModelSpec model = mixture(true);
-  CHECK(refused(model, gathering(8)).empty());
+  const ModelSpec model = mixture_of_eight(true);
+  CHECK(refused_by_check(model, gathering(8)).empty());
   ParallelPlan padded = gathering(8);
   padded.megatron->capacity_factor = 1.0;
-  CHECK(refused(model, padded) == "dispatcher=allgather");
+  CHECK(refused_by_check(model, padded) == "dispatcher=allgather");
   ParallelPlan balanced = gathering(8);
   balanced.megatron->sinkhorn = true;
-  CHECK(refused(model, balanced) == "sinkhorn");
+  CHECK(refused_by_check(model, balanced) == "sinkhorn");
   balanced.megatron->aux_loss = false;
-  CHECK(refused(model, balanced).empty());
+  CHECK(refused_by_check(model, balanced).empty());
 }
 
 }  // namespace headroom::ir::megatron

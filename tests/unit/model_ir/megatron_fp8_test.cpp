@@ -9,17 +9,19 @@
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir::megatron {
 namespace {
 
-constexpr std::int64_t kTokens = 1024;
-constexpr std::int64_t kHidden = 1024;
-constexpr std::int64_t kFfn = 2816;
-constexpr std::int64_t kLayers = 2;
-/// Queries, keys and values; output; gate and up; down.
-constexpr std::int64_t kWeights = (1536 + 1024 + 5632 + 2816) * kHidden;
+using test::kLlamaFfn;
+using test::kLlamaHidden;
+using test::kLlamaLayers;
+using test::kLlamaWeights;
+using test::refused_by_check;
+
+constexpr std::int64_t kFp8Tokens = 1024;
 
 ParallelPlan fp8_plan(MegatronFp8 recipe) {
   ParallelPlan plan;
@@ -27,7 +29,7 @@ ParallelPlan fp8_plan(MegatronFp8 recipe) {
   plan.precision = Precision::kBf16Master;
   plan.megatron = MegatronPlan{};
   plan.megatron->fp8 = recipe;
-  plan.sequence = kTokens;
+  plan.sequence = kFp8Tokens;
   return plan;
 }
 
@@ -38,38 +40,33 @@ std::int64_t kept(MegatronFp8 recipe, int compute_major) {
 
 std::int64_t beyond_bf16(MegatronFp8 recipe, int compute_major) {
   const std::int64_t more = kept(recipe, compute_major) - kept(MegatronFp8::kNone, compute_major);
-  REQUIRE(more % kLayers == 0);
-  return more / kLayers;
-}
-
-std::string refused(const ParallelPlan& plan, const ModelSpec& model = test::small_llama()) {
-  const Status status = check_plan(model, plan);
-  return status ? "" : status.error().got;
+  REQUIRE(more % kLlamaLayers == 0);
+  return more / kLlamaLayers;
 }
 
 }  // namespace
 
 // bf16 keeps both norms' outputs and the activation, 2 bytes an element: 2 (2 H + F) a token. In 8
 // bits they take half; attention's output is kept for attention anyway.
-constexpr std::int64_t kSaved = (2 * kHidden + kFfn) * kTokens;
+constexpr std::int64_t kSaved = (2 * kLlamaHidden + kLlamaFfn) * kFp8Tokens;
 
 TEST_CASE("megatron fp8: one scale a tensor halves inputs and keeps weights both ways") {
   // Scales of 4 weights and 3 inputs; 10 scalars of each linear layer, 30 of attention.
   const std::int64_t scalars = 4 * (4 + 3 + 4 * 10 + 30);
-  CHECK(beyond_bf16(MegatronFp8::kTensorwise, 9) == 2 * kWeights - kSaved + scalars);
+  CHECK(beyond_bf16(MegatronFp8::kTensorwise, 9) == 2 * kLlamaWeights - kSaved + scalars);
   // Delayed scaling cannot cast again: attention's output is kept in 8 bits, too.
-  const std::int64_t output = kHidden * kTokens + 4;
-  CHECK(beyond_bf16(MegatronFp8::kDelayed, 9) == 2 * kWeights - kSaved + scalars + output);
+  const std::int64_t output = kLlamaHidden * kFp8Tokens + 4;
+  CHECK(beyond_bf16(MegatronFp8::kDelayed, 9) == 2 * kLlamaWeights - kSaved + scalars + output);
 }
 
 TEST_CASE("megatron fp8: a GPU that multiplies either layout keeps no transposed weights") {
   const std::int64_t scalars = 4 * (4 + 3 + 4 * 10 + 30);
-  CHECK(beyond_bf16(MegatronFp8::kTensorwise, 10) == kWeights - kSaved + scalars);
+  CHECK(beyond_bf16(MegatronFp8::kTensorwise, 10) == kLlamaWeights - kSaved + scalars);
 }
 
 TEST_CASE("megatron fp8: mxfp8 keeps a scale of one byte for 32 elements") {
   CHECK(beyond_bf16(MegatronFp8::kMxfp8, 10) ==
-        2 * (kWeights + kWeights / 32) - kSaved + kSaved / 32);
+        2 * (kLlamaWeights + kLlamaWeights / 32) - kSaved + kSaved / 32);
 }
 
 TEST_CASE("megatron fp8: blockwise scales are fp32, one for 128 elements or 128 x 128 weights") {
@@ -77,9 +74,9 @@ TEST_CASE("megatron fp8: blockwise scales are fp32, one for 128 elements or 128 
   // 8 x 12, 8 x 8, 8 x 44, 22 x 8 (columns).
   const std::int64_t rows = 12 * 8 + 8 * 8 + 44 * 8 + 8 * 24;
   const std::int64_t columns = 8 * 12 + 8 * 8 + 8 * 44 + 22 * 8;
-  const std::int64_t inputs = (kTokens / 128) * (2 * kHidden + kFfn);
+  const std::int64_t inputs = (kFp8Tokens / 128) * (2 * kLlamaHidden + kLlamaFfn);
   CHECK(beyond_bf16(MegatronFp8::kBlockwise, 9) ==
-        2 * kWeights - kSaved + 4 * (rows + columns + inputs));
+        2 * kLlamaWeights - kSaved + 4 * (rows + columns + inputs));
 }
 
 TEST_CASE("megatron fp8: layers multiply 8 bits, the output layer does not") {
@@ -94,7 +91,7 @@ TEST_CASE("megatron fp8: layers multiply 8 bits, the output layer does not") {
       (gemm->dtype == DType::kFp8 ? narrow : wide) += 1;
     }
   }
-  CHECK(narrow == 2 * kLayers * 4 * 3);  // Two steps; four products, each with two gradients.
+  CHECK(narrow == 2 * kLlamaLayers * 4 * 3);  // Two steps; four products, each with two gradients.
   CHECK(wide == 2 * 3);
 }
 
@@ -117,8 +114,8 @@ TEST_CASE("megatron fp8: delayed scales are reduced over the ranks once a pass a
       reduced.push_back(shape->bytes);
     }
   }
-  constexpr std::int64_t kForward = 4 * kLayers * (4 * 3 + 9);
-  constexpr std::int64_t kBackward = 4 * kLayers * (4 * 2 + 6);
+  constexpr std::int64_t kForward = 4 * kLlamaLayers * (4 * 3 + 9);
+  constexpr std::int64_t kBackward = 4 * kLlamaLayers * (4 * 2 + 6);
   CHECK(reduced ==
         std::vector<std::int64_t>{kForward, kBackward, kForward, kBackward, kForward, kBackward});
 }
@@ -127,16 +124,17 @@ TEST_CASE("megatron fp8: what a device or a plan has no products for is refused 
   ParallelPlan plan = fp8_plan(MegatronFp8::kMxfp8);
   DeviceTraits hopper;
   CHECK(lower(test::small_llama(), plan, Rank{0}, hopper).error().got == "fp8-recipe=mxfp8");
-  CHECK(refused(plan).empty());
+  CHECK(refused_by_check(test::small_llama(), plan).empty());
   plan.sequence = 1000;
-  CHECK(refused(plan) == "fp8-recipe=mxfp8 on 1000 tokens of a rank");
+  CHECK(refused_by_check(test::small_llama(), plan) == "fp8-recipe=mxfp8 on 1000 tokens of a rank");
   plan.megatron->fp8 = MegatronFp8::kTensorwise;
-  CHECK(refused(plan).empty());
+  CHECK(refused_by_check(test::small_llama(), plan).empty());
   plan.precision = Precision::kFp16Master;
-  CHECK(refused(plan) == "fp8-recipe=tensorwise with precision=fp16-master");
+  CHECK(refused_by_check(test::small_llama(), plan) ==
+        "fp8-recipe=tensorwise with precision=fp16-master");
   plan = fp8_plan(MegatronFp8::kDelayed);
   plan.megatron->recompute = MegatronRecompute::kFullUniform;
-  CHECK(refused(plan) == "fp8-recipe=delayed with recompute");
+  CHECK(refused_by_check(test::small_llama(), plan) == "fp8-recipe=delayed with recompute");
 }
 
 TEST_CASE("megatron fp8: every matrix that is multiplied in 8 bits is whole blocks") {
@@ -151,8 +149,9 @@ TEST_CASE("megatron fp8: every matrix that is multiplied in 8 bits is whole bloc
         .value();
   };
   const ParallelPlan plan = fp8_plan(MegatronFp8::kTensorwise);
-  CHECK(refused(plan, experts(512)).empty());  // No layer is dense: 1000 is multiplied nowhere.
-  CHECK(refused(plan, experts(520)) == "fp8-recipe=tensorwise on matrices of 520 columns");
+  CHECK(refused_by_check(experts(512), plan)
+            .empty());  // No layer is dense: 1000 is multiplied nowhere.
+  CHECK(refused_by_check(experts(520), plan) == "fp8-recipe=tensorwise on matrices of 520 columns");
 }
 
 TEST_CASE("megatron fp8: layers that run again cast weights for backward then or at once") {

@@ -15,17 +15,22 @@
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
+#include "tests/support/offloading_plan.h"
+#include "tests/support/refusal.h"
+#include "tests/support/small_llama.h"
 
 namespace headroom::ir::megatron {
 namespace {
 
-constexpr std::int64_t kTokens = 2048;
-constexpr std::int64_t kHidden = 1024;
-constexpr std::int64_t kHeads = 16;
-constexpr std::int64_t kHeadDim = 64;
-constexpr std::int64_t kKvHeads = 4;
-constexpr std::int64_t kInner = 2816;
-constexpr std::int64_t kLayers = 4;
+using test::kLlamaFfn;
+using test::kLlamaHeadDim;
+using test::kLlamaHeads;
+using test::kLlamaHidden;
+using test::kLlamaKvHeads;
+using test::kOffloadingTokens;
+using test::refused_by_check;
+
+constexpr std::int64_t kFourLayers = 4;
 
 ModelSpec four_layers() {
   return parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
@@ -36,43 +41,37 @@ ModelSpec four_layers() {
       .value();
 }
 
-ParallelPlan offloading(std::int64_t layers) {
-  ParallelPlan plan;
-  plan.runtime = "megatron";
-  plan.precision = Precision::kBf16Master;
-  plan.sequence = kTokens;
-  plan.steps = 2;
-  plan.megatron = MegatronPlan{.offloaded_layers = layers};
-  return plan;
+ParallelPlan offloading_layers(std::int64_t layers) {
+  return test::offloading_plan({.offloaded_layers = layers});
 }
 
-RankProgram program_of(const ParallelPlan& plan) {
+RankProgram four_layer_program(const ParallelPlan& plan) {
   return lower(four_layers(), plan, Rank{0}, DeviceTraits{}).value();
 }
 
 /// Tensors that one layer saves and nobody else holds, in bytes.
 std::vector<std::int64_t> own_tensors() {
-  const std::int64_t stream = 2 * kTokens * kHidden;
-  const std::int64_t keys = 2 * kTokens * kKvHeads * kHeadDim;
-  const std::int64_t deviation = 4 * kTokens;
+  const std::int64_t stream = 2 * kOffloadingTokens * kLlamaHidden;
+  const std::int64_t keys = 2 * kOffloadingTokens * kLlamaKvHeads * kLlamaHeadDim;
+  const std::int64_t deviation = 4 * kOffloadingTokens;
   return {stream,  // The layer's input,
           stream,
           deviation,  // its norm,
           stream,
           keys,
-          keys,                  // queries, keys and values,
-          stream,                // attention's result, which its projection saves, too,
-          4 * kTokens * kHeads,  // logarithms of its sums,
-          16,                    // and its random state;
-          stream,                // the MLP's input,
+          keys,    // queries, keys and values,
+          stream,  // attention's result, which its projection saves, too,
+          4 * kOffloadingTokens * kLlamaHeads,  // logarithms of its sums,
+          16,                                   // and its random state;
+          stream,                               // the MLP's input,
           stream,
-          deviation,                 // its norm,
-          2 * 2 * kTokens * kInner,  // what its first product gives,
-          2 * kTokens * kInner};     // and what its second one takes.
+          deviation,                              // its norm,
+          2 * 2 * kOffloadingTokens * kLlamaFfn,  // what its first product gives,
+          2 * kOffloadingTokens * kLlamaFfn};     // and what its second one takes.
 }
 
 /// Those that the process keeps: rotary angles in fp32, and cu_seqlens.
-constexpr std::int64_t kAngles = 4 * kTokens * kHeadDim;
+constexpr std::int64_t kAngles = 4 * kOffloadingTokens * kLlamaHeadDim;
 constexpr std::int64_t kLengths = 4 * 2;
 
 std::int64_t own_bytes() {
@@ -83,7 +82,7 @@ std::int64_t own_bytes() {
   return bytes;
 }
 
-const Phase& phase_of(const RankProgram& program, const std::string& name) {
+const Phase& phase_named(const RankProgram& program, const std::string& name) {
   const auto found = std::ranges::find(program.phases, name, &Phase::name);
   REQUIRE(found != program.phases.end());
   return *found;
@@ -110,7 +109,7 @@ std::int64_t alive_before(const RankProgram& program, std::int32_t layer) {
 
 /// Layers whose backward was about to run where something came back in the first step.
 std::vector<std::int32_t> returns_beside(const RankProgram& program) {
-  const Phase& phase = phase_of(program, "step1.forward_backward");
+  const Phase& phase = phase_named(program, "step1.forward_backward");
   std::vector<std::int32_t> layers;
   for (std::size_t i = phase.first_item; i < phase.end_item; ++i) {
     const WorkItem& item = program.work.items[i];
@@ -127,23 +126,19 @@ std::vector<std::int32_t> returns_beside(const RankProgram& program) {
   return layers;
 }
 
-std::string refused(const ParallelPlan& plan) {
-  const Status status = check_plan(four_layers(), plan);
-  return status ? "" : status.error().got;
-}
-
 /// An offloaded layer of a process of its own.
 struct Alone {
   torch::Eager eager{DeviceTraits{}};
   ModelSpec model = four_layers();
-  ParallelPlan plan = offloading(1);
+  ParallelPlan plan = offloading_layers(1);
   Context context{
       .eager = eager, .spec = model, .plan = plan, .megatron = *plan.megatron, .mesh = {}};
   PinnedMemory pinned{eager};
   OffloadedLayer layer{context, pinned};
 
   [[nodiscard]] torch::Tensor tensor(bool wants_gradient) {
-    torch::Tensor made = eager.empty({kTokens, kHidden}, DType::kBf16, TensorRole::kActivation);
+    torch::Tensor made =
+        eager.empty({kOffloadingTokens, kLlamaHidden}, DType::kBf16, TensorRole::kActivation);
     made->requires_grad = wants_gradient;
     return made;
   }
@@ -166,17 +161,17 @@ struct Alone {
 
 TEST_CASE("megatron layer offload: what the first layers save is gone at the loss") {
   const auto kept = [](std::int64_t layers) {
-    return test::alive_at_loss(program_of(offloading(layers)));
+    return test::alive_at_loss(four_layer_program(offloading_layers(layers)));
   };
   CHECK(kept(1) - kept(2) == own_bytes());
   CHECK(kept(2) - kept(3) == own_bytes());
 }
 
 TEST_CASE("megatron layer offload: every layer is copied once for each micro-batch and back") {
-  ParallelPlan plan = offloading(2);
+  ParallelPlan plan = offloading_layers(2);
   plan.accumulation = 3;
-  const RankProgram program = program_of(plan);
-  const Work& work = phase_of(program, "step2.forward_backward").work;
+  const RankProgram program = four_layer_program(plan);
+  const Work& work = phase_named(program, "step2.forward_backward").work;
   const std::int64_t bytes = 3 * 2 * (own_bytes() + kAngles + kLengths);
   CHECK(work.device_to_host_bytes == bytes);
   CHECK(work.host_to_device_bytes == bytes);
@@ -189,15 +184,16 @@ TEST_CASE("megatron layer offload: every layer is copied once for each micro-bat
 }
 
 TEST_CASE("megatron layer offload: in 8 bits what is multiplied leaves in them, weights stay") {
-  ParallelPlan plan = offloading(1);
+  ParallelPlan plan = offloading_layers(1);
   plan.megatron->fp8 = MegatronFp8::kTensorwise;
   DeviceTraits device;
   device.compute_major = 9;
   device.compute_minor = 0;
   const RankProgram program = lower(four_layers(), plan, Rank{0}, device).value();
   // Both norms and what the MLP's second product takes, with a scale each.
-  const std::int64_t less = 2 * kTokens * kHidden + kTokens * kInner - 3 * 4;
-  CHECK(phase_of(program, "step2.forward_backward").work.device_to_host_bytes ==
+  const std::int64_t less =
+      2 * kOffloadingTokens * kLlamaHidden + kOffloadingTokens * kLlamaFfn - 3 * 4;
+  CHECK(phase_named(program, "step2.forward_backward").work.device_to_host_bytes ==
         own_bytes() - less + kAngles + kLengths);
 }
 
@@ -208,31 +204,31 @@ TEST_CASE("megatron layer offload: the host keeps powers of two for the layers t
   for (const std::int64_t bytes : tensors) {
     blocks += static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
   }
-  CHECK(program_of(offloading(0)).host_bytes == 0);
-  CHECK(program_of(offloading(1)).host_bytes == blocks);
-  ParallelPlan plan = offloading(3);
+  CHECK(four_layer_program(offloading_layers(0)).host_bytes == 0);
+  CHECK(four_layer_program(offloading_layers(1)).host_bytes == blocks);
+  ParallelPlan plan = offloading_layers(3);
   plan.accumulation = 2;  // The second pass takes the first one's.
-  CHECK(program_of(plan).host_bytes == 3 * blocks);
+  CHECK(four_layer_program(plan).host_bytes == 3 * blocks);
 }
 
 TEST_CASE("megatron layer offload: a layer leaves before as many run as stay") {
   const auto alive = [](std::int64_t offloaded, std::int32_t layer) {
-    return alive_before(program_of(offloading(offloaded)), layer);
+    return alive_before(four_layer_program(offloading_layers(offloaded)), layer);
   };
   // Three of four: each layer is let go of where the next one begins.
   CHECK(alive(2, 2) - alive(3, 2) == own_bytes());
   CHECK(alive(2, 3) - alive(3, 3) == own_bytes());
   // One of four: where the last one does. What the first layer takes has a name in the model, too.
   CHECK(alive(0, 2) == alive(1, 2));
-  CHECK(alive(0, 3) - alive(1, 3) == own_bytes() - 2 * kTokens * kHidden);
+  CHECK(alive(0, 3) - alive(1, 3) == own_bytes() - 2 * kOffloadingTokens * kLlamaHidden);
 }
 
 TEST_CASE("megatron layer offload: a layer comes back beside the backward of one behind it") {
   using Layers = std::vector<std::int32_t>;
-  CHECK(returns_beside(program_of(offloading(1))) == Layers{2});
-  CHECK(returns_beside(program_of(offloading(2))) == Layers{2, 1});
+  CHECK(returns_beside(four_layer_program(offloading_layers(1))) == Layers{2});
+  CHECK(returns_beside(four_layer_program(offloading_layers(2))) == Layers{2, 1});
   // No other is left: beside its own.
-  CHECK(returns_beside(program_of(offloading(3))) == Layers{2, 1, 0});
+  CHECK(returns_beside(four_layer_program(offloading_layers(3))) == Layers{2, 1, 0});
 }
 
 TEST_CASE("megatron layer offload: a storage is copied once, for whoever saves it") {
@@ -240,9 +236,9 @@ TEST_CASE("megatron layer offload: a storage is copied once, for whoever saves i
   const torch::Tensor saved = alone.tensor(true);
   const std::size_t first = alone.pack(saved);
   const std::size_t second =
-      alone.pack(alone.eager.alias(saved, {kTokens * kHidden}, /*tracked=*/true));
+      alone.pack(alone.eager.alias(saved, {kOffloadingTokens * kLlamaHidden}, /*tracked=*/true));
   alone.layer.send();
-  CHECK(alone.eager.program().host_bytes == 2 * kTokens * kHidden);
+  CHECK(alone.eager.program().host_bytes == 2 * kOffloadingTokens * kLlamaHidden);
   alone.layer.release();
   const std::int64_t before = alone.allocations();
   alone.layer.fetch();
@@ -251,7 +247,7 @@ TEST_CASE("megatron layer offload: a storage is copied once, for whoever saves i
   const torch::Tensor other = alone.layer.unpack(alone.eager, second);
   CHECK(one->storage == other->storage);
   CHECK(one->storage != saved->storage);
-  CHECK(other.shape() == torch::Shape{kTokens * kHidden});
+  CHECK(other.shape() == torch::Shape{kOffloadingTokens * kLlamaHidden});
 }
 
 TEST_CASE("megatron layer offload: the layer holds what it saved until its backward is over") {
@@ -277,15 +273,15 @@ TEST_CASE("megatron layer offload: parameters, parts and other orders stay on th
     return kept.defined();
   };
   const torch::Tensor whole = alone.tensor(false);
-  const torch::Tensor part = alone.eager.alias(whole, {kTokens, kHidden / 2}, true);
-  CHECK(stays(alone.eager.parameter({kHidden, kHidden}, DType::kBf16, true)));
+  const torch::Tensor part = alone.eager.alias(whole, {kOffloadingTokens, kLlamaHidden / 2}, true);
+  CHECK(stays(alone.eager.parameter({kLlamaHidden, kLlamaHidden}, DType::kBf16, true)));
   CHECK(stays(part));
   alone.layer.save_as(SavedForm::kStaying, {});
   CHECK(stays(whole));
   alone.layer.save_as(SavedForm::kWhole, {});
   CHECK_FALSE(stays(part));
   alone.layer.send();
-  CHECK(alone.eager.program().host_bytes == 2 * kTokens * kHidden);
+  CHECK(alone.eager.program().host_bytes == 2 * kOffloadingTokens * kLlamaHidden);
 }
 
 TEST_CASE("megatron layer offload: experts' tokens come back in a piece for each") {
@@ -293,7 +289,7 @@ TEST_CASE("megatron layer offload: experts' tokens come back in a piece for each
   alone.layer.save_as(SavedForm::kPieces, {512, 512, 1024});
   static_cast<void>(alone.pack(alone.tensor(true)));
   alone.layer.send();
-  CHECK(alone.eager.program().host_bytes == 2 * kTokens * kHidden);
+  CHECK(alone.eager.program().host_bytes == 2 * kOffloadingTokens * kLlamaHidden);
   alone.layer.release();
   CHECK(alone.frees() == 1);
   alone.layer.fetch();
@@ -304,30 +300,31 @@ TEST_CASE("megatron layer offload: experts' tokens come back in a piece for each
   alone.layer.save_as(SavedForm::kPieces, {512, 512, 1024});
   static_cast<void>(alone.pack(alone.tensor(true)));
   alone.layer.send();
-  CHECK(alone.eager.program().host_bytes == 2 * kTokens * kHidden);
+  CHECK(alone.eager.program().host_bytes == 2 * kOffloadingTokens * kLlamaHidden);
 }
 
 TEST_CASE("megatron layer offload: Megatron-Core's refusals, by name") {
   const auto with = [](std::int64_t layers, auto change) {
-    ParallelPlan plan = offloading(layers);
+    ParallelPlan plan = offloading_layers(layers);
     change(plan);
     return plan;
   };
   const auto as_is = [](ParallelPlan&) {};
-  CHECK(refused(with(kLayers - 1, as_is)).empty());
-  CHECK(refused(with(kLayers, as_is)) == "cpu-offloading-num-layers=4");
-  CHECK(refused(with(1, [](ParallelPlan& plan) { plan.megatron->pipeline = plan.world = 2; })) ==
-        "cpu-offloading-num-layers=1 with pp=2");
-  CHECK(refused(with(1, [](ParallelPlan& plan) {
-          plan.megatron->recompute = MegatronRecompute::kSelective;
-        })) == "cpu-offloading-num-layers=1 with recompute=selective");
-  CHECK(refused(with(1, [](ParallelPlan& plan) {
-          plan.megatron->offload_modules.core_attention = true;
-        })) == "cpu-offloading-num-layers=1 with offload-modules");
+  CHECK(refused_by_check(four_layers(), with(kFourLayers - 1, as_is)).empty());
+  CHECK(refused_by_check(four_layers(), with(kFourLayers, as_is)) == "cpu-offloading-num-layers=4");
+  CHECK(refused_by_check(four_layers(), with(1, [](ParallelPlan& plan) {
+                           plan.megatron->pipeline = plan.world = 2;
+                         })) == "cpu-offloading-num-layers=1 with pp=2");
+  CHECK(refused_by_check(four_layers(), with(1, [](ParallelPlan& plan) {
+                           plan.megatron->recompute = MegatronRecompute::kSelective;
+                         })) == "cpu-offloading-num-layers=1 with recompute=selective");
+  CHECK(refused_by_check(four_layers(), with(1, [](ParallelPlan& plan) {
+                           plan.megatron->offload_modules.core_attention = true;
+                         })) == "cpu-offloading-num-layers=1 with offload-modules");
   const ParallelPlan one_by_one =
       with(1, [](ParallelPlan& plan) { plan.megatron->grouped_gemm = false; });
   ModelSpec mixture = four_layers();
-  mixture.moe = MoeSpec{.experts = 4, .top_k = 2, .expert_ffn = kInner};
+  mixture.moe = MoeSpec{.experts = 4, .top_k = 2, .expert_ffn = kLlamaFfn};
   const Status status = check_plan(mixture, one_by_one);
   REQUIRE_FALSE(status);
   CHECK(status.error().got == "cpu-offloading-num-layers=1 with grouped-gemm=no");

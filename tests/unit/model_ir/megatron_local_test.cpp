@@ -1,5 +1,6 @@
 // Layers of Megatron-Core's own modules (--transformer-impl local).
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -12,10 +13,10 @@
 namespace headroom::ir::megatron {
 namespace {
 
-constexpr std::int64_t kHidden = 512;
-constexpr std::int64_t kHeads = 8;
-constexpr std::int64_t kSequence = 1024;
-constexpr std::int64_t kBatch = 2;
+constexpr std::int64_t kGptHidden = 512;
+constexpr std::int64_t kGptHeads = 8;
+constexpr std::int64_t kGptSequence = 1024;
+constexpr std::int64_t kGptBatch = 2;
 
 ModelSpec gpt(int layers) {
   return parse_hf_config(R"({"model_type": "gpt2", "n_embd": 512, "n_head": 8, "n_layer": )" +
@@ -31,8 +32,8 @@ ParallelPlan local_plan() {
   plan.precision = Precision::kBf16Master;
   plan.megatron =
       MegatronPlan{.transformer_engine = false, .attention = MegatronAttention::kUnfused};
-  plan.sequence = kSequence;
-  plan.micro_batch = kBatch;
+  plan.sequence = kGptSequence;
+  plan.micro_batch = kGptBatch;
   return plan;
 }
 
@@ -52,9 +53,9 @@ std::int64_t growth(const ModelSpec& model, const ParallelPlan& plan, const std:
 // Korthikanti et al. 2022 (arXiv:2205.05198), equation 1: 34 bytes a token and feature and 5 bytes
 // a score; and the statistics of two norms, 8 bytes a token each.
 TEST_CASE("megatron local: a layer keeps what Korthikanti et al. count") {
-  constexpr std::int64_t kTokens = kBatch * kSequence;
+  constexpr std::int64_t kTokens = kGptBatch * kGptSequence;
   constexpr std::int64_t kExpected =
-      kTokens * (34 * kHidden + 16) + 5 * kBatch * kHeads * kSequence * kSequence;
+      kTokens * (34 * kGptHidden + 16) + 5 * kGptBatch * kGptHeads * kGptSequence * kGptSequence;
   const std::string phase = "step2.forward_backward";
   CHECK(growth(gpt(3), local_plan(), phase) - growth(gpt(2), local_plan(), phase) == kExpected);
 }
@@ -64,9 +65,10 @@ TEST_CASE("megatron local: parts of the sequence keep a share of everything but 
   plan.world = 4;
   plan.megatron->tensor = 4;
   plan.megatron->sequence_parallel = true;
-  constexpr std::int64_t kTokens = kBatch * kSequence;
+  constexpr std::int64_t kTokens = kGptBatch * kGptSequence;
   constexpr std::int64_t kExpected =
-      (kTokens * (34 * kHidden + 16) + 5 * kBatch * kHeads * kSequence * kSequence) / 4;
+      (kTokens * (34 * kGptHidden + 16) + 5 * kGptBatch * kGptHeads * kGptSequence * kGptSequence) /
+      4;
   const std::string phase = "step2.forward_backward";
   CHECK(growth(gpt(3), plan, phase) - growth(gpt(2), plan, phase) == kExpected);
 }

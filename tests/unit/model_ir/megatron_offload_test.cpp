@@ -11,35 +11,26 @@
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/megatron/activation_offload.h"
 #include "runtimes/megatron/streams.h"
-#include "runtimes/plan_check.h"
-#include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
+#include "tests/support/offloading_plan.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir::megatron {
 namespace {
 
-constexpr std::int64_t kTokens = 2048;
-constexpr std::int64_t kHidden = 1024;
-constexpr std::int64_t kLayers = 2;
+using test::kLlamaHidden;
+using test::kLlamaLayers;
+using test::kOffloadingTokens;
+using test::refused_by_check;
+using test::small_llama_program;
+
 /// Queries, and what attention makes of them. Keys and values have a quarter of the heads: 2^19
 /// elements, too few to leave.
-constexpr std::int64_t kQueries = 2 * kTokens * kHidden;
+constexpr std::int64_t kQueries = 2 * kOffloadingTokens * kLlamaHidden;
 
-ParallelPlan offloading(const MegatronOffload& modules, std::int64_t pipeline = 1) {
-  ParallelPlan plan;
-  plan.runtime = "megatron";
-  plan.precision = Precision::kBf16Master;
-  plan.sequence = kTokens;
-  plan.world = pipeline;
-  plan.steps = 2;
-  plan.megatron = MegatronPlan{.pipeline = pipeline};
-  plan.megatron->offload_modules = modules;
-  return plan;
-}
-
-RankProgram program_of(const ParallelPlan& plan) {
-  return lower(test::small_llama(), plan, Rank{0}, DeviceTraits{}).value();
+ParallelPlan offloading_modules(const MegatronOffload& modules, std::int64_t pipeline = 1) {
+  return test::offloading_plan({.pipeline = pipeline, .offload_modules = modules});
 }
 
 const Work& work_of(const RankProgram& program, const std::string& name) {
@@ -62,12 +53,7 @@ std::map<StreamId, std::int64_t> copied(const RankProgram& program, CopyKind kin
   return bytes;
 }
 
-std::string refused(const ParallelPlan& plan, const ModelSpec& model = test::small_llama()) {
-  const Status status = check_plan(model, plan);
-  return status ? "" : status.error().got;
-}
-
-ModelSpec mixture() {
+ModelSpec mixture_of_four() {
   return parse_hf_config(R"({"model_type": "mixtral", "hidden_size": 1024,
     "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8,
     "num_key_value_heads": 8, "vocab_size": 1000, "num_local_experts": 4,
@@ -80,50 +66,51 @@ ModelSpec mixture() {
 
 TEST_CASE("megatron offload: attention's queries leave, what it makes only with the projection") {
   const auto kept = [](const MegatronOffload& modules) {
-    return test::alive_at_loss(program_of(offloading(modules)));
+    return test::alive_at_loss(small_llama_program(offloading_modules(modules)));
   };
   const std::int64_t all = kept({});
   // The projection keeps what attention makes, so only queries are gone.
-  CHECK(all - kept({.core_attention = true}) == kLayers * kQueries);
+  CHECK(all - kept({.core_attention = true}) == kLlamaLayers * kQueries);
   CHECK(all - kept({.core_attention = true, .attention_projection = true}) ==
-        kLayers * 2 * kQueries);
+        kLlamaLayers * 2 * kQueries);
 }
 
 TEST_CASE("megatron offload: the last group stays from the second step on") {
-  const RankProgram program = program_of(offloading({.core_attention = true}));
+  const RankProgram program = small_llama_program(offloading_modules({.core_attention = true}));
   const Work& first = work_of(program, "step1.forward_backward");
-  CHECK(first.device_to_host_bytes == kLayers * 2 * kQueries);
-  CHECK(first.host_to_device_bytes == kLayers * 2 * kQueries);
+  CHECK(first.device_to_host_bytes == kLlamaLayers * 2 * kQueries);
+  CHECK(first.host_to_device_bytes == kLlamaLayers * 2 * kQueries);
   const Work& second = work_of(program, "step2.forward_backward");
-  CHECK(second.device_to_host_bytes == (kLayers - 1) * 2 * kQueries);
-  CHECK(second.host_to_device_bytes == (kLayers - 1) * 2 * kQueries);
+  CHECK(second.device_to_host_bytes == (kLlamaLayers - 1) * 2 * kQueries);
+  CHECK(second.host_to_device_bytes == (kLlamaLayers - 1) * 2 * kQueries);
 }
 
 TEST_CASE("megatron offload: a pipeline's first stage keeps its first pass") {
   // One layer a stage, 1F1B: passes 1, 2 and 3 run forward before the backward ahead of theirs.
-  ParallelPlan plan = offloading({.core_attention = true}, 2);
+  ParallelPlan plan = offloading_modules({.core_attention = true}, 2);
   plan.accumulation = 4;
-  const RankProgram program = program_of(plan);
+  const RankProgram program = small_llama_program(plan);
   CHECK(work_of(program, "step1.forward_backward").device_to_host_bytes == 4 * 2 * kQueries);
   CHECK(work_of(program, "step2.forward_backward").device_to_host_bytes == 3 * 2 * kQueries);
 }
 
 TEST_CASE("megatron offload: copies have streams of their own, but for what backward waits for") {
-  const RankProgram program = program_of(offloading({.core_attention = true}));
+  const RankProgram program = small_llama_program(offloading_modules({.core_attention = true}));
   using Bytes = std::map<StreamId, std::int64_t>;
   CHECK(copied(program, CopyKind::kDeviceToHost) == Bytes{{kOffloadStream, 3 * 2 * kQueries}});
   // In the first step backward begins with a group that is away, and each of those behind it is
   // what the one before has just fetched.
   CHECK(copied(program, CopyKind::kHostToDevice) ==
-        Bytes{{StreamId{0}, kLayers * 2 * kQueries}, {kReloadStream, 2 * kQueries}});
+        Bytes{{StreamId{0}, kLlamaLayers * 2 * kQueries}, {kReloadStream, 2 * kQueries}});
 }
 
 TEST_CASE("megatron offload: the host keeps as much as was away at once") {
-  CHECK(program_of(offloading({})).host_bytes == 0);
-  CHECK(program_of(offloading({.core_attention = true})).host_bytes == kLayers * 2 * kQueries);
-  ParallelPlan plan = offloading({.core_attention = true});
+  CHECK(small_llama_program(offloading_modules({})).host_bytes == 0);
+  CHECK(small_llama_program(offloading_modules({.core_attention = true})).host_bytes ==
+        kLlamaLayers * 2 * kQueries);
+  ParallelPlan plan = offloading_modules({.core_attention = true});
   plan.accumulation = 3;  // One pass after the other.
-  CHECK(program_of(plan).host_bytes == kLayers * 2 * kQueries);
+  CHECK(small_llama_program(plan).host_bytes == kLlamaLayers * 2 * kQueries);
 }
 
 TEST_CASE("megatron offload: pinned memory comes in powers of two and serves again") {
@@ -141,7 +128,7 @@ TEST_CASE("megatron offload: pinned memory comes in powers of two and serves aga
 TEST_CASE("megatron offload: a leaf that wants a gradient is copied and stays") {
   torch::Eager eager{DeviceTraits{}};
   const ModelSpec model = test::small_llama();
-  const ParallelPlan plan = offloading({.core_attention = true});
+  const ParallelPlan plan = offloading_modules({.core_attention = true});
   const Context context{
       .eager = eager, .spec = model, .plan = plan, .megatron = *plan.megatron, .mesh = {}};
   PinnedMemory memory(eager);
@@ -151,7 +138,8 @@ TEST_CASE("megatron offload: a leaf that wants a gradient is copied and stays") 
     return std::ranges::count(eager.program().events, EventKind::kLetGo, &Event::kind);
   };
   const auto pack = [&](bool wants_gradient) {
-    torch::Tensor saved = eager.empty({kTokens, kHidden}, DType::kBf16, TensorRole::kActivation);
+    torch::Tensor saved =
+        eager.empty({kOffloadingTokens, kLlamaHidden}, DType::kBf16, TensorRole::kActivation);
     saved->requires_grad = wants_gradient;
     torch::Tensor kept;
     const std::size_t slot = group.pack(eager, saved, kept);
@@ -168,39 +156,44 @@ TEST_CASE("megatron offload: a leaf that wants a gradient is copied and stays") 
 }
 
 TEST_CASE("megatron offload: small tensors stay") {
-  ParallelPlan plan = offloading({.core_attention = true});
-  plan.megatron->least_offloaded = kTokens * kHidden + 1;
-  const RankProgram program = program_of(plan);
+  ParallelPlan plan = offloading_modules({.core_attention = true});
+  plan.megatron->least_offloaded = kOffloadingTokens * kLlamaHidden + 1;
+  const RankProgram program = small_llama_program(plan);
   CHECK(program.host_bytes == 0);
   CHECK(copied(program, CopyKind::kDeviceToHost).empty());
 }
 
 TEST_CASE("megatron offload: what is not there, runs again or breaks off is refused by name") {
   const auto with = [](const MegatronOffload& modules, auto change) {
-    ParallelPlan plan = offloading(modules);
+    ParallelPlan plan = offloading_modules(modules);
     change(*plan.megatron);
     return plan;
   };
   const auto as_is = [](MegatronPlan&) {};
-  CHECK(refused(with({.core_attention = true}, as_is)).empty());
-  CHECK(refused(with({.attention_projection = true}, as_is)) == "offload-modules=attn_proj");
-  CHECK(refused(with({.attention_norm = true}, as_is)) == "offload-modules=attn_norm");
-  CHECK(refused(with({.mlp_norm = true}, as_is)) ==
+  const ModelSpec llama = test::small_llama();
+  CHECK(refused_by_check(llama, with({.core_attention = true}, as_is)).empty());
+  CHECK(refused_by_check(llama, with({.attention_projection = true}, as_is)) ==
+        "offload-modules=attn_proj");
+  CHECK(refused_by_check(llama, with({.attention_norm = true}, as_is)) ==
+        "offload-modules=attn_norm");
+  CHECK(refused_by_check(llama, with({.mlp_norm = true}, as_is)) ==
         "offload-modules=mlp_norm, expert_fc1 or moe_act");
-  CHECK(refused(with({}, [](MegatronPlan& plan) { plan.least_offloaded = 1; })) ==
+  CHECK(refused_by_check(llama, with({}, [](MegatronPlan& plan) { plan.least_offloaded = 1; })) ==
         "min-offloaded-tensor-size");
-  CHECK(refused(with({.core_attention = true}, [](MegatronPlan& plan) {
-          plan.recompute = MegatronRecompute::kFullUniform;
-        })) == "offload-modules with recompute=uniform or block");
-  CHECK(refused(with({.core_attention = true}, [](MegatronPlan& plan) {
-          plan.attention = MegatronAttention::kUnfused;
-        })) == "offload-modules=core_attn with attention=unfused");
-  CHECK(refused(with({.qkv_linear = true}, [](MegatronPlan& plan) {
-          plan.fp8 = MegatronFp8::kTensorwise;
-        })) == "offload-modules=qkv_linear, attn_proj or expert_fc1 with fp8-recipe");
-  CHECK(refused(with({.expert_up = true}, [](MegatronPlan& plan) { plan.grouped_gemm = false; }),
-                mixture()) == "offload-modules=expert_fc1 or moe_act with grouped-gemm=no");
-  CHECK(refused(with({}, [](MegatronPlan& plan) { plan.fp8_parameters = true; })) ==
+  CHECK(refused_by_check(llama, with({.core_attention = true}, [](MegatronPlan& plan) {
+                           plan.recompute = MegatronRecompute::kFullUniform;
+                         })) == "offload-modules with recompute=uniform or block");
+  CHECK(refused_by_check(llama, with({.core_attention = true}, [](MegatronPlan& plan) {
+                           plan.attention = MegatronAttention::kUnfused;
+                         })) == "offload-modules=core_attn with attention=unfused");
+  CHECK(refused_by_check(
+            llama, with({.qkv_linear = true}, [](MegatronPlan& plan) {
+              plan.fp8 = MegatronFp8::kTensorwise;
+            })) == "offload-modules=qkv_linear, attn_proj or expert_fc1 with fp8-recipe");
+  CHECK(refused_by_check(mixture_of_four(), with({.expert_up = true}, [](MegatronPlan& plan) {
+                           plan.grouped_gemm = false;
+                         })) == "offload-modules=expert_fc1 or moe_act with grouped-gemm=no");
+  CHECK(refused_by_check(llama, with({}, [](MegatronPlan& plan) { plan.fp8_parameters = true; })) ==
         "fp8-param-gather without fp8-recipe");
 }
 

@@ -10,18 +10,22 @@
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
+#include "tests/support/refusal.h"
 
 namespace headroom::ir::megatron {
 namespace {
 
-constexpr std::int64_t kHidden = 256;
-constexpr std::int64_t kTokens = 1024;
+using test::refused_by_check;
 
-ModelSpec llama() {
-  return parse_hf_config(R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
+constexpr std::int64_t kNarrowHidden = 256;
+constexpr std::int64_t kNarrowTokens = 1024;
+
+ModelSpec two_narrow_layers() {
+  return parse_hf_config(
+             R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
     "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8,
     "vocab_size": 1000, "tie_word_embeddings": false, "max_position_embeddings": 4096})",
-                         "llama")
+             "llama")
       .value();
 }
 
@@ -36,12 +40,12 @@ ModelSpec with_shared_experts() {
   return model;
 }
 
-ParallelPlan plan_of(const MegatronPlan& megatron, std::int64_t world) {
+ParallelPlan one_step_plan(const MegatronPlan& megatron, std::int64_t world) {
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.world = world;
-  plan.sequence = kTokens;
+  plan.sequence = kNarrowTokens;
   plan.steps = 1;
   plan.megatron = megatron;
   return plan;
@@ -69,20 +73,15 @@ std::int64_t calls_of(const RankProgram& program, CollectiveKind kind) {
   });
 }
 
-std::string refused(const ModelSpec& model, const ParallelPlan& plan) {
-  const Status status = check_plan(model, plan);
-  return status ? "" : status.error().got;
-}
-
 }  // namespace
 
 // Each of two layers has two gathers forward and two of gradients backward that go round in
 // tp - 1 parts; inputs gathered once more for weight gradients stay one collective.
 TEST_CASE("megatron: gathers beside products go round in parts and lie outside the allocator") {
-  ParallelPlan plan = plan_of({.tensor = 4, .sequence_parallel = true}, 4);
-  const RankProgram apart = lowered(llama(), plan);
+  ParallelPlan plan = one_step_plan({.tensor = 4, .sequence_parallel = true}, 4);
+  const RankProgram apart = lowered(two_narrow_layers(), plan);
   plan.megatron->tp_comm_overlap = true;
-  const RankProgram beside = lowered(llama(), plan);
+  const RankProgram beside = lowered(two_narrow_layers(), plan);
   constexpr std::int64_t kGathersInParts = 2 * 4;
   CHECK(calls_of(beside, CollectiveKind::kSend) - calls_of(apart, CollectiveKind::kSend) ==
         3 * kGathersInParts);
@@ -92,33 +91,41 @@ TEST_CASE("megatron: gathers beside products go round in parts and lie outside t
   // So do those that stay one collective and the gradients of inputs that are summed up: each layer
   // has two.
   constexpr std::int64_t kShared = kGathersInParts + 2 * 2 + 2 * 2;
-  CHECK(allocated_bytes(apart) - allocated_bytes(beside) == kShared * kTokens * kHidden * 2);
-  const std::vector<cost::OutsideTerm> terms = cost::outside_terms(llama(), plan, {});
+  CHECK(allocated_bytes(apart) - allocated_bytes(beside) ==
+        kShared * kNarrowTokens * kNarrowHidden * 2);
+  const std::vector<cost::OutsideTerm> terms = cost::outside_terms(two_narrow_layers(), plan, {});
   const auto buffers = std::ranges::find_if(terms, [](const cost::OutsideTerm& term) {
     return term.name.find("userbuffers") != std::string::npos;
   });
   REQUIRE(buffers != terms.end());
-  CHECK(buffers->bytes == Bytes{10 * kTokens * kHidden * 2});
+  CHECK(buffers->bytes == Bytes{10 * kNarrowTokens * kNarrowHidden * 2});
 }
 
 TEST_CASE("megatron: overlaps are refused without what they overlap with") {
-  CHECK(refused(llama(), plan_of({.tensor = 4, .tp_comm_overlap = true}, 4)) == "tp-comm-overlap");
-  CHECK(refused(llama(), plan_of({.shared_expert_overlap = true}, 1)) == "shared-expert-overlap");
-  CHECK(refused(with_shared_experts(), plan_of({.shared_expert_overlap = true}, 1)).empty());
-  CHECK(refused(llama(), plan_of({.context = 4, .context_exchange_ranks = 2}, 4)).empty());
-  CHECK(refused(llama(), plan_of({.context = 4, .context_exchange_ranks = 4}, 4)) ==
+  CHECK(refused_by_check(two_narrow_layers(), one_step_plan({.tensor = 4, .tp_comm_overlap = true},
+                                                            4)) == "tp-comm-overlap");
+  CHECK(refused_by_check(two_narrow_layers(), one_step_plan({.shared_expert_overlap = true}, 1)) ==
+        "shared-expert-overlap");
+  CHECK(refused_by_check(with_shared_experts(), one_step_plan({.shared_expert_overlap = true}, 1))
+            .empty());
+  CHECK(refused_by_check(two_narrow_layers(),
+                         one_step_plan({.context = 4, .context_exchange_ranks = 2}, 4))
+            .empty());
+  CHECK(refused_by_check(two_narrow_layers(),
+                         one_step_plan({.context = 4, .context_exchange_ranks = 4}, 4)) ==
         "cp-exchange-ranks=4");
-  CHECK(refused(llama(), plan_of({.context = 8, .context_exchange_ranks = 3}, 8)) ==
+  CHECK(refused_by_check(two_narrow_layers(),
+                         one_step_plan({.context = 8, .context_exchange_ranks = 3}, 8)) ==
         "cp-exchange-ranks=3");
 }
 
 // Of four ranks two exchange heads, and two groups form a ring: each rank hands on half as often
 // what half as many heads take.
 TEST_CASE("megatron: a ring of groups that exchange heads hands keys on less often") {
-  ParallelPlan plan = plan_of({.context = 4}, 4);
-  const RankProgram ring = lowered(llama(), plan);
+  ParallelPlan plan = one_step_plan({.context = 4}, 4);
+  const RankProgram ring = lowered(two_narrow_layers(), plan);
   plan.megatron->context_exchange_ranks = 2;
-  const RankProgram levels = lowered(llama(), plan);
+  const RankProgram levels = lowered(two_narrow_layers(), plan);
   CHECK(calls_of(ring, CollectiveKind::kAllToAll) == 0);
   CHECK(calls_of(levels, CollectiveKind::kAllToAll) > 0);
   // Forward hands on in all steps but the last, backward in all.
@@ -127,7 +134,7 @@ TEST_CASE("megatron: a ring of groups that exchange heads hands keys on less oft
 }
 
 TEST_CASE("megatron: shared experts beside the dispatcher run on a stream of their own") {
-  ParallelPlan plan = plan_of({}, 1);
+  ParallelPlan plan = one_step_plan({}, 1);
   const RankProgram after = lowered(with_shared_experts(), plan);
   plan.megatron->shared_expert_overlap = true;
   const RankProgram beside = lowered(with_shared_experts(), plan);

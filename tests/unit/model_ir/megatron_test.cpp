@@ -15,10 +15,13 @@
 #include "runtimes/registry.h"
 #include "tests/support/alive_at_loss.h"
 #include "tests/support/random_plan.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir::megatron {
 namespace {
+
+using test::refused_by_check;
 
 ModelSpec narrow_llama() {
   return parse_hf_config(R"({"hidden_size": 256, "intermediate_size": 512,
@@ -64,11 +67,6 @@ std::int64_t traffic_of(const RankProgram& program, const std::string& operation
     bytes += traffic != nullptr ? traffic->bytes : 0;
   }
   return bytes;
-}
-
-std::string refused(const ModelSpec& model, const ParallelPlan& plan) {
-  const Status status = check_plan(model, plan);
-  return status ? "" : status.error().got;
 }
 
 }  // namespace
@@ -144,40 +142,44 @@ TEST_CASE("megatron: the token table is padded to a multiple of every rank's sha
 
 TEST_CASE("megatron: plans that cut unevenly are refused with the degree") {
   const ModelSpec model = narrow_llama();
-  CHECK(refused(model, plan_with({.tensor = 2}, 4)).empty());
-  CHECK(refused(model, plan_with({.tensor = 3}, 3)) == "tp=3");
-  CHECK(refused(model, plan_with({.tensor = 2, .pipeline = 2}, 6)) == "tp x pp x cp=4");
-  CHECK(refused(model, plan_with({.pipeline = 5}, 5)) == "pp=5");
-  CHECK(refused(model, plan_with({.pipeline = 2, .layers_per_chunk = 3}, 2)) ==
+  CHECK(refused_by_check(model, plan_with({.tensor = 2}, 4)).empty());
+  CHECK(refused_by_check(model, plan_with({.tensor = 3}, 3)) == "tp=3");
+  CHECK(refused_by_check(model, plan_with({.tensor = 2, .pipeline = 2}, 6)) == "tp x pp x cp=4");
+  CHECK(refused_by_check(model, plan_with({.pipeline = 5}, 5)) == "pp=5");
+  CHECK(refused_by_check(model, plan_with({.pipeline = 2, .layers_per_chunk = 3}, 2)) ==
         "layers-per-virtual-stage=3");
-  CHECK(refused(model, plan_with({.expert = 2}, 2)) == "ep=2");
-  CHECK(refused(model, plan_with({.attention = MegatronAttention::kFlash}, 1)).empty());
+  CHECK(refused_by_check(model, plan_with({.expert = 2}, 2)) == "ep=2");
+  CHECK(refused_by_check(model, plan_with({.attention = MegatronAttention::kFlash}, 1)).empty());
   CHECK(
-      refused(model, plan_with({.context = 2, .attention = MegatronAttention::kFlash}, 2)).empty());
+      refused_by_check(model, plan_with({.context = 2, .attention = MegatronAttention::kFlash}, 2))
+          .empty());
   ModelSpec uneven = model;  // Transformer Engine's kernels take heads of multiples of 8.
   uneven.head_dim = 100;
-  CHECK(refused(uneven, plan_with({}, 1)) == "attention=fused with heads of 100");
-  CHECK(refused(model, plan_with({.context = 2, .attention = MegatronAttention::kUnfused}, 2)) ==
-        "attention=unfused with cp=2");
-  CHECK(refused(model, plan_with({.pipeline = 4, .first_stage_layers = 7}, 4)) == "pp=4");
-  CHECK(refused(model, plan_with({.pipeline = 4, .first_stage_layers = 8}, 4)).empty());
-  CHECK(refused(model, plan_with({.pipeline = 2, .account_for_loss = true}, 2)) == "pp=2");
-  CHECK(refused(model, plan_with({.rope_fusion = false}, 1)).empty());
+  CHECK(refused_by_check(uneven, plan_with({}, 1)) == "attention=fused with heads of 100");
+  CHECK(refused_by_check(model, plan_with({.context = 2, .attention = MegatronAttention::kUnfused},
+                                          2)) == "attention=unfused with cp=2");
+  CHECK(refused_by_check(model, plan_with({.pipeline = 4, .first_stage_layers = 7}, 4)) == "pp=4");
+  CHECK(refused_by_check(model, plan_with({.pipeline = 4, .first_stage_layers = 8}, 4)).empty());
+  CHECK(refused_by_check(model, plan_with({.pipeline = 2, .account_for_loss = true}, 2)) == "pp=2");
+  CHECK(refused_by_check(model, plan_with({.rope_fusion = false}, 1)).empty());
   ModelSpec partial = model;
   partial.rope_fraction = 0.5;
-  CHECK(refused(partial, plan_with({.rope_fusion = false}, 1)) ==
+  CHECK(refused_by_check(partial, plan_with({.rope_fusion = false}, 1)) ==
         "rope-fusion=false for latent attention or a part of each head");
   const MegatronPlan exchange{.context = 16, .context_exchange = MegatronContext::kAllToAll};
-  CHECK(refused(model, plan_with(exchange, 16)) == "tp x cp=16");
-  CHECK(refused(model, plan_with({.pipeline = 2, .pipeline_before_data = true}, 4)).empty());
-  CHECK(refused(model, plan_with({.optimizer_instances = 2, .pipeline_before_data = true}, 4)) ==
-        "use-tp-pp-dp-mapping with optimizer-instances=2");
-  CHECK(refused(model, plan_with({.layers_per_chunk = 4}, 1)) == "layers-per-virtual-stage");
-  CHECK(refused(model, plan_with({.overlap_param_gather = true}, 1)) == "overlap-param-gather");
-  CHECK(refused(model, plan_with({.recompute_layers = 2}, 1)) == "recompute-layers");
+  CHECK(refused_by_check(model, plan_with(exchange, 16)) == "tp x cp=16");
+  CHECK(
+      refused_by_check(model, plan_with({.pipeline = 2, .pipeline_before_data = true}, 4)).empty());
+  CHECK(refused_by_check(model, plan_with({.optimizer_instances = 2, .pipeline_before_data = true},
+                                          4)) == "use-tp-pp-dp-mapping with optimizer-instances=2");
+  CHECK(refused_by_check(model, plan_with({.layers_per_chunk = 4}, 1)) ==
+        "layers-per-virtual-stage");
+  CHECK(refused_by_check(model, plan_with({.overlap_param_gather = true}, 1)) ==
+        "overlap-param-gather");
+  CHECK(refused_by_check(model, plan_with({.recompute_layers = 2}, 1)) == "recompute-layers");
   ParallelPlan odd = plan_with({.context = 2}, 2);
   odd.sequence = 1022;
-  CHECK(refused(model, odd) == "1022");
+  CHECK(refused_by_check(model, odd) == "1022");
 }
 
 TEST_CASE("megatron stages: layers are dealt out to chunks in turn, uneven stages counted") {
@@ -356,7 +358,7 @@ TEST_CASE("megatron: a layer of multi-token prediction brings logits and weights
   CHECK(more - parameters == layer + 3 * hidden + 2 * hidden * hidden);
   CHECK(twice == 2 * logits);
   const MegatronPlan tied{.pipeline = 2, .mtp_layers = 1, .overlap_grad_reduce = true};
-  CHECK(refused(narrow_llama(), plan_with(tied, 2)) ==
+  CHECK(refused_by_check(narrow_llama(), plan_with(tied, 2)) ==
         "overlap-grad-reduce with mtp-layers and tied embeddings on several stages");
 }
 
@@ -396,16 +398,18 @@ TEST_CASE("megatron: tokens moved by one pass the ends of stretches on to neighb
 
 TEST_CASE("megatron: modules are recomputed where the model has them") {
   const auto with = [](const MegatronModules& modules) {
-    return refused(
+    return refused_by_check(
         narrow_llama(),
         plan_with({.recompute = MegatronRecompute::kSelective, .recompute_modules = modules}, 1));
   };
   CHECK(with({.mlp = true}).empty());
   CHECK(with({.moe = true}) == "recompute-modules of experts");
   CHECK(with({.latent_up = true}) == "recompute-modules=mla_up_proj");
-  CHECK(refused(narrow_llama(), plan_with({.precision_aware = true}, 1)) == "precision-aware");
-  CHECK(refused(narrow_llama(), plan_with({.distributed_optimizer = true, .bf16_moments = true},
-                                          1)) == "bf16-moments");
+  CHECK(refused_by_check(narrow_llama(), plan_with({.precision_aware = true}, 1)) ==
+        "precision-aware");
+  CHECK(refused_by_check(narrow_llama(),
+                         plan_with({.distributed_optimizer = true, .bf16_moments = true}, 1)) ==
+        "bf16-moments");
 }
 
 TEST_CASE("megatron: models that its layers have no words for are refused by what they have") {
@@ -413,7 +417,7 @@ TEST_CASE("megatron: models that its layers have no words for are refused by wha
   const auto with = [&](auto change) {
     ModelSpec other = model;
     change(other);
-    return refused(other, plan_with({}, 1));
+    return refused_by_check(other, plan_with({}, 1));
   };
   CHECK(with([](ModelSpec& m) { m.residual = ResidualForm::kParallelOneNorm; }) ==
         "megatron for a model with attention and MLP side by side");
@@ -425,7 +429,7 @@ TEST_CASE("megatron: windows and sinks are Transformer Engine's, of whole sequen
   const auto with = [](const MegatronPlan& megatron, std::int64_t world, auto change) {
     ModelSpec other = narrow_llama();
     change(other);
-    return refused(other, plan_with(megatron, world));
+    return refused_by_check(other, plan_with(megatron, world));
   };
   const auto window = [](ModelSpec& m) { m.layers[1].window = 512; };
   CHECK(with({}, 1, window).empty());
@@ -445,7 +449,7 @@ TEST_CASE("megatron: windows and sinks are Transformer Engine's, of whole sequen
   wide.attention_sinks = true;
   ParallelPlan plan = plan_with({}, 1);
   plan.precision = Precision::kFp32;
-  CHECK(refused(wide, plan) == "fp32");
+  CHECK(refused_by_check(wide, plan) == "fp32");
 }
 
 TEST_CASE("megatron: experts with biases are grouped, whole and in 16 bits") {
@@ -455,7 +459,7 @@ TEST_CASE("megatron: experts with biases are grouped, whole and in 16 bits") {
     for (LayerSpec& layer : other.layers) {
       layer.moe = true;
     }
-    return refused(other, plan_with(megatron, world));
+    return refused_by_check(other, plan_with(megatron, world));
   };
   CHECK(with({}, 1).empty());
   CHECK(with({.tensor = 2, .expert_tensor = 1, .sequence_parallel = true}, 2).empty());

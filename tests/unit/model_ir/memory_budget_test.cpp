@@ -11,7 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/work_range.h"
-#include "runtimes/torch/max_flow.h"
+#include "runtimes/torch/min_cut.h"
 #include "runtimes/torch/partitioner.h"
 #include "runtimes/torch/peak_order.h"
 #include "runtimes/torchtitan/kept_values.h"
@@ -22,6 +22,8 @@
 
 namespace headroom::ir {
 namespace {
+
+using test::titan_model;
 
 using torch::JointNode;
 using torch::JointOp;
@@ -49,15 +51,6 @@ KeptValues kept(std::initializer_list<BlockValue> values) {
   return all;
 }
 
-ModelSpec three_layers(const std::string& family, const std::string& ffn) {
-  return parse_hf_config(R"({"hidden_size": 1024, "num_hidden_layers": 3, "vocab_size": 32000,
-    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 128,
-    "tie_word_embeddings": false, "intermediate_size": )" +
-                             ffn + R"(, "model_type": ")" + family + "\"}",
-                         "three layers")
-      .value();
-}
-
 ParallelPlan under_budget(double budget) {
   TitanPlan titan;
   titan.compiled = true;
@@ -67,27 +60,25 @@ ParallelPlan under_budget(double budget) {
 
 /// The key and the words of a refusal.
 std::string refusal_of(const ParallelPlan& plan) {
-  const auto program = lower(three_layers("llama", "2816"), plan, Rank{0}, DeviceTraits{});
+  const auto program = lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
   return program.error().key + ": " + program.error().got;
 }
 
 }  // namespace
 
-TEST_CASE("max flow: of the minimum cuts, the one nearest to the sink") {
+TEST_CASE("minimum cut: of several, the one nearest to the sink") {
+  using Side = std::vector<bool>;
   // source -3-> a -3-> b -3-> sink: any of the edges is a minimum cut.
-  torch::MaxFlow flow(4);
-  flow.add(0, 1, 3);
-  flow.add(1, 2, 3);
-  flow.add(2, 3, 3);
-  CHECK(flow.reaches_sink(0, 3) == std::vector<bool>{false, false, false, true});
+  CHECK(torch::sink_side(
+            {.vertices = 4, .source = 0, .sink = 3, .edges = {{0, 1, 3}, {1, 2, 3}, {2, 3, 3}}}) ==
+        Side{false, false, false, true});
   // Two ways, of which the narrow one leaves the wide one open up to its last edge.
-  torch::MaxFlow ways(4);
-  ways.add(0, 1, 10);
-  ways.add(0, 2, 1);
-  ways.add(1, 3, 4);
-  ways.add(2, 3, 5);
-  CHECK(ways.reaches_sink(0, 3) == std::vector<bool>{false, false, true, true});
+  CHECK(torch::sink_side({.vertices = 4,
+                          .source = 0,
+                          .sink = 3,
+                          .edges = {{0, 1, 10}, {0, 2, 1}, {1, 3, 4}, {2, 3, 5}}}) ==
+        Side{false, false, true, true});
 }
 
 TEST_CASE("partitioner: what is cheap is run again, what is dear is saved within the budget") {
@@ -200,15 +191,14 @@ TEST_CASE("memory budget: peaks of Llama 3 as recorded") {
     ParallelPlan plan = under_budget(row.budget);
     plan.micro_batch = row.batch;
     const std::int64_t rest = row.batch == 1 ? 269'521'920 : 269'579'264;
-    test::check_phases(three_layers("llama", "2816"), plan,
+    test::check_phases(titan_model("llama"), plan,
                        {{"step1", rest, row.first}, {"step2", rest + 512, row.second}});
   }
 }
 
 TEST_CASE("memory budget: what backward makes again is recomputation") {
   const auto again = [](const ParallelPlan& plan) {
-    const RankProgram program =
-        lower(three_layers("llama", "2816"), plan, Rank{0}, DeviceTraits{}).value();
+    const RankProgram program = lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{}).value();
     return std::ranges::count(work_ranges(program), kRecomputation, &WorkRange::name);
   };
   CHECK(again(under_budget(1)) == 0);

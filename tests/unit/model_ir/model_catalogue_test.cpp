@@ -10,13 +10,14 @@
 #include "model_ir/json/json_value.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/param_count.h"
+#include "tests/support/configs.h"
 #include "tests/support/temporary_folder.h"
 
 namespace headroom::ir {
 namespace {
 
 std::string catalogue() {
-  return std::string(HEADROOM_SOURCE_DIR) + "/configs/models";
+  return test::kConfigs + "/models";
 }
 
 }  // namespace

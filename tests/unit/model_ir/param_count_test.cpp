@@ -2,19 +2,17 @@
 
 #include <doctest/doctest.h>
 
-#include "model_ir/spec/hf_config.h"
+#include "tests/support/model_of.h"
 
 namespace headroom::ir {
 namespace {
 
-ModelSpec read(std::string_view text) {
-  return parse_hf_config(text, "config.json").value();
-}
+using test::model_of;
 
 }  // namespace
 
 TEST_CASE("param_count: Llama-3.1-8B by hand") {
-  const ModelSpec model = read(R"({"model_type": "llama", "hidden_size": 4096,
+  const ModelSpec model = model_of(R"({"model_type": "llama", "hidden_size": 4096,
       "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
       "num_key_value_heads": 8, "vocab_size": 128256})");
   const LayerParameters layer = layer_parameters(model, model.layers[0]);
@@ -33,8 +31,9 @@ TEST_CASE("param_count: Llama-3.1-8B by hand") {
 TEST_CASE("param_count: a tied head counts once") {
   const std::string text = R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12,
       "vocab_size": 50257)";
-  const ParameterCount tied = count_parameters(read(text + "}"));
-  const ParameterCount untied = count_parameters(read(text + R"(, "tie_word_embeddings": false})"));
+  const ParameterCount tied = count_parameters(model_of(text + "}"));
+  const ParameterCount untied =
+      count_parameters(model_of(text + R"(, "tie_word_embeddings": false})"));
   CHECK(tied.total() == 124'439'808);
   CHECK(tied.head == 0);
   CHECK(untied.total() - tied.total() == 50257 * 768);
@@ -42,7 +41,7 @@ TEST_CASE("param_count: a tied head counts once") {
 }
 
 TEST_CASE("param_count: experts that a token leaves out are not active") {
-  const ModelSpec model = read(R"({"model_type": "mixtral", "hidden_size": 4096,
+  const ModelSpec model = model_of(R"({"model_type": "mixtral", "hidden_size": 4096,
       "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
       "num_key_value_heads": 8, "vocab_size": 32000})");
   const ParameterCount count = count_parameters(model);
@@ -54,7 +53,7 @@ TEST_CASE("param_count: experts that a token leaves out are not active") {
 }
 
 TEST_CASE("param_count: latent attention of DeepSeek-V2-Lite by hand") {
-  const ModelSpec model = read(R"({"model_type": "deepseek_v2", "hidden_size": 2048,
+  const ModelSpec model = model_of(R"({"model_type": "deepseek_v2", "hidden_size": 2048,
       "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 27,
       "num_attention_heads": 16, "n_routed_experts": 64, "n_shared_experts": 2,
       "num_experts_per_tok": 6, "first_k_dense_replace": 1, "q_lora_rank": null,
@@ -66,7 +65,7 @@ TEST_CASE("param_count: latent attention of DeepSeek-V2-Lite by hand") {
 }
 
 TEST_CASE("param_count: an encoder-decoder has both stacks, and cross-attention in one") {
-  const ModelSpec model = read(R"({"model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 2048,
+  const ModelSpec model = model_of(R"({"model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 2048,
       "num_layers": 6, "num_heads": 8, "vocab_size": 32128})");
   const LayerParameters encoder = layer_parameters(model, LayerSpec{}, Stack::kEncoder);
   const LayerParameters decoder = layer_parameters(model, LayerSpec{});

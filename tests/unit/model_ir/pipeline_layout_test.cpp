@@ -15,7 +15,7 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-Counts layers_of(std::string_view text) {
+Counts layer_counts(std::string_view text) {
   return parse_pipeline_layout(text).value().layers;
 }
 
@@ -24,7 +24,7 @@ std::string wanted(std::string_view text) {
   return layout ? "" : layout.error().wanted;
 }
 
-ParallelPlan plan_with(const MegatronPlan& megatron) {
+ParallelPlan pipelined_plan(const MegatronPlan& megatron) {
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
@@ -36,31 +36,31 @@ ParallelPlan plan_with(const MegatronPlan& megatron) {
 }
 
 /// What is refused, and what is expected instead.
-std::string refusal(std::int64_t layers, const MegatronPlan& megatron) {
+std::string refused_layout(std::int64_t layers, const MegatronPlan& megatron) {
   ModelSpec model = test::small_llama();
   model.layers.resize(static_cast<std::size_t>(layers), model.layers.front());
-  const Status status = check_plan(model, plan_with(megatron));
+  const Status status = check_plan(model, pipelined_plan(megatron));
   return status ? "" : status.error().got + ": " + status.error().wanted;
 }
 
 }  // namespace
 
 TEST_CASE("pipeline layout: letters are layers, bars end chunks, products are written out") {
-  CHECK(layers_of("EtttL") == Counts{3});
-  CHECK(layers_of("Ettt|tt|L") == Counts{3, 2, 0});
-  CHECK(layers_of("E|t|tL") == Counts{0, 1, 1});
-  CHECK(layers_of("Et*3,|,t*2|tL") == Counts{3, 2, 1});    // Commas mean nothing.
-  const Counts deepseek = layers_of("Et*4|(t*4|)*14tmL");  // Of NVIDIA's GB300 recipe.
+  CHECK(layer_counts("EtttL") == Counts{3});
+  CHECK(layer_counts("Ettt|tt|L") == Counts{3, 2, 0});
+  CHECK(layer_counts("E|t|tL") == Counts{0, 1, 1});
+  CHECK(layer_counts("Et*3,|,t*2|tL") == Counts{3, 2, 1});    // Commas mean nothing.
+  const Counts deepseek = layer_counts("Et*4|(t*4|)*14tmL");  // Of NVIDIA's GB300 recipe.
   CHECK(deepseek.size() == 16);
   CHECK(deepseek.back() == 1);
   CHECK(std::accumulate(deepseek.begin(), deepseek.end(), std::int64_t{0}) == 61);
   CHECK(parse_pipeline_layout("Et*4|(t*4|)*14tmL")->mtp_layers == 1);
-  const Counts pairs = layers_of("Et|(tt|)*30mL");
+  const Counts pairs = layer_counts("Et|(tt|)*30mL");
   CHECK(pairs.size() == 32);
   CHECK(pairs[1] == 2);
   CHECK(pairs.back() == 0);
-  CHECK(layers_of("(Et)*1|tL") == Counts{1, 1});
-  CHECK(layers_of("Et(|t)*2|L") == Counts{1, 1, 1, 0});
+  CHECK(layer_counts("(Et)*1|tL") == Counts{1, 1});
+  CHECK(layer_counts("Et(|t)*2|L") == Counts{1, 1, 1, 0});
 }
 
 TEST_CASE("pipeline layout: what cannot be one says what is expected") {
@@ -96,18 +96,19 @@ TEST_CASE("pipeline layout: chunks go to stages in turn") {
 }
 
 TEST_CASE("pipeline layout: a plan has chunks for its stages and the layers of its model") {
-  CHECK(refusal(6, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}).empty());
-  CHECK(refusal(5, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}) ==
+  CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}).empty());
+  CHECK(refused_layout(5, {.pipeline = 2, .pipeline_layout = "Et|tt|ttt|L"}) ==
         "pipeline-layout=Et|tt|ttt|L: the 5 layers of the model; it has 6");
-  CHECK(refusal(6, {.pipeline = 3, .pipeline_layout = "Et|tt|ttt|L"}) ==
+  CHECK(refused_layout(6, {.pipeline = 3, .pipeline_layout = "Et|tt|ttt|L"}) ==
         "pipeline-layout=Et|tt|ttt|L: chunks for pp=3, a multiple of it; it has 4");
-  CHECK(refusal(6, {.pipeline = 1, .pipeline_layout = "Et|tt|ttt|L"}) ==
+  CHECK(refused_layout(6, {.pipeline = 1, .pipeline_layout = "Et|tt|ttt|L"}) ==
         "pipeline-layout=Et|tt|ttt|L: pp of 2 or more beside it");
-  CHECK(refusal(6, {.pipeline = 2, .first_stage_layers = 2, .pipeline_layout = "Et|tt|ttt|L"})
-            .find("nothing else that deals layers out") != std::string::npos);
-  CHECK(refusal(6, {.pipeline = 2, .pipeline_layout = "Et|tttttmL"}) ==
+  CHECK(
+      refused_layout(6, {.pipeline = 2, .first_stage_layers = 2, .pipeline_layout = "Et|tt|ttt|L"})
+          .find("nothing else that deals layers out") != std::string::npos);
+  CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tttttmL"}) ==
         "pipeline-layout=Et|tttttmL: an m for each of mtp-layers=0");
-  CHECK(refusal(6, {.pipeline = 2, .pipeline_layout = "Et|tttttX"})
+  CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tttttX"})
             .starts_with("pipeline-layout=Et|tttttX: E (embedding)"));
 }
 

@@ -7,7 +7,7 @@
 namespace headroom::ir {
 namespace {
 
-ModelSpec llama() {
+ModelSpec llama_8b() {
   ModelSpec model;
   model.hidden = 4'096;
   model.heads = 32;
@@ -29,7 +29,7 @@ std::string refused_key(const ModelSpec& model, const ParallelPlan& plan) {
 }  // namespace
 
 TEST_CASE("check_plan: the usual plan passes") {
-  CHECK(check_plan(llama(), ParallelPlan{}));
+  CHECK(check_plan(llama_8b(), ParallelPlan{}));
 }
 
 TEST_CASE("property: check_plan accepts every plan of the generators") {
@@ -37,11 +37,11 @@ TEST_CASE("property: check_plan accepts every plan of the generators") {
   CAPTURE(random.seed());
   for (int round = 0; round < 200; ++round) {
     ParallelPlan plan = test::random_transformers_plan(random);
-    CHECK(check_plan(llama(), plan));
+    CHECK(check_plan(llama_8b(), plan));
     plan = test::random_deepspeed_plan(random);
-    CHECK(check_plan(llama(), plan));
+    CHECK(check_plan(llama_8b(), plan));
     plan = test::random_megatron_plan(random);
-    CHECK(check_plan(llama(), plan));
+    CHECK(check_plan(llama_8b(), plan));
   }
 }
 
@@ -49,18 +49,18 @@ TEST_CASE("check_plan: sizes that could overflow are refused, also in product") 
   ParallelPlan plan;
   plan.micro_batch = std::int64_t{1} << 20;
   plan.sequence = 17;  // 2^20 * 17 > 2^24 tokens
-  CHECK(refused_key(llama(), plan) == "micro-batch");
+  CHECK(refused_key(llama_8b(), plan) == "micro-batch");
   plan = ParallelPlan{};
   plan.sequence = std::int64_t{1} << 22;
-  CHECK(refused_key(llama(), plan) == "micro-batch");
-  ModelSpec many_heads = llama();
+  CHECK(refused_key(llama_8b(), plan) == "micro-batch");
+  ModelSpec many_heads = llama_8b();
   many_heads.heads = std::int64_t{1} << 24;
   plan.sequence = std::int64_t{1} << 20;  // 2^20 tokens * 2^24 heads * 2^20 keys = 2^64 scores
   CHECK(refused_key(many_heads, plan) == "micro-batch");
 }
 
 TEST_CASE("check_plan: learned positions end") {
-  ModelSpec model = llama();
+  ModelSpec model = llama_8b();
   model.position = PositionKind::kLearned;
   model.max_positions = 1'024;
   ParallelPlan plan;
@@ -79,16 +79,16 @@ TEST_CASE("check_plan: options that Megatron does not read are refused one by on
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.megatron = MegatronPlan{};
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
   ParallelPlan padded = plan;
   padded.padded_batch = true;
-  CHECK(refused_key(llama(), padded) == "padded");
+  CHECK(refused_key(llama_8b(), padded) == "padded");
   ParallelPlan adapted = plan;
   adapted.lora = LoraPlan{};
-  CHECK(refused_key(llama(), adapted) == "lora");
+  CHECK(refused_key(llama_8b(), adapted) == "lora");
   ParallelPlan kept = plan;
   kept.keep_batch = true;
-  CHECK(refused_key(llama(), kept) == "keep-batch");
+  CHECK(refused_key(llama_8b(), kept) == "keep-batch");
 }
 
 TEST_CASE(
@@ -97,14 +97,14 @@ TEST_CASE(
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
   plan.megatron = MegatronPlan{.mtp_layers = 1, .recompute = MegatronRecompute::kFullUniform};
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
   plan.megatron->recompute_layers = 2;
-  CHECK(refused_key(llama(), plan) == "megatron");
+  CHECK(refused_key(llama_8b(), plan) == "megatron");
   plan.megatron->recompute_layers = 1;
   plan.megatron->fp8 = MegatronFp8::kTensorwise;
-  CHECK(refused_key(llama(), plan) == "megatron");
+  CHECK(refused_key(llama_8b(), plan) == "megatron");
   plan.megatron->recompute = MegatronRecompute::kNone;
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
 }
 
 TEST_CASE("check_plan: a share of the optimizer on the host, at stage 3 with DeepSpeedCPUAdam") {
@@ -115,60 +115,60 @@ TEST_CASE("check_plan: a share of the optimizer on the host, at stage 3 with Dee
   plan.zero = ZeroPlan{};
   plan.zero->stage = 3;
   plan.zero->offload_ratio = 0.5;
-  CHECK(refused_key(llama(), plan) == "offload");  // Of what?
+  CHECK(refused_key(llama_8b(), plan) == "offload");  // Of what?
   plan.zero->offload_optimizer = OffloadDevice::kCpu;
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
   plan.zero->offload_ratio = 1.5;
-  CHECK(refused_key(llama(), plan) == "offload");
+  CHECK(refused_key(llama_8b(), plan) == "offload");
   plan.zero->offload_ratio = 0;
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
   plan.zero->stage = 2;
-  CHECK(refused_key(llama(), plan) == "offload");
+  CHECK(refused_key(llama_8b(), plan) == "offload");
   plan.zero->stage = 3;
   plan.optimizer.form = OptimizerForm::kForeach;
-  CHECK(refused_key(llama(), plan) == "offload");
+  CHECK(refused_key(llama_8b(), plan) == "offload");
   plan.optimizer.form = OptimizerForm::kFused;
   plan.zero->offload_optimizer = OffloadDevice::kNvme;
   plan.zero->nvme_path = "/local_nvme";
-  CHECK(refused_key(llama(), plan) == "offload");
+  CHECK(refused_key(llama_8b(), plan) == "offload");
 }
 
 TEST_CASE("check_plan: ZeRO belongs to deepspeed, and offload to its stages") {
   ParallelPlan plan;
   plan.zero = ZeroPlan{};
-  CHECK(refused_key(llama(), plan) == "zero");
+  CHECK(refused_key(llama_8b(), plan) == "zero");
   plan.runtime = "deepspeed";
-  CHECK(refused_key(llama(), plan) == "precision");  // Pure bf16.
+  CHECK(refused_key(llama_8b(), plan) == "precision");  // Pure bf16.
   plan.precision = Precision::kBf16Master;
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
   plan.zero->offload_optimizer = OffloadDevice::kCpu;
-  CHECK(refused_key(llama(), plan) == "offload");
+  CHECK(refused_key(llama_8b(), plan) == "offload");
   plan.zero->stage = 2;
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
   plan.zero->offload_param = OffloadDevice::kCpu;
-  CHECK(refused_key(llama(), plan) == "offload");
+  CHECK(refused_key(llama_8b(), plan) == "offload");
   plan.zero->stage = 3;
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
   plan.zero->offload_param = OffloadDevice::kNvme;
-  CHECK(refused_key(llama(), plan) == "offload");  // Where to?
+  CHECK(refused_key(llama_8b(), plan) == "offload");  // Where to?
   plan.zero->nvme_path = "/local_nvme";
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
 }
 
 TEST_CASE("check_plan: forms that an optimizer does not have are refused") {
   ParallelPlan plan;
   plan.optimizer = {OptimizerKind::kAdafactor, OptimizerForm::kFused, 0};
-  CHECK(refused_key(llama(), plan) == "optimizer");
+  CHECK(refused_key(llama_8b(), plan) == "optimizer");
   plan.optimizer = {OptimizerKind::kSgd, OptimizerForm::kForeach, 0.37};
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
 }
 
 TEST_CASE("check_plan: quantised weights need adapters") {
   ParallelPlan plan;
   plan.quant = QuantPlan{};
-  CHECK(refused_key(llama(), plan) == "qlora");
+  CHECK(refused_key(llama_8b(), plan) == "qlora");
   plan.lora = LoraPlan{};
-  CHECK(check_plan(llama(), plan));
+  CHECK(check_plan(llama_8b(), plan));
 }
 
 }  // namespace headroom::ir

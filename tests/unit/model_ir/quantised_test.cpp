@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/model_of.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
@@ -16,6 +17,7 @@ namespace {
 
 using test::all_linear;
 using test::check_phases;
+using test::model_of;
 using test::small_llama;
 using test::small_plan;
 
@@ -167,13 +169,10 @@ TEST_CASE("quantised: saving copies only the code tables of doubly quantised wei
 
 namespace {
 
-ModelSpec bidirectional(const std::string& config) {
-  return parse_hf_config(config, "test").value();
-}
-
-const std::string kT5 = R"({"model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 1024,
+const std::string kOpenT5 = R"({"model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 1024,
     "num_layers": 3, "num_decoder_layers": 2, "num_heads": 8, "vocab_size": 8064)";
-const std::string kBert = R"({"model_type": "bert", "hidden_size": 512, "intermediate_size": 1536,
+const std::string kThreeLayerBert =
+    R"({"model_type": "bert", "hidden_size": 512, "intermediate_size": 1536,
     "num_hidden_layers": 3, "num_attention_heads": 8, "vocab_size": 8000})";
 
 ParallelPlan quantised_pairs(const QuantPlan& quant, std::vector<std::string> targets) {
@@ -189,7 +188,7 @@ ParallelPlan quantised_pairs(const QuantPlan& quant, std::vector<std::string> ta
 TEST_CASE("quantised: T5's wo, which it would keep in fp32, is not quantised") {
   ParallelPlan plan = quantised_pairs({.bits = 4, .double_quant = false, .prepare_kbit = true}, {});
   plan.recompute = Recompute::kFull;
-  check_phases(bidirectional(kT5 + "}"), plan,
+  check_phases(model_of(kOpenT5 + "}"), plan,
                {{"load", 19'136'000, 43'908'608},
                 {"peft", 35'731'968, 35'764'736},
                 {"step1.forward", 151'100'928, 188'857'856},
@@ -201,14 +200,14 @@ TEST_CASE("quantised: LLM.int8()'s two gradients of a gated T5's MLP are added o
   ParallelPlan plan = quantised_pairs(kInt8Prepared, {"q", "v"});
   plan.recompute = Recompute::kFull;
   const std::string gated = R"(, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false})";
-  check_phases(bidirectional(kT5 + gated), plan,
+  check_phases(model_of(kOpenT5 + gated), plan,
                {{"peft", 40'892'416, 42'712'064},
                 {"step1.backward", 108'935'168, 313'588'736},
                 {"step2.backward", 110'770'176, 315'423'744}});
 }
 
 TEST_CASE("quantised: a BERT is read parameter by parameter, its decoder tied at the end") {
-  check_phases(bidirectional(kBert), quantised_pairs(kInt8, {}),
+  check_phases(model_of(kThreeLayerBert), quantised_pairs(kInt8, {}),
                {{"load", 16'962'560, 25'162'752},
                 {"peft", 18'600'960, 18'600'960},
                 {"step1.backward", 88'413'184, 208'962'560},
@@ -220,7 +219,7 @@ TEST_CASE("quantised: sharded weights of a T5 are refused by name") {
   plan.runtime = "fsdp";
   plan.world = 4;
   plan.fsdp = FsdpPlan{};
-  const auto refused = lower(bidirectional(kT5 + "}"), plan, Rank{0}, DeviceTraits{});
+  const auto refused = lower(model_of(kOpenT5 + "}"), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().key == "qlora");
 }

@@ -24,11 +24,11 @@ constexpr std::int64_t a = 8;
 constexpr std::int64_t d = 32;
 constexpr std::int64_t f = 704;
 
-ModelSpec llama(int layers, std::int64_t kv_heads) {
-  const std::string text = R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 704,
+ModelSpec llama_of(int layers, std::int64_t kv_heads) {
+  const std::string text =
+      R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 704,
     "num_attention_heads": 8, "vocab_size": 1000, "num_hidden_layers": )" +
-                           std::to_string(layers) + R"(, "num_key_value_heads": )" +
-                           std::to_string(kv_heads) + "}";
+      std::to_string(layers) + R"(, "num_key_value_heads": )" + std::to_string(kv_heads) + "}";
   return parse_hf_config(text, "test").value();
 }
 
@@ -52,7 +52,8 @@ std::int64_t left_by_forward(const ModelSpec& model, const ParallelPlan& asked) 
 std::int64_t saved_by_layer(ParallelPlan plan, std::int64_t kv_heads) {
   plan.sequence = kTokens;
   plan.steps = 1;
-  return left_by_forward(llama(2, kv_heads), plan) - left_by_forward(llama(1, kv_heads), plan);
+  return left_by_forward(llama_of(2, kv_heads), plan) -
+         left_by_forward(llama_of(1, kv_heads), plan);
 }
 
 /// Flash attention's random state: two and one 64-bit numbers per layer.
@@ -91,7 +92,7 @@ TEST_CASE("saved bytes: llama, LoRA with fp32 adapters on all linear layers of a
   plan.sequence = kTokens;
   plan.steps = 1;
   const std::int64_t added =
-      left_by_forward(llama(3, k), plan) - left_by_forward(llama(2, k), plan);
+      left_by_forward(llama_of(3, k), plan) - left_by_forward(llama_of(2, k), plan);
   CHECK(added ==
         kTokens * (28 * h + 8 + 8 * a * d + 4 * k * d + 4 * a + 10 * f + 28 * r) + kRandomState);
 }
@@ -110,7 +111,7 @@ TEST_CASE("saved bytes: eager attention grows with the square of the sequence, f
     plan.attention = attention;
     plan.sequence = sequence;
     plan.steps = 1;
-    return left_by_forward(llama(2, 8), plan) - left_by_forward(llama(1, 8), plan);
+    return left_by_forward(llama_of(2, 8), plan) - left_by_forward(llama_of(1, 8), plan);
   };
   // fp32 softmax and its 16-bit copy: 6 bytes per score, beside what grows with the sequence.
   const std::int64_t quadratic = 6 * a * (512 * 512 - 2 * 256 * 256);

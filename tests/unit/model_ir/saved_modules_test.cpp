@@ -18,7 +18,7 @@
 namespace headroom::ir {
 namespace {
 
-ModelSpec model(bool tied) {
+ModelSpec llama_with_head(bool tied) {
   return parse_hf_config(R"({"hidden_size": 1024, "intermediate_size": 2816,
     "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64,
     "vocab_size": 50000, "max_position_embeddings": 131072, "model_type": "llama",
@@ -39,33 +39,34 @@ ParallelPlan saving(std::vector<std::string> modules) {
 
 TEST_CASE("modules to save: copies of embedding and head are trained, the originals stay") {
   const ParallelPlan plan = saving({"embed_tokens", "lm_head"});
-  test::check_phases(model(false), plan,
+  test::check_phases(llama_with_head(false), plan,
                      {{"load", 459'516'928, 459'574'272},
                       {"step1.forward", 868'066'816, 1'198'267'904},
                       {"step1.backward", 733'752'320, 1'308'459'520},
                       {"step1.optimizer", 1'148'005'376, 1'355'852'800},
                       {"step2.forward", 1'314'733'568, 1'644'934'656},
                       {"step2.backward", 1'148'365'824, 1'755'126'272}});
-  const RankProgram program = lower(model(false), plan, Rank{0}, DeviceTraits{}).value();
+  const RankProgram program = lower(llama_with_head(false), plan, Rank{0}, DeviceTraits{}).value();
   CHECK(program.parameters == 227'931'136);
   CHECK(program.trainable_parameters == 102'981'632);
 }
 
 TEST_CASE("modules to save: a tied table is copied for each of its two modules") {
   const ParallelPlan plan = saving({"embed_tokens", "lm_head"});
-  test::check_phases(model(true), plan,
+  test::check_phases(llama_with_head(true), plan,
                      {{"load", 356'756'480, 356'813'824},
                       {"step1.forward", 765'306'368, 1'095'507'456},
                       {"step2.backward", 1'045'605'376, 1'652'365'824}});
-  const RankProgram program = lower(model(true), plan, Rank{0}, DeviceTraits{}).value();
+  const RankProgram program = lower(llama_with_head(true), plan, Rank{0}, DeviceTraits{}).value();
   CHECK(program.parameters == 176'731'136);
   CHECK(program.trainable_parameters == 102'981'632);
 }
 
 TEST_CASE("modules to save: a saved module gets no adapter") {
-  const RankProgram with = lower(model(false), saving({}), Rank{0}, DeviceTraits{}).value();
+  const RankProgram with =
+      lower(llama_with_head(false), saving({}), Rank{0}, DeviceTraits{}).value();
   const RankProgram without =
-      lower(model(false), saving({"q_proj"}), Rank{0}, DeviceTraits{}).value();
+      lower(llama_with_head(false), saving({"q_proj"}), Rank{0}, DeviceTraits{}).value();
   constexpr std::int64_t kAdapters = 2 * 16 * (1024 + 1024);
   constexpr std::int64_t kCopies = 2 * 1024 * 1024;
   CHECK(without.trainable_parameters == with.trainable_parameters - kAdapters + kCopies);
@@ -77,7 +78,7 @@ TEST_CASE("modules to save: the names survive the plan's JSON form") {
 }
 
 TEST_CASE("modules to save: a name that no module has is refused with those there are") {
-  const auto program = lower(model(false), saving({"lm_haed"}), Rank{0}, DeviceTraits{});
+  const auto program = lower(llama_with_head(false), saving({"lm_haed"}), Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
   CHECK(program.error().got == "modules_to_save=lm_haed");
   CHECK(program.error().wanted.find("lm_head") != std::string::npos);

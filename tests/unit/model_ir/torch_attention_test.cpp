@@ -30,7 +30,7 @@ struct Sizes {
 };
 
 /// What sdpa allocates, and its backward.
-Sizes run(const Case& what) {
+Sizes allocations_of(const Case& what) {
   Eager eager{DeviceTraits{}};
   const auto heads = [&](std::int64_t count) {
     Tensor tensor = eager.parameter({what.batch, count, what.sequence, what.dim}, what.dtype, true);
@@ -89,13 +89,13 @@ TEST_CASE("sdpa: the backward workspace of memory-efficient attention") {
       {DType::kFp32, 2, 8, 1024, 256, 16'785'408}};
   for (const Fact& fact : facts) {
     CAPTURE(fact.bytes);
-    const Sizes sizes = run({.dtype = fact.dtype,
-                             .batch = fact.batch,
-                             .heads = fact.heads,
-                             .kv_heads = fact.heads,
-                             .sequence = fact.sequence,
-                             .dim = fact.dim,
-                             .masked = true});
+    const Sizes sizes = allocations_of({.dtype = fact.dtype,
+                                        .batch = fact.batch,
+                                        .heads = fact.heads,
+                                        .kv_heads = fact.heads,
+                                        .sequence = fact.sequence,
+                                        .dim = fact.dim,
+                                        .masked = true});
     REQUIRE_FALSE(sizes.backward.empty());
     CHECK(sizes.backward.back() == fact.bytes);
   }
@@ -103,10 +103,12 @@ TEST_CASE("sdpa: the backward workspace of memory-efficient attention") {
 
 TEST_CASE(
     "sdpa: a boolean mask becomes additive for the whole batch, with rows of a multiple of 8") {
-  const Sizes even = run({.batch = 2, .heads = 8, .kv_heads = 8, .sequence = 1000, .masked = true});
+  const Sizes even =
+      allocations_of({.batch = 2, .heads = 8, .kv_heads = 8, .sequence = 1000, .masked = true});
   const std::int64_t output = 2 * 8 * 1000 * 64 * 2;
   CHECK(even.forward == list({2, 2, 4'000'000, output, 65'536}));
-  const Sizes odd = run({.batch = 1, .heads = 8, .kv_heads = 8, .sequence = 1001, .masked = true});
+  const Sizes odd =
+      allocations_of({.batch = 1, .heads = 8, .kv_heads = 8, .sequence = 1001, .masked = true});
   CHECK(odd.forward == list({2, 2, 2'004'002, 2'018'016, 8 * 1001 * 64 * 2, 32'768}));
   // Mask, output and log-sum-exp stay for backward.
   CHECK(odd.after == 2'018'016 + 8 * 1001 * 64 * 2 + 32'768);
@@ -114,15 +116,17 @@ TEST_CASE(
 
 TEST_CASE("sdpa: flash attention splits the keys where rows are too few for the device") {
   const std::int64_t output = 2 * 4 * 1024 * 256 * 2;
-  const Sizes few = run({.batch = 2, .heads = 4, .kv_heads = 1, .sequence = 1024, .dim = 256});
+  const Sizes few =
+      allocations_of({.batch = 2, .heads = 4, .kv_heads = 1, .sequence = 1024, .dim = 256});
   CHECK(few.forward == list({output, 32'768, 65'536, 16'777'216, 16, 8}));
   CHECK(few.after == output + 32'768 + 16 + 8);
-  const Sizes many = run({.batch = 4, .heads = 4, .kv_heads = 1, .sequence = 1024, .dim = 256});
+  const Sizes many =
+      allocations_of({.batch = 4, .heads = 4, .kv_heads = 1, .sequence = 1024, .dim = 256});
   CHECK(many.forward == list({2 * output, 65'536, 16, 8}));
 }
 
 TEST_CASE("sdpa: flash attention pads heads to a multiple of 8 and cuts its output") {
-  const Sizes sizes = run({.heads = 10, .kv_heads = 2, .sequence = 512, .dim = 100});
+  const Sizes sizes = allocations_of({.heads = 10, .kv_heads = 2, .sequence = 512, .dim = 100});
   const std::int64_t query = 10 * 512 * 104 * 2;
   const std::int64_t key = 2 * 512 * 104 * 2;
   const std::int64_t sums = 10 * 512 * 4;
@@ -139,7 +143,7 @@ TEST_CASE("sdpa: flash attention pads heads to a multiple of 8 and cuts its outp
 
 TEST_CASE("sdpa: heads of no multiple of 16 bytes leave memory-efficient attention out") {
   const auto scores = [](const Case& what) {  // The composite implementation makes them.
-    const Sizes sizes = run(what);
+    const Sizes sizes = allocations_of(what);
     const std::int64_t bytes = 2 * 512 * 512 * 4;
     return std::count(sizes.forward.begin(), sizes.forward.end(), bytes) > 0;
   };
@@ -179,28 +183,30 @@ TEST_CASE("sdpa: cuDNN's kernel keeps random state and row sums, and works in fp
   // Recorded on an H100 with cuDNN 9.19: [2, 32, 1024, 64]; with 8 heads of keys, [1, 32, 1000,
   // 128].
   const Sizes plain =
-      run({.batch = 2, .heads = 32, .kv_heads = 32, .sequence = 1024, .cudnn = true});
+      allocations_of({.batch = 2, .heads = 32, .kv_heads = 32, .sequence = 1024, .cudnn = true});
   CHECK(plain.forward == std::vector<std::int64_t>{8, 8, 8388608, 262144, 256});
   CHECK(plain.backward == std::vector<std::int64_t>{8388608, 8388608, 8388608, 17039616});
-  const Sizes shared =
-      run({.batch = 1, .heads = 32, .kv_heads = 8, .sequence = 1000, .dim = 128, .cudnn = true});
+  const Sizes shared = allocations_of(
+      {.batch = 1, .heads = 32, .kv_heads = 8, .sequence = 1000, .dim = 128, .cudnn = true});
   CHECK(shared.forward == std::vector<std::int64_t>{8, 8, 8192000, 128000, 256});
   CHECK(shared.backward == std::vector<std::int64_t>{8192000, 2048000, 2048000, 32896256});
 }
 
 TEST_CASE("sdpa: cuDNN takes a mask as numbers of the queries' type, of every sequence") {
-  const Sizes masked = run(
+  const Sizes masked = allocations_of(
       {.batch = 2, .heads = 16, .kv_heads = 16, .sequence = 512, .masked = true, .cudnn = true});
   CHECK(masked.forward == std::vector<std::int64_t>{2, 2, 1048576, 8, 8, 2097152, 65536, 256});
   CHECK(masked.backward == std::vector<std::int64_t>{2097152, 2097152, 2097152, 4260096});
 }
 
 TEST_CASE("sdpa: heads that are no multiple of 8, and fp32, are not cuDNN's") {
-  const Sizes odd = run({.heads = 5, .kv_heads = 5, .sequence = 77, .dim = 100, .cudnn = true});
-  CHECK(odd.forward == run({.heads = 5, .kv_heads = 5, .sequence = 77, .dim = 100}).forward);
+  const Sizes odd =
+      allocations_of({.heads = 5, .kv_heads = 5, .sequence = 77, .dim = 100, .cudnn = true});
+  CHECK(odd.forward ==
+        allocations_of({.heads = 5, .kv_heads = 5, .sequence = 77, .dim = 100}).forward);
   const Case wide{.dtype = DType::kFp32, .heads = 4, .kv_heads = 4, .sequence = 64, .cudnn = true};
-  CHECK(run(wide).forward ==
-        run({.dtype = DType::kFp32, .heads = 4, .kv_heads = 4, .sequence = 64}).forward);
+  CHECK(allocations_of(wide).forward ==
+        allocations_of({.dtype = DType::kFp32, .heads = 4, .kv_heads = 4, .sequence = 64}).forward);
 }
 
 }  // namespace headroom::ir::torch

@@ -23,7 +23,7 @@ struct Toy {
   bool frozen_first = false;
 };
 
-RankProgram run(const Toy& toy) {
+RankProgram train_toy(const Toy& toy) {
   Eager eager{DeviceTraits{}};
   eager.begin_phase("load");
   const std::vector<Tensor> weights{eager.parameter({16, 8}, DType::kBf16, !toy.frozen_first),
@@ -78,7 +78,7 @@ std::string collectives_of(const RankProgram& program, std::string_view phase) {
 }  // namespace
 
 TEST_CASE("ddp: buckets per type, rebuilt before the second forward in order of arrival") {
-  const RankProgram program = run({.view = false});
+  const RankProgram program = train_toy({.view = false});
   CHECK(test::events_of(program, "load") ==
         "+256#0 +1536#1 +1920#2 +320#3 +12#4 +40#5 +12#6 +1536#7 +2496#8");
   CHECK(test::events_of(program, "first.forward") ==
@@ -96,7 +96,7 @@ TEST_CASE("ddp: buckets per type, rebuilt before the second forward in order of 
 }
 
 TEST_CASE("ddp: gradients move into their buckets, and with them into rebuilt ones") {
-  const RankProgram program = run({.view = true});
+  const RankProgram program = train_toy({.view = true});
   CHECK(test::events_of(program, "load") ==
         "+256#0 +1536#1 +1920#2 +320#3 +12#4 +40#5 +12#6 +1536#7 +2496#8");
   CHECK(test::events_of(program, "first.forward") ==
@@ -114,7 +114,7 @@ TEST_CASE("ddp: gradients move into their buckets, and with them into rebuilt on
 }
 
 TEST_CASE("ddp: an all-reduce per bucket and backward, a broadcast per type of buffers") {
-  const RankProgram program = run({});
+  const RankProgram program = train_toy({});
   CHECK(collectives_of(program, "first.forward") == "broadcast of 8: 2 calls, 64 bytes\n");
   CHECK(collectives_of(program, "first.backward") == "all_reduce of 8: 2 calls, 4032 bytes\n");
   // 64 bytes of buffers, 5 indices and 3 bucket sizes of 4 bytes.
@@ -124,7 +124,7 @@ TEST_CASE("ddp: an all-reduce per bucket and backward, a broadcast per type of b
 }
 
 TEST_CASE("ddp: frozen parameters are in no bucket") {
-  const RankProgram program = run({.view = false, .frozen_first = true});
+  const RankProgram program = train_toy({.view = false, .frozen_first = true});
   CHECK(collectives_of(program, "first.backward") ==
         "all_reduce of 8: 2 calls, " + std::to_string(4032 - 256) + " bytes\n");
 }

@@ -35,7 +35,7 @@ struct Run {
 };
 
 /// A training loop without a model: gradients appear, the optimizer steps, gradients go.
-RankProgram run(const std::vector<Parameter>& set, const OptimizerPlan& plan, const Run& how) {
+RankProgram train(const std::vector<Parameter>& set, const OptimizerPlan& plan, const Run& how) {
   Eager eager{DeviceTraits{}};
   std::vector<Tensor> parameters;
   parameters.reserve(set.size());
@@ -109,7 +109,7 @@ constexpr OptimizerPlan kLion8Bit{OptimizerKind::kLion, OptimizerForm::kEightBit
 
 TEST_CASE("optimizer: adamw.foreach makes moments per parameter and all roots at once") {
   // fp32 came last and is stepped first; its roots go when those of bf16 have been made.
-  const RankProgram program = run(kMixed, kAdamW, {});
+  const RankProgram program = train(kMixed, kAdamW, {});
   check_phase(program, "step1.optimizer",
               "+4096#8 +4096#9 +128#10 +128#11 +256#12 +256#13 +4#14 +4#15 +128#16 +4#17 "
               "+4096#18 +256#19 -17 -16 -19 -18",
@@ -119,7 +119,7 @@ TEST_CASE("optimizer: adamw.foreach makes moments per parameter and all roots at
 }
 
 TEST_CASE("optimizer: adamw.fused keeps step counts on the device and makes no temporaries") {
-  const RankProgram program = run(kMixed, kAdamWFused, {});
+  const RankProgram program = train(kMixed, kAdamWFused, {});
   check_phase(program, "step1.optimizer",
               "+4#8 +4096#9 +4096#10 +4#11 +128#12 +128#13 +4#14 +256#15 +256#16 +4#17 +4#18 "
               "+4#19",
@@ -128,7 +128,7 @@ TEST_CASE("optimizer: adamw.fused keeps step counts on the device and makes no t
 }
 
 TEST_CASE("optimizer: adamw.loop holds one denominator until the next exists") {
-  const RankProgram program = run(kMixed, kAdamWLoop, {});
+  const RankProgram program = train(kMixed, kAdamWLoop, {});
   check_phase(program, "step1.optimizer",
               "+4096#8 +4096#9 +128#10 +128#11 +256#12 +256#13 +4#14 +4#15 +4096#16 +4096#17 "
               "-16 +128#18 +128#19 -18 -17 +256#20 +256#21 -20 -19 +4#22 +4#23 -22 -21 -23",
@@ -140,7 +140,7 @@ TEST_CASE("optimizer: adamw.loop holds one denominator until the next exists") {
 }
 
 TEST_CASE("optimizer: sgd momentum is a copy of the first gradient") {
-  const RankProgram program = run(kMixed, kSgdMomentum, {});
+  const RankProgram program = train(kMixed, kSgdMomentum, {});
   check_phase(program, "step1.optimizer", "+128#8 +4#9 +4096#10 +256#11", 2);
   check_phase(program, "step2.optimizer", "", 6);
 }
@@ -148,7 +148,7 @@ TEST_CASE("optimizer: sgd momentum is a copy of the first gradient") {
 TEST_CASE("optimizer: each form moves its parameters' bytes as often as its kernels name them") {
   constexpr double kParameterBytes = 128 + 4 + 4096 + 256;
   const auto moved = [](const OptimizerPlan& plan, bool clip) {
-    const RankProgram program = run(kMixed, plan, {.clip = clip});
+    const RankProgram program = train(kMixed, plan, {.clip = clip});
     const auto phase = std::ranges::find(program.phases, "step2.optimizer", &Phase::name);
     double bytes = 0;
     for (std::size_t i = phase->first_item; i < phase->end_item; ++i) {
@@ -168,11 +168,11 @@ TEST_CASE("optimizer: each form moves its parameters' bytes as often as its kern
 
 TEST_CASE("clip_grad_norm: norms per type, stacked in fp32, then the factor's scalars") {
   // The last parameter has no gradient: no norm, no momentum.
-  const RankProgram program = run({{{64, 32}, DType::kBf16},
-                                   {{32}, DType::kFp32},
-                                   {{16, 8}, DType::kBf16},
-                                   {{1}, DType::kFp32, false}},
-                                  kSgdMomentum, {.clip = true});
+  const RankProgram program = train({{{64, 32}, DType::kBf16},
+                                     {{32}, DType::kFp32},
+                                     {{16, 8}, DType::kBf16},
+                                     {{1}, DType::kFp32, false}},
+                                    kSgdMomentum, {.clip = true});
   check_phase(program, "step1.optimizer",
               "+4#7 +4#8 -7 +8#9 +2#10 +2#11 -9 +12#12 +4#13 -12 -11 -10 -8 +4#14 +4#15 +4#16 "
               "-15 -14 +4#17 -16 -17 -13 +128#18 +4096#19 +256#20",
@@ -185,8 +185,8 @@ TEST_CASE("clip_grad_norm: norms per type, stacked in fp32, then the factor's sc
 }
 
 TEST_CASE("grad_scaler: scale is made at the first loss, unscaling precedes clipping") {
-  const RankProgram program =
-      run({{{64, 32}, DType::kFp32}, {{32}, DType::kFp32}}, kAdamW, {.clip = true, .scaler = true});
+  const RankProgram program = train({{{64, 32}, DType::kFp32}, {{32}, DType::kFp32}}, kAdamW,
+                                    {.clip = true, .scaler = true});
   check_phase(program, "step1.optimizer",
               "+8#8 +8#9 -8 +4#10 -9 +4#11 +4#12 +4#13 -13 -10 -11 +8#14 +4#15 +4#16 -14 +8#17 "
               "+4#18 -17 -16 -15 +4#19 +4#20 +4#21 -20 -19 +4#22 -21 -22 -18 +8192#23 +8192#24 "
@@ -202,7 +202,7 @@ TEST_CASE("grad_scaler: scale is made at the first loss, unscaling precedes clip
 
 TEST_CASE("grad_scaler: a fused optimizer unscales itself") {
   const RankProgram program =
-      run({{{64, 32}, DType::kFp32}, {{32}, DType::kFp32}}, kAdamWFused, {.scaler = true});
+      train({{{64, 32}, DType::kFp32}, {{32}, DType::kFp32}}, kAdamWFused, {.scaler = true});
   check_phase(program, "step1.optimizer",
               "+4#8 +4#9 +4#10 +4#11 -11 -8 -9 +4#12 +4#13 +4#14 +8192#15 +8192#16 +4#17 "
               "+128#18 +128#19 -13 -12 -10",
@@ -212,8 +212,8 @@ TEST_CASE("grad_scaler: a fused optimizer unscales itself") {
 }
 
 TEST_CASE("grad_scaler: a fused optimizer after clipping gets no factor") {
-  const RankProgram program = run({{{64, 32}, DType::kFp32}, {{32}, DType::kFp32}}, kAdamWFused,
-                                  {.clip = true, .scaler = true});
+  const RankProgram program = train({{{64, 32}, DType::kFp32}, {{32}, DType::kFp32}}, kAdamWFused,
+                                    {.clip = true, .scaler = true});
   check_phase(program, "step1.optimizer",
               "+8#8 +8#9 -8 +4#10 -9 +4#11 +4#12 +4#13 -13 -10 -11 +8#14 +4#15 +4#16 -14 +8#17 "
               "+4#18 -17 -16 -15 +4#19 +4#20 +4#21 -20 -19 +4#22 -21 -22 -18 +4#23 +4#24 "
@@ -227,8 +227,8 @@ TEST_CASE("grad_scaler: a fused optimizer after clipping gets no factor") {
 }
 
 TEST_CASE("optimizer: adafactor works in fp32, one parameter at a time") {
-  const RankProgram program =
-      run({{{6, 4}, DType::kBf16}, {{5}, DType::kBf16}, {{2, 3, 4}, DType::kFp32}}, kAdafactor, {});
+  const RankProgram program = train(
+      {{{6, 4}, DType::kBf16}, {{5}, DType::kBf16}, {{2, 3, 4}, DType::kFp32}}, kAdafactor, {});
   check_phase(program, "step1.optimizer",
               "+96#6 +24#7 +16#8 +96#9 +4#10 +4#11 -10 +96#12 +96#13 -12 +24#14 -14 +16#15 -15 "
               "+4#16 +24#17 -16 +16#18 +96#19 -17 -18 -13 +4#20 +4#21 -20 +4#22 -21 -22 +96#23 "
@@ -250,8 +250,8 @@ TEST_CASE("optimizer: adafactor works in fp32, one parameter at a time") {
 TEST_CASE("optimizer: torch's adafactor works in the parameter's type") {
   // 33554432: the workspace of the first matrix product on this thread.
   const RankProgram program =
-      run({{{6, 4}, DType::kBf16}, {{5}, DType::kBf16}, {{2, 3, 4}, DType::kFp32}}, kAdafactorTorch,
-          {});
+      train({{{6, 4}, DType::kBf16}, {{5}, DType::kBf16}, {{2, 3, 4}, DType::kFp32}},
+            kAdafactorTorch, {});
   check_phase(program, "step1.optimizer",
               "+12#6 +8#7 +10#8 +24#9 +32#10 +2#11 -11 +12#12 +8#13 +48#14 +33554432#15 +2#16 "
               "-16 +2#17 -17 +2#18 -18 +10#19 +10#20 -14 +2#21 -21 +4#22 -22 +24#23 -12 +32#24 "
@@ -265,7 +265,7 @@ TEST_CASE("optimizer: torch's adafactor works in the parameter's type") {
 }
 
 TEST_CASE("optimizer: adafactor's reductions of a large matrix take workspaces") {
-  const RankProgram program = run({{{4096, 4096}, DType::kBf16}}, kAdafactor, {.steps = 1});
+  const RankProgram program = train({{{4096, 4096}, DType::kBf16}}, kAdafactor, {.steps = 1});
   check_phase(program, "step1.optimizer",
               "+67108864#2 +16384#3 +16384#4 +67108864#5 +4#6 +2112#7 +4#8 -8 -7 +4#9 -6 "
               "+67108864#10 +67108864#11 -10 +16384#12 -12 +16384#13 +134217728#14 +128#15 -15 "
@@ -275,7 +275,7 @@ TEST_CASE("optimizer: adafactor's reductions of a large matrix take workspaces")
 }
 
 TEST_CASE("optimizer: adafactor reduces beyond 2 GiB in pieces") {
-  const RankProgram program = run({{{40000, 40000}, DType::kFp32}}, kAdafactor, {.steps = 1});
+  const RankProgram program = train({{{40000, 40000}, DType::kFp32}}, kAdafactor, {.steps = 1});
   check_phase(program, "step1.optimizer",
               "+160000#2 +160000#3 +4#4 +12208#5 +4#6 -6 -5 +12208#7 +4#8 -8 -7 +12208#9 +4#10 "
               "-10 -9 +12208#11 +4#12 -12 -11 +4#13 -4 +6400000000#14 +6400000000#15 -14 "
@@ -288,7 +288,7 @@ TEST_CASE("optimizer: adafactor reduces beyond 2 GiB in pieces") {
 }
 
 TEST_CASE("optimizer: 8-bit states have a factor per 256 elements, small parameters fp32 states") {
-  const RankProgram program = run(
+  const RankProgram program = train(
       {{{64, 64}, DType::kBf16}, {{50}, DType::kBf16}, {{400, 500}, DType::kBf16}}, kAdamW8Bit, {});
   check_phase(program, "step1.optimizer",
               "+1024#6 +1024#7 +4096#8 +4096#9 +64#10 +64#11 +200#12 +200#13 +200000#14 "
@@ -298,7 +298,7 @@ TEST_CASE("optimizer: 8-bit states have a factor per 256 elements, small paramet
 }
 
 TEST_CASE("optimizer: lion-pytorch keeps one momentum in the parameter's type") {
-  const RankProgram program = run(kMixed, kLion, {});
+  const RankProgram program = train(kMixed, kLion, {});
   check_phase(program, "step1.optimizer",
               "+4096#8 +4096#9 +4096#10 -9 -10 +128#11 +128#12 +128#13 -12 -13 +256#14 +256#15 "
               "+256#16 -15 -16 +4#17 +4#18 +4#19 -18 -19",
@@ -311,14 +311,14 @@ TEST_CASE("optimizer: lion-pytorch keeps one momentum in the parameter's type") 
 
 TEST_CASE("optimizer: Lion8bit has one moment") {
   const RankProgram program =
-      run({{{64, 64}, DType::kBf16}, {{50}, DType::kBf16}}, kLion8Bit, {.steps = 1});
+      train({{{64, 64}, DType::kBf16}, {{50}, DType::kBf16}}, kLion8Bit, {.steps = 1});
   check_phase(program, "step1.optimizer", "+1024#4 +4096#5 +64#6 +200#7", 5);
 }
 
 TEST_CASE("optimizer: paged states of 100000 elements and more are outside the device") {
   const RankProgram program =
-      run({{{64, 64}, DType::kBf16}, {{50}, DType::kBf16}, {{400, 500}, DType::kBf16}},
-          kAdamWPaged8Bit, {});
+      train({{{64, 64}, DType::kBf16}, {{50}, DType::kBf16}, {{400, 500}, DType::kBf16}},
+            kAdamWPaged8Bit, {});
   check_phase(program, "step1.optimizer",
               "+1024#6 +1024#7 +4096#8 +4096#9 +64#10 +64#11 +200#12 +200#13 +3128#14 +3128#15",
               13);
@@ -446,7 +446,7 @@ TEST_CASE(
     CAPTURE(i);
     CAPTURE(static_cast<int>(plan.kind));
     CAPTURE(static_cast<int>(plan.form));
-    const RankProgram program = run(set, plan, {.clip = random.chance(1, 2), .steps = 3});
+    const RankProgram program = train(set, plan, {.clip = random.chance(1, 2), .steps = 3});
     std::int64_t wanted = 0;
     bool table = false;
     for (const Parameter& parameter : set) {
@@ -476,7 +476,7 @@ TEST_CASE("property: grad_scaler: two scalars are all it keeps") {
     }
     const OptimizerPlan plan =
         random.chance(1, 2) ? kSgd : OptimizerPlan{kSgdFused.kind, kSgdFused.form, 0};
-    const RankProgram program = run(set, plan, {.clip = random.chance(1, 2), .scaler = true});
+    const RankProgram program = train(set, plan, {.clip = random.chance(1, 2), .scaler = true});
     const Live live = live_at_end(program, test::find_phase(program, "step2.zero_grad")->end);
     CHECK(live.others == 0);
     CHECK(live.states == 8);

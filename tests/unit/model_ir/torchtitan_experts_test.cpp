@@ -4,19 +4,20 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
 
 #include <doctest/doctest.h>
 
 #include "model_ir/spec/hf_config.h"
 #include "runtimes/registry.h"
 #include "tests/support/event_text.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_llama.h"
 #include "tests/support/titan_plan.h"
 
 namespace headroom::ir {
 namespace {
 
+using test::refused_by_lowering;
 using test::titan_plan;
 
 /// Three layers, H 512, eight heads of 64, four of keys, V 8192, 16 experts of F 384, four a token.
@@ -45,15 +46,6 @@ TitanPlan degrees(std::int64_t tensor, std::int64_t expert, std::int64_t expert_
   titan.expert = expert;
   titan.expert_tensor = expert_tensor;
   return titan;
-}
-
-/// The key that a refusal names.
-std::string key_of(const ModelSpec& model, const ParallelPlan& plan, int major = 9) {
-  DeviceTraits device;
-  device.compute_major = major;
-  const auto program = lower(model, plan, Rank{0}, device);
-  REQUIRE_FALSE(program);
-  return program.error().key;
 }
 
 }  // namespace
@@ -114,24 +106,26 @@ TEST_CASE("torchtitan: rows of all tokens go to their experts and back, twice a 
 
 TEST_CASE("torchtitan: experts that its code spreads or computes otherwise are refused") {
   const ModelSpec model = sixteen_experts();
-  CHECK(key_of(model, titan_plan(4), 8) == "model");  // A loop over experts.
-  CHECK(key_of(model, titan_plan(1)) == "gpus");
-  CHECK(key_of(model, titan_plan(8, degrees(1, 3, 1))) == "titan");
-  CHECK(key_of(model, titan_plan(8, degrees(2, 2, 4))) == "titan");
-  CHECK(key_of(model, titan_plan(8, degrees(2, 1, 2))) == "titan");
-  CHECK(key_of(model, titan_plan(80, degrees(1, 16, 1))) == "titan");  // Five to an expert.
+  CHECK(refused_by_lowering(model, titan_plan(4), {.compute_major = 8}) ==
+        "model");  // A loop over experts.
+  CHECK(refused_by_lowering(model, titan_plan(1)) == "gpus");
+  CHECK(refused_by_lowering(model, titan_plan(8, degrees(1, 3, 1))) == "titan");
+  CHECK(refused_by_lowering(model, titan_plan(8, degrees(2, 2, 4))) == "titan");
+  CHECK(refused_by_lowering(model, titan_plan(8, degrees(2, 1, 2))) == "titan");
+  CHECK(refused_by_lowering(model, titan_plan(80, degrees(1, 16, 1))) ==
+        "titan");  // Five to an expert.
   ParallelPlan plan = titan_plan(4);
   plan.titan->compiled = true;
-  CHECK(key_of(model, plan) == "titan");
+  CHECK(refused_by_lowering(model, plan) == "titan");
   plan = titan_plan(4);
   plan.loss = LossKind::kChunked;
-  CHECK(key_of(model, plan) == "model");
+  CHECK(refused_by_lowering(model, plan) == "model");
   const ModelSpec dense = parse_hf_config(R"({"model_type": "qwen3", "hidden_size": 512,
     "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64,
     "intermediate_size": 1024, "vocab_size": 8192, "tie_word_embeddings": false})",
                                           "dense")
                               .value();
-  CHECK(key_of(dense, titan_plan(4, degrees(1, 2, 1))) == "titan");
+  CHECK(refused_by_lowering(dense, titan_plan(4, degrees(1, 2, 1))) == "titan");
 }
 
 }  // namespace headroom::ir

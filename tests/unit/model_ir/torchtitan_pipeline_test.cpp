@@ -21,7 +21,7 @@ namespace {
 using torchtitan::PipelineStep;
 using torchtitan::with_gathers;
 
-ModelSpec layers_of(int layers) {
+ModelSpec llama_of_layers(int layers) {
   return parse_hf_config(R"({"hidden_size": 1024, "vocab_size": 32000, "num_attention_heads": 8,
     "num_key_value_heads": 4, "head_dim": 128, "tie_word_embeddings": false,
     "intermediate_size": 2816, "model_type": "llama", "num_hidden_layers": )" +
@@ -66,50 +66,50 @@ std::string text_of(const std::vector<PipelineStep>& steps) {
 }  // namespace
 
 TEST_CASE("torchtitan pipeline: 1F1B holds buffers for every micro-batch, gradients whole") {
-  test::check_phases(layers_of(4), pipelined(PipelineKind::kOneForwardOneBackward, 0),
+  test::check_phases(llama_of_layers(4), pipelined(PipelineKind::kOneForwardOneBackward, 0),
                      {{"step1", 526'984'704, 699'666'944}, {"step2", 526'985'216, 925'137'408}});
   test::check_phases(
-      layers_of(4), pipelined(PipelineKind::kOneForwardOneBackward, 1),
+      llama_of_layers(4), pipelined(PipelineKind::kOneForwardOneBackward, 1),
       {{"step1", 526'993'408, 1'065'550'848}, {"step2", 526'993'920, 1'291'025'920}});
 }
 
 TEST_CASE("torchtitan pipeline: GPipe keeps all micro-batches, logits and losses among them") {
-  test::check_phases(layers_of(4), pipelined(PipelineKind::kGPipe, 0),
+  test::check_phases(llama_of_layers(4), pipelined(PipelineKind::kGPipe, 0),
                      {{"step2", 526'985'216, 1'053'147'648}});
   test::check_phases(
-      layers_of(4), pipelined(PipelineKind::kGPipe, 1),
+      llama_of_layers(4), pipelined(PipelineKind::kGPipe, 1),
       {{"step1", 526'993'408, 1'627'308'544}, {"step2", 526'993'920, 1'886'338'048}});
 }
 
 TEST_CASE("torchtitan pipeline: interleaved stages are gathered ahead on the compute stream") {
-  test::check_phases(layers_of(6), pipelined(PipelineKind::kInterleaved, 0),
+  test::check_phases(llama_of_layers(6), pipelined(PipelineKind::kInterleaved, 0),
                      {{"step1", 638'679'040, 939'366'912}, {"step2", 638'679'552, 1'212'036'096}});
-  test::check_phases(layers_of(6), pipelined(PipelineKind::kInterleaved, 1),
+  test::check_phases(llama_of_layers(6), pipelined(PipelineKind::kInterleaved, 1),
                      {{"step2", 638'688'256, 1'561'189'376}});
   ParallelPlan plan = pipelined(PipelineKind::kInterleaved, 0);
   plan.titan->reshard = TitanReshard::kAlways;  // Gathered for every pass after all.
-  test::check_phases(layers_of(6), plan, {{"step2", 638'679'552, 1'184'290'816}});
+  test::check_phases(llama_of_layers(6), plan, {{"step2", 638'679'552, 1'184'290'816}});
   plan = pipelined(PipelineKind::kInterleaved, 1);
   plan.recompute = Recompute::kFull;
   plan.recompute_every = 2;  // Counted through the stages of the process.
-  test::check_phases(layers_of(6), plan, {{"step2", 638'688'256, 1'489'802'240}});
+  test::check_phases(llama_of_layers(6), plan, {{"step2", 638'688'256, 1'489'802'240}});
 }
 
 TEST_CASE("torchtitan pipeline: a split backward keeps the graph for the weights") {
-  test::check_phases(layers_of(6), pipelined(PipelineKind::kZbH1, 0),
+  test::check_phases(llama_of_layers(6), pipelined(PipelineKind::kZbH1, 0),
                      {{"step1", 647'067'648, 951'986'688}, {"step2", 647'068'160, 1'224'655'872}});
   test::check_phases(
-      layers_of(6), pipelined(PipelineKind::kZbH1, 1),
+      llama_of_layers(6), pipelined(PipelineKind::kZbH1, 1),
       {{"step1", 655'464'960, 1'383'450'112}, {"step2", 655'465'472, 1'656'123'904}});
 }
 
 TEST_CASE("torchtitan pipeline: at the tip of a V tensors are handed over") {
-  test::check_phases(layers_of(6), pipelined(PipelineKind::kZbV, 0),
+  test::check_phases(llama_of_layers(6), pipelined(PipelineKind::kZbV, 0),
                      {{"step2", 806'439'936, 1'866'260'480}});
-  test::check_phases(layers_of(6), pipelined(PipelineKind::kZbV, 1),
+  test::check_phases(llama_of_layers(6), pipelined(PipelineKind::kZbV, 1),
                      {{"step1", 487'704'576, 907'006'464}, {"step2", 487'705'088, 1'095'801'856}});
   test::check_phases(
-      layers_of(6), pipelined(PipelineKind::kDualPipeV, 0),
+      llama_of_layers(6), pipelined(PipelineKind::kDualPipeV, 0),
       {{"step1", 800'147'968, 1'418'480'128}, {"step2", 800'148'480, 1'775'027'712}});
 }
 
@@ -118,28 +118,28 @@ TEST_CASE("torchtitan pipeline: tensor parallelism, replicas and larger micro-ba
   plan.titan->tensor = 2;
   plan.world = 8;
   plan.rank = 4;
-  test::check_phases(layers_of(4), plan,
+  test::check_phases(llama_of_layers(4), plan,
                      {{"step1", 297'355'264, 637'460'992}, {"step2", 297'355'776, 750'214'144}});
   plan.rank = 0;  // The table's gradient is whole until it is reduced.
   plan.recompute = Recompute::kFull;
-  test::check_phases(layers_of(4), plan,
+  test::check_phases(llama_of_layers(4), plan,
                      {{"step1", 297'346'560, 434'733'568}, {"step2", 297'347'072, 547'482'112}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 1);
   plan.fsdp->replicas = 2;
   plan.world = 8;
   plan.rank = 4;
-  test::check_phases(layers_of(4), plan, {{"step2", 526'993'920, 1'291'025'920}});
+  test::check_phases(llama_of_layers(4), plan, {{"step2", 526'993'920, 1'291'025'920}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 1);
   plan.micro_batch = 8;
   plan.titan->pipeline_batch = 2;
-  test::check_phases(layers_of(4), plan, {{"step2", 535'415'296, 1'838'009'856}});
+  test::check_phases(llama_of_layers(4), plan, {{"step2", 535'415'296, 1'838'009'856}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
   plan.accumulation = 2;
-  test::check_phases(layers_of(4), plan, {{"step2", 526'985'216, 1'037'900'800}});
+  test::check_phases(llama_of_layers(4), plan, {{"step2", 526'985'216, 1'037'900'800}});
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
   plan.titan->context = 2;
   plan.world = 8;
-  test::check_phases(layers_of(4), plan, {{"step2", 297'330'688, 688'325'120}});
+  test::check_phases(llama_of_layers(4), plan, {{"step2", 297'330'688, 688'325'120}});
 }
 
 TEST_CASE("torchtitan pipeline: layers are dealt out with the embedding and the head as layers") {
@@ -183,7 +183,7 @@ TEST_CASE("torchtitan pipeline: three chunks are kept gathered, others let go") 
 
 TEST_CASE("torchtitan pipeline: what cannot be split or scheduled is refused") {
   const auto refused = [](const ParallelPlan& plan, int layers = 6) {
-    const auto program = lower(layers_of(layers), plan, Rank{0}, DeviceTraits{});
+    const auto program = lower(llama_of_layers(layers), plan, Rank{0}, DeviceTraits{});
     return !program && program.error().key == "titan";
   };
   ParallelPlan plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
@@ -213,14 +213,14 @@ TEST_CASE("torchtitan pipeline: what cannot be split or scheduled is refused") {
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
   plan.loss = LossKind::kChunked;
   CHECK(refused(plan));
-  ModelSpec qwen = layers_of(6);
+  ModelSpec qwen = llama_of_layers(6);
   qwen.qk_norm = QkNorm::kPerHead;
   CHECK(lower(qwen, pipelined(PipelineKind::kGPipe, 0), Rank{0}, DeviceTraits{}).error().key ==
         "titan");
   plan = pipelined(PipelineKind::kOneForwardOneBackward, 0);
   plan.world = 2;  // Nobody shares a stage's parameters.
   plan.rank = 0;
-  const auto program = lower(layers_of(6), plan, Rank{0}, DeviceTraits{});
+  const auto program = lower(llama_of_layers(6), plan, Rank{0}, DeviceTraits{});
   REQUIRE_FALSE(program);
   CHECK(program.error().key == "gpus");
 }
@@ -236,7 +236,7 @@ TEST_CASE("torchtitan pipeline: the rank with the highest peak is among those th
     plan.world = 12;
     plan.micro_batch = 12;
     plan.steps = 1;
-    const ModelSpec model = layers_of(14);
+    const ModelSpec model = llama_of_layers(14);
     const auto peak = [&](Rank rank) {
       const auto program = lower(model, plan, rank, DeviceTraits{});
       REQUIRE(program);

@@ -29,16 +29,16 @@ ParallelPlan recipe(const TunePlan& tune) {
   return plan;
 }
 
-RankProgram program_of(const ParallelPlan& plan) {
+RankProgram program_of_recipe(const ParallelPlan& plan) {
   REQUIRE(check_plan(small_llama(), plan));
   const auto program = lower(small_llama(), plan, Rank{0}, DeviceTraits{});
   REQUIRE(program);
   return *program;
 }
 
-cost::PhaseMemory phase_of(const ParallelPlan& plan, const std::string& name) {
+cost::PhaseMemory phase_of_recipe(const ParallelPlan& plan, const std::string& name) {
   const cost::MemoryTimeline timeline =
-      cost::replay(program_of(plan), plan.allocator, Bytes{600'000'000'000});
+      cost::replay(program_of_recipe(plan), plan.allocator, Bytes{600'000'000'000});
   const auto found = std::find_if(timeline.phases.begin(), timeline.phases.end(),
                                   [&name](const auto& phase) { return phase.name == name; });
   REQUIRE(found != timeline.phases.end());
@@ -53,8 +53,8 @@ bool is_refused(const ParallelPlan& plan) {
 }  // namespace
 
 TEST_CASE("torchtune: a compiled loss keeps bf16 logits, an eager one fp32 probabilities") {
-  const auto eager = phase_of(recipe({}), "step1.forward");
-  const auto compiled = phase_of(recipe({.compiled = true}), "step1.forward");
+  const auto eager = phase_of_recipe(recipe({}), "step1.forward");
+  const auto compiled = phase_of_recipe(recipe({.compiled = true}), "step1.forward");
   constexpr std::int64_t kLogits = 2 * 1100 * 32000;
   const std::int64_t saved = (eager.allocated_after - compiled.allocated_after).value();
   CHECK(std::abs(saved - kLogits * (4 - 2)) < kSlack);
@@ -63,20 +63,22 @@ TEST_CASE("torchtune: a compiled loss keeps bf16 logits, an eager one fp32 proba
 TEST_CASE("torchtune: the optimizer in backward leaves states and no gradients") {
   const ParallelPlan plain = recipe({.compiled = true});
   const ParallelPlan fused = recipe({.compiled = true, .optimizer_in_backward = true});
-  const std::int64_t left = phase_of(fused, "step1.backward").allocated_after.value();
-  CHECK(std::abs(left - phase_of(plain, "step1.zero_grad").allocated_after.value()) < kSlack);
-  const std::int64_t gradients = 2 * program_of(plain).trainable_parameters;
-  CHECK(phase_of(plain, "step2.backward").allocated_after.value() - left > gradients - kSlack);
-  const auto phases = program_of(fused).phases;
+  const std::int64_t left = phase_of_recipe(fused, "step1.backward").allocated_after.value();
+  CHECK(std::abs(left - phase_of_recipe(plain, "step1.zero_grad").allocated_after.value()) <
+        kSlack);
+  const std::int64_t gradients = 2 * program_of_recipe(plain).trainable_parameters;
+  CHECK(phase_of_recipe(plain, "step2.backward").allocated_after.value() - left >
+        gradients - kSlack);
+  const auto phases = program_of_recipe(fused).phases;
   CHECK(std::none_of(phases.begin(), phases.end(), [](const auto& phase) {
     return phase.name.find("optimizer") != std::string::npos;
   }));
 }
 
 TEST_CASE("torchtune: inputs of checkpointed layers leave the device until backward") {
-  const auto kept = phase_of(recipe({.compiled = true}), "step1.forward");
+  const auto kept = phase_of_recipe(recipe({.compiled = true}), "step1.forward");
   const auto offloaded =
-      phase_of(recipe({.compiled = true, .offload_activations = true}), "step1.forward");
+      phase_of_recipe(recipe({.compiled = true, .offload_activations = true}), "step1.forward");
   const std::int64_t input = 2 * 1100 * 1024 * 2;
   CHECK((kept.allocated_after - offloaded.allocated_after).value() == 2 * input);
 }
@@ -87,10 +89,10 @@ TEST_CASE("torchtune: adapters are in the model's type") {
   ParallelPlan other = plan;
   other.runtime = "transformers";
   other.tune.reset();
-  const std::int64_t adapters = program_of(plan).trainable_parameters;
-  CHECK(
-      (phase_of(other, "load").allocated_after - phase_of(plan, "load").allocated_after).value() ==
-      2 * adapters);
+  const std::int64_t adapters = program_of_recipe(plan).trainable_parameters;
+  CHECK((phase_of_recipe(other, "load").allocated_after -
+         phase_of_recipe(plan, "load").allocated_after)
+            .value() == 2 * adapters);
 }
 
 TEST_CASE("torchtune: what its recipes do not do is refused by name") {

@@ -39,8 +39,8 @@ ParallelPlan partitioned(const ZeroPlan& zero = auto_sizes()) {
 }
 
 /// Calls and bytes of one collective in a phase.
-Work::Collective collective(const RankProgram& program, std::string_view phase,
-                            std::string_view operation) {
+Work::Collective collective_of_phase(const RankProgram& program, std::string_view phase,
+                                     std::string_view operation) {
   Work::Collective none;
   for (const Phase& each : program.phases) {
     for (const Work::Collective& one : each.work.collectives) {
@@ -128,8 +128,8 @@ TEST_CASE("zero 3: of a tied table that is saved, the copy is gathered beside th
       {{"step2.forward", 229'649'408, 237'841'408}, {"step2.backward", 92'155'904, 246'030'336}});
   // PEFT has the original gathered while it copies it, and rank 0 sends it round.
   const RankProgram program = lower(gpt2, plan, Rank{0}, DeviceTraits{}).value();
-  CHECK(collective(program, "model", "all_gather").bytes == 4096 * 512 * 4);
-  CHECK(collective(program, "model", "broadcast").calls == 42);
+  CHECK(collective_of_phase(program, "model", "all_gather").bytes == 4096 * 512 * 4);
+  CHECK(collective_of_phase(program, "model", "broadcast").calls == 42);
 }
 
 TEST_CASE("zero 3: an encoder-decoder hands its biases from module to module, recomputed too") {
@@ -163,15 +163,15 @@ TEST_CASE("zero 3: collectives of a step without and with a trace") {
   const RankProgram program =
       lower(test::wide_llama(), partitioned(), Rank{0}, DeviceTraits{}).value();
   // 21 parameters, each sent to all ranks once and gathered for its hook.
-  CHECK(collective(program, "model", "broadcast").calls == 21);
-  CHECK(collective(program, "deepspeed.initialize", "all_gather").bytes == 249'899'008);
-  CHECK(collective(program, "step1.backward", "all_gather").calls == 21);
+  CHECK(collective_of_phase(program, "model", "broadcast").calls == 21);
+  CHECK(collective_of_phase(program, "deepspeed.initialize", "all_gather").bytes == 249'899'008);
+  CHECK(collective_of_phase(program, "step1.backward", "all_gather").calls == 21);
   // Norms persist; what stays until backward is not gathered again.
-  CHECK(collective(program, "step2.forward", "all_gather").calls == 12);
-  CHECK(collective(program, "step2.forward", "all_gather").bytes == 249'888'768);
-  CHECK(collective(program, "step2.backward", "all_gather").calls == 0);
-  CHECK(collective(program, "step2.backward", "reduce_scatter").calls == 19);
-  CHECK(collective(program, "step2.step", "all_gather").bytes == 5 * 2048);
+  CHECK(collective_of_phase(program, "step2.forward", "all_gather").calls == 12);
+  CHECK(collective_of_phase(program, "step2.forward", "all_gather").bytes == 249'888'768);
+  CHECK(collective_of_phase(program, "step2.backward", "all_gather").calls == 0);
+  CHECK(collective_of_phase(program, "step2.backward", "reduce_scatter").calls == 19);
+  CHECK(collective_of_phase(program, "step2.step", "all_gather").bytes == 5 * 2048);
 }
 
 TEST_CASE("zero 3: recomputation, and few live parameters stop the prefetch") {
@@ -185,7 +185,7 @@ TEST_CASE("zero 3: recomputation, and few live parameters stop the prefetch") {
                       {"step2.forward", 1'056'027'136, 1'386'228'224},
                       {"step2.backward", 570'345'472, 1'496'420'864}});
   const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
-  CHECK(collective(program, "step2.forward", "all_gather").calls == 16);
+  CHECK(collective_of_phase(program, "step2.forward", "all_gather").calls == 16);
 }
 
 TEST_CASE("zero 3: shards of three ranks are padded") {
@@ -362,8 +362,8 @@ TEST_CASE("zero 3: a block of experts is gathered, kept and reduced as one") {
                       {"step2.forward", 11'091'261'952, 12'644'189'184},
                       {"step2.backward", 7'398'679'552, 13'841'879'040}});
   const RankProgram program = lower(mixtral, plan, Rank{0}, DeviceTraits{}).value();
-  CHECK(collective(program, "step2.backward", "all_gather").calls == 2);
-  CHECK(collective(program, "step2.backward", "reduce_scatter").calls == 7);
+  CHECK(collective_of_phase(program, "step2.backward", "all_gather").calls == 2);
+  CHECK(collective_of_phase(program, "step2.backward", "reduce_scatter").calls == 7);
 }
 
 TEST_CASE("zero 3: a linear layer keeps its weight, and makes the input's gradient first") {

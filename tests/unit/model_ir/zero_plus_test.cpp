@@ -38,8 +38,8 @@ ParallelPlan plan_of_stage(int stage) {
 }
 
 /// Bytes of the full buffers of one collective among `ranks` in a phase.
-std::int64_t collective_bytes(const RankProgram& program, std::string_view phase,
-                              CollectiveKind kind, std::int64_t ranks) {
+std::int64_t gathered_bytes(const RankProgram& program, std::string_view phase, CollectiveKind kind,
+                            std::int64_t ranks) {
   std::int64_t bytes = 0;
   for (const Phase& each : program.phases) {
     for (const Work::Collective& one : each.work.collectives) {
@@ -70,10 +70,10 @@ TEST_CASE("zero++: gathers come from the node as long as there is a second parti
   ParallelPlan plan = plan_of_stage(3);
   plan.zero->hpz_partition_size = 8;
   const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
-  CHECK(collective_bytes(program, "step1.forward", CollectiveKind::kAllGather, 8) > 0);
-  CHECK(collective_bytes(program, "step1.forward", CollectiveKind::kAllGather, 16) == 0);
+  CHECK(gathered_bytes(program, "step1.forward", CollectiveKind::kAllGather, 8) > 0);
+  CHECK(gathered_bytes(program, "step1.forward", CollectiveKind::kAllGather, 16) == 0);
   // The step has made the second partitions stale: forward makes them again.
-  CHECK(collective_bytes(program, "step2.forward", CollectiveKind::kAllGather, 16) > 0);
+  CHECK(gathered_bytes(program, "step2.forward", CollectiveKind::kAllGather, 16) > 0);
 }
 
 TEST_CASE("zero++: weights gathered as integers and gradients exchanged in 4 bits") {
@@ -107,8 +107,8 @@ TEST_CASE("zero++: within one node gradients are not quantised") {
   plan.zero->quantized_gradients = true;
   plan.zero->node_devices = 16;
   const RankProgram program = lower(test::wide_llama(), plan, Rank{0}, DeviceTraits{}).value();
-  CHECK(collective_bytes(program, "step1.backward", CollectiveKind::kAllToAll, 16) == 0);
-  CHECK(collective_bytes(program, "step1.backward", CollectiveKind::kReduceScatter, 16) > 0);
+  CHECK(gathered_bytes(program, "step1.backward", CollectiveKind::kAllToAll, 16) == 0);
+  CHECK(gathered_bytes(program, "step1.backward", CollectiveKind::kReduceScatter, 16) > 0);
 }
 
 TEST_CASE("zero++: groups of the quantiser") {

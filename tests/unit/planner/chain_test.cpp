@@ -1,9 +1,12 @@
 #include "planner/chain/chain.h"
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include <doctest/doctest.h>
 

@@ -11,6 +11,7 @@
 #include "costmodel/time/machine.h"
 #include "model_ir/spec/hf_config.h"
 #include "planner/space/axis_value.h"
+#include "tests/support/configs.h"
 
 namespace headroom::plan {
 namespace {
@@ -139,9 +140,8 @@ TEST_CASE("torchtitan's space: every k-th layer, once for each count of layers")
 }
 
 TEST_CASE("torchtitan's step: micro-batches that are not replayed take what others do") {
-  const std::string configs = std::string(HEADROOM_SOURCE_DIR) + "/configs";
-  const cost::DeviceSpec device = cost::load_device(configs, "h100-80gb").value();
-  const cost::Machine machine = cost::load_machine(configs, device).value();
+  const cost::DeviceSpec device = cost::load_device(test::kConfigs, "h100-80gb").value();
+  const cost::Machine machine = cost::load_machine(test::kConfigs, device).value();
   const ir::ModelSpec model = llama(6);
   const auto seconds_of = [&](std::int64_t accumulation, std::int64_t pipeline) {
     ir::ParallelPlan plan;

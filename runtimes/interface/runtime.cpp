@@ -1,0 +1,17 @@
+#include "runtimes/interface/runtime.h"
+
+namespace headroom::ir {
+
+void Runtime::prepare_for_search(ParallelPlan& plan) const {
+  if (plan.precision == Precision::kBf16Master) {
+    plan.precision = Precision::kBf16;
+  } else if (plan.precision == Precision::kFp16Master) {
+    plan.precision = Precision::kFp16;
+  }
+}
+
+std::optional<ParallelPlan> Runtime::one_rank_alone(const ParallelPlan& /*plan*/) const {
+  return std::nullopt;
+}
+
+}  // namespace headroom::ir

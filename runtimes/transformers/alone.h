@@ -1,0 +1,11 @@
+#pragma once
+
+#include "model_ir/plan/parallel_plan.h"
+
+namespace headroom::ir::transformers {
+
+/// One micro-batch of `plan`, whose framework runs transformers' model code: without anything that
+/// is there for the other ranks or the optimizer, in the types that the arithmetic of `plan` has.
+[[nodiscard]] ParallelPlan one_rank_alone(const ParallelPlan& plan);
+
+}  // namespace headroom::ir::transformers

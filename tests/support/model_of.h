@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string_view>
+
+#include "model_ir/spec/hf_config.h"
+
+namespace headroom::test {
+
+/// The model of a Hugging Face config.json.
+[[nodiscard]] inline ir::ModelSpec model_of(std::string_view config) {
+  return ir::parse_hf_config(config, "config.json").value();
+}
+
+}  // namespace headroom::test

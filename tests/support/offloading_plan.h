@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include "model_ir/plan/parallel_plan.h"
+
+namespace headroom::test {
+
+constexpr std::int64_t kOffloadingTokens = 2048;
+
+/// Two steps of Megatron-Core on the ranks of one pipeline, one sequence at a time.
+[[nodiscard]] inline ir::ParallelPlan offloading_plan(const ir::MegatronPlan& megatron) {
+  ir::ParallelPlan plan;
+  plan.runtime = "megatron";
+  plan.precision = ir::Precision::kBf16Master;
+  plan.sequence = kOffloadingTokens;
+  plan.world = megatron.pipeline;
+  plan.steps = 2;
+  plan.megatron = megatron;
+  return plan;
+}
+
+}  // namespace headroom::test
