@@ -373,9 +373,7 @@ Scoring score_arguments(const std::string& gpu, const std::string& with) {
       R"( "max-position-embeddings": "128", "micro-batch-size": "2", "global-batch-size": "8",)"
       R"( "bf16": "true", "transformer-impl": "transformer_engine")";
   const std::string text =
-      R"({"source": "s", "rows": [{"id": "g", "framework": "Megatron-LM",
-                    "gpu"
-      : ")" +
+      R"({"source": "s", "rows": [{"id": "g", "framework": "Megatron-LM", "mode": "train", "gpu": ")" +
       gpu + R"(", "num_gpus": 2, "framework_version": "dev container", "model": {"arch": "gpt",)" +
       R"( "vocab": 1000}, "other": {"model_args": {)" + arguments + with +
       R"(}, "env": {"NVTE_ALLOW_NONDETERMINISTIC_ALGO": "0"}}, "measured": {"peak_mem_value": 1000,)" +
