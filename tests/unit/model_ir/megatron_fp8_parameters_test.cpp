@@ -13,10 +13,10 @@
 namespace headroom::ir::megatron {
 namespace {
 
-constexpr std::int64_t kWidth = 1024;
-constexpr std::int64_t kDepth = 2;
+constexpr std::int64_t kHidden = 1024;
+constexpr std::int64_t kLayers = 2;
 /// Queries, keys and values; output; gate and up; down.
-constexpr std::int64_t kHeldWeights = (1536 + 1024 + 5632 + 2816) * kWidth;
+constexpr std::int64_t kWeights = (1536 + 1024 + 5632 + 2816) * kHidden;
 
 ParallelPlan plan_of(MegatronFp8 recipe, bool held) {
   ParallelPlan plan;
@@ -50,7 +50,7 @@ std::vector<std::int64_t> collectives(const RankProgram& program, CollectiveKind
   return bytes;
 }
 
-std::string refused_parameters(const ParallelPlan& plan) {
+std::string refused(const ParallelPlan& plan) {
   const Status status = check_plan(test::small_llama(), plan);
   return status ? "" : status.error().got;
 }
@@ -60,13 +60,13 @@ std::int64_t others() {
   const ModelSpec model = test::small_llama();
   const std::int64_t rows = (model.vocabulary + 127) / 128 * 128;
   const std::int64_t tables = model.tied_embeddings ? 1 : 2;
-  return tables * rows * kWidth + (2 * kDepth + 1) * kWidth;
+  return tables * rows * kHidden + (2 * kLayers + 1) * kHidden;
 }
 
 }  // namespace
 
 TEST_CASE("megatron fp8 parameters: no 16 bits beside what both products read") {
-  constexpr std::int64_t kSixteenBits = 2 * kDepth * kHeldWeights;
+  constexpr std::int64_t kSixteenBits = 2 * kLayers * kWeights;
   CHECK(beyond_casts(MegatronFp8::kTensorwise, 9) == -kSixteenBits);
   CHECK(beyond_casts(MegatronFp8::kDelayed, 9) == -kSixteenBits);
   CHECK(beyond_casts(MegatronFp8::kBlockwise, 9) == -kSixteenBits);
@@ -75,7 +75,7 @@ TEST_CASE("megatron fp8 parameters: no 16 bits beside what both products read") 
 
 // What is gathered lies in the gradients of what is held in 8 bits, and beside the rest.
 TEST_CASE("megatron fp8 parameters: under mxfp8 the others lie in a module and in a buffer") {
-  CHECK(beyond_casts(MegatronFp8::kMxfp8, 10) == -2 * kDepth * kHeldWeights + 2 * others());
+  CHECK(beyond_casts(MegatronFp8::kMxfp8, 10) == -2 * kLayers * kWeights + 2 * others());
 }
 
 TEST_CASE("megatron fp8 parameters: a byte an element is gathered, under mxfp8 two") {
@@ -86,8 +86,8 @@ TEST_CASE("megatron fp8 parameters: a byte an element is gathered, under mxfp8 t
     return collectives(test::small_llama_on(plan, compute_major), CollectiveKind::kAllGather);
   };
   using Bytes = std::vector<std::int64_t>;
-  CHECK(gathered(MegatronFp8::kTensorwise, 9) == Bytes{kDepth * kHeldWeights, 2 * others()});
-  CHECK(gathered(MegatronFp8::kMxfp8, 10) == Bytes{2 * kDepth * kHeldWeights, 2 * others()});
+  CHECK(gathered(MegatronFp8::kTensorwise, 9) == Bytes{kLayers * kWeights, 2 * others()});
+  CHECK(gathered(MegatronFp8::kMxfp8, 10) == Bytes{2 * kLayers * kWeights, 2 * others()});
 }
 
 TEST_CASE("megatron fp8 parameters: ranks share the largest value of each weight or block") {
@@ -98,10 +98,10 @@ TEST_CASE("megatron fp8 parameters: ranks share the largest value of each weight
     plan.steps = 1;
     return collectives(test::small_llama_on(plan, 9), CollectiveKind::kAllReduce).back();
   };
-  CHECK(largest(MegatronFp8::kTensorwise) == 4 * kDepth * 4);
-  CHECK(largest(MegatronFp8::kDelayed) == 4 * kDepth * 4);
+  CHECK(largest(MegatronFp8::kTensorwise) == 4 * kLayers * 4);
+  CHECK(largest(MegatronFp8::kDelayed) == 4 * kLayers * 4);
   // Blocks of 128 x 128, the second count padded to fours.
-  CHECK(largest(MegatronFp8::kBlockwise) == 4 * kDepth * (12 * 8 + 8 * 8 + 44 * 8 + 8 * 24));
+  CHECK(largest(MegatronFp8::kBlockwise) == 4 * kLayers * (12 * 8 + 8 * 8 + 44 * 8 + 8 * 24));
 }
 
 TEST_CASE("megatron fp8 parameters: the step rounds to 16 bits and casts stretch by stretch") {
@@ -115,19 +115,19 @@ TEST_CASE("megatron fp8 parameters: the step rounds to 16 bits and casts stretch
         program.operations[program.sites[event.site].operation] != "copy_parameters") {
       continue;
     }
-    (event.bytes % kWidth == 0 && event.bytes >= 2 * kWidth * kWidth ? rounded : turned) +=
+    (event.bytes % kHidden == 0 && event.bytes >= 2 * kHidden * kHidden ? rounded : turned) +=
         event.bytes;
   }
-  CHECK(rounded + turned > 3 * kDepth * kHeldWeights);  // And a scalar or two.
-  CHECK(rounded + turned < 3 * kDepth * kHeldWeights + 1024);
+  CHECK(rounded + turned > 3 * kLayers * kWeights);  // And a scalar or two.
+  CHECK(rounded + turned < 3 * kLayers * kWeights + 1024);
 }
 
 TEST_CASE("megatron fp8 parameters: what is not modelled is refused by name") {
-  CHECK(refused_parameters(plan_of(MegatronFp8::kBlockwise, true)).empty());
+  CHECK(refused(plan_of(MegatronFp8::kBlockwise, true)).empty());
   const auto with = [](auto change) {
     ParallelPlan plan = plan_of(MegatronFp8::kTensorwise, true);
     change(*plan.megatron);
-    return refused_parameters(plan);
+    return refused(plan);
   };
   CHECK(with([](MegatronPlan& plan) { plan.fp8 = MegatronFp8::kNone; }) ==
         "fp8-param-gather without fp8-recipe");
