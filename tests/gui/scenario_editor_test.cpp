@@ -146,7 +146,7 @@ TEST_CASE("ScenarioEditor: ZeRO stages are for DeepSpeed, ranks and frozen weigh
 }
 
 TEST_CASE("ScenarioEditor: a framework shows the controls that it has, and no others") {
-  Scene scene;
+  EditorScene scene;
   scene.control<QSpinBox>("Number of GPUs")->setValue(8);
   auto* const tensor = scene.control<QSpinBox>("Tensor parallel");
   auto* const replicas = scene.control<QSpinBox>("Replicas");
