@@ -66,7 +66,8 @@ const std::vector<Row>& rows() {
       {"istream", "getline ios istream"},
       {"iterator",
        "advance back_inserter begin data distance empty end inserter istreambuf_iterator "
-       "make_move_iterator next ostream_iterator prev rbegin rend size ssize"},
+       "make_move_iterator make_reverse_iterator next ostream_iterator prev rbegin rend size "
+       "ssize"},
       {"limits", "numeric_limits"},
       {"list", "list size_t"},
       {"map", "erase_if initializer_list map multimap size_t"},
