@@ -22,11 +22,11 @@ struct OptionSpec {
 /// A verb of the program and everything that may follow it.
 struct VerbSpec {
   std::string_view name;
-  std::string_view summary;      ///< One line.
-  std::string_view positionals;  ///< "MODEL", "PATH..."; empty: none.
-  std::string_view detail;       ///< What the positionals are.
+  std::string_view summary;  ///< One line.
+  std::string positionals;   ///< "MODEL", "PATH..."; empty: none.
+  std::string detail;        ///< What the positionals are.
   std::vector<OptionSpec> options;
-  std::string_view example;  ///< A command line that works, without the program's name.
+  std::string example;  ///< A command line that works, without the program's name.
 };
 
 /// A command line after splitting.

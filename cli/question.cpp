@@ -7,7 +7,7 @@
 
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
-#include "runtimes/torchtitan/memory_budget.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -72,7 +72,7 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
     }
   }
   if (plan.runtime != question.request.plan.runtime) {
-    found.dropped.emplace_back("runtime");  // --zero says it.
+    found.dropped.emplace_back("runtime");  // The framework's own options say it.
   }
   return found;
 }
@@ -148,10 +148,9 @@ Result<Question> read_question(const Arguments& arguments) {
         device->name + ": what PyTorch takes on NVIDIA's GPUs is shown; nothing was measured on " +
         device->vendor + "'s, so that neither intervals nor the chance to fit hold");
   }
-  if (ir::torchtitan::weighs_shared_keys(plan->model.spec, plan->request.plan)) {
-    plan->request.notes.emplace_back(
-        "--titan memory-budget: PyTorch 2.11 stops with an AssertionError of its FLOP counter "
-        "where queries share keys; shown is what later versions choose");
+  for (std::string& note :
+       ir::runtime_of(plan->request.plan).notes(plan->model.spec, plan->request.plan)) {
+    plan->request.notes.push_back(std::move(note));
   }
   return Question{.model = std::move(plan->model),
                   .device = std::move(device).value(),

@@ -5,6 +5,7 @@
 
 #include "cli/scalars.h"
 #include "costmodel/estimate.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -13,7 +14,7 @@ constexpr std::string_view kRoutingImbalance = "routing-imbalance";
 
 Result<Bytes> reserved_with(const Question& question, double load) {
   ir::ParallelPlan plan = question.request.plan;
-  plan.megatron->expert_load = load;
+  ir::runtime_of(plan).set_expert_load(plan, load);
   const Result<cost::StepEstimate> estimate =
       cost::estimate(question.model.spec, plan, question.device, question.budget);
   return estimate ? Result<Bytes>(estimate->peak_reserved) : Result<Bytes>(estimate.error());
@@ -23,7 +24,7 @@ Result<Bytes> reserved_with(const Question& question, double load) {
 
 OptionSpec routing_option() {
   return {kRoutingImbalance, "CV", "",
-          "Megatron-Core's experts on several ranks: standard deviation of an expert's tokens over "
+          "for experts that several ranks share: standard deviation of an expert's tokens over "
           "their mean; the verdict is then that of one step in twenty"};
 }
 
@@ -37,17 +38,18 @@ Result<std::optional<RoutingAnswer>> ask_routing(const Arguments& arguments, Que
   if (!imbalance) {
     return imbalance.error();
   }
-  std::optional<ir::MegatronPlan>& megatron = question.request.plan.megatron;
+  ir::ParallelPlan& plan = question.request.plan;
+  const ir::Runtime& runtime = ir::runtime_of(plan);
+  const std::int64_t ranks = runtime.expert_ranks(plan);
   const auto& moe = question.model.spec.moe;
-  if (!moe || !megatron || megatron->expert == 1 || megatron->capacity_factor) {
+  if (!moe || ranks == 1) {
     return Error::invalid_argument(
         kRoutingImbalance, *text, "experts that several ranks share, without a capacity factor",
-        "--megatron ep=N; elsewhere every rank keeps its own tokens, or pads to a capacity");
+        "ask for expert parallelism (ep=N); elsewhere every rank keeps its own tokens, or pads to "
+        "a capacity");
   }
-  const Result<cost::ExpertLoad> load = cost::busiest_rank({.experts = moe->experts,
-                                                            .ranks = megatron->expert,
-                                                            .top_k = moe->top_k,
-                                                            .imbalance = *imbalance});
+  const Result<cost::ExpertLoad> load = cost::busiest_rank(
+      {.experts = moe->experts, .ranks = ranks, .top_k = moe->top_k, .imbalance = *imbalance});
   if (!load) {
     return load.error();
   }
@@ -56,7 +58,7 @@ Result<std::optional<RoutingAnswer>> ask_routing(const Arguments& arguments, Que
   if (!balanced || !expected) {
     return balanced ? expected.error() : balanced.error();
   }
-  megatron->expert_load = load->p95;
+  runtime.set_expert_load(plan, load->p95);
   return std::optional<RoutingAnswer>(
       {.imbalance = *imbalance, .load = *load, .balanced = *balanced, .expected = *expected});
 }

@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "costmodel/binding_rank.h"
-#include "model_ir/plan/pipeline_plan.h"
-#include "runtimes/megatron/stage_layers.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 
@@ -86,15 +84,13 @@ struct RankEstimate {
 /// The price of a stage, from the first of its ranks; nothing from the others.
 std::optional<StagePrice> price_rank(const StepEstimate& estimate, const ir::ParallelPlan& plan,
                                      const Machine& machine) {
-  const std::int64_t stages = ir::pipeline_stages(plan);
-  const std::int64_t stage_ranks = plan.megatron ? ir::stage_stride(*plan.megatron, plan.world)
-                                                 : std::max<std::int64_t>(plan.world / stages, 1);
+  const ir::PipelineRuns pipeline = ir::runtime_of(plan).pipeline(plan);
   const auto rank = static_cast<std::int64_t>(estimate.rank);
   // A rank that the plan asks for stands for its whole pipeline only where there is none.
-  if (plan.rank ? stages > 1 : rank % stage_ranks != 0) {
+  if (plan.rank ? pipeline.stages > 1 : rank % pipeline.stage_stride != 0) {
     return std::nullopt;
   }
-  StagePrice price{.stage = plan.rank ? 0 : rank / stage_ranks,
+  StagePrice price{.stage = plan.rank ? 0 : rank / pipeline.stage_stride,
                    .time = price_program(estimate.program, plan, prices_on(machine, plan))};
   price.time.timeline = {};  // As long as the program, and nobody asks for it.
   return price;
@@ -141,14 +137,7 @@ std::string moment_text(const std::string& phase, const PeakSite& site) {
 }
 
 std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan) {
-  // As many as are in flight, and two in the steady state; an interleaved schedule wants multiples
-  // of the stages.
-  const std::int64_t stages = plan.megatron ? plan.megatron->pipeline : 1;
-  std::int64_t wanted = kReplayedMicroBatches;
-  if (stages > 1) {
-    wanted = ir::is_interleaved(*plan.megatron) ? 2 * stages : stages + 2;
-  }
-  return std::min(plan.accumulation, wanted);
+  return std::min(plan.accumulation, ir::runtime_of(plan).steady_micro_batches(plan));
 }
 
 StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings, Bytes total,

@@ -75,16 +75,13 @@ inline constexpr double kTightShare = 0.05;
 /// "fits", "tight", "does not fit".
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 
-/// Micro-batches of a step that `estimate` replays at most: gradients exist from the second on, and
-/// every further one does the same to memory. In a pipeline it takes as many more as it has stages
-/// until that is so.
-inline constexpr std::int64_t kReplayedMicroBatches = 4;
-/// How many of a step's micro-batches are replayed.
+/// How many of a step's micro-batches are replayed: until memory repeats itself
+/// (`ir::Runtime::steady_micro_batches`).
 [[nodiscard]] std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan);
 
 /// Lowers `model` for the plan's runtime: the program that `estimate` replays.
 ///
-/// Model:   accumulation beyond `kReplayedMicroBatches` is left out; a step's work is that of the
+/// Model:   accumulation beyond `replayed_micro_batches` is left out; a step's work is that of the
 ///          micro-batches that stay.
 /// Errors:  kInvalidArgument where the plan and the model or runtime do not go together.
 [[nodiscard]] Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model,

@@ -8,6 +8,7 @@
 #include "costmodel/estimate.h"
 #include "costmodel/layer_stretch.h"
 #include "costmodel/memory/allocation_size.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cost {
 namespace {
@@ -33,7 +34,7 @@ Bytes peak_live(const ir::RankProgram& program) {
 
 std::optional<Bytes> layer_bound(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                  const DeviceSpec& device) {
-  if (plan.zero || plan.fsdp || plan.megatron || plan.runtime == "torchtitan" || model.encoder) {
+  if (!ir::runtime_of(plan).grows_by_layers(plan) || model.encoder) {
     return std::nullopt;
   }
   const std::size_t every =

@@ -10,8 +10,8 @@
 namespace headroom::cost {
 
 /// A lower bound of the peak of allocated bytes, at a twentieth of the price of a replay for a
-/// model of 80 layers; nothing where there is none: few layers, two stacks, other runtimes than
-/// transformers.
+/// model of 80 layers; nothing where there is none: few layers, two stacks, a framework whose
+/// memory does not grow evenly with them.
 ///
 /// Model:   the layers repeat. Two programs with one and two repetitions are lowered and their
 ///          live bytes counted, without an allocator. Bytes at each moment of a program grow with
@@ -26,7 +26,7 @@ namespace headroom::cost {
 ///                   | x
 ///                   +-1--2------------- layers
 ///
-///          Buckets that fill up break this, which is why DeepSpeed's programs have no such bound.
+///          Buckets that fill up break this (`ir::Runtime::grows_by_layers`).
 /// Ignores: what the allocator adds.
 [[nodiscard]] std::optional<Bytes> layer_bound(const ir::ModelSpec& model,
                                                const ir::ParallelPlan& plan,

@@ -18,7 +18,7 @@ enum class HeldAt : std::uint8_t {
 /// the peak that costs a few multiplications, to rule plans out without replaying them.
 ///
 /// Model:   parameters, gradients, optimizer states and master copies as they stand together in
-///          the optimizer's step, sharded as the ZeRO stage says, or as they stand in a later
+///          the optimizer's step, sharded as the framework does, or as they stand in a later
 ///          step's forward. Adapters and what quantised weights need besides their bits count as
 ///          nothing.
 /// Ignores: activations, buffers, workspaces, rounding.

@@ -1,7 +1,9 @@
 #include "costmodel/outside_memory.h"
 
 #include <algorithm>
-#include <array>
+#include <utility>
+
+#include "runtimes/registry.h"
 
 namespace headroom::cost {
 namespace {
@@ -89,9 +91,8 @@ OutsideTerm nccl_term(std::int64_t ranks, const DeviceSpec& device) {
 /// NCCL takes NVLink SHARP for all-reduce among more than four GPUs of one node, where the GPUs
 /// hang on a switch. Source: NVIDIA/nccl src/transport/nvls.cc (channels), src/graph/tuning.cc.
 bool uses_nvls(const ir::ParallelPlan& plan, const DeviceSpec& device) {
-  const bool all_reduce = !plan.zero || plan.zero->stage < 3;
-  return all_reduce && device.traits.compute_major >= 9 && plan.world > 4 &&
-         device.link.rfind("nvlink", 0) == 0;
+  return ir::runtime_of(plan).has_all_reduce(plan) && device.traits.compute_major >= 9 &&
+         plan.world > 4 && device.link.rfind("nvlink", 0) == 0;
 }
 
 OutsideTerm nvls_term(const ir::ParallelPlan& plan, const DeviceSpec& device) {
@@ -105,65 +106,7 @@ OutsideTerm nvls_term(const ir::ParallelPlan& plan, const DeviceSpec& device) {
           .source = std::string(kNvlsSource)};
 }
 
-/// One buffer of the activations [B S / CP, H] in 16 bits for each product that overlaps.
-/// Source: transformer_engine/pytorch/module/base.py, initialize_ub: ten names.
-OutsideTerm userbuffers_term(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  constexpr std::int64_t kProducts = 10;
-  const std::int64_t tokens = plan.micro_batch * plan.sequence / plan.megatron->context;
-  const Bytes bytes{kProducts * tokens * model.hidden * 2};
-  return {.name = "tensor-parallel userbuffers",
-          .bytes = bytes,
-          .bound = bytes,
-          .basis = Basis::kDerived,
-          .source =
-              "NVIDIA/TransformerEngine transformer_engine/pytorch/module/base.py, "
-              "initialize_ub: ten buffers of B S / CP x H"};
-}
-
-/// What HybridEP exchanges tokens in: room for those of all ranks, [R T, H] in 16 bits with scales
-/// of 128 columns, and their probabilities for a node's experts; the gathered routing map; where
-/// nodes differ, what comes from and goes to the others, twice. A superchip's NVLink domain is
-/// taken for nodes of eight, too: what the network's buffers add is too much there.
-/// Source: deepseek-ai/DeepEP, branch hybrid-ep (94a9f8f), csrc/hybrid_ep/buffer/{intranode,
-/// internode_doca}.cu, allocate_{dispatch,combine}_buffers; extension/allgather.cu.
-OutsideTerm hybrid_ep_term(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
-  const std::int64_t ranks = plan.megatron->expert;
-  const std::int64_t nodes = ceil_div(ranks, kRanksPerNode);
-  const std::int64_t tokens = ceil_div(plan.micro_batch * plan.sequence, plan.megatron->context);
-  const std::int64_t own =
-      plan.megatron->sequence_parallel ? ceil_div(tokens, plan.megatron->tensor) : tokens;
-  const std::int64_t experts = model.moe->experts;
-  const std::int64_t row = 2 * model.hidden;
-  const std::int64_t scales = 4 * (model.hidden / 128);
-  const std::int64_t shares = 4 * experts / nodes;
-  std::int64_t bytes = ranks * own * (row + scales + shares + experts);
-  if (nodes > 1) {
-    const std::int64_t others = nodes - 1;
-    bytes += own * (row + scales + 4 * experts);                           // Sent from.
-    bytes += own * others * (row + scales + shares + 2 * (row + shares));  // Received, and back.
-  }
-  return {.name = "HybridEP buffers",
-          .bytes = Bytes{bytes},
-          .bound = Bytes{bytes},
-          .basis = Basis::kDerived,
-          .source =
-              "deepseek-ai/DeepEP hybrid-ep csrc/hybrid_ep/buffer: tokens of all "
-              "expert-parallel ranks, and of other nodes"};
-}
-
 }  // namespace
-
-std::string_view name_of(Basis basis) {
-  switch (basis) {
-    case Basis::kMeasured:
-      return "measured";
-    case Basis::kDerived:
-      return "derived";
-    case Basis::kAssumed:
-      return "assumed";
-  }
-  return "?";
-}
 
 std::vector<OutsideTerm> outside_terms(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                        const DeviceSpec& device) {
@@ -174,11 +117,8 @@ std::vector<OutsideTerm> outside_terms(const ir::ModelSpec& model, const ir::Par
       terms.push_back(nvls_term(plan, device));
     }
   }
-  if (plan.megatron && plan.megatron->tp_comm_overlap) {
-    terms.push_back(userbuffers_term(model, plan));
-  }
-  if (plan.megatron && plan.megatron->dispatcher == ir::MegatronDispatcher::kHybridEp) {
-    terms.push_back(hybrid_ep_term(model, plan));
+  for (OutsideTerm& own : ir::runtime_of(plan).outside_terms(model, plan)) {
+    terms.push_back(std::move(own));
   }
   return terms;
 }

@@ -7,6 +7,7 @@
 
 #include "costmodel/layer_bound.h"
 #include "costmodel/memory_floor.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cost {
 namespace {
@@ -77,12 +78,13 @@ class Search {
   }
 
   [[nodiscard]] std::size_t replays() const { return replays_; }
+  [[nodiscard]] const ParallelPlan& plan() const { return question_.plan; }
 
  private:
   /// The plan after `changes`; nothing if one of them does not apply.
   [[nodiscard]] std::optional<ParallelPlan> changed(const std::vector<Change>& changes) const {
     ParallelPlan plan = question_.plan;
-    for (const Change change : changes) {
+    for (const Change& change : changes) {
       std::optional<ParallelPlan> next = with_change(plan, change, question_.device);
       if (!next) {
         return std::nullopt;
@@ -168,7 +170,8 @@ std::optional<Remedy> try_micro_batches(Search& search) {
 std::vector<Remedy> try_single_changes(Search& search, std::size_t count) {
   std::vector<Remedy> tried;
   std::size_t mending = 0;
-  for (const Change change : all_changes()) {
+  for (const ir::OwnChange& own : ir::runtime_of(search.plan()).changes(search.plan())) {
+    const Change& change = own.change;
     std::optional<Remedy> remedy =
         change == Change::kSmallerMicroBatch ? try_micro_batches(search) : search.judge({change});
     if (!remedy) {
@@ -184,27 +187,10 @@ std::vector<Remedy> try_single_changes(Search& search, std::size_t count) {
 }
 
 /// The steps of the decision tree, in its order.
-std::vector<Change> tree_order(const ParallelPlan& plan) {
-  std::vector<Change> order = {Change::kMixedPrecision, Change::kCheckpointing,
-                               Change::kSmallerMicroBatch};
-  if (plan.megatron) {
-    order.insert(order.end(),
-                 {Change::kSequenceParallel, Change::kZero1, Change::kMoreTensorParallel});
-    return order;
-  }
-  if (plan.world > 1) {
-    order.insert(order.end(), {Change::kZero1, Change::kZero2, Change::kZero3});
-  } else {
-    order.insert(order.end(), {Change::kEightBitOptimizer, Change::kPureBf16, Change::kQlora});
-  }
-  order.insert(order.end(), {Change::kOffloadOptimizer, Change::kOffloadParameters});
-  return order;
-}
-
 std::vector<Remedy> walk_tree(Search& search, const ParallelPlan& plan) {
   std::vector<Remedy> walked;
   std::vector<Change> changes;
-  for (const Change step : tree_order(plan)) {
+  for (const Change& step : ir::runtime_of(plan).remedy_order(plan)) {
     // The micro-batch is halved as far as it goes before the next step is considered.
     do {
       changes.push_back(step);
@@ -226,7 +212,7 @@ std::vector<Remedy> walk_tree(Search& search, const ParallelPlan& plan) {
 Remedy without_needless_changes(Search& search, Remedy remedy) {
   std::vector<Change> by_cost = remedy.changes;
   std::ranges::sort(by_cost, std::ranges::greater{});
-  for (const Change change : by_cost) {
+  for (const Change& change : by_cost) {
     std::vector<Change> fewer = remedy.changes;
     fewer.erase(std::ranges::find(fewer, change));
     if (fewer.empty()) {
@@ -244,7 +230,7 @@ Remedy without_needless_changes(Search& search, Remedy remedy) {
 void sort_by_cost(const Search& search, std::vector<Remedy>& tried) {
   const auto rank = [&](const Remedy& remedy) {
     const bool mends = search.mends(remedy);
-    const auto dearest = static_cast<std::int64_t>(*std::ranges::max_element(remedy.changes));
+    const std::int64_t dearest = std::ranges::max_element(remedy.changes)->price;
     const auto changes = static_cast<std::int64_t>(remedy.changes.size());
     return mends ? std::array<std::int64_t, 3>{0, dearest, changes}
                  : std::array<std::int64_t, 3>{1, -remedy.saved.value(), dearest};
@@ -267,12 +253,7 @@ void keep_cheapest(Search& search, std::size_t count, std::vector<Remedy>& tried
 }
 
 std::int64_t least_gpus(const RemedyQuestion& question, Bytes capacity) {
-  ParallelPlan alone = question.plan;
-  alone.world = 1;
-  alone.megatron.reset();
-  if (alone.fsdp) {
-    alone.fsdp->replicas = 1;
-  }
+  const ParallelPlan alone = ir::runtime_of(question.plan).on_one_device(question.plan);
   const Bytes floor = memory_floor(question.model, alone);
   return std::max(std::int64_t{1},
                   ceil_div(floor.value(), std::max(capacity.value(), std::int64_t{1})));

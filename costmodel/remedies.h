@@ -60,7 +60,8 @@ struct RemedyQuestion {
 
 /// Looks for the cheapest changes that mend `found`.
 ///
-/// Model:   single changes in the order of `Change`, then the decision tree, which adds one change
+/// Model:   single changes of the framework, cheapest first, then the decision tree, which adds one
+/// change
 ///          to the other and afterwards drops those that turn out not to be needed. Plans that
 ///          `memory_floor` rules out are not replayed; plans that the runtime refuses are left out.
 /// Requires that `found` is the estimate of the question's plan. Deterministic.

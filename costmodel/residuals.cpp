@@ -9,6 +9,7 @@
 #include "model_ir/json/json_reader.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cost {
 namespace {
@@ -64,9 +65,7 @@ std::string_view name_of(Measurand measurand) {
 }
 
 std::string residual_runtime(const ir::ParallelPlan& plan) {
-  // Their peaks are those of FSDP's groups, whoever wrote the model.
-  const bool shards = plan.runtime == "torchtitan" || plan.fsdp;
-  return shards ? "fsdp" : plan.runtime;
+  return std::string(ir::runtime_of(plan).residual_family(plan));
 }
 
 ir::JsonValue residuals_to_json(std::span<const ResidualSet> sets) {

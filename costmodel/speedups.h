@@ -5,18 +5,12 @@
 #include <vector>
 
 #include "costmodel/estimate.h"
+#include "runtimes/interface/change.h"
 
 namespace headroom::cost {
 
-/// What holds a step up.
-enum class Bottleneck : std::uint8_t {
-  kCommunication,  ///< Exposed gathers and reductions.
-  kSmallBatch,     ///< Kernels too short for the host to launch them in time.
-  kBubble,         ///< Stages of a pipeline wait for each other.
-  kOffload,        ///< Copies to the host and work done there.
-};
-/// "exposed communication", ...
-[[nodiscard]] std::string_view describe(Bottleneck bottleneck);
+using ir::Bottleneck;
+using ir::describe;
 
 /// From this share of the step on, a bottleneck is worth a word. A choice, not a measurement.
 inline constexpr double kBottleneckShare = 0.1;
@@ -42,10 +36,10 @@ struct SpeedupQuestion {
 /// How much of a step a bottleneck takes.
 [[nodiscard]] double share_of(const StepTime& step, Bottleneck bottleneck);
 
-/// Single changes against `bottleneck`: larger micro-batches, less sharding, overlap, smaller
-/// tensor-parallel groups; several chunks on a stage, smaller micro-batches, fewer stages; states
-/// and parameters on the device. The tokens of a step stay, but where a micro-batch grows and there
-/// is no accumulation to shorten. Some may be refused by the runtime.
+/// Single changes against `bottleneck`: larger micro-batches, and what the framework has, such as
+/// less sharding, overlap, smaller groups; several chunks on a stage, fewer stages; states and
+/// parameters on the device. The tokens of a step stay, but where a micro-batch grows and there is
+/// no accumulation to shorten. The framework may refuse some.
 [[nodiscard]] std::vector<ir::ParallelPlan> changes_against(const ir::ParallelPlan& plan,
                                                             Bottleneck bottleneck,
                                                             std::int64_t layers);

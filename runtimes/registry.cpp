@@ -7,6 +7,8 @@
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/deepspeed/runtime.h"
 #include "runtimes/fsdp/runtime.h"
+#include "runtimes/interface/runs/measured_runs.h"
+#include "runtimes/interface/runs/run_reader.h"
 #include "runtimes/litgpt/runtime.h"
 #include "runtimes/megatron/runtime.h"
 #include "runtimes/torchtitan/runtime.h"
@@ -27,6 +29,16 @@ const std::array<const Runtime*, 7>& built_in() {
 std::vector<const Runtime*>& added() {
   static std::vector<const Runtime*> list;
   return list;
+}
+
+std::vector<const MeasuredRuns*> all_measured_runs() {
+  std::vector<const MeasuredRuns*> all;
+  for (const Runtime* const runtime : runtimes()) {
+    if (const MeasuredRuns* const runs = runtime->measured_runs()) {
+      all.push_back(runs);
+    }
+  }
+  return all;
 }
 
 /// The names of all, kept for `runtime_words`.
@@ -97,6 +109,28 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank
                                    suggestion(plan.runtime, known));
   }
   return runtime->lower(model, plan, rank, device);
+}
+
+const RecordedFormat* find_recorded_format(std::string_view program) {
+  for (const MeasuredRuns* const runs : all_measured_runs()) {
+    for (const RecordedFormat& format : runs->recorded) {
+      if (format.program == program) {
+        return &format;
+      }
+    }
+  }
+  return nullptr;
+}
+
+const PublishedFormat* find_published_format(std::string_view program) {
+  for (const MeasuredRuns* const runs : all_measured_runs()) {
+    for (const PublishedFormat& format : runs->published) {
+      if (begins_with(program, format.program)) {
+        return &format;
+      }
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace headroom::ir

@@ -9,6 +9,9 @@
 
 namespace headroom::ir {
 
+struct PublishedFormat;
+struct RecordedFormat;
+
 /// Every framework, in the order in which they are shown: those that ship with the program, then
 /// those that a `RegisteredRuntime` adds.
 [[nodiscard]] std::vector<const Runtime*> runtimes();
@@ -39,5 +42,11 @@ class RegisteredRuntime {
 /// Errors:  those of `Runtime::lower`; kInvalidArgument for a name that no framework has.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                                         const DeviceTraits& device);
+
+/// How the rows are read that `program` recorded, the row's `framework`; nullptr if no framework
+/// reads them.
+[[nodiscard]] const RecordedFormat* find_recorded_format(std::string_view program);
+/// As `find_recorded_format`, of a published row: a version or a remark may follow the program.
+[[nodiscard]] const PublishedFormat* find_published_format(std::string_view program);
 
 }  // namespace headroom::ir

@@ -4,48 +4,120 @@
 
 #include "cli/output.h"
 #include "cli/question.h"
-#include "planner/emit/deepspeed.h"
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/plan_check.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
 
+/// A file that some framework reads, and the framework.
+struct KnownFormat {
+  const ir::Runtime* runtime = nullptr;
+  ir::ConfigurationFormat format;
+};
+
+std::vector<KnownFormat> known_formats() {
+  std::vector<KnownFormat> known;
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    for (const ir::ConfigurationFormat& format : runtime->configuration_formats()) {
+      known.push_back({.runtime = runtime, .format = format});
+    }
+  }
+  return known;
+}
+
+std::vector<std::string> names_of(const std::vector<KnownFormat>& known) {
+  std::vector<std::string> names;
+  for (const KnownFormat& one : known) {
+    names.emplace_back(one.format.name);
+  }
+  return names;
+}
+
+/// A command line that writes such a file, without the program's name.
+std::string command_of(const KnownFormat& known, std::string_view model) {
+  return "emit " + std::string(known.format.name) + " " + std::string(model) + " " +
+         std::string(known.format.options);
+}
+
+Result<KnownFormat> read_format(const std::vector<std::string>& given) {
+  const std::vector<KnownFormat> known = known_formats();
+  for (const KnownFormat& one : known) {
+    if (!given.empty() && one.format.name == given[0]) {
+      return one;
+    }
+  }
+  return Error::invalid_argument("FRAMEWORK", given.empty() ? "nothing" : given[0],
+                                 ir::join(names_of(known)),
+                                 "headroom " + command_of(known.front(), "MODEL"));
+}
+
+/// Refuses a plan whose framework does not read the file.
+Status check_framework(const KnownFormat& asked, const ir::ParallelPlan& plan) {
+  if (plan.runtime == asked.runtime->name()) {
+    return ok();
+  }
+  std::string own;
+  for (const ir::ConfigurationFormat& format : ir::runtime_of(plan).configuration_formats()) {
+    own += (own.empty() ? "" : " or ") + std::string(format.name);
+  }
+  return Error::invalid_argument("runtime", plan.runtime,
+                                 "a plan of the runtime " + std::string(asked.runtime->name()),
+                                 own.empty() ? "add " + std::string(asked.format.options)
+                                             : "write what " + plan.runtime + " reads: " + own);
+}
+
 Result<ExitCode> run_emit(const Arguments& arguments, const Context& context) {
-  const std::vector<std::string>& given = arguments.positionals();
-  if (given.empty() || given[0] != "deepspeed") {
-    return Error::invalid_argument("FRAMEWORK", given.empty() ? "nothing" : given[0], "deepspeed",
-                                   "headroom emit deepspeed MODEL --zero 2");
+  const Result<KnownFormat> asked = read_format(arguments.positionals());
+  if (!asked) {
+    return asked.error();
   }
   const Result<PlanQuestion> question = read_plan_question(arguments.without_first_positional());
   if (!question) {
     return question.error();
   }
   print_notes(context.err, question->model, question->request);
+  const ir::ParallelPlan& plan = question->request.plan;
+  if (Status own = check_framework(*asked, plan); !own) {
+    return std::move(own).error();
+  }
+  if (Status valid = ir::check_plan(question->model.spec, plan); !valid) {
+    return std::move(valid).error();
+  }
   const Result<std::string> config =
-      plan::deepspeed_config(question->model.spec, question->request.plan);
+      asked->runtime->emit(question->model.spec, plan, asked->format.name);
   if (!config) {
     return config.error();
   }
   ir::JsonFields summary;
   summary.add("schema_version", 1);
-  summary.add("framework", "deepspeed");
+  summary.add("framework", asked->format.name);
   return put_out(arguments, context, *config, std::move(summary), true);
 }
 
 }  // namespace
 
 Command emit_command() {
+  const std::vector<KnownFormat> known = known_formats();
+  std::string positional;
+  std::string read_back;
+  for (const KnownFormat& one : known) {
+    positional += (positional.empty() ? "" : "|") + std::string(one.format.name);
+    read_back += (read_back.empty() ? "--" : " or --") + std::string(one.format.option);
+  }
   std::vector<OptionSpec> options = {output_option()};
   const std::vector<OptionSpec> rest = plan_question_options();
   options.insert(options.end(), rest.begin(), rest.end());
-  return {
-      .verb = {.name = "emit",
-               .summary = "Write the framework's configuration",
-               .positionals = "deepspeed MODEL",
-               .detail = "The configuration names every key that the plan depends on; headroom fit "
-                         "--deepspeed reads it back.",
-               .options = std::move(options),
-               .example = "emit deepspeed llama-3.1-8b --gpus 8 --zero 2"},
-      .run = run_emit};
+  return {.verb = {.name = "emit",
+                   .summary = "Write the framework's configuration",
+                   .positionals = positional + " MODEL",
+                   .detail = "The configuration names every key that the plan depends on; headroom "
+                             "fit " +
+                             read_back + " reads it back.",
+                   .options = std::move(options),
+                   .example = command_of(known.front(), "llama-3.1-8b --gpus 8")},
+          .run = run_emit};
 }
 
 }  // namespace headroom::cli

@@ -4,7 +4,7 @@
 
 namespace headroom::cli {
 
-/// `headroom emit deepspeed MODEL`: the configuration that does what the plan says.
+/// `headroom emit FRAMEWORK MODEL`: the configuration that does what the plan says.
 [[nodiscard]] Command emit_command();
 
 }  // namespace headroom::cli

@@ -19,7 +19,7 @@ Command explain_command() {
                    .detail = "Finds the plan as headroom plan does, then asks the same with each "
                              "degree halved and doubled, and of the other frameworks.",
                    .options = plan_search_options(),
-                   .example = "explain gpt2 --gpu a100-80gb --gpus 2 --runtime megatron"},
+                   .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2"},
           .run = run_explain};
 }
 

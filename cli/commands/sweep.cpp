@@ -277,7 +277,7 @@ Command sweep_command() {
                              "the same order. What is killed loses the items it was working on; "
                              "the same command with --output again adds them.",
                    .options = sweep_options(),
-                   .example = "sweep gpt2 --gpu a100-80gb --gpus 1,2 --runtime megatron"},
+                   .example = "sweep gpt2 --gpu a100-80gb --gpus 1,2"},
           .run = run_sweep};
 }
 

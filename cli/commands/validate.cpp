@@ -138,7 +138,7 @@ Command validate_command() {
                          "Exit code 0 whatever the errors are.",
                .options = {{"source", "NAME", "", "only rows of the file of that name"},
                            {"runtime", "NAME", "",
-                            "only rows of that runtime: transformers, deepspeed, ..."},
+                            "only rows of that framework, as headroom plan names it"},
                            {"metric", "NAME", "", "only that metric: peak_allocated, fits, ..."},
                            {"accuracy", "FILE", "",
                             "also write the accuracy report, as docs/accuracy.md is"},

@@ -2,24 +2,28 @@
 
 #include <bit>
 #include <cstdint>
+#include <optional>
 
 #include "runtimes/plan_check.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
 
 /// Twice the pipeline stages on twice the GPUs, everything sharded and recomputed that can be; the
-/// plan that was asked for where its layers cannot be cut so.
-ir::ParallelPlan with_more_stages(const FitAnswer& answer) {
-  const Question& question = answer.question;
-  ir::ParallelPlan wider = question.request.plan;
-  for (const cost::Change change :
+/// plan that was asked for where its layers cannot be cut so. Nothing where stages are no remedy.
+std::optional<ir::ParallelPlan> with_more_stages(const Question& question) {
+  const ir::ParallelPlan& asked = question.request.plan;
+  const std::optional<ir::ParallelPlan> staged = ir::runtime_of(asked).with_more_stages(asked);
+  if (!staged) {
+    return std::nullopt;
+  }
+  ir::ParallelPlan wider = *staged;
+  for (const cost::Change& change :
        {cost::Change::kSequenceParallel, cost::Change::kZero1, cost::Change::kCheckpointing}) {
     wider = cost::with_change(wider, change, question.device).value_or(wider);
   }
-  wider.world *= 2;
-  wider.megatron->pipeline *= 2;
-  return ir::check_plan(question.model.spec, wider) ? wider : question.request.plan;
+  return ir::check_plan(question.model.spec, wider) ? wider : asked;
 }
 
 /// The cheapest plan that mends; where none does, everything sharded over as many GPUs as hold the
@@ -29,8 +33,8 @@ ir::ParallelPlan next_plan(const FitAnswer& answer) {
   const ir::ParallelPlan& asked = answer.question.request.plan;
   const bool mends =
       !remedies.cheapest.empty() && remedies.cheapest.front().verdict != cost::Verdict::kDoesNotFit;
-  if (!mends && asked.megatron) {
-    return with_more_stages(answer);
+  if (const auto staged = mends ? std::nullopt : with_more_stages(answer.question)) {
+    return *staged;
   }
   if (mends || remedies.least_gpus <= asked.world) {
     return remedies.cheapest.empty() ? asked : remedies.cheapest.front().plan;

@@ -233,9 +233,9 @@ JsonValue remedies_json(const Question& question, const std::vector<cost::Remedy
     JsonValue::Array changes;
     for (const cost::Change change : remedy.changes) {
       JsonFields fields;
-      fields.add("what", describe(change));
-      fields.add("cost", cost_of(change));
-      fields.add("source", source_of(change));
+      fields.add("what", cost::describe(change));
+      fields.add("cost", cost::cost_of(change));
+      fields.add("source", cost::source_of(change));
       changes.push_back(std::move(fields).finish());
     }
     JsonFields fields;
@@ -257,7 +257,7 @@ JsonValue speedups_json(const FitAnswer& answer) {
   JsonValue::Array array;
   for (const cost::Speedup& speedup : answer.speedups) {
     JsonFields fields;
-    fields.add("bottleneck", describe(speedup.bottleneck));
+    fields.add("bottleneck", cost::describe(speedup.bottleneck));
     fields.add("share", speedup.share);
     fields.add("command", command_line("fit", answer.arguments, answer.question, speedup.plan));
     fields.add("gain", speedup.gain);

@@ -12,7 +12,7 @@
 #include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/task.h"
-#include "runtimes/megatron/fields.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -62,77 +62,16 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
          styled(terminal, style_of(estimate.verdict), verdict) + "\n";
 }
 
-/// " TP 4 x PP 2 x DP 2": what the degrees of a plan for Megatron-Core make of its GPUs.
-std::string mesh_text(const ir::ParallelPlan& plan) {
-  const ir::MegatronPlan& megatron = *plan.megatron;
-  const std::int64_t data = plan.world / (megatron.tensor * megatron.pipeline * megatron.context);
-  struct Axis {
-    std::string_view name;
-    std::int64_t size;
-  };
-  const std::array<Axis, 5> axes = {{{"TP", megatron.tensor},
-                                     {"PP", megatron.pipeline},
-                                     {"CP", megatron.context},
-                                     {"DP", data},
-                                     {"EP", megatron.expert}}};
-  std::string text;
-  for (const Axis& axis : axes) {
-    if (axis.size > 1) {
-      text +=
-          (text.empty() ? " " : " x ") + std::string(axis.name) + " " + std::to_string(axis.size);
-    }
-  }
-  return text;
-}
-
-/// What else decides memory under Megatron-Core.
-std::string megatron_words(const ir::MegatronPlan& megatron) {
-  std::string text = ", " +
-                     std::string(ir::word_of(ir::megatron_attention_words(), megatron.attention)) +
-                     " attention";
-  text +=
-      megatron.context_exchange == ir::MegatronContext::kAllToAll ? " by exchange of heads" : "";
-  if (megatron.fp8 != ir::MegatronFp8::kNone) {
-    text += ", fp8 " + std::string(ir::word_of(ir::megatron_fp8_words(), megatron.fp8));
-    text += megatron.fp8_parameters ? " of weights held in 8 bits" : "";
-  }
-  if (megatron.mtp_layers > 0) {
-    text += ", MTP " + std::to_string(megatron.mtp_layers);
-  }
-  text += megatron.sequence_parallel ? ", sequence parallel" : "";
-  text += megatron.distributed_optimizer ? ", distributed optimizer" : "";
-  text += megatron.optimizer_offload > 0 ? " in part on the host" : "";
-  if (megatron.recompute != ir::MegatronRecompute::kNone) {
-    text += ", recompute " +
-            std::string(ir::word_of(ir::megatron_recompute_words(), megatron.recompute));
-  }
-  return text;
-}
-
-/// Of the keys of --megatron those that neither the degrees nor `megatron_words` stand for.
-std::string other_keys(std::string_view keys) {
-  constexpr std::array<std::string_view, 15> kInWords = {"tp",
-                                                         "pp",
-                                                         "cp",
-                                                         "ep",
-                                                         "attention=fused",
-                                                         "attention=flash",
-                                                         "attention=unfused",
-                                                         "cp-comm-type=a2a",
-                                                         "fp8-recipe",
-                                                         "fp8-param-gather",
-                                                         "mtp-layers",
-                                                         "sequence-parallel",
-                                                         "distributed-optimizer",
-                                                         "optimizer-offload",
-                                                         "recompute"};
+/// Of the keys of an option's value those that `worded` does not stand for.
+std::string other_keys(std::string_view value, const ir::WordedOption& worded) {
   std::string others;
-  while (!keys.empty()) {
-    const std::string_view key = keys.substr(0, keys.find(','));
-    keys.remove_prefix(std::min(key.size() + 1, keys.size()));
+  while (!value.empty()) {
+    const std::string_view key = value.substr(0, value.find(','));
+    value.remove_prefix(std::min(key.size() + 1, value.size()));
     const std::string_view name = key.substr(0, key.find('='));
-    const bool in_words = std::ranges::find(kInWords, name) != kInWords.end() ||
-                          std::ranges::find(kInWords, key) != kInWords.end();
+    const bool in_words = worded.keys.empty() ||
+                          std::ranges::find(worded.keys, name) != worded.keys.end() ||
+                          std::ranges::find(worded.keys, key) != worded.keys.end();
     if (!in_words) {
       others += (others.empty() ? "" : ",") + std::string(key);
     }
@@ -141,21 +80,21 @@ std::string other_keys(std::string_view keys) {
 }
 
 /// ", --clip-norm 1, --liger": what is asked for besides, that no word of the line stands for.
-std::string other_options(const ir::ParallelPlan& plan, const ir::ModelSpec& model) {
-  constexpr std::array<std::string_view, 15> kInWords = {
-      "gpus",        "zero", "zeropp",       "fsdp",          "precision",
-      "micro-batch", "seq",  "accumulation", "checkpointing", "optimizer",
-      "attention",   "lora", "qlora",        "titan",         "megatron"};
+std::string other_options(const std::vector<OptionValue>& options, const ir::Runtime& runtime) {
+  constexpr std::array<std::string_view, 10> kInWords = {
+      "gpus",          "precision", "micro-batch", "seq",  "accumulation",
+      "checkpointing", "optimizer", "attention",   "lora", "qlora"};
+  const std::vector<ir::WordedOption> worded = runtime.worded_options();
   std::string text;
-  for (const OptionValue& option : options_of(plan, model)) {
-    const bool in_words = std::ranges::find(kInWords, option.name) != kInWords.end() ||
-                          (option.name == "model-code" && option.value == "torchtitan");
-    if (const std::string keys = option.name == "megatron" ? other_keys(option.value) : "";
-        !keys.empty()) {
-      text += ", --megatron " + keys;
+  for (const OptionValue& option : options) {
+    if (std::ranges::find(kInWords, option.name) != kInWords.end()) {
+      continue;
     }
-    if (!in_words) {
-      text += ", --" + option.name + (option.value.empty() ? "" : " " + option.value);
+    const auto words = std::ranges::find(worded, option.name, &ir::WordedOption::option);
+    const std::string value =
+        words == worded.end() ? option.value : other_keys(option.value, *words);
+    if (words == worded.end() || !value.empty()) {
+      text += ", --" + option.name + (value.empty() ? "" : " " + value);
     }
   }
   return text;
@@ -163,29 +102,17 @@ std::string other_options(const ir::ParallelPlan& plan, const ir::ModelSpec& mod
 
 std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
-  std::string text = plan.runtime;
-  if (plan.zero) {
-    const std::string plus = zero_plus_text(*plan.zero);
-    text += " ZeRO-" + std::to_string(plan.zero->stage) + (plus.empty() ? "" : " " + plus);
-  } else if (plan.world > 1 && plan.runtime == "transformers") {
-    text += " DDP";
-  } else if (plan.megatron) {
-    text += mesh_text(plan);
-  } else if (plan.runtime == "torchtitan") {
-    const ir::TitanPlan titan = plan.titan.value_or(ir::TitanPlan{});
-    text += " " + titan_text(titan) + (titan.compiled ? " (approximate)" : "");
-  }
-  if (plan.fsdp) {
-    text += " " + fsdp_text(*plan.fsdp);
-  }
+  const ir::Runtime& runtime = ir::runtime_of(plan);
+  const std::vector<OptionValue> options = options_of(plan, answer.question.model.spec);
+  const std::string layout = runtime.layout(plan, [&options](std::string_view name) {
+    const auto option = std::ranges::find(options, name, &OptionValue::name);
+    return option == options.end() ? std::string() : option->value;
+  });
+  std::string text = plan.runtime + (layout.empty() ? "" : " " + layout);
   const auto add = [&](const std::string& part) { text += ", " + part; };
   add(std::string(ir::word_of(ir::precision_words(), plan.precision)));
   add(std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
-  if (plan.megatron) {
-    text += megatron_words(*plan.megatron);
-  } else {
-    add(std::string(ir::word_of(ir::attention_words(), plan.attention)));
-  }
+  add(runtime.kernels(plan));
   add("micro-batch " + std::to_string(plan.micro_batch) + " x " + std::to_string(plan.sequence) +
       " tokens");
   if (plan.accumulation > 1) {
@@ -200,7 +127,7 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
   if (const ir::Task task = answer.question.model.spec.task; task != ir::Task::kLanguage) {
     add(std::string(name_of(task)));
   }
-  text += other_options(plan, answer.question.model.spec);
+  text += other_options(options, runtime);
   return styled(terminal, Style::kFaint, wrap(text, terminal.width - 2, 2)) + "\n";
 }
 
@@ -221,7 +148,7 @@ std::string failure_line(const FitAnswer& answer) {
 std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
   const cost::StepEstimate& estimate = answer.estimate;
   const ir::ParallelPlan& plan = answer.question.request.plan;
-  const bool several = plan.megatron.has_value() || plan.rank.has_value();
+  const bool several = ir::runtime_of(plan).names_rank(plan) || plan.rank.has_value();
   const std::string where =
       several ? ", on rank " + std::to_string(static_cast<std::int32_t>(estimate.rank)) : "";
   std::string text = heading(terminal, "peak " + size_text(estimate.peak_allocated) +
@@ -501,14 +428,14 @@ std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
 std::string speedups(const FitAnswer& answer, const Terminal& terminal) {
   std::string text;
   for (const cost::Speedup& speedup : answer.speedups) {
-    text +=
-        "  " +
-        wrap(worded_changes(answer.question, speedup.plan) + ": " + percent_text(speedup.gain) +
-                 " more tokens per second, against " + std::string(describe(speedup.bottleneck)) +
-                 " (" + percent_text(speedup.share) + " of the step); " +
-                 size_text(speedup.margin) + " to spare",
-             terminal.width - 2, 2) +
-        "\n";
+    text += "  " +
+            wrap(worded_changes(answer.question, speedup.plan) + ": " + percent_text(speedup.gain) +
+                     " more tokens per second, against " +
+                     std::string(cost::describe(speedup.bottleneck)) + " (" +
+                     percent_text(speedup.share) + " of the step); " + size_text(speedup.margin) +
+                     " to spare",
+                 terminal.width - 2, 2) +
+            "\n";
   }
   return text.empty() ? text : heading(terminal, "changes that make it faster") + text;
 }

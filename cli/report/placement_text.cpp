@@ -6,7 +6,6 @@
 #include "cli/report/plan_answer.h"
 #include "cli/terminal.h"
 #include "model_ir/json/json_writer.h"
-#include "runtimes/megatron/fields.h"
 
 namespace headroom::cli {
 namespace {
@@ -16,9 +15,10 @@ using plan::Placement;
 using plan::PlacementRule;
 using plan::StagePlacement;
 
-std::string module_words(const ir::MegatronModules& modules) {
+/// "core_attn and mlp".
+std::string names_joined(const std::vector<std::string>& modules) {
   std::string names;
-  for (const std::string& name : ir::names_of(modules)) {
+  for (const std::string& name : modules) {
     names += (names.empty() ? "" : " and ") + name;
   }
   return names;
@@ -29,7 +29,7 @@ std::string action_words(const LayerAction& action) {
     case LayerAction::Kind::kKeep:
       return "keep all";
     case LayerAction::Kind::kModules:
-      return "run " + module_words(action.modules) + " again";
+      return "run " + names_joined(module_names(action)) + " again";
     case LayerAction::Kind::kFull:
       return "run again";
     case LayerAction::Kind::kCopy:
@@ -44,7 +44,7 @@ std::string rule_words(const PlacementRule& rule) {
     case PlacementRule::Kind::kPlan:
       return "as the plan has it";
     case PlacementRule::Kind::kModules:
-      return "selective: " + module_words(rule.modules);
+      return "selective: " + names_joined(module_names(rule));
     case PlacementRule::Kind::kUniform:
       return "uniform";
     case PlacementRule::Kind::kSquareRoot:

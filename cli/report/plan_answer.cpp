@@ -9,9 +9,8 @@
 #include "cli/report/why_text.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_words.h"
-#include "planner/space/axis_value.h"
-#include "runtimes/megatron/fields.h"
 #include "runtimes/plan_json.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -127,169 +126,6 @@ std::string front_lines(const PlanAnswer& answer) {
   return text;
 }
 
-std::string recompute_words(const ir::MegatronPlan& megatron) {
-  switch (megatron.recompute) {
-    case ir::MegatronRecompute::kNone:
-      return "no recomputation";
-    case ir::MegatronRecompute::kSelective: {
-      std::string names;
-      for (const std::string& name : ir::names_of(ir::recomputed_modules(megatron))) {
-        names += (names.empty() ? "" : " and ") + name;
-      }
-      return "recomputes " + names;
-    }
-    case ir::MegatronRecompute::kFullUniform:
-      return "recomputes every layer in groups of " + std::to_string(megatron.recompute_layers);
-    case ir::MegatronRecompute::kFullBlock:
-      return "recomputes " + std::to_string(megatron.recompute_layers) + " layers of each chunk";
-  }
-  return "";
-}
-
-std::string offload_words(const ir::MegatronPlan& megatron) {
-  std::string names;
-  for (const std::string& name : ir::names_of(megatron.offload_modules)) {
-    names += (names.empty() ? "" : " and ") + name;
-  }
-  return names.empty() ? "" : ", offloads " + names;
-}
-
-std::string degrees_words(const ir::ParallelPlan& plan) {
-  const ir::MegatronPlan& megatron = *plan.megatron;
-  std::string text;
-  const auto add = [&](const char* name, std::int64_t value, bool shown) {
-    if (shown) {
-      text += std::string(" ") + name + " " + std::to_string(value);
-    }
-  };
-  add("tp", megatron.tensor, true);
-  add("pp", megatron.pipeline, true);
-  add("vpp-layers", megatron.layers_per_chunk, megatron.layers_per_chunk > 0);
-  add("first-stage-layers", megatron.first_stage_layers, megatron.first_stage_layers > 0);
-  add("last-stage-layers", megatron.last_stage_layers, megatron.last_stage_layers > 0);
-  add("cp", megatron.context, megatron.context > 1);
-  if (megatron.context_exchange == ir::MegatronContext::kAllToAll) {
-    text += " cp-comm a2a";
-  }
-  add("ep", megatron.expert, megatron.expert > 1);
-  add("etp", megatron.expert_tensor, megatron.expert_tensor > 0);
-  add("dp", plan.world / megatron.tensor / megatron.pipeline / megatron.context, true);
-  if (megatron.account_for_embedding) {
-    text += " account-for-embedding";
-  }
-  if (megatron.account_for_loss) {
-    text += " account-for-loss";
-  }
-  if (megatron.sequence_parallel) {
-    text += " sequence-parallel";
-  }
-  if (megatron.distributed_optimizer) {
-    text += " distributed-optimizer";
-  }
-  if (megatron.dispatcher == ir::MegatronDispatcher::kHybridEp) {
-    text += " dispatcher hybridep";
-  }
-  if (megatron.optimizer_offload > 0) {
-    text += " optimizer-offload " + three_digits(megatron.optimizer_offload);
-  }
-  if (megatron.pipeline_before_data) {
-    text += " mesh-order " + plan::value_text(plan::Axis::kMeshOrder, 1);
-  }
-  return text;
-}
-
-std::string sharding_words(const ir::ParallelPlan& plan) {
-  std::string text;
-  if (plan.zero) {
-    text += " zero " + std::to_string(plan.zero->stage);
-    if (plan.zero->offload_param != ir::OffloadDevice::kNone) {
-      text += " offload all";
-    } else if (plan.zero->offload_optimizer != ir::OffloadDevice::kNone) {
-      text += " offload optimizer";
-    }
-    if (plan.zero->offload_ratio < 1) {
-      text += " optimizer-offload " + three_digits(plan.zero->offload_ratio);
-    }
-  }
-  if (plan.fsdp) {
-    text += plan.fsdp->reshard_after_forward ? "" : " reshard no";
-    text += plan.fsdp->replicas > 1 ? " replicas " + std::to_string(plan.fsdp->replicas) : "";
-    text += plan.fsdp->cpu_offload ? " offload all" : "";
-  }
-  return text + " dp " + std::to_string(plan.world);
-}
-
-/// Degrees, pipeline and sharding of torchtitan's code.
-std::string titan_words(const ir::ParallelPlan& plan) {
-  const ir::TitanPlan titan = plan.titan.value_or(ir::TitanPlan{});
-  const bool pipelined = titan.pipeline > 1;
-  std::string text;
-  const auto add = [&](const char* name, std::int64_t value, bool shown) {
-    if (shown) {
-      text += std::string(" ") + name + " " + std::to_string(value);
-    }
-  };
-  add("tp", titan.tensor, true);
-  add("pp", titan.pipeline, true);
-  if (pipelined) {
-    text += " schedule " + std::string(name_of(titan.schedule));
-  }
-  add("vpp-layers", titan.stage_layers, titan.stage_layers > 0);
-  add("pipeline-runs", plan.accumulation, pipelined && plan.accumulation > 1);
-  add("cp", titan.context, titan.context > 1);
-  add("ep", titan.expert, titan.expert > 1);
-  add("etp", titan.expert_tensor, titan.expert_tensor > 1);
-  add("dp", plan.world / titan.tensor / titan.pipeline / titan.context, true);
-  add("replicas", plan.fsdp ? plan.fsdp->replicas : 1, plan.fsdp && plan.fsdp->replicas > 1);
-  if (pipelined && titan.first_stage_less == 0) {
-    text += " account-for-embedding no";
-  }
-  if (pipelined && titan.last_stage_less == 0) {
-    text += " account-for-loss no";
-  }
-  text += plan::value_of(plan, plan::Axis::kReshard) == 0 ? " reshard no" : "";
-  return text + (titan.compiled ? " compiled" : "");
-}
-
-std::string titan_recompute_words(const ir::ParallelPlan& plan) {
-  if (plan.titan && plan.titan->selective_operators) {
-    return "recomputes by operators";
-  }
-  if (plan.recompute == ir::Recompute::kNone) {
-    return "no recomputation";
-  }
-  return plan.recompute_every == 1
-             ? "recomputes every layer"
-             : "recomputes one layer in " + std::to_string(plan.recompute_every);
-}
-
-/// What is not bf16, AdamW, sdpa and the library's own loss.
-std::string recipe_words(const ir::ParallelPlan& plan) {
-  const bool usual = plan.precision == ir::Precision::kBf16Master ||
-                     plan.precision == ir::Precision::kAutocastBf16 ||
-                     (plan.fsdp && plan.fsdp->param_dtype == ir::DType::kBf16);
-  std::string text;
-  if (!usual) {
-    text += " " + std::string(ir::word_of(ir::precision_words(), plan.precision));
-  }
-  if (plan.megatron && plan.megatron->fp8 != ir::MegatronFp8::kNone) {
-    text +=
-        " " + plan::value_text(plan::Axis::kPrecision, plan::precision_with(plan.megatron->fp8));
-    text += plan.megatron->fp8_parameters ? " fp8-param-gather" : "";
-  }
-  if (plan.optimizer.kind != ir::OptimizerKind::kAdamW ||
-      plan.optimizer.form == ir::OptimizerForm::kEightBit) {
-    text += " " + std::string(ir::word_of(ir::optimizer_words(), plan.optimizer));
-  }
-  if (!plan.megatron && plan.attention != ir::AttentionKind::kSdpa) {
-    text += " attention " + std::string(ir::word_of(ir::attention_words(), plan.attention));
-  }
-  if (!plan.megatron && plan.loss != ir::LossKind::kHf) {
-    text += " loss " + std::string(ir::word_of(ir::loss_words(), plan.loss));
-  }
-  return text;
-}
-
 /// Tokens of the sequences, where they are the plan's choice.
 std::string length_words(const PlanAnswer& answer) {
   const bool chosen = answer.search.constraints.of(plan::Axis::kSequence).size() > 1;
@@ -367,8 +203,7 @@ JsonValue would_fit_json(const PlanAnswer& answer) {
   return JsonValue{std::move(array)};
 }
 
-/// The search of Megatron's plans goes by a closed form; where it leaves out much of a model's
-/// work, that is said.
+/// A search that goes by a closed form says where that leaves out much of a model's work.
 std::string doubt_line(double longer) {
   constexpr double kMuch = 1.25;
   return longer < kMuch
@@ -412,23 +247,7 @@ std::string duration_text(double seconds) {
 }
 
 std::string plan_words(const ir::ParallelPlan& plan) {
-  if (plan.runtime == "torchtitan") {
-    const std::int64_t sequences = plan::value_of(plan, plan::Axis::kMicroBatch);
-    return plan::value_text(plan::Axis::kRuntime, plan::kTitanRuntime) + titan_words(plan) +
-           recipe_words(plan) + ", micro-batch " + std::to_string(sequences) + " x " +
-           std::to_string(plan.micro_batch * plan.accumulation / sequences) + ", " +
-           titan_recompute_words(plan);
-  }
-  std::string text = plan.runtime;
-  text += plan.megatron ? degrees_words(plan) : sharding_words(plan);
-  text += recipe_words(plan);
-  text += ", micro-batch " + std::to_string(plan.micro_batch) + " x " +
-          std::to_string(plan.accumulation) + ", ";
-  if (plan.megatron) {
-    return text + recompute_words(*plan.megatron) + offload_words(*plan.megatron);
-  }
-  return text +
-         (plan.recompute == ir::Recompute::kNone ? "no recomputation" : "recomputes every layer");
+  return ir::runtime_of(plan).describe(plan);
 }
 
 std::string plan_answer_json(const PlanAnswer& answer) {

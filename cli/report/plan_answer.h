@@ -25,7 +25,7 @@ struct PlanAnswer {
 /// Tokens of a step divided by its time.
 [[nodiscard]] double tokens_per_second(const PlanSearch& search, const plan::RatedPlan& plan);
 
-/// "megatron tp 8, pp 4, dp 32, micro-batch 1 x 48, selective recomputation of core_attn".
+/// The plan in one line, as its framework says it (`ir::Runtime::describe`).
 [[nodiscard]] std::string plan_words(const ir::ParallelPlan& plan);
 
 /// The answer as `configs/schema/plan_answer.schema.json` has it.

@@ -9,7 +9,7 @@
 
 namespace headroom::cli {
 
-/// One line: "tp 8: 12.3 ms (4.1 %) slower: megatron tp 8 ...".
+/// One line: "tp 8: 12.3 ms (4.1 %) slower: ...".
 [[nodiscard]] std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why);
 /// "10 GiB of device memory", "16 GPUs", "--micro-batch 2".
 [[nodiscard]] std::string mend_words(const plan::Mend& mend);

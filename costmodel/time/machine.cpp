@@ -7,6 +7,7 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/hardware/work_time.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cost {
 namespace {
@@ -49,12 +50,16 @@ Result<NodeSpec> node_of(const std::string& config_dir, const DeviceSpec& device
   return nodes.empty() ? assumed_node(device) : std::move(nodes.front());
 }
 
-bool is_compiled(const ir::ParallelPlan& plan) {
-  return plan.titan && plan.titan->compiled;
-}
-
-bool has_transformer_engine(const ir::ParallelPlan& plan) {
-  return plan.megatron && plan.megatron->transformer_engine;
+Seconds launch_time(const LaunchPerformance& launch, ir::KernelCalls calls) {
+  switch (calls) {
+    case ir::KernelCalls::kEager:
+      return launch.eager;
+    case ir::KernelCalls::kModules:
+      return launch.module;
+    case ir::KernelCalls::kCompiled:
+      return launch.compiled;
+  }
+  return launch.eager;
 }
 
 }  // namespace
@@ -97,7 +102,7 @@ DevicePerformance performance_in(const Machine& machine, const ir::ParallelPlan&
     performance.gemm.half = performance.gemm.together * performance.gemm.half;
     performance.gemm.fp8 = performance.gemm.together * performance.gemm.fp8;
   }
-  if (is_compiled(plan) || plan.runtime == "megatron") {
+  if (ir::runtime_of(plan).has_wide_kernels(plan)) {
     performance.memory.elements = 0;
   }
   return performance;
@@ -109,9 +114,7 @@ PriceList prices_on(const Machine& machine, const ir::ParallelPlan& plan) {
               [performance = performance_in(machine, plan), &machine](const ir::WorkShape& shape) {
                 return work_time(performance, machine.topology, shape);
               },
-          .launch = is_compiled(plan)              ? launch.compiled
-                    : has_transformer_engine(plan) ? launch.module
-                                                   : launch.eager,
+          .launch = launch_time(launch, ir::runtime_of(plan).kernel_calls(plan)),
           .looped = std::max(launch.eager, machine.performance.gemm.series_call),
           .exchange = launch.exchange,
           .tensor = launch.tensor,

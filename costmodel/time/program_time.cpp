@@ -6,18 +6,26 @@
 #include <string_view>
 
 #include "model_ir/plan/work_range.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cost {
 namespace {
 
 using ir::WorkItem;
 
+/// Whether a stage of a pipeline hands something to another.
+bool is_transfer(const ir::WorkShape& shape) {
+  const auto* const collective = std::get_if<ir::CollectiveShape>(&shape);
+  return collective != nullptr && collective->axis == ir::MeshAxis::kPipeline &&
+         (collective->kind == ir::CollectiveKind::kSend ||
+          collective->kind == ir::CollectiveKind::kReceive);
+}
+
 /// Reads stretches of time off a replayed program.
 class StretchReader {
  public:
-  StretchReader(const ir::RankProgram& program, const ir::ParallelPlan& plan,
-                const StreamTimeline& timeline)
-      : program_(program), work_(program.work), plan_(plan), timeline_(timeline) {
+  StretchReader(const ir::RankProgram& program, const StreamTimeline& timeline)
+      : program_(program), work_(program.work), timeline_(timeline) {
     find_optimizer();
     recomputed_.resize(work_.items.size());
     for (const ir::WorkRange& range : ir::work_ranges(program)) {
@@ -33,17 +41,18 @@ class StretchReader {
     WorkTime stretch;
     for (std::size_t i = range.first; i < range.last; ++i) {
       if (work_.items[i].kind == WorkItem::Kind::kRun && work_.items[i].stream == 0) {
-        const StepPart part = part_of_item(i);
-        stretch.parts.add(part, timeline_.end[i] - timeline_.begin[i]);
+        const StepPart part = add_item(i, timeline_.end[i] - timeline_.begin[i], stretch);
         const double flops = flops_of(work_.shapes[work_.items[i].index]);
         stretch.flops += flops;
         stretch.recomputed_flops += part == StepPart::kRecompute ? flops : 0;
       }
     }
     for (const Stall& stall : stalls_of(work_, timeline_, range)) {
-      stretch.parts.add(
-          stall.blocker == StreamTimeline::kHost ? StepPart::kHost : part_of_item(stall.blocker),
-          stall.time);
+      if (stall.blocker == StreamTimeline::kHost) {
+        stretch.parts.add(StepPart::kHost, stall.time);
+      } else {
+        add_item(stall.blocker, stall.time, stretch);
+      }
     }
     return stretch;
   }
@@ -60,7 +69,7 @@ class StretchReader {
       computed = work_.items[i].stream == 0 ? std::max(computed, timeline_.end[i]) : computed;
     }
     if (!work_.items.empty() && timeline_.end[last] > computed) {
-      stretch.parts.add(part_of_item(last), timeline_.end[last] - computed);
+      add_item(last, timeline_.end[last] - computed, stretch);
     }
   }
 
@@ -73,6 +82,16 @@ class StretchReader {
     }
   }
 
+  /// Adds `time` to the part of an item, which is returned.
+  StepPart add_item(std::size_t item, Seconds time, WorkTime& stretch) const {
+    const StepPart part = part_of_item(item);
+    stretch.parts.add(part, time);
+    if (is_transfer(work_.shapes[work_.items[item].index])) {
+      stretch.transfers += time;
+    }
+    return part;
+  }
+
   [[nodiscard]] bool in_optimizer(std::size_t item) const {
     return std::any_of(optimizer_.begin(), optimizer_.end(), [item](const ItemRange& range) {
       return item >= range.first && item < range.last;
@@ -82,7 +101,7 @@ class StretchReader {
   [[nodiscard]] StepPart part_of_item(std::size_t item) const {
     const ir::WorkShape& shape = work_.shapes[work_.items[item].index];
     if (const auto* collective = std::get_if<ir::CollectiveShape>(&shape)) {
-      return part_of(plan_, *collective);
+      return part_of(collective->axis);
     }
     if (const auto* copy = std::get_if<ir::CopyShape>(&shape);
         copy != nullptr && copy->kind != ir::CopyKind::kDeviceToDevice) {
@@ -103,7 +122,6 @@ class StretchReader {
 
   const ir::RankProgram& program_;
   const ir::DeviceWork& work_;
-  const ir::ParallelPlan& plan_;
   const StreamTimeline& timeline_;
   std::vector<ItemRange> optimizer_;
   std::vector<bool> recomputed_;  ///< Of each item.
@@ -153,7 +171,8 @@ std::vector<std::size_t> micro_batches_of(const ir::RankProgram& program, ItemRa
 
 /// A pass waits for the stage before it: that is the pipeline's time and not the pass's own.
 void drop_transfers(WorkTime& pass) {
-  pass.parts.add(StepPart::kPipeline, -1.0 * pass.parts.of(StepPart::kPipeline));
+  pass.parts.add(StepPart::kPipeline, -1.0 * pass.transfers);
+  pass.transfers = Seconds{};
 }
 
 /// Passes by what they do, in the order of `kPasses`.
@@ -177,15 +196,16 @@ ProgramTime::Chunk chunk_of(const Passes& passes) {
   return chunk;
 }
 
-/// From the first pass of the last but one time that torchtitan runs its pipeline to the first of
+/// From the first pass of the last but one time that a step runs its pipeline to the first of
 /// the last; nothing where it runs once.
 ItemRange last_full_run(const ir::RankProgram& program, const ir::ParallelPlan& plan,
                         ItemRange step) {
-  if (!plan.titan || plan.titan->pipeline == 1) {
+  const ir::PipelineRuns pipeline = ir::runtime_of(plan).pipeline(plan);
+  if (pipeline.stages == 1 || pipeline.runs == 1) {
     return {};
   }
   const std::vector<std::size_t> starts = micro_batches_of(program, step);
-  const auto passes = static_cast<std::size_t>(plan.micro_batch / plan.titan->pipeline_batch);
+  const auto passes = static_cast<std::size_t>(pipeline.micro_batches);
   return starts.size() < 2 * passes
              ? ItemRange{}
              : ItemRange{starts[starts.size() - 2 * passes], starts[starts.size() - passes]};
@@ -228,14 +248,10 @@ void read_chunks(const ir::RankProgram& program, const ir::ParallelPlan& plan,
   drop_transfers(out.outside_run);
 }
 
-Seconds transfer_of(const ir::DeviceWork& work, const ir::ParallelPlan& plan,
-                    const std::vector<Seconds>& durations) {
+Seconds transfer_of(const ir::DeviceWork& work, const std::vector<Seconds>& durations) {
   Seconds longest;
   for (std::size_t i = 0; i < work.shapes.size(); ++i) {
-    const auto* shape = std::get_if<ir::CollectiveShape>(&work.shapes[i]);
-    const bool direct = shape != nullptr && (shape->kind == ir::CollectiveKind::kSend ||
-                                             shape->kind == ir::CollectiveKind::kReceive);
-    if (direct && part_of(plan, *shape) == StepPart::kPipeline) {
+    if (is_transfer(work.shapes[i])) {
       longest = std::max(longest, durations[i]);
     }
   }
@@ -263,6 +279,7 @@ void WorkTime::add(const WorkTime& other, double factor) {
   parts.add(other.parts, factor);
   flops += factor * other.flops;
   recomputed_flops += factor * other.recomputed_flops;
+  transfers += factor * other.transfers;
 }
 
 double flops_of(const ir::WorkShape& shape) {
@@ -297,7 +314,7 @@ ProgramTime price_program(const ir::RankProgram& program, const ir::ParallelPlan
                                                .graph = prices.graph,
                                                .graphed = graphed_sites(program, prices.graphed),
                                                .taken_ratio = prices.taken_ratio});
-  const StretchReader reader(program, plan, out.timeline);
+  const StretchReader reader(program, out.timeline);
   out.last_step = last_step_of(program);
   out.step = reader.read(out.last_step);
   reader.read_tail(out.step);
@@ -307,7 +324,7 @@ ProgramTime price_program(const ir::RankProgram& program, const ir::ParallelPlan
     out.micro_batch = reader.read({starts[starts.size() - 2], starts.back()});
   }
   read_chunks(program, plan, reader, out);
-  out.transfer = transfer_of(program.work, plan, durations);
+  out.transfer = transfer_of(program.work, durations);
   return out;
 }
 

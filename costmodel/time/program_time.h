@@ -31,6 +31,7 @@ struct WorkTime {
   PartTimes parts;
   double flops = 0;             ///< Of matrix products and attention.
   double recomputed_flops = 0;  ///< Of these: run again for backward.
+  Seconds transfers;            ///< Of `parts`: between the stages of a pipeline.
   [[nodiscard]] Seconds time() const { return parts.total(); }
   void add(const WorkTime& other, double factor = 1);
 };

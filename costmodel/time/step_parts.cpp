@@ -1,10 +1,5 @@
 #include "costmodel/time/step_parts.h"
 
-#include <algorithm>
-
-#include "model_ir/plan/pipeline_plan.h"
-#include "runtimes/megatron/stage_layers.h"
-
 namespace headroom::cost {
 namespace {
 
@@ -27,10 +22,6 @@ constexpr std::array<Words, kStepParts> kWords = {
      {"pipeline_transfers", "pipeline transfers"},
      {"bubble", "pipeline bubble"},
      {"offload", "host copies and offload"}}};
-
-bool runs_along(const ir::RankGroup& group, std::int64_t size, std::int64_t stride) {
-  return size > 1 && group.size == size && group.stride == stride && group.outer_size == 1;
-}
 
 }  // namespace
 
@@ -56,34 +47,20 @@ Seconds PartTimes::total() const {
   return sum;
 }
 
-StepPart part_of(const ir::ParallelPlan& plan, const ir::CollectiveShape& shape) {
-  const bool direct =
-      shape.kind == ir::CollectiveKind::kSend || shape.kind == ir::CollectiveKind::kReceive;
-  if (!plan.megatron) {
-    return direct && ir::pipeline_stages(plan) > 1 ? StepPart::kPipeline : StepPart::kData;
+StepPart part_of(ir::MeshAxis axis) {
+  switch (axis) {
+    case ir::MeshAxis::kData:
+      return StepPart::kData;
+    case ir::MeshAxis::kTensor:
+      return StepPart::kTensor;
+    case ir::MeshAxis::kContext:
+      return StepPart::kContext;
+    case ir::MeshAxis::kExpert:
+      return StepPart::kExpert;
+    case ir::MeshAxis::kPipeline:
+      return StepPart::kPipeline;
   }
-  const ir::MegatronPlan& megatron = *plan.megatron;
-  const std::int64_t tensor = megatron.tensor;
-  if (direct) {
-    const bool ring = megatron.context > 1 && shape.group.stride == tensor;
-    return ring ? StepPart::kContext : StepPart::kPipeline;
-  }
-  const std::int64_t expert_tensor = megatron.expert_tensor > 0 ? megatron.expert_tensor : tensor;
-  if (shape.kind == ir::CollectiveKind::kTokenExchange) {
-    return StepPart::kExpert;
-  }
-  const bool exchange = shape.kind == ir::CollectiveKind::kAllToAll;
-  if (exchange && runs_along(shape.group, megatron.expert, expert_tensor)) {
-    return StepPart::kExpert;
-  }
-  if (runs_along(shape.group, tensor, 1)) {
-    return StepPart::kTensor;
-  }
-  if (exchange && runs_along(shape.group, megatron.context, tensor)) {
-    return StepPart::kContext;
-  }
-  const bool stages = shape.group.stride == ir::stage_stride(megatron, plan.world);
-  return megatron.pipeline > 1 && stages ? StepPart::kPipeline : StepPart::kData;
+  return StepPart::kData;
 }
 
 }  // namespace headroom::cost

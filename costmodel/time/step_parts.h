@@ -7,7 +7,6 @@
 
 #include "model_ir/base/units.h"
 #include "model_ir/plan/device_work.h"
-#include "model_ir/plan/parallel_plan.h"
 
 namespace headroom::cost {
 
@@ -25,7 +24,7 @@ enum class StepPart : std::uint8_t {
   kContext,
   kExpert,
   kData,      ///< Of data parallelism: gradients, parameters, sharded states.
-  kPipeline,  ///< Transfers between stages.
+  kPipeline,  ///< Transfers between stages, and gradients of weights that two of them share.
   kBubble,    ///< A stage waits for another.
   kOffload,   ///< Copies to and from the host, and work done there.
 };
@@ -49,11 +48,7 @@ class PartTimes {
   std::array<Seconds, kStepParts> times_{};
 };
 
-/// Which part a communication of `plan` belongs to.
-///
-/// Model:   the axis of the process grid that its group runs along; where two axes hold the same
-///          ranks, an all-to-all is the experts' and the rest is data's.
-/// Source:  NVIDIA/Megatron-LM megatron/core/parallel_state.py, RankGenerator (tp-cp-ep-dp-pp).
-[[nodiscard]] StepPart part_of(const ir::ParallelPlan& plan, const ir::CollectiveShape& shape);
+/// The part that a collective along `axis` belongs to.
+[[nodiscard]] StepPart part_of(ir::MeshAxis axis);
 
 }  // namespace headroom::cost

@@ -5,9 +5,7 @@
 
 #include "costmodel/time/model_flops.h"
 #include "model_ir/base/check.h"
-#include "model_ir/plan/pipeline_plan.h"
-#include "runtimes/megatron/stage_layers.h"
-#include "runtimes/torchtitan/stage_layers.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cost {
 namespace {
@@ -16,38 +14,12 @@ constexpr double kSecondsPerHour = 3600;
 constexpr double kSecondsPerDay = 86400;
 constexpr double kJoulesPerMegawattHour = 3.6e9;
 
-/// How many ranks a sequence is spread over: they make one step's tokens together.
-std::int64_t ranks_per_replica(const ir::ParallelPlan& plan) {
-  if (!plan.megatron) {
-    return plan.titan ? plan.titan->tensor * plan.titan->context * plan.titan->pipeline : 1;
-  }
-  return plan.megatron->tensor * plan.megatron->pipeline * plan.megatron->context;
-}
-
 std::optional<FlopsPerSecond> peak_of(const ir::ParallelPlan& plan, const DeviceSpec& device) {
-  // Under FSDP the arithmetic is in the type of the gathered parameters.
-  const bool full = plan.precision == ir::Precision::kFp32 &&
-                    (!plan.fsdp || plan.fsdp->param_dtype == ir::DType::kFp32);
-  const bool eight = (plan.megatron && plan.megatron->fp8 != ir::MegatronFp8::kNone) ||
-                     (plan.titan && plan.titan->float8 != ir::Float8Recipe::kNone);
-  if (eight && device.fp8) {
+  const ir::DType dtype = ir::runtime_of(plan).product_dtype(plan);
+  if (dtype == ir::DType::kFp8 && device.fp8) {
     return device.fp8;
   }
-  return full ? std::optional(device.fp32) : device.half;
-}
-
-ir::PipelineShape shape_of(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
-                           const std::vector<StagePrice>& stages) {
-  if (!plan.megatron) {
-    return ir::titan_pipeline(plan, static_cast<std::int64_t>(model.layers.size()));
-  }
-  const auto chunks = static_cast<std::int64_t>(stages.front().time.chunks.size());
-  return {.kind = chunks > 1 ? ir::PipelineKind::kInterleaved
-                             : ir::PipelineKind::kOneForwardOneBackward,
-          .stages = plan.megatron->pipeline,
-          .micro_batches = plan.accumulation,
-          .chunks = std::max<std::int64_t>(chunks, 1),
-          .group = plan.megatron->micro_batch_group};
+  return dtype == ir::DType::kFp32 ? std::optional(device.fp32) : device.half;
 }
 
 /// The priced program that stands for each stage: one with as many layers, and of the inner stages
@@ -55,9 +27,8 @@ ir::PipelineShape shape_of(const ir::ModelSpec& model, const ir::ParallelPlan& p
 std::vector<const StagePrice*> price_all(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                          const std::vector<StagePrice>& priced,
                                          std::int64_t count) {
-  const std::vector<ir::StageLayers> layers =
-      plan.megatron ? ir::layers_of_stages(model, *plan.megatron)
-                    : std::vector<ir::StageLayers>(static_cast<std::size_t>(count));
+  std::vector<ir::StageLayers> layers = ir::runtime_of(plan).stage_layers(model, plan);
+  layers.resize(static_cast<std::size_t>(count));
   const auto held = [&](std::int64_t stage) { return layers[static_cast<std::size_t>(stage)]; };
   const auto edge = [count](std::int64_t stage) { return stage == 0 || stage == count - 1; };
   std::vector<const StagePrice*> prices;
@@ -87,8 +58,8 @@ PipelineTimes times_of(const std::vector<const StagePrice*>& stages,
     }
     times.transfer.time = std::max(times.transfer.time, stage->time.transfer);
   }
-  // Megatron-LM's 1F1B waits for every transfer; its interleaved schedule overlaps them
-  // (schedules.py, config.overlap_p2p_comm).
+  // 1F1B waits for every transfer, interleaved schedules overlap them.
+  // Source: NVIDIA/Megatron-LM schedules.py, config.overlap_p2p_comm.
   times.transfer.blocking = shape.kind == ir::PipelineKind::kOneForwardOneBackward;
   return times;
 }
@@ -125,23 +96,18 @@ Composed without_pipeline(const ir::ParallelPlan& plan, const StagePrice& only) 
   return out;
 }
 
-/// Times that torchtitan runs its pipeline in a step beyond those of the program.
-std::int64_t left_out_runs(const ir::ParallelPlan& plan, const StagePrice& stage) {
-  if (!plan.titan) {
-    return 0;
-  }
-  const std::int64_t passes = plan.micro_batch / plan.titan->pipeline_batch;
-  return plan.accumulation - stage.time.micro_batches / passes;
+/// Times that a step runs its pipeline beyond those of the program.
+std::int64_t left_out_runs(const ir::PipelineRuns& pipeline, const StagePrice& stage) {
+  return pipeline.runs == 1 ? 0 : pipeline.runs - stage.time.micro_batches / pipeline.micro_batches;
 }
 
 Composed with_pipeline(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                        const std::vector<StagePrice>& priced) {
-  const ir::PipelineShape shape = shape_of(model, plan, priced);
-  // Micro-batches of Megatron-LM are those that gradients accumulate over; torchtitan runs the
-  // pipeline again for each of these.
-  const auto rounds = static_cast<double>(plan.megatron ? 1 : plan.accumulation);
+  const ir::PipelineRuns pipeline = ir::runtime_of(plan).pipeline(plan);
+  const ir::PipelineShape shape = ir::runtime_of(plan).schedule(model, plan);
+  const auto rounds = static_cast<double>(pipeline.runs);
   // Those that the programs leave out do outside the passes what the last but one does.
-  const auto left_out = static_cast<double>(left_out_runs(plan, priced.front()));
+  const auto left_out = static_cast<double>(left_out_runs(pipeline, priced.front()));
   const std::vector<const StagePrice*> stages = price_all(model, plan, priced, shape.stages);
   const PipelineTimes times = times_of(stages, shape);
   Composed out;
@@ -149,8 +115,7 @@ Composed with_pipeline(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   Seconds longest;
   WorkTime all;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    WorkTime work =
-        work_of(*stages[stage], shape.micro_batches * (plan.megatron ? 1 : plan.accumulation));
+    WorkTime work = work_of(*stages[stage], shape.micro_batches * pipeline.runs);
     work.add(stages[stage]->time.outside_run, left_out);
     all.add(work);
     if (stage == 0 || work.time() > out.work.time()) {
@@ -197,7 +162,8 @@ std::optional<double> StepTime::hfu() const {
 StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                       const DeviceSpec& device, const std::vector<StagePrice>& stages) {
   HEADROOM_ASSERT(!stages.empty());
-  const bool pipelined = ir::pipeline_stages(plan) > 1;
+  const ir::Runtime& runtime = ir::runtime_of(plan);
+  const bool pipelined = runtime.pipeline(plan).stages > 1;
   Composed composed =
       pipelined ? with_pipeline(model, plan, stages) : without_pipeline(plan, stages.front());
   StepTime step;
@@ -205,12 +171,12 @@ StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   step.total = step.parts.total();
   step.stage = composed.stage;
   step.gpus = plan.world;
-  const std::int64_t replicas = plan.world / ranks_per_replica(plan);
+  const std::int64_t replicas = plan.world / runtime.ranks_per_replica(plan);
   step.tokens = static_cast<double>(plan.micro_batch * plan.sequence) *
                 static_cast<double>(plan.accumulation * replicas);
-  const std::int64_t predicted = plan.megatron ? plan.megatron->mtp_layers : 0;
-  step.model_flops = step.tokens * model_flops_per_token(model, plan.sequence,
-                                                         AttentionCount::kAllKeys, predicted);
+  step.model_flops =
+      step.tokens * model_flops_per_token(model, plan.sequence, AttentionCount::kAllKeys,
+                                          runtime.predicted_layers(plan));
   // Backward is twice a forward: what is run again stands for so much of a third.
   step.hardware_flops = step.model_flops * (1 + composed.share_recomputed);
   step.peak = peak_of(plan, device);

@@ -1,11 +1,12 @@
 #include "gui/models/plan_choices.h"
 
+#include <algorithm>
 #include <span>
-#include <string_view>
+#include <utility>
 
 #include <QCoreApplication>
 
-#include "gui/whatif/scenario.h"
+#include "gui/whatif/what_if.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/registry.h"
 
@@ -57,7 +58,7 @@ QString states_of(const ir::OptimizerPlan& optimizer) {
                                     : choice_words("SGD: no states");
     case OptimizerKind::kAdafactor:
       return choice_words(
-          "Adafactor of transformers: factored states, a row and a column per matrix");
+          "Adafactor of Hugging Face: factored states, a row and a column per matrix");
     case OptimizerKind::kAdafactorTorch:
       return choice_words("Adafactor of torch: factored states, a row and a column per matrix");
     case OptimizerKind::kLion:
@@ -109,12 +110,6 @@ QString detail_of(ir::AttentionKind attention) {
   return {};
 }
 
-/// Those that the window has controls for.
-bool is_offered(std::string_view runtime) {
-  return runtime == "transformers" || runtime == "deepspeed" || runtime == "fsdp" ||
-         runtime == "megatron";
-}
-
 template <typename T>
 std::vector<Choice<T>> choices_of(std::span<const ir::Word<T>> known) {
   std::vector<Choice<T>> choices;
@@ -129,25 +124,47 @@ std::vector<Choice<T>> choices_of(std::span<const ir::Word<T>> known) {
 std::vector<Choice<std::string>> runtime_choices() {
   std::vector<Choice<std::string>> choices;
   for (const ir::Runtime* const runtime : ir::runtimes()) {
-    if (is_offered(runtime->name())) {
-      choices.push_back(
-          {std::string(runtime->name()), as_text(runtime->name()), as_text(runtime->title())});
-    }
+    choices.push_back(
+        {std::string(runtime->name()), as_text(runtime->name()), as_text(runtime->title())});
   }
   return choices;
 }
 
-std::vector<Choice<int>> zero_stage_choices() {
-  return {{0, choice_words("0: nothing sharded"), choice_words("Every rank holds everything")},
-          {1, choice_words("1: optimizer states"), choice_words("Optimizer states are sharded")},
-          {2, choice_words("2: and gradients"),
-           choice_words("Optimizer states and gradients are sharded")},
-          {3, choice_words("3: and parameters"), choice_words("Everything is sharded")}};
+std::vector<Choice<std::int64_t>> control_choices(const ir::PlanControl& control) {
+  std::vector<Choice<std::int64_t>> choices;
+  for (const ir::PlanControlValue& value : control.choices) {
+    choices.push_back({value.value, control_text(value.label), control_text(value.detail)});
+  }
+  return choices;
+}
+
+std::optional<ir::PlanControl> control_of(const ir::ParallelPlan& plan, std::string_view label) {
+  for (ir::PlanControl& control : ir::runtime_of(plan).controls()) {
+    if (control.label == label) {
+      return std::move(control);
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<ir::PlanControl> all_controls() {
+  std::vector<ir::PlanControl> all;
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    for (ir::PlanControl& control : runtime->controls()) {
+      const bool known = std::any_of(all.begin(), all.end(), [&control](const auto& one) {
+        return one.label == control.label;
+      });
+      if (!known) {
+        all.push_back(std::move(control));
+      }
+    }
+  }
+  return all;
 }
 
 std::vector<Choice<Precision>> precision_choices(const std::string& runtime) {
   std::vector<Choice<Precision>> choices;
-  for (const Precision precision : precisions_of(runtime)) {
+  for (const Precision precision : ir::find_runtime(runtime)->precisions()) {
     choices.push_back(
         {precision, as_text(word_of(ir::precision_words(), precision)), detail_of(precision)});
   }

@@ -21,8 +21,10 @@
 #include "gui/models/words.h"
 #include "gui/theme/palette.h"
 #include "gui/views/number_field.h"
+#include "gui/whatif/what_if.h"
 #include "model_ir/base/units.h"
 #include "model_ir/plan/plan_limits.h"
+#include "runtimes/registry.h"
 
 namespace headroom::gui {
 namespace {
@@ -73,8 +75,8 @@ QComboBox* catalogue_box(CatalogueModel* catalogue, QWidget* parent) {
 }  // namespace
 
 template <typename Choices, typename Pick, typename Put>
-QComboBox* ScenarioEditor::addChoice(Field field, const QString& label, Choices make, Pick pick,
-                                     Put put) {
+QComboBox* ScenarioEditor::addChoice(const Edit& edit, const QString& label, Choices make,
+                                     Pick pick, Put put) {
   auto* const box = new QComboBox(this);
   box->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   box->setMinimumContentsLength(12);
@@ -82,25 +84,26 @@ QComboBox* ScenarioEditor::addChoice(Field field, const QString& label, Choices 
   show_.emplace_back([box, make, pick](const Scenario& scenario) {
     show_choices(box, make(scenario), pick(scenario));
   });
-  connect(box, &QComboBox::currentIndexChanged, this, [this, field, make, put](int row) {
+  connect(box, &QComboBox::currentIndexChanged, this, [this, edit, make, put](int row) {
     if (row >= 0) {
       const auto value = make(shown_)[static_cast<std::size_t>(row)].value;
-      announce(field, [&](Scenario& scenario) { put(scenario, value); });
+      announce(edit, [&](Scenario& scenario) { put(scenario, value); });
     }
   });
   return box;
 }
 
 template <typename Pick, typename Put>
-NumberField* ScenarioEditor::addNumber(Field field, const QString& label, NumberField* control,
+NumberField* ScenarioEditor::addNumber(const Edit& edit, const QString& label, NumberField* control,
                                        Pick pick, Put put) {
   addRow(label, control);
   show_.emplace_back([control, pick](const Scenario& scenario) {
     control->setValue(static_cast<int>(pick(scenario)));
   });
-  connect(control, &NumberField::edited, this, [this, field, put](int value, qint64 gesture) {
-    announce(
-        field, [&](Scenario& scenario) { put(scenario, value); }, gesture);
+  connect(control, &NumberField::edited, this, [this, edit, put](int value, qint64 gesture) {
+    Edit made = edit;
+    made.gesture = gesture;
+    announce(made, [&](Scenario& scenario) { put(scenario, value); });
   });
   return control;
 }
@@ -142,7 +145,7 @@ void ScenarioEditor::addHardwareRows() {
   });
   const auto choose_model = [this, model] {
     const ModelSource source = model_source(model->currentText().trimmed().toStdString());
-    announce(Field::kModel, [&](Scenario& scenario) { scenario.model = source; });
+    announce({.field = Field::kModel}, [&](Scenario& scenario) { scenario.model = source; });
   };
   connect(model, &QComboBox::activated, this, choose_model);
   connect(model->lineEdit(), &QLineEdit::editingFinished, this, choose_model);
@@ -167,13 +170,13 @@ void ScenarioEditor::addHardwareRows() {
   });
   const auto choose_gpu = [this, gpu] {
     const std::string name = gpu->currentText().trimmed().toStdString();
-    announce(Field::kGpu, [&](Scenario& scenario) { scenario.gpu = name; });
+    announce({.field = Field::kGpu}, [&](Scenario& scenario) { scenario.gpu = name; });
   };
   connect(gpu, &QComboBox::activated, this, choose_gpu);
   connect(gpu->lineEdit(), &QLineEdit::editingFinished, this, choose_gpu);
 
   addNumber(
-      Field::kGpus, tr("&Number of GPUs"),
+      {.field = Field::kGpus}, tr("&Number of GPUs"),
       new NumberField({.least = 1,
                        .most = ir::kMostRanks,
                        .slider_least = 1,
@@ -196,79 +199,87 @@ void ScenarioEditor::addHardwareRows() {
   connect(budget_, &QLineEdit::editingFinished, this, &ScenarioEditor::announceBudget);
 }
 
-void ScenarioEditor::addDegree(Field field, const QString& label,
-                               std::int64_t ir::MegatronPlan::*degree) {
-  NumberField* const control = addNumber(
-      field, label,
-      new NumberField({.least = 1,
-                       .most = ir::kMostRanks,
-                       .slider_least = 1,
-                       .slider_most = 16,
-                       .steps = NumberField::Steps::kPowersOfTwo},
-                      QString(label).remove(QLatin1Char('&')), this),
-      [degree](const Scenario& scenario) {
-        return scenario.plan.megatron ? (*scenario.plan.megatron).*degree : std::int64_t{1};
-      },
-      [degree](Scenario& scenario, int value) {
-        if (scenario.plan.megatron) {
-          (*scenario.plan.megatron).*degree = value;
-        }
-      });
-  show_.emplace_back([control](const Scenario& scenario) {
-    control->setEnabled(scenario.plan.megatron.has_value());
-  });
+QWidget* ScenarioEditor::addControl(const ir::PlanControl& control, const QString& label) {
+  const std::string name(control.label);
+  const auto value_of = [name](const Scenario& scenario) -> std::int64_t {
+    const std::optional<ir::PlanControl> own = control_of(scenario.plan, name);
+    return own ? own->get(scenario.plan) : 1;
+  };
+  const auto put = [name](Scenario& scenario, std::int64_t value) {
+    if (const std::optional<ir::PlanControl> own = control_of(scenario.plan, name)) {
+      own->set(scenario.plan, value);
+    }
+  };
+  const Edit edit{.field = Field::kControl, .gesture = 0, .control = name};
+  if (!control.choices.empty()) {
+    const auto choices_of = [name](const Scenario& scenario) {
+      const std::optional<ir::PlanControl> own = control_of(scenario.plan, name);
+      return own ? control_choices(*own) : std::vector<Choice<std::int64_t>>();
+    };
+    return addChoice(edit, label, choices_of, value_of, put);
+  }
+  auto* const number = new NumberField({.least = 1,
+                                        .most = ir::kMostRanks,
+                                        .slider_least = 1,
+                                        .slider_most = 16,
+                                        .steps = NumberField::Steps::kPowersOfTwo},
+                                       QString(label).remove(QLatin1Char('&')), this);
+  return addNumber(edit, label, number, value_of, put);
+}
+
+void ScenarioEditor::addControlRows() {
+  // Letters that no label of the other rows is reached by.
+  QString free_letters = QStringLiteral("DHJQTVWYZ");
+  for (const ir::PlanControl& control : all_controls()) {
+    QString label = control_text(control.label);
+    if (const qsizetype letter = free_letters.indexOf(label.front().toUpper()); letter >= 0) {
+      free_letters.remove(letter, 1);
+      label.prepend(QLatin1Char('&'));
+    }
+    QWidget* const widget = addControl(control, label);
+    show_.emplace_back([this, widget, name = std::string(control.label)](const Scenario& scenario) {
+      const bool offered = control_of(scenario.plan, name).has_value();
+      widget->setEnabled(offered);
+      form_->setRowVisible(widget, offered);
+    });
+  }
 }
 
 void ScenarioEditor::addTrainingRows() {
   addSection(tr("Training"));
   addChoice(
-      Field::kRuntime, tr("&Runtime"), [](const Scenario&) { return runtime_choices(); },
+      {.field = Field::kRuntime}, tr("&Runtime"), [](const Scenario&) { return runtime_choices(); },
       [](const Scenario& scenario) { return scenario.plan.runtime; },
       [](Scenario& scenario, const std::string& runtime) { scenario.plan.runtime = runtime; });
-  QComboBox* const zero = addChoice(
-      Field::kZeroStage, tr("&ZeRO stage"), [](const Scenario&) { return zero_stage_choices(); },
-      [](const Scenario& scenario) { return scenario.plan.zero ? scenario.plan.zero->stage : -1; },
-      [](Scenario& scenario, int stage) {
-        if (scenario.plan.zero) {
-          scenario.plan.zero->stage = stage;
-        }
-      });
-  zero->setPlaceholderText(tr("only under deepspeed"));
-  show_.emplace_back(
-      [zero](const Scenario& scenario) { zero->setEnabled(scenario.plan.zero.has_value()); });
-  addDegree(Field::kTensorParallel, tr("&Tensor parallel"), &ir::MegatronPlan::tensor);
-  addDegree(Field::kPipelineStages, tr("Pipeline stages"), &ir::MegatronPlan::pipeline);
+  addControlRows();
   addChoice(
-      Field::kPrecision, tr("&Precision"),
+      {.field = Field::kPrecision}, tr("&Precision"),
       [](const Scenario& scenario) { return precision_choices(scenario.plan.runtime); },
       [](const Scenario& scenario) { return scenario.plan.precision; },
       [](Scenario& scenario, ir::Precision precision) { scenario.plan.precision = precision; });
   addChoice(
-      Field::kOptimizer, tr("&Optimizer"), [](const Scenario&) { return optimizer_choices(); },
+      {.field = Field::kOptimizer}, tr("&Optimizer"),
+      [](const Scenario&) { return optimizer_choices(); },
       [](const Scenario& scenario) { return scenario.plan.optimizer; },
       [](Scenario& scenario, const ir::OptimizerPlan& optimizer) {
         scenario.plan.optimizer = optimizer;
       });
   addChoice(
-      Field::kAttention, tr("&Attention"), [](const Scenario&) { return attention_choices(); },
+      {.field = Field::kAttention}, tr("&Attention"),
+      [](const Scenario&) { return attention_choices(); },
       [](const Scenario& scenario) { return scenario.plan.attention; },
       [](Scenario& scenario, ir::AttentionKind kind) { scenario.plan.attention = kind; });
   addChoice(
-      Field::kCheckpointing, tr("&Checkpointing"),
+      {.field = Field::kCheckpointing}, tr("&Checkpointing"),
       [](const Scenario&) { return checkpointing_choices(); },
       [](const Scenario& scenario) {
-        const std::optional<ir::MegatronPlan>& megatron = scenario.plan.megatron;
-        const bool recomputes = megatron && megatron->recompute != ir::MegatronRecompute::kNone;
-        return recomputes ? ir::Recompute::kFull : scenario.plan.recompute;
+        return ir::runtime_of(scenario.plan).recomputation(scenario.plan);
       },
       [](Scenario& scenario, ir::Recompute recompute) {
-        scenario.plan.recompute = recompute;
-        if (scenario.plan.megatron && recompute == ir::Recompute::kNone) {
-          scenario.plan.megatron->recompute = ir::MegatronRecompute::kNone;
-        }
+        ir::runtime_of(scenario.plan).set_recomputation(scenario.plan, recompute);
       });
   NumberField* const every = addNumber(
-      Field::kCheckpointEvery, tr("&Every k-th layer"),
+      {.field = Field::kCheckpointEvery}, tr("&Every k-th layer"),
       new NumberField({.least = 1, .most = 1024, .slider_least = 1, .slider_most = 8},
                       tr("Checkpoint one layer of every"), this),
       [](const Scenario& scenario) { return scenario.plan.recompute_every; },
@@ -281,14 +292,14 @@ void ScenarioEditor::addTrainingRows() {
 void ScenarioEditor::addBatchRows() {
   addSection(tr("Batch"));
   addNumber(
-      Field::kMicroBatch, tr("M&icro-batch"),
+      {.field = Field::kMicroBatch}, tr("M&icro-batch"),
       new NumberField(
           {.least = 1, .most = ir::kMostMicroBatch, .slider_least = 1, .slider_most = 32},
           tr("Micro-batch"), this),
       [](const Scenario& scenario) { return scenario.plan.micro_batch; },
       [](Scenario& scenario, int value) { scenario.plan.micro_batch = value; });
   addNumber(
-      Field::kSequence, tr("&Sequence"),
+      {.field = Field::kSequence}, tr("&Sequence"),
       new NumberField({.least = 1,
                        .most = ir::kMostSequence,
                        .slider_least = 128,
@@ -298,7 +309,7 @@ void ScenarioEditor::addBatchRows() {
       [](const Scenario& scenario) { return scenario.plan.sequence; },
       [](Scenario& scenario, int value) { scenario.plan.sequence = value; });
   addNumber(
-      Field::kAccumulation, tr("Acc&umulation"),
+      {.field = Field::kAccumulation}, tr("Acc&umulation"),
       new NumberField({.least = 1,
                        .most = ir::kMostAccumulation,
                        .slider_least = 1,
@@ -319,12 +330,12 @@ void ScenarioEditor::addAdapterRows() {
     lora->setChecked(scenario.plan.lora.has_value());
   });
   connect(lora, &QCheckBox::toggled, this, [this](bool on) {
-    announce(Field::kLora, [on](Scenario& scenario) {
+    announce({.field = Field::kLora}, [on](Scenario& scenario) {
       scenario.plan.lora = on ? std::optional(ir::LoraPlan{}) : std::nullopt;
     });
   });
   NumberField* const rank = addNumber(
-      Field::kLoraRank, tr("LoRA ran&k"),
+      {.field = Field::kLoraRank}, tr("LoRA ran&k"),
       new NumberField({.least = 1,
                        .most = ir::kMostLoraRank,
                        .slider_least = 1,
@@ -340,7 +351,7 @@ void ScenarioEditor::addAdapterRows() {
         }
       });
   QComboBox* const quant = addChoice(
-      Field::kQuantization, tr("&Frozen weights"),
+      {.field = Field::kQuantization}, tr("&Frozen weights"),
       [](const Scenario&) { return quantization_choices(); },
       [](const Scenario& scenario) { return scenario.plan.quant ? scenario.plan.quant->bits : 0; },
       [](Scenario& scenario, int bits) {
@@ -360,7 +371,7 @@ void ScenarioEditor::addAdapterRows() {
     expandable->setChecked(scenario.plan.allocator.expandable_segments);
   });
   connect(expandable, &QCheckBox::toggled, this, [this](bool on) {
-    announce(Field::kExpandableSegments,
+    announce({.field = Field::kExpandableSegments},
              [on](Scenario& scenario) { scenario.plan.allocator.expandable_segments = on; });
   });
 }
@@ -387,11 +398,11 @@ QComboBox* ScenarioEditor::addCatalogue(const QString& label, CatalogueModel* ca
   return box;
 }
 
-void ScenarioEditor::announce(Field field, const Change& change, qint64 gesture) {
+void ScenarioEditor::announce(const Edit& edit, const Change& change) {
   Scenario after = shown_;
   change(after);
   if (after != shown_) {
-    Q_EMIT edited(after, {.field = field, .gesture = gesture});
+    Q_EMIT edited(after, edit);
   }
 }
 
@@ -400,7 +411,7 @@ void ScenarioEditor::announceBudget() {
   const std::optional<Bytes> bytes =
       text.isEmpty() ? std::optional(Bytes{0}) : parse_bytes(text.toStdString());
   if (bytes) {
-    announce(Field::kBudget, [&](Scenario& scenario) { scenario.budget = *bytes; });
+    announce({.field = Field::kBudget}, [&](Scenario& scenario) { scenario.budget = *bytes; });
   }
 }
 

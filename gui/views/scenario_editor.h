@@ -9,6 +9,7 @@
 #include "gui/models/catalogue_model.h"
 #include "gui/whatif/scenario.h"
 #include "gui/whatif/what_if_command.h"
+#include "runtimes/interface/plan_control.h"
 
 class QCheckBox;
 class QComboBox;
@@ -45,8 +46,10 @@ class ScenarioEditor : public QWidget {
   using Change = std::function<void(Scenario&)>;
 
   void addHardwareRows();
-  /// A degree of parallelism under Megatron.
-  void addDegree(Field field, const QString& label, std::int64_t ir::MegatronPlan::*degree);
+  /// The controls that only some frameworks have.
+  void addControlRows();
+  /// A list for a control with choices, a number for any other.
+  QWidget* addControl(const ir::PlanControl& control, const QString& label);
   void addTrainingRows();
   void addBatchRows();
   void addAdapterRows();
@@ -54,16 +57,16 @@ class ScenarioEditor : public QWidget {
   void addSection(const QString& title);
   void addRow(const QString& label, QWidget* control);
   QComboBox* addCatalogue(const QString& label, CatalogueModel* catalogue);
-  void announce(Field field, const Change& change, qint64 gesture = 0);
+  void announce(const Edit& edit, const Change& change);
   void announceBudget();
   void markBudget();
 
   /// A combo box of `Choice<T>`s. `make` yields them, `pick` finds the value in a scenario and
   /// `put` writes it there.
   template <typename Choices, typename Pick, typename Put>
-  QComboBox* addChoice(Field field, const QString& label, Choices make, Pick pick, Put put);
+  QComboBox* addChoice(const Edit& edit, const QString& label, Choices make, Pick pick, Put put);
   template <typename Pick, typename Put>
-  NumberField* addNumber(Field field, const QString& label, NumberField* control, Pick pick,
+  NumberField* addNumber(const Edit& edit, const QString& label, NumberField* control, Pick pick,
                          Put put);
 
   CatalogueModel* models_;

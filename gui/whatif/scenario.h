@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -43,9 +42,7 @@ enum class Field : std::uint8_t {
   kGpus,
   kBudget,
   kRuntime,
-  kZeroStage,
-  kTensorParallel,
-  kPipelineStages,
+  kControl,  ///< A choice of the framework's own; `Edit::control` says which.
   kPrecision,
   kOptimizer,
   kAttention,
@@ -64,13 +61,9 @@ enum class Field : std::uint8_t {
 /// What the window opens with.
 [[nodiscard]] Scenario default_scenario();
 
-/// The precision recipes that `runtime` can run, in the order in which they are offered.
-[[nodiscard]] std::span<const ir::Precision> precisions_of(std::string_view runtime);
-
-/// `scenario` with the choices that hang on others brought in line: a ZeRO plan exactly under
-/// DeepSpeed, DDP exactly on several GPUs without DeepSpeed, a precision recipe of the runtime,
-/// quantisation only under LoRA, degrees that divide the GPUs exactly under Megatron, which takes
-/// checkpointing as its own recomputation. Idempotent.
+/// `scenario` with the choices that hang on others brought in line: what the framework settles
+/// (`ir::Runtime::settle`), a precision that it runs, quantisation only under LoRA. Idempotent.
+/// Requires a framework of `ir::runtimes`.
 [[nodiscard]] Scenario settled(Scenario scenario);
 
 }  // namespace headroom::gui

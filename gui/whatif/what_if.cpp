@@ -1,5 +1,6 @@
 #include "gui/whatif/what_if.h"
 
+#include <string>
 #include <utility>
 
 #include <QCoreApplication>
@@ -19,12 +20,8 @@ const char* untranslated_field(Field field) {
       return QT_TRANSLATE_NOOP("Field", "budget");
     case Field::kRuntime:
       return QT_TRANSLATE_NOOP("Field", "runtime");
-    case Field::kZeroStage:
-      return QT_TRANSLATE_NOOP("Field", "ZeRO stage");
-    case Field::kTensorParallel:
-      return QT_TRANSLATE_NOOP("Field", "tensor parallelism");
-    case Field::kPipelineStages:
-      return QT_TRANSLATE_NOOP("Field", "pipeline stages");
+    case Field::kControl:
+      return QT_TRANSLATE_NOOP("Field", "option of the runtime");
     case Field::kPrecision:
       return QT_TRANSLATE_NOOP("Field", "precision");
     case Field::kOptimizer:
@@ -61,6 +58,10 @@ QString field_name(Field field) {
   return QCoreApplication::translate("Field", untranslated_field(field));
 }
 
+QString control_text(std::string_view text) {
+  return QCoreApplication::translate("Control", std::string(text).c_str());
+}
+
 WhatIf::WhatIf(Scenario initial, QObject* parent)
     : QObject(parent), initial_(settled(std::move(initial))), scenario_(initial_) {}
 
@@ -73,7 +74,7 @@ void WhatIf::change(const Scenario& after, const Edit& edit) {
   }
   auto* const command = new WhatIfCommand(scenario_, std::move(next), edit,
                                           [this](const Scenario& scenario) { apply(scenario); });
-  command->setText(field_name(edit.field));
+  command->setText(edit.control.empty() ? field_name(edit.field) : control_text(edit.control));
   undo_.push(command);  // Owns it, and applies it.
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include <QObject>
 #include <QUndoStack>
 
@@ -37,5 +39,8 @@ class WhatIf : public QObject {
 
 /// "micro-batch": what `field` is called in a sentence.
 [[nodiscard]] QString field_name(Field field);
+
+/// A label or detail of an `ir::PlanControl`, in the language of the window.
+[[nodiscard]] QString control_text(std::string_view text);
 
 }  // namespace headroom::gui

@@ -22,7 +22,7 @@ int WhatIfCommand::id() const {
 
 bool WhatIfCommand::mergeWith(const QUndoCommand* other) {
   const auto* const next = dynamic_cast<const WhatIfCommand*>(other);
-  if (next == nullptr || next->edit_.field != edit_.field || next->edit_.gesture != edit_.gesture) {
+  if (next == nullptr || next->edit_ != edit_) {
     return false;
   }
   after_ = next->after_;

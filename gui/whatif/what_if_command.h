@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include <QUndoCommand>
 
@@ -13,6 +14,8 @@ namespace headroom::gui {
 struct Edit {
   Field field = Field::kEverything;
   std::int64_t gesture = 0;  ///< 0: belongs to no other edit.
+  std::string control{};     ///< The label of an `ir::PlanControl`, for `Field::kControl`.
+  friend bool operator==(const Edit&, const Edit&) = default;
 };
 
 /// One step of the undo stack: the scenario before and after.

@@ -112,11 +112,21 @@ enum class CollectiveKind : std::uint8_t {
 /// "all_reduce", "send", ...
 [[nodiscard]] std::string_view name_of(CollectiveKind kind);
 
+/// The axis of the device mesh that a collective serves, whatever ranks its group has.
+enum class MeshAxis : std::uint8_t {
+  kData,      ///< Gradients, parameters and sharded states; the norm of all gradients.
+  kTensor,    ///< Sequence parallelism, which shards what tensor parallelism replicates, too.
+  kContext,   ///< Tokens of one sequence that other ranks hold.
+  kExpert,    ///< Tokens on their way to experts and back.
+  kPipeline,  ///< Activations and gradients between stages; weights that two stages share.
+};
+
 /// A collective of NCCL: a kernel of its own, which is not counted among `Work::kernels`.
 struct CollectiveShape {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::int64_t bytes = 0;  ///< Of the full (gathered, unsharded) buffer.
   RankGroup group;
+  MeshAxis axis = MeshAxis::kData;
   std::int32_t experts =
       0;                   ///< kTokenExchange: of all ranks; `bytes` are those of a rank's tokens.
   std::int32_t top_k = 0;  ///< kTokenExchange: of them for each token.

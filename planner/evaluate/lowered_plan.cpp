@@ -10,7 +10,6 @@
 #include "costmodel/layer_stretch.h"
 #include "costmodel/memory_floor.h"
 #include "costmodel/time/step_time.h"
-#include "model_ir/plan/pipeline_plan.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/evaluate/rounding.h"
@@ -115,7 +114,7 @@ std::optional<LoweredPlan> LoweredPlans::known(std::uint64_t number) {
 Result<LoweredPlan> LoweredPlans::lower(const ir::ParallelPlan& plan) {
   lowered_.fetch_add(1, std::memory_order_relaxed);
   const cost::PriceList prices = cost::prices_on(machine_, plan);
-  const std::int64_t stage_ranks = plan.world / ir::pipeline_stages(plan);
+  const std::int64_t stage_ranks = plan.world / ir::runtime_of(plan).pipeline(plan).stages;
   LoweredPlan lowered;
   std::vector<cost::StagePrice> stages;
   for (const ir::Rank rank : cost::binding_ranks(model_, plan)) {

@@ -14,6 +14,7 @@
 #include "planner/evaluate/sample_form.h"
 #include "planner/evaluate/step_time.h"
 #include "planner/space/choices.h"
+#include "runtimes/megatron/fields.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/plan_check.h"
 
@@ -421,6 +422,14 @@ PlacementQuestion without_copies(PlacementQuestion question,
 }
 
 }  // namespace
+
+std::vector<std::string> module_names(const LayerAction& action) {
+  return ir::names_of(action.modules);
+}
+
+std::vector<std::string> module_names(const PlacementRule& rule) {
+  return ir::names_of(rule.modules);
+}
 
 Result<std::vector<StagePlacement>> stage_placements(const ir::ModelSpec& model,
                                                      const ir::ParallelPlan& plan,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "costmodel/hardware/hardware_spec.h"
@@ -44,6 +45,10 @@ struct PlacementRule {
   Bytes peak{};        ///< While micro-batches run.
   bool fits = false;
 };
+
+/// The modules that run again, as the framework's options name them.
+[[nodiscard]] std::vector<std::string> module_names(const LayerAction& action);
+[[nodiscard]] std::vector<std::string> module_names(const PlacementRule& rule);
 
 /// What one pipeline stage of a plan could do with its activations.
 struct StagePlacement {

@@ -1,11 +1,31 @@
 #include "runtimes/deepspeed/runtime.h"
 
+#include "runtimes/deepspeed/changes.h"
 #include "runtimes/deepspeed/check.h"
+#include "runtimes/deepspeed/emit.h"
 #include "runtimes/deepspeed/lowering.h"
+#include "runtimes/deepspeed/measured_runs.h"
+#include "runtimes/deepspeed/words.h"
 #include "runtimes/transformers/alone.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
+
+/// The stage of ZeRO, of a plan that has one.
+PlanControl stage_control() {
+  return {.label = "ZeRO stage",
+          .choices = {{0, "0: nothing sharded", "Every rank holds everything"},
+                      {1, "1: optimizer states", "Optimizer states are sharded"},
+                      {2, "2: and gradients", "Optimizer states and gradients are sharded"},
+                      {3, "3: and parameters", "Everything is sharded"}},
+          .get = [](const ParallelPlan& plan) { return plan.zero ? plan.zero->stage : 0; },
+          .set =
+              [](ParallelPlan& plan, std::int64_t stage) {
+                if (plan.zero) {
+                  plan.zero->stage = static_cast<int>(stage);
+                }
+              }};
+}
 
 class Deepspeed final : public Runtime {
  public:
@@ -29,11 +49,75 @@ class Deepspeed final : public Runtime {
     }
     return optimizer;
   }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &deepspeed::measured_runs();
+  }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return layout_words(plan, typed);
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override {
+    return {{"zero"}, {"zeropp"}};
+  }
+  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
+    return description(plan);
+  }
+
+  /// 16-bit parameters beside an fp32 master copy of DeepSpeed's own.
+  /// Source: deepspeedai/DeepSpeed deepspeed/runtime/engine.py, _configure_bf16_optimizer.
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return master_precisions();
+  }
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"zero"});
+    if (!plan.zero) {
+      plan.zero.emplace();
+      plan.zero->stage = 2;
+    }
+  }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return {stage_control()}; }
+
+  [[nodiscard]] std::vector<ConfigurationFormat> configuration_formats() const override {
+    return {{.name = "deepspeed", .options = "--zero 2", .option = "deepspeed"}};
+  }
+  [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
+                                         std::string_view /*format*/) const override {
+    return emitted_config(model, plan);
+  }
+
   /// It keeps fp32 master weights itself.
   void prepare_for_search(ParallelPlan& /*plan*/) const override {}
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan);
+  }
+  [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
+    const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
+    HeldParameters held = whole_parameters(plan);
+    // Gradients of stage 1 are counted as spread: buckets may have gone before the last layer's.
+    held.weights.ranks = zero.stage >= 3 ? plan.world : 1;
+    held.gradients.ranks = held.optimizer.ranks = zero.stage >= 1 ? plan.world : 1;
+    if (zero.offload_param != OffloadDevice::kNone) {
+      held.weights.bits = 0;
+    }
+    if (zero.offload_optimizer != OffloadDevice::kNone) {
+      held.gradients.bits = held.optimizer.bits = 0;
+    }
+    return held;
+  }
+  /// Stage 3 reduces gradients to their owners.
+  [[nodiscard]] bool has_all_reduce(const ParallelPlan& plan) const override {
+    return !plan.zero || plan.zero->stage < 3;
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override { return !plan.zero; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return plan_changes();
+  }
+  [[nodiscard]] std::vector<ParallelPlan> plans_against(Bottleneck bottleneck,
+                                                        const ParallelPlan& plan,
+                                                        std::int64_t /*layers*/) const override {
+    return faster_plans(bottleneck, plan);
   }
 };
 

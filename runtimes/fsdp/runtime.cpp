@@ -1,7 +1,10 @@
 #include "runtimes/fsdp/runtime.h"
 
+#include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/lowering.h"
+#include "runtimes/fsdp/measured_runs.h"
+#include "runtimes/fsdp/window.h"
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/transformers/alone.h"
@@ -28,6 +31,27 @@ class Fsdp final : public Runtime {
                                           Rank rank, const DeviceTraits& device) const override {
     return fsdp::lower(model, plan, rank, device);
   }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &fsdp::measured_runs();
+  }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return plan.fsdp ? typed("fsdp") : "";
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override { return {{"fsdp"}}; }
+
+  /// What shards are stored in; FSDP's policy casts from there.
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return stored_precisions();
+  }
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"fsdp"});
+    settle_shards(plan);
+    plan.lora.reset();
+  }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return {replicas_control()}; }
+
   /// Shards are stored in fp32, and the mixed-precision policy computes in bf16.
   void prepare_for_search(ParallelPlan& plan) const override {
     if (plan.precision == Precision::kBf16Master) {
@@ -38,6 +62,28 @@ class Fsdp final : public Runtime {
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan);
   }
+  [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
+    return sharded_parameters(plan);
+  }
+  [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
+    plan.world = 1;
+    if (plan.fsdp) {
+      plan.fsdp->replicas = 1;
+    }
+    return plan;
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override { return !plan.fsdp; }
+  [[nodiscard]] DType product_dtype(const ParallelPlan& plan) const override {
+    return gathered_dtype(plan);
+  }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return plan_changes();
+  }
+  [[nodiscard]] std::vector<ParallelPlan> plans_against(Bottleneck bottleneck,
+                                                        const ParallelPlan& plan,
+                                                        std::int64_t /*layers*/) const override {
+    return faster_plans(bottleneck, plan);
+  }
 };
 
 }  // namespace
@@ -45,6 +91,12 @@ class Fsdp final : public Runtime {
 const Runtime& runtime() {
   static const Fsdp runtime;
   return runtime;
+}
+
+DType gathered_dtype(const ParallelPlan& plan) {
+  const bool full =
+      plan.precision == Precision::kFp32 && (!plan.fsdp || plan.fsdp->param_dtype == DType::kFp32);
+  return full ? DType::kFp32 : DType::kBf16;
 }
 
 }  // namespace headroom::ir::fsdp

@@ -1,8 +1,12 @@
 #include "runtimes/litgpt/runtime.h"
 
+#include <array>
+
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/litgpt/lowering.h"
+#include "runtimes/litgpt/measured_runs.h"
+#include "runtimes/transformers/changes.h"
 
 namespace headroom::ir::litgpt {
 namespace {
@@ -27,6 +31,35 @@ class Litgpt final : public Runtime {
       return task.error();
     }
     return litgpt::lower(model, plan, device);
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &litgpt::measured_runs();
+  }
+
+  /// "bf16-true".
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    static constexpr std::array kPrecisions = {Precision::kBf16};
+    return kPrecisions;
+  }
+  /// One GPU, LitGPT's own attention and loss, nothing recomputed, weights of 4 bits or whole.
+  void settle(ParallelPlan& plan) const override {
+    const ParallelPlan usual;
+    drop_foreign_parts(plan, {});
+    plan.world = 1;
+    plan.recompute = usual.recompute;
+    plan.recompute_every = usual.recompute_every;
+    plan.loss = usual.loss;
+    if (plan.attention != AttentionKind::kSdpaNoCudnn) {
+      plan.attention = usual.attention;
+    }
+    if (plan.quant) {
+      plan.quant->bits = 4;
+      plan.quant->prepare_kbit = false;
+    }
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return transformers::plan_changes();
   }
 };
 

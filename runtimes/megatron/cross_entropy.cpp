@@ -17,7 +17,8 @@ using torch::Tensor;
 void reduce_over_ranks(const Runner& run, std::int64_t elements) {
   run.eager().run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                                   .bytes = bytes_of(elements, DType::kFp32).value(),
-                                  .group = run.context.mesh.tensor.group()});
+                                  .group = run.context.mesh.tensor.group(),
+                                  .axis = MeshAxis::kTensor});
 }
 
 /// Kernels that read and write `bytes` for each of the logits.
@@ -147,7 +148,8 @@ Losses te_losses(const Runner& run, const Tensor& logits) {
     const Tensor gathered = eager.empty({own * ranks}, DType::kFp32, TensorRole::kLogits);
     eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
                               .bytes = bytes_of(gathered.elements(), DType::kFp32).value(),
-                              .group = run.context.mesh.tensor.group()});
+                              .group = run.context.mesh.tensor.group(),
+                              .axis = MeshAxis::kTensor});
   }
   // online_softmax_kernel reads them; cross_entropy_kernel reads and writes.
   launch_rows(eager, logits);

@@ -197,7 +197,8 @@ Tensor all_to_all(const Runner& run, const Tensor& input, std::int64_t rows) {
   return exchange(run, input, rows,
                   {.kind = CollectiveKind::kAllToAll,
                    .bytes = bytes_of(longer.elements(), input.dtype()).value(),
-                   .group = run.context.mesh.expert.group()},
+                   .group = run.context.mesh.expert.group(),
+                   .axis = MeshAxis::kExpert},
                   CollectiveKind::kAllToAll);
 }
 
@@ -207,7 +208,8 @@ Tensor gather_parts(const Runner& run, const Tensor& input) {
   return exchange(run, input, input.shape()[0] * ranks.size,
                   {.kind = CollectiveKind::kAllGather,
                    .bytes = bytes_of(input.elements() * ranks.size, input.dtype()).value(),
-                   .group = ranks.group()},
+                   .group = ranks.group(),
+                   .axis = MeshAxis::kTensor},
                   CollectiveKind::kReduceScatter);
 }
 
@@ -216,7 +218,8 @@ Tensor scatter_parts(const Runner& run, const Tensor& input) {
   return exchange(run, input, input.shape()[0] / ranks.size,
                   {.kind = CollectiveKind::kReduceScatter,
                    .bytes = bytes_of(input.elements(), input.dtype()).value(),
-                   .group = ranks.group()},
+                   .group = ranks.group(),
+                   .axis = MeshAxis::kTensor},
                   CollectiveKind::kAllGather);
 }
 

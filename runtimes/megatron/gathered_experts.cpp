@@ -25,7 +25,8 @@ RankGroup sharing_group(const Runner& run) {
 CollectiveShape collective(const Runner& run, CollectiveKind kind, const Tensor& whole) {
   return {.kind = kind,
           .bytes = bytes_of(whole.elements(), whole.dtype()).value(),
-          .group = sharing_group(run)};
+          .group = sharing_group(run),
+          .axis = MeshAxis::kExpert};
 }
 
 /// The tokens of all ranks in the process's buffer, of which those for this rank's experts are
@@ -93,7 +94,8 @@ Tensor select(const Runner& run, const Tensor& normed, Routing routing, const Ex
         exchange(run, routing.probabilities, gathered,
                  {.kind = CollectiveKind::kAllGather,
                   .bytes = bytes_of(gathered * sizes.experts, probabilities.dtype()).value(),
-                  .group = sharing_group(run)},
+                  .group = sharing_group(run),
+                  .axis = MeshAxis::kExpert},
                  CollectiveKind::kReduceScatter);
     eager.run(collective(run, CollectiveKind::kAllGather,
                          run.process.buffered({gathered, sizes.hidden})));

@@ -102,7 +102,8 @@ void reduce_shared(const Runner& run, std::span<const Chunk> chunks) {
     const Tensor coalesced = run.eager().empty({elements}, run.context.grad_dtype);
     run.eager().run(CollectiveShape{.kind = CollectiveKind::kAllReduce,
                                     .bytes = bytes_of(elements, run.context.grad_dtype).value(),
-                                    .group = ranks.group()});
+                                    .group = ranks.group(),
+                                    .axis = MeshAxis::kTensor});
   }
 }
 
@@ -115,7 +116,8 @@ void reduce_tied(const Runner& run, std::span<const GradientBuffer> buffers) {
         run.eager().run(CollectiveShape{
             .kind = CollectiveKind::kAllReduce,
             .bytes = bytes_of(slot.end - slot.begin, run.context.grad_dtype).value(),
-            .group = {.size = 2, .stride = stages.stride * (stages.size - 1)}});
+            .group = {.size = 2, .stride = stages.stride * (stages.size - 1)},
+            .axis = MeshAxis::kPipeline});
       }
     }
   }

@@ -38,6 +38,7 @@ CollectiveShape token_exchange(const Runner& run, const ExpertSizes& sizes, DTyp
   return {.kind = CollectiveKind::kTokenExchange,
           .bytes = bytes_of(sizes.tokens * sizes.hidden, dtype).value(),
           .group = run.context.mesh.expert.group(),
+          .axis = MeshAxis::kExpert,
           .experts = static_cast<std::int32_t>(sizes.experts),
           .top_k = static_cast<std::int32_t>(sizes.top_k)};
 }
@@ -63,7 +64,8 @@ Handle prepare(const Runner& run, const Tensor& map, const ExpertSizes& sizes) {
   const Tensor whole = eager.empty({gathered, sizes.experts}, DType::kBool);
   eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
                             .bytes = torch::bytes_of(whole),
-                            .group = run.context.mesh.expert.group()});
+                            .group = run.context.mesh.expert.group(),
+                            .axis = MeshAxis::kExpert});
   Handle handle;
   handle.push_back(eager.empty({sizes.tokens * nodes, ranks / nodes}, DType::kInt32));
   handle.push_back(eager.empty({ceil_div(sizes.tokens, kMapRows) * kMapRows, nodes}, DType::kBool));

@@ -51,9 +51,15 @@ Tensor gather_rotary(const Runner& run, const Tensor& part) {
   const std::int64_t bytes = bytes_of(whole.elements(), whole.dtype()).value();
   { const Tensor contiguous = torch::computed(eager, shape, part.dtype(), {&part}); }
   const RankGroup group = run.context.mesh.tensor.group();
-  eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather, .bytes = bytes, .group = group});
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
+                            .bytes = bytes,
+                            .group = group,
+                            .axis = MeshAxis::kTensor});
   record.finish(whole, [group, bytes](Eager& e, Gradients& grads, Node& node) -> Gradients {
-    e.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter, .bytes = bytes, .group = group});
+    e.run(CollectiveShape{.kind = CollectiveKind::kReduceScatter,
+                          .bytes = bytes,
+                          .group = group,
+                          .axis = MeshAxis::kTensor});
     return {e.empty(node.input_shapes[0], grads[0].dtype())};
   });
   return whole;

@@ -20,7 +20,8 @@ using torch::Tensor;
 void communicate(const Runner& run, CollectiveKind kind, std::int64_t elements) {
   run.eager().run(CollectiveShape{.kind = kind,
                                   .bytes = bytes_of(elements, run.context.dtype).value(),
-                                  .group = run.context.mesh.tensor.group()});
+                                  .group = run.context.mesh.tensor.group(),
+                                  .axis = MeshAxis::kTensor});
 }
 
 /// The inputs of all tensor-parallel ranks, in the buffer that the process keeps.

@@ -48,7 +48,8 @@ void pass_column(const Runner& run, const Tensor& column, CollectiveKind kind) {
   torch::finish_collective(run.eager(),
                            {.kind = kind,
                             .bytes = torch::bytes_of(column),
-                            .group = {.size = 2, .stride = run.context.mesh.context.stride}},
+                            .group = {.size = 2, .stride = run.context.mesh.context.stride},
+                            .axis = MeshAxis::kContext},
                            kind == CollectiveKind::kSend ? "roll_send" : "roll_receive");
 }
 

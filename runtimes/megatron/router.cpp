@@ -175,7 +175,8 @@ AuxLoss balance(const Runner& run, const RouterTensors& make, DType dtype) {
     run.eager().run(
         CollectiveShape{.kind = CollectiveKind::kAllReduce,
                         .bytes = bytes_of(result.counts.elements(), DType::kInt64).value(),
-                        .group = {.size = ranks}});
+                        .group = {.size = ranks},
+                        .axis = mesh.tensor.size > 1 ? MeshAxis::kTensor : MeshAxis::kContext});
   }
   {
     const Tensor sums = make.per_expert(DType::kFp32);

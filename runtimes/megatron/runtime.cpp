@@ -1,8 +1,14 @@
 #include "runtimes/megatron/runtime.h"
 
 #include "runtimes/interface/refusals.h"
+#include "runtimes/megatron/changes.h"
 #include "runtimes/megatron/check.h"
 #include "runtimes/megatron/lowering.h"
+#include "runtimes/megatron/measured_runs.h"
+#include "runtimes/megatron/memory_terms.h"
+#include "runtimes/megatron/stage_layers.h"
+#include "runtimes/megatron/window.h"
+#include "runtimes/megatron/words.h"
 
 namespace headroom::ir::megatron {
 namespace {
@@ -23,8 +29,132 @@ class Megatron final : public Runtime {
                                           Rank rank, const DeviceTraits& device) const override {
     return megatron::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &megatron::measured_runs();
+  }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& /*typed*/) const override {
+    return layout_words(plan);
+  }
+  [[nodiscard]] std::string kernels(const ParallelPlan& plan) const override {
+    return kernel_words(plan.megatron.value_or(MegatronPlan{}));
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override {
+    return {{.option = "megatron", .keys = worded_keys()}};
+  }
+  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
+    return description(plan);
+  }
+  [[nodiscard]] bool names_rank(const ParallelPlan& /*plan*/) const override { return true; }
+
+  /// Megatron's optimizer keeps an fp32 copy of 16-bit parameters.
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return master_precisions();
+  }
+  void settle(ParallelPlan& plan) const override { settle_plan(plan); }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return window_controls(); }
+  [[nodiscard]] Recompute recomputation(const ParallelPlan& plan) const override {
+    return recomputation_of(plan);
+  }
+  void set_recomputation(ParallelPlan& plan, Recompute recompute) const override {
+    put_recomputation(plan, recompute);
+  }
+
+  /// Experts with a capacity factor are padded to it, whatever is routed to them.
+  [[nodiscard]] std::int64_t expert_ranks(const ParallelPlan& plan) const override {
+    return plan.megatron && !plan.megatron->capacity_factor ? plan.megatron->expert : 1;
+  }
+  void set_expert_load(ParallelPlan& plan, double load) const override {
+    plan.megatron->expert_load = load;
+  }
+  [[nodiscard]] std::optional<ParallelPlan> with_more_stages(
+      const ParallelPlan& plan) const override {
+    ParallelPlan wider = plan;
+    wider.megatron = plan.megatron.value_or(MegatronPlan{});
+    wider.megatron->pipeline *= 2;
+    wider.world *= 2;
+    return wider;
+  }
+
   /// It keeps fp32 master weights itself.
   void prepare_for_search(ParallelPlan& /*plan*/) const override {}
+  [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
+                                                const ParallelPlan& plan) const override {
+    return plan.megatron ? highest_ranks(model, plan) : std::vector<Rank>{Rank{0}};
+  }
+  [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
+    return plan.megatron ? parameters_of_rank(plan) : whole_parameters(plan);
+  }
+  [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
+    plan.world = 1;
+    plan.megatron.reset();
+    return plan;
+  }
+  [[nodiscard]] std::vector<OutsideTerm> outside_terms(const ModelSpec& model,
+                                                       const ParallelPlan& plan) const override {
+    return plan.megatron ? own_buffers(model, plan) : std::vector<OutsideTerm>{};
+  }
+  /// As many as are in flight, and two in the steady state; an interleaved schedule wants multiples
+  /// of the stages.
+  [[nodiscard]] std::int64_t steady_micro_batches(const ParallelPlan& plan) const override {
+    const MegatronPlan megatron = own(plan);
+    if (megatron.pipeline == 1) {
+      return Runtime::steady_micro_batches(plan);
+    }
+    return is_interleaved(megatron) ? 2 * megatron.pipeline : megatron.pipeline + 2;
+  }
+  [[nodiscard]] PipelineRuns pipeline(const ParallelPlan& plan) const override {
+    const MegatronPlan megatron = own(plan);
+    return {.stages = megatron.pipeline,
+            .stage_stride = stage_stride(megatron, plan.world),
+            .micro_batches = plan.accumulation};
+  }
+  [[nodiscard]] PipelineShape schedule(const ModelSpec& model,
+                                       const ParallelPlan& plan) const override {
+    const MegatronPlan megatron = own(plan);
+    const std::int64_t chunks =
+        chunks_per_stage(megatron, static_cast<std::int64_t>(model.layers.size()));
+    return {.kind = chunks > 1 ? PipelineKind::kInterleaved : PipelineKind::kOneForwardOneBackward,
+            .stages = megatron.pipeline,
+            .micro_batches = plan.accumulation,
+            .chunks = chunks,
+            .group = megatron.micro_batch_group};
+  }
+  [[nodiscard]] std::vector<StageLayers> stage_layers(const ModelSpec& model,
+                                                      const ParallelPlan& plan) const override {
+    return layers_of_stages(model, own(plan));
+  }
+  [[nodiscard]] std::int64_t ranks_per_replica(const ParallelPlan& plan) const override {
+    const MegatronPlan megatron = own(plan);
+    return megatron.tensor * megatron.pipeline * megatron.context;
+  }
+  [[nodiscard]] std::int64_t predicted_layers(const ParallelPlan& plan) const override {
+    return own(plan).mtp_layers;
+  }
+  [[nodiscard]] DType product_dtype(const ParallelPlan& plan) const override {
+    return own(plan).fp8 != MegatronFp8::kNone ? DType::kFp8 : Runtime::product_dtype(plan);
+  }
+  [[nodiscard]] KernelCalls kernel_calls(const ParallelPlan& plan) const override {
+    return own(plan).transformer_engine ? KernelCalls::kModules : KernelCalls::kEager;
+  }
+  [[nodiscard]] bool has_wide_kernels(const ParallelPlan& /*plan*/) const override { return true; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& plan) const override {
+    return plan.megatron ? plan_changes() : usual_changes();
+  }
+  [[nodiscard]] std::vector<Change> remedy_order(const ParallelPlan& /*plan*/) const override {
+    return tree_of_remedies();
+  }
+  [[nodiscard]] std::vector<ParallelPlan> plans_against(Bottleneck bottleneck,
+                                                        const ParallelPlan& plan,
+                                                        std::int64_t layers) const override {
+    return plan.megatron ? faster_plans(bottleneck, plan, layers) : std::vector<ParallelPlan>{};
+  }
+
+ private:
+  [[nodiscard]] static MegatronPlan own(const ParallelPlan& plan) {
+    return plan.megatron.value_or(MegatronPlan{});
+  }
 };
 
 }  // namespace

@@ -246,7 +246,8 @@ void Stage::transfer(const Tensor& tensor, CollectiveKind kind) {
       torch::start_collective(eager,
                               {.kind = kind,
                                .bytes = bytes_of(tensor.elements(), run_.context.dtype).value(),
-                               .group = {.size = 2, .stride = run_.context.mesh.pipeline.stride}},
+                               .group = {.size = 2, .stride = run_.context.mesh.pipeline.stride},
+                               .axis = MeshAxis::kPipeline},
                               receives ? "receive" : "send");
   if (chunks_.size() == 1) {
     eager.wait_mark(eager.stream(), mark);

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <vector>
 
 #include "model_ir/plan/layer_span.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/interface/pipeline.h"
 
 /// How Megatron deals the layers of a model out to pipeline stages and their chunks.
 /// Source: megatron/core/transformer/transformer_block.py, get_num_layers_to_build;
@@ -39,12 +39,6 @@ void deal_evenly(MegatronPlan& plan);
 [[nodiscard]] std::int64_t even_stage_layers(const MegatronPlan& plan, std::int64_t layers);
 /// Chunks of every stage.
 [[nodiscard]] std::int64_t chunks_per_stage(const MegatronPlan& plan, std::int64_t layers);
-/// What a stage holds, of all its chunks.
-struct StageLayers {
-  std::int64_t all = 0;
-  std::int64_t sparse = 0;  ///< Those with experts.
-  friend auto operator<=>(const StageLayers&, const StageLayers&) = default;
-};
 /// For each stage.
 [[nodiscard]] std::vector<StageLayers> layers_of_stages(const ModelSpec& model,
                                                         const MegatronPlan& plan);

@@ -65,7 +65,8 @@ class Exchange {
     marks_.push_back(torch::start_collective(
         run_.eager(), {.kind = CollectiveKind::kAllToAll,
                        .bytes = bytes_of(sent.elements(), sent.dtype()).value(),
-                       .group = run_.context.exchange_ranks().group()}));
+                       .group = run_.context.exchange_ranks().group(),
+                       .axis = MeshAxis::kContext}));
   }
 
   [[nodiscard]] Tensor finish(std::size_t at) {

@@ -68,7 +68,8 @@ Tensor shared_gemm(const Runner& run, const GemmShape& dims) {
 void communicate(const Runner& run, CollectiveKind kind, const Tensor& whole) {
   run.eager().run(CollectiveShape{.kind = kind,
                                   .bytes = bytes_of(whole.elements(), whole.dtype()).value(),
-                                  .group = run.context.mesh.tensor.group()});
+                                  .group = run.context.mesh.tensor.group(),
+                                  .axis = MeshAxis::kTensor});
 }
 
 void communicate(const Runner& run, CollectiveKind kind, const Tensor& whole, Beside beside) {
@@ -80,14 +81,17 @@ void communicate(const Runner& run, CollectiveKind kind, const Tensor& whole, Be
   const std::int64_t bytes = bytes_of(whole.elements(), whole.dtype()).value();
   Userbuffers& pending = run.process.userbuffers();
   if (beside == Beside::kInBulk) {
-    const CollectiveShape shape{
-        .kind = kind, .bytes = bytes, .group = run.context.mesh.tensor.group()};
+    const CollectiveShape shape{.kind = kind,
+                                .bytes = bytes,
+                                .group = run.context.mesh.tensor.group(),
+                                .axis = MeshAxis::kTensor};
     pending.in_bulk.push_back(torch::start_collective(run.eager(), shape, kUserbuffers));
     return;
   }
   const CollectiveShape shape{.kind = CollectiveKind::kSend,
                               .bytes = bytes / ranks,
-                              .group = {.size = 2, .stride = run.context.mesh.tensor.stride}};
+                              .group = {.size = 2, .stride = run.context.mesh.tensor.stride},
+                              .axis = MeshAxis::kTensor};
   std::vector<std::uint32_t>& marks = pending.in_parts.emplace_back();
   for (std::int64_t part = 1; part < ranks; ++part) {
     marks.push_back(torch::start_collective(run.eager(), shape, kUserbuffers));
@@ -103,7 +107,8 @@ Tensor gemm_and_scatter(const Runner& run, const GemmShape& dims) {
   const CollectiveShape shape{
       .kind = CollectiveKind::kReduceScatter,
       .bytes = bytes_of(dims.m * dims.n, run.context.dtype).value() / kBands,
-      .group = run.context.mesh.tensor.group()};
+      .group = run.context.mesh.tensor.group(),
+      .axis = MeshAxis::kTensor};
   std::uint32_t last = 0;
   for (std::int64_t band = 0; band < kBands; ++band) {
     run_gemm(run, band_of(dims, kBands));

@@ -48,7 +48,8 @@ std::vector<std::uint32_t> start_ring(const Runner& run, const Tensor& sent, con
   const Axis ring = run.context.ring_ranks();
   CollectiveShape shape{.kind = CollectiveKind::kSend,
                         .bytes = bytes,
-                        .group = {.size = ring.size, .stride = ring.stride}};
+                        .group = {.size = ring.size, .stride = ring.stride},
+                        .axis = MeshAxis::kContext};
   std::vector<std::uint32_t> marks{torch::start_collective(run.eager(), shape, "ring_send")};
   shape.kind = CollectiveKind::kReceive;
   marks.push_back(torch::start_collective(run.eager(), shape, "ring_receive"));

@@ -138,7 +138,6 @@ class CompiledGraph {
   }
   [[nodiscard]] Step merged(Group& group);
   void merge_groups();
-  [[nodiscard]] bool is_before(const Group& group, Id first, Id second) const;
   void keep_shared_operands(const Group& group);
   void find_inside();
   void put_in_order();

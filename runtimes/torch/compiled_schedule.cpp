@@ -4,6 +4,9 @@
 #include <limits>
 #include <utility>
 
+#include <boost/graph/adjacency_matrix.hpp>
+#include <boost/graph/transitive_closure.hpp>
+
 #include "model_ir/base/check.h"
 #include "runtimes/torch/compiled_graph.h"
 #include "runtimes/torch/peak_order.h"
@@ -20,24 +23,32 @@ void CompiledGraph::fuse(std::vector<Id> made, std::size_t sums, Call run) {
   groups_.push_back({.made = std::move(made), .sums = sums, .run = std::move(run)});
 }
 
-/// Whether a part of a kernel comes before another, which reads it or what is made of it.
-bool CompiledGraph::is_before(const Group& group, Id first, Id second) const {
-  return std::ranges::any_of(steps_[buffers_[second].made_at].reads, [&](Id read) {
-    const bool inside = std::ranges::find(group.made, read) != group.made.end();
-    return inside && (read == first || is_before(group, first, read));
-  });
-}
-
 /// An operand that another part of the kernel reads is not written over, unless that part comes
 /// before. Source: torch/_inductor/scheduler.py, SchedulerNode.decide_inplace_update.
 void CompiledGraph::keep_shared_operands(const Group& group) {
-  for (const Id id : group.made) {
-    std::erase_if(buffers_[id].over, [&](Id candidate) {
-      return std::ranges::any_of(group.made, [&](Id other) {
-        const std::vector<Id>& reads = steps_[buffers_[other].made_at].reads;
-        const bool is_read = std::ranges::find(reads, candidate) != reads.end();
-        return is_read && other != id && !is_before(group, other, id);
-      });
+  const std::size_t parts = group.made.size();
+  const auto reads = [&](std::size_t part, Id buffer) {
+    const std::vector<Id>& all = steps_[buffers_[group.made[part]].made_at].reads;
+    return std::ranges::find(all, buffer) != all.end();
+  };
+  // An edge leads from a part to one that reads it or, behind the closure, what is made of it.
+  boost::adjacency_matrix<boost::directedS> before(parts);
+  for (std::size_t i = 0; i < parts; ++i) {
+    for (std::size_t j = 0; j < parts; ++j) {
+      if (reads(j, group.made[i])) {
+        boost::add_edge(i, j, before);
+      }
+    }
+  }
+  boost::warshall_transitive_closure(before);
+  for (std::size_t i = 0; i < parts; ++i) {
+    std::erase_if(buffers_[group.made[i]].over, [&](Id candidate) {
+      for (std::size_t j = 0; j < parts; ++j) {
+        if (j != i && reads(j, candidate) && !boost::edge(j, i, before).second) {
+          return true;
+        }
+      }
+      return false;
     });
   }
 }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "model_ir/base/check.h"
-#include "runtimes/torch/max_flow.h"
+#include "runtimes/torch/min_cut.h"
 
 namespace headroom::ir::torch {
 namespace {
@@ -163,7 +163,7 @@ std::int64_t Partitioner::weight(std::size_t node) const {
   constexpr std::int64_t kFarthest = 100;
   const JointNode& each = graph_[node];
   if (each.is_tuple) {
-    return MaxFlow::kUnbounded;
+    return FlowNetwork::kUnbounded;
   }
   if (each.is_parameter) {
     return 0;
@@ -173,7 +173,7 @@ std::int64_t Partitioner::weight(std::size_t node) const {
       static_cast<double>(each.bytes) * std::pow(kPerStep, static_cast<double>(steps));
   // Nothing that can be cut is as dear as what cannot.
   const auto cost =
-      static_cast<std::int64_t>(std::min(dear, static_cast<double>(MaxFlow::kUnbounded / 4)));
+      static_cast<std::int64_t>(std::min(dear, static_cast<double>(FlowNetwork::kUnbounded / 4)));
   const bool is_written =
       each.op == JointOp::kInput || !std::ranges::all_of(readers_[node], [&](std::size_t reader) {
         return fuse(graph_[reader], each);
@@ -237,24 +237,24 @@ Partitioner::Cut Partitioner::cut(const Bans& bans, const Nodes& allowed) const 
   }
   const std::size_t source = 2 * graph_.size();
   const std::size_t sink = source + 1;
-  MaxFlow flow(sink + 1);
+  FlowNetwork network{.vertices = sink + 1, .source = source, .sink = sink, .edges = {}};
   for (std::size_t i = 0; i < graph_.size(); ++i) {
     if (graph_[i].is_gradient) {
-      flow.add(2 * i, sink, MaxFlow::kUnbounded);
+      network.edges.push_back({2 * i, sink, FlowNetwork::kUnbounded});
       continue;
     }
     if (banned[i]) {
-      flow.add(source, 2 * i, MaxFlow::kUnbounded);
+      network.edges.push_back({source, 2 * i, FlowNetwork::kUnbounded});
     }
-    flow.add(2 * i, 2 * i + 1, weight(i));
+    network.edges.push_back({2 * i, 2 * i + 1, weight(i)});
     for (const std::size_t reader : readers_[i]) {
-      flow.add(2 * i + 1, 2 * reader, MaxFlow::kUnbounded);
+      network.edges.push_back({2 * i + 1, 2 * reader, FlowNetwork::kUnbounded});
     }
   }
-  const std::vector<bool> reaches = flow.reaches_sink(source, sink);
+  const std::vector<bool> behind_cut = sink_side(network);
   Cut result;
   for (std::size_t i = 0; i < graph_.size(); ++i) {
-    if (!reaches[2 * i] && reaches[2 * i + 1]) {
+    if (!behind_cut[2 * i] && behind_cut[2 * i + 1]) {
       result.saved.push_back(i);
     }
     if (banned[i]) {

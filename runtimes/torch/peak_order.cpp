@@ -1,12 +1,15 @@
 #include "runtimes/torch/peak_order.h"
 
 #include <algorithm>
-#include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
+
+#include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/topological_sort.hpp>
 
 namespace headroom::ir::torch {
 namespace {
@@ -18,6 +21,16 @@ void add_once(Order& list, std::size_t item) {
   if (std::ranges::find(list, item) == list.end()) {
     list.push_back(item);
   }
+}
+
+/// An edge leads from a node to one that it waits for.
+using Waits = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS>;
+
+/// Depth first from node 0 on, along the edges of each node in the order in which they were added.
+Order each_behind_its_waits(const Waits& waits) {
+  Order order;
+  boost::topological_sort(waits, std::back_inserter(order));
+  return order;
 }
 
 /// Nodes in the order of names first; every other order is made of it.
@@ -74,27 +87,18 @@ class Scheduler {
 };
 
 Order Scheduler::by_name() const {
-  Order order;
-  std::vector<bool> seen(nodes_.size(), false);
-  const std::function<void(std::size_t)> visit = [&](std::size_t node) {
-    if (seen[node]) {
-      return;
-    }
-    seen[node] = true;
-    Order reads = nodes_[node].reads;
+  Waits waits(nodes_.size());
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Order reads = nodes_[i].reads;
     std::ranges::sort(reads, {},
                       [&](std::size_t buffer) { return std::to_string(buffers_[buffer].number); });
     for (const std::size_t buffer : reads) {
       if (maker_[buffer] != kNoNode) {
-        visit(maker_[buffer]);
+        boost::add_edge(i, maker_[buffer], waits);
       }
     }
-    order.push_back(node);
-  };
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    visit(i);
   }
-  return order;
+  return each_behind_its_waits(waits);
 }
 
 void Scheduler::connect() {
@@ -248,34 +252,36 @@ Order Scheduler::breadth_first() const {
   return order;
 }
 
-/// topological_sort_dfs
+/// topological_sort_dfs: nodes, and those that each waits for, smallest first.
 Order Scheduler::depth_first() const {
-  const auto key = [&](std::size_t node) {
-    std::int64_t bytes = size(node);
+  std::vector<std::int64_t> bytes;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    bytes.push_back(size(i));
     Order counted;
-    for (const std::size_t buffer : nodes_[node].reads) {
+    for (const std::size_t buffer : nodes_[i].reads) {
       if (std::ranges::find(counted, buffer) == counted.end()) {
         counted.push_back(buffer);
-        bytes += buffers_[buffer].freed;
+        bytes[i] += buffers_[buffer].freed;
       }
     }
-    return std::pair(bytes, rank_[node]);
-  };
-  Order order;
-  std::vector<bool> seen(nodes_.size(), false);
-  const std::function<void(std::size_t)> visit = [&](std::size_t node) {
-    if (seen[node]) {
-      return;
-    }
-    seen[node] = true;
-    Order nodes = before_[node];
-    std::ranges::sort(nodes, {}, key);
-    std::ranges::for_each(nodes, visit);
-    order.push_back(node);
-  };
+  }
   Order nodes = by_rank_;
-  std::ranges::sort(nodes, {}, key);
-  std::ranges::for_each(nodes, visit);
+  std::ranges::sort(nodes, {},
+                    [&](std::size_t node) { return std::pair(bytes[node], rank_[node]); });
+  Order place(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    place[nodes[i]] = i;
+  }
+  Waits waits(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    Order before = before_[nodes[i]];
+    std::ranges::sort(before, {}, [&](std::size_t node) { return place[node]; });
+    for (const std::size_t node : before) {
+      boost::add_edge(i, place[node], waits);
+    }
+  }
+  Order order = each_behind_its_waits(waits);
+  std::ranges::for_each(order, [&](std::size_t& node) { node = nodes[node]; });
   return order;
 }
 

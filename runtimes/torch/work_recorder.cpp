@@ -41,7 +41,8 @@ std::uint64_t hash_of(const TrafficShape& shape) {
 
 std::uint64_t hash_of(const CollectiveShape& shape) {
   return mix({static_cast<std::int64_t>(shape.kind), shape.bytes, shape.group.size,
-              shape.group.stride, shape.group.outer_size, shape.group.outer_stride});
+              shape.group.stride, shape.group.outer_size, shape.group.outer_stride,
+              static_cast<std::int64_t>(shape.axis)});
 }
 
 std::uint64_t hash_of(const CopyShape& shape) {

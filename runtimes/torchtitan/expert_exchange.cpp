@@ -15,8 +15,10 @@ namespace {
 
 Tensor exchanged(Eager& eager, const Tensor& rows, const RankGroup& group) {
   Tensor output = eager.empty(rows.shape(), rows.dtype());
-  eager.run(CollectiveShape{
-      .kind = CollectiveKind::kAllToAll, .bytes = torch::bytes_of(rows), .group = group});
+  eager.run(CollectiveShape{.kind = CollectiveKind::kAllToAll,
+                            .bytes = torch::bytes_of(rows),
+                            .group = group,
+                            .axis = MeshAxis::kExpert});
   return output;
 }
 

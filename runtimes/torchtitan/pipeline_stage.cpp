@@ -222,7 +222,8 @@ void PipelineStage::transfer(CollectiveKind kind, bool crosses) {
   const bool receives = kind == CollectiveKind::kReceive;
   const CollectiveShape shape{.kind = kind,
                               .bytes = bytes_of(hidden_shape().elements(), DType::kBf16).value(),
-                              .group = {.size = 2, .stride = place_.distance}};
+                              .group = {.size = 2, .stride = place_.distance},
+                              .axis = MeshAxis::kPipeline};
   if (receives) {
     torch::finish_collective(eager_, shape, "receive");
   } else {

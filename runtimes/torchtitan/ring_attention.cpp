@@ -50,7 +50,8 @@ class Ring {
                                TensorRole::kCommunication);
       eager_.run(CollectiveShape{.kind = CollectiveKind::kAllGather,
                                  .bytes = bytes_of(gathered_.elements(), gathered_.dtype()).value(),
-                                 .group = {.size = group_.ranks, .stride = group_.stride}});
+                                 .group = {.size = group_.ranks, .stride = group_.stride},
+                                 .axis = MeshAxis::kContext});
     }
     return joined;
   }
@@ -173,7 +174,8 @@ class RingGradients {
     received_ = eager_.empty({sent_.elements()}, DType::kFp32, TensorRole::kCommunication);
     eager_.run(CollectiveShape{.kind = CollectiveKind::kAllToAll,
                                .bytes = bytes_of(received_.elements(), DType::kFp32).value(),
-                               .group = {.size = group_.ranks, .stride = group_.stride}});
+                               .group = {.size = group_.ranks, .stride = group_.stride},
+                               .axis = MeshAxis::kContext});
   }
   /// What has come round, in the keys' type.
   [[nodiscard]] Tensor finish(DType dtype) {

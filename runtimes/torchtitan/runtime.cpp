@@ -1,9 +1,20 @@
 #include "runtimes/torchtitan/runtime.h"
 
+#include <algorithm>
+
+#include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
+#include "runtimes/fsdp/runtime.h"
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
+#include "runtimes/torchtitan/changes.h"
+#include "runtimes/torchtitan/highest_ranks.h"
 #include "runtimes/torchtitan/lowering.h"
+#include "runtimes/torchtitan/measured_runs.h"
+#include "runtimes/torchtitan/memory_budget.h"
+#include "runtimes/torchtitan/stage_layers.h"
+#include "runtimes/torchtitan/window.h"
+#include "runtimes/torchtitan/words.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -30,6 +41,96 @@ class Torchtitan final : public Runtime {
   /// Source: pytorch/torchtitan torchtitan/config/job_config.py (0.2.2), Optimizer.implementation.
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const override {
     return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
+  }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &torchtitan::measured_runs();
+  }
+
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& typed) const override {
+    return layout_words(plan, typed);
+  }
+  [[nodiscard]] std::vector<WordedOption> worded_options() const override {
+    return {{"titan"}, {"fsdp"}};
+  }
+  [[nodiscard]] std::string describe(const ParallelPlan& plan) const override {
+    return description(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    if (!weighs_shared_keys(model, plan)) {
+      return {};
+    }
+    return {
+        "--titan memory-budget: PyTorch 2.11 stops with an AssertionError of its FLOP counter "
+        "where queries share keys; shown is what later versions choose"};
+  }
+
+  [[nodiscard]] std::span<const Precision> precisions() const override {
+    return stored_precisions();
+  }
+  void settle(ParallelPlan& plan) const override { settle_plan(plan); }
+  [[nodiscard]] std::vector<PlanControl> controls() const override { return window_controls(); }
+
+  [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
+                                                const ParallelPlan& plan) const override {
+    const auto layers = static_cast<std::int64_t>(model.layers.size());
+    const bool pipelined = plan.titan && plan.titan->pipeline > 1;
+    return pipelined && !unsupported_pipeline(plan, layers) ? highest_ranks(model, plan)
+                                                            : std::vector<Rank>{Rank{0}};
+  }
+  [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
+    return sharded_parameters(plan);
+  }
+  [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
+    plan.world = 1;
+    if (plan.fsdp) {
+      plan.fsdp->replicas = 1;
+    }
+    return plan;
+  }
+  /// Its peaks are those of FSDP's groups, whoever wrote the model.
+  [[nodiscard]] std::string_view residual_family(const ParallelPlan& /*plan*/) const override {
+    return fsdp::runtime().name();
+  }
+  /// A rank takes `ParallelPlan::micro_batch` sequences at once and cuts them into the pipeline's
+  /// micro-batches; gradients accumulate over several runs.
+  [[nodiscard]] PipelineRuns pipeline(const ParallelPlan& plan) const override {
+    const std::int64_t stages = own(plan).pipeline;
+    return {.stages = stages,
+            .stage_stride = std::max<std::int64_t>(plan.world / stages, 1),
+            .micro_batches = plan.micro_batch / own(plan).pipeline_batch,
+            .runs = plan.accumulation};
+  }
+  [[nodiscard]] PipelineShape schedule(const ModelSpec& model,
+                                       const ParallelPlan& plan) const override {
+    return titan_pipeline(plan, static_cast<std::int64_t>(model.layers.size()));
+  }
+  [[nodiscard]] std::int64_t ranks_per_replica(const ParallelPlan& plan) const override {
+    const TitanPlan titan = own(plan);
+    return titan.tensor * titan.context * titan.pipeline;
+  }
+  [[nodiscard]] DType product_dtype(const ParallelPlan& plan) const override {
+    return own(plan).float8 != Float8Recipe::kNone ? DType::kFp8 : fsdp::gathered_dtype(plan);
+  }
+  [[nodiscard]] KernelCalls kernel_calls(const ParallelPlan& plan) const override {
+    return own(plan).compiled ? KernelCalls::kCompiled : KernelCalls::kEager;
+  }
+  [[nodiscard]] bool has_wide_kernels(const ParallelPlan& plan) const override {
+    return own(plan).compiled;
+  }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return plan_changes();
+  }
+  [[nodiscard]] std::vector<ParallelPlan> plans_against(Bottleneck bottleneck,
+                                                        const ParallelPlan& plan,
+                                                        std::int64_t /*layers*/) const override {
+    return fsdp::faster_plans(bottleneck, plan);
+  }
+
+ private:
+  [[nodiscard]] static TitanPlan own(const ParallelPlan& plan) {
+    return plan.titan.value_or(TitanPlan{});
   }
 };
 

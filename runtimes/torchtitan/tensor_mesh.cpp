@@ -16,8 +16,10 @@ using torch::Shape;
 using torch::Tensor;
 
 void TensorMesh::run(CollectiveKind kind, const Shape& whole, DType dtype) {
-  eager_.run(CollectiveShape{
-      .kind = kind, .bytes = bytes_of(whole.elements(), dtype).value(), .group = {.size = ranks_}});
+  eager_.run(CollectiveShape{.kind = kind,
+                             .bytes = bytes_of(whole.elements(), dtype).value(),
+                             .group = {.size = ranks_},
+                             .axis = MeshAxis::kTensor});
 }
 
 /// The collective lays parts one behind the other; along another dim than the first they are

@@ -2,7 +2,9 @@
 
 #include "runtimes/interface/foreign_parts.h"
 #include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
+#include "runtimes/transformers/measured_runs.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -22,6 +24,22 @@ class Transformers final : public Runtime {
     // Data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
   }
+  [[nodiscard]] const MeasuredRuns* measured_runs() const override {
+    return &transformers::measured_runs();
+  }
+  [[nodiscard]] std::string layout(const ParallelPlan& plan,
+                                   const TypedOption& /*typed*/) const override {
+    return plan.world > 1 ? "DDP" : "";
+  }
+  /// Several GPUs are DDP.
+  void settle(ParallelPlan& plan) const override {
+    drop_foreign_parts(plan, {"ddp"});
+    if (plan.world == 1) {
+      plan.ddp.reset();
+    } else if (!plan.ddp) {
+      plan.ddp = DdpPlan{};
+    }
+  }
   /// torch.autocast is the framework's way.
   void prepare_for_search(ParallelPlan& plan) const override {
     if (plan.precision == Precision::kBf16Master) {
@@ -33,6 +51,10 @@ class Transformers final : public Runtime {
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan);
+  }
+  [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
+  [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
+    return plan_changes();
   }
 };
 

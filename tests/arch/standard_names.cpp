@@ -85,6 +85,7 @@ const std::vector<Row>& rows() {
        "bernoulli_distribution mt19937 mt19937_64 normal_distribution random_device "
        "uniform_int_distribution uniform_real_distribution"},
       {"ranges", "ranges views"},
+      {"regex", "cmatch regex regex_match regex_replace regex_search smatch sregex_iterator"},
       {"set", "erase_if initializer_list multiset set size_t"},
       {"shared_mutex", "shared_lock shared_mutex"},
       {"span", "as_bytes size_t span ssize"},

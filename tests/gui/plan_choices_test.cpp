@@ -1,8 +1,11 @@
 #include "gui/models/plan_choices.h"
 
+#include <set>
+
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/registry.h"
 #include "tests/gui/fake_estimate.h"
 
 namespace headroom::gui {
@@ -24,13 +27,33 @@ void check_distinct(const std::vector<Choice<T>>& choices) {
 
 TEST_CASE("plan choices: every choice has a label of its own and a word on what it does") {
   check_distinct(runtime_choices());
-  check_distinct(zero_stage_choices());
   check_distinct(precision_choices("transformers"));
   check_distinct(precision_choices("deepspeed"));
   check_distinct(optimizer_choices());
   check_distinct(attention_choices());
   check_distinct(checkpointing_choices());
   check_distinct(quantization_choices());
+}
+
+TEST_CASE("plan choices: every framework is offered, with controls of its own") {
+  CHECK(runtime_choices().size() == ir::runtimes().size());
+  std::set<std::string_view> labels;
+  for (const ir::PlanControl& control : all_controls()) {
+    CAPTURE(control.label);
+    CHECK(labels.insert(control.label).second);
+    if (!control.choices.empty()) {
+      check_distinct(control_choices(control));
+    }
+  }
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    ir::ParallelPlan plan;
+    plan.runtime = runtime->name();
+    for (const ir::PlanControl& control : runtime->controls()) {
+      CHECK(labels.contains(control.label));
+      CHECK(control_of(plan, control.label).has_value());
+    }
+  }
+  CHECK_FALSE(control_of(ir::ParallelPlan{}, ir::kTensorParallelLabel));
 }
 
 TEST_CASE("plan choices: what is read in the window can be typed at the command line") {

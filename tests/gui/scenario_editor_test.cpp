@@ -145,6 +145,43 @@ TEST_CASE("ScenarioEditor: ZeRO stages are for DeepSpeed, ranks and frozen weigh
   CHECK_FALSE(scene.last().after.plan.quant);
 }
 
+TEST_CASE("ScenarioEditor: a framework shows the controls that it has, and no others") {
+  Scene scene;
+  scene.control<QSpinBox>("Number of GPUs")->setValue(8);
+  auto* const tensor = scene.control<QSpinBox>("Tensor parallel");
+  auto* const replicas = scene.control<QSpinBox>("Replicas");
+  CHECK_FALSE(tensor->isVisibleTo(&scene.editor));
+  CHECK_FALSE(replicas->isVisibleTo(&scene.editor));
+
+  choose(scene.control<QComboBox>("Runtime"), QStringLiteral("megatron"));
+  CHECK(tensor->isVisibleTo(&scene.editor));
+  CHECK_FALSE(replicas->isVisibleTo(&scene.editor));
+  tensor->setValue(4);
+  REQUIRE(scene.last().after.plan.megatron);
+  CHECK(scene.last().after.plan.megatron->tensor == 4);
+  CHECK(scene.last().edit.field == Field::kControl);
+  CHECK(scene.last().edit.control == "Tensor parallel");
+  choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("full"));
+  CHECK(scene.last().after.plan.megatron->recompute == ir::MegatronRecompute::kFullUniform);
+  choose(scene.control<QComboBox>("Checkpointing"), QStringLiteral("none"));
+  CHECK(scene.last().after.plan.megatron->recompute == ir::MegatronRecompute::kNone);
+
+  choose(scene.control<QComboBox>("Runtime"), QStringLiteral("torchtitan"));
+  CHECK(tensor->isVisibleTo(&scene.editor));
+  CHECK(tensor->value() == 1);
+  CHECK(replicas->isVisibleTo(&scene.editor));
+  tensor->setValue(2);
+  REQUIRE(scene.last().after.plan.titan);
+  CHECK(scene.last().after.plan.titan->tensor == 2);
+  replicas->setValue(2);
+  REQUIRE(scene.last().after.plan.fsdp);
+  CHECK(scene.last().after.plan.fsdp->replicas == 2);
+
+  choose(scene.control<QComboBox>("Runtime"), QStringLiteral("litgpt"));
+  CHECK_FALSE(tensor->isVisibleTo(&scene.editor));
+  CHECK(scene.control<QSpinBox>("Number of GPUs")->value() == 1);
+}
+
 TEST_CASE("ScenarioEditor: a model is picked from the list, typed, or a file") {
   EditorScene scene;
   auto* const model = scene.control<QComboBox>("Model");

@@ -1,13 +1,32 @@
 #include "gui/whatif/scenario.h"
 
-#include <array>
+#include <algorithm>
 
 #include <QDir>
 #include <QTemporaryDir>
 
 #include <doctest/doctest.h>
 
+#include "runtimes/plan_check.h"
+#include "runtimes/registry.h"
+#include "tests/support/small_llama.h"
+
 namespace headroom::gui {
+namespace {
+
+/// The framework accepts the plan for a small model and lowers it.
+void check_runs(const Scenario& scenario) {
+  DeviceTraits device;
+  device.compute_major = 9;
+  const ir::ModelSpec model = headroom::test::small_llama();
+  const ir::ParallelPlan& plan = scenario.plan;
+  CHECK(ir::check_plan(model, plan));
+  const Result<ir::RankProgram> program = ir::lower(model, plan, ir::Rank{0}, device);
+  const std::string refusal = program ? "" : to_text(program.error());
+  CHECK(refusal.empty());
+}
+
+}  // namespace
 
 TEST_CASE("model_source: tells paths from names as the command line does") {
   const QTemporaryDir folder;
@@ -95,19 +114,89 @@ TEST_CASE("settled: keeps choices that go together as they are") {
 }
 
 TEST_CASE("property: settled twice is settled once, for every runtime, precision and world") {
-  constexpr std::array<std::string_view, 4> kRuntimes = {"transformers", "deepspeed", "fsdp",
-                                                         "megatron"};
-  for (const std::string_view runtime : kRuntimes) {
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
     for (int precision = 0; precision <= static_cast<int>(ir::Precision::kFp16Master);
          ++precision) {
       for (const std::int64_t world : {1, 8}) {
         Scenario scenario = default_scenario();
-        scenario.plan.runtime = runtime;
+        scenario.plan.runtime = runtime->name();
         scenario.plan.precision = static_cast<ir::Precision>(precision);
         scenario.plan.world = world;
         const Scenario once = settled(scenario);
         CHECK(settled(once) == once);
+        const auto offered = runtime->precisions();
+        CHECK(std::find(offered.begin(), offered.end(), once.plan.precision) != offered.end());
       }
+    }
+  }
+}
+
+TEST_CASE("settled: from any framework to any other the plan can be run") {
+  for (const ir::Runtime* const from : ir::runtimes()) {
+    for (const ir::Runtime* const to : ir::runtimes()) {
+      for (const std::int64_t world : {1, 8}) {
+        CAPTURE(from->name());
+        CAPTURE(to->name());
+        CAPTURE(world);
+        Scenario scenario = default_scenario();
+        scenario.plan.world = world;
+        scenario.plan.sequence = 64;
+        scenario.plan.steps = 1;
+        scenario.plan.recompute = ir::Recompute::kFullReentrant;
+        scenario.plan.runtime = from->name();
+        scenario = settled(scenario);
+        scenario.plan.runtime = to->name();
+        check_runs(settled(scenario));
+      }
+    }
+  }
+}
+
+TEST_CASE("settled: every control of a framework can be turned") {
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    for (const ir::PlanControl& control : runtime->controls()) {
+      CAPTURE(runtime->name());
+      CAPTURE(control.label);
+      Scenario scenario = default_scenario();
+      scenario.plan.world = 8;
+      scenario.plan.micro_batch = 2;  // A pipeline wants as many sequences as it has stages.
+      scenario.plan.accumulation = 2;
+      scenario.plan.sequence = 64;
+      scenario.plan.steps = 1;
+      scenario.plan.runtime = runtime->name();
+      scenario = settled(scenario);
+      if (control.label == ir::kExpertParallelLabel) {
+        continue;  // The model has no experts.
+      }
+      control.set(scenario.plan, 2);
+      scenario = settled(scenario);
+      CHECK(control.get(scenario.plan) == 2);
+      check_runs(scenario);
+    }
+  }
+}
+
+TEST_CASE("settled: degrees that no longer divide the GPUs go back to one") {
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    Scenario scenario = default_scenario();
+    scenario.plan.runtime = runtime->name();
+    scenario.plan.world = 8;
+    scenario = settled(scenario);
+    for (const ir::PlanControl& control : runtime->controls()) {
+      const bool divides =
+          control.label == ir::kTensorParallelLabel || control.label == ir::kPipelineStagesLabel ||
+          control.label == ir::kContextParallelLabel || control.label == ir::kReplicasLabel;
+      if (!divides) {
+        continue;
+      }
+      CAPTURE(runtime->name());
+      CAPTURE(control.label);
+      Scenario degree = scenario;
+      control.set(degree.plan, 4);
+      degree = settled(degree);
+      CHECK(control.get(degree.plan) == 4);
+      degree.plan.world = 6;
+      CHECK(control.get(settled(degree).plan) == 1);
     }
   }
 }

@@ -41,6 +41,17 @@ TEST_CASE("WhatIf: edits of one gesture are one step of the stack") {
   CHECK(what_if.scenario() == first);
 }
 
+TEST_CASE("WhatIf: controls of a framework are steps of their own, named by their labels") {
+  WhatIf what_if(default_scenario());
+  const Scenario first = what_if.scenario();
+  what_if.change(with_micro_batch(first, 2),
+                 {.field = Field::kControl, .gesture = 1, .control = "Tensor parallel"});
+  what_if.change(with_micro_batch(first, 3),
+                 {.field = Field::kControl, .gesture = 1, .control = "Replicas"});
+  CHECK(what_if.undoStack()->count() == 2);
+  CHECK(what_if.undoStack()->undoText() == QStringLiteral("Replicas"));
+}
+
 TEST_CASE("WhatIf: another gesture or another field is another step") {
   WhatIf what_if(default_scenario());
   Scenario next = what_if.scenario();

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "model_ir/spec/hf_config.h"
 #include "validators/measured/row_reader.h"
 
 namespace headroom::check {
@@ -34,12 +33,6 @@ Result<Metric> metric_named(const std::string& name) {
   const std::optional<std::string> closest = closest_word(name, names);
   return Error::invalid_argument("metric", name, "a metric such as peak_allocated",
                                  closest ? "did you mean " + *closest + "?" : "");
-}
-
-ModelReader hugging_face_reader() {
-  return [](std::string_view config, const std::string& name) {
-    return ir::parse_hf_config(config, name);
-  };
 }
 
 }  // namespace headroom::check

@@ -20,7 +20,4 @@ namespace headroom::check {
 /// Errors:  kInvalidArgument, with the closest name, for any other word.
 [[nodiscard]] Result<Metric> metric_named(const std::string& name);
 
-/// `ir::parse_hf_config` as a `ModelReader`.
-[[nodiscard]] ModelReader hugging_face_reader();
-
 }  // namespace headroom::check

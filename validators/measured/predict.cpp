@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <variant>
@@ -26,12 +25,12 @@ void add_memory(const cost::PhaseMemory& memory, PredictedPhase& phase) {
 
 /// Which kinds of work a program counts at all. Between its matrix products every model launches
 /// kernels: a program whose forwards have fewer of these than of those does not count them.
-struct Counted {
+struct ModelledWork {
   bool flops = false;
   bool kernels = false;
 };
 
-Counted counted(const ir::RankProgram& program) {
+ModelledWork modelled_work(const ir::RankProgram& program) {
   const auto any = [&program](auto has) {
     return std::any_of(program.phases.begin(), program.phases.end(), has);
   };
@@ -42,43 +41,35 @@ Counted counted(const ir::RankProgram& program) {
           })};
 }
 
-bool is_megatron(const ir::Phase& phase) {
-  return phase.name.ends_with(".forward_backward");
-}
-
-/// Kernels of an item that zeroes gradients, which Megatron's rows do before they count.
+/// Kernels of an item that zeroes gradients.
 std::int64_t zeroing_kernels(const ir::RankProgram& program, const ir::WorkItem& item) {
   const auto* const traffic = std::get_if<ir::TrafficShape>(&program.work.shapes[item.index]);
   const bool zeroing = program.operations[program.sites[item.site].operation] == "zero_gradients";
   return traffic != nullptr && zeroing ? traffic->launches : 0;
 }
 
-/// Megatron's rows are recorded where Transformer Engine's attention is a stand-in that launches
-/// nothing; its phases are told by their name.
-std::int64_t absent_kernels(const ir::RankProgram& program, const ir::Phase& phase) {
-  if (!is_megatron(phase)) {
-    return 0;
+/// Kernels of a phase that the run's harness did not count.
+std::int64_t uncounted_kernels(const ir::RankProgram& program, const ir::Phase& phase,
+                               const ir::CountedWork& counted) {
+  std::int64_t kernels = 0;
+  for (std::size_t i = phase.first_item; i < phase.end_item; ++i) {
+    const ir::WorkItem& item = program.work.items[i];
+    if (item.kind != ir::WorkItem::Kind::kRun) {
+      continue;
+    }
+    const bool attention =
+        std::holds_alternative<ir::AttentionShape>(program.work.shapes[item.index]);
+    kernels += attention && !counted.attention ? 1 : 0;
+    kernels += counted.zeroing ? 0 : zeroing_kernels(program, item);
   }
-  const auto first = program.work.items.begin() + static_cast<std::ptrdiff_t>(phase.first_item);
-  const auto last = program.work.items.begin() + static_cast<std::ptrdiff_t>(phase.end_item);
-  return std::accumulate(
-      first, last, std::int64_t{0}, [&program](std::int64_t sum, const ir::WorkItem& item) {
-        if (item.kind != ir::WorkItem::Kind::kRun) {
-          return sum;
-        }
-        const bool attention =
-            std::holds_alternative<ir::AttentionShape>(program.work.shapes[item.index]);
-        return sum + (attention ? 1 : 0) + zeroing_kernels(program, item);
-      });
+  return kernels;
 }
 
-/// FLOPs of products whose rows the host reads from the device, where it finds zeros.
-double unread_flops(const ir::RankProgram& program, const ir::Phase& phase) {
-  if (is_megatron(phase)) {
-    return 0;  // Padded experts: rows are known.
-  }
+/// FLOPs of a phase that the run's harness did not count.
+double uncounted_flops(const ir::RankProgram& program, const ir::Phase& phase,
+                       const ir::CountedWork& counted) {
   double flops = 0;
-  for (std::size_t i = phase.first_item; i < phase.end_item; ++i) {
+  for (std::size_t i = phase.first_item; i < phase.end_item && !counted.expert_series; ++i) {
     const ir::WorkItem& item = program.work.items[i];
     const auto* const gemm = item.kind == ir::WorkItem::Kind::kRun
                                  ? std::get_if<ir::GemmShape>(&program.work.shapes[item.index])
@@ -88,16 +79,16 @@ double unread_flops(const ir::RankProgram& program, const ir::Phase& phase) {
   return flops;
 }
 
-void add_work(const ir::RankProgram& program, const ir::Phase& from, const Counted& counts,
-              PredictedPhase& phase) {
+void add_work(const ir::RankProgram& program, const ir::Phase& from, const ModelledWork& modelled,
+              const ir::CountedWork& counted, PredictedPhase& phase) {
   const ir::Work& work = from.work;
-  if (counts.flops) {
+  if (modelled.flops) {
     // Rows are recorded where apex's extension is a stand-in that launches nothing.
-    const double absent = work.apex_gemm_flops + unread_flops(program, from);
+    const double absent = work.apex_gemm_flops + uncounted_flops(program, from, counted);
     phase.values.push_back({Metric::kGemmFlops, work.gemm_flops - absent});
   }
-  if (counts.kernels) {
-    const std::int64_t kernels = work.kernels - absent_kernels(program, from);
+  if (modelled.kernels) {
+    const std::int64_t kernels = work.kernels - uncounted_kernels(program, from, counted);
     phase.values.push_back({Metric::kKernels, static_cast<double>(kernels)});
   }
   double calls = 0;
@@ -124,26 +115,28 @@ std::optional<double> PredictedPhase::find(Metric metric) const {
   return std::nullopt;
 }
 
-Prediction prediction_of(const ir::RankProgram& program, const cost::MemoryTimeline& timeline) {
-  const Counted counts = counted(program);
+Prediction prediction_of(const ir::RankProgram& program, const cost::MemoryTimeline& timeline,
+                         const ir::CountedWork& counted) {
+  const ModelledWork modelled = modelled_work(program);
   Prediction prediction{.fits = !timeline.out_of_memory, .phases = {}};
   for (std::size_t i = 0; i < timeline.phases.size(); ++i) {
     PredictedPhase phase{.name = timeline.phases[i].name, .values = {}};
     add_memory(timeline.phases[i], phase);
-    add_work(program, program.phases[i], counts, phase);
+    add_work(program, program.phases[i], modelled, counted, phase);
     prediction.phases.push_back(std::move(phase));
   }
   return prediction;
 }
 
 Predictor replay_predictor(Lowering lower) {
-  return [lower = std::move(lower)](const RunSetting& setting) -> Result<Prediction> {
+  return [lower = std::move(lower)](const ir::RunSetting& setting) -> Result<Prediction> {
     Result<ir::RankProgram> program = lower(setting);
     if (!program) {
       return std::move(program).error();
     }
     return prediction_of(program.value(),
-                         cost::replay(program.value(), setting.plan.allocator, setting.capacity));
+                         cost::replay(program.value(), setting.plan.allocator, setting.capacity),
+                         setting.counted);
   };
 }
 

@@ -29,10 +29,10 @@ struct Prediction {
 };
 
 /// Predicts a run, or says why it cannot.
-using Predictor = std::function<Result<Prediction>(const RunSetting&)>;
+using Predictor = std::function<Result<Prediction>(const ir::RunSetting&)>;
 
 /// Makes one rank's program for a setting: `ir::lower` in the program, a stand-in in tests.
-using Lowering = std::function<Result<ir::RankProgram>(const RunSetting&)>;
+using Lowering = std::function<Result<ir::RankProgram>(const ir::RunSetting&)>;
 
 /// The predictor that lowers a setting and replays the program on the setting's capacity.
 ///
@@ -41,8 +41,9 @@ using Lowering = std::function<Result<ir::RankProgram>(const RunSetting&)>;
 ///          stats.active_bytes).
 [[nodiscard]] Predictor replay_predictor(Lowering lower);
 
-/// A replayed program in the form that is compared.
+/// A replayed program in the form that is compared. `counted`: what the run's harness counted.
 [[nodiscard]] Prediction prediction_of(const ir::RankProgram& program,
-                                       const cost::MemoryTimeline& timeline);
+                                       const cost::MemoryTimeline& timeline,
+                                       const ir::CountedWork& counted = {});
 
 }  // namespace headroom::check

@@ -1,31 +1,28 @@
 #pragma once
 
-#include "validators/measured/case_reader.h"
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtimes/interface/runs/measured_runs.h"
 #include "validators/measured/row_plan.h"
 #include "validators/measured/score.h"
 
 namespace headroom::check {
 
-/// A published run in the terms of a prediction on a real device.
+/// A published run on a real device.
 struct PublishedSetting {
-  ir::ModelSpec model;
-  ir::ParallelPlan plan;
+  ir::PublishedRun run;
   cost::DeviceSpec device;
-  /// Another modelling code stands in for the row's own: FLOPs are the same, bytes are not.
-  bool stands_in = false;
-  RunConditions conditions;
 };
 using PublishedPlanned = std::variant<PublishedSetting, Skip>;
 
-/// `setting` on the device that `tools` find as `gpu`, once a row is read; a skip if the reader met
-/// something that it cannot take ("key: 'words'") or the device is not known.
-[[nodiscard]] PublishedPlanned on_device(const CaseReader& reader, std::string_view gpu,
-                                         const ScoreTools& tools, PublishedSetting setting);
-
-/// Turns a row of `RowForm::kPublished` into a setting.
+/// Turns a row of `RowForm::kPublished` into a setting, with the reader of its framework.
 ///
-/// Model:   words are those of `published_words.h`; a key that is missing or says something else
-///          skips the row with "key: 'words'" or "key: not stated".
+/// Model:   a key that is missing or says something unknown skips the row with "key: 'words'" or
+///          "key: not stated".
 [[nodiscard]] PublishedPlanned plan_of_published(const MeasuredRow& row, const ScoreTools& tools);
 
 /// What such a row measured, as one phase "run"; what cannot be compared is left in `skips`.

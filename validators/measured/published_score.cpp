@@ -2,8 +2,8 @@
 
 #include "costmodel/memory_floor.h"
 #include "costmodel/time/model_flops.h"
-#include "validators/measured/case_reader.h"
-#include "validators/measured/published_megatron.h"
+#include "runtimes/interface/runs/run_reader.h"
+#include "runtimes/registry.h"
 #include "validators/measured/published_plan.h"
 #include "validators/measured/published_words.h"
 #include "validators/measured/row_scorer.h"
@@ -24,7 +24,7 @@ void measure_memory(const JsonValue& measured, PublishedMeasures& out) {
   if (!number) {
     return;
   }
-  CaseReader reader(&measured, "measured");
+  ir::RunReader reader(&measured, "measured");
   const std::string words = reader.text("mem_metric", "");
   const std::string unit = reader.text("peak_mem_unit", "");
   const auto metric = published_metric(words);
@@ -64,18 +64,14 @@ double predicted_bytes(Metric metric, const cost::StepEstimate& estimate) {
 }
 
 /// TFLOP/s of each GPU as the row's authors count FLOPs.
-double predicted_tflops(const FlopCount& count, const PublishedSetting& setting,
+double predicted_tflops(const ir::FlopCount& count, const ir::PublishedRun& run,
                         const cost::StepTime& step) {
-  const double per_token =
-      cost::model_flops_per_token(setting.model, setting.plan.sequence, count.attention,
-                                  setting.plan.megatron ? setting.plan.megatron->mtp_layers : 0);
+  const double per_token = cost::model_flops_per_token(
+      run.model, run.plan.sequence,
+      count.masked_keys ? cost::AttentionCount::kAllKeys : cost::AttentionCount::kSeenKeys,
+      ir::runtime_of(run.plan).predicted_layers(run.plan));
   const double again = count.recomputed ? step.hardware_flops / step.model_flops : 1;
   return per_token * again * step.tokens_per_second_per_gpu() / 1e12;
-}
-
-/// Why the time of a plan as it was run is not priced.
-std::string_view untimed(const ir::ParallelPlan& plan) {
-  return plan.tune && plan.tune->compiled ? "compiled layers are priced as eager ones" : "";
 }
 
 /// What a row leaves open about its GPU that its rates, but not its memory, depend on.
@@ -107,18 +103,18 @@ void score_time(const MetricValue& value, const PublishedSetting& setting,
     scorer.skip(name + ": " + std::string(unstated), "run", value.metric);
   } else if (is_beyond(value, step)) {
     scorer.skip(name + ": more than one GPU can compute", "run", value.metric);
-  } else if (!untimed(setting.plan).empty()) {
-    scorer.skip(name + ": " + std::string(untimed(setting.plan)), "run", value.metric);
+  } else if (!setting.run.untimed.empty()) {
+    scorer.skip(name + ": " + setting.run.untimed, "run", value.metric);
   } else if (value.metric != Metric::kTflops) {
     const bool rate = value.metric == Metric::kTokensPerSecond;
     scorer.score("run", value.metric,
                  rate ? step.tokens_per_second_per_gpu() : step.total.value() * 1e3, value.value);
-  } else if (setting.model.attention_sinks) {
+  } else if (setting.run.model.attention_sinks) {
     // Beside the same tokens/s: 27.2, 30.8 and 32.6 GFLOP for each token of gpt-oss-120b.
     scorer.skip(name + ": releases count gpt-oss's FLOPs in different ways", "run", value.metric);
-  } else if (const auto count =
-                 published_flop_count(row.framework, text_of(row.setting, "other"))) {
-    scorer.score("run", value.metric, predicted_tflops(*count, setting, step), value.value);
+  } else if (setting.run.flops) {
+    scorer.score("run", value.metric, predicted_tflops(*setting.run.flops, setting.run, step),
+                 value.value);
   } else {
     scorer.skip(name + ": how '" + row.framework + "' counts FLOPs is not known", "run",
                 value.metric);
@@ -128,30 +124,24 @@ void score_time(const MetricValue& value, const PublishedSetting& setting,
 /// A peak below what parameters, gradients and states take is that of other settings than the
 /// row's.
 bool contradicts(const PublishedSetting& setting, const PublishedMeasures& measures) {
-  const auto floor = static_cast<double>(cost::memory_floor(setting.model, setting.plan).value());
+  const auto floor =
+      static_cast<double>(cost::memory_floor(setting.run.model, setting.run.plan).value());
   return std::any_of(
       measures.values.begin(), measures.values.end(),
       [floor](const MetricValue& value) { return !is_time(value.metric) && value.value < floor; });
 }
 
-/// LitGPT cuts its data at the sequence length, which not every batch reaches: a row proves nothing
-/// about two full batches in a row, whose logits overlap. Whether one of them fits.
+/// Whether one full batch fits where not every batch is full.
 bool fits_alone(const PublishedSetting& setting, const ScoreTools& tools) {
-  if (setting.plan.runtime != "litgpt") {
+  const ir::PublishedRun& run = setting.run;
+  if (!run.has_short_batches) {
     return false;
   }
-  ir::ParallelPlan alone = setting.plan;
+  ir::ParallelPlan alone = run.plan;
   alone.accumulation = 1;
   alone.steps = 1;
-  const auto estimate = tools.estimate(setting.model, alone, setting.device, setting.conditions);
+  const auto estimate = tools.estimate(run.model, alone, setting.device, run.conditions);
   return estimate && estimate->verdict != cost::Verdict::kDoesNotFit;
-}
-
-/// A run of Megatron-LM with its arguments, which say more than the row's own keys.
-bool states_megatron_arguments(const MeasuredRow& row) {
-  const JsonValue* other = row.setting.find("other");
-  return row.framework.starts_with("Megatron-LM") && other != nullptr &&
-         other->find("model_args") != nullptr;
 }
 
 /// One rank's run: its highest phase.
@@ -163,22 +153,27 @@ double highest_peak(const Prediction& prediction) {
   return highest;
 }
 
-Scoring score_megatron(const MeasuredRow& row, const RowLabels& labels, const ScoreTools& tools) {
-  RowScorer scorer(row, labels);
-  const PublishedMeasures measures = published_measures(row.measured_raw);
+void skip_measures(const PublishedMeasures& measures, RowScorer& scorer) {
+  for (const auto& [metric, reason] : measures.skips) {
+    scorer.skip(reason, "run", metric);
+  }
+}
+
+/// Compares what the allocator of one rank logged in a functional test.
+void score_rank(const PublishedSetting& setting, ir::Rank rank, const PublishedMeasures& measures,
+                const ScoreTools& tools, RowScorer& scorer) {
   if (measures.values.empty()) {
     scorer.skip("measured: no memory");
-    return scorer.take();
+    return;
   }
-  const Planned planned = plan_of_megatron_arguments(row, tools);
-  if (const Skip* skip = std::get_if<Skip>(&planned)) {
-    scorer.skip(skip->reason);
-    return scorer.take();
-  }
-  const Result<Prediction> prediction = tools.predict(std::get<RunSetting>(planned));
+  const Result<Prediction> prediction = tools.predict({.model = setting.run.model,
+                                                       .plan = setting.run.plan,
+                                                       .traits = setting.device.traits,
+                                                       .capacity = setting.device.total,
+                                                       .rank = rank});
   if (!prediction) {
     scorer.skip(skip_of(prediction.error()).reason);
-    return scorer.take();
+    return;
   }
   for (const MetricValue& value : measures.values) {
     if (value.metric == Metric::kPeakAllocated) {
@@ -189,10 +184,7 @@ Scoring score_megatron(const MeasuredRow& row, const RowLabels& labels, const Sc
           value.metric);
     }
   }
-  for (const auto& [metric, reason] : measures.skips) {
-    scorer.skip(reason, "run", metric);
-  }
-  return scorer.take();
+  skip_measures(measures, scorer);
 }
 
 }  // namespace
@@ -224,9 +216,6 @@ PublishedMeasures published_measures(const JsonValue& measured) {
 }
 
 Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const ScoreTools& tools) {
-  if (states_megatron_arguments(row)) {
-    return score_megatron(row, labels, tools);
-  }
   RowScorer scorer(row, labels);
   const PublishedPlanned planned = plan_of_published(row, tools);
   if (const Skip* skip = std::get_if<Skip>(&planned)) {
@@ -234,13 +223,18 @@ Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const S
     return scorer.take();
   }
   const auto& setting = std::get<PublishedSetting>(planned);
+  const ir::PublishedRun& run = setting.run;
   const PublishedMeasures measures = published_measures(row.measured_raw);
+  if (run.rank) {
+    score_rank(setting, *run.rank, measures, tools, scorer);
+    return scorer.take();
+  }
   if (contradicts(setting, measures)) {
     scorer.skip("peak_mem_value: less than the parameters, gradients and states of its optimizer");
     return scorer.take();
   }
   const Result<cost::StepEstimate> estimate =
-      tools.estimate(setting.model, setting.plan, setting.device, setting.conditions);
+      tools.estimate(run.model, run.plan, setting.device, run.conditions);
   if (!estimate) {
     scorer.skip(skip_of(estimate.error()).reason);
     return scorer.take();
@@ -250,7 +244,7 @@ Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const S
     scorer.skip("seq_len: two full batches in a row do not fit, one does");
     return scorer.take();
   }
-  if (setting.stands_in) {
+  if (run.stands_in) {
     scorer.skip("framework: the modelling code of '" + row.framework + "' is not modelled", "run",
                 Metric::kFits);
   } else if (measures.fits) {
@@ -262,14 +256,12 @@ Scoring score_published(const MeasuredRow& row, const RowLabels& labels, const S
   for (const MetricValue& value : measures.values) {
     if (is_time(value.metric)) {
       score_time(value, setting, estimate.value(), row, scorer);
-    } else if (!setting.stands_in) {
+    } else if (!run.stands_in) {
       scorer.score("run", value.metric, predicted_bytes(value.metric, estimate.value()),
                    value.value);
     }
   }
-  for (const auto& [metric, reason] : measures.skips) {
-    scorer.skip(reason, "run", metric);
-  }
+  skip_measures(measures, scorer);
   return scorer.take();
 }
 

@@ -34,7 +34,7 @@ void score_phase(const MeasuredPhase& measured, const PredictedPhase& predicted,
 }
 
 /// Compares the last step's time of a case that was timed on a GPU.
-void score_step(const MeasuredRow& row, const RunSetting& setting, const ScoreTools& tools,
+void score_step(const MeasuredRow& row, const ir::RunSetting& setting, const ScoreTools& tools,
                 RowScorer& scorer) {
   const double measured = last_step_seconds(row);
   if (measured <= 0 || row.gpu.empty() || !tools.step_time || !tools.find_device) {
@@ -117,19 +117,19 @@ Scoring score_row(const MeasuredRow& row, const ScoreTools& tools) {
     return score_published(row, labels, tools);
   }
   RowScorer scorer(row, labels);
-  const Planned planned = plan_of_case(row, tools.read_model);
+  const Planned planned = plan_of_case(row);
   if (const Skip* skip = std::get_if<Skip>(&planned)) {
     scorer.skip(skip->reason);
     return scorer.take();
   }
-  const Result<Prediction> prediction = tools.predict(std::get<RunSetting>(planned));
+  const Result<Prediction> prediction = tools.predict(std::get<ir::RunSetting>(planned));
   if (!prediction) {
     scorer.skip(skip_of(prediction.error()).reason);
     return scorer.take();
   }
   Scoring scoring = score_case(row, labels, prediction.value());
   if (!row.out_of_memory && prediction->fits) {
-    score_step(row, std::get<RunSetting>(planned), tools, scorer);
+    score_step(row, std::get<ir::RunSetting>(planned), tools, scorer);
     Scoring time = scorer.take();
     std::move(time.scores.begin(), time.scores.end(), std::back_inserter(scoring.scores));
     std::move(time.skipped.begin(), time.skipped.end(), std::back_inserter(scoring.skipped));

@@ -66,26 +66,21 @@ struct ScoreFilter {
 
 /// Finds a GPU of the catalogue by name.
 using DeviceFinder = std::function<Result<cost::DeviceSpec>(const std::string& name)>;
-/// What a published run did that no plan states.
-struct RunConditions {
-  double attention_time = 1;   ///< Of the kernels that ran, over that of those in the model.
-  bool all_in_graphs = false;  ///< Whole layers, or the whole step, in CUDA graphs.
-  std::vector<std::string> graphed{};  ///< Else: operators of layers in graphs (`cost::Machine`).
-};
 
 /// Judges a plan on a real device: `cost::estimate`.
-using Estimator = std::function<Result<cost::StepEstimate>(
-    const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&, const RunConditions&)>;
+using Estimator =
+    std::function<Result<cost::StepEstimate>(const ir::ModelSpec&, const ir::ParallelPlan&,
+                                             const cost::DeviceSpec&, const ir::RunConditions&)>;
 
 /// Finds the machine that a GPU stands in: `cost::load_machine`.
 using MachineFinder = std::function<Result<cost::Machine>(const cost::DeviceSpec& device)>;
 
 /// The time of a case's last step on a GPU of the catalogue.
-using StepTimer = std::function<Result<Seconds>(const RunSetting&, const cost::DeviceSpec& device)>;
+using StepTimer =
+    std::function<Result<Seconds>(const ir::RunSetting&, const cost::DeviceSpec& device)>;
 
 /// What a run needs from outside.
 struct ScoreTools {
-  ModelReader read_model;
   Predictor predict;         ///< For rows whose allocator had the device to itself.
   DeviceFinder find_device;  ///< For published rows.
   Estimator estimate;        ///< For published rows.

@@ -74,6 +74,7 @@ TEST_CASE("outside_terms: NVLink SHARP buffers need Hopper, a switch, and all-re
   CHECK(find(terms, "SHARP")->bytes == Bytes{256 * kMiB});
   CHECK(sharp(device_of(9, 0, "pcie5-x16")) == nullptr);
   CHECK(sharp(device_of(8, 0, "nvlink3")) == nullptr);
+  plan.runtime = "deepspeed";
   plan.zero = ir::ZeroPlan{};
   plan.zero->stage = 3;
   CHECK(sharp(device_of(9, 0, "nvlink4")) == nullptr);
@@ -88,6 +89,7 @@ TEST_CASE("outside_terms: HybridEP has room for the tokens of all ranks that sha
   ir::ParallelPlan plan;
   plan.world = 16;
   plan.sequence = 4096;
+  plan.runtime = "megatron";
   plan.megatron = ir::MegatronPlan{.expert = 16, .dispatcher = ir::MegatronDispatcher::kHybridEp};
   const auto terms = outside_terms(model, plan, device_of(9, 0, "nvlink4"));
   const OutsideTerm* const buffers = find(terms, "HybridEP");

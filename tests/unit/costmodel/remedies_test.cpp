@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -9,6 +10,7 @@
 #include "costmodel/layer_bound.h"
 #include "costmodel/memory_floor.h"
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/registry.h"
 #include "tests/support/random.h"
 #include "tests/support/random_plan.h"
 
@@ -83,7 +85,7 @@ TEST_CASE("with_change: Megatron's own form of a change, and none that it lacks"
   CHECK_FALSE(with_change(plan, Change::kLora, device));
   // Megatron refuses layers on the host beside recomputation: the change takes its place.
   plan.megatron->offloaded_layers = 4;
-  for (const Change change : {Change::kSelectiveRecompute, Change::kCheckpointing}) {
+  for (const Change& change : {Change::kSelectiveRecompute, Change::kCheckpointing}) {
     CHECK(with_change(plan, change, device)->megatron->offloaded_layers == 0);
   }
   plan.megatron->tensor = 1;
@@ -208,11 +210,19 @@ TEST_CASE("with_change: a device without bf16 gets fp16 with loss scaling") {
 }
 
 TEST_CASE("with_change: every change has words, a cost and a source") {
-  for (const Change change : all_changes()) {
-    CAPTURE(static_cast<int>(change));
-    CHECK_FALSE(describe(change).empty());
-    CHECK_FALSE(cost_of(change).empty());
-    CHECK_FALSE(source_of(change).empty());
+  ir::ParallelPlan plan = usual_plan();
+  plan.megatron.emplace();
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    plan.runtime = runtime->name();
+    CAPTURE(plan.runtime);
+    const std::span<const ir::OwnChange> changes = runtime->changes(plan);
+    CHECK(changes.size() > 1);
+    CHECK(std::ranges::is_sorted(changes, {}, &ir::OwnChange::change));
+    for (const ir::OwnChange& own : changes) {
+      CHECK_FALSE(describe(own.change).empty());
+      CHECK_FALSE(cost_of(own.change).empty());
+      CHECK_FALSE(source_of(own.change).empty());
+    }
   }
 }
 

@@ -236,20 +236,38 @@ TEST_CASE("step time: prices and powers become tokens per dollar and joule, and 
   CHECK_FALSE(run_figures(step, {}).days);
 }
 
-TEST_CASE("step time: a group of ranks names the kind of parallelism that it serves") {
+TEST_CASE("step time: a collective belongs to the part of the axis that it serves") {
+  CHECK(part_of(ir::MeshAxis::kData) == StepPart::kData);
+  CHECK(part_of(ir::MeshAxis::kTensor) == StepPart::kTensor);
+  CHECK(part_of(ir::MeshAxis::kContext) == StepPart::kContext);
+  CHECK(part_of(ir::MeshAxis::kExpert) == StepPart::kExpert);
+  CHECK(part_of(ir::MeshAxis::kPipeline) == StepPart::kPipeline);
+}
+
+TEST_CASE("step time: only transfers between stages are the pipeline's own to lay out") {
+  // A pass of 1 second of computing, 2 of a tensor-parallel send and 4 that it waits for its input.
+  Program program;
+  program.phase("step1.forward_backward");
+  for (int i = 0; i < 2; ++i) {
+    program.forward();
+    program.run(gemm(1));
+    program.run(ir::CollectiveShape{
+        .kind = ir::CollectiveKind::kSend, .bytes = 2, .group = {}, .axis = ir::MeshAxis::kTensor});
+    program.run(ir::CollectiveShape{.kind = ir::CollectiveKind::kReceive,
+                                    .bytes = 4,
+                                    .group = {},
+                                    .axis = ir::MeshAxis::kPipeline});
+    program.shut();
+  }
   ir::ParallelPlan plan;
-  plan.world = 64;
-  plan.megatron = ir::MegatronPlan{.tensor = 4, .pipeline = 2, .context = 2, .expert = 4};
-  const auto part = [&plan](ir::CollectiveKind kind, ir::RankGroup group) {
-    return part_of(plan, {.kind = kind, .bytes = 1, .group = group});
-  };
-  using ir::CollectiveKind;
-  CHECK(part(CollectiveKind::kAllGather, {.size = 4, .stride = 1}) == StepPart::kTensor);
-  CHECK(part(CollectiveKind::kSend, {.size = 2, .stride = 4}) == StepPart::kContext);
-  CHECK(part(CollectiveKind::kSend, {.size = 2, .stride = 32}) == StepPart::kPipeline);
-  CHECK(part(CollectiveKind::kAllToAll, {.size = 4, .stride = 4}) == StepPart::kExpert);
-  CHECK(part(CollectiveKind::kReduceScatter, {.size = 8, .stride = 4}) == StepPart::kData);
-  CHECK(part(CollectiveKind::kAllReduce, {.size = 2, .stride = 32}) == StepPart::kPipeline);
+  plan.runtime = "megatron";
+  plan.megatron = ir::MegatronPlan{.pipeline = 2};
+  plan.world = 2;
+  const ProgramTime time = price_program(program.done(), plan, plain_prices());
+  REQUIRE(time.chunks.size() == 1);
+  CHECK(time.chunks[0].forward.parts.of(StepPart::kTensor).value() == 2);
+  CHECK(time.chunks[0].forward.time().value() == 3);
+  CHECK(time.transfer.value() == 4);
 }
 
 }  // namespace headroom::cost

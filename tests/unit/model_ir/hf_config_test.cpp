@@ -22,7 +22,7 @@ using test::model_of;
 /// A small Llama, and what a test adds to it or puts in place of it.
 std::string llama_config(std::string_view changes) {
   const auto base = parse_json(
-      R"({"model_type": "llama_config", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+      R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
           "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 100})",
       "base");
   const auto change = parse_json("{" + std::string(changes) + "}", "changes");
@@ -70,7 +70,7 @@ TEST_CASE("hf_config: a Llama reads with the defaults of its class") {
 
 TEST_CASE("hf_config: configurations from before grouped queries have as many KV heads as heads") {
   const std::string text =
-      R"({"model_type": "llama_config", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100,
+      R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100,
           "num_attention_heads": 8, "pretraining_tp": 1, "rope_scaling": null})";
   CHECK(model_of(text).kv_heads == 8);
   CHECK(model_of(llama_config(R"("num_key_value_heads": null)")).kv_heads == 8);

@@ -22,7 +22,7 @@ constexpr std::int64_t kNarrowTokens = 1024;
 
 ModelSpec two_narrow_layers() {
   return parse_hf_config(
-             R"({"model_type": "two_narrow_layers", "hidden_size": 256, "intermediate_size": 512,
+             R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
     "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8,
     "vocab_size": 1000, "tie_word_embeddings": false, "max_position_embeddings": 4096})",
              "llama")

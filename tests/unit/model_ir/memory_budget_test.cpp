@@ -11,7 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/plan/work_range.h"
-#include "runtimes/torch/max_flow.h"
+#include "runtimes/torch/min_cut.h"
 #include "runtimes/torch/partitioner.h"
 #include "runtimes/torch/peak_order.h"
 #include "runtimes/torchtitan/kept_values.h"
@@ -67,20 +67,18 @@ std::string refusal_of(const ParallelPlan& plan) {
 
 }  // namespace
 
-TEST_CASE("max flow: of the minimum cuts, the one nearest to the sink") {
+TEST_CASE("minimum cut: of several, the one nearest to the sink") {
+  using Side = std::vector<bool>;
   // source -3-> a -3-> b -3-> sink: any of the edges is a minimum cut.
-  torch::MaxFlow flow(4);
-  flow.add(0, 1, 3);
-  flow.add(1, 2, 3);
-  flow.add(2, 3, 3);
-  CHECK(flow.reaches_sink(0, 3) == std::vector<bool>{false, false, false, true});
+  CHECK(torch::sink_side(
+            {.vertices = 4, .source = 0, .sink = 3, .edges = {{0, 1, 3}, {1, 2, 3}, {2, 3, 3}}}) ==
+        Side{false, false, false, true});
   // Two ways, of which the narrow one leaves the wide one open up to its last edge.
-  torch::MaxFlow ways(4);
-  ways.add(0, 1, 10);
-  ways.add(0, 2, 1);
-  ways.add(1, 3, 4);
-  ways.add(2, 3, 5);
-  CHECK(ways.reaches_sink(0, 3) == std::vector<bool>{false, false, true, true});
+  CHECK(torch::sink_side({.vertices = 4,
+                          .source = 0,
+                          .sink = 3,
+                          .edges = {{0, 1, 10}, {0, 2, 1}, {1, 3, 4}, {2, 3, 5}}}) ==
+        Side{false, false, true, true});
 }
 
 TEST_CASE("partitioner: what is cheap is run again, what is dear is saved within the budget") {

@@ -26,7 +26,7 @@ constexpr std::int64_t f = 704;
 
 ModelSpec llama_of(int layers, std::int64_t kv_heads) {
   const std::string text =
-      R"({"model_type": "llama_of", "hidden_size": 256, "intermediate_size": 704,
+      R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 704,
     "num_attention_heads": 8, "vocab_size": 1000, "num_hidden_layers": )" +
       std::to_string(layers) + R"(, "num_key_value_heads": )" + std::to_string(kv_heads) + "}";
   return parse_hf_config(text, "test").value();

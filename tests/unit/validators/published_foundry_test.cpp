@@ -1,7 +1,8 @@
-#include "validators/measured/published_foundry.h"
+#include <string>
 
 #include <doctest/doctest.h>
 
+#include "validators/measured/published_plan.h"
 #include "validators/measured/row_reader.h"
 
 namespace headroom::check {
@@ -29,7 +30,7 @@ PublishedPlanned planned_foundry(const std::string& precision) {
     device.name = name;
     return device;
   };
-  return plan_of_foundry_row(rows->front(), tools);
+  return plan_of_published(rows->front(), tools);
 }
 
 }  // namespace
@@ -38,15 +39,15 @@ TEST_CASE("published MPT row: blocks without biases under FSDP1, gradients reduc
   const PublishedPlanned row = planned_foundry("bf16");
   REQUIRE(std::holds_alternative<PublishedSetting>(row));
   const auto& setting = std::get<PublishedSetting>(row);
-  CHECK(setting.stands_in);  // MPT's own code is not modelled: no verdict, no bytes.
+  CHECK(setting.run.stands_in);  // MPT's own code is not modelled: no verdict, no bytes.
   CHECK(setting.device.name == "a100-40gb");
-  CHECK(setting.plan.fsdp->version == 1);
-  CHECK(setting.plan.fsdp->reduce_dtype == ir::DType::kBf16);
-  CHECK(setting.plan.fsdp->reshard_after_forward);
-  CHECK(setting.plan.recompute == ir::Recompute::kFull);
-  CHECK(setting.plan.accumulation == 3);
-  CHECK_FALSE(setting.model.qkv_bias);
-  CHECK(setting.model.position_rows == 1024);
+  CHECK(setting.run.plan.fsdp->version == 1);
+  CHECK(setting.run.plan.fsdp->reduce_dtype == ir::DType::kBf16);
+  CHECK(setting.run.plan.fsdp->reshard_after_forward);
+  CHECK(setting.run.plan.recompute == ir::Recompute::kFull);
+  CHECK(setting.run.plan.accumulation == 3);
+  CHECK_FALSE(setting.run.model.qkv_bias);
+  CHECK(setting.run.model.position_rows == 1024);
 }
 
 TEST_CASE("published MPT row: fp8 skips it with the key") {

@@ -1,9 +1,9 @@
-#include "validators/measured/published_mcore.h"
+#include <map>
+#include <string>
 
 #include <doctest/doctest.h>
 
-#include <map>
-
+#include "validators/measured/published_plan.h"
 #include "validators/measured/row_reader.h"
 
 namespace headroom::check {
@@ -50,7 +50,7 @@ ScoreTools mcore_tools() {
     return device;
   };
   tools.estimate = [](const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&,
-                      const RunConditions&) -> Result<cost::StepEstimate> {
+                      const ir::RunConditions&) -> Result<cost::StepEstimate> {
     cost::StepEstimate estimate;
     estimate.time = cost::StepTime{};
     estimate.time->total = Seconds{1};
@@ -68,7 +68,7 @@ MeasuredRow parse_mcore(const std::string& text) {
 }
 
 PublishedPlanned planned(const std::string& key = "", const std::string& with = "") {
-  return plan_of_mcore_row(parse_mcore(mcore_row(key, with)), mcore_tools());
+  return plan_of_published(parse_mcore(mcore_row(key, with)), mcore_tools());
 }
 
 std::string skip_of_mcore(const std::string& key, const std::string& with) {
@@ -83,7 +83,7 @@ TEST_CASE("published Megatron row: degrees, chunks and recomputation of a table"
   const PublishedPlanned row = planned();
   REQUIRE(std::holds_alternative<PublishedSetting>(row));
   const auto& setting = std::get<PublishedSetting>(row);
-  const ir::MegatronPlan& megatron = *setting.plan.megatron;
+  const ir::MegatronPlan& megatron = *setting.run.plan.megatron;
   CHECK(setting.device.name == "a100-80gb");
   CHECK(megatron.tensor == 8);
   CHECK(megatron.pipeline == 2);
@@ -93,18 +93,18 @@ TEST_CASE("published Megatron row: degrees, chunks and recomputation of a table"
   CHECK(megatron.attention == ir::MegatronAttention::kUnfused);
   CHECK(megatron.recompute == ir::MegatronRecompute::kSelective);
   CHECK(megatron.recompute_modules.core_attention);
-  CHECK(setting.plan.accumulation == 16);  // 64 sequences on 4 replicas.
-  CHECK(setting.plan.precision == ir::Precision::kFp16Master);
-  CHECK(setting.model.position == ir::PositionKind::kLearned);
-  CHECK(setting.model.qkv_bias);
-  CHECK(setting.model.dropout.attention == 0.1);
+  CHECK(setting.run.plan.accumulation == 16);  // 64 sequences on 4 replicas.
+  CHECK(setting.run.plan.precision == ir::Precision::kFp16Master);
+  CHECK(setting.run.model.position == ir::PositionKind::kLearned);
+  CHECK(setting.run.model.qkv_bias);
+  CHECK(setting.run.model.dropout.attention == 0.1);
 }
 
 TEST_CASE("published Megatron row: context parallelism exchanges heads where the row says so") {
   const auto exchange = [](const char* words) {
     const PublishedPlanned row = planned("other", words);
     REQUIRE(std::holds_alternative<PublishedSetting>(row));
-    return std::get<PublishedSetting>(row).plan.megatron->context_exchange;
+    return std::get<PublishedSetting>(row).run.plan.megatron->context_exchange;
   };
   CHECK(exchange(R"("--bf16. cp-comm-type a2a.")") == ir::MegatronContext::kAllToAll);
   CHECK(exchange(R"("--bf16")") == ir::MegatronContext::kRing);
@@ -114,7 +114,7 @@ TEST_CASE("published Megatron row: 8-bit recipes by the names of their tables") 
   const auto recipe = [](const char* words) {
     const PublishedPlanned row = planned("precision", words);
     REQUIRE(std::holds_alternative<PublishedSetting>(row));
-    const ir::ParallelPlan& plan = std::get<PublishedSetting>(row).plan;
+    const ir::ParallelPlan& plan = std::get<PublishedSetting>(row).run.plan;
     CHECK(plan.precision == ir::Precision::kBf16Master);
     return plan.megatron->fp8;
   };
@@ -126,16 +126,16 @@ TEST_CASE("published Megatron row: 8-bit recipes by the names of their tables") 
 TEST_CASE("published Megatron row: graphs, and layers that count their ends") {
   const PublishedPlanned graphs = planned("compile", R"("cuda_graph full_iteration/[]")");
   REQUIRE(std::holds_alternative<PublishedSetting>(graphs));
-  CHECK(std::get<PublishedSetting>(graphs).conditions.all_in_graphs);
+  CHECK(std::get<PublishedSetting>(graphs).run.conditions.all_in_graphs);
   const PublishedPlanned parts =
       planned("compile", R"("cuda_graph transformer_engine/['moe_router', 'moe_preprocess']")");
   REQUIRE(std::holds_alternative<PublishedSetting>(parts));
-  const RunConditions& conditions = std::get<PublishedSetting>(parts).conditions;
+  const ir::RunConditions& conditions = std::get<PublishedSetting>(parts).run.conditions;
   CHECK(!conditions.all_in_graphs);
   CHECK(conditions.graphed == std::vector<std::string>{"norm", "router"});
   const PublishedPlanned ends = planned("vpp", "7");  // 12 layers and two more, in 2 x 7 chunks.
   REQUIRE(std::holds_alternative<PublishedSetting>(ends));
-  const ir::MegatronPlan& megatron = *std::get<PublishedSetting>(ends).plan.megatron;
+  const ir::MegatronPlan& megatron = *std::get<PublishedSetting>(ends).run.plan.megatron;
   CHECK(megatron.account_for_embedding);
   CHECK(megatron.account_for_loss);
   CHECK(megatron.layers_per_chunk == 1);
@@ -165,14 +165,14 @@ TEST_CASE("published Megatron row: recomputed modules and the precision-aware op
   const PublishedPlanned modules =
       planned("checkpointing", R"j("selective modules ['layernorm', 'mlp']")j");
   REQUIRE(std::holds_alternative<PublishedSetting>(modules));
-  const ir::MegatronPlan plan = *std::get<PublishedSetting>(modules).plan.megatron;
+  const ir::MegatronPlan plan = *std::get<PublishedSetting>(modules).run.plan.megatron;
   CHECK(plan.recompute == ir::MegatronRecompute::kSelective);
   CHECK(plan.recompute_modules == ir::MegatronModules{.norms = true, .mlp = true});
   const PublishedPlanned aware =
       planned("optimizer", R"("adam, precision aware, distributed", "optimizer_state_dtypes": )"
                            R"("fp32 main params, bf16 main grads, bf16 exp_avg, bf16 exp_avg_sq")");
   REQUIRE(std::holds_alternative<PublishedSetting>(aware));
-  const ir::MegatronPlan states = *std::get<PublishedSetting>(aware).plan.megatron;
+  const ir::MegatronPlan states = *std::get<PublishedSetting>(aware).run.plan.megatron;
   CHECK(states.distributed_optimizer);
   CHECK(states.precision_aware);
   CHECK(states.bf16_moments);

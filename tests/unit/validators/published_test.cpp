@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include "validators/measured/measure.h"
 #include "validators/measured/published_words.h"
 #include "validators/measured/row_reader.h"
 
@@ -51,14 +50,13 @@ MeasuredRow parse_published(const std::string& text) {
 
 ScoreTools published_tools(cost::Verdict verdict = cost::Verdict::kFits) {
   ScoreTools tools;
-  tools.read_model = hugging_face_reader();
   tools.find_device = [](const std::string& name) -> Result<cost::DeviceSpec> {
     cost::DeviceSpec device;
     device.name = name;
     return device;
   };
   tools.estimate = [verdict](const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&,
-                             const RunConditions&) -> Result<cost::StepEstimate> {
+                             const ir::RunConditions&) -> Result<cost::StepEstimate> {
     cost::StepEstimate estimate;
     estimate.verdict = verdict;
     estimate.peak_allocated = Bytes{1000 * kMiB};
@@ -76,6 +74,11 @@ std::string published_skip(const std::string& key, const std::string& with) {
   return skip != nullptr ? skip->reason : "(planned)";
 }
 
+std::string shown_as(const std::string& framework) {
+  const MeasuredRow row = parse_published(published_row("framework", '"' + framework + '"'));
+  return labels_of(row).runtime;
+}
+
 Scoring score_measured(const std::string& measured, cost::Verdict verdict = cost::Verdict::kFits) {
   return score_row(parse_published(published_row("measured", measured)), published_tools(verdict));
 }
@@ -87,14 +90,14 @@ TEST_CASE("published row: a regular one becomes a model, a plan and a device") {
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
   const auto& setting = std::get<PublishedSetting>(planned);
   CHECK(setting.device.name == "l40s");
-  CHECK(setting.model.hidden == 64);
-  CHECK(setting.model.tied_embeddings);
-  CHECK(setting.model.layers.size() == 2);
-  CHECK(setting.plan.precision == ir::Precision::kBf16);
-  CHECK(setting.plan.micro_batch == 4);
-  CHECK(setting.plan.sequence == 768);
-  CHECK(setting.plan.accumulation == 2);
-  CHECK(setting.plan.lora->rank == 32);
+  CHECK(setting.run.model.hidden == 64);
+  CHECK(setting.run.model.tied_embeddings);
+  CHECK(setting.run.model.layers.size() == 2);
+  CHECK(setting.run.plan.precision == ir::Precision::kBf16);
+  CHECK(setting.run.plan.micro_batch == 4);
+  CHECK(setting.run.plan.sequence == 768);
+  CHECK(setting.run.plan.accumulation == 2);
+  CHECK(setting.run.plan.lora->rank == 32);
 }
 
 TEST_CASE("published row: an architecture with a classification head is that class") {
@@ -104,7 +107,7 @@ TEST_CASE("published row: an architecture with a classification head is that cla
   const auto planned =
       plan_of_published(parse_published(published_row("model", bert)), published_tools());
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
-  const ir::ModelSpec& model = std::get<PublishedSetting>(planned).model;
+  const ir::ModelSpec& model = std::get<PublishedSetting>(planned).run.model;
   CHECK(model.family == ir::Family::kBert);
   CHECK(model.task == ir::Task::kSequenceClassification);
   CHECK_FALSE(model.tied_embeddings);
@@ -200,13 +203,13 @@ TEST_CASE("published row: LitGPT's words become its modelling code and adapters"
   const auto planned = plan_of_published(parse_published(text), published_tools());
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
   const auto& setting = std::get<PublishedSetting>(planned);
-  CHECK(setting.plan.runtime == "litgpt");
-  CHECK(setting.plan.lora->targets == std::vector<std::string>{"query", "value"});
-  CHECK(setting.plan.quant->double_quant);
-  CHECK(setting.plan.optimizer.form == ir::OptimizerForm::kPaged);
-  CHECK(setting.model.vocabulary == 320);
-  CHECK_FALSE(setting.model.tied_embeddings);
-  CHECK(setting.model.residual == ir::ResidualForm::kParallelOneNorm);
+  CHECK(setting.run.plan.runtime == "litgpt");
+  CHECK(setting.run.plan.lora->targets == std::vector<std::string>{"query", "value"});
+  CHECK(setting.run.plan.quant->double_quant);
+  CHECK(setting.run.plan.optimizer.form == ir::OptimizerForm::kPaged);
+  CHECK(setting.run.model.vocabulary == 320);
+  CHECK_FALSE(setting.run.model.tied_embeddings);
+  CHECK(setting.run.model.residual == ir::ResidualForm::kParallelOneNorm);
 }
 
 namespace {
@@ -247,7 +250,7 @@ TEST_CASE("published row: torchtune's recipes become plans of its code") {
            {R"("quant": null)", R"("quant": "NF4 base")"}})),
       published_tools());
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
-  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).plan;
+  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).run.plan;
   CHECK(plan.runtime == "torchtune");
   CHECK(plan.tune->compiled);
   CHECK(plan.tune->optimizer_in_backward);
@@ -265,8 +268,8 @@ TEST_CASE("published row: torchtune's on several GPUs are FSDP2's, bf16 througho
             R"j("num_gpus": 8, "fsdp": "FSDP2 full shard", "offload": "FSDP CPU offload (params, grads, optimizer)")j"}})),
       published_tools());
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
-  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).plan;
-  CHECK(plan.runtime == "fsdp");
+  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).run.plan;
+  CHECK(plan.runtime == "torchtune");
   CHECK(plan.fsdp->cpu_offload);
   CHECK(plan.fsdp->shard_embeddings);
   CHECK(plan.fsdp->reduce_dtype == ir::DType::kBf16);
@@ -287,7 +290,7 @@ TEST_CASE("published row: what torchtune's leave open skips them") {
 TEST_CASE("published row: a rate beyond the GPU's datasheet is not that of one GPU") {
   ScoreTools tools = published_tools();
   tools.estimate = [](const ir::ModelSpec&, const ir::ParallelPlan&, const cost::DeviceSpec&,
-                      const RunConditions&) -> Result<cost::StepEstimate> {
+                      const ir::RunConditions&) -> Result<cost::StepEstimate> {
     cost::StepEstimate estimate;
     estimate.verdict = cost::Verdict::kFits;
     estimate.time.emplace();
@@ -324,7 +327,7 @@ TEST_CASE(
   }
   const auto planned = plan_of_published(parse_published(text), published_tools());
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
-  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).plan;
+  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).run.plan;
   CHECK(plan.precision == ir::Precision::kBf16AutocastBf16);
   CHECK(plan.recompute == ir::Recompute::kFullReentrant);
   CHECK(plan.lora->rank == 64);
@@ -384,7 +387,7 @@ Scoring score_arguments(const std::string& gpu, const std::string& with) {
     device.traits.compute_major = name.starts_with("a100") ? 8 : (name == "gb200" ? 10 : 9);
     return device;
   };
-  tools.predict = [](const RunSetting& setting) -> Result<Prediction> {
+  tools.predict = [](const ir::RunSetting& setting) -> Result<Prediction> {
     // What the setting says, as a peak that can be read off the score.
     const auto attention = static_cast<double>(setting.plan.megatron->attention);
     const double peak = static_cast<double>(setting.plan.accumulation) * 100 + attention * 10 +
@@ -428,10 +431,10 @@ TEST_CASE("published Megatron arguments: what cannot be followed skips the row b
 }
 
 TEST_CASE("published words: frameworks by their beginning, everything else whole") {
-  CHECK(published_runtime("Megatron-Bridge (NeMo container 25.11)") == "megatron");
-  CHECK(published_runtime("torchtitan (FSDP2)") == "fsdp");
-  CHECK_FALSE(published_runtime("Megatron-DeepSpeed"));
-  CHECK_FALSE(published_runtime("DeepSpeedX"));
+  CHECK(shown_as("Megatron-Bridge (NeMo container 25.11)") == "megatron");
+  CHECK(shown_as("torchtitan (FSDP2)") == "fsdp");
+  CHECK(shown_as("Megatron-DeepSpeed").empty());
+  CHECK(shown_as("DeepSpeedX").empty());
   CHECK(published_metric("max_allocated (max over 8 ranks)") == Metric::kPeakAllocated);
   CHECK_FALSE(published_metric("max_allocated_ish"));
   CHECK_FALSE(published_metric("nvidia-smi (assumed)"));

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include "validators/measured/measure.h"
 #include "validators/measured/published_plan.h"
 #include "validators/measured/row_reader.h"
 
@@ -43,7 +42,6 @@ std::string titan_row(const std::string& key = "", const std::string& with = "")
 
 PublishedPlanned planned_row(const std::string& key = "", const std::string& with = "") {
   ScoreTools tools;
-  tools.read_model = hugging_face_reader();
   tools.find_device = [](const std::string& name) -> Result<cost::DeviceSpec> {
     cost::DeviceSpec device;
     device.name = name;
@@ -65,8 +63,7 @@ std::string skip_of_titan(const std::string& key, const std::string& with) {
 TEST_CASE("published row: torchtitan's words become its modelling code and its choices") {
   const PublishedPlanned planned = planned_row();
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
-  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).plan;
-  CHECK(plan.runtime == "fsdp");
+  const ir::ParallelPlan& plan = std::get<PublishedSetting>(planned).run.plan;
   CHECK(plan.runtime == "torchtitan");
   CHECK(plan.precision == ir::Precision::kFp32);
   CHECK(plan.fsdp->replicas == 2);
@@ -82,14 +79,14 @@ TEST_CASE("published row: torchtitan's words become its modelling code and its c
 TEST_CASE("published row: torchtitan's blocks are compiled where the row says so") {
   const PublishedPlanned planned = planned_row("compile", R"("torch.compile per block")");
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
-  CHECK(std::get<PublishedSetting>(planned).plan.titan->compiled);
+  CHECK(std::get<PublishedSetting>(planned).run.plan.titan->compiled);
 }
 
 TEST_CASE("published row: experiments on torchtitan's branches run its own launcher") {
   const PublishedPlanned planned =
       planned_row("framework", R"j("torchtitan (agent experiment branch)")j");
   REQUIRE(std::holds_alternative<PublishedSetting>(planned));
-  CHECK(std::get<PublishedSetting>(planned).plan.allocator.expandable_segments);
+  CHECK(std::get<PublishedSetting>(planned).run.plan.allocator.expandable_segments);
 }
 
 TEST_CASE("published row: what torchtitan's code is not modelled for is named by its key") {

@@ -1,10 +1,12 @@
 #include "validators/measured/row_plan.h"
 
+#include <array>
 #include <string>
 
 #include <doctest/doctest.h>
 
-#include "validators/measured/measure.h"
+#include "runtimes/interface/runs/run_reader.h"
+#include "runtimes/registry.h"
 #include "validators/measured/row_reader.h"
 
 namespace headroom::check {
@@ -23,24 +25,69 @@ MeasuredRow row_of_case(const std::string& framework, const std::string& keys) {
   return rows->front();
 }
 
-RunSetting setting_of(const std::string& framework, const std::string& keys) {
-  const Planned planned = plan_of_case(row_of_case(framework, keys), hugging_face_reader());
+ir::RunSetting setting_of(const std::string& framework, const std::string& keys) {
+  const Planned planned = plan_of_case(row_of_case(framework, keys));
   const Skip* skip = std::get_if<Skip>(&planned);
   INFO((skip != nullptr ? skip->reason : ""));
   REQUIRE(skip == nullptr);
-  return std::get<RunSetting>(planned);
+  return std::get<ir::RunSetting>(planned);
 }
 
 std::string skip_of_row(const std::string& framework, const std::string& keys) {
-  const Planned planned = plan_of_case(row_of_case(framework, keys), hugging_face_reader());
+  const Planned planned = plan_of_case(row_of_case(framework, keys));
   const Skip* skip = std::get_if<Skip>(&planned);
   return skip != nullptr ? skip->reason : "(planned)";
 }
 
+std::string toy_parallel(const ir::JsonValue& /*setting*/) {
+  return "toys";
+}
+
+void read_toy_run(ir::RunReader& row, ir::Recorder /*recorder*/, ir::RunSetting& run) {
+  constexpr std::array<std::string_view, 1> kAside = {"config"};
+  row.ignore(kAside);
+  run.plan.runtime = "toy";
+  run.plan.world = row.integer("toys", 1, ir::kWorldRange);
+}
+
+/// A framework that knows how to read its own rows.
+class ToyRuntime final : public ir::Runtime {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "toy"; }
+  [[nodiscard]] std::string_view title() const override { return "a toy"; }
+  [[nodiscard]] Status check(const ir::ModelSpec& /*model*/,
+                             const ir::ParallelPlan& /*plan*/) const override {
+    return ok();
+  }
+  [[nodiscard]] Result<ir::RankProgram> lower(const ir::ModelSpec& /*model*/,
+                                              const ir::ParallelPlan& /*plan*/, ir::Rank /*rank*/,
+                                              const DeviceTraits& /*device*/) const override {
+    return ir::RankProgram{};
+  }
+  [[nodiscard]] const ir::MeasuredRuns* measured_runs() const override {
+    static constexpr std::array<ir::RecordedFormat, 1> kRecorded = {
+        {{"toy", "toy", toy_parallel, read_toy_run}}};
+    static constexpr ir::MeasuredRuns kRuns{.recorded = kRecorded, .published = {}};
+    return &kRuns;
+  }
+};
+
 }  // namespace
 
+TEST_CASE("row plan: a framework that is registered reads its own rows") {
+  CHECK(skip_of_row("toy", R"("toys": 3)") == "framework: 'toy'");
+  const ToyRuntime runtime;
+  const ir::RegisteredRuntime registered(runtime);
+  const ir::RunSetting setting = setting_of("toy", R"("toys": 3)");
+  CHECK(setting.plan.runtime == "toy");
+  CHECK(setting.plan.world == 3);
+  CHECK(setting.plan.allocator.segments == ir::SegmentPlaces::kRising);
+  CHECK(labels_of(row_of_case("toy", "")).parallel == "toys");
+  CHECK(skip_of_row("toy", R"("dolls": 3)") == "case.dolls: not modelled");
+}
+
 TEST_CASE("row plan: an empty transformers case takes the measuring program's defaults") {
-  const RunSetting setting = setting_of("transformers", "");
+  const ir::RunSetting setting = setting_of("transformers", "");
   CHECK(setting.model.hidden == 64);
   CHECK(setting.capacity == Bytes{600'000'000'000});
   CHECK(setting.traits == DeviceTraits{9, 0, 132, 600'000'000'000});
@@ -52,7 +99,7 @@ TEST_CASE("row plan: an empty transformers case takes the measuring program's de
 }
 
 TEST_CASE("row plan: every transformers key lands in the plan") {
-  const RunSetting setting = setting_of(
+  const ir::RunSetting setting = setting_of(
       "transformers+ddp",
       R"("attention": "eager", "param_dtype": "bf16", "precision": "autocast_bf16",)"
       R"( "micro_batch": 3, "seq": 500, "accumulation": 2, "steps": 4, "clip": 1.0,)"
@@ -90,7 +137,7 @@ TEST_CASE("row plan: every transformers key lands in the plan") {
 }
 
 TEST_CASE("row plan: all-linear names no target, compute capability 10.0 is written 100") {
-  const RunSetting setting = setting_of(
+  const ir::RunSetting setting = setting_of(
       "transformers", R"("lora": {"r": 4, "targets": "all-linear"}, "gpu": {"cc": 100})");
   CHECK(setting.plan.lora->targets.empty());
   CHECK(setting.traits.compute_major == 10);
@@ -125,13 +172,13 @@ TEST_CASE("row plan: a configuration that cannot be read says which key") {
   const std::string line =
       R"({"id": "r", "framework": "transformers", "case": {"config": {"model_type": "lama"}},)"
       R"( "oom": "x"})";
-  const Planned planned = plan_of_case(parse_rows(line, "t.jsonl")->front(), hugging_face_reader());
+  const Planned planned = plan_of_case(parse_rows(line, "t.jsonl")->front());
   REQUIRE(std::holds_alternative<Skip>(planned));
   CHECK(std::get<Skip>(planned).reason.find("model_type") != std::string::npos);
 }
 
 TEST_CASE("row plan: DeepSpeed sizes come from auto, then from the configuration") {
-  const RunSetting setting = setting_of(
+  const ir::RunSetting setting = setting_of(
       "deepspeed",
       R"("zero": 3, "world": 4, "hf_auto": true, "optimizer": "torch", "decay_groups": false,)"
       R"( "ds": {"zero_optimization": {"overlap_comm": true, "stage3_max_live_parameters": 7,)"
@@ -152,14 +199,14 @@ TEST_CASE("row plan: DeepSpeed sizes come from auto, then from the configuration
 }
 
 TEST_CASE("row plan: DeepSpeed's optimizer, its groups, its types and its quantised weights") {
-  const RunSetting setting = setting_of(
+  const ir::RunSetting setting = setting_of(
       "deepspeed", R"("zero": 1, "optimizer": "torch_fused", "decay_groups": true, "eval": true,)"
                    R"( "ds": {"data_types": {"grad_accum_dtype": "fp32"}})");
   CHECK(setting.plan.zero->torch_adam);
   CHECK(setting.plan.zero->decay_groups);
   CHECK(setting.plan.zero->grad_accum_dtype == ir::DType::kFp32);
   CHECK(setting.plan.evaluation);
-  const RunSetting other =
+  const ir::RunSetting other =
       setting_of("deepspeed",
                  R"("zero": 2, "optimizer": "fused", "param_dtype": "fp32",)"
                  R"( "ds": {"bf16": {"enabled": false}}, "quant": {"bits": 4}, "lora": {"r": 8})");
@@ -178,7 +225,7 @@ TEST_CASE("row plan: DeepSpeed keys without a place in the plan skip the row") {
 }
 
 TEST_CASE("row plan: ZeRO++, leaf modules and the rank of a DeepSpeed row") {
-  const RunSetting plus = setting_of(
+  const ir::RunSetting plus = setting_of(
       "deepspeed",
       R"("zero": 3, "rank": 5, "node": 4, "leaf": "experts", "ds": {"zero_optimization":)"
       R"( {"zero_hpz_partition_size": 4, "zero_quantized_weights": true,)"
@@ -192,7 +239,7 @@ TEST_CASE("row plan: ZeRO++, leaf modules and the rank of a DeepSpeed row") {
 }
 
 TEST_CASE("row plan: quantised weights, adapters and 8-bit states") {
-  const RunSetting setting = setting_of(
+  const ir::RunSetting setting = setting_of(
       "transformers+bitsandbytes",
       R"("quant": {"bits": 4, "double": true}, "prepare_kbit": true, "precision": "autocast_bf16",)"
       R"( "peft": {"peft_type": "LORA", "r": 64, "target_modules": ["q_proj"]},)"
@@ -204,7 +251,7 @@ TEST_CASE("row plan: quantised weights, adapters and 8-bit states") {
   CHECK(setting.plan.lora->rank == 64);
   CHECK(setting.plan.optimizer.form == ir::OptimizerForm::kPagedEightBit);
   CHECK(setting.plan.keep_batch);  // Its loop assigns the next batch to the same names.
-  const RunSetting paged =
+  const ir::RunSetting paged =
       setting_of("transformers+bitsandbytes", R"("quant": {"bits": 4, "type": "fp4"},)"
                                               R"( "optimizer": "paged_adamw32bit")");
   CHECK(paged.plan.optimizer.form == ir::OptimizerForm::kPaged);

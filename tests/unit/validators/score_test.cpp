@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/base/check.h"
+#include "runtimes/interface/runs/recorded_keys.h"
 #include "validators/measured/measure.h"
 #include "validators/measured/row_reader.h"
 
@@ -49,7 +50,6 @@ Prediction fake_prediction() {
 
 ScoreTools tools_with(Predictor predict) {
   ScoreTools tools;
-  tools.read_model = hugging_face_reader();
   tools.predict = std::move(predict);
   return tools;
 }
@@ -123,9 +123,10 @@ TEST_CASE("score_case: a wrong verdict is the row's only score") {
 
 TEST_CASE("score_row: what the predictor refuses is a skip with its reason") {
   const MeasuredRow row = row_of("r", kPhases);
-  const Scoring scoring = score_row(row, tools_with([](const RunSetting&) -> Result<Prediction> {
-                                      return Error::invalid_argument("plan.lora", "dora", "lora");
-                                    }));
+  const Scoring scoring =
+      score_row(row, tools_with([](const ir::RunSetting&) -> Result<Prediction> {
+                  return Error::invalid_argument("plan.lora", "dora", "lora");
+                }));
   CHECK(scoring.scores.empty());
   REQUIRE(scoring.skipped.size() == 1);
   CHECK(scoring.skipped[0].reason == "plan.lora: got dora, expected lora");
@@ -134,9 +135,10 @@ TEST_CASE("score_row: what the predictor refuses is a skip with its reason") {
 
 TEST_CASE("score_row: a runtime without a lowering is not modelled yet") {
   const MeasuredRow row = row_of("r", kPhases);
-  const Scoring scoring = score_row(row, tools_with([](const RunSetting&) -> Result<Prediction> {
-                                      return Error::invalid_argument("runtime", "deepspeed", "x");
-                                    }));
+  const Scoring scoring =
+      score_row(row, tools_with([](const ir::RunSetting&) -> Result<Prediction> {
+                  return Error::invalid_argument("runtime", "deepspeed", "x");
+                }));
   REQUIRE(scoring.skipped.size() == 1);
   CHECK(scoring.skipped[0].reason == "runtime deepspeed: not modelled yet");
 }
@@ -144,7 +146,7 @@ TEST_CASE("score_row: a runtime without a lowering is not modelled yet") {
 TEST_CASE("score_row: the predictor gets the row's setting") {
   const MeasuredRow row = row_of("r", R"("oom": "x")");
   std::int64_t hidden = 0;
-  const Scoring scoring = score_row(row, tools_with([&](const RunSetting& setting) {
+  const Scoring scoring = score_row(row, tools_with([&](const ir::RunSetting& setting) {
                                       hidden = setting.model.hidden;
                                       return Result<Prediction>(Prediction{});
                                     }));
@@ -158,7 +160,7 @@ TEST_CASE("score_rows: the same order and content at any number of threads") {
     rows.push_back(row_of("row" + std::to_string(i), kPhases));
   }
   const ScoreTools tools =
-      tools_with([](const RunSetting&) -> Result<Prediction> { return fake_prediction(); });
+      tools_with([](const ir::RunSetting&) -> Result<Prediction> { return fake_prediction(); });
   const Scoring one = score_rows(rows, tools, {}, 1);
   const Scoring four = score_rows(rows, tools, {}, 4);
   REQUIRE(one.scores.size() == 500);
@@ -174,7 +176,7 @@ TEST_CASE("score_rows: the same order and content at any number of threads") {
 TEST_CASE("score_rows: filters by source, runtime and metric") {
   const std::vector<MeasuredRow> rows{row_of("r", kPhases)};
   const ScoreTools tools =
-      tools_with([](const RunSetting&) -> Result<Prediction> { return fake_prediction(); });
+      tools_with([](const ir::RunSetting&) -> Result<Prediction> { return fake_prediction(); });
   ScoreFilter filter;
   filter.metric = Metric::kPeakReserved;
   const Scoring peaks = score_rows(rows, tools, filter, 1);
@@ -195,7 +197,7 @@ TEST_CASE("score_rows: a broken invariant costs its row only") {
   const std::vector<MeasuredRow> rows{row_of("bad", kPhases), row_of("good", kPhases)};
   int calls = 0;
   const Scoring scoring =
-      score_rows(rows, tools_with([&calls](const RunSetting&) -> Result<Prediction> {
+      score_rows(rows, tools_with([&calls](const ir::RunSetting&) -> Result<Prediction> {
                    HEADROOM_ASSERT(calls++ != 0);
                    return fake_prediction();
                  }),
@@ -217,7 +219,7 @@ TEST_CASE("prediction_of: memory by phase, work only where the program counts it
   program.sites.resize(1);
   program.operations = {"op"};
   const Prediction prediction =
-      prediction_of(program, cost::replay(program, ir::AllocatorSettings{}, kUnnamedDevice));
+      prediction_of(program, cost::replay(program, ir::AllocatorSettings{}, ir::kUnnamedDevice));
   CHECK(prediction.fits);
   REQUIRE(prediction.phases.size() == 1);
   const PredictedPhase& load = prediction.phases[0];
@@ -246,13 +248,13 @@ TEST_CASE("score: the last step's seconds of a timed case are held against the t
       R"( {"phase": "step2.forward", "seconds": 0.3}, {"phase": "step2.optimizer", "seconds": 0.1}])";
   const MeasuredRow row = row_of("timed", timed);
   CHECK(last_step_seconds(row) == doctest::Approx(0.4));
-  ScoreTools tools = tools_with([](const RunSetting&) { return fake_prediction(); });
+  ScoreTools tools = tools_with([](const ir::RunSetting&) { return fake_prediction(); });
   tools.find_device = [](const std::string& name) -> Result<cost::DeviceSpec> {
     cost::DeviceSpec device;
     device.name = name;
     return device;
   };
-  tools.step_time = [](const RunSetting&, const cost::DeviceSpec& device) -> Result<Seconds> {
+  tools.step_time = [](const ir::RunSetting&, const cost::DeviceSpec& device) -> Result<Seconds> {
     return Seconds{device.name == "h200" ? 0.5 : 0};
   };
   const Scoring scoring = score_row(row, tools);

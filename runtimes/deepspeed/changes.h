@@ -1,0 +1,18 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/interface/change.h"
+
+namespace headroom::ir::deepspeed {
+
+/// What can be changed about a plan of DeepSpeed to make it smaller, cheapest first.
+[[nodiscard]] std::span<const OwnChange> plan_changes();
+
+/// A lower stage against communication; parameters or optimizer on the device against offload.
+[[nodiscard]] std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck,
+                                                     const ParallelPlan& plan);
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,36 @@
+#include "runtimes/deepspeed/words.h"
+
+#include "runtimes/interface/description.h"
+
+namespace headroom::ir::deepspeed {
+namespace {
+
+std::string zero_words(const ZeroPlan& zero) {
+  std::string text = " zero " + std::to_string(zero.stage);
+  if (zero.offload_param != OffloadDevice::kNone) {
+    text += " offload all";
+  } else if (zero.offload_optimizer != OffloadDevice::kNone) {
+    text += " offload optimizer";
+  }
+  return text +
+         (zero.offload_ratio < 1 ? " optimizer-offload " + short_number(zero.offload_ratio) : "");
+}
+
+}  // namespace
+
+std::string layout_words(const ParallelPlan& plan, const TypedOption& typed) {
+  if (!plan.zero) {
+    return {};
+  }
+  const std::string plus = typed("zeropp");
+  return "ZeRO-" + std::to_string(plan.zero->stage) + (plus.empty() ? "" : " " + plus);
+}
+
+std::string description(const ParallelPlan& plan) {
+  return "deepspeed" + (plan.zero ? zero_words(*plan.zero) : std::string()) + " dp " +
+         std::to_string(plan.world) + precision_words_of(plan) + optimizer_words_of(plan) +
+         kernel_words_of(plan) + batch_words(plan.micro_batch, plan.accumulation) +
+         (plan.recompute == Recompute::kNone ? "no recomputation" : "recomputes every layer");
+}
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "runtimes/interface/runtime.h"
+
+/// How a plan for DeepSpeed is said (`Runtime::layout`, `Runtime::describe`).
+namespace headroom::ir::deepspeed {
+
+/// " ZeRO-3 hpz=8".
+[[nodiscard]] std::string layout_words(const ParallelPlan& plan, const TypedOption& typed);
+
+/// "deepspeed zero 2 offload optimizer dp 8, micro-batch 1 x 4, no recomputation".
+[[nodiscard]] std::string description(const ParallelPlan& plan);
+
+}  // namespace headroom::ir::deepspeed

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <compare>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+
+namespace headroom::ir {
+
+/// One thing that can be changed about a plan to make it smaller. The constants are those that
+/// several frameworks share; a framework may have others of its own (`Runtime::changes`).
+struct Change {
+  /// Order of preference, cheapest first: what costs nothing, what costs some speed, what changes
+  /// what is trained, what moves data over PCIe.
+  int price = 0;
+  std::string_view what;    ///< "recompute every layer in backward"; unique.
+  std::string_view cost;    ///< What it costs, in words: "one more forward of every layer".
+  std::string_view source;  ///< Where the cost comes from.
+  friend constexpr bool operator==(const Change&, const Change&) = default;
+  friend constexpr auto operator<=>(const Change&, const Change&) = default;
+
+  static const Change kExpandableSegments;
+  static const Change kFusedOptimizer;
+  static const Change kSdpaAttention;
+  static const Change kDropLogits;
+  static const Change kSequenceParallel;
+  static const Change kZero1;
+  static const Change kZero2;
+  static const Change kMixedPrecision;
+  static const Change kPureBf16;
+  static const Change kFusedLoss;
+  static const Change kSmallerMicroBatch;  ///< Half of it; accumulation keeps the step's batch.
+  static const Change kEightBitOptimizer;
+  static const Change kSelectiveRecompute;
+  static const Change kCheckpointing;
+  static const Change kMoreTensorParallel;  ///< Twice the ranks; accumulation keeps the batch.
+  static const Change kZero3;
+  static const Change kOffloadOptimizer;
+  static const Change kLora;
+  static const Change kQlora;
+  static const Change kOffloadParameters;
+};
+
+inline constexpr Change Change::kExpandableSegments{
+    100, "let the allocator grow its segments", "none to speak of",
+    "pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp, Note [Expandable Segments]"};
+inline constexpr Change Change::kFusedOptimizer{110, "fused optimizer, no temporaries in its step",
+                                                "none: fewer kernels",
+                                                "pytorch/pytorch torch/optim/adam.py, _fused_adam"};
+inline constexpr Change Change::kSdpaAttention{120, "attention that keeps no S x S scores",
+                                               "none: faster",
+                                               "Dao et al. 2022, FlashAttention, arXiv:2205.14135"};
+inline constexpr Change Change::kDropLogits{
+    130, "let go of the model's output before backward", "none",
+    "pytorch/pytorch: a tensor lives as long as a name holds it"};
+inline constexpr Change Change::kSequenceParallel{
+    140, "cut norms and residuals among tensor-parallel ranks", "none: as much communication",
+    "Korthikanti et al. 2022, Reducing Activation Recomputation, arXiv:2205.05198"};
+inline constexpr Change Change::kZero1{
+    150, "shard the optimizer states (ZeRO-1)", "none: as much communication as DDP",
+    "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7"};
+inline constexpr Change Change::kZero2{
+    160, "shard optimizer states and gradients (ZeRO-2)", "none: as much communication as DDP",
+    "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7.2.1"};
+inline constexpr Change Change::kMixedPrecision{
+    170, "mixed precision", "none: faster on tensor cores",
+    "Micikevicius et al. 2018, Mixed Precision Training, arXiv:1710.03740"};
+inline constexpr Change Change::kPureBf16{
+    180, "parameters, gradients and states in bf16", "faster; small updates are rounded away",
+    "Micikevicius et al. 2018, arXiv:1710.03740, section 3.1 (why masters exist)"};
+inline constexpr Change Change::kFusedLoss{
+    190, "loss fused with the output layer (Liger)", "little: logits in chunks",
+    "Hsu et al. 2024, Liger Kernel, arXiv:2410.10989, section 3.2"};
+inline constexpr Change Change::kSmallerMicroBatch{200, "smaller micro-batches, accumulated",
+                                                   "smaller matrices: less of the GPU's peak",
+                                                   "same number of FLOPs per step"};
+inline constexpr Change Change::kEightBitOptimizer{
+    210, "optimizer states in 8 bits", "little: states are quantised every step",
+    "Dettmers et al. 2022, 8-bit Optimizers, arXiv:2110.02861"};
+inline constexpr Change Change::kSelectiveRecompute{
+    220, "recompute attention, norms and MLPs in backward",
+    "most of one more forward, without the projections of attention",
+    "Korthikanti et al. 2022, arXiv:2205.05198, section 5"};
+inline constexpr Change Change::kCheckpointing{
+    230, "recompute every layer in backward", "one more forward, up to +33 % FLOPs",
+    "Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174"};
+inline constexpr Change Change::kMoreTensorParallel{
+    240, "twice the tensor-parallel ranks", "more communication in every layer, smaller matrices",
+    "Shoeybi et al. 2019, Megatron-LM, arXiv:1909.08053, section 3"};
+inline constexpr Change Change::kZero3{
+    250, "shard parameters as well (ZeRO-3)", "1.5 times the communication of DDP",
+    "Rajbhandari et al. 2020, ZeRO, arXiv:1910.02054, section 7.2.2"};
+inline constexpr Change Change::kOffloadOptimizer{
+    260, "optimizer and its states on the CPU",
+    "gradients and parameters over PCIe, step on the CPU",
+    "Ren et al. 2021, ZeRO-Offload, arXiv:2101.06840"};
+inline constexpr Change Change::kLora{270, "train adapters only (LoRA, r=16)",
+                                      "other training: the weights stay as they are",
+                                      "Hu et al. 2021, LoRA, arXiv:2106.09685"};
+inline constexpr Change Change::kQlora{280, "train adapters on 4-bit weights (QLoRA), recomputing",
+                                       "other training; one more forward, dequantisation",
+                                       "Dettmers et al. 2023, QLoRA, arXiv:2305.14314"};
+inline constexpr Change Change::kOffloadParameters{
+    290, "parameters and optimizer on the CPU (ZeRO-3)",
+    "all parameters over PCIe in forward and backward",
+    "Rajbhandari et al. 2021, ZeRO-Infinity, arXiv:2104.07857"};
+
+/// "recompute every layer in backward".
+[[nodiscard]] inline std::string_view describe(Change change) {
+  return change.what;
+}
+/// What it costs, in words: "one more forward of every layer".
+[[nodiscard]] inline std::string_view cost_of(Change change) {
+  return change.cost;
+}
+/// Where the cost comes from.
+[[nodiscard]] inline std::string_view source_of(Change change) {
+  return change.source;
+}
+
+/// What of a device decides whether a change can be made there.
+struct DeviceTypes {
+  bool bf16 = true;  ///< It computes in bf16.
+};
+
+/// A change as a framework makes it: the changed plan; `plan` itself, or nothing, where the change
+/// is made already, does not apply or the device cannot do it.
+struct OwnChange {
+  Change change;
+  std::optional<ParallelPlan> (*make)(const ParallelPlan& plan, const DeviceTypes& device);
+};
+
+/// Changes that PyTorch programs share, as `OwnChange::make`.
+namespace changes {
+
+[[nodiscard]] std::optional<ParallelPlan> expandable_segments(const ParallelPlan& plan,
+                                                              const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> fused_optimizer(const ParallelPlan& plan,
+                                                          const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> sdpa_attention(const ParallelPlan& plan,
+                                                         const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> drop_logits(const ParallelPlan& plan,
+                                                      const DeviceTypes& device);
+/// From fp32, autocast or fp32 masters.
+[[nodiscard]] std::optional<ParallelPlan> pure_bf16(const ParallelPlan& plan,
+                                                    const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> smaller_micro_batch(const ParallelPlan& plan,
+                                                              const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> eight_bit_optimizer(const ParallelPlan& plan,
+                                                              const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> checkpointing(const ParallelPlan& plan,
+                                                        const DeviceTypes& device);
+
+}  // namespace changes
+
+/// Changes of a framework that has no list of its own: to the allocator and to the micro-batch.
+[[nodiscard]] std::span<const OwnChange> usual_changes();
+
+/// The decision tree of a plan on `world` GPUs, each step on top of those before it: precision,
+/// recomputation, micro-batch; sharding on several GPUs, smaller states or adapters on one; the
+/// host.
+[[nodiscard]] std::vector<Change> usual_remedy_order(const ParallelPlan& plan);
+
+/// What holds a step up.
+enum class Bottleneck : std::uint8_t {
+  kCommunication,  ///< Exposed gathers and reductions.
+  kSmallBatch,     ///< Kernels too short for the host to launch them in time.
+  kBubble,         ///< Stages of a pipeline wait for each other.
+  kOffload,        ///< Copies to the host and work done there.
+};
+/// "exposed communication", ...
+[[nodiscard]] std::string_view describe(Bottleneck bottleneck);
+
+}  // namespace headroom::ir

@@ -1,0 +1,76 @@
+#include "runtimes/interface/description.h"
+
+#include <array>
+#include <cstdio>
+
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/interface/runtime.h"
+
+namespace headroom::ir {
+
+void add_degree(std::string& text, std::string_view name, std::int64_t value, bool shown) {
+  if (shown) {
+    text += " " + std::string(name) + " " + std::to_string(value);
+  }
+}
+
+std::string short_number(double value) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", value);
+  return text.data();
+}
+
+std::string precision_words_of(const ParallelPlan& plan) {
+  const bool usual = plan.precision == Precision::kBf16Master ||
+                     plan.precision == Precision::kAutocastBf16 ||
+                     (plan.fsdp && plan.fsdp->param_dtype == DType::kBf16);
+  return usual ? "" : " " + std::string(word_of(precision_words(), plan.precision));
+}
+
+std::string optimizer_words_of(const ParallelPlan& plan) {
+  const bool usual = plan.optimizer.kind == OptimizerKind::kAdamW &&
+                     plan.optimizer.form != OptimizerForm::kEightBit;
+  return usual ? "" : " " + std::string(word_of(optimizer_words(), plan.optimizer));
+}
+
+std::string kernel_words_of(const ParallelPlan& plan) {
+  std::string text;
+  if (plan.attention != AttentionKind::kSdpa) {
+    text += " attention " + std::string(word_of(attention_words(), plan.attention));
+  }
+  if (plan.loss != LossKind::kHf) {
+    text += " loss " + std::string(word_of(loss_words(), plan.loss));
+  }
+  return text;
+}
+
+std::string batch_words(std::int64_t sequences, std::int64_t passes) {
+  return ", micro-batch " + std::to_string(sequences) + " x " + std::to_string(passes) + ", ";
+}
+
+std::string sharding_words_of(const ParallelPlan& plan) {
+  if (!plan.fsdp) {
+    return {};
+  }
+  std::string text = plan.fsdp->reshard_after_forward ? "" : " reshard no";
+  add_degree(text, "replicas", plan.fsdp->replicas, plan.fsdp->replicas > 1);
+  return text + (plan.fsdp->cpu_offload ? " offload all" : "");
+}
+
+std::string Runtime::kernels(const ParallelPlan& plan) const {
+  return std::string(word_of(attention_words(), plan.attention));
+}
+
+std::string Runtime::describe(const ParallelPlan& plan) const {
+  return std::string(name()) + sharding_words_of(plan) + " dp " + std::to_string(plan.world) +
+         precision_words_of(plan) + optimizer_words_of(plan) + kernel_words_of(plan) +
+         batch_words(plan.micro_batch, plan.accumulation) +
+         (plan.recompute == Recompute::kNone ? "no recomputation" : "recomputes every layer");
+}
+
+Result<std::string> Runtime::emit(const ModelSpec& /*model*/, const ParallelPlan& /*plan*/,
+                                  std::string_view format) const {
+  return Error::invalid_argument("format", format, "one that " + std::string(name()) + " reads");
+}
+
+}  // namespace headroom::ir

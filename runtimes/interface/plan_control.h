@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "model_ir/plan/parallel_plan.h"
+
+namespace headroom::ir {
+
+/// A value that a `PlanControl` offers.
+struct PlanControlValue {
+  std::int64_t value = 0;
+  std::string_view label;   ///< "2: and gradients".
+  std::string_view detail;  ///< What it means for memory.
+};
+
+/// A choice of one framework that the window shows with a control of its own, beside what every
+/// framework has. Frameworks with the same choice share the control: its label is the same.
+struct PlanControl {
+  std::string_view label;                   ///< "Tensor parallel".
+  std::vector<PlanControlValue> choices{};  ///< Empty: any whole number from 1, such as a degree.
+  std::function<std::int64_t(const ParallelPlan&)> get;
+  std::function<void(ParallelPlan&, std::int64_t)> set;
+};
+
+inline constexpr std::string_view kTensorParallelLabel = "Tensor parallel";
+inline constexpr std::string_view kPipelineStagesLabel = "Pipeline stages";
+inline constexpr std::string_view kContextParallelLabel = "Context parallel";
+inline constexpr std::string_view kExpertParallelLabel = "Expert parallel";
+inline constexpr std::string_view kReplicasLabel = "Replicas";
+
+/// A control for `degree` of `part`, where the plan has that part; a plan without it shows 1.
+template <typename Part>
+[[nodiscard]] PlanControl degree_control(std::string_view label,
+                                         std::optional<Part> ParallelPlan::*part,
+                                         std::int64_t Part::*degree) {
+  return {.label = label,
+          .get =
+              [part, degree](const ParallelPlan& plan) {
+                return plan.*part ? (*(plan.*part)).*degree : std::int64_t{1};
+              },
+          .set =
+              [part, degree](ParallelPlan& plan, std::int64_t value) {
+                if (plan.*part) {
+                  (*(plan.*part)).*degree = value;
+                }
+              }};
+}
+
+}  // namespace headroom::ir

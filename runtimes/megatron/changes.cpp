@@ -1,0 +1,158 @@
+#include "runtimes/megatron/changes.h"
+
+#include <array>
+#include <optional>
+
+namespace headroom::ir::megatron {
+namespace {
+
+std::optional<ParallelPlan> sequence_parallel(const ParallelPlan& plan,
+                                              const DeviceTypes& /*device*/) {
+  ParallelPlan changed = plan;
+  changed.megatron->sequence_parallel = plan.megatron->tensor > 1;
+  return changed;
+}
+
+std::optional<ParallelPlan> fused_attention(const ParallelPlan& plan,
+                                            const DeviceTypes& /*device*/) {
+  ParallelPlan changed = plan;
+  if (plan.megatron->attention == MegatronAttention::kUnfused) {
+    changed.megatron->attention = MegatronAttention::kFused;
+  }
+  return changed;
+}
+
+std::optional<ParallelPlan> distributed_optimizer(const ParallelPlan& plan,
+                                                  const DeviceTypes& /*device*/) {
+  ParallelPlan changed = plan;
+  changed.megatron->distributed_optimizer = true;
+  return changed;
+}
+
+/// Scores and MLPs again in backward; a norm costs next to nothing to repeat. Megatron has either
+/// recomputation or layers on the host.
+std::optional<ParallelPlan> selective_recompute(const ParallelPlan& plan,
+                                                const DeviceTypes& /*device*/) {
+  ParallelPlan changed = plan;
+  MegatronPlan& megatron = *changed.megatron;
+  if (megatron.recompute == MegatronRecompute::kNone) {
+    megatron.recompute = MegatronRecompute::kSelective;
+    megatron.recompute_modules = {.core_attention = true, .norms = true, .mlp = true};
+  }
+  megatron.offloaded_layers = 0;
+  return changed;
+}
+
+std::optional<ParallelPlan> full_recompute(const ParallelPlan& plan,
+                                           const DeviceTypes& /*device*/) {
+  ParallelPlan changed = plan;
+  MegatronPlan& megatron = *changed.megatron;
+  megatron.recompute = MegatronRecompute::kFullUniform;
+  megatron.recompute_layers = 1;
+  megatron.recompute_modules = {};
+  megatron.offloaded_layers = 0;
+  megatron.offload_modules = {};
+  return changed;
+}
+
+/// Twice the tensor-parallel ranks in place of half the data-parallel ones.
+std::optional<ParallelPlan> more_tensor_parallel(const ParallelPlan& plan,
+                                                 const DeviceTypes& /*device*/) {
+  ParallelPlan changed = plan;
+  MegatronPlan& megatron = *changed.megatron;
+  const std::int64_t model = megatron.tensor * megatron.pipeline * megatron.context;
+  if (plan.world % (2 * model) == 0) {
+    megatron.tensor *= 2;
+    megatron.sequence_parallel = true;
+    changed.accumulation *= 2;
+  }
+  return changed;
+}
+
+constexpr std::array<OwnChange, 8> kChanges = {
+    {{Change::kExpandableSegments, &changes::expandable_segments},
+     {Change::kSdpaAttention, &fused_attention},
+     {Change::kSequenceParallel, &sequence_parallel},
+     {Change::kZero1, &distributed_optimizer},
+     {Change::kSmallerMicroBatch, &changes::smaller_micro_batch},
+     {Change::kSelectiveRecompute, &selective_recompute},
+     {Change::kCheckpointing, &full_recompute},
+     {Change::kMoreTensorParallel, &more_tensor_parallel}}};
+
+std::vector<ParallelPlan> less_communication(const ParallelPlan& plan) {
+  std::vector<ParallelPlan> out;
+  if (!plan.megatron->overlap_grad_reduce && plan.megatron->distributed_optimizer) {
+    MegatronPlan& overlapped = *out.emplace_back(plan).megatron;
+    overlapped.overlap_grad_reduce = true;
+    overlapped.overlap_param_gather = true;
+  }
+  if (plan.megatron->tensor % 2 == 0 && plan.accumulation % 2 == 0) {
+    ParallelPlan& narrower = out.emplace_back(plan);
+    narrower.megatron->tensor /= 2;
+    narrower.megatron->sequence_parallel =
+        plan.megatron->sequence_parallel && narrower.megatron->tensor > 1;
+    narrower.accumulation /= 2;
+  }
+  return out;
+}
+
+std::vector<ParallelPlan> smaller_bubble(const ParallelPlan& plan, std::int64_t layers) {
+  const MegatronPlan& megatron = *plan.megatron;
+  std::vector<ParallelPlan> out;
+  if (megatron.pipeline == 1 || !megatron.pipeline_layout.empty()) {
+    return out;
+  }
+  const std::int64_t own = layers / megatron.pipeline;
+  const std::int64_t chunk = megatron.layers_per_chunk > 0 ? megatron.layers_per_chunk : own;
+  const bool even = layers % megatron.pipeline == 0 && chunk % 2 == 0;
+  if (even && plan.accumulation % megatron.pipeline == 0) {
+    out.emplace_back(plan).megatron->layers_per_chunk = chunk / 2;
+  }
+  if (const std::optional<ParallelPlan> smaller = changes::smaller_micro_batch(plan, {})) {
+    out.push_back(*smaller);
+  }
+  if (megatron.pipeline % 2 == 0) {
+    ParallelPlan& shorter = out.emplace_back(plan);
+    shorter.megatron->pipeline /= 2;
+    shorter.megatron->tensor *= 2;
+  }
+  return out;
+}
+
+std::vector<ParallelPlan> less_offload(const ParallelPlan& plan) {
+  std::vector<ParallelPlan> out;
+  if (plan.megatron->offloaded_layers > 0) {
+    for (const std::int64_t layers : {plan.megatron->offloaded_layers / 2, std::int64_t{0}}) {
+      out.emplace_back(plan).megatron->offloaded_layers = layers;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::span<const OwnChange> plan_changes() {
+  return kChanges;
+}
+
+std::vector<Change> tree_of_remedies() {
+  return {Change::kMixedPrecision,   Change::kCheckpointing, Change::kSmallerMicroBatch,
+          Change::kSequenceParallel, Change::kZero1,         Change::kMoreTensorParallel};
+}
+
+std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck, const ParallelPlan& plan,
+                                       std::int64_t layers) {
+  switch (bottleneck) {
+    case Bottleneck::kCommunication:
+      return less_communication(plan);
+    case Bottleneck::kSmallBatch:
+      return {};
+    case Bottleneck::kBubble:
+      return smaller_bubble(plan, layers);
+    case Bottleneck::kOffload:
+      return less_offload(plan);
+  }
+  return {};
+}
+
+}  // namespace headroom::ir::megatron

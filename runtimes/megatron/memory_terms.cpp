@@ -1,0 +1,114 @@
+#include "runtimes/megatron/memory_terms.h"
+
+#include <cstdint>
+#include <set>
+
+#include "runtimes/megatron/stage_layers.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+constexpr std::int64_t kRanksOfNode = 8;
+
+/// One buffer of the activations [B S / CP, H] in 16 bits for each product that overlaps.
+/// Source: transformer_engine/pytorch/module/base.py, initialize_ub: ten names.
+OutsideTerm userbuffers_term(const ModelSpec& model, const ParallelPlan& plan) {
+  constexpr std::int64_t kProducts = 10;
+  const std::int64_t tokens = plan.micro_batch * plan.sequence / plan.megatron->context;
+  const Bytes bytes{kProducts * tokens * model.hidden * 2};
+  return {.name = "tensor-parallel userbuffers",
+          .bytes = bytes,
+          .bound = bytes,
+          .basis = Basis::kDerived,
+          .source =
+              "NVIDIA/TransformerEngine transformer_engine/pytorch/module/base.py, "
+              "initialize_ub: ten buffers of B S / CP x H"};
+}
+
+/// What HybridEP exchanges tokens in: room for those of all ranks, [R T, H] in 16 bits with scales
+/// of 128 columns, and their probabilities for a node's experts; the gathered routing map; where
+/// nodes differ, what comes from and goes to the others, twice. A superchip's NVLink domain is
+/// taken for nodes of eight, too: what the network's buffers add is too much there.
+/// Source: deepseek-ai/DeepEP, branch hybrid-ep (94a9f8f), csrc/hybrid_ep/buffer/{intranode,
+/// internode_doca}.cu, allocate_{dispatch,combine}_buffers; extension/allgather.cu.
+OutsideTerm hybrid_ep_term(const ModelSpec& model, const ParallelPlan& plan) {
+  const std::int64_t ranks = plan.megatron->expert;
+  const std::int64_t nodes = ceil_div(ranks, kRanksOfNode);
+  const std::int64_t tokens = ceil_div(plan.micro_batch * plan.sequence, plan.megatron->context);
+  const std::int64_t own =
+      plan.megatron->sequence_parallel ? ceil_div(tokens, plan.megatron->tensor) : tokens;
+  const std::int64_t experts = model.moe->experts;
+  const std::int64_t row = 2 * model.hidden;
+  const std::int64_t scales = 4 * (model.hidden / 128);
+  const std::int64_t shares = 4 * experts / nodes;
+  std::int64_t bytes = ranks * own * (row + scales + shares + experts);
+  if (nodes > 1) {
+    const std::int64_t others = nodes - 1;
+    bytes += own * (row + scales + 4 * experts);                           // Sent from.
+    bytes += own * others * (row + scales + shares + 2 * (row + shares));  // Received, and back.
+  }
+  return {.name = "HybridEP buffers",
+          .bytes = Bytes{bytes},
+          .bound = Bytes{bytes},
+          .basis = Basis::kDerived,
+          .source =
+              "deepseek-ai/DeepEP hybrid-ep csrc/hybrid_ep/buffer: tokens of all "
+              "expert-parallel ranks, and of other nodes"};
+}
+
+}  // namespace
+
+std::vector<Rank> highest_ranks(const ModelSpec& model, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  std::set<std::int64_t> stages = {0, megatron.pipeline > 1 ? std::int64_t{1} : 0,
+                                   megatron.pipeline - 1};
+  std::set<StageLayers> seen;
+  const std::vector<StageLayers> layers = layers_of_stages(model, megatron);
+  for (std::size_t stage = 1; stage + 1 < layers.size(); ++stage) {
+    if (seen.insert(layers[stage]).second) {
+      stages.insert(static_cast<std::int64_t>(stage));
+    }
+  }
+  // Tensor varies fastest, then context.
+  const std::int64_t stage_ranks = stage_stride(megatron, plan.world);
+  std::vector<Rank> ranks;
+  for (const std::int64_t stage : stages) {
+    for (const std::int64_t context : std::set<std::int64_t>{0, megatron.context - 1}) {
+      const std::int64_t rank = stage * stage_ranks + context * megatron.tensor;
+      ranks.push_back(Rank{static_cast<std::int32_t>(rank)});
+    }
+  }
+  return ranks;
+}
+
+HeldParameters parameters_of_rank(const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  HeldParameters held = whole_parameters(plan);
+  if (megatron.fp8_parameters) {
+    held.weights.bits = 8;  // Products may read them either way; what stays in 16 bits, too.
+  }
+  if (megatron.precision_aware) {
+    // Half of the master copy is the parameter itself.
+    held.optimizer.bits = 16 + 2 * (megatron.bf16_moments ? 16 : 32);
+  }
+  if (megatron.optimizer_offload > 0) {
+    held.optimizer.bits = 0;  // Whole parameters go to the host until the share is reached.
+  }
+  const std::int64_t ranks = megatron.tensor * megatron.pipeline * megatron.expert;
+  held.weights.ranks = held.gradients.ranks = ranks;
+  held.optimizer.ranks = megatron.distributed_optimizer ? plan.world : ranks;
+  return held;
+}
+
+std::vector<OutsideTerm> own_buffers(const ModelSpec& model, const ParallelPlan& plan) {
+  std::vector<OutsideTerm> terms;
+  if (plan.megatron->tp_comm_overlap) {
+    terms.push_back(userbuffers_term(model, plan));
+  }
+  if (plan.megatron->dispatcher == MegatronDispatcher::kHybridEp) {
+    terms.push_back(hybrid_ep_term(model, plan));
+  }
+  return terms;
+}
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "runtimes/interface/runtime.h"
+
+/// What the window offers of Megatron-Core.
+namespace headroom::ir::megatron {
+
+/// `Runtime::settle`: degrees that divide the ranks, checkpointing as Megatron's own recomputation,
+/// and nothing that Megatron does not read.
+void settle_plan(ParallelPlan& plan);
+
+[[nodiscard]] std::vector<PlanControl> window_controls();
+
+/// `Runtime::recomputation`.
+[[nodiscard]] Recompute recomputation_of(const ParallelPlan& plan);
+void put_recomputation(ParallelPlan& plan, Recompute recompute);
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,145 @@
+#include "runtimes/megatron/words.h"
+
+#include <array>
+
+#include "runtimes/interface/description.h"
+#include "runtimes/megatron/fields.h"
+
+namespace headroom::ir::megatron {
+namespace {
+
+std::int64_t data_degree(const ParallelPlan& plan, const MegatronPlan& megatron) {
+  return plan.world / (megatron.tensor * megatron.pipeline * megatron.context);
+}
+
+/// "core_attn and mlp".
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    text += (text.empty() ? "" : " and ") + name;
+  }
+  return text;
+}
+
+std::string degree_words(const ParallelPlan& plan, const MegatronPlan& megatron) {
+  std::string text;
+  add_degree(text, "tp", megatron.tensor, true);
+  add_degree(text, "pp", megatron.pipeline, true);
+  add_degree(text, "vpp-layers", megatron.layers_per_chunk, megatron.layers_per_chunk > 0);
+  add_degree(text, "first-stage-layers", megatron.first_stage_layers,
+             megatron.first_stage_layers > 0);
+  add_degree(text, "last-stage-layers", megatron.last_stage_layers, megatron.last_stage_layers > 0);
+  add_degree(text, "cp", megatron.context, megatron.context > 1);
+  text += megatron.context_exchange == MegatronContext::kAllToAll ? " cp-comm a2a" : "";
+  add_degree(text, "ep", megatron.expert, megatron.expert > 1);
+  add_degree(text, "etp", megatron.expert_tensor, megatron.expert_tensor > 0);
+  add_degree(text, "dp", data_degree(plan, megatron), true);
+  text += megatron.account_for_embedding ? " account-for-embedding" : "";
+  text += megatron.account_for_loss ? " account-for-loss" : "";
+  text += megatron.sequence_parallel ? " sequence-parallel" : "";
+  text += megatron.distributed_optimizer ? " distributed-optimizer" : "";
+  text += megatron.dispatcher == MegatronDispatcher::kHybridEp ? " dispatcher hybridep" : "";
+  if (megatron.optimizer_offload > 0) {
+    text += " optimizer-offload " + short_number(megatron.optimizer_offload);
+  }
+  return text + (megatron.pipeline_before_data ? " mesh-order tp-cp-ep-pp-dp" : "");
+}
+
+std::string fp8_words(const MegatronPlan& megatron) {
+  if (megatron.fp8 == MegatronFp8::kNone) {
+    return {};
+  }
+  return " fp8-" + std::string(word_of(megatron_fp8_words(), megatron.fp8)) +
+         (megatron.fp8_parameters ? " fp8-param-gather" : "");
+}
+
+std::string recompute_words(const MegatronPlan& megatron) {
+  switch (megatron.recompute) {
+    case MegatronRecompute::kNone:
+      return "no recomputation";
+    case MegatronRecompute::kSelective:
+      return "recomputes " + joined(names_of(recomputed_modules(megatron)));
+    case MegatronRecompute::kFullUniform:
+      return "recomputes every layer in groups of " + std::to_string(megatron.recompute_layers);
+    case MegatronRecompute::kFullBlock:
+      return "recomputes " + std::to_string(megatron.recompute_layers) + " layers of each chunk";
+  }
+  return "";
+}
+
+std::string offload_words(const MegatronPlan& megatron) {
+  const std::string names = joined(names_of(megatron.offload_modules));
+  return names.empty() ? "" : ", offloads " + names;
+}
+
+}  // namespace
+
+std::string layout_words(const ParallelPlan& plan) {
+  const MegatronPlan megatron = plan.megatron.value_or(MegatronPlan{});
+  struct Degree {
+    std::string_view name;
+    std::int64_t size;
+  };
+  const std::array<Degree, 5> degrees = {{{"TP", megatron.tensor},
+                                          {"PP", megatron.pipeline},
+                                          {"CP", megatron.context},
+                                          {"DP", data_degree(plan, megatron)},
+                                          {"EP", megatron.expert}}};
+  std::string text;
+  for (const Degree& degree : degrees) {
+    if (degree.size > 1) {
+      text += (text.empty() ? "" : " x ") + std::string(degree.name) + " " +
+              std::to_string(degree.size);
+    }
+  }
+  return text;
+}
+
+std::string kernel_words(const MegatronPlan& megatron) {
+  std::string text =
+      std::string(word_of(megatron_attention_words(), megatron.attention)) + " attention";
+  text += megatron.context_exchange == MegatronContext::kAllToAll ? " by exchange of heads" : "";
+  if (megatron.fp8 != MegatronFp8::kNone) {
+    text += ", fp8 " + std::string(word_of(megatron_fp8_words(), megatron.fp8));
+    text += megatron.fp8_parameters ? " of weights held in 8 bits" : "";
+  }
+  if (megatron.mtp_layers > 0) {
+    text += ", MTP " + std::to_string(megatron.mtp_layers);
+  }
+  text += megatron.sequence_parallel ? ", sequence parallel" : "";
+  text += megatron.distributed_optimizer ? ", distributed optimizer" : "";
+  text += megatron.optimizer_offload > 0 ? " in part on the host" : "";
+  if (megatron.recompute != MegatronRecompute::kNone) {
+    text += ", recompute " + std::string(word_of(megatron_recompute_words(), megatron.recompute));
+  }
+  return text;
+}
+
+std::span<const std::string_view> worded_keys() {
+  static constexpr std::array<std::string_view, 15> kKeys = {"tp",
+                                                             "pp",
+                                                             "cp",
+                                                             "ep",
+                                                             "attention=fused",
+                                                             "attention=flash",
+                                                             "attention=unfused",
+                                                             "cp-comm-type=a2a",
+                                                             "fp8-recipe",
+                                                             "fp8-param-gather",
+                                                             "mtp-layers",
+                                                             "sequence-parallel",
+                                                             "distributed-optimizer",
+                                                             "optimizer-offload",
+                                                             "recompute"};
+  return kKeys;
+}
+
+std::string description(const ParallelPlan& plan) {
+  const MegatronPlan megatron = plan.megatron.value_or(MegatronPlan{});
+  return "megatron" + degree_words(plan, megatron) + precision_words_of(plan) +
+         fp8_words(megatron) + optimizer_words_of(plan) +
+         batch_words(plan.micro_batch, plan.accumulation) + recompute_words(megatron) +
+         offload_words(megatron);
+}
+
+}  // namespace headroom::ir::megatron

@@ -1,0 +1,179 @@
+// Published rows of torchtitan: FSDP2 with its own model code, in the words of its benchmarks.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string>
+
+#include "runtimes/interface/runs/published_keys.h"
+#include "runtimes/interface/runs/published_words.h"
+#include "runtimes/torchtitan/measured_runs.h"
+
+namespace headroom::ir::torchtitan {
+namespace {
+
+constexpr std::array<RowWord<Precision>, 3> kTitanPrecisions = {
+    {{"fp32 master params, bf16 FSDP param/compute, fp32 reduce", Precision::kFp32},
+     {"fp32 params, bf16 FSDP compute, fp32 reduce", Precision::kFp32},
+     {"bf16 params and compute, fp32 reduce", Precision::kBf16}}};
+
+/// What may follow the precision: 8-bit linear layers, and whether they are gathered so.
+struct Float8 {
+  Float8Recipe recipe = Float8Recipe::kNone;
+  bool gather = false;
+};
+// A weight that is gathered in 8 bits needs no second cast in backward, forced or not.
+constexpr std::array<RowWord<Float8>, 8> kFloat8 = {
+    {{"float8 tensorwise dynamic on Linear (not lm head), fp8 all-gather",
+      {Float8Recipe::kTensorwise, true}},
+     {"float8 tensorwise dynamic on Linear (not lm head), fp8 all-gather, "
+      "force_recompute_fp8_weight_in_bwd",
+      {Float8Recipe::kTensorwise, true}},
+     {"fp8-tensorwise-fp8ag", {Float8Recipe::kTensorwise, true}},
+     {"fp8-tensorwise", {Float8Recipe::kTensorwise, false}},
+     {"float8 fp8-compile", {Float8Recipe::kTensorwise, false}},
+     {"fp8-rowwise", {Float8Recipe::kRowwise, false}},
+     {"fp8-rowwise-gwhp", {Float8Recipe::kRowwiseGradientHp, false}},
+     {"bf16", {Float8Recipe::kNone, false}}}};
+
+enum class TitanCheckpointing : std::uint8_t { kNone, kFull, kEverySecond, kOperators };
+/// A layer's selective checkpointing takes every second one unless told otherwise.
+constexpr std::array<RowWord<TitanCheckpointing>, 8> kTitanCheckpointing = {
+    {{"none", TitanCheckpointing::kNone},
+     {"full", TitanCheckpointing::kFull},
+     {"full (every block)", TitanCheckpointing::kFull},
+     {"selective layer", TitanCheckpointing::kEverySecond},
+     {"selective layer, every 2nd block", TitanCheckpointing::kEverySecond},
+     {"selective layer (every 2nd block; default option)", TitanCheckpointing::kEverySecond},
+     {"selective op (torchtitan policy)", TitanCheckpointing::kOperators},
+     {"selective 'op': saves SDPA output, reduce-scatter, every second mm (and abs/max); "
+      "recomputes "
+      "the rest",
+      TitanCheckpointing::kOperators}}};
+
+constexpr std::array<RowWord<TitanReshard>, 3> kTitanReshardRemarks = {
+    {{"default (all but last block)", TitanReshard::kDefault},
+     {"never", TitanReshard::kNever},
+     {"always", TitanReshard::kAlways}}};
+
+constexpr std::array<RowWord<LossKind>, 2> kTitanLosses = {
+    {{"plain CE", LossKind::kHf}, {"chunked CE (8 chunks)", LossKind::kChunked}}};
+
+constexpr std::array<RowWord<bool>, 3> kTitanCompile = {
+    {{"none", false}, {"torch.compile per block", true}, {"torch.compile per block only", true}}};
+
+/// "FSDP2 full shard 8", or "HSDP 2x4": copies times ranks that share one.
+void read_titan_sharding(RunReader& row, FsdpPlan& fsdp) {
+  const std::string words = row.text("fsdp", "");
+  if (words.starts_with("FSDP2")) {
+    return;
+  }
+  constexpr std::string_view kHybrid = "HSDP ";
+  const char* const end = words.data() + words.size();
+  const bool hybrid = words.starts_with(kHybrid);
+  const auto [rest, fault] =
+      std::from_chars(hybrid ? words.data() + kHybrid.size() : end, end, fsdp.replicas);
+  if (fault != std::errc{} || rest == end || *rest != 'x' || fsdp.replicas < 1) {
+    row.fail("fsdp", words.empty() ? "not stated" : "'" + words + "'");
+    fsdp.replicas = 1;
+  }
+}
+
+/// Which PyTorch a row's words about its version mean; the newest where they say nothing.
+std::string torch_version(RunReader& row) {
+  struct Era {
+    std::string_view words;
+    const char* version;
+  };
+  // Nightlies of December 2024; of January 2025, when pull request 778 was open; of June 2025.
+  constexpr std::array<Era, 4> kEras = {{{"(2024-12)", "2.6"},
+                                         {"PR 778 era", "2.7"},
+                                         {"torch 2.8.0a0", "2.8"},
+                                         {"(2025-06)", "2.8"}}};
+  const std::string words = row.text("framework_version", "");
+  for (const Era& era : kEras) {
+    if (words.find(era.words) != std::string::npos) {
+      return era.version;
+    }
+  }
+  return "";
+}
+
+/// "fp32 master params, ...; float8 ...": the precision and, behind a semicolon, 8-bit products.
+void read_titan_precision(RunReader& row, ParallelPlan& plan) {
+  const std::string words = row.text("precision", "not stated");
+  const std::size_t end = words.find("; ");
+  const RowWord<Precision>* const precision = std::ranges::find(
+      kTitanPrecisions, std::string_view(words).substr(0, end), &RowWord<Precision>::word);
+  if (precision == kTitanPrecisions.end()) {
+    row.fail("precision", "'" + words + "'");
+    return;
+  }
+  plan.precision = precision->value;
+  if (end == std::string::npos) {
+    return;
+  }
+  const RowWord<Float8>* const float8 =
+      std::ranges::find(kFloat8, std::string_view(words).substr(end + 2), &RowWord<Float8>::word);
+  if (float8 == kFloat8.end()) {
+    row.fail("precision", "'" + words + "'");
+    return;
+  }
+  plan.titan->float8 = float8->value.recipe;
+  plan.titan->float8_gather = float8->value.gather;
+}
+
+void read_titan_checkpointing(RunReader& row, ParallelPlan& plan) {
+  const auto words =
+      row.word<TitanCheckpointing>("checkpointing", "not stated", kTitanCheckpointing);
+  const bool layers =
+      words == TitanCheckpointing::kFull || words == TitanCheckpointing::kEverySecond;
+  plan.recompute = layers ? Recompute::kFull : Recompute::kNone;
+  plan.recompute_every = words == TitanCheckpointing::kEverySecond ? 2 : 1;
+  plan.titan->selective_operators = words == TitanCheckpointing::kOperators;
+}
+
+void read_titan_remarks(RunReader& row, ParallelPlan& plan) {
+  RunReader other(row.take("other"), "other");
+  plan.loss = other.word<LossKind>("loss", "plain CE", kTitanLosses);
+  plan.titan->reshard = other.word<TitanReshard>(
+      "reshard_after_forward", "default (all but last block)", kTitanReshardRemarks);
+  if (other.flag("async_tp", false)) {
+    other.fail("async_tp", "true");
+  }
+  row.absorb(other.trouble());
+}
+
+}  // namespace
+
+void read_published_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu*/,
+                        PublishedRun& run) {
+  ParallelPlan& plan = run.plan;
+  plan.runtime = "torchtitan";
+  plan.fsdp.emplace();
+  plan.titan.emplace();
+  plan.clip_norm = 1.0;
+  // Branches run run_train.sh on one machine; the benchmarks' clusters have launchers of their own.
+  plan.allocator.expandable_segments =
+      row.text("framework", "") == "torchtitan (agent experiment branch)";
+  plan.runtime_version = torch_version(row);
+  plan.world = row.stated("num_gpus", kWorldRange);
+  plan.micro_batch = row.stated("micro_batch", kBatchRange);
+  plan.sequence = row.stated("seq_len", kSequenceRange);
+  read_titan_precision(row, plan);
+  plan.optimizer = row.lookup<OptimizerPlan>("optimizer", published_optimizer);
+  read_titan_checkpointing(row, plan);
+  row.expect_one_of("attention", {"SDPA flash", "SDPA"});
+  row.expect_none({"quant", "offload", "lora"});
+  plan.titan->compiled = row.word<bool>("compile", "none", kTitanCompile);
+  plan.titan->tensor = row.integer("tp", 1, kWorldRange);
+  row.expect_one({"pp", "cp", "ep"});
+  read_titan_sharding(row, *plan.fsdp);
+  read_titan_remarks(row, plan);
+  ParallelPlan batch = plan;  // Tensor-parallel ranks read the same sequences.
+  batch.world = plan.world / plan.titan->tensor;
+  plan.accumulation = published_accumulation(row, batch);
+  run.model = read_published_model(row);
+}
+
+}  // namespace headroom::ir::torchtitan

@@ -1,0 +1,67 @@
+#include "runtimes/torchtitan/words.h"
+
+#include "model_ir/plan/plan_words.h"
+#include "runtimes/interface/description.h"
+
+namespace headroom::ir::torchtitan {
+namespace {
+
+/// Degrees, pipeline and sharding.
+std::string degree_words(const ParallelPlan& plan, const TitanPlan& titan) {
+  const bool pipelined = titan.pipeline > 1;
+  const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
+  std::string text;
+  add_degree(text, "tp", titan.tensor, true);
+  add_degree(text, "pp", titan.pipeline, true);
+  if (pipelined) {
+    text += " schedule " + std::string(name_of(titan.schedule));
+  }
+  add_degree(text, "vpp-layers", titan.stage_layers, titan.stage_layers > 0);
+  add_degree(text, "pipeline-runs", plan.accumulation, pipelined && plan.accumulation > 1);
+  add_degree(text, "cp", titan.context, titan.context > 1);
+  add_degree(text, "ep", titan.expert, titan.expert > 1);
+  add_degree(text, "etp", titan.expert_tensor, titan.expert_tensor > 1);
+  add_degree(text, "dp", plan.world / titan.tensor / titan.pipeline / titan.context, true);
+  add_degree(text, "replicas", replicas, replicas > 1);
+  if (pipelined && titan.first_stage_less == 0) {
+    text += " account-for-embedding no";
+  }
+  if (pipelined && titan.last_stage_less == 0) {
+    text += " account-for-loss no";
+  }
+  const bool reshards = titan.reshard == TitanReshard::kAlways ||
+                        (titan.reshard == TitanReshard::kDefault && !pipelined);
+  return text + (reshards ? "" : " reshard no") + (titan.compiled ? " compiled" : "");
+}
+
+std::string recompute_words(const ParallelPlan& plan, const TitanPlan& titan) {
+  if (titan.selective_operators) {
+    return "recomputes by operators";
+  }
+  if (plan.recompute == Recompute::kNone) {
+    return "no recomputation";
+  }
+  return plan.recompute_every == 1
+             ? "recomputes every layer"
+             : "recomputes one layer in " + std::to_string(plan.recompute_every);
+}
+
+}  // namespace
+
+std::string layout_words(const ParallelPlan& plan, const TypedOption& typed) {
+  // Without an option of its own a plan has torchtitan's defaults, which are said all the same.
+  const std::string own = plan.titan ? typed("titan") : "tp=1,reshard=default";
+  const bool compiled = plan.titan && plan.titan->compiled;
+  return own + (compiled ? " (approximate)" : "") + (plan.fsdp ? " " + typed("fsdp") : "");
+}
+
+std::string description(const ParallelPlan& plan) {
+  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const std::int64_t sequences = titan.pipeline > 1 ? titan.pipeline_batch : plan.micro_batch;
+  return "torchtitan" + degree_words(plan, titan) + precision_words_of(plan) +
+         optimizer_words_of(plan) + kernel_words_of(plan) +
+         batch_words(sequences, plan.micro_batch * plan.accumulation / sequences) +
+         recompute_words(plan, titan);
+}
+
+}  // namespace headroom::ir::torchtitan

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "model_ir/plan/parallel_plan.h"
+#include "runtimes/interface/change.h"
+
+/// What can be changed about a plan of transformers' Trainer to make it smaller. Some changes hand
+/// the model to DeepSpeed, as the Trainer's argument --deepspeed does.
+namespace headroom::ir::transformers {
+
+/// All of them, cheapest first.
+[[nodiscard]] std::span<const OwnChange> plan_changes();
+
+[[nodiscard]] std::optional<ParallelPlan> zero1(const ParallelPlan& plan,
+                                                const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> zero2(const ParallelPlan& plan,
+                                                const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> zero3(const ParallelPlan& plan,
+                                                const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> fused_loss(const ParallelPlan& plan,
+                                                     const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> offloaded_optimizer(const ParallelPlan& plan,
+                                                              const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> offloaded_parameters(const ParallelPlan& plan,
+                                                               const DeviceTypes& device);
+[[nodiscard]] std::optional<ParallelPlan> adapters(const ParallelPlan& plan,
+                                                   const DeviceTypes& device);
+/// QLoRA: adapters on 4-bit weights, with paged states in 8 bits.
+[[nodiscard]] std::optional<ParallelPlan> quantised_adapters(const ParallelPlan& plan,
+                                                             const DeviceTypes& device);
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtimes/interface/runs/measured_runs.h"
+#include "runtimes/interface/runs/run_reader.h"
+
+/// Keys that the recorded runs of transformers' models share, whichever framework trains them
+/// (tests/measured/README.md, "Fields"). Each function leaves what it cannot follow in the reader.
+namespace headroom::ir::transformers {
+
+/// Reads a run whose model is the case's `config`: the model with its head, GPU, allocator, and
+/// what `read` reads of the rest. On the accounting device, every value read back from the device
+/// is zero and cuDNN's attention is missing.
+void read_run_of_model(RunReader& row, Recorder recorder, RunSetting& run,
+                       void (*read)(RunReader& row, RunSetting& run));
+
+/// Batch, sequence, accumulation, steps, attention, checkpointing.
+void read_common_keys(RunReader& row, ParallelPlan& plan);
+/// The keys of the harness that trains on one GPU, under DDP and under FSDP, up to how the run is
+/// spread.
+void read_training_keys(RunReader& row, ParallelPlan& plan);
+/// World and rank of `parallel`.
+void read_ranks(RunReader& parallel, RunSetting& run);
+/// All of Liger's kernels; `fused_linear_cross_entropy` is an option of its own.
+void read_liger(RunReader& row, ParallelPlan& plan);
+/// {r, alpha, dropout, targets, dora}.
+void read_lora(RunReader& row, ParallelPlan& plan);
+/// PEFT's LoraConfig, of recorded and of published rows.
+[[nodiscard]] LoraPlan read_peft_config(RunReader& peft);
+/// {bits, double, load, type, compute} and `prepare_kbit`.
+void read_quant(RunReader& row, ParallelPlan& plan);
+/// The key that says what type parameters have, and the type if it is absent.
+struct DtypeKey {
+  std::string_view key;
+  std::string_view absent;
+};
+/// "fp32" | "bf16" | "fp16" parameters, under `precision` autocast or not.
+[[nodiscard]] Precision read_precision(RunReader& row, const DtypeKey& dtype);
+/// Module names of a LoRA; empty for "all-linear" and for nothing.
+[[nodiscard]] std::vector<std::string> read_targets(RunReader& row, std::string_view key);
+
+/// `parallel.kind` of a case: "none", "ddp", "fsdp2".
+[[nodiscard]] std::string parallel_kind(const JsonValue& setting);
+
+/// A run with bitsandbytes: LoRA on quantised weights, 8-bit and paged optimizers.
+void read_quantised_run(RunReader& row, Recorder recorder, RunSetting& run);
+
+/// A run on one GPU or under DDP.
+void read_recorded_run(RunReader& row, Recorder recorder, RunSetting& run);
+
+}  // namespace headroom::ir::transformers

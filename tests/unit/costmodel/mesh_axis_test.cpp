@@ -1,0 +1,130 @@
+// Which axis of the device mesh the collectives of each framework serve, as step time by part shows
+// it.
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/time/program_time.h"
+#include "model_ir/spec/hf_config.h"
+#include "runtimes/plan_check.h"
+#include "runtimes/registry.h"
+#include "tests/support/titan_plan.h"
+
+namespace headroom::cost {
+namespace {
+
+/// Four layers, H 256, eight heads of 64; with 16 experts where asked for.
+ir::ModelSpec small_model(bool experts) {
+  const std::string dims = R"("hidden_size": 256, "num_hidden_layers": 4,
+      "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 2048,
+      "intermediate_size": 512, "max_position_embeddings": 4096, "tie_word_embeddings": false)";
+  const std::string text = experts ? R"({"model_type": "qwen3_moe", "moe_intermediate_size": 128,
+      "num_experts": 16, "num_experts_per_tok": 4, "norm_topk_prob": true, )" +
+                                         dims + "}"
+                                   : R"({"model_type": "llama", )" + dims + "}";
+  return ir::parse_hf_config(text, "small").value();
+}
+
+/// Times by part of the last step, where every piece of work takes a second on one stream.
+PartTimes parts_of(const ir::ParallelPlan& plan, bool experts = false) {
+  const ir::ModelSpec model = small_model(experts);
+  REQUIRE(ir::check_plan(model, plan));
+  const ir::RankProgram program = ir::lower(model, plan, ir::Rank{0}, DeviceTraits{}).value();
+  const PriceList prices{.time_of = [](const ir::WorkShape&) { return Seconds{1}; },
+                         .launch = Seconds{0}};
+  return price_program(program, plan, prices).step.parts;
+}
+
+/// Whether the exposed traffic is of these axes and no others.
+void check_traffic(const PartTimes& parts, std::vector<StepPart> expected) {
+  for (const StepPart part : {StepPart::kTensor, StepPart::kContext, StepPart::kExpert,
+                              StepPart::kData, StepPart::kPipeline}) {
+    CAPTURE(name_of(part));
+    const bool wanted = std::find(expected.begin(), expected.end(), part) != expected.end();
+    CHECK((parts.of(part) > Seconds{0}) == wanted);
+  }
+}
+
+ir::ParallelPlan megatron_plan(std::int64_t world, const ir::MegatronPlan& megatron) {
+  ir::ParallelPlan plan;
+  plan.runtime = "megatron";
+  plan.precision = ir::Precision::kBf16Master;
+  plan.optimizer.form = ir::OptimizerForm::kFused;
+  plan.sequence = 1024;
+  plan.accumulation = 4;
+  plan.world = world;
+  plan.megatron = megatron;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("mesh axis: torchtitan's tensor, context, expert and pipeline traffic is not data's") {
+  check_traffic(parts_of(test::titan_plan(4)), {StepPart::kData});
+  ir::TitanPlan tensor;
+  tensor.tensor = 2;
+  check_traffic(parts_of(test::titan_plan(4, tensor)), {StepPart::kData, StepPart::kTensor});
+  ir::TitanPlan context;
+  context.context = 2;
+  check_traffic(parts_of(test::titan_plan(4, context)), {StepPart::kData, StepPart::kContext});
+  ir::TitanPlan expert;
+  expert.expert = 2;
+  check_traffic(parts_of(test::titan_plan(4, expert), true), {StepPart::kData, StepPart::kExpert});
+  ir::TitanPlan pipeline;
+  pipeline.pipeline = 2;
+  ir::ParallelPlan staged = test::titan_plan(4, pipeline);
+  staged.micro_batch = 4;
+  check_traffic(parts_of(staged), {StepPart::kData, StepPart::kPipeline});
+  ir::TitanPlan all;
+  all.tensor = 2;
+  all.context = 2;
+  all.expert = 2;
+  check_traffic(parts_of(test::titan_plan(8, all), true),
+                {StepPart::kData, StepPart::kTensor, StepPart::kContext, StepPart::kExpert});
+}
+
+TEST_CASE("mesh axis: Megatron-Core's traffic is of the axes that its degrees open") {
+  check_traffic(parts_of(megatron_plan(2, {.distributed_optimizer = true})), {StepPart::kData});
+  check_traffic(parts_of(megatron_plan(4, {.tensor = 2, .sequence_parallel = true})),
+                {StepPart::kData, StepPart::kTensor});
+  check_traffic(parts_of(megatron_plan(4, {.context = 2})), {StepPart::kData, StepPart::kContext});
+  check_traffic(parts_of(megatron_plan(4, {.expert = 2}), true),
+                {StepPart::kData, StepPart::kExpert});
+  check_traffic(parts_of(megatron_plan(4, {.pipeline = 2})),
+                {StepPart::kData, StepPart::kPipeline});
+}
+
+TEST_CASE("mesh axis: experts on as many ranks as a sequence is spread over are told apart") {
+  // Both groups hold the same two ranks: attention's exchange is the context's, the tokens' the
+  // experts'.
+  const ir::MegatronPlan both{
+      .context = 2, .expert = 2, .context_exchange = ir::MegatronContext::kAllToAll};
+  check_traffic(parts_of(megatron_plan(4, both), true),
+                {StepPart::kData, StepPart::kContext, StepPart::kExpert});
+}
+
+TEST_CASE("mesh axis: DeepSpeed, FSDP and DDP exchange for data parallelism alone") {
+  ir::ParallelPlan plan;
+  plan.sequence = 1024;
+  plan.world = 4;
+  plan.ddp.emplace();
+  check_traffic(parts_of(plan), {StepPart::kData});
+  plan.ddp.reset();
+  plan.runtime = "deepspeed";
+  plan.precision = ir::Precision::kBf16Master;
+  for (const int stage : {1, 2, 3}) {
+    plan.zero.emplace().stage = stage;
+    check_traffic(parts_of(plan), {StepPart::kData});
+  }
+  plan.zero.reset();
+  plan.runtime = "fsdp";
+  plan.precision = ir::Precision::kFp32;
+  plan.fsdp.emplace();
+  check_traffic(parts_of(plan), {StepPart::kData});
+}
+
+}  // namespace headroom::cost
