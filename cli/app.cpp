@@ -18,6 +18,7 @@
 #include "cli/commands/validate.h"
 #include "cli/error_json.h"
 #include "cli/help.h"
+#include "cli/own_options.h"
 #include "model_ir/plan/plan_words.h"
 
 namespace headroom::cli {
@@ -61,7 +62,9 @@ ExitCode run_command(const Command& command, std::span<const std::string> rest, 
                      std::ostream& err) {
   // Known before anything can go wrong, so that every error has the right form.
   const bool json = std::find(rest.begin(), rest.end(), "--json") != rest.end();
-  const Result<Arguments> arguments = parse_arguments(command.verb, rest);
+  const Result<Arguments> typed = parse_arguments(command.verb, rest);
+  const bool plans = std::ranges::any_of(command.verb.options, &OptionSpec::hidden);
+  const Result<Arguments> arguments = typed && plans ? with_own_options(*typed) : typed;
   if (!arguments) {
     return report(arguments.error(), json, err);
   }

@@ -82,6 +82,10 @@ void Arguments::set(std::string_view option, std::string value) {
   options_.emplace_back(std::string(option), std::move(value));
 }
 
+void Arguments::remove(std::string_view option) {
+  std::erase_if(options_, [option](const auto& given) { return given.first == option; });
+}
+
 Arguments Arguments::without_first_positional() const {
   Arguments rest = *this;
   if (!rest.positionals_.empty()) {
@@ -99,7 +103,16 @@ Result<Arguments> parse_arguments(const VerbSpec& verb, std::span<const std::str
   app.set_help_flag();  // Help is ours: CLI11's neither wraps nor shows units.
   app.allow_extras();
   std::deque<Slot> slots;
+  // Other spellings are many and rarely typed: CLI11 learns of those that are.
+  const auto is_typed = [&](const OptionSpec& spec) {
+    return std::ranges::any_of(arguments, [&](std::string_view argument) {
+      return argument.substr(0, argument.find('=')) == "--" + std::string(spec.name);
+    });
+  };
   const auto declare = [&](const OptionSpec& spec) {
+    if (spec.hidden && !is_typed(spec)) {
+      return;
+    }
     Slot& slot = slots.emplace_back();
     slot.spec = &spec;
     const std::string name = "--" + std::string(spec.name) + (spec.name == "help" ? ",-h" : "");

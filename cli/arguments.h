@@ -17,6 +17,7 @@ struct OptionSpec {
   std::string_view value;     ///< What stands for its value in the help; empty: a flag.
   std::string_view fallback;  ///< Its default, in words; empty: none.
   std::string_view help;      ///< What it sets, with its unit. Lower case, no full stop.
+  bool hidden = false;        ///< Another spelling, which the verb's help leaves out.
 };
 
 /// A verb of the program and everything that may follow it.
@@ -41,6 +42,7 @@ class Arguments {
   [[nodiscard]] Arguments without_first_positional() const;
 
   void set(std::string_view option, std::string value);
+  void remove(std::string_view option);
   void add_positional(std::string value) { positionals_.push_back(std::move(value)); }
 
  private:

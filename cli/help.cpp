@@ -57,7 +57,7 @@ std::string verb_help(const VerbSpec& verb, const Terminal& terminal) {
   }
   text += "\n";
   for (const OptionSpec& option : verb.options) {
-    text += option_line(option, terminal.width);
+    text += option.hidden ? "" : option_line(option, terminal.width);
   }
   for (const OptionSpec& option : common_options()) {
     text += option_line(option, terminal.width);

@@ -21,6 +21,10 @@ class KeyValues {
 
   /// The value of `key`, which counts as known from now on; empty for a bare key.
   [[nodiscard]] std::optional<std::string> take(std::string_view key);
+  /// Keys and values in the order of the text.
+  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& parts() const {
+    return parts_;
+  }
   /// Errors:  kInvalidArgument for the first key that nobody took, naming those that were.
   [[nodiscard]] Status finish() const;
 

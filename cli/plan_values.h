@@ -1,46 +1,53 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
-#include "model_ir/base/result.h"
+#include "cli/option_text.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "runtimes/deepspeed/options.h"
+#include "runtimes/fsdp/options.h"
+#include "runtimes/interface/common_options.h"
+#include "runtimes/megatron/options.h"
+#include "runtimes/torchtitan/options.h"
+#include "runtimes/torchtune/options.h"
+#include "runtimes/transformers/options.h"
 
+/// Values of plan options that are lists of keys, "r=16,targets=q_proj+v_proj", from the tables.
 namespace headroom::cli {
 
-// Values of plan options that are lists of keys: "r=16,targets=q_proj+v_proj". Each parser starts
-// from what is given and changes what the text names; each text reads back as the same value.
-// Errors: kInvalidArgument naming option, key and value.
-
 /// Adapters, and what quantises the weights below them, share one list of keys.
-struct Adapters {
-  ir::LoraPlan lora;
-  ir::QuantPlan quant;
-};
+[[nodiscard]] inline std::string adapter_text(const ir::ParallelPlan& plan) {
+  std::string text = spec_text(ir::lora_options(), &*plan.lora);
+  if (plan.quant) {
+    const std::string quant = spec_text(ir::quant_options(), &*plan.quant);
+    text += (quant.empty() ? "" : ",") + quant;
+  }
+  return text;
+}
 
-[[nodiscard]] Result<Adapters> parse_adapters(std::string_view option, const std::string& text);
-[[nodiscard]] std::string adapter_text(const ir::ParallelPlan& plan);
-
-[[nodiscard]] Result<ir::ZeroPlan> parse_offload(const std::string& text, ir::ZeroPlan zero);
-[[nodiscard]] std::string offload_text(const ir::ZeroPlan& zero);
-
+[[nodiscard]] inline std::string offload_text(const ir::ZeroPlan& zero) {
+  const ir::PlanPart& part = ir::deepspeed::options();
+  return spec_text(part.fields, "offload", &zero, part.usual());
+}
 /// ZeRO++ and leaf modules.
-[[nodiscard]] Result<ir::ZeroPlan> parse_zero_plus(const std::string& text, ir::ZeroPlan zero);
-[[nodiscard]] std::string zero_plus_text(const ir::ZeroPlan& zero);
-
-[[nodiscard]] Result<ir::DdpPlan> parse_ddp(const std::string& text, ir::DdpPlan ddp);
-[[nodiscard]] std::string ddp_text(const ir::DdpPlan& ddp);
-
-[[nodiscard]] Result<ir::FsdpPlan> parse_fsdp(const std::string& text, ir::FsdpPlan fsdp);
-[[nodiscard]] std::string fsdp_text(const ir::FsdpPlan& fsdp);
-
-[[nodiscard]] Result<ir::MegatronPlan> parse_megatron(const std::string& text,
-                                                      ir::MegatronPlan megatron);
-[[nodiscard]] std::string megatron_text(const ir::MegatronPlan& megatron);
-
-[[nodiscard]] Result<ir::TitanPlan> parse_titan(const std::string& text, ir::TitanPlan titan);
-[[nodiscard]] std::string titan_text(const ir::TitanPlan& titan);
-[[nodiscard]] Result<ir::TunePlan> parse_tune(const std::string& text, ir::TunePlan tune);
-[[nodiscard]] std::string tune_text(const ir::TunePlan& tune);
+[[nodiscard]] inline std::string zero_plus_text(const ir::ZeroPlan& zero) {
+  const ir::PlanPart& part = ir::deepspeed::options();
+  return spec_text(part.fields, "zeropp", &zero, part.usual());
+}
+[[nodiscard]] inline std::string ddp_text(const ir::DdpPlan& ddp) {
+  return spec_text(ir::transformers::options(), &ddp);
+}
+[[nodiscard]] inline std::string fsdp_text(const ir::FsdpPlan& fsdp) {
+  return spec_text(ir::fsdp::options(), &fsdp);
+}
+[[nodiscard]] inline std::string megatron_text(const ir::MegatronPlan& megatron) {
+  return spec_text(ir::megatron::options(), &megatron);
+}
+[[nodiscard]] inline std::string titan_text(const ir::TitanPlan& titan) {
+  return spec_text(ir::torchtitan::options(), &titan);
+}
+[[nodiscard]] inline std::string tune_text(const ir::TunePlan& tune) {
+  return spec_text(ir::torchtune::options(), &tune);
+}
 
 }  // namespace headroom::cli

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <utility>
 
+#include "cli/own_options.h"
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
 #include "runtimes/registry.h"
@@ -108,6 +109,8 @@ std::vector<OptionSpec> plan_question_options() {
   const auto plan = plan_option_specs();
   std::vector<OptionSpec> options(plan.begin(), plan.end());
   options.insert(options.end(), model_options().begin(), model_options().end());
+  const auto own = own_option_specs();
+  options.insert(options.end(), own.begin(), own.end());
   return options;
 }
 

@@ -6,6 +6,7 @@
 
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
 
 namespace headroom::ir {
@@ -107,6 +108,9 @@ Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
   }
   if (Status sizes = check_sizes(model, plan); !sizes) {
     return sizes;
+  }
+  if (Status parts = refuse_foreign_parts(plan); !parts) {
+    return parts;
   }
   // The framework's own findings come before those that speak of all.
   if (Status own = runtime->check(model, plan); !own) {

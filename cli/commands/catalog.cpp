@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "cli/model_argument.h"
+#include "cli/option_page.h"
+#include "cli/option_text.h"
 #include "cli/scalars.h"
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/json/json_writer.h"
@@ -140,6 +142,30 @@ Row link_row(const cost::LinkSpec& link) {
           .json = std::move(fields).finish()};
 }
 
+Row option_row(const ListedOption& option) {
+  const ir::OptionField& field = *option.field;
+  JsonFields fields;
+  fields.add("part", option.part->name);
+  fields.add("name", field.name);
+  fields.add("option", field.option);
+  fields.add("key", field.in_spec ? plain_key(field.key) : std::string());
+  fields.add("framework_name", field.own.name);
+  fields.add("values", values_of(field));
+  fields.add("default", default_of(option));
+  fields.add("unit", field.unit);
+  fields.add("changes", effect_of(field));
+  fields.add("searched", field.searched);
+  fields.add("help", field.help);
+  const std::string typed = field.option.empty() ? "" : "--" + std::string(field.option);
+  const std::string key = field.in_spec ? plain_key(field.key) : std::string();
+  return {.haystack = joined({std::string(option.part->name), std::string(field.name), typed, key,
+                              std::string(field.own.name), std::string(field.help)}),
+          .cells = {typed.empty() ? std::string(option.part->name) : typed,
+                    typed.empty() ? std::string(field.name) : key, values_of(field),
+                    std::string(field.help)},
+          .json = std::move(fields).finish()};
+}
+
 template <typename Entry>
 Result<Table> table_of(Result<std::vector<Entry>> entries, std::vector<std::string> titles,
                        Row (*row)(const Entry&)) {
@@ -168,7 +194,14 @@ Result<Table> read_table(const std::string& kind, const std::string& folder) {
   if (kind == "links") {
     return table_of(cost::list_links(folder), {"link", "what", "peak", "achieved"}, link_row);
   }
-  const std::vector<std::string> known = {"models", "gpus", "nodes", "links"};
+  if (kind == "options") {
+    Table table{.titles = {"option", "key", "values", "what it does"}, .rows = {}};
+    for (const ListedOption& option : listed_options()) {
+      table.rows.push_back(option_row(option));
+    }
+    return table;
+  }
+  const std::vector<std::string> known = {"models", "gpus", "nodes", "links", "options"};
   return Error::invalid_argument("KIND", kind.empty() ? "nothing" : kind,
                                  "one of " + ir::join(known), ir::suggestion(kind, known));
 }
@@ -238,7 +271,7 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
   const std::vector<std::string>& given = arguments.positionals();
   if (given.size() > 1) {
     return Error::invalid_argument("KIND", "'" + ir::join(given) + "'",
-                                   "one of models, gpus, nodes, links",
+                                   "one of models, gpus, nodes, links, options",
                                    "use --filter to look for a name");
   }
   const Result<ConfigDir> folder = config_dir_of(arguments);
@@ -246,6 +279,10 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
     return folder.error();
   }
   const std::string kind = given.empty() ? "" : given[0];
+  if (kind == "options" && arguments.has("markdown")) {
+    context.out << options_page();
+    return ExitCode::kYes;
+  }
   Result<Table> table = read_table(kind, folder->path);
   if (!table) {
     return std::move(table).error();
@@ -259,9 +296,11 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
     return ExitCode::kYes;
   }
   const std::size_t count = table->rows.size();
-  context.out << table_text(*table, context.terminal) << "\n"
-              << count << " " << kind << " from " << folder->path << " (" << folder->origin
-              << ")\n";
+  context.out << table_text(*table, context.terminal) << "\n" << count << " " << kind;
+  if (kind != "options") {
+    context.out << " from " << folder->path << " (" << folder->origin << ")";
+  }
+  context.out << "\n";
   return ExitCode::kYes;
 }
 
@@ -270,9 +309,10 @@ Result<ExitCode> run_catalog(const Arguments& arguments, const Context& context)
 Command catalog_command() {
   return {.verb = {.name = "catalog",
                    .summary = "List what is known by name",
-                   .positionals = "models|gpus|nodes|links",
+                   .positionals = "models|gpus|nodes|links|options",
                    .detail = "Names, aliases, families and vendors are what --filter looks at.",
-                   .options = {{"filter", "TEXT", "", "only entries that hold this text"}},
+                   .options = {{"filter", "TEXT", "", "only entries that hold this text"},
+                               {"markdown", "", "", "options as the page docs/options.md"}},
                    .example = "catalog gpus --filter h100"},
           .run = run_catalog};
 }

@@ -12,6 +12,7 @@
 #include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/task.h"
+#include "runtimes/megatron/options.h"
 #include "runtimes/registry.h"
 
 namespace headroom::cli {

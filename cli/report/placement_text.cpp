@@ -6,6 +6,7 @@
 #include "cli/report/plan_answer.h"
 #include "cli/terminal.h"
 #include "model_ir/json/json_writer.h"
+#include "runtimes/megatron/options.h"
 
 namespace headroom::cli {
 namespace {

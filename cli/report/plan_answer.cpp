@@ -9,6 +9,8 @@
 #include "cli/report/why_text.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_words.h"
+#include "planner/space/axis_value.h"
+#include "runtimes/megatron/options.h"
 #include "runtimes/plan_json.h"
 #include "runtimes/registry.h"
 

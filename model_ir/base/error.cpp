@@ -67,7 +67,13 @@ std::string to_text(const Error& error) {
       text += *part + ": ";
     }
   }
-  text += error.got.empty() ? "" : "got " + error.got;
+  if (error.wanted.empty() && !error.key.empty()) {
+    // A statement about the option: "--lora is not supported with Megatron-Core".
+    text.resize(text.size() - 2);
+    text += " " + error.got;
+  } else {
+    text += error.got.empty() ? "" : "got " + error.got;
+  }
   if (!error.wanted.empty()) {
     text += (error.got.empty() ? "expected " : ", expected ") + error.wanted;
   }

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 #include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {

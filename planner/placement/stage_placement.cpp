@@ -14,7 +14,7 @@
 #include "planner/evaluate/sample_form.h"
 #include "planner/evaluate/step_time.h"
 #include "planner/space/choices.h"
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/plan_check.h"
 

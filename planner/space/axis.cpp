@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "model_ir/plan/plan_words.h"
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {

@@ -5,7 +5,6 @@
 
 #include "model_ir/json/json_value.h"
 #include "model_ir/plan/plan_words.h"
-#include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 
 namespace headroom::ir::deepspeed {
@@ -142,10 +141,7 @@ Status check_deepspeed(const ParallelPlan& plan) {
   if (Status precision = check_precision(plan); !precision) {
     return precision;
   }
-  if (Status zero = check_zero(plan); !zero) {
-    return zero;
-  }
-  return refuse_foreign_parts(plan, {"zero"});
+  return check_zero(plan);
 }
 
 }  // namespace headroom::ir::deepspeed

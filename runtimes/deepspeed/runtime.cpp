@@ -1,10 +1,13 @@
 #include "runtimes/deepspeed/runtime.h"
 
+#include <array>
+
 #include "runtimes/deepspeed/changes.h"
 #include "runtimes/deepspeed/check.h"
 #include "runtimes/deepspeed/emit.h"
 #include "runtimes/deepspeed/lowering.h"
 #include "runtimes/deepspeed/measured_runs.h"
+#include "runtimes/deepspeed/options.h"
 #include "runtimes/deepspeed/words.h"
 #include "runtimes/transformers/alone.h"
 
@@ -32,6 +35,10 @@ class Deepspeed final : public Runtime {
   [[nodiscard]] std::string_view name() const override { return "deepspeed"; }
   [[nodiscard]] std::string_view title() const override {
     return "A model of transformers under DeepSpeed ZeRO";
+  }
+  [[nodiscard]] std::span<const PlanPart* const> parts() const override {
+    static const std::array<const PlanPart*, 1> parts = {&options()};
+    return parts;
   }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
     return check_deepspeed(plan);

@@ -1,11 +1,13 @@
 #include "runtimes/fsdp/runtime.h"
 
+#include <array>
+
 #include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/lowering.h"
 #include "runtimes/fsdp/measured_runs.h"
+#include "runtimes/fsdp/options.h"
 #include "runtimes/fsdp/window.h"
-#include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/transformers/alone.h"
 
@@ -18,10 +20,11 @@ class Fsdp final : public Runtime {
   [[nodiscard]] std::string_view title() const override {
     return "A model of transformers under PyTorch FSDP (fully_shard)";
   }
+  [[nodiscard]] std::span<const PlanPart* const> parts() const override {
+    static const std::array<const PlanPart*, 1> parts = {&options()};
+    return parts;
+  }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    if (Status own = refuse_foreign_parts(plan, {"fsdp"}); !own) {
-      return own;
-    }
     if (Status newest = refuse_version(plan); !newest) {
       return newest;
     }

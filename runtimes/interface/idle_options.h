@@ -9,19 +9,19 @@
 
 namespace headroom::ir {
 
-/// An option that a runtime does not read, by its name on the command line.
+/// An option that a framework does not read, by its name on the command line.
 struct IdleOption {
   std::string_view name;
   std::string_view instead;  ///< What to do in its place; empty: leave it out.
 };
 
-/// The error for the first of `idle` that the plan has another value of than without it: it would
-/// be silently without effect under `runtime`.
+/// The error for the first of `idle` that the plan sets: `framework` (its name for people,
+/// "Megatron-Core") would ignore it.
 ///
 /// Errors:  kInvalidArgument naming the option.
-/// Requires names that this file knows.
+/// Requires names of common options (`interface/common_options.h`).
 [[nodiscard]] std::optional<Error> idle_option(const ParallelPlan& plan,
                                                std::span<const IdleOption> idle,
-                                               std::string_view runtime);
+                                               std::string_view framework);
 
 }  // namespace headroom::ir

@@ -17,6 +17,7 @@
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/interface/change.h"
 #include "runtimes/interface/held_parameters.h"
+#include "runtimes/interface/option.h"
 #include "runtimes/interface/outside_term.h"
 #include "runtimes/interface/pipeline.h"
 #include "runtimes/interface/plan_control.h"
@@ -66,6 +67,10 @@ class Runtime {
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// What it is, for help and the window: "Megatron-Core with Transformer Engine".
   [[nodiscard]] virtual std::string_view title() const = 0;
+
+  /// The parts of a plan that the framework reads besides what is common to all; a plan with the
+  /// part of another framework is refused.
+  [[nodiscard]] virtual std::span<const PlanPart* const> parts() const { return {}; }
 
   /// Whether the framework takes `plan` for `model`, as far as that does not depend on the device.
   ///

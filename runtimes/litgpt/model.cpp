@@ -159,7 +159,7 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   }
   constexpr std::array<IdleOption, 3> kIdle = {
       {{"padded", ""}, {"keep-logits", ""}, {"keep-batch", ""}}};
-  if (const std::optional<Error> idle = idle_option(plan, kIdle, "--model-code litgpt")) {
+  if (const std::optional<Error> idle = idle_option(plan, kIdle, "LitGPT")) {
     return *idle;
   }
   if (plan.world > 1 || plan.recompute != Recompute::kNone ||

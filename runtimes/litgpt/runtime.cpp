@@ -2,11 +2,11 @@
 
 #include <array>
 
-#include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/litgpt/lowering.h"
 #include "runtimes/litgpt/measured_runs.h"
 #include "runtimes/transformers/changes.h"
+#include "runtimes/transformers/options.h"
 
 namespace headroom::ir::litgpt {
 namespace {
@@ -15,10 +15,11 @@ class Litgpt final : public Runtime {
  public:
   [[nodiscard]] std::string_view name() const override { return "litgpt"; }
   [[nodiscard]] std::string_view title() const override { return "LitGPT on one GPU"; }
+  [[nodiscard]] std::span<const PlanPart* const> parts() const override {
+    static const std::array<const PlanPart*, 1> parts = {&transformers::options()};
+    return parts;
+  }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    if (Status own = refuse_foreign_parts(plan, {"ddp"}); !own) {
-      return own;
-    }
     if (Status newest = refuse_version(plan); !newest) {
       return newest;
     }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "runtimes/interface/idle_options.h"
-#include "runtimes/megatron/fields.h"
 #include "runtimes/megatron/option_checks.h"
+#include "runtimes/megatron/options.h"
 #include "runtimes/megatron/pipeline_layout.h"
 #include "runtimes/megatron/stage_layers.h"
 
@@ -519,23 +519,20 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
 
 /// Options of other runtimes that would be silently without effect.
 Status check_others(const ParallelPlan& plan) {
-  constexpr std::array<IdleOption, 15> kIdle = {
-      {{"zero", "leave it out: see --megatron"},
-       {"ddp", "leave it out: see --megatron"},
-       {"fsdp", "leave it out: see --megatron"},
-       {"lora", ""},
+  constexpr std::array<IdleOption, 12> kIdle = {
+      {{"lora", ""},
        {"qlora", ""},
        {"generate", ""},
        {"evaluation", ""},
        {"save", ""},
        {"checkpointing", "use --megatron recompute=uniform, block or selective"},
        {"loss", "use --megatron cross-entropy-fusion=native or te"},
-       {"attention", "choose with --megatron attention=fused, flash or unfused"},
+       {"attention", "use --megatron attention=fused, flash or unfused"},
        {"liger", ""},
        {"padded", ""},
        {"keep-logits", ""},
        {"keep-batch", ""}}};
-  if (const std::optional<Error> idle = idle_option(plan, kIdle, "the runtime megatron")) {
+  if (const std::optional<Error> idle = idle_option(plan, kIdle, "Megatron-Core")) {
     return *idle;
   }
   const bool whole = plan.optimizer.form == OptimizerForm::kForeach ||
@@ -556,11 +553,6 @@ Status check_others(const ParallelPlan& plan) {
 }  // namespace
 
 Status check_megatron(const ModelSpec& model, const ParallelPlan& plan) {
-  if (plan.runtime != "megatron") {
-    return plan.megatron ? Error::invalid_argument("megatron", plan.runtime, "the runtime megatron",
-                                                   "leave out what asks for another")
-                         : ok();
-  }
   if (!plan.megatron) {
     return Error::invalid_argument("megatron", "null", "the degrees and switches of Megatron-Core");
   }

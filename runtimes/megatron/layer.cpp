@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 #include "runtimes/megatron/fused.h"
 #include "runtimes/megatron/local_modules.h"
 #include "runtimes/megatron/offloaded_part.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 
 namespace headroom::ir {
 

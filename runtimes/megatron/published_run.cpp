@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "runtimes/interface/runs/published_keys.h"
-#include "runtimes/megatron/fields.h"
 #include "runtimes/megatron/measured_runs.h"
+#include "runtimes/megatron/options.h"
 
 namespace headroom::ir::megatron {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "runtimes/interface/runs/recorded_keys.h"
-#include "runtimes/megatron/fields.h"
 #include "runtimes/megatron/measured_runs.h"
+#include "runtimes/megatron/options.h"
 
 namespace headroom::ir::megatron {
 namespace {

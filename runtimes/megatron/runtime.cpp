@@ -1,11 +1,14 @@
 #include "runtimes/megatron/runtime.h"
 
+#include <array>
+
 #include "runtimes/interface/refusals.h"
 #include "runtimes/megatron/changes.h"
 #include "runtimes/megatron/check.h"
 #include "runtimes/megatron/lowering.h"
 #include "runtimes/megatron/measured_runs.h"
 #include "runtimes/megatron/memory_terms.h"
+#include "runtimes/megatron/options.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/megatron/window.h"
 #include "runtimes/megatron/words.h"
@@ -18,6 +21,10 @@ class Megatron final : public Runtime {
   [[nodiscard]] std::string_view name() const override { return "megatron"; }
   [[nodiscard]] std::string_view title() const override {
     return "Megatron-Core with Transformer Engine";
+  }
+  [[nodiscard]] std::span<const PlanPart* const> parts() const override {
+    static const std::array<const PlanPart*, 1> parts = {&options()};
+    return parts;
   }
   [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
     if (Status found = check_megatron(model, plan); !found) {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "runtimes/interface/description.h"
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 
 namespace headroom::ir::megatron {
 namespace {

@@ -487,18 +487,16 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (!known_precision || (plan.fsdp && plan.fsdp->param_dtype != DType::kBf16)) {
     return refused("precision", "another type", "fp32 or bf16 shards gathered in bf16");
   }
-  constexpr std::array<IdleOption, 11> kIdle = {{{"lora", ""},
-                                                 {"qlora", ""},
-                                                 {"liger", ""},
-                                                 {"ddp", "use --fsdp replicas=N on N GPUs"},
-                                                 {"zero", ""},
-                                                 {"generate", ""},
-                                                 {"evaluation", ""},
-                                                 {"attention", ""},
-                                                 {"padded", ""},
-                                                 {"keep-logits", ""},
-                                                 {"keep-batch", ""}}};
-  if (const std::optional<Error> idle = idle_option(plan, kIdle, "--titan")) {
+  constexpr std::array<IdleOption, 9> kIdle = {{{"lora", ""},
+                                                {"qlora", ""},
+                                                {"liger", ""},
+                                                {"generate", ""},
+                                                {"evaluation", ""},
+                                                {"attention", ""},
+                                                {"padded", ""},
+                                                {"keep-logits", ""},
+                                                {"keep-batch", ""}}};
+  if (const std::optional<Error> idle = idle_option(plan, kIdle, "torchtitan")) {
     return *idle;
   }
   if (plan.loss == LossKind::kFusedLinear) {

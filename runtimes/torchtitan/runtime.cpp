@@ -1,17 +1,19 @@
 #include "runtimes/torchtitan/runtime.h"
 
 #include <algorithm>
+#include <array>
 
 #include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
+#include "runtimes/fsdp/options.h"
 #include "runtimes/fsdp/runtime.h"
-#include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torchtitan/changes.h"
 #include "runtimes/torchtitan/highest_ranks.h"
 #include "runtimes/torchtitan/lowering.h"
 #include "runtimes/torchtitan/measured_runs.h"
 #include "runtimes/torchtitan/memory_budget.h"
+#include "runtimes/torchtitan/options.h"
 #include "runtimes/torchtitan/stage_layers.h"
 #include "runtimes/torchtitan/window.h"
 #include "runtimes/torchtitan/words.h"
@@ -25,10 +27,11 @@ class Torchtitan final : public Runtime {
   [[nodiscard]] std::string_view title() const override {
     return "torchtitan: its own models on FSDP2 with TP, CP, PP and EP";
   }
+  [[nodiscard]] std::span<const PlanPart* const> parts() const override {
+    static const std::array<const PlanPart*, 2> parts = {&fsdp::options(), &options()};
+    return parts;
+  }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    if (Status own = refuse_foreign_parts(plan, {"fsdp", "titan"}); !own) {
-      return own;
-    }
     return fsdp::check_replicas(plan);
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,

@@ -3,7 +3,6 @@
 #include <string_view>
 
 #include "runtimes/fsdp/check.h"
-#include "runtimes/interface/foreign_parts.h"
 #include "runtimes/interface/refusals.h"
 
 namespace headroom::ir::torchtune {
@@ -31,9 +30,6 @@ std::string_view tune_trouble(const ParallelPlan& plan) {
 Status check_torchtune(const ParallelPlan& plan) {
   if (Status version = refuse_version(plan); !version) {
     return version;
-  }
-  if (Status own = refuse_foreign_parts(plan, {"ddp", "fsdp", "tune"}); !own) {
-    return own;
   }
   if (Status replicas = fsdp::check_replicas(plan); !replicas) {
     return replicas;

@@ -1,15 +1,20 @@
 #include "runtimes/torchtune/runtime.h"
 
+#include <array>
+
 #include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/lowering.h"
+#include "runtimes/fsdp/options.h"
 #include "runtimes/fsdp/runtime.h"
 #include "runtimes/fsdp/window.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/torchtune/check.h"
 #include "runtimes/torchtune/measured_runs.h"
+#include "runtimes/torchtune/options.h"
 #include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
+#include "runtimes/transformers/options.h"
 
 namespace headroom::ir::torchtune {
 namespace {
@@ -19,6 +24,11 @@ class Torchtune final : public Runtime {
   [[nodiscard]] std::string_view name() const override { return "torchtune"; }
   [[nodiscard]] std::string_view title() const override {
     return "torchtune: its own recipes on one GPU or on FSDP2";
+  }
+  [[nodiscard]] std::span<const PlanPart* const> parts() const override {
+    static const std::array<const PlanPart*, 3> parts = {&transformers::options(), &fsdp::options(),
+                                                         &options()};
+    return parts;
   }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
     return check_torchtune(plan);

@@ -1,10 +1,12 @@
 #include "runtimes/transformers/runtime.h"
 
-#include "runtimes/interface/foreign_parts.h"
+#include <array>
+
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
 #include "runtimes/transformers/measured_runs.h"
+#include "runtimes/transformers/options.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -15,8 +17,13 @@ class Transformers final : public Runtime {
   [[nodiscard]] std::string_view title() const override {
     return "Hugging Face transformers on PyTorch; DDP on several GPUs";
   }
-  [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    return refuse_foreign_parts(plan, {"ddp"});
+  [[nodiscard]] std::span<const PlanPart* const> parts() const override {
+    static const std::array<const PlanPart*, 1> parts = {&options()};
+    return parts;
+  }
+  [[nodiscard]] Status check(const ModelSpec& /*model*/,
+                             const ParallelPlan& /*plan*/) const override {
+    return ok();
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank /*rank*/,

@@ -28,10 +28,10 @@ const std::vector<Layer>& layers() {
       {"model_ir/spec", {"model_ir/base", "model_ir/json"}},
       {"model_ir/graph", {"model_ir/base", "model_ir/json", "model_ir/spec"}},
       {"model_ir/plan", {"model_ir/base", "model_ir/json", "model_ir/spec", "model_ir/graph"}},
-      {"runtimes/interface", {"model_ir"}},
       // A framework stands on PyTorch and on those whose code the real one runs: DeepSpeed and FSDP
       // train transformers' models, LitGPT's adapters and losses are PyTorch's, torchtitan shards
       // by FSDP. The files beside the folders know them all.
+      {"runtimes/interface", {"model_ir"}},
       {"runtimes/torch", {"model_ir"}},
       {"runtimes/transformers", {"model_ir", "runtimes/interface", "runtimes/torch"}},
       {"runtimes/litgpt",

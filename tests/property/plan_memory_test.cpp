@@ -10,7 +10,7 @@
 #include "planner/evaluate/plan_memory.h"
 #include "planner/space/axis.h"
 #include "planner/space/stage_forms.h"
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/plan_json.h"
 #include "tests/support/random.h"

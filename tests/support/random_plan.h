@@ -2,7 +2,7 @@
 
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/plan_words.h"
-#include "runtimes/megatron/fields.h"
+#include "runtimes/megatron/options.h"
 #include "tests/support/random.h"
 
 namespace headroom::test {
@@ -161,8 +161,10 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   if (megatron.pipeline > 1 && random.chance(1, 2)) {
     megatron.layers_per_chunk = random.pick<std::int64_t>({1, 2, 4});
   }
-  for (const ir::MegatronSwitch& each : ir::megatron_switches()) {
-    megatron.*each.value = random.chance(1, 2);
+  for (const ir::OptionField& field : ir::megatron::options().fields) {
+    if (field.kind == ir::OptionKind::kSwitch) {
+      field.set(&megatron, ir::JsonValue{random.chance(1, 2)});
+    }
   }
   // Of a dense model; what needs something else comes with it.
   const ir::MegatronPlan usual;

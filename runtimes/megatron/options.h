@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,21 +8,11 @@
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/interface/option.h"
 
-/// The fields of `MegatronPlan` with their names: the JSON form of plans and the command line read
-/// and write the same list. Names are those of Megatron-LM's arguments, degrees the usual letters.
+/// The options of Megatron-Core. Names are those of Megatron-LM's arguments, degrees the usual
+/// letters.
 namespace headroom::ir {
-
-struct MegatronWhole {
-  std::string_view name;
-  std::int64_t MegatronPlan::*value;
-  std::int64_t least = 1;
-};
-
-struct MegatronSwitch {
-  std::string_view name;
-  bool MegatronPlan::*value;
-};
 
 /// A module that selective recomputation names.
 struct MegatronModule {
@@ -37,8 +26,6 @@ struct MegatronOffloadModule {
   bool MegatronOffload::*value;
 };
 
-[[nodiscard]] std::span<const MegatronWhole> megatron_wholes();
-[[nodiscard]] std::span<const MegatronSwitch> megatron_switches();
 [[nodiscard]] std::span<const MegatronModule> megatron_modules();
 [[nodiscard]] std::span<const MegatronOffloadModule> megatron_offload_modules();
 /// What selective recomputation runs again: the modules that are chosen, core attention if none is.
@@ -48,8 +35,6 @@ struct MegatronOffloadModule {
 [[nodiscard]] std::vector<std::string> names_of(const MegatronModules& modules);
 [[nodiscard]] std::vector<std::string> names_of(const MegatronOffload& modules);
 /// Errors:  kInvalidArgument naming `key`, all modules, and the closest one.
-[[nodiscard]] Result<MegatronModules> parse_modules(std::string_view key,
-                                                    const std::vector<std::string>& names);
 [[nodiscard]] Result<MegatronOffload> parse_offload_modules(std::string_view key,
                                                             const std::vector<std::string>& names);
 [[nodiscard]] std::span<const Word<MegatronAttention>> megatron_attention_words();
@@ -58,5 +43,12 @@ struct MegatronOffloadModule {
 [[nodiscard]] std::span<const Word<MegatronCrossEntropy>> megatron_cross_entropy_words();
 [[nodiscard]] std::span<const Word<MegatronFp8>> megatron_fp8_words();
 [[nodiscard]] std::span<const Word<MegatronRecompute>> megatron_recompute_words();
+
+namespace megatron {
+
+/// `ParallelPlan::megatron` with its table.
+[[nodiscard]] const PlanPart& options();
+
+}  // namespace megatron
 
 }  // namespace headroom::ir

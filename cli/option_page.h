@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtimes/interface/option.h"
+
+namespace headroom::cli {
+
+/// An option of a plan, and the part that has it.
+struct ListedOption {
+  const ir::PlanPart* part = nullptr;
+  const ir::OptionField* field = nullptr;
+};
+
+/// Every option of every part, the common ones first.
+[[nodiscard]] std::vector<ListedOption> listed_options();
+
+/// "yes or no", "1 to 8", "none, cpu, nvme": the values that an option takes.
+[[nodiscard]] std::string values_of(const ir::OptionField& field);
+/// Its default, in words where the table has some.
+[[nodiscard]] std::string default_of(const ListedOption& option);
+/// "memory", "time" or "memory, time".
+[[nodiscard]] std::string effect_of(const ir::OptionField& field);
+
+/// The page `docs/options.md`: all options of a plan in Markdown.
+[[nodiscard]] std::string options_page();
+
+}  // namespace headroom::cli

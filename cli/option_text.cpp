@@ -1,0 +1,325 @@
+#include "cli/option_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+#include "cli/key_values.h"
+#include "cli/scalars.h"
+#include "model_ir/base/units.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::JsonValue;
+using ir::OptionField;
+using ir::OptionKind;
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+std::vector<std::string> split(const std::string& text, std::string_view separators) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const std::size_t end = std::min(text.find_first_of(separators, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// The word of the table, however the framework writes it ("1F1B" for 1f1b).
+std::string known_word(const OptionField& field, const std::string& text) {
+  const std::vector<std::string> words = field.words();
+  if (std::ranges::find(words, text) == words.end()) {
+    for (const std::string& word : words) {
+      if (word == lower_case(text)) {
+        return word;
+      }
+    }
+  }
+  return text;
+}
+
+/// The text as the option's type has it; null where it has another.
+JsonValue typed_value(const OptionField& field, std::string_view option, const std::string& text) {
+  const auto wrap = [](const auto& result) { return result ? JsonValue{*result} : JsonValue{}; };
+  switch (field.kind) {
+    case OptionKind::kSwitch:
+      return wrap(parse_switch(option, std::string(field.key), text));
+    case OptionKind::kWhole:
+      return wrap(parse_whole(option, text, field.wholes.least, field.wholes.greatest));
+    case OptionKind::kReal:
+      return wrap(parse_real(option, text, field.reals.least, field.reals.greatest));
+    case OptionKind::kBytes: {
+      const std::optional<Bytes> bytes = parse_bytes(text);
+      return bytes ? JsonValue{bytes->value()} : JsonValue{};
+    }
+    case OptionKind::kWord:
+      return JsonValue{known_word(field, text)};
+    case OptionKind::kText:
+      return JsonValue{text};
+    case OptionKind::kNames: {
+      JsonValue::Array names;
+      for (std::string& name : split(text, "+ ")) {
+        names.emplace_back(std::move(name));
+      }
+      return JsonValue{std::move(names)};
+    }
+  }
+  return {};
+}
+
+bool is_key_of(const OptionField& field, std::string_view option) {
+  return field.in_spec && field.option == option;
+}
+
+/// How a key of a SPEC names an option: by its key, its name or the framework's own name.
+enum class Naming : std::uint8_t { kNot, kPlain, kOwn };
+
+Naming naming_of(const OptionField& field, const std::string& key) {
+  if (key == plain_key(field.key) || key == plain_key(field.name)) {
+    return Naming::kPlain;
+  }
+  const std::string own = plain_key(field.own.name);
+  const std::size_t dot = own.rfind('.');
+  const bool named =
+      !own.empty() &&
+      (key == own || (dot != std::string::npos && key == std::string_view(own).substr(dot + 1)));
+  return named ? Naming::kOwn : Naming::kNot;
+}
+
+/// The value in our words of one that follows the framework's own name.
+std::string own_value(const OptionField& field, const std::string& text) {
+  if (field.own.negated && (text.empty() || text == "yes" || text == "true")) {
+    return "no";
+  }
+  if (field.own.negated) {
+    return "yes";
+  }
+  if (!field.own.on.empty() && text == field.own.on) {
+    return "yes";
+  }
+  return !field.own.off.empty() && text == field.own.off ? "no" : text;
+}
+
+/// A row that a key may mean, with what it sets.
+struct Candidate {
+  const OptionField* field = nullptr;
+  void* part = nullptr;
+  Naming naming = Naming::kNot;
+};
+
+std::vector<Candidate> candidates_of(const std::string& key, std::span<const SpecTarget> targets) {
+  std::vector<Candidate> candidates;
+  for (const SpecTarget& target : targets) {
+    for (const OptionField& field : target.fields) {
+      const Naming naming = is_key_of(field, target.of) ? naming_of(field, key) : Naming::kNot;
+      if (naming != Naming::kNot) {
+        candidates.push_back({&field, target.part, naming});
+      }
+    }
+  }
+  return candidates;
+}
+
+Error unknown_key(std::string_view option, const std::string& key,
+                  std::span<const SpecTarget> targets) {
+  std::vector<std::string> known;
+  std::vector<std::string> spellings;
+  for (const SpecTarget& target : targets) {
+    for (const OptionField& field : target.fields) {
+      if (is_key_of(field, target.of)) {
+        const std::string own = plain_key(field.key);
+        if (std::ranges::find(known, own) == known.end()) {
+          known.push_back(own);
+        }
+        spellings.push_back(plain_key(field.own.name));
+      }
+    }
+  }
+  spellings.insert(spellings.begin(), known.begin(), known.end());
+  constexpr std::size_t kFew = 20;
+  return Error::invalid_argument(
+      option, key,
+      known.size() <= kFew
+          ? "one of " + ir::join(known)
+          : "a key that headroom catalog options --filter " + std::string(option) + " lists",
+      ir::suggestion(key, spellings));
+}
+
+/// Rows that share a key are tried in turn: "reshard=yes" and "reshard=4" are two options.
+Status set_first(std::string_view option, const std::pair<std::string, std::string>& given,
+                 std::span<const Candidate> candidates) {
+  std::optional<Error> fault;
+  for (const Candidate& candidate : candidates) {
+    const std::string text =
+        candidate.naming == Naming::kOwn ? own_value(*candidate.field, given.second) : given.second;
+    const Status status = set_option(*candidate.field, option, text, candidate.part);
+    if (status) {
+      return ok();
+    }
+    if (fault) {
+      fault->wanted += ", or " + status.error().wanted;
+    } else {
+      fault = status.error();
+      fault->got = given.first + "=" + given.second;
+    }
+  }
+  HEADROOM_ASSERT(fault.has_value());
+  return *fault;
+}
+
+}  // namespace
+
+std::string plain_key(std::string_view key) {
+  key.remove_prefix(std::min(key.find_first_not_of('-'), key.size()));
+  std::string plain(key);
+  std::ranges::replace(plain, '_', '-');
+  return plain;
+}
+
+std::string value_text(const OptionField& field, const JsonValue& value) {
+  if (value.is_null()) {
+    return "none";
+  }
+  switch (field.kind) {
+    case OptionKind::kSwitch:
+      return *value.as_bool() ? "yes" : "no";
+    case OptionKind::kWhole:
+    case OptionKind::kBytes:
+      return std::to_string(*value.as_integer());
+    case OptionKind::kReal:
+      return real_text(*value.as_number());
+    case OptionKind::kWord:
+      return *value.as_string();
+    case OptionKind::kText: {
+      std::string text = *value.as_string();
+      if (field.skips_commas) {
+        std::erase(text, ',');
+      }
+      return text;
+    }
+    case OptionKind::kNames:
+      break;
+  }
+  std::string text;
+  for (const JsonValue& name : *value.as_array()) {
+    text += (text.empty() ? "" : "+") + *name.as_string();
+  }
+  return text;
+}
+
+Result<JsonValue> parse_value(const OptionField& field, std::string_view option,
+                              const std::string& text) {
+  JsonValue value = typed_value(field, option, text);
+  if (value.is_null() || !accepts(field, value)) {
+    return Error::invalid_argument(option, text, wanted_of(field),
+                                   value.is_null() ? std::string() : suggestion_of(field, value));
+  }
+  return value;
+}
+
+Status set_option(const OptionField& field, std::string_view option, const std::string& text,
+                  void* part) {
+  const Result<JsonValue> value = parse_value(field, option, text);
+  if (!value) {
+    return value.error();
+  }
+  return field.set(part, *value) ? ok()
+                                 : Status(Error::invalid_argument(option, text, wanted_of(field)));
+}
+
+Status parse_spec(std::string_view option, const std::string& text,
+                  std::span<const SpecTarget> targets) {
+  const Result<KeyValues> values = KeyValues::parse(option, text, '=');
+  if (!values) {
+    return values.error();
+  }
+  std::vector<std::pair<const OptionField*, std::string>> seen;
+  std::optional<Error> fault;
+  for (const auto& given : values->parts()) {
+    const std::vector<Candidate> candidates = candidates_of(plain_key(given.first), targets);
+    if (candidates.empty()) {
+      return unknown_key(option, given.first, targets);
+    }
+    for (const auto& [field, name] : seen) {
+      if (field == candidates.front().field) {
+        return Error::invalid_argument(option, "'" + name + "' and '" + given.first + "'",
+                                       "one of them: both name the same option");
+      }
+    }
+    seen.emplace_back(candidates.front().field, given.first);
+    const Status status = set_first(option, given, candidates);
+    if (!status && !fault) {
+      fault = status.error();
+    }
+  }
+  return fault ? Status(*fault) : ok();
+}
+
+std::string spec_text(std::span<const OptionField> fields, std::string_view option,
+                      const void* part, const void* usual) {
+  const auto changed = [&](const OptionField& field) { return !field.same(part, usual); };
+  std::string text;
+  for (std::size_t at = 0; at < fields.size(); ++at) {
+    const OptionField& field = fields[at];
+    // Of rows with one key the last that is changed speaks.
+    const bool spoken_for =
+        std::ranges::any_of(fields.subspan(at + 1), [&](const OptionField& other) {
+          return is_key_of(other, option) && other.key == field.key && changed(other);
+        });
+    if (!is_key_of(field, option) || spoken_for || !(changed(field) || field.always_shown)) {
+      continue;
+    }
+    const std::string value = value_text(field, field.get(part));
+    text += (text.empty() ? "" : ",") + plain_key(field.key);
+    const bool bare = field.kind == OptionKind::kSwitch && value == "yes" && !field.always_shown;
+    text += bare ? "" : "=" + value;
+  }
+  return text;
+}
+
+std::string spec_text(const ir::PlanPart& part, const void* value) {
+  return spec_text(part.fields, part.option, value, part.usual());
+}
+
+std::string key_help(const OptionField& field) {
+  const std::string key = plain_key(field.key);
+  if (field.kind == OptionKind::kSwitch) {
+    return key;
+  }
+  if (field.words != nullptr && field.kind != OptionKind::kNames) {
+    std::string words;
+    for (const std::string& word : field.words()) {
+      words += (words.empty() ? "" : "|") + word;
+    }
+    return key + "=" + words;
+  }
+  static constexpr std::array<std::pair<OptionKind, std::string_view>, 5> kShown = {
+      {{OptionKind::kWhole, "N"},
+       {OptionKind::kReal, "X"},
+       {OptionKind::kText, "TEXT"},
+       {OptionKind::kNames, "A+B"},
+       {OptionKind::kBytes, "SIZE"}}};
+  const auto* const shown =
+      std::ranges::find(kShown, field.kind, &std::pair<OptionKind, std::string_view>::first);
+  return key + "=" + std::string(shown == kShown.end() ? "VALUE" : shown->second);
+}
+
+std::string keys_help(std::span<const OptionField> fields, std::string_view option) {
+  std::string text;
+  for (const OptionField& field : fields) {
+    if (is_key_of(field, option)) {
+      text += (text.empty() ? "" : ", ") + key_help(field);
+    }
+  }
+  return text;
+}
+
+}  // namespace headroom::cli

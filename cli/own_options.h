@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+
+#include "cli/arguments.h"
+#include "model_ir/base/result.h"
+
+namespace headroom::cli {
+
+/// The frameworks' own arguments as options, which help leaves out: "tensor-model-parallel-size",
+/// "zero_optimization.stage", "parallelism.tensor_parallel_degree".
+[[nodiscard]] std::span<const OptionSpec> own_option_specs();
+
+/// The same arguments with every framework's own spelling replaced by the option that it means:
+/// `--tensor-model-parallel-size 8` is `--megatron tp=8`.
+///
+/// Errors:  kInvalidArgument for a value that the framework's argument does not take.
+[[nodiscard]] Result<Arguments> with_own_options(const Arguments& arguments);
+
+}  // namespace headroom::cli

@@ -1,0 +1,426 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "model_ir/json/json_reader.h"
+#include "model_ir/json/json_value.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/plan_words.h"
+
+/// Options as data. Every part of a plan has one table with a row for each of its options; parsing,
+/// printing, JSON, schema, range checks, help and `docs/options.md` are made from these tables.
+namespace headroom::ir {
+
+/// What the value of an option looks like.
+enum class OptionKind : std::uint8_t {
+  kSwitch,
+  kWhole,
+  kReal,
+  kWord,   ///< One word out of `OptionField::words`.
+  kText,   ///< Any text.
+  kNames,  ///< A list of names; out of `OptionField::words` if it has any.
+  kBytes,  ///< A size, on the command line with a unit.
+};
+
+/// Which answers an option changes.
+enum class OptionEffect : std::uint8_t { kMemory, kTime, kBoth };
+
+/// How the framework itself spells an option, if its value can be taken over as it is.
+struct OwnName {
+  std::string_view name;   ///< "--tensor-model-parallel-size", "zero_optimization.stage".
+  bool negated = false;    ///< A switch that turns the option off ("--no-rope-fusion").
+  std::string_view on{};   ///< For a switch with two words: the one that turns the option on,
+  std::string_view off{};  ///< and the one that turns it off.
+};
+
+/// One row of a table: everything that the program knows about an option. `get` and `set` take the
+/// part that the table is for.
+struct OptionField {
+  std::string_view name;    ///< Its key in JSON.
+  std::string_view option;  ///< The option on the command line that sets it; empty: files only.
+  std::string_view key;     ///< Its key in that option's value (dashes for underscores).
+  bool in_spec = false;     ///< It is a key of the option's value, not the value itself.
+  OwnName own{};
+  OptionKind kind = OptionKind::kSwitch;
+  bool optional = false;  ///< It may be absent: null in JSON.
+  IntegerRange wholes{};
+  NumberRange reals{};
+  std::vector<std::string> (*words)() = nullptr;
+  std::string_view pattern{};   ///< Of a text with rules, as a regular expression for the schema.
+  std::string_view form{};      ///< The same for people: "none, full or every-K".
+  std::string_view shown_as{};  ///< What stands for its value in help; empty: made from the kind.
+  std::string_view fallback{};  ///< Its default in words; empty: the default value.
+  std::string_view unit{};
+  std::string_view help{};  ///< What it does: a sentence or a noun phrase with a full stop.
+  OptionEffect effect = OptionEffect::kBoth;
+  bool searched = false;      ///< `headroom plan` may choose it.
+  bool always_shown = false;  ///< Printed in the option's value even with its usual value.
+  bool skips_commas = false;  ///< Commas in its text mean nothing: left out in an option's value.
+
+  JsonValue (*get)(const void* part) = nullptr;
+  /// False, with nothing changed, for a value of another type or an unknown word. Ranges are the
+  /// caller's to check.
+  bool (*set)(void* part, const JsonValue& value) = nullptr;
+  bool (*same)(const void* one, const void* other) = nullptr;
+
+  // Steps that complete a row, for the tables.
+  [[nodiscard]] constexpr OptionField key_of(std::string_view of, std::string_view as = {}) const {
+    OptionField row = *this;
+    row.option = of;
+    row.key = as.empty() ? name : as;
+    row.in_spec = true;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField as_option(std::string_view of,
+                                                std::string_view value = {}) const {
+    OptionField row = *this;
+    row.option = of;
+    row.shown_as = value;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField spelled(OwnName as) const {
+    OptionField row = *this;
+    row.own = as;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField between(std::int64_t least, std::int64_t greatest) const {
+    OptionField row = *this;
+    row.wholes = {least, greatest};
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField within(double least, double greatest) const {
+    OptionField row = *this;
+    row.reals = {least, greatest};
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField in_bytes() const {
+    OptionField row = *this;
+    row.kind = OptionKind::kBytes;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField usually(std::string_view text) const {
+    OptionField row = *this;
+    row.fallback = text;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField in_units(std::string_view text) const {
+    OptionField row = *this;
+    row.unit = text;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField changes(OptionEffect what) const {
+    OptionField row = *this;
+    row.effect = what;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField searchable() const {
+    OptionField row = *this;
+    row.searched = true;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField shown_always() const {
+    OptionField row = *this;
+    row.always_shown = true;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField without_commas() const {
+    OptionField row = *this;
+    row.skips_commas = true;
+    return row;
+  }
+  [[nodiscard]] constexpr OptionField means(std::string_view text) const {
+    OptionField row = *this;
+    row.help = text;
+    return row;
+  }
+};
+
+/// A part of a plan with its table, whatever its type is.
+struct PlanPart {
+  std::string_view name;     ///< Its key in a plan's JSON.
+  std::string_view title;    ///< What it is: a noun phrase with a full stop.
+  std::string_view runtime;  ///< The framework that it belongs to; empty: to all.
+  std::string_view option;   ///< The option on the command line that asks for it.
+  std::span<const OptionField> fields;
+  bool always = false;  ///< Every plan has it; otherwise it may be absent (null in JSON).
+  const void* (*find)(const ParallelPlan& plan) = nullptr;  ///< nullptr: the plan lacks it.
+  void* (*edit)(ParallelPlan& plan) = nullptr;              ///< Made first if the plan lacks it.
+  void (*drop)(ParallelPlan& plan) = nullptr;
+  const void* (*usual)() = nullptr;  ///< With every option at its default.
+};
+
+// -- Typed access for rows. ----------------------------------------------------------------------
+
+namespace option_detail {
+
+template <typename Pointer>
+struct Member;
+template <typename PartType, typename ValueType>
+struct Member<ValueType PartType::*> {
+  using Part = PartType;
+  using Value = ValueType;
+};
+template <auto kMember>
+using PartOf = typename Member<decltype(kMember)>::Part;
+template <auto kMember>
+using ValueOf = typename Member<decltype(kMember)>::Value;
+
+template <typename Value>
+struct Plain {
+  using Type = Value;
+  static constexpr bool kOptional = false;
+};
+template <typename Value>
+struct Plain<std::optional<Value>> {
+  using Type = Value;
+  static constexpr bool kOptional = true;
+};
+
+template <auto kMember>
+const ValueOf<kMember>& read(const void* part) {
+  return static_cast<const PartOf<kMember>*>(part)->*kMember;
+}
+template <auto kMember>
+ValueOf<kMember>& edit(void* part) {
+  return static_cast<PartOf<kMember>*>(part)->*kMember;
+}
+template <auto kMember>
+bool same(const void* one, const void* other) {
+  return read<kMember>(one) == read<kMember>(other);
+}
+
+template <typename Value>
+constexpr OptionKind kind_of() {
+  if constexpr (std::same_as<Value, bool>) {
+    return OptionKind::kSwitch;
+  } else if constexpr (std::integral<Value>) {
+    return OptionKind::kWhole;
+  } else if constexpr (std::floating_point<Value>) {
+    return OptionKind::kReal;
+  } else if constexpr (std::same_as<Value, std::string>) {
+    return OptionKind::kText;
+  } else if constexpr (std::same_as<Value, Bytes>) {
+    return OptionKind::kBytes;
+  } else {
+    static_assert(std::same_as<Value, std::vector<std::string>>, "a type that no option has");
+    return OptionKind::kNames;
+  }
+}
+
+[[nodiscard]] JsonValue json_of(const std::vector<std::string>& names);
+[[nodiscard]] std::optional<std::vector<std::string>> names_in(const JsonValue& value);
+
+template <typename Value>
+JsonValue json_of(const Value& value) {
+  if constexpr (std::same_as<Value, Bytes>) {
+    return JsonValue{value.value()};
+  } else if constexpr (std::integral<Value> && !std::same_as<Value, bool>) {
+    return JsonValue{static_cast<std::int64_t>(value)};
+  } else {
+    return JsonValue{value};
+  }
+}
+
+template <typename Value>
+std::optional<Value> value_in(const JsonValue& json) {
+  if constexpr (std::same_as<Value, bool>) {
+    return json.as_bool();
+  } else if constexpr (std::floating_point<Value>) {
+    return json.as_number();
+  } else if constexpr (std::same_as<Value, std::string>) {
+    return json.as_string() != nullptr ? std::optional<Value>(*json.as_string()) : std::nullopt;
+  } else if constexpr (std::same_as<Value, std::vector<std::string>>) {
+    return names_in(json);
+  } else {
+    const std::optional<std::int64_t> whole = json.as_integer();
+    return whole ? std::optional<Value>(static_cast<Value>(*whole)) : std::nullopt;
+  }
+}
+
+/// Sets what may be absent: null takes the value away.
+template <auto kMember, typename Value>
+bool assign(void* part, const JsonValue& json, const std::optional<Value>& value) {
+  if constexpr (Plain<ValueOf<kMember>>::kOptional) {
+    if (json.is_null()) {
+      edit<kMember>(part).reset();
+      return true;
+    }
+  }
+  if (value) {
+    edit<kMember>(part) = *value;
+  }
+  return value.has_value();
+}
+
+}  // namespace option_detail
+
+/// A row for a switch, a number, a text, a size or a list of names, as the member's type says.
+template <auto kMember>
+[[nodiscard]] constexpr OptionField field(std::string_view name) {
+  using Plain = option_detail::Plain<option_detail::ValueOf<kMember>>;
+  using Value = typename Plain::Type;
+  OptionField row;
+  row.name = name;
+  row.kind = option_detail::kind_of<Value>();
+  row.optional = Plain::kOptional;
+  row.get = [](const void* part) -> JsonValue {
+    const auto& value = option_detail::read<kMember>(part);
+    if constexpr (Plain::kOptional) {
+      return value ? option_detail::json_of(*value) : JsonValue{};
+    } else {
+      return option_detail::json_of(value);
+    }
+  };
+  row.set = [](void* part, const JsonValue& json) {
+    return option_detail::assign<kMember>(part, json, option_detail::value_in<Value>(json));
+  };
+  row.same = option_detail::same<kMember>;
+  return row;
+}
+
+/// A row for a choice; `kWords` is the function that lists its words.
+template <auto kMember, auto kWords>
+[[nodiscard]] constexpr OptionField word(std::string_view name) {
+  using Plain = option_detail::Plain<option_detail::ValueOf<kMember>>;
+  using Value = typename Plain::Type;
+  OptionField row;
+  row.name = name;
+  row.kind = OptionKind::kWord;
+  row.optional = Plain::kOptional;
+  row.words = [] { return texts_of<Value>(kWords()); };
+  row.get = [](const void* part) -> JsonValue {
+    const auto& value = option_detail::read<kMember>(part);
+    if constexpr (Plain::kOptional) {
+      return value ? JsonValue{std::string(word_of<Value>(kWords(), *value))} : JsonValue{};
+    } else {
+      return JsonValue{std::string(word_of<Value>(kWords(), value))};
+    }
+  };
+  row.set = [](void* part, const JsonValue& json) {
+    std::optional<Value> found;
+    if (const std::string* const text = json.as_string()) {
+      for (const Word<Value>& known : kWords()) {
+        if (known.text == *text) {
+          found = known.value;
+          break;
+        }
+      }
+    }
+    return option_detail::assign<kMember>(part, json, found);
+  };
+  row.same = option_detail::same<kMember>;
+  return row;
+}
+
+/// A row for a set of modules: a struct of switches; `kTable` is the function that lists them with
+/// their names.
+template <auto kMember, auto kTable>
+[[nodiscard]] constexpr OptionField modules(std::string_view name) {
+  using Chosen = option_detail::ValueOf<kMember>;
+  OptionField row;
+  row.name = name;
+  row.kind = OptionKind::kNames;
+  row.words = [] {
+    std::vector<std::string> names;
+    for (const auto& module : kTable()) {
+      names.emplace_back(module.name);
+    }
+    return names;
+  };
+  row.get = [](const void* part) -> JsonValue {
+    std::vector<std::string> names;
+    for (const auto& module : kTable()) {
+      if (option_detail::read<kMember>(part).*module.value) {
+        names.emplace_back(module.name);
+      }
+    }
+    return option_detail::json_of(names);
+  };
+  row.set = [](void* part, const JsonValue& json) {
+    const std::optional<std::vector<std::string>> names = option_detail::names_in(json);
+    Chosen chosen;
+    std::size_t found = 0;
+    for (const std::string& wanted : names.value_or(std::vector<std::string>{})) {
+      for (const auto& module : kTable()) {
+        if (module.name == wanted) {
+          chosen.*module.value = true;
+          ++found;
+        }
+      }
+    }
+    if (!names || found != names->size()) {
+      return false;
+    }
+    option_detail::edit<kMember>(part) = chosen;
+    return true;
+  };
+  row.same = option_detail::same<kMember>;
+  return row;
+}
+
+/// A whole number out of a few.
+template <std::int64_t... kValues>
+[[nodiscard]] constexpr OptionField one_of(OptionField row) {
+  row.words = [] { return std::vector<std::string>{std::to_string(kValues)...}; };
+  return row;
+}
+
+/// The part of a plan that `kMember` is. One that is no optional is in every plan.
+template <auto kMember>
+[[nodiscard]] constexpr PlanPart plan_part(std::string_view name,
+                                           std::span<const OptionField> fields) {
+  using Plain = option_detail::Plain<option_detail::ValueOf<kMember>>;
+  using Value = typename Plain::Type;
+  PlanPart part;
+  part.name = name;
+  part.option = name;
+  part.fields = fields;
+  part.always = !Plain::kOptional;
+  part.usual = []() -> const void* {
+    static const Value usual{};
+    return &usual;
+  };
+  if constexpr (Plain::kOptional) {
+    part.find = [](const ParallelPlan& plan) -> const void* {
+      return plan.*kMember ? &*(plan.*kMember) : nullptr;
+    };
+    part.edit = [](ParallelPlan& plan) -> void* {
+      return plan.*kMember ? &*(plan.*kMember) : &(plan.*kMember).emplace();
+    };
+    part.drop = [](ParallelPlan& plan) { (plan.*kMember).reset(); };
+  } else {
+    part.find = [](const ParallelPlan& plan) -> const void* { return &(plan.*kMember); };
+    part.edit = [](ParallelPlan& plan) -> void* { return &(plan.*kMember); };
+    part.drop = [](ParallelPlan& plan) { plan.*kMember = Value{}; };
+  }
+  return part;
+}
+
+// -- What is made from the tables. ---------------------------------------------------------------
+
+/// Whether two parts of one type have the same value of every option.
+[[nodiscard]] bool same_options(std::span<const OptionField> fields, const void* one,
+                                const void* other);
+/// A hash of the values of all options: equal for parts that `same_options` holds equal.
+[[nodiscard]] std::size_t hash_of_options(std::span<const OptionField> fields, const void* part);
+
+/// Whether a value that the row's type allows is within its range or among its words. Null passes
+/// where the option may be absent.
+[[nodiscard]] bool accepts(const OptionField& field, const JsonValue& value);
+/// What the row takes, for messages: "a whole number from 1 to 8", "one of none, cpu, nvme".
+[[nodiscard]] std::string wanted_of(const OptionField& field);
+/// "use 'cpu'" where a known word is close to the one that is not among the row's words.
+[[nodiscard]] std::string suggestion_of(const OptionField& field, const JsonValue& value);
+
+/// The row with that key in JSON; nullptr if there is none.
+[[nodiscard]] const OptionField* find_field(std::span<const OptionField> fields,
+                                            std::string_view name);
+
+}  // namespace headroom::ir

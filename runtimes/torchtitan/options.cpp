@@ -1,0 +1,122 @@
+#include "runtimes/torchtitan/options.h"
+
+#include <array>
+
+#include "model_ir/plan/plan_limits.h"
+
+namespace headroom::ir::torchtitan {
+namespace {
+
+using T = TitanPlan;
+
+// Own names are the paths of torchtitan's configuration.
+// Source: pytorch/torchtitan torchtitan/config/job_config.py (0.2.2).
+constexpr std::array kTitanFields = {
+    field<&T::tensor>("tp")
+        .key_of("titan")
+        .between(1, kMostRanks)
+        .shown_always()
+        .searchable()
+        .spelled({.name = "parallelism.tensor_parallel_degree"})
+        .means("Tensor-parallel degree; sequence parallelism comes with it."),
+    field<&T::context>("cp")
+        .key_of("titan")
+        .between(1, kMostRanks)
+        .searchable()
+        .spelled({.name = "parallelism.context_parallel_degree"})
+        .means("Context-parallel degree (ring attention)."),
+    field<&T::expert>("ep")
+        .key_of("titan")
+        .between(1, kMostRanks)
+        .searchable()
+        .spelled({.name = "parallelism.expert_parallel_degree"})
+        .means("Expert-parallel degree, taken from the ranks that share data."),
+    field<&T::expert_tensor>("etp")
+        .key_of("titan")
+        .between(1, kMostRanks)
+        .searchable()
+        .spelled({.name = "parallelism.expert_tensor_parallel_degree"})
+        .means("Tensor-parallel degree of the experts: 1 or tp."),
+    field<&T::pipeline>("pp")
+        .key_of("titan")
+        .between(1, kMostRanks)
+        .searchable()
+        .spelled({.name = "parallelism.pipeline_parallel_degree"})
+        .means("Pipeline-parallel degree."),
+    word<&T::schedule, titan_schedule_words>("schedule")
+        .key_of("titan")
+        .searchable()
+        .spelled({.name = "parallelism.pipeline_parallel_schedule"})
+        .means("Pipeline schedule; zb-h1 is InterleavedZeroBubble."),
+    field<&T::pipeline_batch>("pp_batch")
+        .key_of("titan")
+        .between(1, kMostMicroBatch)
+        .spelled({.name = "parallelism.pipeline_parallel_microbatch_size"})
+        .in_units("sequences")
+        .means("Sequences of the micro-batch that go through the pipeline together."),
+    field<&T::stage_layers>("pp_layers")
+        .key_of("titan")
+        .between(0, kMostRanks)
+        .spelled({.name = "parallelism.pipeline_parallel_layers_per_stage"})
+        .means("Layers per pipeline stage; 0: one stage per rank, or two where the schedule needs "
+               "several."),
+    field<&T::first_stage_less>("pp_first_less")
+        .key_of("titan")
+        .between(0, kMostRanks)
+        .means("Layers that the embedding counts for where layers are dealt out to stages."),
+    field<&T::last_stage_less>("pp_last_less")
+        .key_of("titan")
+        .between(0, kMostRanks)
+        .means("Layers that the last norm and the output layer count for."),
+    field<&T::loss_parallel>("loss_parallel")
+        .key_of("titan")
+        .means("Logits stay sharded by vocabulary under tensor parallelism."),
+    word<&T::reshard, titan_reshard_words>("reshard")
+        .key_of("titan")
+        .shown_always()
+        .searchable()
+        .spelled({.name = "parallelism.fsdp_reshard_after_forward"})
+        .means("Whether parameters are sharded again after the forward pass; default: all but the "
+               "last group, and none in a pipeline."),
+    field<&T::selective_operators>("selective_operators")
+        .key_of("titan", "selective")
+        .searchable()
+        .means("Selective activation checkpointing by operators: layers are recomputed except "
+               "every second matrix product, attention and reduce-scatters."),
+    field<&T::compiled>("compiled")
+        .key_of("titan")
+        .searchable()
+        .means("torch.compile of each transformer block."),
+    field<&T::memory_budget>("memory_budget")
+        .key_of("titan")
+        .within(0, 1)
+        .searchable()
+        .means("Checkpointing by memory budget: the share of the activations of compiled blocks "
+               "that is kept; none: another kind of checkpointing."),
+    word<&T::float8, float8_recipe_words>("float8").key_of("titan").searchable().means(
+        "Scaling recipe of torchao's float8 linear layers."),
+    field<&T::float8_gather>("float8_gather")
+        .key_of("titan", "fp8-all-gather")
+        .searchable()
+        .spelled({.name = "enable_fsdp_float8_all_gather"})
+        .means("Weights of the float8 layers are gathered in 8 bits."),
+    field<&T::float8_precompute>("float8_precompute")
+        .key_of("titan", "precompute-scale")
+        .spelled({.name = "precompute_float8_dynamic_scale_for_fsdp"})
+        .means("The scales of gathered float8 weights are computed all at once after the "
+               "optimizer step.")};
+
+constexpr PlanPart kTitanPart = [] {
+  PlanPart part = plan_part<&ParallelPlan::titan>("titan", kTitanFields);
+  part.title = "torchtitan's own options; how it shards is in fsdp.";
+  part.runtime = "torchtitan";
+  return part;
+}();
+
+}  // namespace
+
+const PlanPart& options() {
+  return kTitanPart;
+}
+
+}  // namespace headroom::ir::torchtitan

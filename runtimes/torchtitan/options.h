@@ -1,0 +1,10 @@
+#pragma once
+
+#include "runtimes/interface/option.h"
+
+namespace headroom::ir::torchtitan {
+
+/// `ParallelPlan::titan` with its table.
+[[nodiscard]] const PlanPart& options();
+
+}  // namespace headroom::ir::torchtitan

@@ -1,0 +1,39 @@
+#include "runtimes/torchtune/options.h"
+
+#include <array>
+
+namespace headroom::ir::torchtune {
+namespace {
+
+using T = TunePlan;
+
+// Own names are the keys of torchtune's recipes.
+constexpr std::array kTuneFields = {
+    field<&T::compiled>("compiled")
+        .key_of("tune")
+        .shown_always()
+        .spelled({.name = "compile"})
+        .means("torch.compile of every layer and of the loss."),
+    field<&T::optimizer_in_backward>("optimizer_in_backward")
+        .key_of("tune")
+        .spelled({.name = "optimizer_in_bwd"})
+        .means("The optimizer updates each parameter as soon as its gradient is there."),
+    field<&T::offload_activations>("offload_activations")
+        .key_of("tune")
+        .spelled({.name = "enable_activation_offloading"})
+        .means("The inputs of checkpointed layers are offloaded to the host.")};
+
+constexpr PlanPart kTunePart = [] {
+  PlanPart part = plan_part<&ParallelPlan::tune>("tune", kTuneFields);
+  part.title = "torchtune's own options.";
+  part.runtime = "torchtune";
+  return part;
+}();
+
+}  // namespace
+
+const PlanPart& options() {
+  return kTunePart;
+}
+
+}  // namespace headroom::ir::torchtune

@@ -1,0 +1,35 @@
+#include "runtimes/transformers/options.h"
+
+#include <array>
+
+namespace headroom::ir::transformers {
+namespace {
+
+constexpr std::array kDdpFields = {
+    field<&DdpPlan::gradient_as_bucket_view>("gradient_as_bucket_view")
+        .key_of("ddp", "bucket-view")
+        .spelled({.name = "gradient_as_bucket_view"})
+        .changes(OptionEffect::kMemory)
+        .means("Gradients are views of the buckets in which they are reduced."),
+    field<&DdpPlan::bucket_cap_bytes>("bucket_cap_bytes")
+        .key_of("ddp", "bucket")
+        .in_bytes()
+        .between(1, std::int64_t{1} << 50)
+        .in_units("bytes")
+        .shown_always()
+        .means("Size of the buckets in which gradients are reduced.")};
+
+constexpr PlanPart kDdpPart = [] {
+  PlanPart part = plan_part<&ParallelPlan::ddp>("ddp", kDdpFields);
+  part.title = "PyTorch DistributedDataParallel.";
+  part.runtime = "transformers";
+  return part;
+}();
+
+}  // namespace
+
+const PlanPart& options() {
+  return kDdpPart;
+}
+
+}  // namespace headroom::ir::transformers

@@ -1,0 +1,107 @@
+#include "cli/option_text.h"
+
+#include <doctest/doctest.h>
+
+#include "cli/own_options.h"
+#include "cli/plan_options.h"
+#include "model_ir/json/json_writer.h"
+#include "runtimes/plan_json.h"
+#include "runtimes/plan_parts.h"
+#include "tests/support/random_options.h"
+
+namespace headroom::cli {
+namespace {
+
+ir::ParallelPlan plan_of(const std::vector<OptionValue>& options) {
+  Arguments arguments;
+  for (const OptionValue& option : options) {
+    arguments.set(option.name, option.value);
+  }
+  const Result<Arguments> own = with_own_options(arguments);
+  return read_plan_options(own.value(), ir::ModelSpec{}).value().plan;
+}
+
+Error refusal_of(const std::string& option, const std::string& value) {
+  Arguments arguments;
+  arguments.set(option, value);
+  const Result<Arguments> own = with_own_options(arguments);
+  return own ? read_plan_options(*own, ir::ModelSpec{}).error() : own.error();
+}
+
+}  // namespace
+
+TEST_CASE("property: a SPEC reads back as the part that it was printed from") {
+  test::Random random = test::seeded_random(64);
+  CAPTURE(random.seed());
+  for (int round = 0; round < 100; ++round) {
+    for (const ir::PlanPart* const part : ir::framework_parts()) {
+      if (part->option == "zero") {
+        continue;  // Two options, and fields without any.
+      }
+      CAPTURE(part->name);
+      ir::ParallelPlan plan;
+      test::randomise(random, part->fields, part->edit(plan));
+      if (plan.fsdp && plan.fsdp->reshard_ranks > 0) {
+        plan.fsdp->reshard_after_forward = true;  // "reshard=4" says both.
+      }
+      const std::string text = spec_text(*part, part->find(plan));
+      CAPTURE(text);
+      ir::ParallelPlan again;
+      const SpecTarget target{part->fields, part->option, part->edit(again)};
+      const Status status = parse_spec(part->option, text, {&target, 1});
+      if (!status) {
+        FAIL_CHECK(to_text(status.error()));
+      }
+      CHECK(again == plan);
+    }
+  }
+}
+
+TEST_CASE("options: a framework's own names are keys of its option") {
+  const ir::ParallelPlan plan =
+      plan_of({{"megatron",
+                "tensor-model-parallel-size=8,pipeline_model_parallel_size=2,no-rope-fusion,"
+                "use-distributed-optimizer,transformer-impl=local,recompute-num-layers=3"},
+               {"gpus", "16"}});
+  CHECK(plan == plan_of({{"megatron",
+                          "tp=8,pp=2,rope-fusion=no,distributed-optimizer,transformer-engine=no,"
+                          "recompute-layers=3"},
+                         {"gpus", "16"}}));
+  CHECK(plan_of({{"titan", "tensor_parallel_degree=4,parallelism.pipeline_parallel_schedule=1F1B"},
+                 {"gpus", "4"}}) == plan_of({{"titan", "tp=4,schedule=1f1b"}, {"gpus", "4"}}));
+  CHECK(refusal_of("megatron", "tp=2,tensor-model-parallel-size=4").got ==
+        "'tp' and 'tensor-model-parallel-size'");
+  CHECK(refusal_of("megatron", "tensor-model-paralel-size=4").fix ==
+        "use 'tensor-model-parallel-size'");
+}
+
+TEST_CASE("options: a framework's own arguments are options, and imply the framework") {
+  CHECK(plan_of({{"tensor-model-parallel-size", "8"},
+                 {"sequence-parallel", ""},
+                 {"no-rope-fusion", ""},
+                 {"recompute-modules", "mlp,layernorm"},
+                 {"moe-router-dtype", "fp32"},
+                 {"gpus", "8"}}) ==
+        plan_of({{"megatron",
+                  "tp=8,sequence-parallel,rope-fusion=no,recompute-modules=mlp+layernorm,"
+                  "router-fp32"},
+                 {"gpus", "8"}}));
+  CHECK(plan_of({{"zero_optimization.stage", "3"},
+                 {"zero_optimization.zero_quantized_weights", "true"},
+                 {"gpus", "8"}}) == plan_of({{"zero", "3"}, {"zeropp", "qwz"}, {"gpus", "8"}}));
+  CHECK(plan_of(
+            {{"parallelism.tensor_parallel_degree", "4"}, {"titan", "compiled"}, {"gpus", "4"}}) ==
+        plan_of({{"titan", "compiled,tp=4"}, {"gpus", "4"}}));
+  CHECK(refusal_of("moe-router-dtype", "fp64").wanted == "fp32");
+  CHECK(refusal_of("tensor-model-parallel-size", "0").key == "tensor-model-parallel-size");
+}
+
+TEST_CASE("options: two options share --fsdp reshard") {
+  CHECK(plan_of({{"fsdp", "reshard=4"}}).fsdp->reshard_ranks == 4);
+  CHECK_FALSE(plan_of({{"fsdp", "reshard=no"}}).fsdp->reshard_after_forward);
+  const Error error = refusal_of("fsdp", "reshard=sometimes");
+  CHECK(error.got == "reshard=sometimes");
+  CHECK(error.wanted == "yes or no, or a whole number from 0 to 1048576");
+}
+
+}  // namespace headroom::cli
