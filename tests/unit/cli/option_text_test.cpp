@@ -12,7 +12,7 @@
 namespace headroom::cli {
 namespace {
 
-ir::ParallelPlan plan_of(const std::vector<OptionValue>& options) {
+ir::ParallelPlan plan_with_own_options(const std::vector<OptionValue>& options) {
   Arguments arguments;
   for (const OptionValue& option : options) {
     arguments.set(option.name, option.value);
@@ -21,7 +21,7 @@ ir::ParallelPlan plan_of(const std::vector<OptionValue>& options) {
   return read_plan_options(own.value(), ir::ModelSpec{}).value().plan;
 }
 
-Error refusal_of(const std::string& option, const std::string& value) {
+Error refusal_of_value(const std::string& option, const std::string& value) {
   Arguments arguments;
   arguments.set(option, value);
   const Result<Arguments> own = with_own_options(arguments);
@@ -58,48 +58,53 @@ TEST_CASE("property: a SPEC reads back as the part that it was printed from") {
 }
 
 TEST_CASE("options: a framework's own names are keys of its option") {
-  const ir::ParallelPlan plan =
-      plan_of({{"megatron",
-                "tensor-model-parallel-size=8,pipeline_model_parallel_size=2,no-rope-fusion,"
-                "use-distributed-optimizer,transformer-impl=local,recompute-num-layers=3"},
-               {"gpus", "16"}});
-  CHECK(plan == plan_of({{"megatron",
-                          "tp=8,pp=2,rope-fusion=no,distributed-optimizer,transformer-engine=no,"
-                          "recompute-layers=3"},
-                         {"gpus", "16"}}));
-  CHECK(plan_of({{"titan", "tensor_parallel_degree=4,parallelism.pipeline_parallel_schedule=1F1B"},
-                 {"gpus", "4"}}) == plan_of({{"titan", "tp=4,schedule=1f1b"}, {"gpus", "4"}}));
-  CHECK(refusal_of("megatron", "tp=2,tensor-model-parallel-size=4").got ==
+  const ir::ParallelPlan plan = plan_with_own_options(
+      {{"megatron",
+        "tensor-model-parallel-size=8,pipeline_model_parallel_size=2,no-rope-fusion,"
+        "use-distributed-optimizer,transformer-impl=local,recompute-num-layers=3"},
+       {"gpus", "16"}});
+  CHECK(plan == plan_with_own_options(
+                    {{"megatron",
+                      "tp=8,pp=2,rope-fusion=no,distributed-optimizer,transformer-engine=no,"
+                      "recompute-layers=3"},
+                     {"gpus", "16"}}));
+  CHECK(plan_with_own_options(
+            {{"titan", "tensor_parallel_degree=4,parallelism.pipeline_parallel_schedule=1F1B"},
+             {"gpus", "4"}}) ==
+        plan_with_own_options({{"titan", "tp=4,schedule=1f1b"}, {"gpus", "4"}}));
+  CHECK(refusal_of_value("megatron", "tp=2,tensor-model-parallel-size=4").got ==
         "'tp' and 'tensor-model-parallel-size'");
-  CHECK(refusal_of("megatron", "tensor-model-paralel-size=4").fix ==
+  CHECK(refusal_of_value("megatron", "tensor-model-paralel-size=4").fix ==
         "use 'tensor-model-parallel-size'");
 }
 
 TEST_CASE("options: a framework's own arguments are options, and imply the framework") {
-  CHECK(plan_of({{"tensor-model-parallel-size", "8"},
-                 {"sequence-parallel", ""},
-                 {"no-rope-fusion", ""},
-                 {"recompute-modules", "mlp,layernorm"},
-                 {"moe-router-dtype", "fp32"},
-                 {"gpus", "8"}}) ==
-        plan_of({{"megatron",
-                  "tp=8,sequence-parallel,rope-fusion=no,recompute-modules=mlp+layernorm,"
-                  "router-fp32"},
-                 {"gpus", "8"}}));
-  CHECK(plan_of({{"zero_optimization.stage", "3"},
-                 {"zero_optimization.zero_quantized_weights", "true"},
-                 {"gpus", "8"}}) == plan_of({{"zero", "3"}, {"zeropp", "qwz"}, {"gpus", "8"}}));
-  CHECK(plan_of(
+  CHECK(plan_with_own_options({{"tensor-model-parallel-size", "8"},
+                               {"sequence-parallel", ""},
+                               {"no-rope-fusion", ""},
+                               {"recompute-modules", "mlp,layernorm"},
+                               {"moe-router-dtype", "fp32"},
+                               {"gpus", "8"}}) ==
+        plan_with_own_options(
+            {{"megatron",
+              "tp=8,sequence-parallel,rope-fusion=no,recompute-modules=mlp+layernorm,"
+              "router-fp32"},
+             {"gpus", "8"}}));
+  CHECK(plan_with_own_options({{"zero_optimization.stage", "3"},
+                               {"zero_optimization.zero_quantized_weights", "true"},
+                               {"gpus", "8"}}) ==
+        plan_with_own_options({{"zero", "3"}, {"zeropp", "qwz"}, {"gpus", "8"}}));
+  CHECK(plan_with_own_options(
             {{"parallelism.tensor_parallel_degree", "4"}, {"titan", "compiled"}, {"gpus", "4"}}) ==
-        plan_of({{"titan", "compiled,tp=4"}, {"gpus", "4"}}));
-  CHECK(refusal_of("moe-router-dtype", "fp64").wanted == "fp32");
-  CHECK(refusal_of("tensor-model-parallel-size", "0").key == "tensor-model-parallel-size");
+        plan_with_own_options({{"titan", "compiled,tp=4"}, {"gpus", "4"}}));
+  CHECK(refusal_of_value("moe-router-dtype", "fp64").wanted == "fp32");
+  CHECK(refusal_of_value("tensor-model-parallel-size", "0").key == "tensor-model-parallel-size");
 }
 
 TEST_CASE("options: two options share --fsdp reshard") {
-  CHECK(plan_of({{"fsdp", "reshard=4"}}).fsdp->reshard_ranks == 4);
-  CHECK_FALSE(plan_of({{"fsdp", "reshard=no"}}).fsdp->reshard_after_forward);
-  const Error error = refusal_of("fsdp", "reshard=sometimes");
+  CHECK(plan_with_own_options({{"fsdp", "reshard=4"}}).fsdp->reshard_ranks == 4);
+  CHECK_FALSE(plan_with_own_options({{"fsdp", "reshard=no"}}).fsdp->reshard_after_forward);
+  const Error error = refusal_of_value("fsdp", "reshard=sometimes");
   CHECK(error.got == "reshard=sometimes");
   CHECK(error.wanted == "yes or no, or a whole number from 0 to 1048576");
 }
