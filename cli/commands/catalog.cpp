@@ -40,7 +40,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-std::string joined(const std::vector<std::string>& texts) {
+std::string lines_of(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& text : texts) {
     all += text + '\n';
@@ -75,8 +75,8 @@ Row model_row(const ir::ModelEntry& entry) {
   fields.add("checkpoint_dtype", ir::name_of(spec.checkpoint_dtype));
   fields.add("config_source", entry.config_source);
   fields.add("parameters_source", entry.parameters_source);
-  return {.haystack = joined(
-              {entry.name, entry.hf_id, std::string(name_of(spec.family)), joined(entry.aliases)}),
+  return {.haystack = lines_of({entry.name, entry.hf_id, std::string(name_of(spec.family)),
+                                lines_of(entry.aliases)}),
           .cells = {entry.name, std::string(name_of(spec.family)), count_text(entry.parameters),
                     std::to_string(spec.layers.size()), std::to_string(spec.hidden),
                     to_text(Bytes{2 * entry.parameters})},
@@ -105,8 +105,8 @@ Row device_row(const cost::DeviceSpec& device) {
   fields.add("peer_link", device.link);
   fields.add("host_link", device.host_link);
   fields.add("power_watts", device.power_watts);
-  return {.haystack = joined({device.name, device.product, device.vendor, device.architecture,
-                              joined(device.aliases)}),
+  return {.haystack = lines_of({device.name, device.product, device.vendor, device.architecture,
+                                lines_of(device.aliases)}),
           .cells = {device.name, device.product, to_text(device.total), capability,
                     decimal_text(device.memory_bandwidth.value() / 1e9, 0) + " GB/s"},
           .json = std::move(fields).finish()};
@@ -123,7 +123,7 @@ Row node_row(const cost::NodeSpec& node) {
   fields.add("adapters_per_gpu", node.adapters_per_device);
   fields.add("host_memory_bytes",
              node.host_memory ? JsonValue{node.host_memory->value()} : JsonValue{});
-  return {.haystack = joined({node.name, node.title, node.device}),
+  return {.haystack = lines_of({node.name, node.title, node.device}),
           .cells = {node.name, node.title, std::to_string(node.devices) + " x " + node.device,
                     node.intra_link},
           .json = std::move(fields).finish()};
@@ -136,7 +136,7 @@ Row link_row(const cost::LinkSpec& link) {
   fields.add("peak_bytes_per_second", link.peak.value());
   fields.add("bandwidth_bytes_per_second", link.bandwidth.value());
   fields.add("latency_seconds", link.latency.value());
-  return {.haystack = joined({link.name, link.title}),
+  return {.haystack = lines_of({link.name, link.title}),
           .cells = {link.name, link.title, decimal_text(link.peak.value() / 1e9, 0) + " GB/s",
                     decimal_text(link.bandwidth.value() / 1e9, 0) + " GB/s"},
           .json = std::move(fields).finish()};

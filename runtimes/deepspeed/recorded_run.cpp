@@ -9,7 +9,7 @@
 namespace headroom::ir::deepspeed {
 namespace {
 
-constexpr RunReader::Range kElements{0, INT64_MAX};
+constexpr RunReader::Range kRecordedElements{0, INT64_MAX};
 
 constexpr std::array<RowWord<OffloadDevice>, 3> kOffloadDevices = {
     {{"none", OffloadDevice::kNone}, {"cpu", OffloadDevice::kCpu}, {"nvme", OffloadDevice::kNvme}}};
@@ -44,7 +44,7 @@ void read_zero(RunReader& zero, ZeroPlan& plan) {
        {"stage3_max_live_parameters", &plan.max_live_parameters},
        {"stage3_max_reuse_distance", &plan.max_reuse_distance}}};
   for (const Size& size : sizes) {
-    *size.value = zero.integer(size.key, *size.value, kElements);
+    *size.value = zero.integer(size.key, *size.value, kRecordedElements);
   }
   plan.stage = static_cast<int>(zero.integer("stage", plan.stage, {0, 3}));
   if (zero.take("overlap_comm") != nullptr) {

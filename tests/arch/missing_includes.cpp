@@ -44,7 +44,7 @@ const Names& given_by_qt(std::string_view header) {
   return found == table.end() ? nothing : *found->second;
 }
 
-std::string joined(const std::vector<std::string_view>& parts) {
+std::string either_of(const std::vector<std::string_view>& parts) {
   std::string text;
   for (const std::string_view part : parts) {
     text += (text.empty() ? "" : " or ") + std::string(part);
@@ -118,7 +118,7 @@ class Reader {
     if (headers.empty()) {
       return use.qualifier.empty() ? our_need(use) : "a row of tests/arch/standard_names.cpp";
     }
-    return reaches_one_of(headers) ? "" : joined(headers);
+    return reaches_one_of(headers) ? "" : either_of(headers);
   }
 
   [[nodiscard]] std::string qt_need(const NameUse& use) const {
@@ -143,7 +143,7 @@ class Reader {
       return "";
     }
     const bool is_enough = !use.needs_definition && is_in(&SourceNames::announced, use.name);
-    return is_enough ? "" : joined(headers);
+    return is_enough ? "" : either_of(headers);
   }
 
   const SourceSet& sources_;

@@ -13,11 +13,9 @@ bool is_upper(char c) {
   return c >= 'A' && c <= 'Z';
 }
 
-using Words = std::set<std::string_view>;
-
 /// Words that a name may follow without being declared there: "return next(...)".
 bool is_keyword(std::string_view token) {
-  static const Words keywords = {
+  static const std::set<std::string_view> keywords = {
       "case",      "catch",     "class",     "co_return", "co_yield",  "concept",   "const",
       "consteval", "constexpr", "constinit", "decltype",  "default",   "delete",    "do",
       "else",      "emit",      "enum",      "explicit",  "extern",    "final",     "for",

@@ -66,7 +66,8 @@ const std::vector<Row>& rows() {
       {"istream", "getline ios istream"},
       {"iterator",
        "advance back_inserter begin data distance empty end inserter istreambuf_iterator "
-       "make_move_iterator next ostream_iterator prev rbegin rend size ssize"},
+       "make_move_iterator make_reverse_iterator next ostream_iterator prev rbegin rend size "
+       "ssize"},
       {"limits", "numeric_limits"},
       {"list", "list size_t"},
       {"map", "erase_if initializer_list map multimap size_t"},
@@ -84,6 +85,7 @@ const std::vector<Row>& rows() {
        "bernoulli_distribution mt19937 mt19937_64 normal_distribution random_device "
        "uniform_int_distribution uniform_real_distribution"},
       {"ranges", "ranges views"},
+      {"regex", "cmatch regex regex_match regex_replace regex_search smatch sregex_iterator"},
       {"set", "erase_if initializer_list multiset set size_t"},
       {"shared_mutex", "shared_lock shared_mutex"},
       {"span", "as_bytes size_t span ssize"},

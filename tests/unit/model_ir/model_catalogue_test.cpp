@@ -130,18 +130,18 @@ TEST_CASE(
     "model catalogue: an entry without source, with an unknown key or a wrong sum is refused") {
   const std::string good = read_file(catalogue() + "/gpt2.json").value();
   REQUIRE(parse_entry(good, "gpt2.json"));
-  struct Change {
+  struct Edit {
     const char* from;
     const char* to;
     const char* pointer;
   };
-  for (const Change& change :
-       {Change{"\"source\"", "\"sources\"", "/source"},
-        Change{"\"parameters\": 124439808", "\"parameters\": 124439809", "/parameters"},
-        Change{"\"n_head\": 12", "\"n_head\": 12, \"n_heads\": 12", "/config/n_heads"},
-        Change{"\"n_head\": 12", "\"n_head\": 0", "/config/n_head"},
-        Change{"\"parameters\": 124439808", "\"parameters\": 124439808, \"difference\": \"why\"",
-               "/difference"}}) {
+  for (const Edit& change :
+       {Edit{"\"source\"", "\"sources\"", "/source"},
+        Edit{"\"parameters\": 124439808", "\"parameters\": 124439809", "/parameters"},
+        Edit{"\"n_head\": 12", "\"n_head\": 12, \"n_heads\": 12", "/config/n_heads"},
+        Edit{"\"n_head\": 12", "\"n_head\": 0", "/config/n_head"},
+        Edit{"\"parameters\": 124439808", "\"parameters\": 124439808, \"difference\": \"why\"",
+             "/difference"}}) {
     CAPTURE(change.to);
     std::string text = good;
     text.replace(text.find(change.from), std::string(change.from).size(), change.to);
