@@ -163,8 +163,8 @@ JsonValue option_json(const ListedOption& option) {
 std::string haystack_of(const ListedOption& option) {
   const ir::OptionField& field = *option.field;
   const std::string typed = "--" + std::string(field.option) + " " + plain_key(field.key);
-  return joined({std::string(option.part->name), std::string(field.name), typed,
-                 std::string(field.own.name), std::string(field.help)});
+  return lines_of({std::string(option.part->name), std::string(field.name), typed,
+                   std::string(field.own.name), std::string(field.help)});
 }
 
 template <typename Entry>
