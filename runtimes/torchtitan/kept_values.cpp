@@ -15,7 +15,7 @@ using torch::JointOp;
 using Id = std::size_t;
 
 constexpr std::int64_t kHalf = 2;  ///< Bytes of the activations' 16 bits,
-constexpr std::int64_t kFull = 4;  ///< and of fp32.
+constexpr std::int64_t kFullBytes = 4;  ///< and of fp32.
 
 /// A block's forward and backward, operator by operator, as they are traced. Of backward only what
 /// reads forward's values is here.
@@ -117,8 +117,8 @@ class BlockGraph {
 
 /// _fused_rms_norm, taken apart.
 BlockGraph::Norm BlockGraph::norm(Id input, Id weight, Width width) {
-  const std::int64_t full = width.elements() * kFull;
-  const std::int64_t sums = width.rows * kFull;
+  const std::int64_t full = width.elements() * kFullBytes;
+  const std::int64_t sums = width.rows * kFullBytes;
   const Id wide = point({input}, full);
   const Id squares = point({wide}, full);
   const Id mean = point({squares}, sums);
@@ -222,7 +222,7 @@ void BlockGraph::attend() {
   const double scores = static_cast<double>(sizes_.batch * sizes_.heads) *
                         static_cast<double>(sizes_.sequence) * static_cast<double>(sizes_.sequence);
   const std::int64_t output = sizes_.rows() * sizes_.queries() * kHalf;
-  const std::int64_t sums = sizes_.rows() * sizes_.heads * kFull;
+  const std::int64_t sums = sizes_.rows() * sizes_.heads * kFullBytes;
   constexpr std::int64_t kSeed = 16;
   constexpr std::int64_t kOffset = 8;
   const Id tuple = add({.op = JointOp::kIntensive,
@@ -250,7 +250,7 @@ void BlockGraph::attend() {
 void BlockGraph::feed_forward() {
   const std::int64_t rows = sizes_.rows();
   const std::int64_t half = rows * sizes_.ffn * kHalf;
-  const std::int64_t full = rows * sizes_.ffn * kFull;
+  const std::int64_t full = rows * sizes_.ffn * kFullBytes;
   gate_ = product(input2_, in_.w1, {rows, sizes_.ffn}, sizes_.hidden);
   wide_gate_ = point({view(gate_.result)}, full);
   const Id negated = point({wide_gate_}, full);
@@ -321,7 +321,7 @@ void BlockGraph::build() {
     in_.k_norm = input(sizes_.head_dim);
   }
   const std::int64_t angles = sizes_.sequence * sizes_.head_dim;  // Pairs of 16 or 32 bits.
-  in_.table = sizes_.norms_heads ? input(2 * angles) : input(angles, kFull);
+  in_.table = sizes_.norms_heads ? input(2 * angles) : input(angles, kFullBytes);
   nodes_[in_.table].is_parameter = false;
   in_.wo = input(sizes_.queries() * hidden);
   in_.norm2 = input(hidden);

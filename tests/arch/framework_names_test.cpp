@@ -49,11 +49,11 @@ std::string code_of(const std::string& text) {
       at = end;
     } else if (text[at] == '"') {
       for (++at; at < text.size() && text[at] != '"'; ++at) {
-        at += text[at] == '\\' ? 1 : 0;
+        at += text[at] == '\\' ? 1U : 0U;
       }
       ++at;
     } else if (begins("'\"'") || begins("'\\\"'")) {
-      at += begins("'\"'") ? 3 : 4;
+      at += begins("'\"'") ? 3U : 4U;
     } else {
       code.push_back(text[at++]);
     }
