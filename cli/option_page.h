@@ -19,7 +19,7 @@ struct ListedOption {
 
 /// "yes or no", "1 to 8", "none, cpu, nvme": the values that an option takes.
 [[nodiscard]] std::string values_of(const ir::OptionField& field);
-/// Its default, in words where the table has some.
+/// Returns the default of an option, in words where the table has some.
 [[nodiscard]] std::string default_of(const ListedOption& option);
 /// "memory", "time" or "memory, time".
 [[nodiscard]] std::string effect_of(const ir::OptionField& field);

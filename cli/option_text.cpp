@@ -269,7 +269,7 @@ std::string spec_text(std::span<const OptionField> fields, std::string_view opti
   std::string text;
   for (std::size_t at = 0; at < fields.size(); ++at) {
     const OptionField& field = fields[at];
-    // Of rows with one key the last that is changed speaks.
+    // Several rows can share one key: the last row that differs gives the value.
     const bool spoken_for =
         std::ranges::any_of(fields.subspan(at + 1), [&](const OptionField& other) {
           return is_key_of(other, option) && other.key == field.key && changed(other);

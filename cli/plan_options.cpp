@@ -301,7 +301,7 @@ void read_parallel(OptionReader& reader, ParallelPlan& plan) {
   } else {
     plan.ddp.reset();
   }
-  // Where it does not belong, the check of the whole plan refuses it.
+  // The check of the whole plan refuses it where it does not belong.
   read_spec(reader, plan, ir::transformers::options(), "ddp");
   if (shards && !reader.has("zero") && !reader.has("offload")) {
     plan.zero.reset();

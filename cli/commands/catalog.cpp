@@ -159,7 +159,7 @@ JsonValue option_json(const ListedOption& option) {
   return std::move(fields).finish();
 }
 
-/// What `--filter` looks at.
+/// Returns the text that `--filter` searches.
 std::string haystack_of(const ListedOption& option) {
   const ir::OptionField& field = *option.field;
   const std::string typed = "--" + std::string(field.option) + " " + plain_key(field.key);

@@ -62,7 +62,7 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
          styled(terminal, style_of(estimate.verdict), verdict) + "\n";
 }
 
-/// Of the keys of an option's value those that `worded` does not stand for.
+/// Returns the keys of an option's value that `worded` does not stand for.
 std::string other_keys(std::string_view value, const ir::WordedOption& worded) {
   std::string others;
   while (!value.empty()) {
