@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
 
-/// Product that stays at the greatest number instead of overflowing. Factors are not negative.
+/// The product, or the greatest number if it would overflow. Factors are not negative.
 std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max()
@@ -30,7 +30,8 @@ std::int64_t widest_row(const ModelSpec& model, const ParallelPlan& plan) {
         widest,
         saturating_product(model.moe->top_k, std::max(2 * model.moe->expert_ffn, model.hidden)));
   }
-  // Also where the plan asks for another kernel: a mask or an old device makes PyTorch fall back.
+  // The scores count even if the plan asks for another kernel: a mask or an old device makes
+  // PyTorch fall back.
   const std::int64_t scores = saturating_product(model.heads, plan.sequence);
   return std::max(widest, scores);
 }
@@ -49,21 +50,21 @@ Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
     return Error::invalid_argument("rank", std::to_string(*plan.rank),
                                    "a rank from 0 to " + std::to_string(plan.world - 1));
   }
-  // The last token that is generated is not read any more.
+  // The last generated token is not fed back into the model.
   const std::int64_t generated = plan.generation ? plan.generation->new_tokens : 0;
   const std::int64_t most = model.max_positions - plan.sequence + 1;
   if (model.position == PositionKind::kLearned && plan.sequence <= model.max_positions &&
       generated > most) {
     return Error::invalid_argument(
         "generate", std::to_string(generated),
-        "at most " + std::to_string(most) + " behind --seq " + std::to_string(plan.sequence) +
-            ": this model has no positions beyond " + std::to_string(model.max_positions),
+        "at most " + std::to_string(most) + " after --seq " + std::to_string(plan.sequence) +
+            ": this model has no positions above " + std::to_string(model.max_positions),
         "use a shorter --seq");
   }
   if (model.position == PositionKind::kLearned && plan.sequence > model.max_positions) {
     return Error::invalid_argument(
         "seq", std::to_string(plan.sequence),
-        "at most " + std::to_string(model.max_positions) + ": this model has no positions beyond",
+        "at most " + std::to_string(model.max_positions) + ": this model has no positions above",
         "use --seq " + std::to_string(model.max_positions));
   }
   return ok();
@@ -72,9 +73,10 @@ Status check_sizes(const ModelSpec& model, const ParallelPlan& plan) {
 Status check_optimizer(const ParallelPlan& plan) {
   const bool shards = plan.zero || plan.fsdp || plan.megatron;
   if (plan.optimizer.kind == OptimizerKind::kMuon && shards) {
-    return Error::invalid_argument("optimizer", "muon with parameters that ranks share",
-                                   "whole matrices, which ZeRO and FSDP do not leave to a rank",
-                                   "use --runtime transformers, or another optimizer");
+    return Error::invalid_argument(
+        "optimizer", "muon with sharded parameters",
+        "whole matrices on each rank; ZeRO, FSDP and Megatron-Core shard them",
+        "use --runtime transformers or another --optimizer");
   }
   OptimizerPlan form = plan.optimizer;
   form.momentum = 0;
@@ -85,14 +87,15 @@ Status check_optimizer(const ParallelPlan& plan) {
       return ok();
     }
   }
-  return Error::invalid_argument("optimizer", "a form that this optimizer does not have",
+  return Error::invalid_argument("optimizer", "a form of the optimizer that does not exist",
                                  "one of " + join(texts_of(optimizer_words())));
 }
 
 Status check_adapters(const ParallelPlan& plan) {
   if (plan.quant && !plan.lora) {
     return Error::invalid_argument("qlora", "quantised weights without adapters",
-                                   "adapters: quantised weights are frozen", "add --lora r=16");
+                                   "adapters, because quantised weights are frozen",
+                                   "add --lora r=16");
   }
   return ok();
 }
@@ -112,7 +115,7 @@ Status check_plan(const ModelSpec& model, const ParallelPlan& plan) {
   if (Status parts = refuse_foreign_parts(plan); !parts) {
     return parts;
   }
-  // The framework's own findings come before those that speak of all.
+  // The framework's own errors come before the general ones.
   if (Status own = runtime->check(model, plan); !own) {
     return own;
   }

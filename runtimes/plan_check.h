@@ -6,8 +6,8 @@
 
 namespace headroom::ir {
 
-/// Refuses what no single field of a plan shows: parts that do not go together, a sequence that the
-/// model's positions do not reach, tensors of more than 2^56 elements.
+/// Refuses errors that no single field of a plan shows: parts that exclude each other, a sequence
+/// longer than the model's positions, tensors of more than 2^56 elements.
 ///
 /// Errors:  kInvalidArgument naming the option to change.
 [[nodiscard]] Status check_plan(const ModelSpec& model, const ParallelPlan& plan);

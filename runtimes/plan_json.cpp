@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kSchemaVersion = 1;
 
-/// The framework by its name. Files of earlier versions named the model code of torchtitan,
-/// torchtune and LitGPT beside the framework whose sharding it runs on.
+/// The framework by its name. In files of earlier versions a second key named the model code of
+/// torchtitan, torchtune or LitGPT, and the first one the framework that shards it.
 void read_runtime(const JsonObject& root, std::string& runtime) {
   const std::vector<std::string> known = runtime_names();
   const auto take = [&](std::string_view key) {
@@ -36,7 +36,7 @@ void read_runtime(const JsonObject& root, std::string& runtime) {
 ParallelPlan read_root(const JsonObject& root, const ParallelPlan& base) {
   ParallelPlan plan = base;
   root.accept("$schema");
-  // Read for its check alone.
+  // Read only to check it.
   static_cast<void>(root.integer("schema_version", {kSchemaVersion, kSchemaVersion}));
   read_runtime(root, plan.runtime);
   read_options(root, plan_options().fields.subspan(1), &plan);  // All but the framework.

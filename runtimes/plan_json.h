@@ -9,16 +9,17 @@
 
 namespace headroom::ir {
 
-/// The plan as JSON, every field written (`configs/schema/plan.schema.json`).
+/// The plan as JSON with every field (`configs/schema/plan.schema.json`).
 ///
 /// Units:   sizes in bytes or elements, as the key says; B, S and accumulation as counts.
 [[nodiscard]] JsonValue plan_to_json(const ParallelPlan& plan);
 
-/// Reads what `plan_to_json` writes. Keys that are absent keep their value from `base`, so that a
-/// file written by hand may be short.
+/// Reads what `plan_to_json` writes. An absent key keeps its value from `base`, so a file written
+/// by hand may be short.
 ///
-/// Errors:  kInvalidInput for what is no JSON, an unknown key, a wrong type, a word or value out of
-///          range; one error for all faults, the others as notes. `file` names the text.
+/// Errors:  kInvalidInput if the text is no JSON or has an unknown key, a wrong type, an unknown
+///          word or a value out of range. One error reports all of them; the second and later ones
+///          are notes. `file` names the text.
 [[nodiscard]] Result<ParallelPlan> parse_plan(std::string_view text, std::string_view file,
                                               const ParallelPlan& base = {});
 

@@ -51,7 +51,7 @@ JsonValue plan_schema() {
   schema.add("title", "A plan");
   schema.add("description",
              "Everything that can be chosen about a run. An absent key takes its default; null "
-             "takes a part away.");
+             "removes a part.");
   schema.add("type", "object");
   schema.add("properties", properties());
   schema.add("required", json_texts({"schema_version"}));

@@ -25,7 +25,7 @@ const std::array<const Runtime*, 7>& built_in() {
   return list;
 }
 
-/// What `RegisteredRuntime` adds.
+/// The frameworks added by `RegisteredRuntime`.
 std::vector<const Runtime*>& added() {
   static std::vector<const Runtime*> list;
   return list;
@@ -41,7 +41,7 @@ std::vector<const MeasuredRuns*> all_measured_runs() {
   return all;
 }
 
-/// The names of all, kept for `runtime_words`.
+/// The names of all frameworks, stored for `runtime_words`.
 std::vector<std::string_view>& words() {
   static std::vector<std::string_view> list = [] {
     std::vector<std::string_view> names;

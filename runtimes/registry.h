@@ -16,16 +16,16 @@ struct RecordedFormat;
 /// those that a `RegisteredRuntime` adds.
 [[nodiscard]] std::vector<const Runtime*> runtimes();
 [[nodiscard]] std::vector<std::string> runtime_names();
-/// The same names, for as long as no `RegisteredRuntime` is made or goes.
+/// The same names. They stay valid until a `RegisteredRuntime` is created or destroyed.
 [[nodiscard]] std::span<const std::string_view> runtime_words();
 
 /// The framework of that name; nullptr if there is none.
 [[nodiscard]] const Runtime* find_runtime(std::string_view name);
-/// The framework of a plan. Requires that there is one, as `check_plan` makes sure.
+/// The framework of a plan. Requires a name that `check_plan` has accepted.
 [[nodiscard]] const Runtime& runtime_of(const ParallelPlan& plan);
 
-/// Adds a framework to `runtimes` while it lives, for tests and for programs that link the
-/// libraries. Not to be made while another thread asks.
+/// Adds a framework to `runtimes` during its lifetime, for tests and for programs that link the
+/// libraries. Must not be created while another thread reads the list.
 class RegisteredRuntime {
  public:
   explicit RegisteredRuntime(const Runtime& runtime);
@@ -39,14 +39,13 @@ class RegisteredRuntime {
 
 /// `Runtime::lower` of the plan's framework.
 ///
-/// Errors:  those of `Runtime::lower`; kInvalidArgument for a name that no framework has.
+/// Errors:  those of `Runtime::lower`; kInvalidArgument for an unknown framework.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                                         const DeviceTraits& device);
 
-/// How the rows are read that `program` recorded, the row's `framework`; nullptr if no framework
-/// reads them.
+/// The reader of rows whose `framework` is `program`; nullptr if no framework reads them.
 [[nodiscard]] const RecordedFormat* find_recorded_format(std::string_view program);
-/// As `find_recorded_format`, of a published row: a version or a remark may follow the program.
+/// The same for published rows, in which a version or a remark may follow the program.
 [[nodiscard]] const PublishedFormat* find_published_format(std::string_view program);
 
 }  // namespace headroom::ir

@@ -10,15 +10,15 @@
 
 namespace headroom::ir {
 
-/// One thing that can be changed about a plan to make it smaller. The constants are those that
-/// several frameworks share; a framework may have others of its own (`Runtime::changes`).
+/// One change to a plan that makes it smaller. Several frameworks share these constants; a
+/// framework may have others of its own (`Runtime::changes`).
 struct Change {
-  /// Order of preference, cheapest first: what costs nothing, what costs some speed, what changes
-  /// what is trained, what moves data over PCIe.
+  /// Order of preference, cheapest first: free changes, changes that cost some speed, changes to
+  /// what is trained, changes that move data over PCIe.
   int price = 0;
   std::string_view what;    ///< "recompute every layer in backward"; unique.
-  std::string_view cost;    ///< What it costs, in words: "one more forward of every layer".
-  std::string_view source;  ///< Where the cost comes from.
+  std::string_view cost;    ///< Its price, in words: "one more forward of every layer".
+  std::string_view source;  ///< Publication or code that states the cost.
   friend constexpr bool operator==(const Change&, const Change&) = default;
   friend constexpr auto operator<=>(const Change&, const Change&) = default;
 
@@ -32,11 +32,11 @@ struct Change {
   static const Change kMixedPrecision;
   static const Change kPureBf16;
   static const Change kFusedLoss;
-  static const Change kSmallerMicroBatch;  ///< Half of it; accumulation keeps the step's batch.
+  static const Change kSmallerMicroBatch;  ///< Halves it; accumulation keeps the step's batch.
   static const Change kEightBitOptimizer;
   static const Change kSelectiveRecompute;
   static const Change kCheckpointing;
-  static const Change kMoreTensorParallel;  ///< Twice the ranks; accumulation keeps the batch.
+  static const Change kMoreTensorParallel;  ///< Doubles the ranks; accumulation keeps the batch.
   static const Change kZero3;
   static const Change kOffloadOptimizer;
   static const Change kLora;
@@ -45,7 +45,7 @@ struct Change {
 };
 
 inline constexpr Change Change::kExpandableSegments{
-    100, "let the allocator grow its segments", "none to speak of",
+    100, "let the allocator grow its segments", "practically none",
     "pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp, Note [Expandable Segments]"};
 inline constexpr Change Change::kFusedOptimizer{110, "fused optimizer, no temporaries in its step",
                                                 "none: fewer kernels",
@@ -54,10 +54,10 @@ inline constexpr Change Change::kSdpaAttention{120, "attention that keeps no S x
                                                "none: faster",
                                                "Dao et al. 2022, FlashAttention, arXiv:2205.14135"};
 inline constexpr Change Change::kDropLogits{
-    130, "let go of the model's output before backward", "none",
-    "pytorch/pytorch: a tensor lives as long as a name holds it"};
+    130, "free the model's output before backward", "none",
+    "pytorch/pytorch: a tensor lives as long as a name refers to it"};
 inline constexpr Change Change::kSequenceParallel{
-    140, "cut norms and residuals among tensor-parallel ranks", "none: as much communication",
+    140, "shard norms and residuals over tensor-parallel ranks", "none: as much communication",
     "Korthikanti et al. 2022, Reducing Activation Recomputation, arXiv:2205.05198"};
 inline constexpr Change Change::kZero1{
     150, "shard the optimizer states (ZeRO-1)", "none: as much communication as DDP",
@@ -112,22 +112,22 @@ inline constexpr Change Change::kOffloadParameters{
 [[nodiscard]] inline std::string_view describe(Change change) {
   return change.what;
 }
-/// What it costs, in words: "one more forward of every layer".
+/// The price of a change, in words: "one more forward of every layer".
 [[nodiscard]] inline std::string_view cost_of(Change change) {
   return change.cost;
 }
-/// Where the cost comes from.
+/// The publication or code that states the cost.
 [[nodiscard]] inline std::string_view source_of(Change change) {
   return change.source;
 }
 
-/// What of a device decides whether a change can be made there.
+/// The properties of a device that decide whether a change can be made on it.
 struct DeviceTypes {
-  bool bf16 = true;  ///< It computes in bf16.
+  bool bf16 = true;  ///< The device computes in bf16.
 };
 
-/// A change as a framework makes it: the changed plan; `plan` itself, or nothing, where the change
-/// is made already, does not apply or the device cannot do it.
+/// A change as a framework makes it. `make` returns the changed plan. It returns `plan` itself or
+/// nothing if the change is already made, does not apply or is beyond the device.
 struct OwnChange {
   Change change;
   std::optional<ParallelPlan> (*make)(const ParallelPlan& plan, const DeviceTypes& device);
@@ -144,7 +144,7 @@ namespace changes {
                                                          const DeviceTypes& device);
 [[nodiscard]] std::optional<ParallelPlan> drop_logits(const ParallelPlan& plan,
                                                       const DeviceTypes& device);
-/// From fp32, autocast or fp32 masters.
+/// Applies to fp32, autocast and fp32 masters.
 [[nodiscard]] std::optional<ParallelPlan> pure_bf16(const ParallelPlan& plan,
                                                     const DeviceTypes& device);
 [[nodiscard]] std::optional<ParallelPlan> smaller_micro_batch(const ParallelPlan& plan,
@@ -156,20 +156,21 @@ namespace changes {
 
 }  // namespace changes
 
-/// Changes of a framework that has no list of its own: to the allocator and to the micro-batch.
+/// The changes of a framework that has no list of its own. They concern the allocator and the
+/// micro-batch.
 [[nodiscard]] std::span<const OwnChange> usual_changes();
 
-/// The decision tree of a plan on `world` GPUs, each step on top of those before it: precision,
-/// recomputation, micro-batch; sharding on several GPUs, smaller states or adapters on one; the
-/// host.
+/// The decision tree of a plan on `world` GPUs. Each step is applied on top of those before it:
+/// precision, recomputation, micro-batch; then sharding on several GPUs, or smaller states and
+/// adapters on one; then offload to the host.
 [[nodiscard]] std::vector<Change> usual_remedy_order(const ParallelPlan& plan);
 
-/// What holds a step up.
+/// What limits the speed of a step.
 enum class Bottleneck : std::uint8_t {
-  kCommunication,  ///< Exposed gathers and reductions.
+  kCommunication,  ///< All-gathers and reductions that no kernel overlaps.
   kSmallBatch,     ///< Kernels too short for the host to launch them in time.
-  kBubble,         ///< Stages of a pipeline wait for each other.
-  kOffload,        ///< Copies to the host and work done there.
+  kBubble,         ///< Stages of a pipeline that wait for each other.
+  kOffload,        ///< Copies to the host and the work done there.
 };
 /// "exposed communication", ...
 [[nodiscard]] std::string_view describe(Bottleneck bottleneck);

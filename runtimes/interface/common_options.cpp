@@ -12,7 +12,7 @@ using P = ParallelPlan;
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 
-/// Two members in one word: what is recomputed, and every how many layers.
+/// One word for two members: what is recomputed, and in every how many layers.
 constexpr OptionField checkpointing_field() {
   OptionField row;
   row.name = "checkpointing";
@@ -43,7 +43,7 @@ constexpr OptionField checkpointing_field() {
   return row;
 }
 
-// The framework is the first row: names of frameworks are the registry's to check.
+// The framework is the first row. The registry checks its name.
 constexpr std::array kPlanFields = {
     field<&P::runtime>("runtime")
         .as_option("runtime", "NAME")

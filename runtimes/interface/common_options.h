@@ -4,12 +4,12 @@
 
 #include "runtimes/interface/option.h"
 
-/// The options that every framework understands: the plan's own fields and the parts that belong to
-/// no framework.
+/// The options that every framework understands: the fields of the plan itself and the parts that
+/// belong to no framework.
 namespace headroom::ir {
 
-/// The plan's own fields, as a part of which every plan has one. Its rows stand beside the parts in
-/// a plan's JSON.
+/// The fields of the plan itself, as a part that every plan has. In a plan's JSON they are on the
+/// same level as the parts.
 [[nodiscard]] const PlanPart& plan_options();
 
 [[nodiscard]] const PlanPart& optimizer_options();

@@ -6,8 +6,8 @@
 
 #include "model_ir/plan/parallel_plan.h"
 
-/// Pieces of the line that says a plan (`Runtime::describe`). Each begins with a blank or a comma,
-/// or is empty.
+/// Pieces of the line that describes a plan (`Runtime::describe`). Each is empty or begins with a
+/// space or a comma.
 namespace headroom::ir {
 
 /// Adds " NAME VALUE" to `text` if it is `shown`.
@@ -16,17 +16,17 @@ void add_degree(std::string& text, std::string_view name, std::int64_t value, bo
 /// Three significant digits: "0.25".
 [[nodiscard]] std::string short_number(double value);
 
-/// The precision, unless it computes in bf16 with an fp32 copy of the parameters.
+/// The precision; empty for bf16 arithmetic with an fp32 copy of the parameters.
 [[nodiscard]] std::string precision_words_of(const ParallelPlan& plan);
-/// The optimizer, unless it is AdamW with fp32 states.
+/// The optimizer; empty for AdamW with fp32 states.
 [[nodiscard]] std::string optimizer_words_of(const ParallelPlan& plan);
-/// Attention and loss, unless they are sdpa and the model's own loss.
+/// Attention and loss; empty for sdpa and the model's own loss.
 [[nodiscard]] std::string kernel_words_of(const ParallelPlan& plan);
 
-/// ", micro-batch 2 x 8, ": sequences of a forward pass and passes per optimizer step.
+/// ", micro-batch 2 x 8, ": sequences of a forward pass x passes per optimizer step.
 [[nodiscard]] std::string batch_words(std::int64_t sequences, std::int64_t passes);
 
-/// FSDP's choices, which several frameworks have: " reshard no replicas 2".
+/// The FSDP options that several frameworks have: " reshard no replicas 2".
 [[nodiscard]] std::string sharding_words_of(const ParallelPlan& plan);
 
 }  // namespace headroom::ir

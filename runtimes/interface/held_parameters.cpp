@@ -9,7 +9,7 @@ bool keeps_master(Precision precision) {
   return precision == Precision::kBf16Master || precision == Precision::kFp16Master;
 }
 
-/// Bits of optimizer state per trainable parameter, at least.
+/// The least number of bits of optimizer state per trainable parameter.
 std::int64_t state_bits(const ParallelPlan& plan) {
   const std::int64_t full =
       keeps_master(plan.precision) ? 32 : bits_of(param_dtype(plan.precision));

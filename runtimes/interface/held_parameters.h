@@ -6,10 +6,10 @@
 
 namespace headroom::ir {
 
-/// What a rank holds of the model's parameters, at least: a few multiplications give a lower bound
-/// of its memory.
+/// The least that a rank holds of the model's parameters. It gives a lower bound of the rank's
+/// memory in a few multiplications.
 struct HeldParameters {
-  /// Bits for each parameter, spread over so many ranks.
+  /// Bits per parameter, sharded over `ranks` ranks.
   struct Part {
     std::int64_t bits = 0;
     std::int64_t ranks = 1;
@@ -21,12 +21,12 @@ struct HeldParameters {
   friend bool operator==(const HeldParameters&, const HeldParameters&) = default;
 };
 
-/// All of it on every rank, as precision, optimizer and quantisation say. States in unified memory
-/// count as nothing: their pages leave the device when it is full.
+/// Everything on every rank, as precision, optimizer and quantisation say. States in unified memory
+/// count as 0, because their pages leave the device when it is full.
 [[nodiscard]] HeldParameters whole_parameters(const ParallelPlan& plan);
 
-/// The same, with every part spread over the ranks of a shard of FSDP; nothing where it keeps them
-/// on the host.
+/// The same with every part sharded over the ranks of an FSDP group; 0 for parts that FSDP keeps on
+/// the host.
 [[nodiscard]] HeldParameters sharded_parameters(const ParallelPlan& plan);
 
 }  // namespace headroom::ir

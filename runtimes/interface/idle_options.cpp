@@ -9,7 +9,7 @@
 namespace headroom::ir {
 namespace {
 
-/// The option changes a field of the plan itself, or asks for a part that a plan may lack.
+/// Whether the option changes a field of the plan itself or adds a part that a plan may lack.
 bool is_given(const ParallelPlan& plan, std::string_view option) {
   const PlanPart& own = plan_options();
   for (const OptionField& field : own.fields) {

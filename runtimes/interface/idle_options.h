@@ -12,11 +12,11 @@ namespace headroom::ir {
 /// An option that a framework does not read, by its name on the command line.
 struct IdleOption {
   std::string_view name;
-  std::string_view instead;  ///< What to do in its place; empty: leave it out.
+  std::string_view instead;  ///< What to type instead; empty: leave the option out.
 };
 
-/// The error for the first of `idle` that the plan sets: `framework` (its name for people,
-/// "Megatron-Core") would ignore it.
+/// The error for the first option of `idle` that the plan sets, because the framework would ignore
+/// it. `framework` is its title, "Megatron-Core".
 ///
 /// Errors:  kInvalidArgument naming the option.
 /// Requires names of common options (`interface/common_options.h`).

@@ -38,7 +38,7 @@ bool is_among(const std::vector<std::string>& words, const std::string& text) {
   return std::ranges::find(words, text) != words.end();
 }
 
-/// The words in `value` that the row does not have.
+/// The words in `value` that the row does not accept.
 std::vector<std::string> unknown_words(const OptionField& field, const JsonValue& value) {
   std::vector<std::string> unknown;
   if (field.words == nullptr) {
@@ -112,7 +112,7 @@ std::string wanted_of(const OptionField& field) {
     return std::string(field.form);
   }
   if (field.words != nullptr) {
-    return (field.kind == OptionKind::kNames ? "names out of " : "one of ") + join(field.words());
+    return (field.kind == OptionKind::kNames ? "names from " : "one of ") + join(field.words());
   }
   switch (field.kind) {
     case OptionKind::kSwitch:

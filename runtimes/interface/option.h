@@ -23,16 +23,16 @@ enum class OptionKind : std::uint8_t {
   kSwitch,
   kWhole,
   kReal,
-  kWord,   ///< One word out of `OptionField::words`.
+  kWord,   ///< One word of `OptionField::words`.
   kText,   ///< Any text.
-  kNames,  ///< A list of names; out of `OptionField::words` if it has any.
+  kNames,  ///< A list of names; if `OptionField::words` has any, only those.
   kBytes,  ///< A size, on the command line with a unit.
 };
 
-/// Which answers an option changes.
+/// The predictions that an option changes.
 enum class OptionEffect : std::uint8_t { kMemory, kTime, kBoth };
 
-/// How the framework itself spells an option, if its value can be taken over as it is.
+/// How the framework itself spells an option whose value can be copied unchanged.
 struct OwnName {
   std::string_view name;   ///< "--tensor-model-parallel-size", "zero_optimization.stage".
   bool negated = false;    ///< A switch that turns the option off ("--no-rope-fusion").
@@ -41,10 +41,10 @@ struct OwnName {
 };
 
 /// One row of a table: everything that the program knows about an option. `get` and `set` take the
-/// part that the table is for.
+/// part to which the table belongs.
 struct OptionField {
   std::string_view name;    ///< Its key in JSON.
-  std::string_view option;  ///< The option on the command line that sets it; empty: files only.
+  std::string_view option;  ///< The command-line option that sets it; empty: files only.
   std::string_view key;     ///< Its key in that option's value (dashes for underscores).
   bool in_spec = false;     ///< It is a key of the option's value, not the value itself.
   OwnName own{};
@@ -53,24 +53,24 @@ struct OptionField {
   IntegerRange wholes{};
   NumberRange reals{};
   std::vector<std::string> (*words)() = nullptr;
-  std::string_view pattern{};   ///< Of a text with rules, as a regular expression for the schema.
+  std::string_view pattern{};   ///< For a text with rules: a regular expression for the schema.
   std::string_view form{};      ///< The same for people: "none, full or every-K".
-  std::string_view shown_as{};  ///< What stands for its value in help; empty: made from the kind.
+  std::string_view shown_as{};  ///< Stands for its value in help; empty: made from the kind.
   std::string_view fallback{};  ///< Its default in words; empty: the default value.
   std::string_view unit{};
-  std::string_view help{};  ///< What it does: a sentence or a noun phrase with a full stop.
+  std::string_view help{};  ///< What it does: a sentence, or a noun phrase with a full stop.
   OptionEffect effect = OptionEffect::kBoth;
   bool searched = false;      ///< `headroom plan` may choose it.
-  bool always_shown = false;  ///< Printed in the option's value even with its usual value.
-  bool skips_commas = false;  ///< Commas in its text mean nothing: left out in an option's value.
+  bool always_shown = false;  ///< Printed in the option's value even if it is the default.
+  bool skips_commas = false;  ///< Commas in its text mean nothing and are removed.
 
   JsonValue (*get)(const void* part) = nullptr;
-  /// False, with nothing changed, for a value of another type or an unknown word. Ranges are the
-  /// caller's to check.
+  /// Returns false and changes nothing for a value of another type or an unknown word. The caller
+  /// checks the range.
   bool (*set)(void* part, const JsonValue& value) = nullptr;
   bool (*same)(const void* one, const void* other) = nullptr;
 
-  // Steps that complete a row, for the tables.
+  // Steps that complete a row, for use in the tables.
   [[nodiscard]] constexpr OptionField key_of(std::string_view of, std::string_view as = {}) const {
     OptionField row = *this;
     row.option = of;
@@ -142,18 +142,18 @@ struct OptionField {
   }
 };
 
-/// A part of a plan with its table, whatever its type is.
+/// A part of a plan with its table, for any type.
 struct PlanPart {
   std::string_view name;     ///< Its key in a plan's JSON.
   std::string_view title;    ///< What it is: a noun phrase with a full stop.
-  std::string_view runtime;  ///< The framework that it belongs to; empty: to all.
-  std::string_view option;   ///< The option on the command line that asks for it.
+  std::string_view runtime;  ///< The framework to which it belongs; empty: all.
+  std::string_view option;   ///< The command-line option that requests it.
   std::span<const OptionField> fields;
   bool always = false;  ///< Every plan has it; otherwise it may be absent (null in JSON).
   const void* (*find)(const ParallelPlan& plan) = nullptr;  ///< nullptr: the plan lacks it.
-  void* (*edit)(ParallelPlan& plan) = nullptr;              ///< Made first if the plan lacks it.
+  void* (*edit)(ParallelPlan& plan) = nullptr;              ///< Creates a missing part.
   void (*drop)(ParallelPlan& plan) = nullptr;
-  const void* (*usual)() = nullptr;  ///< With every option at its default.
+  const void* (*usual)() = nullptr;  ///< The part with every option at its default.
 };
 
 // -- Typed access for rows. ----------------------------------------------------------------------
@@ -244,7 +244,7 @@ std::optional<Value> value_in(const JsonValue& json) {
   }
 }
 
-/// Sets what may be absent: null takes the value away.
+/// Sets an option that may be absent: null removes its value.
 template <auto kMember, typename Value>
 bool assign(void* part, const JsonValue& json, const std::optional<Value>& value) {
   if constexpr (Plain<ValueOf<kMember>>::kOptional) {
@@ -261,7 +261,7 @@ bool assign(void* part, const JsonValue& json, const std::optional<Value>& value
 
 }  // namespace option_detail
 
-/// A row for a switch, a number, a text, a size or a list of names, as the member's type says.
+/// A row for a switch, a number, a text, a size or a list of names; the member's type decides.
 template <auto kMember>
 [[nodiscard]] constexpr OptionField field(std::string_view name) {
   using Plain = option_detail::Plain<option_detail::ValueOf<kMember>>;
@@ -319,8 +319,8 @@ template <auto kMember, auto kWords>
   return row;
 }
 
-/// A row for a set of modules: a struct of switches; `kTable` is the function that lists them with
-/// their names.
+/// A row for a set of modules, which is a struct of switches. `kTable` is the function that lists
+/// them with their names.
 template <auto kMember, auto kTable>
 [[nodiscard]] constexpr OptionField modules(std::string_view name) {
   using Chosen = option_detail::ValueOf<kMember>;
@@ -372,7 +372,7 @@ template <std::int64_t... kValues>
   return row;
 }
 
-/// The part of a plan that `kMember` is. One that is no optional is in every plan.
+/// The part of a plan that `kMember` points to. A member that is no `optional` is in every plan.
 template <auto kMember>
 [[nodiscard]] constexpr PlanPart plan_part(std::string_view name,
                                            std::span<const OptionField> fields) {
@@ -403,8 +403,8 @@ template <auto kMember>
   return part;
 }
 
-/// The part that is a plan's `OwnOptions` of type `T`: those of a framework without a member of its
-/// own in `ParallelPlan`. `name` is its key in JSON and its option on the command line.
+/// The part that is a plan's `OwnOptions` of type `T`, for a framework that has no member in
+/// `ParallelPlan`. `name` is its key in JSON and its option on the command line.
 template <typename T>
 [[nodiscard]] constexpr PlanPart own_part(std::string_view name,
                                           std::span<const OptionField> fields) {
@@ -431,15 +431,15 @@ template <typename T>
 /// Whether two parts of one type have the same value of every option.
 [[nodiscard]] bool same_options(std::span<const OptionField> fields, const void* one,
                                 const void* other);
-/// A hash of the values of all options: equal for parts that `same_options` holds equal.
+/// A hash of the values of all options. It is equal if `same_options` is true.
 [[nodiscard]] std::size_t hash_of_options(std::span<const OptionField> fields, const void* part);
 
-/// Whether a value that the row's type allows is within its range or among its words. Null passes
-/// where the option may be absent.
+/// Whether a value of the right type is within the row's range or among its words. Null is accepted
+/// if the option may be absent.
 [[nodiscard]] bool accepts(const OptionField& field, const JsonValue& value);
-/// What the row takes, for messages: "a whole number from 1 to 8", "one of none, cpu, nvme".
+/// What the row accepts, for messages: "a whole number from 1 to 8", "one of none, cpu, nvme".
 [[nodiscard]] std::string wanted_of(const OptionField& field);
-/// "use 'cpu'" where a known word is close to the one that is not among the row's words.
+/// "use 'cpu'" if one of the row's words is close to `value`.
 [[nodiscard]] std::string suggestion_of(const OptionField& field, const JsonValue& value);
 
 /// The row with that key in JSON; nullptr if there is none.

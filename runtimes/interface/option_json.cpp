@@ -7,7 +7,7 @@
 namespace headroom::ir {
 namespace {
 
-/// The field's value as the reader sees it: nothing if it has another type, which the reader notes.
+/// The field's value as the reader sees it; nothing if it has another type, which the reader notes.
 std::optional<JsonValue> read_value(const JsonObject& object, const OptionField& field) {
   const auto wrap = [](auto value) {
     return value ? std::optional<JsonValue>(JsonValue{*value}) : std::nullopt;
@@ -70,7 +70,7 @@ JsonValue type_json(std::string_view type, bool nullable) {
   return JsonValue{JsonValue::Array{JsonValue{std::string(type)}, JsonValue{"null"}}};
 }
 
-/// The values that the schema lists one by one: words, or a few whole numbers.
+/// The values that the schema enumerates: words, or a few whole numbers.
 JsonValue::Array listed_values(const OptionField& field) {
   JsonValue::Array values;
   for (const std::string& word : field.words()) {

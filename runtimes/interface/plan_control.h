@@ -17,8 +17,8 @@ struct PlanControlValue {
   std::string_view detail;  ///< What it means for memory.
 };
 
-/// A choice of one framework that the window shows with a control of its own, beside what every
-/// framework has. Frameworks with the same choice share the control: its label is the same.
+/// A choice of one framework for which the window has a control, beside those of every framework.
+/// Frameworks with the same choice share the control and its label.
 struct PlanControl {
   std::string_view label;                   ///< "Tensor parallel".
   std::vector<PlanControlValue> choices{};  ///< Empty: any whole number from 1, such as a degree.
@@ -32,7 +32,7 @@ inline constexpr std::string_view kContextParallelLabel = "Context parallel";
 inline constexpr std::string_view kExpertParallelLabel = "Expert parallel";
 inline constexpr std::string_view kReplicasLabel = "Replicas";
 
-/// A control for `degree` of `part`, where the plan has that part; a plan without it shows 1.
+/// A control for `degree` of `part`. A plan without that part shows 1.
 template <typename Part>
 [[nodiscard]] PlanControl degree_control(std::string_view label,
                                          std::optional<Part> ParallelPlan::*part,

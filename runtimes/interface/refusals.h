@@ -9,12 +9,12 @@
 /// Refusals that several frameworks share.
 namespace headroom::ir {
 
-/// Errors:  kInvalidArgument naming --runtime-version where the plan sets it, for a framework of
-///          which one version is modelled.
+/// For a framework of which one version is modelled.
+/// Errors:  kInvalidArgument naming --runtime-version if the plan sets it.
 [[nodiscard]] Status refuse_version(const ParallelPlan& plan);
 
-/// Errors:  kInvalidArgument naming the task where the model has a head that classifies, for
-///          `runtime`, whose own model code has none.
+/// For `runtime`, whose own model code has no classification head.
+/// Errors:  kInvalidArgument naming the task if the model has one.
 [[nodiscard]] Status refuse_other_tasks(const ModelSpec& model, std::string_view runtime);
 
 }  // namespace headroom::ir

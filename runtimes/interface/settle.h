@@ -6,22 +6,22 @@
 
 #include "model_ir/plan/parallel_plan.h"
 
-/// What frameworks share in bringing a plan in line with themselves (`Runtime::settle`).
+/// Helpers that frameworks share to adapt a plan (`Runtime::settle`).
 namespace headroom::ir {
 
-/// Takes away the options of frameworks other than the plan's. `own` names the parts that stay, as
-/// `refuse_foreign_parts` takes them.
+/// Removes the options of frameworks other than the plan's. `own` names the parts that stay, as in
+/// `refuse_foreign_parts`.
 void drop_foreign_parts(ParallelPlan& plan, std::initializer_list<std::string_view> own);
 
-/// Precisions of frameworks that run the model's PyTorch code as it is.
+/// Precisions of frameworks that run the model's PyTorch code unchanged.
 [[nodiscard]] std::span<const Precision> torch_precisions();
 /// Precisions of optimizers that keep an fp32 master copy of 16-bit parameters themselves.
 [[nodiscard]] std::span<const Precision> master_precisions();
-/// Types that shards are stored in, or that a whole model is: no copies, no autocast.
+/// Precisions without fp32 copies and without autocast.
 [[nodiscard]] std::span<const Precision> stored_precisions();
 
-/// The recipe among `offered` nearest to `precision`: itself, then one of the same 16-bit type with
-/// an fp32 master copy, then without.
+/// The precision among `offered` nearest to `precision`: itself, then one of the same 16-bit type
+/// with an fp32 master copy, then one without.
 /// Requires that `offered` is not empty.
 [[nodiscard]] Precision nearest_precision(Precision precision, std::span<const Precision> offered);
 

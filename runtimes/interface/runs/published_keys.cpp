@@ -19,7 +19,8 @@ std::int64_t published_accumulation(RunReader& row, const ParallelPlan& plan) {
 
 void refuse_several_gpus(RunReader& row, const ParallelPlan& plan) {
   if (plan.world > 1) {
-    row.fail("num_gpus", std::to_string(plan.world) + " without a stated way to spread");
+    row.fail("num_gpus", std::to_string(plan.world) +
+                             " GPUs, but the row does not state how the model is distributed");
   }
 }
 
@@ -55,7 +56,7 @@ ModelSpec read_published_model(RunReader& row) {
     config.push_back({key.config, JsonValue{model.stated(key.row, kDimensionRange)}});
   }
   const bool tied_stated = model.take("tied_embeddings") != nullptr;
-  if (const auto head = published_class(architecture)) {  // Nothing is tied to a classifier.
+  if (const auto head = published_class(architecture)) {  // A classifier has no tied embeddings.
     config.push_back({"architectures", JsonValue{JsonValue::Array{JsonValue{std::string(*head)}}}});
   } else if (!tied_stated) {
     model.fail("tied_embeddings", "not stated");

@@ -18,7 +18,7 @@ constexpr std::array<RowWord<std::string_view>, 9> kModelTypes = {
      {"gemma2", "gemma2"},
      {"phi3", "phi3"}}};
 
-/// Classes of transformers that architectures with another head stand for.
+/// transformers classes of architectures with another head.
 constexpr std::array<RowWord<std::string_view>, 1> kClasses = {
     {{"bert (encoder, classification head)", "BertForSequenceClassification"}}};
 
@@ -36,7 +36,7 @@ constexpr std::array<RowWord<Precision>, 9> kPublishedPrecisions = {
 
 constexpr std::array<RowWord<OptimizerPlan>, 8> kPublishedOptimizers = {
     {{"AdamW", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
-     // transformers' own of before 4.46 (optimization.py): one parameter after the other.
+     // transformers' own AdamW before 4.46 (optimization.py) updates one parameter after the other.
      {"AdamW (Trainer default adamw_hf)", {OptimizerKind::kAdamW, OptimizerForm::kLoop, 0}},
      {"AdamW (bf16 states on adapters)", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"AdamW fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},

@@ -7,12 +7,12 @@
 
 namespace headroom::ir {
 
-// The words of published rows that are regular and that several frameworks share. A word that is
-// not here is not guessed: every function returns nothing for it.
+// The words of published rows that follow a rule and that several frameworks share. The functions
+// return nothing for a word that is not listed; they do not guess.
 
 /// Hugging Face `model_type` of an architecture whose configuration has Llama's keys.
 [[nodiscard]] std::optional<std::string_view> published_model_type(std::string_view architecture);
-/// Class of transformers with the head that an architecture names; none: a language model's.
+/// The transformers class with the head that an architecture names; none: a language model.
 [[nodiscard]] std::optional<std::string_view> published_class(std::string_view architecture);
 [[nodiscard]] std::optional<Precision> published_precision(std::string_view words);
 [[nodiscard]] std::optional<OptimizerPlan> published_optimizer(std::string_view words);

@@ -29,7 +29,7 @@ bool set_allocator(const AllocatorOption& option, AllocatorSettings& settings) {
   }
   double number = 0;
   if (!parse_number(value, number) || number > 1e6) {
-    return false;  // roundup_power2_divisions:[256:1,...] too.
+    return false;  // Also roundup_power2_divisions:[256:1,...].
   }
   const Bytes size{static_cast<std::int64_t>(number) * kMiB};
   if (name == "max_split_size_mb") {

@@ -16,11 +16,11 @@ inline constexpr Bytes kUnnamedDevice{600'000'000'000};
 /// `gpu`, {bytes, cc, sms}: cc is 90 for compute capability 9.0.
 void read_recorded_gpu(RunReader& row, RunSetting& run);
 
-/// PYTORCH_ALLOC_CONF, "name:value,...", under `key`; `absent` if it is not there.
+/// PYTORCH_ALLOC_CONF, "name:value,...", under `key`; `absent` if the key is missing.
 void read_allocator(RunReader& row, std::string_view key, std::string_view absent,
                     AllocatorSettings& settings);
 
-/// A whole number of an object of the row; `absent` if it is not there.
+/// A whole number in an object of the row; `absent` if the key is missing.
 [[nodiscard]] std::int64_t integer_or(const JsonValue& object, std::string_view key,
                                       std::int64_t absent);
 

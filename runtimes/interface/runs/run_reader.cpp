@@ -125,7 +125,7 @@ void RunReader::expect_none(std::initializer_list<std::string_view> keys) {
 void RunReader::expect_one(std::initializer_list<std::string_view> degrees) {
   for (const std::string_view degree : degrees) {
     if (integer(degree, 1, kWorldRange) != 1) {
-      fail(degree, "more than 1");
+      fail(degree, "must be 1");
     }
   }
 }

@@ -20,7 +20,7 @@ struct RowWord {
   T value;
 };
 
-/// What `words` say among those that are known; none if they are not.
+/// The value that `words` stand for; none if they are unknown.
 template <typename T>
 std::optional<T> find_word(std::string_view words, std::span<const RowWord<T>> known) {
   for (const RowWord<T>& each : known) {
@@ -31,20 +31,20 @@ std::optional<T> find_word(std::string_view words, std::span<const RowWord<T>> k
   return std::nullopt;
 }
 
-/// Whether `words` are `beginning`, alone or with a remark or a version behind a space:
+/// Whether `words` are `beginning`, alone or followed by a space and a remark or a version:
 /// "torchtitan (FSDP2)".
 [[nodiscard]] bool begins_with(std::string_view words, std::string_view beginning);
 
-/// Reads the keys of a measured row one by one and remembers the first thing it could not take: a
-/// value of the wrong kind, an unknown word, and at the end a key that nobody asked for. What is
-/// left unread could change what happens, so a row with trouble is skipped, never half understood.
+/// Reads the keys of a measured row one by one and remembers the first error: a value of the wrong
+/// kind, an unknown word or, at the end, a key that nobody read. An unread key could change what
+/// happens, so a row with an error is skipped, never half understood.
 class RunReader {
  public:
   /// `path` names the object in messages: "case", "case.lora". `object` must outlive the reader;
   /// anything but an object counts as empty.
   RunReader(const JsonValue* object, std::string path);
 
-  /// The value of `key`; nullptr if absent or null. Marks the key as read.
+  /// The value of `key`; nullptr if it is absent or null. Marks the key as read.
   const JsonValue* take(std::string_view key);
   /// As `take`, without marking the key as read.
   [[nodiscard]] const JsonValue* peek(std::string_view key) const;
@@ -60,7 +60,7 @@ class RunReader {
     std::int64_t high = 0;
   };
   std::int64_t integer(std::string_view key, std::int64_t absent, Range range);
-  /// A whole number that has to be there; 0 if it is not.
+  /// A required whole number; 0 if it is missing.
   std::int64_t stated(std::string_view key, Range range);
   bool flag(std::string_view key, bool absent);
   double number(std::string_view key, double absent);
@@ -74,7 +74,7 @@ class RunReader {
     }
     return known.value_or(words.front().value);
   }
-  /// Looks the words of a key up, which have to be there.
+  /// Looks up the words of a required key.
   template <typename T>
   T lookup(std::string_view key, std::optional<T> (*find)(std::string_view)) {
     const std::string words = text(key, "");
@@ -85,24 +85,24 @@ class RunReader {
     return meaning.value_or(T{});
   }
 
-  /// Text that has to be `modelled` where it is there.
+  /// An optional text that must be `modelled`.
   void expect(std::string_view key, std::string_view modelled);
-  /// Text that has to be there and one of `known`.
+  /// A required text that must be one of `known`.
   void expect_one_of(std::string_view key, std::initializer_list<std::string_view> known);
-  /// Keys that have to be absent, "none" or false.
+  /// Keys that must be absent, "none" or false.
   void expect_none(std::initializer_list<std::string_view> keys);
-  /// Parallel degrees that have to be 1 or absent.
+  /// Parallel degrees that must be 1 or absent.
   void expect_one(std::initializer_list<std::string_view> degrees);
 
-  /// Notes that `key` holds something that cannot be followed; the first note stays.
+  /// Notes that the value of `key` is not understood; the first note stays.
   void fail(std::string_view key, std::string_view what);
-  /// Notes an error of another reader as it stands, on one line.
+  /// Notes an error of another reader unchanged, on one line.
   void refuse(const Error& error);
-  /// Takes over the trouble of a reader of a nested object.
+  /// Takes over the error of a reader of a nested object.
   void absorb(const std::optional<std::string>& nested);
-  /// Whether something could not be followed so far; keys left unread do not count yet.
+  /// Whether an error was noted so far; keys left unread do not count yet.
   [[nodiscard]] bool failed() const { return first_.has_value(); }
-  /// "case.attention: 'flex'", for the first trouble or key left unread.
+  /// "case.attention: 'flex'": the first error or the first key left unread.
   [[nodiscard]] std::optional<std::string> trouble() const;
 
  private:
@@ -117,7 +117,7 @@ class RunReader {
 /// The first line of an error without "error: ".
 [[nodiscard]] std::string first_line(const Error& error);
 
-// Ranges of what rows of any framework state.
+// Ranges of the values in rows of any framework.
 inline constexpr RunReader::Range kBatchRange{1, 1 << 16};
 inline constexpr RunReader::Range kSequenceRange{1, 1 << 22};
 inline constexpr RunReader::Range kWorldRange{1, 1 << 20};

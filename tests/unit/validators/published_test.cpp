@@ -128,7 +128,7 @@ TEST_CASE("published row: what is prose or missing skips it with the key") {
   CHECK(published_skip("lora", R"("LoRA r=8")") == "lora: \"LoRA r=8\"");
   CHECK(published_skip("lora", R"({"peft_type": "BOFT"})") == "lora.peft_type: 'BOFT'");
   CHECK(published_skip("quant", R"("nf4")") == "quant: \"nf4\"");
-  CHECK(published_skip("tp", "8") == "tp: more than 1");
+  CHECK(published_skip("tp", "8") == "tp: must be 1");
   CHECK(published_skip("mode", R"("infer")") == "mode: 'infer'");
   CHECK(published_skip("framework", R"("nanotron")") == "framework: 'nanotron'");
   CHECK(published_skip("num_gpus", "8").starts_with("num_gpus: 8"));
@@ -284,7 +284,7 @@ TEST_CASE("published row: what torchtune's leave open skips them") {
   CHECK(tune_skip({{R"("compile": "torch.compile")", R"("compile": null)"}}) ==
         "compile: 'not stated'");
   CHECK(tune_skip({{R"("num_gpus": 1)", R"("num_gpus": 8)"}})
-            .starts_with("num_gpus: 8 without a stated way"));
+            .starts_with("num_gpus: 8 GPUs, but the row does not state"));
 }
 
 TEST_CASE("published row: a rate beyond the GPU's datasheet is not that of one GPU") {

@@ -93,7 +93,7 @@ TEST_CASE("published row: what torchtitan's code is not modelled for is named by
   CHECK(skip_of_titan("compile", R"("aot_fx_trace graph")") == "compile: 'aot_fx_trace graph'");
   CHECK(skip_of_titan("precision", R"("fp32 params; float8")") ==
         "precision: 'fp32 params; float8'");
-  CHECK(skip_of_titan("pp", "8") == "pp: more than 1");
+  CHECK(skip_of_titan("pp", "8") == "pp: must be 1");
   CHECK(skip_of_titan("fsdp", R"("DDP")") == "fsdp: 'DDP'");
   CHECK(skip_of_titan("fsdp", R"("HSDP many")") == "fsdp: 'HSDP many'");
   CHECK(skip_of_titan("checkpointing", R"("compiler memory budget 0.8")") ==
