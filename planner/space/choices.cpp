@@ -3,6 +3,7 @@
 #include "planner/space/stage_forms.h"
 #include "planner/space/titan_space.h"
 #include "runtimes/megatron/stage_layers.h"
+#include "runtimes/plan_check.h"
 
 namespace headroom::plan {
 namespace {
@@ -66,12 +67,21 @@ std::vector<Recomputation> megatron_recomputations(const Constraints& allowed,
   return all;
 }
 
-std::vector<Recomputation> whole_recomputations(const Constraints& allowed) {
+/// Those that the framework of `plan` takes.
+std::vector<Recomputation> whole_recomputations(const SpaceQuestion& question,
+                                                const ParallelPlan& plan) {
+  const Constraints& allowed = question.constraints;
   std::vector<Recomputation> all;
   for (const RecomputeChoice choice : {RecomputeChoice::kNone, RecomputeChoice::kFull}) {
-    if (allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice)) &&
-        allowed.of(Axis::kRecomputeLayers).empty()) {
-      all.push_back({.whole = choice == RecomputeChoice::kFull});
+    if (!allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice)) ||
+        !allowed.of(Axis::kRecomputeLayers).empty()) {
+      continue;
+    }
+    const Recomputation one{.whole = choice == RecomputeChoice::kFull};
+    ParallelPlan with = plan;
+    one.apply_to(with);
+    if (ir::check_plan(question.model, with)) {
+      all.push_back(one);
     }
   }
   return all;
@@ -220,12 +230,11 @@ void Recomputation::apply_to(ParallelPlan& plan) const {
   plan.megatron->recompute_modules = modules;
 }
 
-ChoiceCounter::ChoiceCounter(const SpaceQuestion& question)
-    : question_(question), others_(whole_recomputations(question.constraints)) {}
+ChoiceCounter::ChoiceCounter(const SpaceQuestion& question) : question_(question) {}
 
-const std::vector<Recomputation>& ChoiceCounter::recomputations(const ParallelPlan& plan) {
+std::vector<Recomputation> ChoiceCounter::recomputations(const ParallelPlan& plan) {
   if (!plan.megatron) {
-    return others_;
+    return whole_recomputations(question_, plan);
   }
   const RepeatForm form = repeat_form_of(question_, plan);
   const auto [at, added] = megatron_.try_emplace(form.key());
@@ -268,7 +277,7 @@ Choices choices_of(const SpaceQuestion& question, const Cell& cell) {
   const bool megatron = cell.plan.megatron.has_value();
   for (const Recomputation& one :
        megatron ? megatron_recomputations(question.constraints, repeat_form_of(question, cell.plan))
-                : whole_recomputations(question.constraints)) {
+                : whole_recomputations(question, cell.plan)) {
     choices.recomputations.push_back(cell.plan);
     one.apply_to(choices.recomputations.back());
   }

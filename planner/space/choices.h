@@ -35,12 +35,11 @@ class ChoiceCounter {
   void choose_first(ir::ParallelPlan& plan);
 
  private:
-  const std::vector<Recomputation>& recomputations(const ir::ParallelPlan& plan);
+  std::vector<Recomputation> recomputations(const ir::ParallelPlan& plan);
   const std::vector<ir::MegatronPlan>& switches(const ir::ParallelPlan& plan);
 
   const SpaceQuestion& question_;
   std::map<std::array<bool, 4>, std::vector<ir::MegatronPlan>> switches_;  ///< By `SwitchForm`.
-  std::vector<Recomputation> others_;  ///< Of the runtimes other than Megatron.
   std::map<std::array<std::int64_t, 4>, std::vector<Recomputation>> megatron_;  ///< `RepeatForm`.
 };
 

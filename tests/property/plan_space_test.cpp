@@ -1,9 +1,12 @@
 #include "planner/space/search_space.h"
 
+#include <string_view>
 #include <utility>
 
 #include <doctest/doctest.h>
 
+#include "runtimes/plan_check.h"
+#include "runtimes/registry.h"
 #include "tests/support/rated_plans.h"
 #include "tests/support/search_models.h"
 
@@ -17,6 +20,28 @@ using test::small_model;
 using test::tiny_model;
 
 }  // namespace
+
+TEST_CASE("space: every framework has plans where it is named, and takes each of them") {
+  const ir::ModelSpec model = small_model();
+  SearchQuestion question = test::search_question(model, h100(), dgx(), 8);
+  Constraints& constraints = question.space.constraints;
+  constraints.of(Axis::kGpus) = {1};
+  constraints.of(Axis::kMicroBatch) = {2};
+  for (const std::string_view name : ir::runtime_words()) {
+    CAPTURE(name);
+    constraints.of(Axis::kRuntime) = parse_axis(Axis::kRuntime, name).value();
+    std::uint64_t plans = 0;
+    for (const Cell& cell : cells_of(question.space)) {
+      const Choices choices = choices_of(question.space, cell);
+      for (std::uint64_t index = 0; index < cell.choices; ++index, ++plans) {
+        const ir::ParallelPlan plan = plan_at(choices, index);
+        CHECK(plan.runtime == name);
+        CHECK(ir::check_plan(model, plan));
+      }
+    }
+    CHECK(plans > 0);
+  }
+}
 
 TEST_CASE("space: recipes in 8 bits are in it where the GPU has their products") {
   const ir::ModelSpec model = small_model();
