@@ -74,3 +74,43 @@ FAILED: a.dir/9.cpp.o
 ninja: build stopped: subcommand failed.
 headroom: building failed (all of it: $folder/build/release.log)
 "
+
+# A build folder whose build.ninja can no longer be made again is configured afresh, once.
+cat >"$folder/bin/ninja" <<'NINJA'
+#!/bin/sh
+case " $* " in *' -n '*) echo '[1/10] a step' && exit ;; esac
+grep -q '^new$' "$FOLDER/build/release/build.ninja" && exit 0
+echo "ninja: error: rebuilding 'build.ninja': subcommand failed"
+exit 1
+NINJA
+cat >"$folder/bin/cmake" <<'CMAKE'
+#!/bin/sh
+mkdir -p "$FOLDER/build/release/cli"
+printf 'CMAKE_HOME_DIRECTORY:INTERNAL=%s\n' "$FOLDER" >"$FOLDER/build/release/CMakeCache.txt"
+echo "${CONFIGURED-new}" >"$FOLDER/build/release/build.ninja"
+printf '#!/bin/sh\necho "answer to $*"\n' >"$FOLDER/build/release/cli/headroom"
+chmod +x "$FOLDER/build/release/cli/headroom"
+CMAKE
+printf '#!/bin/sh\n' >"$folder/bin/c++"
+chmod +x "$folder/bin/cmake" "$folder/bin/c++"
+FOLDER=$folder
+export FOLDER
+: >"$build/left-over"
+expect 10 0 'answer to fit a b c
+' "headroom: building (build/release.log)
+headroom: the build folder does not fit these sources any more; configuring it afresh
+headroom: configuring (build/configure.log)
+headroom: building (build/release.log)
+"
+[ ! -e "$build/left-over" ] || fail "the folder was not made afresh"
+
+CONFIGURED=old
+export CONFIGURED
+echo old >"$build/build.ninja"
+expect 10 4 '' "headroom: building (build/release.log)
+headroom: the build folder does not fit these sources any more; configuring it afresh
+headroom: configuring (build/configure.log)
+headroom: building (build/release.log)
+ninja: error: rebuilding 'build.ninja': subcommand failed
+headroom: building failed (all of it: $folder/build/release.log)
+"
