@@ -11,7 +11,6 @@
 #include "model_ir/graph/op.h"
 #include "model_ir/plan/work_range.h"
 #include "model_ir/spec/param_count.h"
-#include "planner/space/axis.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/registry.h"
 
@@ -311,27 +310,6 @@ std::int64_t sent_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan
 
 std::size_t module_set(const ir::MegatronModules& modules) {
   return (modules.core_attention ? 1U : 0U) + (modules.norms ? 2U : 0U) + (modules.mlp ? 4U : 0U);
-}
-
-BlockKey block_key(const ir::ParallelPlan& plan) {
-  const ir::MegatronPlan& degrees = *plan.megatron;
-  return {plan.micro_batch,
-          plan.sequence,
-          plan.world > 1 ? 1 : 0,  // A device alone multiplies faster than one beside others.
-          static_cast<std::int64_t>(plan.precision),
-          static_cast<std::int64_t>(degrees.attention),
-          degrees.tensor,
-          degrees.context,
-          degrees.expert,
-          degrees.expert_tensor,
-          static_cast<std::int64_t>(degrees.dispatcher),
-          degrees.sequence_parallel ? 1 : 0,
-          degrees.permute_fusion ? 1 : 0,
-          static_cast<std::int64_t>(degrees.context_exchange),
-          static_cast<std::int64_t>(degrees.fp8),
-          degrees.fp8_parameters ? 1 : 0,
-          value_with(degrees.offload_modules),
-          degrees.least_offloaded};
 }
 
 Result<BlockTimes> block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,

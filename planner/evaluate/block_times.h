@@ -71,8 +71,4 @@ struct BlockTimes {
 [[nodiscard]] BlockTimes with_transfers(BlockTimes blocks, const ir::ModelSpec& model,
                                         const ir::ParallelPlan& plan, const cost::Machine& machine);
 
-/// What of a plan `block_times` depends on, but for its transfers: equal keys, equal times.
-using BlockKey = std::array<std::int64_t, 17>;
-[[nodiscard]] BlockKey block_key(const ir::ParallelPlan& plan);
-
 }  // namespace headroom::plan

@@ -1,7 +1,7 @@
 #include "planner/evaluate/plan_memory.h"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <utility>
 
 #include "costmodel/binding_rank.h"
@@ -11,61 +11,12 @@
 #include "planner/evaluate/kept_bytes.h"
 #include "planner/evaluate/live_bytes.h"
 #include "planner/evaluate/program_sample.h"
-#include "planner/space/axis.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/plan_json.h"
 
 namespace headroom::plan {
 namespace {
-
-/// A key of whole numbers, each behind a comma.
-class KeyText {
- public:
-  template <typename... Values>
-  KeyText& add(Values... values) {
-    (append(static_cast<std::int64_t>(values)), ...);
-    return *this;
-  }
-  [[nodiscard]] std::string text() const { return text_; }
-
- private:
-  void append(std::int64_t value) {
-    std::array<char, 24> digits{};
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-    text_.append(digits.data(), end.ptr);
-    text_.push_back(',');
-  }
-  std::string text_;
-};
-
-int modules_bits(const ir::MegatronModules& modules) {
-  int bits = 0;
-  for (const bool one : {modules.core_attention, modules.norms, modules.mlp, modules.moe,
-                         modules.moe_activation, modules.shared_experts, modules.latent_up}) {
-    bits = 2 * bits + (one ? 1 : 0);
-  }
-  return bits;
-}
-
-/// What decides the sizes and the order of a program's tensors, but for what repeats.
-void add_shapes(KeyText& key, const ir::ParallelPlan& plan) {
-  const ir::MegatronPlan& megatron = *plan.megatron;
-  key.add(
-      plan.precision, plan.micro_batch, plan.sequence, std::min(plan.steps, 2), megatron.tensor,
-      megatron.context, megatron.expert, megatron.expert_tensor, megatron.sequence_parallel,
-      megatron.tp_comm_overlap, megatron.accumulation_fusion, megatron.fp32_gradients,
-      megatron.cross_entropy, megatron.mask_in_dataloader, megatron.attention,
-      megatron.context_exchange, megatron.context_exchange_ranks, megatron.fp8,
-      megatron.fp8_parameters, megatron.rope_fusion, megatron.grouped_gemm, megatron.recompute,
-      modules_bits(megatron.recompute_modules), value_with(megatron.offload_modules),
-      megatron.least_offloaded, megatron.vocabulary_divisor, megatron.permute_fusion,
-      megatron.aux_loss, megatron.sinkhorn, megatron.router_fp32, megatron.dispatcher,
-      megatron.shared_expert_overlap, megatron.transformer_engine, megatron.deterministic,
-      megatron.perform_initialization, megatron.expert_load * 1e6,
-      megatron.capacity_factor ? static_cast<std::int64_t>(*megatron.capacity_factor * 1e6) : -1,
-      plan.allocator.roundup_power2_divisions);
-}
 
 StagePlace stage_place(std::int64_t stage, std::int64_t stages) {
   const bool last = stages > 1 && stage == stages - 1;
@@ -207,21 +158,26 @@ std::shared_ptr<const Result<ActivationFamily>> PlanMemory::family_of(const ir::
                                                                       StagePlace stage,
                                                                       const FamilyPlace& place,
                                                                       std::int64_t context) {
-  KeyText key;
-  add_shapes(key, plan);
-  key.add(stage.number, stage.last, form.first_short, form.last_short, context == 0 ? 0 : 1,
-          place.base.stages, place.base.chunks, place.base.micro_batches,
-          plan.megatron->layers_per_chunk > 0);
+  std::vector<std::int64_t> numbers = {stage.number,
+                                       stage.last ? 1 : 0,
+                                       form.first_short ? 1 : 0,
+                                       form.last_short ? 1 : 0,
+                                       context == 0 ? 0 : 1,
+                                       place.base.stages,
+                                       place.base.chunks,
+                                       place.base.micro_batches,
+                                       plan.megatron->layers_per_chunk > 0 ? 1 : 0};
   for (const LayerRun& run : place.base.runs) {
-    key.add(run.layer.moe, run.layer.window.value_or(0), run.units, run.group, run.recomputed);
+    numbers.insert(numbers.end(), {run.layer.moe ? 1 : 0, run.layer.window.value_or(0), run.units,
+                                   run.group, run.recomputed ? 1 : 0});
   }
   for (const std::size_t count : place.varying) {
-    key.add(count);
+    numbers.push_back(static_cast<std::int64_t>(count));
   }
-  const std::string text = key.text();
+  PlanKey key = tensors_key(plan, std::move(numbers));
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = families_.find(text); found != families_.end()) {
+    if (const auto found = families_.find(key); found != families_.end()) {
       return found->second;
     }
   }
@@ -233,27 +189,15 @@ std::shared_ptr<const Result<ActivationFamily>> PlanMemory::family_of(const ir::
     samples_.fetch_add((*made)->samples(), std::memory_order_relaxed);
   }
   const std::lock_guard lock(mutex_);
-  return families_.try_emplace(text, std::move(made)).first->second;
+  return families_.try_emplace(std::move(key), std::move(made)).first->second;
 }
 
 std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::ParallelPlan& plan,
                                                                   const RankPlace& place) {
-  const ir::MegatronPlan& megatron = *plan.megatron;
-  KeyText key;
-  key.add(plan.precision, plan.optimizer.form, std::min(plan.steps, 2), plan.world,
-          static_cast<std::int64_t>(place.rank), megatron.tensor, megatron.pipeline,
-          megatron.context, megatron.expert, megatron.expert_tensor, megatron.layers_per_chunk,
-          megatron.first_stage_layers, megatron.last_stage_layers, megatron.account_for_embedding,
-          megatron.account_for_loss, megatron.distributed_optimizer, megatron.overlap_grad_reduce,
-          megatron.fp32_gradients, megatron.vocabulary_divisor, megatron.permute_fusion,
-          megatron.dispatcher, megatron.pipeline_before_data, megatron.precision_aware,
-          megatron.bf16_moments, megatron.optimizer_offload * 1e6, megatron.optimizer_instances,
-          megatron.transformer_engine, megatron.grouped_gemm, megatron.deterministic, megatron.fp8,
-          megatron.fp8_parameters, plan.allocator.roundup_power2_divisions);
-  const std::string text = key.text();
+  PlanKey key = states_key(plan, place.rank);
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = statics_.find(text); found != statics_.end()) {
+    if (const auto found = statics_.find(key); found != statics_.end()) {
       return found->second;
     }
   }
@@ -262,12 +206,11 @@ std::shared_ptr<const Result<StaticMemory>> PlanMemory::static_of(const ir::Para
   auto made = std::make_shared<const Result<StaticMemory>>(
       static_memory(windowless_, two, place.rank, device_.traits));
   const std::lock_guard lock(mutex_);
-  return statics_.try_emplace(text, std::move(made)).first->second;
+  return statics_.try_emplace(std::move(key), std::move(made)).first->second;
 }
 
 std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, ir::MegatronRecompute how,
                                  const ir::LayerSpec& layer) {
-  KeyText key;
   ir::ParallelPlan alone = plan;
   // What changes nothing of what a layer keeps.
   alone.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
@@ -279,18 +222,17 @@ std::int64_t PlanMemory::kept_of(const ir::ParallelPlan& plan, ir::MegatronRecom
   if (how != ir::MegatronRecompute::kSelective) {
     alone.megatron->recompute_modules = {};
   }
-  add_shapes(key, alone);
-  key.add(layer.moe, layer.window.value_or(0));
-  const std::string text = key.text();
+  PlanKey key = tensors_key(alone, {layer.moe ? 1 : 0, layer.window.value_or(0)});
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = kept_.find(text); found != kept_.end()) {
+    if (const auto found = kept_.find(key); found != kept_.end()) {
       return found->second;
     }
   }
   const Result<std::int64_t> kept = kept_bytes(windowless_, alone, layer, device_.traits);
   const std::lock_guard lock(mutex_);
-  return kept_.try_emplace(text, kept ? std::max<std::int64_t>(*kept, 0) : 0).first->second;
+  return kept_.try_emplace(std::move(key), kept ? std::max<std::int64_t>(*kept, 0) : 0)
+      .first->second;
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include "model_ir/plan/rank_program.h"
 #include "model_ir/spec/model_spec.h"
 #include "planner/evaluate/activation_family.h"
+#include "planner/evaluate/plan_key.h"
 #include "planner/evaluate/program_sample.h"
 
 namespace headroom::plan {
@@ -107,9 +108,10 @@ class PlanMemory {
   ir::ModelSpec windowless_;  ///< Megatron's layers keep the same under a window as without one.
   cost::DeviceSpec device_;
   std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const Result<ActivationFamily>>> families_;
-  std::unordered_map<std::string, std::shared_ptr<const Result<StaticMemory>>> statics_;
-  std::unordered_map<std::string, std::int64_t> kept_;
+  std::unordered_map<PlanKey, std::shared_ptr<const Result<ActivationFamily>>, PlanKeyHash>
+      families_;
+  std::unordered_map<PlanKey, std::shared_ptr<const Result<StaticMemory>>, PlanKeyHash> statics_;
+  std::unordered_map<PlanKey, std::int64_t, PlanKeyHash> kept_;
   std::unordered_map<std::string, Bytes> wholes_;
   std::atomic<std::uint64_t> plans_{0};
   std::atomic<std::uint64_t> samples_{0};

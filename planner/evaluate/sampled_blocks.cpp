@@ -1,9 +1,11 @@
 #include "planner/evaluate/sampled_blocks.h"
 
+#include <utility>
+
 namespace headroom::plan {
 
 Result<BlockTimes> SampledBlocks::of(const ir::ParallelPlan& plan) {
-  const BlockKey key = block_key(plan);
+  PlanKey key = pieces_key(plan);
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = known_.find(key); found != known_.end()) {
@@ -13,7 +15,7 @@ Result<BlockTimes> SampledBlocks::of(const ir::ParallelPlan& plan) {
   Result<BlockTimes> blocks = block_times(model_, plan, machine_, device_);
   if (blocks) {
     const std::lock_guard lock(mutex_);
-    known_.try_emplace(key, *blocks);
+    known_.try_emplace(std::move(key), *blocks);
   }
   return blocks;
 }

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <map>
 #include <mutex>
+#include <unordered_map>
 
 #include "planner/evaluate/block_times.h"
+#include "planner/evaluate/plan_key.h"
 
 namespace headroom::plan {
 
@@ -24,7 +25,7 @@ class SampledBlocks {
   const cost::DeviceSpec& device_;
   const cost::Machine& machine_;
   std::mutex mutex_;
-  std::map<BlockKey, BlockTimes> known_;
+  std::unordered_map<PlanKey, BlockTimes, PlanKeyHash> known_;
 };
 
 }  // namespace headroom::plan

@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <map>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,6 +15,7 @@
 #include "model_ir/spec/model_catalogue.h"
 #include "planner/evaluate/block_floor.h"
 #include "planner/evaluate/pipeline_times.h"
+#include "planner/evaluate/plan_key.h"
 #include "planner/space/search_space.h"
 #include "tests/support/configs.h"
 #include "tests/support/random.h"
@@ -113,14 +114,14 @@ TEST_CASE("block times: plans with equal keys have equal pieces") {
                                 {Axis::kFp8Parameters, "any"},
                                 {Axis::kContextExchange, "any"},
                                 {Axis::kOffloadModules, "none,core_attn,qkv_linear+core_attn"}});
-  std::map<BlockKey, BlockTimes> known;
+  std::unordered_map<PlanKey, BlockTimes, PlanKeyHash> known;
   int met = 0;
   for (int round = 0; round < 150; ++round) {
     const auto last = static_cast<std::int64_t>(plans.cells.size()) - 1;
     const ir::ParallelPlan& plan =
         plans.cells[static_cast<std::size_t>(random.between(0, last))].plan;
     const BlockTimes times = block_times(plans.model, plan, plans.machine, plans.device).value();
-    const auto [one, added] = known.try_emplace(block_key(plan), times);
+    const auto [one, added] = known.try_emplace(pieces_key(plan), times);
     met += added ? 0 : 1;
     CAPTURE(plan.world);
     CHECK(one->second.dense.forward == times.dense.forward);
