@@ -5,6 +5,7 @@
 #include "model_ir/graph/param_table.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/weights/check.h"
+#include "model_ir/spec/weights/read_weights.h"
 #include "model_ir/spec/weights/tensor_list.h"
 
 namespace headroom::cli {

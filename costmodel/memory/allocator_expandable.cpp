@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "costmodel/memory/allocation_size.h"
-#include "costmodel/memory/allocator_core.h"
+#include "costmodel/memory/caching_allocator.h"
 #include "model_ir/base/check.h"
 #include "model_ir/base/units.h"
 

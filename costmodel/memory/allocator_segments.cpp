@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "costmodel/memory/allocation_size.h"
-#include "costmodel/memory/allocator_core.h"
+#include "costmodel/memory/caching_allocator.h"
 #include "model_ir/base/check.h"
 
 namespace headroom::cost {

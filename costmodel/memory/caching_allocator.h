@@ -1,64 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "costmodel/memory/allocator_model.h"
+#include "costmodel/memory/allocator_state.h"
+#include "costmodel/memory/driver_addresses.h"
+#include "costmodel/memory/free_list.h"
 #include "model_ir/plan/parallel_plan.h"
 
 namespace headroom::cost {
-
-/// What the allocator may take.
-struct DeviceMemory {
-  Bytes capacity;  ///< What the driver can give it: the device's total less everything outside.
-  /// torch.cuda.set_per_process_memory_fraction, times the device's total; garbage collection is
-  /// only active with it (setMemoryFraction, get_free_block).
-  std::optional<Bytes> allowed = std::nullopt;
-};
-
-/// What an allocator did.
-enum class TraceAction : std::uint8_t {
-  kAllocate,
-  kFree,
-  kSegmentAllocate,
-  kSegmentFree,
-  kSegmentMap,
-  kSegmentUnmap,
-  kOutOfMemory,
-};
-
-/// One line of an allocator's history.
-struct TraceEntry {
-  TraceAction action = TraceAction::kAllocate;
-  ir::StreamId stream = 0;
-  ir::BlockId block = 0;  ///< Of `kAllocate`, `kFree` and `kOutOfMemory`.
-  std::int64_t address = 0;
-  std::int64_t size = 0;  ///< Requested bytes of a block, bytes of a segment or of pages.
-  friend bool operator==(const TraceEntry&, const TraceEntry&) = default;
-};
-using AllocatorTrace = std::vector<TraceEntry>;
-
-/// A piece of a segment.
-struct BlockView {
-  std::int64_t address = 0;
-  std::int64_t size = 0;       ///< Bytes.
-  std::int64_t requested = 0;  ///< Bytes; 0 when free.
-  bool live = false;
-  ir::BlockId block = 0;  ///< When live.
-};
-
-/// A stretch of device memory obtained from the driver, as torch.cuda.memory_snapshot shows it:
-/// of an expandable segment, one mapped stretch.
-struct SegmentView {
-  std::int64_t address = 0;
-  std::int64_t size = 0;
-  ir::StreamId stream = 0;
-  bool small = false;
-  bool expandable = false;
-  std::vector<BlockView> blocks;  ///< In order, without gaps.
-};
 
 /// PyTorch's native caching allocator.
 ///
@@ -70,10 +22,134 @@ struct SegmentView {
 ///          A request for no bytes succeeds and takes nothing.
 /// Ignores: frees delayed by cross-stream events, private pools of CUDA graphs.
 /// Source:  pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp, c10/core/AllocatorConfig.h, 2.11.
-[[nodiscard]] std::unique_ptr<AllocatorModel> make_caching_allocator(
-    const ir::AllocatorSettings& settings, const DeviceMemory& device);
-/// The same on a device of `capacity` bytes, without a memory fraction.
-[[nodiscard]] std::unique_ptr<AllocatorModel> make_caching_allocator(
-    const ir::AllocatorSettings& settings, Bytes capacity);
+///
+/// Blocks live in one flat array and are linked to their neighbours in the segment:
+///
+///     segment     | live 3 MiB | free 9 MiB | live 1.5 MiB | free 6.5 MiB |
+///                      <-> previous / next <->
+///
+/// Free mapped blocks are also in the free list of their (stream, pool). An expandable segment is
+/// one range of addresses; its parts without memory behind them are unmapped blocks.
+class CachingAllocator {
+ public:
+  CachingAllocator(const ir::AllocatorSettings& settings, const DeviceMemory& device,
+                   AllocatorTrace* trace = nullptr);
+
+  /// Serves `requested` bytes on `stream` under the name `block`; false: out of memory.
+  [[nodiscard]] bool allocate(ir::BlockId block, Bytes requested, ir::StreamId stream);
+  void free(ir::BlockId block);
+  void empty_cache();
+  [[nodiscard]] AllocatorState state() const;
+  /// Size of the live block as `allocated` counts it.
+  [[nodiscard]] Bytes size_of(ir::BlockId block) const;
+  void reset_peaks();
+
+  /// Every segment with its blocks, by address.
+  [[nodiscard]] std::vector<SegmentView> segments() const;
+
+ private:
+  using Index = BlockIndex;  ///< Of `blocks_`.
+  static constexpr Index kNone{0xffff'ffff};
+  static constexpr Index kNothing{0xffff'fffe};  ///< A live request for no bytes.
+  /// Of a pool in `pools_`: 2 * stream for the small one, 2 * stream + 1 for the large one.
+  enum class PoolId : std::uint16_t {};
+
+  struct Block {
+    std::int64_t address = 0;
+    std::int64_t size = 0;
+    std::int64_t requested = 0;
+    std::int64_t age_base = 0;  ///< The pool's search count when the block became free.
+    Index previous = kNone;     ///< Neighbours in the segment.
+    Index next = kNone;
+    ir::BlockId owner = 0;
+    PoolId pool{0};
+    bool live = false;
+    bool mapped = true;
+  };
+  struct Pool {
+    FreeList free;
+    std::vector<Index> unmapped;  ///< By address.
+  };
+
+  [[nodiscard]] Block& at(Index block) { return blocks_[static_cast<std::size_t>(block)]; }
+  [[nodiscard]] const Block& at(Index block) const {
+    return blocks_[static_cast<std::size_t>(block)];
+  }
+  [[nodiscard]] Pool& pool_of(PoolId pool) { return pools_[static_cast<std::size_t>(pool)]; }
+  [[nodiscard]] static bool is_small(PoolId pool) { return static_cast<unsigned>(pool) % 2 == 0; }
+  [[nodiscard]] static ir::StreamId stream_of(PoolId pool) {
+    return static_cast<ir::StreamId>(static_cast<unsigned>(pool) / 2);
+  }
+  [[nodiscard]] static std::int64_t page_size(PoolId pool);
+  [[nodiscard]] PoolId pool_for(std::int64_t size, ir::StreamId stream);
+  [[nodiscard]] static bool is_split(const Block& block) {
+    return block.previous != kNone || block.next != kNone;
+  }
+  [[nodiscard]] std::int64_t& searches_of(PoolId pool) {
+    return is_small(pool) ? small_searches_ : large_searches_;
+  }
+
+  // caching_allocator.cpp
+  [[nodiscard]] Index obtain(PoolId pool, std::int64_t size);
+  [[nodiscard]] Index take_free(PoolId pool, std::int64_t size);
+  [[nodiscard]] bool may_serve(std::int64_t block, std::int64_t size) const;
+  [[nodiscard]] bool should_split(const Block& block, std::int64_t size) const;
+  [[nodiscard]] Index split_front(Index block, std::int64_t size);
+  void merge(Index into, Index neighbour);
+  void add_free(Index block);
+  [[nodiscard]] Index new_block(const Block& block);
+  void drop_block(Index block);
+  void link(Index previous, Index index, Index next);
+  void reserve(std::int64_t bytes);
+  void record(TraceAction action, const Block& block, std::int64_t address, std::int64_t size);
+
+  // allocator_segments.cpp
+  [[nodiscard]] Index open_segment(PoolId pool, std::int64_t size);
+  [[nodiscard]] Index malloc_segment(PoolId pool, std::int64_t bytes);
+  [[nodiscard]] std::int64_t take_addresses(std::int64_t bytes);
+  void release_segment(Index block);
+  [[nodiscard]] bool release_oversize(PoolId pool, std::int64_t size);
+  void release_cached();
+  void release_pool(PoolId pool);
+  void collect_garbage();
+  [[nodiscard]] std::vector<Index> whole_free_large() const;
+
+  // allocator_expandable.cpp
+  [[nodiscard]] std::int64_t expandable_size(Index block) const;
+  [[nodiscard]] Index expand(PoolId pool, std::int64_t size);
+  [[nodiscard]] Index find_room(PoolId pool, std::int64_t size);
+  [[nodiscard]] bool has_room(Index block, std::int64_t size) const;
+  [[nodiscard]] Index reserve_addresses(PoolId pool);
+  [[nodiscard]] bool map(Index block, std::int64_t size);
+  void unmap(Index block);
+  void insert_unmapped(Index block);
+  void erase_unmapped(Index block);
+
+  ir::AllocatorSettings settings_;
+  std::int64_t max_split_size_;  ///< The largest number when not set.
+  std::int64_t capacity_;
+  std::optional<std::int64_t> allowed_;
+  AllocatorTrace* trace_;
+
+  std::vector<Block> blocks_;
+  std::vector<Index> unused_;  ///< Of `blocks_`.
+  std::vector<Index> live_;    ///< By `BlockId`.
+  std::vector<Pool> pools_;
+  std::int64_t next_address_ = kSegmentStart;  ///< Of ranges, and of segments that rise.
+  DriverAddresses driver_;                     ///< Of segments that do not.
+  std::int64_t small_searches_ = 0;
+  std::int64_t large_searches_ = 0;
+
+  std::int64_t allocated_ = 0;
+  std::int64_t requested_ = 0;
+  std::int64_t reserved_ = 0;
+  std::int64_t peak_allocated_ = 0;
+  std::int64_t peak_requested_ = 0;
+  std::int64_t peak_reserved_ = 0;
+  std::int64_t retries_ = 0;
+
+  /// No block may sit at address 0: a viewer takes that for no address.
+  static constexpr std::int64_t kSegmentStart = std::int64_t{1} << 32;
+};
 
 }  // namespace headroom::cost

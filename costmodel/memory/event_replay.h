@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "costmodel/memory/allocator_core.h"
-#include "costmodel/memory/timeline.h"
+#include "costmodel/memory/caching_allocator.h"
 #include "model_ir/plan/rank_program.h"
 
 namespace headroom::cost {

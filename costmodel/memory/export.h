@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "costmodel/memory/caching_allocator.h"
+#include "costmodel/memory/allocator_state.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/rank_program.h"
 

@@ -6,14 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/memory/allocator_model.h"
-#include "costmodel/memory/caching_allocator.h"
+#include "costmodel/memory/allocator_state.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/plan/rank_program.h"
 
 namespace headroom::cost {
-
-using RoleBytes = std::array<Bytes, ir::kTensorRoleCount>;  ///< Indexed by `ir::TensorRole`.
 
 /// What the allocator showed in one phase, as torch.cuda.memory_stats would.
 struct PhaseMemory {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model_ir/base/check.h"
+#include "model_ir/graph/param_table.h"
 
 namespace headroom::ir {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/graph/decoder.h"
 #include "model_ir/graph/graph.h"
-#include "model_ir/graph/param_table.h"
+#include "model_ir/graph/model_parameter.h"
+#include "model_ir/spec/model_spec.h"
 
 namespace headroom::ir {
 

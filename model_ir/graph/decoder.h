@@ -3,17 +3,10 @@
 #include <cstdint>
 
 #include "model_ir/graph/graph.h"
-#include "model_ir/graph/param_table.h"
+#include "model_ir/graph/model_parameter.h"
 #include "model_ir/spec/model_spec.h"
 
 namespace headroom::ir {
-
-/// Extent of one micro-batch.
-struct BatchShape {
-  std::int64_t batch = 1;     ///< B
-  std::int64_t sequence = 1;  ///< S
-  friend bool operator==(const BatchShape&, const BatchShape&) = default;
-};
 
 /// The forward pass of a model, loss included, on one micro-batch.
 ///

@@ -11,6 +11,13 @@
 
 namespace headroom::ir {
 
+/// Extent of one micro-batch.
+struct BatchShape {
+  std::int64_t batch = 1;     ///< B
+  std::int64_t sequence = 1;  ///< S
+  friend bool operator==(const BatchShape&, const BatchShape&) = default;
+};
+
 /// The forward pass of one micro-batch: operators joined by the tensors that flow between them.
 /// Append-only; `NodeId` and `TensorId` are stable indices, and operators are added in an order in
 /// which they can run. Boost.Graph stays behind this class.

@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "model_ir/graph/param_table.h"
+#include "model_ir/graph/model_parameter.h"
+#include "model_ir/spec/model_spec.h"
 
 namespace headroom::ir {
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "model_ir/plan/rank_program.h"
-
 namespace headroom::ir {
 
 std::string_view name_of(CollectiveKind kind) {

@@ -144,6 +144,31 @@ struct CopyShape {
 
 using WorkShape = std::variant<GemmShape, AttentionShape, TrafficShape, CollectiveShape, CopyShape>;
 
+/// Device work of a phase: sums over its items.
+struct Work {
+  double gemm_flops = 0;       ///< Of library calls; grouped kernels are among `kernels`.
+  double apex_gemm_flops = 0;  ///< Of these: in apex's extension for weight gradients.
+  std::int64_t gemms = 0;
+  std::int64_t kernels = 0;        ///< Launches, library calls apart.
+  std::int64_t traffic_bytes = 0;  ///< Read and written by kernels bound by memory.
+  std::int64_t host_to_device_bytes = 0;
+  std::int64_t device_to_host_bytes = 0;
+  std::int64_t device_to_device_bytes = 0;
+  struct Collective {
+    CollectiveKind kind = CollectiveKind::kAllReduce;
+    std::int64_t ranks = 0;
+    std::int64_t calls = 0;
+    std::int64_t bytes = 0;  ///< Of the full (gathered, unsharded) buffers.
+  };
+  std::vector<Collective> collectives;
+
+  void add(const GemmShape& shape);
+  void add(const AttentionShape& shape);
+  void add(const TrafficShape& shape);
+  void add(const CollectiveShape& shape);
+  void add(const CopyShape& shape);
+};
+
 /// One item, in the order in which the host issues them.
 struct WorkItem {
   enum class Kind : std::uint8_t {

@@ -1,11 +1,10 @@
-#include "runtimes/fsdp/quantised_shards.h"
-
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "runtimes/fsdp/fully_shard.h"
 #include "runtimes/fsdp/named_parameters.h"
+#include "runtimes/fsdp/sharded_model.h"
 #include "runtimes/torch/launch.h"
 
 namespace headroom::ir::fsdp {

@@ -8,7 +8,6 @@
 #include "model_ir/spec/task.h"
 #include "runtimes/fsdp/fully_shard.h"
 #include "runtimes/fsdp/named_parameters.h"
-#include "runtimes/fsdp/quantised_shards.h"
 
 namespace headroom::ir::fsdp {
 

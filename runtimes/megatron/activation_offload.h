@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtimes/megatron/weights.h"
-#include "runtimes/torch/saved_tensor_hooks.h"
+#include "runtimes/torch/node.h"
 
 namespace headroom::ir::megatron {
 

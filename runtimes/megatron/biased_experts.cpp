@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtimes/megatron/expert_rows.h"
 #include "runtimes/megatron/fused.h"
 #include "runtimes/megatron/grouped_linear.h"
 #include "runtimes/megatron/rows.h"

@@ -68,7 +68,7 @@ DiscardedRegion::DiscardedRegion(const Runner& run, const std::vector<Tensor>& i
     Tensor detached = eager.alias(input, input.shape(), false);
     detached->layout = input->layout;
     detached->requires_grad = input.requires_grad();
-    again_->saved.emplace_back(eager, detached);
+    again_->saved.push_back(eager.save(detached));
   }
   Record record(eager, inputs);
   {

@@ -9,6 +9,7 @@
 
 #include "runtimes/megatron/biased_experts.h"
 #include "runtimes/megatron/discarded_region.h"
+#include "runtimes/megatron/expert_rows.h"
 #include "runtimes/megatron/fused.h"
 #include "runtimes/megatron/grouped_linear.h"
 #include "runtimes/megatron/layer.h"

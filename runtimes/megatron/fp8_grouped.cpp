@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "runtimes/megatron/expert_rows.h"
 #include "runtimes/megatron/fp8_tensor.h"
-#include "runtimes/megatron/grouped_linear.h"
 #include "runtimes/megatron/te_gemm.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"

@@ -3,23 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtimes/megatron/transformer_engine.h"
 #include "runtimes/torch/record.h"
 #include "runtimes/torch/tensor.h"
 
 namespace headroom::ir::megatron {
-
-struct Runner;
-
-/// A matrix in 8 bits, once for products that read its rows and once for those that read its
-/// columns. With one scale for the whole tensor the columns are a transposed copy, which GPUs with
-/// products of either layout (compute capability 10 and 11) do without.
-/// Source: NVIDIA/TransformerEngine 2.11, pytorch/tensor/{float8,float8_blockwise,mxfp8}_tensor.py.
-struct Fp8Tensor {
-  torch::Tensor rows;
-  torch::Tensor row_scales;  ///< Of both where the whole tensor has one.
-  torch::Tensor columns;
-  torch::Tensor column_scales;
-};
 
 /// The scales of a product's operands in the order that its kernel reads: copies while it runs.
 /// Source: pytorch/csrc/util.cpp, swizzle_scaling_factors.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "model_ir/base/check.h"
+#include "runtimes/megatron/expert_rows.h"
 #include "runtimes/megatron/fp8_grouped.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"
@@ -31,27 +31,6 @@ Tensor refilled(const Runner& run, const Tensor& input, std::int64_t rows) {
 
 }  // namespace
 
-std::vector<std::int64_t> expert_rows(std::int64_t rows, std::size_t count, std::int64_t unit) {
-  HEADROOM_ASSERT(rows % unit == 0);
-  const auto experts = static_cast<std::int64_t>(count);
-  const std::int64_t share = rows / unit / experts * unit;
-  std::vector<std::int64_t> shares(count, share);
-  shares.back() = rows - share * (experts - 1);
-  return shares;
-}
-
-std::int64_t padded_unit(const Runner& run) {
-  return run.context.megatron.fp8 == MegatronFp8::kMxfp8 ? 32 : 16;
-}
-
-std::int64_t padded_rows(const Runner& run, std::int64_t rows, std::size_t count) {
-  std::int64_t padded = 0;
-  for (const std::int64_t share : expert_rows(rows, count)) {
-    padded += align_up(share, padded_unit(run));
-  }
-  return padded;
-}
-
 Tensor pad_experts(const Runner& run, const Tensor& input, std::size_t count) {
   const std::int64_t padded = padded_rows(run, input.shape()[0], count);
   return padded == input.shape()[0] ? input : refilled(run, input, padded);
@@ -59,21 +38,6 @@ Tensor pad_experts(const Runner& run, const Tensor& input, std::size_t count) {
 
 Tensor unpad_experts(const Runner& run, const Tensor& padded, std::int64_t rows) {
   return padded.shape()[0] == rows ? padded : refilled(run, padded, rows);
-}
-
-void run_per_expert(Eager& eager, GemmShape all) {
-  std::int64_t GemmShape::*const rows =
-      all.layout == GemmLayout::kNT ? &GemmShape::k : &GemmShape::m;
-  const std::int64_t total = all.*rows;
-  all.*rows = total / all.count;
-  if (all.*rows > 0) {
-    eager.run(all);
-  }
-  all.*rows = total - all.*rows * all.count;
-  if (all.*rows > 0) {
-    all.count = 1;
-    eager.run(all);
-  }
 }
 
 Tensor grouped_linear(const Runner& run, const Tensor& input, const std::vector<Tensor>& weights,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model_ir/plan/token_exchange.h"
+#include "runtimes/megatron/expert_rows.h"
 #include "runtimes/megatron/experts.h"
 #include "runtimes/megatron/grouped_linear.h"
 #include "runtimes/torch/functions.h"

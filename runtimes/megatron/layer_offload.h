@@ -8,7 +8,7 @@
 
 #include "runtimes/megatron/activation_offload.h"
 #include "runtimes/megatron/weights.h"
-#include "runtimes/torch/saved_tensor_hooks.h"
+#include "runtimes/torch/node.h"
 
 namespace headroom::ir::megatron {
 

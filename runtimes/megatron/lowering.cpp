@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtimes/megatron/build_chunks.h"
 #include "runtimes/megatron/gradient_buffer.h"
 #include "runtimes/megatron/gradient_sync.h"
 #include "runtimes/megatron/layer_modules.h"

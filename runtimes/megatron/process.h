@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "runtimes/megatron/activation_offload.h"
-#include "runtimes/megatron/fp8_tensor.h"
 #include "runtimes/megatron/layer_offload.h"
 #include "runtimes/megatron/weights.h"
 #include "runtimes/torch/eager.h"
@@ -40,6 +39,17 @@ struct DispatcherState {
 struct Userbuffers {
   std::vector<std::vector<std::uint32_t>> in_parts;
   std::vector<std::uint32_t> in_bulk;
+};
+
+/// A matrix in 8 bits, once for products that read its rows and once for those that read its
+/// columns. With one scale for the whole tensor the columns are a transposed copy, which GPUs with
+/// products of either layout (compute capability 10 and 11) do without.
+/// Source: NVIDIA/TransformerEngine 2.11, pytorch/tensor/{float8,float8_blockwise,mxfp8}_tensor.py.
+struct Fp8Tensor {
+  torch::Tensor rows;
+  torch::Tensor row_scales;  ///< Of both where the whole tensor has one.
+  torch::Tensor columns;
+  torch::Tensor column_scales;
 };
 
 /// What a process makes once and keeps.

@@ -34,7 +34,7 @@ RecomputableNorm::RecomputableNorm(const Runner& run, const Tensor& input,
       std::make_shared<Again>(Again{.saved = {}, .input = {}, .weights = weights, .normed = {}});
   Record record(eager, {&input, &weights.weight, &weights.bias});
   output_ = std::move(norm_forward(run, input, weights).output);
-  again_->saved = torch::SavedTensor(eager, input);
+  again_->saved = eager.save(input);
   record.finish(output_, [run, again = again_](Eager&, Gradients&, Node& node) -> Gradients {
     NormGradients result = norm_backward(run, again->input, node.wants(2));
     result.input->tracked_view = true;

@@ -12,8 +12,6 @@
 
 namespace headroom::ir::megatron {
 
-struct Runner;  // transformer_engine.h
-
 /// What every part of the lowering reads and none changes. Shape letters as in
 /// spec/model_spec.h; T is the number of tokens of a micro-batch on this rank, S*B/CP.
 struct Context {
@@ -166,13 +164,5 @@ struct Chunk {
   std::optional<LatentTables> yarn;   ///< What YarnRotaryEmbedding holds beside them.
   std::vector<Parameter> parameters;  ///< In the order of named_parameters().
 };
-
-/// Rows of the token table, padded so that every rank has as many.
-/// Source: megatron/training/tokenizer, _vocab_size_with_padding.
-[[nodiscard]] std::int64_t padded_vocabulary(const ModelSpec& spec, const MegatronPlan& plan);
-
-/// The chunks of this rank's stage, parameters allocated in the order of the constructors.
-[[nodiscard]] std::vector<Chunk> build_chunks(const Runner& run,
-                                              const std::vector<LayerModules>& modules);
 
 }  // namespace headroom::ir::megatron

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtimes/torch/saved_tensor_hooks.h"
+#include "runtimes/torch/node.h"
 #include "runtimes/torch/tensor.h"
 
 namespace headroom::ir::torch {

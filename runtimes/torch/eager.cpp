@@ -61,6 +61,16 @@ Tensor Eager::empty(const Shape& shape, DType dtype, TensorRole role) {
   return {*this, impl};
 }
 
+void Tensor::reset() {
+  if (impl_ == nullptr) {
+    return;
+  }
+  TensorImpl* const impl = std::exchange(impl_, nullptr);
+  if (--impl->uses == 0) {
+    eager_->destroy(impl);
+  }
+}
+
 Tensor Eager::empty(const Shape& shape, DType dtype) {
   return empty(shape, dtype, role_);
 }
@@ -308,6 +318,16 @@ void Eager::mark_saved(const Tensor& tensor) {
   if (role == TensorRole::kTemporary) {
     role = TensorRole::kActivation;
   }
+}
+
+SavedTensor Eager::save(const Tensor& tensor) {
+  if (saved_tensor_hooks_ != nullptr) {
+    Tensor kept;
+    const std::size_t slot = saved_tensor_hooks_->pack(*this, tensor, kept);
+    return kept.defined() ? SavedTensor(std::move(kept)) : SavedTensor(*saved_tensor_hooks_, slot);
+  }
+  mark_saved(tensor);
+  return SavedTensor(tensor);
 }
 
 void Eager::enter_autocast(DType dtype) {

@@ -18,7 +18,6 @@
 
 namespace headroom::ir::torch {
 
-class SavedTensorHooks;
 class WorkRecorder;
 
 /// An eager PyTorch process as its allocator sees it: operators allocate their outputs, autograd
@@ -114,6 +113,8 @@ class Eager {
   void relabel(const Tensor& tensor, TensorRole role);
   /// Backward keeps `tensor`: a temporary becomes an activation.
   void mark_saved(const Tensor& tensor);
+  /// Saves `tensor` for backward, with the hooks in force if there are any.
+  [[nodiscard]] SavedTensor save(const Tensor& tensor);
   [[nodiscard]] std::uint16_t operation() const { return operation_; }
 
   [[nodiscard]] const DeviceTraits& device() const { return device_; }
@@ -161,7 +162,6 @@ class Eager {
  private:
   void run_backward(Node* first, std::vector<Tensor> seeds);
   friend class Tensor;
-  friend class Node;
   void destroy(TensorImpl* impl);
   void unuse(Storage* storage);
   void let_go(Storage& storage);
@@ -217,6 +217,20 @@ class GradMode {
  private:
   Eager& eager_;
   bool before_;
+};
+
+/// Puts hooks in force for a scope; none where `hooks` is null.
+class SavedTensorScope {
+ public:
+  SavedTensorScope(Eager& eager, SavedTensorHooks* hooks)
+      : eager_(eager), before_(eager.exchange_saved_tensor_hooks(hooks)) {}
+  ~SavedTensorScope() { eager_.exchange_saved_tensor_hooks(before_); }
+  SavedTensorScope(const SavedTensorScope&) = delete;
+  SavedTensorScope& operator=(const SavedTensorScope&) = delete;
+
+ private:
+  Eager& eager_;
+  SavedTensorHooks* before_;
 };
 
 }  // namespace headroom::ir::torch

@@ -1,7 +1,6 @@
 #include "runtimes/torch/foreach.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -39,32 +38,6 @@ std::int64_t list_launches(std::span<const std::int64_t> elements, ListKernel ki
     }
   }
   return launches + (chunks > 0 ? 1 : 0);
-}
-
-std::int64_t elementwise_launches(std::int64_t elements, std::int64_t element_bytes) {
-  constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
-  const auto fits = [element_bytes](std::int64_t count) {
-    return count <= kLimit && 1 + (count - 1) * element_bytes <= kLimit;
-  };
-  if (elements == 0) {
-    return 0;
-  }
-  // Halves of halves have one of two sizes: `least` elements, or one more.
-  std::int64_t least = elements;
-  std::int64_t smaller = 1;
-  std::int64_t larger = 0;
-  while (!fits(least)) {
-    const bool even = least % 2 == 0;
-    const std::int64_t halves_of_smaller = even ? 2 * smaller : smaller;
-    smaller = even ? halves_of_smaller + larger : halves_of_smaller;
-    larger = even ? larger : halves_of_smaller + 2 * larger;
-    least /= 2;
-  }
-  return smaller + (fits(least + 1) ? larger : 2 * larger);
-}
-
-std::int64_t elementwise_launches(const Tensor& tensor) {
-  return elementwise_launches(tensor.elements(), bits_of(tensor.dtype()) / 8);
 }
 
 void count_kernels(Eager& eager, std::int64_t launches) {

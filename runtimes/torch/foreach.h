@@ -35,14 +35,6 @@ inline constexpr std::int64_t kTensorsPerConcat = 128;
 /// Source: pytorch/pytorch 2.11 aten/src/ATen/native/cuda/MultiTensorApply.cuh.
 [[nodiscard]] std::int64_t list_launches(std::span<const std::int64_t> elements, ListKernel kind);
 
-/// Launches of an elementwise kernel over `elements` contiguous elements, the widest of which takes
-/// `element_bytes`: a kernel indexes with 32 bits, larger tensors are halved until they fit.
-/// Source: pytorch/pytorch aten/src/ATen/TensorIterator.cpp, can_use_32bit_indexing, split.
-[[nodiscard]] std::int64_t elementwise_launches(std::int64_t elements, std::int64_t element_bytes);
-
-/// The same for an operation on a whole tensor.
-[[nodiscard]] std::int64_t elementwise_launches(const Tensor& tensor);
-
 /// Adds `launches` kernels to the work of the current phase, if there is one.
 void count_kernels(Eager& eager, std::int64_t launches);
 

@@ -12,6 +12,14 @@ namespace headroom::ir::torch {
 /// What a tensor's elements take, wherever they lie; 0 for an undefined one.
 [[nodiscard]] std::int64_t bytes_of(const Tensor& tensor);
 
+/// Launches of an elementwise kernel over `elements` contiguous elements, the widest of which takes
+/// `element_bytes`: a kernel indexes with 32 bits, larger tensors are halved until they fit.
+/// Source: pytorch/pytorch aten/src/ATen/TensorIterator.cpp, can_use_32bit_indexing, split.
+[[nodiscard]] std::int64_t elementwise_launches(std::int64_t elements, std::int64_t element_bytes);
+
+/// The same for an operation on a whole tensor.
+[[nodiscard]] std::int64_t elementwise_launches(const Tensor& tensor);
+
 /// `launches` kernels that together read and write `bytes`. Nothing where there are none.
 void launch_kernels(Eager& eager, std::int64_t bytes, std::int64_t launches = 1,
                     TrafficKind kind = TrafficKind::kElementwise);

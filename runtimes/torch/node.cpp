@@ -4,22 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtimes/torch/eager.h"
-#include "runtimes/torch/saved_tensor_hooks.h"
-
 namespace headroom::ir::torch {
-
-SavedTensor::SavedTensor(Eager& eager, const Tensor& tensor) {
-  if (SavedTensorHooks* const hooks = eager.saved_tensor_hooks()) {
-    slot_ = hooks->pack(eager, tensor, tensor_);
-    if (!tensor_.defined()) {
-      hooks_ = hooks->shared_from_this();
-    }
-    return;
-  }
-  tensor_ = tensor;
-  eager.mark_saved(tensor);
-}
 
 Tensor SavedTensor::unpack(Eager& eager) {
   return hooks_ ? hooks_->unpack(eager, slot_) : tensor_;

@@ -1,21 +1,42 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtimes/torch/tensor.h"
 
 namespace headroom::ir::torch {
 
-class SavedTensorHooks;
+/// Who takes what operators save for backward, in place of their nodes.
+/// Source: pytorch/pytorch torch/autograd/graph.py, saved_tensors_hooks.
+class SavedTensorHooks : public std::enable_shared_from_this<SavedTensorHooks> {
+ public:
+  SavedTensorHooks() = default;
+  virtual ~SavedTensorHooks() = default;
+  SavedTensorHooks(const SavedTensorHooks&) = delete;
+  SavedTensorHooks& operator=(const SavedTensorHooks&) = delete;
+
+  /// An operator saves `tensor`: returns where it can be asked for. What is put in `kept` stays
+  /// with the operator's node, and nobody will ask.
+  virtual std::size_t pack(Eager& eager, const Tensor& tensor, Tensor& kept) = 0;
+  /// Backward wants the tensor.
+  [[nodiscard]] virtual Tensor unpack(Eager& eager, std::size_t slot) = 0;
+  /// The node has let go of it.
+  virtual void forget(std::size_t slot) = 0;
+};
 
 /// What an operator keeps for backward: the tensor itself, or where the hooks in force have it.
 class SavedTensor {
  public:
   SavedTensor() = default;
-  SavedTensor(Eager& eager, const Tensor& tensor);
+  explicit SavedTensor(Tensor tensor) : tensor_(std::move(tensor)) {}
+  /// What `hooks` have taken under `slot`.
+  SavedTensor(SavedTensorHooks& hooks, std::size_t slot)
+      : hooks_(hooks.shared_from_this()), slot_(slot) {}
   /// The tensor. Hooks hand it out once.
   [[nodiscard]] Tensor unpack(Eager& eager);
   void reset();

@@ -1,7 +1,6 @@
 #include "runtimes/torch/optimizer.h"
 
 #include "runtimes/torch/foreach.h"
-#include "runtimes/torch/optimizer_steps.h"
 
 namespace headroom::ir::torch {
 

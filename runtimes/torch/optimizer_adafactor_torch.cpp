@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "runtimes/torch/foreach.h"
-#include "runtimes/torch/optimizer_steps.h"
+#include "runtimes/torch/optimizer.h"
 #include "runtimes/torch/split_reduction.h"
 
 namespace headroom::ir::torch {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtimes/torch/foreach.h"
-#include "runtimes/torch/optimizer_steps.h"
+#include "runtimes/torch/optimizer.h"
 
 namespace headroom::ir::torch {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "runtimes/torch/foreach.h"
 #include "runtimes/torch/launch.h"
-#include "runtimes/torch/optimizer_steps.h"
+#include "runtimes/torch/optimizer.h"
 
 namespace headroom::ir::torch {
 namespace {

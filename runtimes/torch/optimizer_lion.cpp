@@ -1,7 +1,7 @@
 // Lion as lion-pytorch implements it, and by way of bitsandbytes.
 
 #include "runtimes/torch/foreach.h"
-#include "runtimes/torch/optimizer_steps.h"
+#include "runtimes/torch/optimizer.h"
 
 namespace headroom::ir::torch {
 namespace {

@@ -7,7 +7,7 @@
 #include "runtimes/torch/foreach.h"
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"
-#include "runtimes/torch/optimizer_steps.h"
+#include "runtimes/torch/optimizer.h"
 #include "runtimes/torch/reduce.h"
 
 namespace headroom::ir::torch {

@@ -4,7 +4,7 @@
 
 #include "model_ir/base/check.h"
 #include "runtimes/torch/foreach.h"
-#include "runtimes/torch/optimizer_steps.h"
+#include "runtimes/torch/optimizer.h"
 
 namespace headroom::ir::torch {
 namespace {

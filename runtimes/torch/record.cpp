@@ -75,7 +75,7 @@ Record::~Record() {
 
 void Record::save(const Tensor& tensor) {
   if (active() && tensor.defined()) {
-    node_->saved.emplace_back(eager_, tensor);
+    node_->saved.push_back(eager_.save(tensor));
   }
 }
 

@@ -55,7 +55,7 @@ void let_outputs_go(Eager& eager, std::span<Node* const> nodes) {
     for (SavedTensor& saved : node->saved) {
       const Tensor tensor = saved.unpack(eager);
       if (tensor.defined() && tensor->grad_fn == node) {
-        saved = SavedTensor(eager, detach(eager, tensor));
+        saved = eager.save(detach(eager, tensor));
       }
     }
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "model_ir/base/check.h"
-#include "runtimes/torch/eager.h"
 
 namespace headroom::ir::torch {
 
@@ -59,16 +58,6 @@ Tensor& Tensor::operator=(Tensor&& other) noexcept {
     impl_ = std::exchange(other.impl_, nullptr);
   }
   return *this;
-}
-
-void Tensor::reset() {
-  if (impl_ == nullptr) {
-    return;
-  }
-  TensorImpl* const impl = std::exchange(impl_, nullptr);
-  if (--impl->uses == 0) {
-    eager_->destroy(impl);
-  }
 }
 
 }  // namespace headroom::ir::torch

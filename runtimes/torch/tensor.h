@@ -81,7 +81,7 @@ class Tensor {
   Tensor& operator=(Tensor&& other) noexcept;
   ~Tensor() { reset(); }
 
-  void reset();
+  void reset();  ///< In eager.cpp: what nobody holds goes back to the process that owns it.
   [[nodiscard]] bool defined() const { return impl_ != nullptr; }
   explicit operator bool() const { return defined(); }
   [[nodiscard]] TensorImpl* impl() const { return impl_; }

@@ -4,6 +4,7 @@
 
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/dtype.h"
+#include "model_ir/spec/model_spec.h"
 #include "runtimes/torch/tensor.h"
 
 namespace headroom::ir::torchtitan {
@@ -30,5 +31,10 @@ struct Sizes {
   [[nodiscard]] std::int64_t queries() const { return heads * head_dim; }
   [[nodiscard]] std::int64_t keys() const { return kv_heads * head_dim; }
 };
+
+/// Rotary tables of cosines and sines instead of complex numbers (Qwen3).
+[[nodiscard]] inline bool has_cosine_table(const ModelSpec& spec) {
+  return spec.qk_norm == QkNorm::kPerHead;
+}
 
 }  // namespace headroom::ir::torchtitan

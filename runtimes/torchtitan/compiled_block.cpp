@@ -5,10 +5,38 @@
 #include <vector>
 
 #include "runtimes/torch/record.h"
+#include "runtimes/torchtitan/budget_block.h"
 #include "runtimes/torchtitan/compiled_steps.h"
 #include "runtimes/torchtitan/memory_budget.h"
 
 namespace headroom::ir::torchtitan {
+
+Id Steps::run() {
+  const bool eight = sizes_.float8 != Float8Recipe::kNone;
+  const bool budget = memory_ == BlockMemory::kBudget;
+  Id result = 0;
+  if (budget) {
+    result = BudgetBlock(*this, chosen_).forward();
+  } else {
+    result = eight ? forward_float8() : forward();
+  }
+  for (const Id* const value : kept()) {
+    graph.keep(*value);
+  }
+  if (budget) {
+    graph.schedule();
+  }
+  return result;
+}
+
+std::vector<Id> Steps::run_back(Id tangent) {
+  if (memory_ == BlockMemory::kBudget) {
+    std::vector<Id> grads = BudgetBlock(*this, chosen_).backward(tangent);
+    graph.schedule();
+    return grads;
+  }
+  return sizes_.float8 != Float8Recipe::kNone ? backward_float8(tangent) : backward(tangent);
+}
 namespace {
 
 using torch::Eager;

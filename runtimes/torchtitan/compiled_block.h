@@ -5,20 +5,6 @@
 
 namespace headroom::ir::torchtitan {
 
-/// What a compiled block keeps between forward and backward.
-enum class BlockMemory : std::uint8_t {
-  kAll,        ///< No checkpointing.
-  kOperators,  ///< Selective checkpointing by operators: every second product, and attention.
-  kInputs,     ///< Full checkpointing.
-  kBudget,     ///< What the partitioner chose within a budget.
-};
-
-/// The same, with the choice.
-struct BlockKeeps {
-  BlockMemory memory = BlockMemory::kAll;
-  KeptValues chosen;  ///< Under a budget.
-};
-
 /// TransformerBlock under torch.compile: x [B, S, H] to the same. Forward and backward are one
 /// compiled function each; checkpointing is part of them.
 ///

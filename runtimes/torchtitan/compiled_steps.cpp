@@ -4,7 +4,6 @@
 
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"
-#include "runtimes/torchtitan/budget_block.h"
 
 namespace headroom::ir::torchtitan {
 
@@ -226,33 +225,6 @@ std::vector<Id*> Steps::kept_of_budget() {
 bool Steps::keeps_table() const {
   return memory_ == BlockMemory::kBudget &&
          (chosen_.has(BlockValue::kTable) || chosen_.has(BlockValue::kConjugate));
-}
-
-Id Steps::run() {
-  const bool eight = sizes_.float8 != Float8Recipe::kNone;
-  const bool budget = memory_ == BlockMemory::kBudget;
-  Id result = 0;
-  if (budget) {
-    result = BudgetBlock(*this, chosen_).forward();
-  } else {
-    result = eight ? forward_float8() : forward();
-  }
-  for (const Id* const value : kept()) {
-    graph.keep(*value);
-  }
-  if (budget) {
-    graph.schedule();
-  }
-  return result;
-}
-
-std::vector<Id> Steps::run_back(Id tangent) {
-  if (memory_ == BlockMemory::kBudget) {
-    std::vector<Id> grads = BudgetBlock(*this, chosen_).backward(tangent);
-    graph.schedule();
-    return grads;
-  }
-  return sizes_.float8 != Float8Recipe::kNone ? backward_float8(tangent) : backward(tangent);
 }
 
 /// What a block that keeps its inputs alone, or operators, runs again before its backward.

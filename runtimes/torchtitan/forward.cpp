@@ -10,7 +10,6 @@
 #include "runtimes/torch/record.h"
 #include "runtimes/torchtitan/compiled_block.h"
 #include "runtimes/torchtitan/experts.h"
-#include "runtimes/torchtitan/layer_run.h"
 #include "runtimes/torchtitan/ring_attention.h"
 
 namespace headroom::ir::torchtitan {

@@ -1,18 +1,8 @@
 #pragma once
 
-#include "runtimes/fsdp/fully_shard.h"
-#include "runtimes/torchtitan/model.h"
-#include "runtimes/torchtitan/tensor_mesh.h"
+#include "runtimes/torchtitan/layer_run.h"
 
 namespace headroom::ir::torchtitan {
-
-/// What a forward runs with.
-struct Context {
-  torch::Eager& eager;
-  const Model& model;
-  TensorMesh& mesh;
-  fsdp::FullyShard& hooks;
-};
 
 /// The logits of ids [B, S]: [B, S, V], or [B, S, V/T] where the loss is sharded. Of a part of the
 /// model without the embedding, `input` is the hidden state [B, S/T, H]; without the head, that is

@@ -44,6 +44,20 @@ class KeptValues {
   std::bitset<kBlockValues> values_;
 };
 
+/// What a compiled block keeps between forward and backward.
+enum class BlockMemory : std::uint8_t {
+  kAll,        ///< No checkpointing.
+  kOperators,  ///< Selective checkpointing by operators: every second product, and attention.
+  kInputs,     ///< Full checkpointing.
+  kBudget,     ///< What the partitioner chose within a budget.
+};
+
+/// The same, with the choice.
+struct BlockKeeps {
+  BlockMemory memory = BlockMemory::kAll;
+  KeptValues chosen;  ///< Under a budget.
+};
+
 /// What the compiler's partitioner lets a dense block of Llama 3 or Qwen3 keep for a budget from 0
 /// to 1, beside its arguments.
 ///

@@ -1,9 +1,19 @@
 #pragma once
 
-#include "runtimes/torchtitan/forward.h"
+#include "runtimes/fsdp/fully_shard.h"
+#include "runtimes/torchtitan/model.h"
 #include "runtimes/torchtitan/operator_cache.h"
+#include "runtimes/torchtitan/tensor_mesh.h"
 
 namespace headroom::ir::torchtitan {
+
+/// What a forward runs with.
+struct Context {
+  torch::Eager& eager;
+  const Model& model;
+  TensorMesh& mesh;
+  fsdp::FullyShard& hooks;
+};
 
 /// One layer's run, the first or again.
 struct LayerRun {

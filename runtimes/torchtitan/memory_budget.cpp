@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "runtimes/torch/partitioner.h"
-#include "runtimes/torchtitan/model.h"
 
 namespace headroom::ir::torchtitan {
 
@@ -75,7 +74,7 @@ std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPla
 
 bool weighs_shared_keys(const ModelSpec& spec, const ParallelPlan& plan) {
   const double budget = plan.titan.value_or(TitanPlan{}).memory_budget.value_or(1);
-  if (budget <= 0 || budget >= 1 || spec.heads == spec.kv_heads || unsupported(spec, plan)) {
+  if (budget <= 0 || budget >= 1 || spec.heads == spec.kv_heads) {
     return false;
   }
   // The partitioner asks what running a value again costs where it has to choose among these, whose

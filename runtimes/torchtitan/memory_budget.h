@@ -37,6 +37,7 @@ struct LossKeeps {
 /// versions, which count the heads of queries.
 /// Source: pytorch/pytorch 2.11 torch/utils/flop_counter.py, sdpa_flop_count; pytorch/pytorch pull
 ///         request 177188.
+/// Requires a plan that `unsupported` lets pass.
 [[nodiscard]] bool weighs_shared_keys(const ModelSpec& spec, const ParallelPlan& plan);
 
 /// Why blocks under a budget cannot run so; nothing if they can, or if there is no budget.

@@ -466,10 +466,6 @@ bool compiles_loss(const ParallelPlan& plan) {
          version->compiles_loss;
 }
 
-bool has_cosine_table(const ModelSpec& spec) {
-  return spec.qk_norm == QkNorm::kPerHead;
-}
-
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
   if (!is_known(spec)) {
     return refused(

@@ -86,9 +86,6 @@ inline constexpr std::int32_t kNormModule = -4;
 /// Whether the loss is a compiled function, as blocks are.
 [[nodiscard]] bool compiles_loss(const ParallelPlan& plan);
 
-/// Rotary tables of cosines and sines instead of complex numbers (Qwen3).
-[[nodiscard]] bool has_cosine_table(const ModelSpec& spec);
-
 /// Why torchtitan's code, as far as it is modelled, cannot run this; nothing if it can.
 [[nodiscard]] std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan);
 

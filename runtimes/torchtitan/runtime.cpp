@@ -13,6 +13,7 @@
 #include "runtimes/torchtitan/lowering.h"
 #include "runtimes/torchtitan/measured_runs.h"
 #include "runtimes/torchtitan/memory_budget.h"
+#include "runtimes/torchtitan/model.h"
 #include "runtimes/torchtitan/options.h"
 #include "runtimes/torchtitan/stage_layers.h"
 #include "runtimes/torchtitan/window.h"
@@ -61,7 +62,7 @@ class Torchtitan final : public Runtime {
   }
   [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
                                                const ParallelPlan& plan) const override {
-    if (!weighs_shared_keys(model, plan)) {
+    if (unsupported(model, plan) || !weighs_shared_keys(model, plan)) {
       return {};
     }
     return {

@@ -7,6 +7,7 @@
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/transformers/classification.h"
+#include "runtimes/transformers/layers.h"
 #include "runtimes/transformers/library_version.h"
 #include "runtimes/transformers/masks.h"
 

@@ -1,8 +1,9 @@
 #pragma once
 
 #include "runtimes/torch/eager.h"
-#include "runtimes/transformers/forward.h"
+#include "runtimes/transformers/interpreter.h"
 #include "runtimes/transformers/model.h"
+#include "runtimes/transformers/model_call.h"
 
 namespace headroom::ir::transformers {
 

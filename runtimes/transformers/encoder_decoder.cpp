@@ -7,6 +7,7 @@
 #include "runtimes/torch/checkpoint.h"
 #include "runtimes/torch/launch.h"
 #include "runtimes/transformers/encoder.h"
+#include "runtimes/transformers/layers.h"
 #include "runtimes/transformers/library_version.h"
 #include "runtimes/transformers/masks.h"
 

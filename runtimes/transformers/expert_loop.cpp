@@ -10,7 +10,6 @@
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/reduce.h"
 #include "runtimes/transformers/adapter.h"
-#include "runtimes/transformers/forward.h"
 #include "runtimes/transformers/norm.h"
 
 namespace headroom::ir::transformers {
@@ -176,60 +175,6 @@ Tensor run_expert_method(Eager& eager, const ExpertLoopInput& input) {
     frame.clear();
     throw;
   }
-}
-
-/// Logits of a router that is a linear layer of the block itself, and what follows from them.
-Routing Interpreter::route_within(const Op& op) {
-  const Tensor& given = rows(op);
-  return route_in_block(eager_, *model_.spec->moe, run_linear_of(op, given), given.dtype());
-}
-
-Tensor Interpreter::run_linear_of(const Op& op, const Tensor& input) {
-  return model_.adapters.contains(static_cast<std::uint32_t>(op.parameters[0]))
-             ? adapted_linear(eager_, model_, op, input)
-             : frozen_linear(eager_, model_, op, input);
-}
-
-/// act_fn(gate_proj(x)) * up_proj(x), then down_proj. Source: modeling_mixtral.py,
-/// MixtralBlockSparseTop2MLP.forward.
-Tensor Interpreter::run_expert(const Op& op, std::int64_t expert, const Tensor& rows) {
-  const auto linear = [&](std::size_t index, const Tensor& input) {
-    const TensorId weight = op.parameters[3 * static_cast<std::size_t>(expert) + index];
-    return run_linear_of({.kind = OpKind::kLinear, .layer = op.layer, .parameters = {weight}},
-                         input);
-  };
-  Tensor gate = linear(0, rows);
-  Tensor activated = activation(eager_, op.activation, gate);
-  gate.reset();
-  Tensor up = linear(1, rows);
-  const Tensor product = torch::mul(eager_, activated, up);
-  activated.reset();
-  up.reset();
-  return linear(2, product);
-}
-
-Tensor Interpreter::loop_over_experts(const Op& op) {
-  if (op.gate == ExpertGate::kInterleavedClamped) {
-    const BiasedExpertsInput input{.rows = rows(op),
-                                   .weights = value(op, 1),
-                                   .indices = value(op, 2),
-                                   .gate_up = parameter(op, 0),
-                                   .gate_up_bias = parameter(op, 1),
-                                   .down = parameter(op, 2),
-                                   .down_bias = parameter(op, 3),
-                                   .spare_class = library_.spare_class};
-    return model_.training ? run_biased_loop(eager_, input) : run_biased_batch(eager_, input);
-  }
-  const ExpertLoopInput input{.rows = rows(op),
-                              .weights = value(op, 1),
-                              .indices = value(op, 2),
-                              .experts = model_.spec->moe->experts,
-                              .loop = library_.loop,
-                              .run = [&](std::int64_t expert, const Tensor& given) {
-                                return run_expert(op, expert, given);
-                              }};
-  return modeling_.experts_method ? run_expert_method(eager_, input)
-                                  : run_expert_loop(eager_, input, frame_);
 }
 
 }  // namespace headroom::ir::transformers

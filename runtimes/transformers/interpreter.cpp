@@ -1,3 +1,5 @@
+#include "runtimes/transformers/interpreter.h"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -8,7 +10,6 @@
 #include "runtimes/torch/launch.h"
 #include "runtimes/transformers/adapter.h"
 #include "runtimes/transformers/attention.h"
-#include "runtimes/transformers/forward.h"
 #include "runtimes/transformers/kv_cache.h"
 #include "runtimes/transformers/liger.h"
 #include "runtimes/transformers/modeling.h"

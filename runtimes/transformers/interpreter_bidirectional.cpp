@@ -6,7 +6,8 @@
 #include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"
 #include "runtimes/torch/reduce.h"
-#include "runtimes/transformers/forward.h"
+#include "runtimes/transformers/interpreter.h"
+#include "runtimes/transformers/layers.h"
 #include "runtimes/transformers/relative_bias.h"
 
 namespace headroom::ir::transformers {

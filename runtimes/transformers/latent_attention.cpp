@@ -1,5 +1,4 @@
 #include "runtimes/transformers/latent_attention.h"
-#include "runtimes/torch/launch.h"
 
 #include <array>
 #include <cstdint>
@@ -7,8 +6,8 @@
 
 #include "runtimes/torch/functions.h"
 #include "runtimes/torch/functions_latent.h"
+#include "runtimes/torch/launch.h"
 #include "runtimes/torch/record.h"
-#include "runtimes/transformers/forward.h"
 #include "runtimes/transformers/modeling.h"
 #include "runtimes/transformers/norm.h"
 
@@ -180,52 +179,6 @@ Tensor complex_rope_table(Eager& eager, std::int64_t dim, std::int64_t sequence)
   positions.reset();
   angles.reset();
   return scaled;
-}
-
-Tensor Interpreter::run_latent_norm(const Op& op) {
-  const Tensor rows = cut_compressed(eager_, *model_.spec->latent, value(op, 0), latent_);
-  Tensor normed = run_norm(op, rows);
-  if (!modeling_.expands_first) {  // There it has no name.
-    latent_.normed = normed;
-  }
-  return normed;
-}
-
-void Interpreter::run_expanded_qkv(const Op& op) {
-  KeyValue made = cut_expanded(eager_, *model_.spec, value(op, 2));
-  rotate_latent(eager_, model_, {shared_.cos, shared_.sin}, latent_);
-  const Tensor everywhere = torch::expand_heads(eager_, latent_.key_rope, model_.spec->heads);
-  const Tensor query = join_query(eager_, latent_);
-  made.key = torch::cat_last(eager_, made.key, everywhere);
-  values_[index_of(op.outputs[0])] = query;
-  values_[index_of(op.outputs[1])] = made.key;
-  values_[index_of(op.outputs[2])] = made.value;
-  // Names of the module, in the order of their first assignment.
-  frame_.insert(frame_.end(), {latent_.query, latent_.query_rope, value(op, 1), latent_.key_rope,
-                               made.value, query, made.key});
-  latent_ = {};
-}
-
-void Interpreter::run_latent_qkv(const Op& op) {
-  if (modeling_.expands_first) {
-    run_expanded_qkv(op);
-    return;
-  }
-  KeyValue made = expand_latent(eager_, *model_.spec, value(op, 2), latent_.key_rope);
-  values_[index_of(op.outputs[0])] = std::move(latent_query_);
-  values_[index_of(op.outputs[1])] = std::move(made.key);
-  values_[index_of(op.outputs[2])] = std::move(made.value);
-  // Names of the module, in the order of their first assignment: DeepSeek-V2 calls the normalised
-  // latents anew, V3 as it called the latents.
-  std::array<Tensor, 2> keys = {std::move(latent_.normed), std::move(latent_.key_rope)};
-  if (modeling_.rope == RopeForm::kComplex) {
-    std::swap(keys[0], keys[1]);
-  }
-  frame_.insert(frame_.end(), {latent_.query, latent_.query_rope, value(op, 1), keys[0], keys[1]});
-  for (const TensorId output : op.outputs) {
-    frame_.push_back(values_[index_of(output)]);
-  }
-  latent_ = {};
 }
 
 }  // namespace headroom::ir::transformers

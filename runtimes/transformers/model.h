@@ -96,10 +96,18 @@ template <typename Body>
 }
 
 /// A wrapper's hooks around a module that stands for none of the graph's operators alone.
-void enter_part(const ModuleHooks& hooks, const ModuleCall& call,
-                std::initializer_list<torch::Tensor*> inputs);
-void leave_part(const ModuleHooks& hooks, const ModuleCall& call,
-                std::initializer_list<torch::Tensor*> outputs);
+inline void enter_part(const ModuleHooks& hooks, const ModuleCall& call,
+                       std::initializer_list<torch::Tensor*> inputs) {
+  if (hooks.enter) {
+    hooks.enter(call, inputs);
+  }
+}
+inline void leave_part(const ModuleHooks& hooks, const ModuleCall& call,
+                       std::initializer_list<torch::Tensor*> outputs) {
+  if (hooks.leave) {
+    hooks.leave(call, outputs);
+  }
+}
 
 /// Which module reads a parameter; a tied table has several.
 enum class ParameterReader : std::uint8_t {

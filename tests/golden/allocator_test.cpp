@@ -60,7 +60,7 @@ Replayed replay_recording(const json& recording) {
   if (!recording.at("allowed_bytes").is_null()) {
     device.allowed = Bytes{recording.at("allowed_bytes").get<std::int64_t>()};
   }
-  const auto allocator = make_caching_allocator(settings_of(recording), device);
+  CachingAllocator allocator(settings_of(recording), device);
   const json& events = recording.at("events");
   const json& checkpoints = recording.at("checkpoints");
   Replayed replayed;
@@ -69,9 +69,9 @@ Replayed replay_recording(const json& recording) {
   std::int64_t reserved = 0;
   for (std::size_t index = 0; index <= events.size(); ++index) {
     while (next < checkpoints.size() && checkpoints[next][0] == index) {
-      replayed.checkpoints.push_back(checkpoint(index, allocator->state()));
+      replayed.checkpoints.push_back(checkpoint(index, allocator.state()));
       if (recording.at("reset_peaks_at_checkpoints")) {
-        allocator->reset_peaks();
+        allocator.reset_peaks();
       }
       ++next;
     }
@@ -80,16 +80,16 @@ Replayed replay_recording(const json& recording) {
     }
     const json& event = events[index];
     if (event[0] == 1) {  // [1, bytes, stream]
-      if (!allocator->allocate(block++, Bytes{event[1].get<std::int64_t>()}, event[2])) {
+      if (!allocator.allocate(block++, Bytes{event[1].get<std::int64_t>()}, event[2])) {
         replayed.out_of_memory.push_back(index);
       }
     } else if (event[0] == 0) {  // [0, block]
-      allocator->free(event[1]);
+      allocator.free(event[1]);
     } else {  // [2]
-      allocator->empty_cache();
+      allocator.empty_cache();
     }
-    if (allocator->state().reserved.value() != reserved) {
-      reserved = allocator->state().reserved.value();
+    if (allocator.state().reserved.value() != reserved) {
+      reserved = allocator.state().reserved.value();
       replayed.reserved.push_back({static_cast<std::int64_t>(index), reserved});
     }
   }

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/memory/allocation_size.h"
-#include "costmodel/memory/allocator_core.h"
+#include "costmodel/memory/caching_allocator.h"
 #include "costmodel/memory/timeline.h"
 #include "model_ir/base/units.h"
 #include "tests/property/naive_allocator.h"

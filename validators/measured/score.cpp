@@ -9,7 +9,6 @@
 #include <variant>
 
 #include "validators/measured/published_words.h"
-#include "validators/measured/row_scorer.h"
 
 namespace headroom::check {
 namespace {
@@ -81,19 +80,6 @@ bool passes(const MeasuredRow& row, const ScoreFilter& filter) {
 }
 
 }  // namespace
-
-double error_of(Metric metric, double predicted, double measured) {
-  if (metric == Metric::kRetries) {
-    return predicted - measured;
-  }
-  if (metric == Metric::kFits) {
-    return predicted == measured ? 0 : 1;
-  }
-  if (measured == 0) {
-    return predicted == 0 ? 0 : 1;
-  }
-  return (predicted - measured) / measured;
-}
 
 Scoring score_case(const MeasuredRow& row, const RowLabels& labels, const Prediction& prediction) {
   RowScorer scorer(row, labels);

@@ -12,39 +12,9 @@
 #include "validators/measured/predict.h"
 #include "validators/measured/row.h"
 #include "validators/measured/row_plan.h"
+#include "validators/measured/row_scorer.h"
 
 namespace headroom::check {
-
-/// One comparison: a row, a phase, a metric.
-struct Score {
-  std::string id;
-  std::string source;
-  std::string runtime;
-  std::string parallel;
-  std::string phase;
-  bool on_gpu = false;  ///< As `MeasuredRow::on_gpu`.
-  Metric metric = Metric::kAllocatedAfter;
-  double predicted = 0;
-  double measured = 0;
-  double error = 0;       ///< Signed; see `error_of`.
-  std::string subject{};  ///< Model and machine of a published row; else empty.
-};
-
-/// Something that was not compared, and why.
-struct Skipped {
-  std::string id;
-  std::string source;
-  std::string runtime;
-  std::optional<std::string> phase;  ///< none: the whole row.
-  std::optional<Metric> metric;      ///< none: every metric of the phase.
-  std::string reason;
-};
-
-/// What came of a set of rows, in the order of the rows and of their phases.
-struct Scoring {
-  std::vector<Score> scores;
-  std::vector<Skipped> skipped;
-};
 
 /// Which rows and metrics to compare; an empty choice means all.
 struct ScoreFilter {
@@ -52,10 +22,6 @@ struct ScoreFilter {
   std::optional<std::string> runtime;
   std::optional<Metric> metric;
 };
-
-/// (predicted - measured) / measured. Measured 0: 0 if predicted is 0, else 1. Retries: the plain
-/// difference. Fits: 0 if right, 1 if wrong.
-[[nodiscard]] double error_of(Metric metric, double predicted, double measured);
 
 /// Compares one row of `RowForm::kCase` with its prediction.
 ///

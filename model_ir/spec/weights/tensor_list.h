@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "model_ir/base/result.h"
 #include "model_ir/base/units.h"
 
 namespace headroom::ir {
@@ -48,11 +47,5 @@ struct TensorList {
 [[nodiscard]] Bytes total_bytes(const TensorList& list);
 /// One entry for each type, most bytes first, ties by name.
 [[nodiscard]] std::vector<TypeTotal> totals_by_type(const TensorList& list);
-
-/// Reads a .safetensors file, a model.safetensors.index.json or a .gguf file, told by content.
-///
-/// Errors:  those of `read_safetensors`, `read_safetensors_index` and `read_gguf`; kInvalidInput
-///          for a file that is none of them.
-[[nodiscard]] Result<TensorList> read_weights(const std::string& path);
 
 }  // namespace headroom::ir

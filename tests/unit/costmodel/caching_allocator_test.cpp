@@ -1,13 +1,11 @@
 #include "costmodel/memory/caching_allocator.h"
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "costmodel/memory/allocation_size.h"
-#include "costmodel/memory/allocator_core.h"
 #include "model_ir/base/check.h"
 #include "model_ir/base/units.h"
 
@@ -388,13 +386,6 @@ TEST_CASE("caching_allocator: the trace tells every step with its address") {
   CHECK(trace[2] == TraceEntry{TraceAction::kFree, 3, 7, address, 1'000});
   CHECK(trace[3].action == TraceAction::kSegmentFree);
   CHECK(trace[4] == TraceEntry{TraceAction::kOutOfMemory, 3, 8, 10 * kMiB, 12 * kMiB});
-}
-
-TEST_CASE("make_caching_allocator: serves through the seam") {
-  const std::unique_ptr<AllocatorModel> allocator = make_caching_allocator({}, Bytes{2 * kMiB});
-  REQUIRE(allocator->allocate(0, Bytes{100}, 0));
-  CHECK(allocator->size_of(0) == Bytes{512});
-  CHECK_FALSE(allocator->allocate(1, Bytes{2 * kMiB}, 0));
 }
 
 }  // namespace headroom::cost

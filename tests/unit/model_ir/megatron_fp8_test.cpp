@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/megatron/expert_rows.h"
 #include "runtimes/megatron/grouped_linear.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"

@@ -7,6 +7,7 @@
 
 #include "costmodel/memory/timeline.h"
 #include "model_ir/plan/pipeline_schedule.h"
+#include "runtimes/megatron/build_chunks.h"
 #include "runtimes/megatron/mesh.h"
 #include "runtimes/megatron/schedule.h"
 #include "runtimes/megatron/stage_layers.h"

@@ -1,4 +1,5 @@
 #include "model_ir/spec/weights/safetensors.h"
+#include "model_ir/spec/weights/read_weights.h"
 
 #include <cstdint>
 #include <random>

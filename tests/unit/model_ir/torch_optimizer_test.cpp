@@ -1,3 +1,4 @@
+#include "runtimes/torch/launch.h"
 #include "runtimes/torch/optimizer.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "runtimes/megatron/weights.h"
+#include "runtimes/megatron/build_chunks.h"
 
 #include <algorithm>
 #include <span>
@@ -6,7 +6,6 @@
 
 #include "runtimes/megatron/fp8_tensor.h"
 #include "runtimes/megatron/stage_layers.h"
-#include "runtimes/megatron/transformer_engine.h"
 
 namespace headroom::ir::megatron {
 namespace {

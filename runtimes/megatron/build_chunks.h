@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtimes/megatron/transformer_engine.h"
+#include "runtimes/megatron/weights.h"
+
+namespace headroom::ir::megatron {
+
+/// Rows of the token table, padded so that every rank has as many.
+/// Source: megatron/training/tokenizer, _vocab_size_with_padding.
+[[nodiscard]] std::int64_t padded_vocabulary(const ModelSpec& spec, const MegatronPlan& plan);
+
+/// The chunks of this rank's stage, parameters allocated in the order of the constructors.
+[[nodiscard]] std::vector<Chunk> build_chunks(const Runner& run,
+                                              const std::vector<LayerModules>& modules);
+
+}  // namespace headroom::ir::megatron
