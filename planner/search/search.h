@@ -10,13 +10,11 @@
 
 #include "costmodel/estimate.h"
 #include "model_ir/plan/plan_words.h"
-#include "planner/evaluate/plan_memory.h"
-#include "planner/evaluate/step_time.h"
+#include "planner/evaluate/plan_figures.h"
+#include "planner/search/search_records.h"
 #include "planner/space/search_space.h"
 
 namespace headroom::plan {
-
-class LoweredRecords;
 
 /// What is best.
 enum class Objective : std::uint8_t {
@@ -62,8 +60,6 @@ struct SearchQuestion {
   bool any = false;
   std::size_t replays = 1;  ///< Plans that are replayed: the best of so many cells.
   const std::atomic<bool>* stop = nullptr;
-  /// What other searches of this model on this device and machine have lowered; null: none.
-  LoweredRecords* records = nullptr;
   std::function<void(const SearchProgress&)> progress;  ///< Called between waves.
 };
 
@@ -114,16 +110,16 @@ struct PlanResult {
 ///
 /// Model:   the plan of the lowest bound is looked at next, in waves of a fixed number of cells
 /// that
-///          are looked into at the same time; what the best is, is settled between waves, so that
-///          the answer and the counts do not depend on the number of threads. A plan that the
+///          are looked into at the same time; the best plan is settled between waves, so that the
+///          answer and the counts do not depend on the number of threads. A plan that the
 ///          replay refuses (the allocator's leftovers) is left out and the search done again.
 /// Errors:  kInvalidArgument for an empty space, naming the axes that contradict each other; those
 ///          of the runtimes' lowering.
 [[nodiscard]] Result<PlanResult> search(const SearchQuestion& question);
-/// The same with peaks that an earlier search of the same model and device has worked out.
-[[nodiscard]] Result<PlanResult> search(const SearchQuestion& question, PlanMemory& memory);
+/// The same with what earlier searches of the same model, device and machine have worked out.
+[[nodiscard]] Result<PlanResult> search(const SearchQuestion& question, SearchRecords& records);
 /// The same without the replay: the best of the plans that fit by the fast path.
 [[nodiscard]] Result<PlanResult> search_unreplayed(const SearchQuestion& question,
-                                                   PlanMemory& memory);
+                                                   SearchRecords& records);
 
 }  // namespace headroom::plan

@@ -11,8 +11,8 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/spec/model_catalogue.h"
-#include "planner/evaluate/cell_memory.h"
-#include "planner/search/cell_times.h"
+#include "runtimes/megatron/search/cell_memory.h"
+#include "runtimes/megatron/search/cell_times.h"
 #include "tests/bench/instructions.h"
 #include "tests/bench/measurement.h"
 #include "tests/bench/process.h"

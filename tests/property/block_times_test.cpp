@@ -1,4 +1,4 @@
-#include "planner/evaluate/block_times.h"
+#include "runtimes/megatron/search/block_times.h"
 
 #include <doctest/doctest.h>
 
@@ -13,9 +13,9 @@
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/time/program_time.h"
 #include "model_ir/spec/model_catalogue.h"
-#include "planner/evaluate/block_floor.h"
-#include "planner/evaluate/pipeline_times.h"
-#include "planner/evaluate/plan_key.h"
+#include "runtimes/megatron/search/block_floor.h"
+#include "runtimes/megatron/search/pipeline_times.h"
+#include "runtimes/megatron/search/plan_key.h"
 #include "planner/space/search_space.h"
 #include "tests/support/configs.h"
 #include "tests/support/random.h"

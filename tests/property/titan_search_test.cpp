@@ -13,7 +13,7 @@
 #include "planner/evaluate/lowered_plan.h"
 #include "planner/search/cell_search.h"
 #include "planner/space/axis_value.h"
-#include "planner/space/titan_space.h"
+#include "runtimes/torchtitan/search/titan_choices.h"
 #include "runtimes/plan_json.h"
 #include "tests/support/model_of.h"
 #include "tests/support/random.h"

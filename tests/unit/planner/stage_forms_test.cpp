@@ -1,4 +1,4 @@
-#include "planner/space/stage_forms.h"
+#include "runtimes/megatron/search/stage_forms.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "planner/space/titan_space.h"
+#include "runtimes/torchtitan/search/titan_choices.h"
 
 #include <algorithm>
 #include <set>
