@@ -177,10 +177,8 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
         asked.push_back(one);
       }
       const plan::RatedPlan& best = *answer.result.best;
-      Result<std::vector<plan::StagePlacement>> placements =
-          plan::search_of(best.plan)
-              .placements(question.space.model, best.plan, question.device, question.machine,
-                          best.capacity);
+      Result<std::vector<plan::StagePlacement>> placements = plan::search_of(best.plan).placements(
+          question.space.model, best.plan, question.device, question.machine, best.capacity);
       if (!placements) {
         return std::move(placements).error();
       }

@@ -31,6 +31,21 @@ const std::vector<Layer>& layers() {
       // A framework stands on PyTorch and on those whose code the real one runs: DeepSpeed and FSDP
       // train transformers' models, LitGPT's adapters and losses are PyTorch's, torchtitan shards
       // by FSDP. The files beside the folders know them all.
+      // How a framework is searched stands on the planner; the planner knows `FrameworkSearch`
+      // alone.
+      {"runtimes/transformers/search",
+       {"model_ir", "runtimes", "runtimes/transformers", "costmodel", "planner"}},
+      {"runtimes/deepspeed/search",
+       {"model_ir", "runtimes", "runtimes/deepspeed", "runtimes/transformers/search", "costmodel",
+        "planner"}},
+      {"runtimes/fsdp/search",
+       {"model_ir", "runtimes", "runtimes/fsdp", "runtimes/transformers/search", "costmodel",
+        "planner"}},
+      {"runtimes/megatron/search",
+       {"model_ir", "runtimes", "runtimes/megatron", "costmodel", "planner"}},
+      {"runtimes/torchtitan/search",
+       {"model_ir", "runtimes", "runtimes/torchtitan", "costmodel", "planner"}},
+      {"runtimes/searches.cpp", {"model_ir", "runtimes", "planner"}},
       {"runtimes/interface", {"model_ir"}},
       {"runtimes/torch", {"model_ir"}},
       {"runtimes/transformers", {"model_ir", "runtimes/interface", "runtimes/torch"}},

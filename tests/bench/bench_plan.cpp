@@ -74,7 +74,7 @@ std::int64_t evaluate_all(const Space& space, plan::PlanMemory& memory, double& 
   const plan::SpaceQuestion question = space.question();
   std::int64_t plans = 0;
   for (const plan::Cell& cell : space.cells) {
-    const plan::Choices choices = plan::choices_of(question, cell);
+    const plan::MegatronChoices choices = plan::megatron_choices(question, cell.plan);
     const plan::BlockTimes blocks =
         plan::block_times(space.model, cell.plan, space.machine, space.device).value();
     plan::CellTimes times(space.model, cell.plan, blocks, space.machine, choices);

@@ -12,13 +12,6 @@ using ir::OffloadDevice;
 using ir::ParallelPlan;
 using ir::ZeroPlan;
 
-constexpr AxisTraits kZeroTraits{.order = 360,
-                                 .option = "zero",
-                                 .values = "STAGE,..",
-                                 .help = "ZeRO stages (deepspeed)",
-                                 .demanded = true};
-constexpr Axis kZero{kZeroTraits};
-
 constexpr auto kNone = static_cast<std::int64_t>(OffloadChoice::kNone);
 constexpr auto kOptimizer = static_cast<std::int64_t>(OffloadChoice::kOptimizer);
 constexpr auto kAll = static_cast<std::int64_t>(OffloadChoice::kAll);
@@ -65,7 +58,7 @@ void set_share(SpaceWalk& walk, std::int64_t share) {
 
 std::vector<SearchAxis> zero_axes() {
   std::vector<SearchAxis> rows = {
-      {.axis = kZero,
+      {.axis = deepspeed_axes::kZero,
        .get = stage_of,
        .rule = [](const SpaceQuestion& /*question*/) -> std::string {
          return "a stage from 0 to 3 (3 for causal models)";

@@ -214,8 +214,8 @@ std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const Para
   const bool able = can_compile(question.model, plan);
   const AxisValues compilations =
       among(allowed, titan_axes::kCompiled, able ? AxisValues{0, 1} : AxisValues{0});
-  const AxisValues reshards = among(
-      allowed, Axis::kReshard, is_unsharded_titan(plan) ? AxisValues{1} : AxisValues{1, 0});
+  const AxisValues reshards =
+      among(allowed, Axis::kReshard, is_unsharded_titan(plan) ? AxisValues{1} : AxisValues{1, 0});
   const std::vector<TitanChoice> pipelines = Pipelines(question, plan)();
   std::vector<AxisValues> periods;  // Of each pipeline.
   std::set<std::int64_t> any_period;
