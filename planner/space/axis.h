@@ -151,8 +151,7 @@ namespace axis_words {
 [[nodiscard]] AxisWords offload_shares();
 }  // namespace axis_words
 
-namespace axis_traits {
-inline constexpr AxisTraits kRuntime{
+inline constexpr AxisTraits kRuntimeTraits{
     .order = 10,
     .option = "runtime",
     .values = "NAME,..",
@@ -160,64 +159,64 @@ inline constexpr AxisTraits kRuntime{
         "frameworks: transformers, deepspeed, fsdp and megatron are searched unless you name "
         "some; torchtitan and the others only if you name them",
     .words = axis_words::runtimes};
-inline constexpr AxisTraits kGpus{.order = 20,
-                                  .option = "gpus",
-                                  .values = "N,..",
-                                  .help = "GPUs; several: the objective chooses among them",
-                                  .usual = "1"};
-inline constexpr AxisTraits kTensor{.order = 30,
-                                    .option = "tp",
-                                    .values = "N,..",
-                                    .help = "tensor parallel degree (megatron, torchtitan)",
-                                    .absent = 1};
-inline constexpr AxisTraits kPipeline{.order = 40,
-                                      .option = "pp",
-                                      .values = "N,..",
-                                      .help = "pipeline stages (megatron, torchtitan)",
-                                      .absent = 1};
-inline constexpr AxisTraits kSchedule{
+inline constexpr AxisTraits kGpusTraits{.order = 20,
+                                        .option = "gpus",
+                                        .values = "N,..",
+                                        .help = "GPUs; several: the objective chooses among them",
+                                        .usual = "1"};
+inline constexpr AxisTraits kTensorTraits{.order = 30,
+                                          .option = "tp",
+                                          .values = "N,..",
+                                          .help = "tensor parallel degree (megatron, torchtitan)",
+                                          .absent = 1};
+inline constexpr AxisTraits kPipelineTraits{.order = 40,
+                                            .option = "pp",
+                                            .values = "N,..",
+                                            .help = "pipeline stages (megatron, torchtitan)",
+                                            .absent = 1};
+inline constexpr AxisTraits kScheduleTraits{
     .order = 50,
     .option = "schedule",
     .values = "KIND,..",
     .help = "1f1b, interleaved (megatron, torchtitan), gpipe, zb-h1, zb-v, dualpipev (torchtitan)",
     .words = axis_words::schedules,
     .absent = 1};  // 1f1b
-inline constexpr AxisTraits kContext{.order = 70,
-                                     .option = "cp",
-                                     .values = "N,..",
-                                     .help = "context parallel degree (megatron, torchtitan)",
-                                     .absent = 1};
-inline constexpr AxisTraits kExpert{.order = 90,
-                                    .option = "ep",
-                                    .values = "N,..",
-                                    .help = "expert parallel degree (megatron, torchtitan)",
-                                    .absent = 1};
-inline constexpr AxisTraits kExpertTensor{
+inline constexpr AxisTraits kContextTraits{.order = 70,
+                                           .option = "cp",
+                                           .values = "N,..",
+                                           .help = "context parallel degree (megatron, torchtitan)",
+                                           .absent = 1};
+inline constexpr AxisTraits kExpertTraits{.order = 90,
+                                          .option = "ep",
+                                          .values = "N,..",
+                                          .help = "expert parallel degree (megatron, torchtitan)",
+                                          .absent = 1};
+inline constexpr AxisTraits kExpertTensorTraits{
     .order = 100,
     .option = "etp",
     .values = "N,..",
     .help = "tensor parallel degree of experts (megatron, torchtitan)",
     .absent = 1};
-inline constexpr AxisTraits kChunk{
+inline constexpr AxisTraits kChunkTraits{
     .order = 120,
     .option = "layers-per-virtual-stage",
     .values = "N,..",
     .help =
         "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron), one or two "
         "chunks of a rank (torchtitan)"};
-inline constexpr AxisTraits kAccountEmbedding{
+inline constexpr AxisTraits kAccountEmbeddingTraits{
     .order = 150,
     .option = "account-for-embedding",
     .values = "SWITCH",
     .help = "the embedding counts as a layer of the first stage (megatron; torchtitan: yes)",
     .words = axis_words::switches};
-inline constexpr AxisTraits kAccountLoss{
+inline constexpr AxisTraits kAccountLossTraits{
     .order = 160,
     .option = "account-for-loss",
     .values = "SWITCH",
     .help = "the loss counts as a layer of the last stage (megatron; torchtitan: yes)",
     .words = axis_words::switches};
-inline constexpr AxisTraits kPrecision{
+inline constexpr AxisTraits kPrecisionTraits{
     .order = 180,
     .option = "precision",
     .values = "RECIPE,..",
@@ -228,36 +227,37 @@ inline constexpr AxisTraits kPrecision{
     .usual = "bf16",
     .words = axis_words::precisions,
     .any = axis_words::any_precision};
-inline constexpr AxisTraits kOptimizer{.order = 200,
-                                       .option = "optimizer",
-                                       .values = "NAME,..",
-                                       .help = "as headroom fit takes it",
-                                       .usual = "adamw",
-                                       .words = axis_words::optimizers,
-                                       .any = axis_words::any_optimizer};
-inline constexpr AxisTraits kMicroBatch{.order = 210,
-                                        .option = "micro-batch",
-                                        .values = "B,..",
-                                        .help = "sequences per forward of one rank",
-                                        .absent = 1};
-inline constexpr AxisTraits kSequence{.order = 220,
-                                      .option = "seq",
-                                      .values = "S,..",
-                                      .help = "tokens per sequence",
-                                      .usual = "2048, or all positions of a model that has fewer"};
-inline constexpr AxisTraits kSequenceParallel{.order = 230,
-                                              .option = "sequence-parallel",
-                                              .values = "SWITCH",
-                                              .help = "yes, no or any (megatron)",
-                                              .words = axis_words::switches};
-inline constexpr AxisTraits kAttention{
+inline constexpr AxisTraits kOptimizerTraits{.order = 200,
+                                             .option = "optimizer",
+                                             .values = "NAME,..",
+                                             .help = "as headroom fit takes it",
+                                             .usual = "adamw",
+                                             .words = axis_words::optimizers,
+                                             .any = axis_words::any_optimizer};
+inline constexpr AxisTraits kMicroBatchTraits{.order = 210,
+                                              .option = "micro-batch",
+                                              .values = "B,..",
+                                              .help = "sequences per forward of one rank",
+                                              .absent = 1};
+inline constexpr AxisTraits kSequenceTraits{
+    .order = 220,
+    .option = "seq",
+    .values = "S,..",
+    .help = "tokens per sequence",
+    .usual = "2048, or all positions of a model that has fewer"};
+inline constexpr AxisTraits kSequenceParallelTraits{.order = 230,
+                                                    .option = "sequence-parallel",
+                                                    .values = "SWITCH",
+                                                    .help = "yes, no or any (megatron)",
+                                                    .words = axis_words::switches};
+inline constexpr AxisTraits kAttentionTraits{
     .order = 240,
     .option = "attention",
     .values = "KIND,..",
     .help = "fused, unfused (megatron), sdpa, eager, flash, sdpa-no-cudnn",
     .words = axis_words::attentions,
     .absent = kFirstTorchAttention};
-inline constexpr AxisTraits kRecompute{
+inline constexpr AxisTraits kRecomputeTraits{
     .order = 250,
     .option = "recompute",
     .values = "WHICH,..",
@@ -266,7 +266,7 @@ inline constexpr AxisTraits kRecompute{
         "frameworks)",
     .words = axis_words::recomputations,
     .within_cells = true};
-inline constexpr AxisTraits kLoss{
+inline constexpr AxisTraits kLossTraits{
     .order = 340,
     .option = "loss",
     .values = "KIND,..",
@@ -274,27 +274,27 @@ inline constexpr AxisTraits kLoss{
     .words = axis_words::losses,
     .absent = kFirstTorchLoss,
     .within_cells = true};
-inline constexpr AxisTraits kReshard{
+inline constexpr AxisTraits kReshardTraits{
     .order = 370,
     .option = "reshard",
     .values = "SWITCH",
     .help = "parameters are sharded again after forward (fsdp, torchtitan)",
     .words = axis_words::switches,
     .demanded = true};
-inline constexpr AxisTraits kReplicas{
+inline constexpr AxisTraits kReplicasTraits{
     .order = 380,
     .option = "replicas",
     .values = "N,..",
     .help = "copies of the sharded model: hybrid sharding (fsdp, torchtitan)",
     .absent = 1,
     .demanded = true};
-inline constexpr AxisTraits kOffload{
+inline constexpr AxisTraits kOffloadTraits{
     .order = 390,
     .option = "offload",
     .values = "WHAT,..",
     .help = "none, optimizer, all: what is kept on the host (deepspeed; fsdp: none or all)",
     .words = axis_words::offloads};
-inline constexpr AxisTraits kOptimizerOffload{
+inline constexpr AxisTraits kOptimizerOffloadTraits{
     .order = 400,
     .option = "optimizer-offload",
     .values = "SHARE,..",
@@ -305,30 +305,29 @@ inline constexpr AxisTraits kOptimizerOffload{
     .words = axis_words::offload_shares,
     .any = axis_words::offload_shares,
     .within_cells = true};
-}  // namespace axis_traits
 
-inline constexpr Axis Axis::kRuntime{axis_traits::kRuntime};
-inline constexpr Axis Axis::kGpus{axis_traits::kGpus};
-inline constexpr Axis Axis::kTensor{axis_traits::kTensor};
-inline constexpr Axis Axis::kPipeline{axis_traits::kPipeline};
-inline constexpr Axis Axis::kSchedule{axis_traits::kSchedule};
-inline constexpr Axis Axis::kContext{axis_traits::kContext};
-inline constexpr Axis Axis::kExpert{axis_traits::kExpert};
-inline constexpr Axis Axis::kExpertTensor{axis_traits::kExpertTensor};
-inline constexpr Axis Axis::kChunk{axis_traits::kChunk};
-inline constexpr Axis Axis::kAccountEmbedding{axis_traits::kAccountEmbedding};
-inline constexpr Axis Axis::kAccountLoss{axis_traits::kAccountLoss};
-inline constexpr Axis Axis::kPrecision{axis_traits::kPrecision};
-inline constexpr Axis Axis::kOptimizer{axis_traits::kOptimizer};
-inline constexpr Axis Axis::kMicroBatch{axis_traits::kMicroBatch};
-inline constexpr Axis Axis::kSequence{axis_traits::kSequence};
-inline constexpr Axis Axis::kSequenceParallel{axis_traits::kSequenceParallel};
-inline constexpr Axis Axis::kAttention{axis_traits::kAttention};
-inline constexpr Axis Axis::kRecompute{axis_traits::kRecompute};
-inline constexpr Axis Axis::kLoss{axis_traits::kLoss};
-inline constexpr Axis Axis::kReshard{axis_traits::kReshard};
-inline constexpr Axis Axis::kReplicas{axis_traits::kReplicas};
-inline constexpr Axis Axis::kOffload{axis_traits::kOffload};
-inline constexpr Axis Axis::kOptimizerOffload{axis_traits::kOptimizerOffload};
+inline constexpr Axis Axis::kRuntime{kRuntimeTraits};
+inline constexpr Axis Axis::kGpus{kGpusTraits};
+inline constexpr Axis Axis::kTensor{kTensorTraits};
+inline constexpr Axis Axis::kPipeline{kPipelineTraits};
+inline constexpr Axis Axis::kSchedule{kScheduleTraits};
+inline constexpr Axis Axis::kContext{kContextTraits};
+inline constexpr Axis Axis::kExpert{kExpertTraits};
+inline constexpr Axis Axis::kExpertTensor{kExpertTensorTraits};
+inline constexpr Axis Axis::kChunk{kChunkTraits};
+inline constexpr Axis Axis::kAccountEmbedding{kAccountEmbeddingTraits};
+inline constexpr Axis Axis::kAccountLoss{kAccountLossTraits};
+inline constexpr Axis Axis::kPrecision{kPrecisionTraits};
+inline constexpr Axis Axis::kOptimizer{kOptimizerTraits};
+inline constexpr Axis Axis::kMicroBatch{kMicroBatchTraits};
+inline constexpr Axis Axis::kSequence{kSequenceTraits};
+inline constexpr Axis Axis::kSequenceParallel{kSequenceParallelTraits};
+inline constexpr Axis Axis::kAttention{kAttentionTraits};
+inline constexpr Axis Axis::kRecompute{kRecomputeTraits};
+inline constexpr Axis Axis::kLoss{kLossTraits};
+inline constexpr Axis Axis::kReshard{kReshardTraits};
+inline constexpr Axis Axis::kReplicas{kReplicasTraits};
+inline constexpr Axis Axis::kOffload{kOffloadTraits};
+inline constexpr Axis Axis::kOptimizerOffload{kOptimizerOffloadTraits};
 
 }  // namespace headroom::plan

@@ -9,6 +9,7 @@
 #include "costmodel/hardware/hardware_spec.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/base/result.h"
+#include "planner/placement/stage_placement.h"
 #include "planner/space/search_space.h"
 
 namespace headroom::plan {
@@ -17,7 +18,6 @@ class Evaluator;
 class LoweredRecords;
 class PlanBounds;
 struct SearchInputs;
-struct StagePlacement;
 
 /// Where a walk over the axes of a framework stands: `plan` has the values of the axes before.
 class SpaceWalk {
@@ -136,7 +136,7 @@ class FrameworkSearch {
 };
 
 /// How each framework of the registry is searched, in its order. Defined where all frameworks are
-/// known (runtimes/searches.cpp).
+/// known (runtimes/search/searches.cpp).
 [[nodiscard]] std::vector<const FrameworkSearch*> framework_searches();
 
 /// That of the framework of `plan`.

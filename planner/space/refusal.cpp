@@ -104,7 +104,8 @@ std::string named_runtime_text(const SpaceQuestion& question) {
   return runtimes.empty() ? "" : "use " + option_text(Axis::kRuntime, runtimes);
 }
 
-/// "with megatron: ...; otherwise 1": what the frameworks that have `axis` demand.
+/// "megatron, torchtitan: a divisor of the heads (32); other frameworks: 1": what the frameworks
+/// that have `axis` demand.
 std::string frameworks_rule(const SpaceQuestion& question, Axis axis) {
   std::vector<std::pair<std::string, std::string>> rules;  // The rule and its frameworks.
   bool all = true;
@@ -125,7 +126,7 @@ std::string frameworks_rule(const SpaceQuestion& question, Axis axis) {
   std::string text;
   for (const auto& [rule, names] : rules) {
     text += (text.empty() ? "" : "; ");
-    text += all && rules.size() == 1 ? rule : rule + " (" + names + ")";
+    text += all && rules.size() == 1 ? rule : names + ": " + rule;
   }
   const bool otherwise = !all && !axis->demanded;
   return text + (otherwise ? "; other frameworks: " + value_text(axis, axis->absent) : "");

@@ -45,7 +45,10 @@ const std::vector<Layer>& layers() {
        {"model_ir", "runtimes", "runtimes/megatron", "costmodel", "planner"}},
       {"runtimes/torchtitan/search",
        {"model_ir", "runtimes", "runtimes/torchtitan", "costmodel", "planner"}},
-      {"runtimes/searches.cpp", {"model_ir", "runtimes", "planner"}},
+      {"runtimes/search",
+       {"model_ir", "runtimes", "planner", "runtimes/transformers/search",
+        "runtimes/deepspeed/search", "runtimes/fsdp/search", "runtimes/megatron/search",
+        "runtimes/torchtitan/search"}},
       {"runtimes/interface", {"model_ir"}},
       {"runtimes/torch", {"model_ir"}},
       {"runtimes/transformers", {"model_ir", "runtimes/interface", "runtimes/torch"}},
@@ -138,10 +141,13 @@ bool is_downward(const Layer& from, std::string_view target) {
   if (to == nullptr) {
     return false;
   }
-  const auto allows = [&from, to](std::string_view folder) {
-    return to->folder == folder || (is_in(to->folder, folder) && !is_in(from.folder, folder));
+  // Searches stand above the planner: naming the folder around them is not enough.
+  const bool inner = !to->folder.ends_with("/search");
+  const auto allows = [&](std::string_view folder) {
+    return to->folder == folder ||
+           (inner && is_in(to->folder, folder) && !is_in(from.folder, folder));
   };
-  return to->folder == from.folder || is_in(to->folder, from.folder) ||
+  return to->folder == from.folder || (inner && is_in(to->folder, from.folder)) ||
          std::any_of(from.may_include.begin(), from.may_include.end(), allows);
 }
 

@@ -88,7 +88,7 @@ std::vector<SearchAxis> zero_axes() {
                     : std::lround(plan.zero->offload_ratio * static_cast<double>(kOffloadSteps));
        },
        .rule = [](const SpaceQuestion& /*question*/) -> std::string {
-         return "0; or with the optimizer on the host 1, at stage 3 0.25, 0.5 or 0.75 as well";
+         return "0, or with the optimizer on the host 1, at stage 3 0.25, 0.5 or 0.75 as well";
        },
        .candidates = shares,
        .set = set_share}};

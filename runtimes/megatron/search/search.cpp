@@ -186,12 +186,12 @@ std::string pipeline_rule(const SpaceQuestion& question) {
 
 std::string context_rule(const SpaceQuestion& question) {
   return "a divisor of the GPUs (" + gpus_text(question) +
-         ") that the other degrees leave; twice the degree divides the sequence (" +
+         ") that the other degrees leave, and twice the degree divides the sequence (" +
          sequence_text(question) + ")";
 }
 
 std::string exchange_rule(const SpaceQuestion& question) {
-  return "p2p; or a2a with cp above 1 if tp x cp divides the heads (" +
+  return "p2p, or a2a with cp above 1 if tp x cp divides the heads (" +
          number(question.model.heads) + ") and the KV heads (" + number(question.model.kv_heads) +
          ")";
 }
@@ -207,17 +207,17 @@ std::string expert_tensor_rule(const SpaceQuestion& question) {
 }
 
 std::string end_rule(const SpaceQuestion& question) {
-  return "0; or with several stages and no chunks, so many layers (of " + layers_text(question) +
+  return "0, or with several stages and no chunks, so many layers (of " + layers_text(question) +
          ") that the stages between share the rest evenly";
 }
 
 std::string account_rule(const SpaceQuestion& question) {
-  return "no; or with several stages yes, if the layers (" + layers_text(question) +
+  return "no, or with several stages yes, if the layers (" + layers_text(question) +
          ") and what counts as one can be distributed evenly";
 }
 
 std::string chunk_rule(const SpaceQuestion& question) {
-  return "0; or with several stages a divisor of a stage's layers (of " + layers_text(question) +
+  return "0, or with several stages a divisor of a stage's layers (of " + layers_text(question) +
          ") below them";
 }
 
@@ -256,7 +256,7 @@ std::vector<SearchAxis> make_axes() {
                   .set = set_number<&MegatronPlan::context>});
   rows.push_back({.axis = kFp8Parameters,
                   .get = get_switch<&MegatronPlan::fp8_parameters>,
-                  .rule = rule<"no; or yes with an 8-bit precision, the distributed optimizer and "
+                  .rule = rule<"no, or yes with an 8-bit precision, the distributed optimizer and "
                                "nothing on the host">,
                   .candidates =
                       [](SpaceWalk& walk) {
@@ -298,7 +298,7 @@ std::vector<SearchAxis> make_axes() {
                                ? 1
                                : 0;
                   },
-                  .rule = rule<"alltoall; or hybridep with experts on several ranks and etp 1">,
+                  .rule = rule<"alltoall, or hybridep with experts on several ranks and etp 1">,
                   .candidates =
                       [](SpaceWalk& walk) {
                         const MegatronPlan& megatron = plan_of(walk);
@@ -320,7 +320,7 @@ std::vector<SearchAxis> make_axes() {
                   .rule = chunk_rule});
   rows.push_back({.axis = Axis::kSchedule,
                   .get = schedule_of,
-                  .rule = rule<"1f1b; or interleaved with several stages">});
+                  .rule = rule<"1f1b, or interleaved with several stages">});
   rows.push_back({.axis = kFirstStage,
                   .get = get_number<&MegatronPlan::first_stage_layers>,
                   .rule = end_rule});
@@ -334,7 +334,7 @@ std::vector<SearchAxis> make_axes() {
                   .rule = account_rule});
   rows.push_back({.axis = Axis::kSequenceParallel,
                   .get = get_switch<&MegatronPlan::sequence_parallel>,
-                  .rule = rule<"no; or yes with a tensor degree above 1">,
+                  .rule = rule<"no, or yes with a tensor degree above 1">,
                   .candidates =
                       [](SpaceWalk& walk) {
                         return plan_of(walk).tensor > 1 ? AxisValues{1, 0} : AxisValues{0};
@@ -348,7 +348,7 @@ std::vector<SearchAxis> make_axes() {
                                ? 1
                                : 0;
                   },
-                  .rule = rule<"fused; or unfused without context parallelism">,
+                  .rule = rule<"fused, or unfused without context parallelism">,
                   .candidates =
                       [](SpaceWalk& walk) {
                         return plan_of(walk).context > 1 ? AxisValues{0} : AxisValues{0, 1};
@@ -400,12 +400,12 @@ std::vector<SearchAxis> make_axes() {
              rule<"yes or no">);
   add_switch(kOverlapGradReduce, get_switch<&MegatronPlan::overlap_grad_reduce>, rule<"yes or no">);
   add_switch(kOverlapParamGather, get_switch<&MegatronPlan::overlap_param_gather>,
-             rule<"no; or yes with distributed-optimizer and overlap-grad-reduce">);
+             rule<"no, or yes with distributed-optimizer and overlap-grad-reduce">);
   add_switch(kAccumulationFusion, get_switch<&MegatronPlan::accumulation_fusion>,
              rule<"yes or no">);
   add_switch(kLoaderMask, get_switch<&MegatronPlan::mask_in_dataloader>, rule<"yes or no">);
   add_switch(kMeshOrder, get_switch<&MegatronPlan::pipeline_before_data>,
-             rule<"tp-cp-ep-dp-pp; or tp-cp-ep-pp-dp, with experts only if etp x ep is tp x cp">);
+             rule<"tp-cp-ep-dp-pp, or tp-cp-ep-pp-dp, with experts only if etp x ep is tp x cp">);
   rows.push_back({.axis = Axis::kLoss,
                   .get =
                       [](const ParallelPlan& plan) {
@@ -418,7 +418,7 @@ std::vector<SearchAxis> make_axes() {
                     return std::lround(plan.megatron.value_or(MegatronPlan{}).optimizer_offload *
                                        static_cast<double>(kOffloadSteps));
                   },
-                  .rule = rule<"0; or 0.25, 0.5, 0.75 or 1 with the distributed optimizer in bf16">,
+                  .rule = rule<"0, or 0.25, 0.5, 0.75 or 1 with the distributed optimizer in bf16">,
                   .offered = true});
   return rows;
 }

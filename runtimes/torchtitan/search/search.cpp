@@ -13,6 +13,7 @@
 #include "runtimes/torchtitan/search/titan_choices.h"
 
 namespace headroom::plan {
+namespace titan_axes {
 namespace {
 
 using ir::ParallelPlan;
@@ -164,7 +165,7 @@ std::string pipeline_rule(const SpaceQuestion& question) {
 
 std::string context_rule(const SpaceQuestion& question) {
   return "a divisor of the GPUs (" + gpus_text(question) +
-         ") that the other degrees leave; twice the degree divides the sequence (" +
+         ") that the other degrees leave, and twice the degree divides the sequence (" +
          sequence_text(question) + ")";
 }
 
@@ -176,27 +177,27 @@ std::string expert_rule(const SpaceQuestion& question) {
 }
 
 std::string chunk_rule(const SpaceQuestion& question) {
-  return "0; or with several stages (interleaved, zb-h1) fewer layers than a stage has (of " +
+  return "0, or with several stages (interleaved, zb-h1) fewer layers than a stage has (of " +
          layers_text(question) + ") that give every rank as many chunks";
 }
 
 std::string schedule_rule(const SpaceQuestion& /*question*/) {
-  return "1f1b; or with several stages gpipe, interleaved, and with eager blocks that keep all "
+  return "1f1b, or with several stages gpipe, interleaved, and with eager blocks that keep all "
          "zb-h1, zb-v, dualpipev";
 }
 
 std::string runs_rule(const SpaceQuestion& /*question*/) {
-  return "1; or with several stages a divisor of a rank's micro-batches that leaves each run as "
+  return "1, or with several stages a divisor of a rank's micro-batches that leaves each run as "
          "many as stages";
 }
 
 std::string every_rule(const SpaceQuestion& question) {
-  return "1; or with recompute full no more layers than a rank has (of " + layers_text(question) +
+  return "1, or with recompute full no more layers than a rank has (of " + layers_text(question) +
          ")";
 }
 
 std::string compile_rule(const SpaceQuestion& /*question*/) {
-  return "no; or yes for a dense model with tp and cp of 1";
+  return "no, or yes for a dense model with tp and cp of 1";
 }
 
 std::string replicas_rule(const SpaceQuestion& question) {
@@ -283,7 +284,7 @@ std::vector<SearchAxis> make_axes() {
                   .rule = schedule_rule});
   rows.push_back(
       {.axis = Axis::kChunk, .get = get_number<&TitanPlan::stage_layers>, .rule = chunk_rule});
-  rows.push_back({.axis = titan_axes::kPipelineRuns,
+  rows.push_back({.axis = kPipelineRuns,
                   .get =
                       [](const ParallelPlan& plan) {
                         return is_pipelined(plan) ? plan.accumulation : std::int64_t{1};
@@ -301,10 +302,10 @@ std::vector<SearchAxis> make_axes() {
                   .rule = [](const SpaceQuestion& /*question*/) -> std::string {
                     return "none, selective or full";
                   }});
-  rows.push_back({.axis = titan_axes::kRecomputeEvery,
+  rows.push_back({.axis = kRecomputeEvery,
                   .get = [](const ParallelPlan& plan) { return plan.recompute_every; },
                   .rule = every_rule});
-  rows.push_back({.axis = titan_axes::kCompiled,
+  rows.push_back({.axis = kCompiled,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
                     return plan.titan && plan.titan->compiled ? 1 : 0;
                   },
@@ -385,7 +386,7 @@ class TitanSearch final : public FrameworkSearch {
   [[nodiscard]] std::vector<Alternative> alternatives(const ParallelPlan& plan) const override {
     std::vector<Alternative> all = halves_and_doubles(
         plan, std::array{Axis::kTensor, Axis::kPipeline, Axis::kContext, Axis::kMicroBatch});
-    all.push_back({titan_axes::kCompiled, plan.titan->compiled ? 0 : 1});
+    all.push_back({kCompiled, plan.titan->compiled ? 0 : 1});
     all.push_back({Axis::kReshard, 1 - value_of(plan, Axis::kReshard)});
     return all;
   }
@@ -396,9 +397,10 @@ class TitanSearch final : public FrameworkSearch {
 };
 
 }  // namespace
+}  // namespace titan_axes
 
 const FrameworkSearch& torchtitan_search() {
-  static const TitanSearch search;
+  static const titan_axes::TitanSearch search;
   return search;
 }
 

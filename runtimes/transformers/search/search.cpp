@@ -32,7 +32,7 @@ void set_loss(SpaceWalk& walk, std::int64_t value) {
   walk.plan.loss = static_cast<ir::LossKind>(value - kFirstTorchLoss);
 }
 
-AxisValues losses(SpaceWalk& walk) {
+AxisValues modelled_losses(SpaceWalk& walk) {
   AxisValues kinds = {kFirstTorchLoss};
   if (walk.asks(Axis::kLoss)) {
     kinds.insert(kinds.end(), {kFirstTorchLoss + 1, kFirstTorchLoss + 2});
@@ -102,7 +102,7 @@ std::vector<SearchAxis> transformers_axes() {
            .rule = [](const SpaceQuestion& /*question*/) -> std::string {
              return "hf, chunked or fused-linear";
            },
-           .candidates = losses,
+           .candidates = modelled_losses,
            .set = set_loss},
           micro_batch_axis(),
           whole_recompute_axis()};

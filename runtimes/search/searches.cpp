@@ -18,9 +18,9 @@ namespace {
 
 /// The searches that frameworks bring.
 const FrameworkSearch* own_search(std::string_view runtime) {
-  for (const FrameworkSearch* const search : {&transformers_search(), &deepspeed_search(),
-                                              &fsdp_search(), &megatron_search(),
-                                              &torchtitan_search()}) {
+  for (const FrameworkSearch* const search :
+       {&transformers_search(), &deepspeed_search(), &fsdp_search(), &megatron_search(),
+        &torchtitan_search()}) {
     if (search->runtime() == runtime) {
       return search;
     }
