@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "model_ir/base/units.h"
+#include "model_ir/plan/parallel_plan.h"
 
 namespace headroom::plan {
 
@@ -18,6 +19,15 @@ struct StepParts {
   [[nodiscard]] Seconds total() const {
     return forward_backward + recomputation + bubble + exchange + optimizer + offload + launches;
   }
+};
+
+/// One plan with its figures.
+struct RatedPlan {
+  ir::ParallelPlan plan;
+  StepParts time;
+  Bytes peak;
+  Bytes capacity;            ///< What the allocator may take under it.
+  std::uint64_t number = 0;  ///< In the order of the space.
 };
 
 /// How peaks came about.

@@ -9,7 +9,6 @@
 #include "costmodel/outside_memory.h"
 #include "planner/explain/held.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/axis_value.h"
 #include "planner/space/framework_search.h"
 #include "runtimes/registry.h"
 

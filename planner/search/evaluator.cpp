@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "costmodel/outside_memory.h"
-#include "planner/space/axis_value.h"
+#include "planner/space/framework_search.h"
 
 namespace headroom::plan {
 

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "planner/search/front.h"
-#include "planner/search/search.h"
+#include "planner/search/search_question.h"
+#include "planner/search/search_records.h"
 #include "planner/space/framework_search.h"
 
 namespace headroom::plan {

@@ -25,14 +25,6 @@ constexpr double kStretch = 1.01;
 /// something to show when it is stopped.
 constexpr std::size_t kWavesBeforeDive = 24;
 
-constexpr std::array<ir::Word<Objective>, 6> kObjectives = {
-    {{"throughput", Objective::kThroughput},
-     {"gpus", Objective::kGpus},
-     {"memory", Objective::kMemory},
-     {"cost", Objective::kCost},
-     {"micro-batch", Objective::kMicroBatch},
-     {"sequence", Objective::kSequence}}};
-
 std::vector<BoundedCell> bounded_cells(const SearchState& state, std::vector<Cell> cells) {
   std::vector<BoundedCell> bounded(cells.size());
   in_parallel(cells.size(), state.question.threads,
@@ -294,24 +286,6 @@ class CellPass {
 };
 
 }  // namespace
-
-std::span<const ir::Word<Objective>> objective_words() {
-  return kObjectives;
-}
-
-std::string_view name_of(PlanStatus status) {
-  switch (status) {
-    case PlanStatus::kOptimal:
-      return "optimal";
-    case PlanStatus::kFeasible:
-      return "feasible";
-    case PlanStatus::kInfeasible:
-      return "infeasible";
-    case PlanStatus::kUnknown:
-      return "unknown";
-  }
-  return "?";
-}
 
 namespace {
 

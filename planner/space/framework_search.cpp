@@ -4,8 +4,8 @@
 #include <array>
 #include <set>
 
+#include "model_ir/plan/plan_words.h"
 #include "planner/placement/stage_placement.h"
-#include "planner/space/axis_value.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 
@@ -31,6 +31,22 @@ std::vector<ir::ParallelPlan> whole_recomputations(const SpaceQuestion& question
     }
   }
   return all;
+}
+
+std::int64_t position_of(AxisWords words, std::string_view word) {
+  const auto found = std::ranges::find(words, word);
+  return found == words.end() ? -1 : found - words.begin();
+}
+
+std::int64_t optimizer_of(const ir::ParallelPlan& plan) {
+  ir::OptimizerPlan optimizer = plan.optimizer;
+  if (optimizer.kind == ir::OptimizerKind::kAdamW && optimizer.form == ir::OptimizerForm::kFused &&
+      value_of(plan, Axis::kOffload) > 0) {
+    optimizer.form = ir::OptimizerForm::kForeach;  // The host's own AdamW is called adamw as well.
+  }
+  const auto words = ir::optimizer_words();
+  const auto found = std::ranges::find(words, optimizer, &ir::Word<ir::OptimizerPlan>::value);
+  return found == words.end() ? -1 : found - words.begin();
 }
 
 }  // namespace
@@ -210,6 +226,42 @@ std::vector<Alternative> halves_and_doubles(const ir::ParallelPlan& plan,
     all.push_back({axis, value * 2});
   }
   return all;
+}
+
+std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis) {
+  if (axis == Axis::kRuntime) {
+    return position_of(words_of_axis(axis), plan.runtime);
+  }
+  if (axis == Axis::kGpus) {
+    return plan.world;
+  }
+  if (axis == Axis::kSequence) {
+    return plan.sequence;
+  }
+  if (axis == Axis::kOptimizer) {
+    return optimizer_of(plan);
+  }
+  const FrameworkSearch& framework = search_of(plan);
+  if (axis == Axis::kPrecision) {
+    return framework.precision_of(plan);
+  }
+  const SearchAxis* const own = find_axis(framework, axis);
+  return own == nullptr ? axis->absent : own->get(plan);
+}
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> found;
+  std::vector<std::int64_t> above;
+  for (std::int64_t i = 1; i * i <= number; ++i) {
+    if (number % i == 0) {
+      found.push_back(i);
+      if (i * i != number) {
+        above.push_back(number / i);
+      }
+    }
+  }
+  found.insert(found.end(), above.rbegin(), above.rend());
+  return found;
 }
 
 }  // namespace headroom::plan

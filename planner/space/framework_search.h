@@ -10,7 +10,7 @@
 #include "costmodel/time/machine.h"
 #include "model_ir/base/result.h"
 #include "planner/placement/stage_placement.h"
-#include "planner/space/search_space.h"
+#include "planner/space/space_question.h"
 
 namespace headroom::plan {
 
@@ -144,6 +144,10 @@ class FrameworkSearch {
 /// That of a value of `Axis::kRuntime`.
 [[nodiscard]] const FrameworkSearch& search_of_runtime(std::int64_t runtime);
 
+/// The value that `plan` has on `axis`; for an axis that its framework does not have,
+/// `AxisTraits::absent`.
+[[nodiscard]] std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis);
+
 /// Every axis, in the order of `AxisTraits::order`.
 [[nodiscard]] std::vector<Axis> all_axes();
 
@@ -160,6 +164,8 @@ class FrameworkSearch {
 [[nodiscard]] std::string sequence_text(const SpaceQuestion& question);
 [[nodiscard]] std::string layers_text(const SpaceQuestion& question);
 
+/// The numbers that divide `number`, from the least.
+[[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t number);
 /// Of `candidates`, those that are allowed.
 [[nodiscard]] AxisValues among(const Constraints& allowed, Axis axis, AxisValues candidates);
 

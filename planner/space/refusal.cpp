@@ -5,7 +5,6 @@
 #include <iterator>
 #include <utility>
 
-#include "planner/space/axis_value.h"
 #include "planner/space/conflict.h"
 #include "planner/space/framework_search.h"
 

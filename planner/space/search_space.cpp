@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <span>
 
 #include "model_ir/plan/plan_words.h"
@@ -144,6 +145,22 @@ class CellWriter {
   std::vector<Cell> cells_;
 };
 
+AxisValues words_within_cells(const SpaceQuestion& question, Axis axis) {
+  if (is_held(axis) && question.constraints.of(axis).empty()) {
+    return {0};
+  }
+  AxisValues values;
+  const auto words = static_cast<std::int64_t>(words_of_axis(axis).size());
+  for (std::int64_t value = 0; value < words; ++value) {
+    SpaceQuestion with = question;
+    with.constraints.of(axis) = {value};
+    if (question.constraints.allows(axis, value) && !cells_of(with).empty()) {
+      values.push_back(value);
+    }
+  }
+  return values;
+}
+
 }  // namespace
 
 std::vector<Cell> cells_of(const SpaceQuestion& question) {
@@ -159,19 +176,23 @@ std::uint64_t count_plans(const std::vector<Cell>& cells) {
                          [](std::uint64_t sum, const Cell& cell) { return sum + cell.choices; });
 }
 
-std::vector<std::int64_t> divisors(std::int64_t number) {
-  std::vector<std::int64_t> found;
-  std::vector<std::int64_t> above;
-  for (std::int64_t i = 1; i * i <= number; ++i) {
-    if (number % i == 0) {
-      found.push_back(i);
-      if (i * i != number) {
-        above.push_back(number / i);
-      }
-    }
+AxisValues values_in_space(const SpaceQuestion& question, Axis axis) {
+  if (axis->within_cells && axis->words != nullptr) {
+    return words_within_cells(question, axis);
   }
-  found.insert(found.end(), above.rbegin(), above.rend());
-  return found;
+  std::set<std::int64_t> values;
+  if (axis->within_cells) {
+    for (const FrameworkSearch* const framework : framework_searches()) {
+      const AxisValues some = framework->numbers_within_cells(question, axis);
+      values.insert(some.begin(), some.end());
+    }
+    return {values.begin(), values.end()};
+  }
+  for (const Cell& cell : cells_of(question)) {
+    const AxisValues some = cell.framework->values_of(question, cell, axis);
+    values.insert(some.begin(), some.end());
+  }
+  return {values.begin(), values.end()};
 }
 
 }  // namespace headroom::plan

@@ -12,7 +12,7 @@
 #include "costmodel/estimate.h"
 #include "planner/evaluate/lowered_plan.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/axis_value.h"
+#include "planner/space/framework_search.h"
 #include "runtimes/plan_json.h"
 #include "runtimes/torchtitan/search/axes.h"
 #include "runtimes/torchtitan/search/titan_bounds.h"

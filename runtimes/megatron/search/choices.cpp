@@ -1,5 +1,6 @@
 #include "runtimes/megatron/search/choices.h"
 
+#include "planner/space/framework_search.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/search/stage_forms.h"
 #include "runtimes/megatron/stage_layers.h"

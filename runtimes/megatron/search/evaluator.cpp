@@ -5,7 +5,7 @@
 
 #include "costmodel/memory_floor.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/axis_value.h"
+#include "planner/space/framework_search.h"
 #include "runtimes/megatron/search/block_floor.h"
 #include "runtimes/megatron/search/cell_plans.h"
 #include "runtimes/megatron/search/sampled_blocks.h"

@@ -9,7 +9,7 @@
 #include "model_ir/plan/plan_words.h"
 #include "planner/placement/stage_placement.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/axis_value.h"
+#include "planner/space/framework_search.h"
 #include "runtimes/megatron/option_checks.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/search/choices.h"

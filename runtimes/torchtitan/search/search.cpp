@@ -5,7 +5,7 @@
 
 #include "planner/evaluate/plan_bounds.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/axis_value.h"
+#include "planner/space/framework_search.h"
 #include "runtimes/registry.h"
 #include "runtimes/torchtitan/model.h"
 #include "runtimes/torchtitan/search/axes.h"
