@@ -12,6 +12,7 @@
 #include "cli/time_options.h"
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
+#include "planner/space/framework_search.h"
 
 namespace headroom::cli {
 namespace {
@@ -45,34 +46,6 @@ std::int64_t usual_sequence(const ir::ModelSpec& model) {
   return model.max_positions > 0 ? std::min(kUsual, model.max_positions) : kUsual;
 }
 
-/// What an axis has where nothing is said, for the help.
-std::string_view usual_of(plan::Axis axis) {
-  switch (axis) {
-    case plan::Axis::kGpus:
-      return "1";
-    case plan::Axis::kSequence:
-      return "2048, or all positions of a model that has fewer";
-    case plan::Axis::kPrecision:
-      return "bf16";
-    case plan::Axis::kOptimizer:
-      return "adamw";
-    case plan::Axis::kFp8Parameters:
-      return "no";
-    case plan::Axis::kContextExchange:
-      return "p2p";
-    case plan::Axis::kDispatcher:
-      return "alltoall";
-    case plan::Axis::kOffloadModules:
-      return "none";
-    case plan::Axis::kMeshOrder:
-      return "tp-cp-ep-dp-pp";
-    case plan::Axis::kOptimizerOffload:
-      return "0";
-    default:
-      return "any";
-  }
-}
-
 /// Lengths among which the longest is sought.
 plan::AxisValues sequences_of(const ir::ModelSpec& model) {
   plan::AxisValues lengths;
@@ -85,16 +58,16 @@ plan::AxisValues sequences_of(const ir::ModelSpec& model) {
 
 Result<plan::Constraints> read_constraints(const Arguments& arguments) {
   plan::Constraints constraints;
-  for (const plan::AxisName& name : plan::axis_names()) {
-    const std::optional<std::string> text = arguments.value(name.option);
+  for (const plan::Axis axis : plan::all_axes()) {
+    const std::optional<std::string> text = arguments.value(axis->option);
     if (!text) {
       continue;
     }
-    Result<plan::AxisValues> values = plan::parse_axis(name.axis, *text);
+    Result<plan::AxisValues> values = plan::parse_axis(axis, *text);
     if (!values) {
       return std::move(values).error();
     }
-    constraints.of(name.axis) = std::move(values).value();
+    constraints.of(axis) = std::move(values).value();
   }
   return constraints;
 }
@@ -196,8 +169,8 @@ std::vector<OptionSpec> plan_search_options() {
   std::vector<OptionSpec> options = {
       {"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"}};
   options.insert(options.end(), kMachineOptions.begin(), kMachineOptions.end());
-  for (const plan::AxisName& name : plan::axis_names()) {
-    options.push_back({name.option, name.values, usual_of(name.axis), name.help});
+  for (const plan::Axis axis : plan::all_axes()) {
+    options.push_back({axis->option, axis->values, axis->usual, axis->help});
   }
   options.insert(options.end(), kSearchOptions.begin(), kSearchOptions.end());
   options.insert(options.end(), model_options().begin(), model_options().end());

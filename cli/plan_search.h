@@ -34,7 +34,4 @@ struct PlanSearch {
 /// Errors:  those of the readers, of the catalogue and of `plan::parse_axis`.
 [[nodiscard]] Result<PlanSearch> read_plan_search(const Arguments& arguments);
 
-/// The axes that `plan` has, as options that fix them: "--tp 8 --pp 4".
-[[nodiscard]] std::string axes_text(const ir::ParallelPlan& plan);
-
 }  // namespace headroom::cli

@@ -13,7 +13,6 @@
 #include "cli/report/plan_answer.h"
 #include "cli/report/why_text.h"
 #include "costmodel/hardware/catalogue.h"
-#include "planner/evaluate/lowered_plan.h"
 #include "planner/explain/explain.h"
 
 namespace headroom::cli {
@@ -101,11 +100,11 @@ ExitCode exit_code_of_search(const plan::PlanResult& result) {
 Result<std::string> explanation(const plan::SearchQuestion& question,
                                 const plan::PlanResult& result,
                                 const std::vector<plan::Alternative>& asked,
-                                plan::PlanMemory& memory) {
+                                plan::SearchRecords& records) {
   std::string text;
   for (const plan::Alternative& alternative : asked) {
     const Result<plan::WhyNot> why =
-        plan::why_not(question, result, alternative.axis, alternative.value, memory);
+        plan::why_not(question, result, alternative.axis, alternative.value, records);
     if (!why) {
       return why.error();
     }
@@ -166,11 +165,9 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     plan::SearchQuestion question = answer.search.question();
     question.stop = &stop_asked;
     question.progress = [&](const plan::SearchProgress& now) { line.draw(now); };
-    plan::PlanMemory memory(question.space.model, question.device);
-    plan::LoweredRecords records;
-    question.records = &records;
+    plan::SearchRecords records;
     const Clock::time_point begin = Clock::now();
-    Result<plan::PlanResult> result = plan::search(question, memory);
+    Result<plan::PlanResult> result = plan::search(question, records);
     if (!result) {
       return std::move(result).error();
     }
@@ -179,15 +176,15 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
       for (const plan::Alternative& one : plan::alternatives_of(answer.result.best->plan)) {
         asked.push_back(one);
       }
-      Result<std::vector<plan::StagePlacement>> placements =
-          plan::stage_placements(question.space.model, answer.result.best->plan, question.device,
-                                 question.machine, answer.result.best->capacity);
+      const plan::RatedPlan& best = *answer.result.best;
+      Result<std::vector<plan::StagePlacement>> placements = plan::search_of(best.plan).placements(
+          question.space.model, best.plan, question.device, question.machine, best.capacity);
       if (!placements) {
         return std::move(placements).error();
       }
       answer.placements = std::move(placements).value();
     }
-    Result<std::string> why = explanation(question, answer.result, asked, memory);
+    Result<std::string> why = explanation(question, answer.result, asked, records);
     if (!why) {
       return std::move(why).error();
     }
@@ -195,7 +192,7 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     if (answer.result.status == plan::PlanStatus::kInfeasible) {
       line.say("nothing fits; looking for what would");
       Result<plan::Infeasibility> infeasible =
-          plan::explain_infeasible(question, larger_devices(arguments, answer.search), memory);
+          plan::explain_infeasible(question, larger_devices(arguments, answer.search), records);
       if (!infeasible) {
         return std::move(infeasible).error();
       }

@@ -29,7 +29,7 @@ std::string action_words(const LayerAction& action) {
     case LayerAction::Kind::kKeep:
       return "keep all";
     case LayerAction::Kind::kModules:
-      return "run " + names_joined(module_names(action)) + " again";
+      return "run " + names_joined(action.modules) + " again";
     case LayerAction::Kind::kFull:
       return "run again";
     case LayerAction::Kind::kCopy:
@@ -44,7 +44,7 @@ std::string rule_words(const PlacementRule& rule) {
     case PlacementRule::Kind::kPlan:
       return "as the plan has it";
     case PlacementRule::Kind::kModules:
-      return "selective: " + names_joined(module_names(rule));
+      return "selective: " + names_joined(rule.modules);
     case PlacementRule::Kind::kUniform:
       return "uniform";
     case PlacementRule::Kind::kSquareRoot:

@@ -9,7 +9,7 @@
 #include "cli/report/why_text.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_words.h"
-#include "planner/space/axis_value.h"
+#include "planner/space/framework_search.h"
 #include "runtimes/plan_json.h"
 #include "runtimes/registry.h"
 

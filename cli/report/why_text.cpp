@@ -85,17 +85,17 @@ std::string mend_lines(const plan::Infeasibility& why) {
 Result<plan::Alternative> parse_alternative(const std::string& text) {
   std::vector<std::string> known;
   const std::size_t middle = text.find('=');
-  for (const plan::AxisName& name : plan::axis_names()) {
-    known.emplace_back(name.option);
-    if (middle == std::string::npos || text.substr(0, middle) != name.option) {
+  for (const plan::Axis axis : plan::all_axes()) {
+    known.emplace_back(axis->option);
+    if (middle == std::string::npos || text.substr(0, middle) != axis->option) {
       continue;
     }
-    const Result<plan::AxisValues> values = plan::parse_axis(name.axis, text.substr(middle + 1));
+    const Result<plan::AxisValues> values = plan::parse_axis(axis, text.substr(middle + 1));
     if (!values) {
       return values.error();
     }
     if (values->size() == 1) {
-      return plan::Alternative{name.axis, values->front()};
+      return plan::Alternative{axis, values->front()};
     }
   }
   return Error::invalid_argument("why", text, "AXIS=VALUE with one of " + ir::join(known),

@@ -84,7 +84,7 @@ std::span<const Word<TitanReshard>> titan_reshard_words() {
   return kTitanReshards;
 }
 
-std::span<const Word<PipelineKind>> titan_schedule_words() {
+std::span<const Word<PipelineKind>> schedule_words() {
   static const std::array<Word<PipelineKind>, 6> kSchedules = [] {
     std::array<Word<PipelineKind>, 6> words{};
     constexpr std::array kKinds = {PipelineKind::kGPipe,       PipelineKind::kOneForwardOneBackward,

@@ -24,7 +24,7 @@ struct Word {
 [[nodiscard]] std::span<const Word<LossKind>> loss_words();
 [[nodiscard]] std::span<const Word<TitanReshard>> titan_reshard_words();
 /// Schedules that torchtitan has: "zb-h1" is its InterleavedZeroBubble.
-[[nodiscard]] std::span<const Word<PipelineKind>> titan_schedule_words();
+[[nodiscard]] std::span<const Word<PipelineKind>> schedule_words();
 [[nodiscard]] std::span<const Word<Float8Recipe>> float8_recipe_words();
 [[nodiscard]] std::span<const Word<OffloadDevice>> offload_words();
 [[nodiscard]] std::span<const Word<ZeroLeaf>> zero_leaf_words();

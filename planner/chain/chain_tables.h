@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner/chain/chain.h"
+#include "planner/chain/chain_steps.h"
 
 namespace headroom::plan {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "planner/explain/held.h"
-#include "planner/space/axis_value.h"
+#include "planner/space/framework_search.h"
 #include "planner/space/refusal.h"
 
 namespace headroom::plan {
@@ -25,7 +25,7 @@ Result<std::optional<cost::StepEstimate>> replayed(const SearchQuestion& questio
 }  // namespace
 
 Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found, Axis axis,
-                       std::int64_t value, PlanMemory& memory) {
+                       std::int64_t value, SearchRecords& records) {
   WhyNot why;
   why.axis = axis;
   why.value = value;
@@ -40,7 +40,7 @@ Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found, 
                   (refusal.fix.empty() ? "" : "; " + refusal.fix);
     return why;
   }
-  Result<PlanResult> other = search(with, memory);
+  Result<PlanResult> other = search(with, records);
   if (!other) {
     return std::move(other).error();
   }
@@ -59,7 +59,7 @@ Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found, 
     lean.objective = Objective::kMemory;
     lean.budget = kNoLimit;
     lean.work_limit = kExplainLimit;
-    const Result<PlanResult> least = search(lean, memory);
+    const Result<PlanResult> least = search(lean, records);
     other->leanest = least ? least->best : std::nullopt;
   }
   if (other->leanest) {
@@ -76,33 +76,14 @@ Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found, 
 
 std::vector<Alternative> alternatives_of(const ir::ParallelPlan& plan) {
   std::vector<Alternative> all;
-  for (std::int64_t runtime = 0; runtime < kTitanRuntime; ++runtime) {
-    if (runtime != value_of(plan, Axis::kRuntime)) {
-      all.push_back({Axis::kRuntime, runtime});
+  const std::vector<const FrameworkSearch*> frameworks = framework_searches();
+  for (std::size_t i = 0; i < frameworks.size(); ++i) {
+    if (!frameworks[i]->only_if_named() && frameworks[i]->runtime() != plan.runtime) {
+      all.push_back({Axis::kRuntime, static_cast<std::int64_t>(i)});
     }
   }
-  std::vector<Axis> degrees = {Axis::kMicroBatch};
-  if (plan.megatron || plan.titan) {
-    degrees = {Axis::kTensor, Axis::kPipeline, Axis::kContext, Axis::kMicroBatch};
-  }
-  for (const Axis axis : degrees) {
-    const std::int64_t value = value_of(plan, axis);
-    if (value > 1) {
-      all.push_back({axis, value / 2});
-    }
-    all.push_back({axis, value * 2});
-  }
-  if (plan.titan) {
-    all.push_back({Axis::kCompiled, plan.titan->compiled ? 0 : 1});
-    all.push_back({Axis::kReshard, 1 - value_of(plan, Axis::kReshard)});
-  }
-  if (plan.megatron && plan.megatron->pipeline > 1) {
-    all.push_back({Axis::kMeshOrder, plan.megatron->pipeline_before_data ? 0 : 1});
-  }
-  if (plan.megatron && plan.megatron->distributed_optimizer &&
-      plan.precision == ir::Precision::kBf16Master) {
-    const std::int64_t step = value_of(plan, Axis::kOptimizerOffload);
-    all.push_back({Axis::kOptimizerOffload, step > 0 ? step - 1 : 1});
+  for (const Alternative& one : search_of(plan).alternatives(plan)) {
+    all.push_back(one);
   }
   return all;
 }

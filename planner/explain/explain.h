@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/search/search.h"
+#include "planner/space/framework_search.h"
 
 namespace headroom::plan {
 
@@ -17,7 +18,7 @@ struct WhyNot {
     kSlower,      ///< Plans with it fit, but the best of them is worth less.
     kUnknown,     ///< The search with it stopped early and found nothing.
   };
-  Axis axis = Axis::kTensor;
+  Axis axis = Axis::kRuntime;
   std::int64_t value = 0;
   Kind kind = Kind::kChosen;
   std::string refusal;            ///< kNotInSpace: what contradicts it.
@@ -30,14 +31,10 @@ struct WhyNot {
 ///
 /// Errors:  those of `search` but for an empty space, which is an answer.
 [[nodiscard]] Result<WhyNot> why_not(const SearchQuestion& question, const PlanResult& found,
-                                     Axis axis, std::int64_t value, PlanMemory& memory);
+                                     Axis axis, std::int64_t value, SearchRecords& records);
 
-/// Values next to those of `plan` that are worth asking about: half and twice of each degree, the
-/// other frameworks, the other order of the mesh, a quarter of the optimizer on the host.
-struct Alternative {
-  Axis axis;
-  std::int64_t value;
-};
+/// Values next to those of `plan` that are worth asking about: the other frameworks that are
+/// searched unless some are named, and what its own framework names.
 [[nodiscard]] std::vector<Alternative> alternatives_of(const ir::ParallelPlan& plan);
 
 }  // namespace headroom::plan

@@ -7,10 +7,10 @@
 #include "costmodel/binding_rank.h"
 #include "costmodel/memory/timeline.h"
 #include "costmodel/outside_memory.h"
-#include "planner/evaluate/lowered_plan.h"
 #include "planner/explain/held.h"
-#include "planner/search/cell_search.h"
-#include "planner/space/axis_value.h"
+#include "planner/search/evaluator.h"
+#include "planner/space/framework_search.h"
+#include "runtimes/registry.h"
 
 namespace headroom::plan {
 namespace {
@@ -30,11 +30,11 @@ bool is_stopped(const SearchQuestion& question) {
 }
 
 /// The search's answer; nothing for an empty space.
-Result<std::optional<PlanResult>> asked(const SearchQuestion& question, PlanMemory& memory) {
+Result<std::optional<PlanResult>> asked(const SearchQuestion& question, SearchRecords& records) {
   if (cells_of(question.space).empty()) {
     return std::optional<PlanResult>();
   }
-  Result<PlanResult> found = search(question, memory);
+  Result<PlanResult> found = search(question, records);
   if (!found) {
     return std::move(found).error();
   }
@@ -42,29 +42,29 @@ Result<std::optional<PlanResult>> asked(const SearchQuestion& question, PlanMemo
 }
 
 /// Some plan that fits, from those that need least.
-Result<std::optional<PlanResult>> any_of(const SearchQuestion& question, PlanMemory& memory) {
+Result<std::optional<PlanResult>> any_of(const SearchQuestion& question, SearchRecords& records) {
   SearchQuestion any = quiet(question);
   any.objective = Objective::kMemory;
   any.any = true;
-  return asked(any, memory);
+  return asked(any, records);
 }
 
-/// The best plan, if there is one. Where torchtitan's code is searched, whose plans are lowered one
-/// by one, a plan that fits.
-Result<std::optional<PlanResult>> best_of(const SearchQuestion& question, PlanMemory& memory) {
-  Result<std::optional<PlanResult>> found = any_of(question, memory);
+/// The best plan, if there is one; a plan that fits if a search for the best takes long.
+Result<std::optional<PlanResult>> best_of(const SearchQuestion& question, SearchRecords& records) {
+  Result<std::optional<PlanResult>> found = any_of(question, records);
   const AxisValues& runtimes = question.space.constraints.of(Axis::kRuntime);
   if (!found || !*found || !(*found)->best ||
-      std::ranges::find(runtimes, kTitanRuntime) != runtimes.end()) {
+      std::ranges::any_of(
+          runtimes, [](std::int64_t runtime) { return search_of_runtime(runtime).takes_long(); })) {
     return found;
   }
-  Result<std::optional<PlanResult>> best = asked(question, memory);
+  Result<std::optional<PlanResult>> best = asked(question, records);
   return best && *best && !(*best)->best ? found : best;  // Stopped before one was found.
 }
 
 /// `mend` with its best plan: that of `question`, if there is one.
-MaybeMend with_best(Mend mend, const SearchQuestion& question, PlanMemory& memory) {
-  const Result<std::optional<PlanResult>> found = best_of(question, memory);
+MaybeMend with_best(Mend mend, const SearchQuestion& question, SearchRecords& records) {
+  const Result<std::optional<PlanResult>> found = best_of(question, records);
   if (!found) {
     return found.error();
   }
@@ -104,7 +104,7 @@ class FitsIn {
   }
 
   Result<bool> operator()(Bytes budget) {
-    if (plan_.plan.zero) {  // What DeepSpeed does depends on the room that there is.
+    if (ir::runtime_of(plan_.plan).depends_on_room(plan_.plan)) {
       const Result<cost::Verdict> verdict = verdict_of(question_, plan_, budget);
       return verdict ? Result<bool>(*verdict != cost::Verdict::kDoesNotFit)
                      : Result<bool>(verdict.error());
@@ -174,7 +174,7 @@ Result<std::int64_t> least_budget(const SearchQuestion& question, const RatedPla
 /// The least device memory that some plan fits in, between what the question has and what `leanest`
 /// fits in: halved, with a search at each middle, until a segment is left.
 MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
-                      PlanMemory& memory) {
+                      SearchRecords& records) {
   constexpr int kMostRounds = 24;
   Mend mend;
   mend.kind = Mend::Kind::kBudget;
@@ -201,7 +201,7 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
     const std::int64_t middle = (mend.value / kSegment + refused) / 2;
     SearchQuestion less = quiet(question);
     less.budget = Bytes{middle * kSegment};
-    const Result<std::optional<PlanResult>> found = any_of(less, memory);
+    const Result<std::optional<PlanResult>> found = any_of(less, records);
     if (!found) {
       return found.error();
     }
@@ -220,14 +220,14 @@ MaybeMend more_memory(const SearchQuestion& question, const RatedPlan& leanest,
   mend.proven = mend.value / kSegment - refused <= 1;
   SearchQuestion there = quiet(question);
   there.budget = Bytes{mend.value};
-  MaybeMend best = is_stopped(question) ? std::optional<Mend>() : with_best(mend, there, memory);
+  MaybeMend best = is_stopped(question) ? std::optional<Mend>() : with_best(mend, there, records);
   return best && !*best ? std::optional(mend) : best;
 }
 
 /// The fewest GPUs above `above` and up to `most` under which some plan fits, with a batch of
 /// `batch` sequences.
 MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::int64_t most,
-                      std::int64_t batch, PlanMemory& memory) {
+                      std::int64_t batch, SearchRecords& records) {
   constexpr std::int64_t kMostCounts = 256;
   const std::int64_t step = (most - above + kMostCounts - 1) / kMostCounts;
   AxisValues counts;
@@ -238,7 +238,7 @@ MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::i
   fewest.objective = Objective::kGpus;
   fewest.any = true;
   fewest.space.global_batch = batch;
-  const Result<std::optional<PlanResult>> found = asked(fewest, memory);
+  const Result<std::optional<PlanResult>> found = asked(fewest, records);
   if (!found) {
     return found.error();
   }
@@ -250,11 +250,11 @@ MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::i
   mend.proven = step == 1 && mend.batch == 0 && (*found)->gap == 0;
   SearchQuestion there = held(question, Axis::kGpus, {mend.value});
   there.space.global_batch = batch;
-  return with_best(mend, there, memory);
+  return with_best(mend, there, records);
 }
 
 /// The least number of GPUs that some plan fits on.
-MaybeMend more_gpus(const SearchQuestion& question, PlanMemory& memory) {
+MaybeMend more_gpus(const SearchQuestion& question, SearchRecords& records) {
   constexpr int kMostDoublings = 8;
   const AxisValues& given = question.space.constraints.of(Axis::kGpus);
   std::int64_t above = 0;
@@ -263,7 +263,7 @@ MaybeMend more_gpus(const SearchQuestion& question, PlanMemory& memory) {
     // The batch of a step stays, unless it does not spread over so many.
     const std::int64_t batch = question.space.global_batch;
     for (const std::int64_t sequences : {batch, std::max(batch, most)}) {
-      MaybeMend mend = fewest_gpus(question, above, most, sequences, memory);
+      MaybeMend mend = fewest_gpus(question, above, most, sequences, records);
       if (!mend || *mend) {
         return mend;
       }
@@ -278,14 +278,15 @@ MaybeMend more_gpus(const SearchQuestion& question, PlanMemory& memory) {
 }
 
 /// Whether some plan fits with sequences of `length` tokens.
-Result<bool> fits_with(const SearchQuestion& question, std::int64_t length, PlanMemory& memory) {
+Result<bool> fits_with(const SearchQuestion& question, std::int64_t length,
+                       SearchRecords& records) {
   const Result<std::optional<PlanResult>> found =
-      any_of(held(question, Axis::kSequence, {length}), memory);
+      any_of(held(question, Axis::kSequence, {length}), records);
   return found ? Result<bool>(*found && (*found)->best) : Result<bool>(found.error());
 }
 
 /// The longest shorter sequence that some plan fits with.
-MaybeMend shorter(const SearchQuestion& question, PlanMemory& memory) {
+MaybeMend shorter(const SearchQuestion& question, SearchRecords& records) {
   constexpr std::int64_t kShortest = 128;
   constexpr std::int64_t kParts = 64;
   const AxisValues& given = question.space.constraints.of(Axis::kSequence);
@@ -294,7 +295,7 @@ MaybeMend shorter(const SearchQuestion& question, PlanMemory& memory) {
   std::int64_t refused = whole;
   std::int64_t longest = 0;
   for (std::int64_t length = whole / 2; length >= kShortest && longest == 0; length /= 2) {
-    const Result<bool> fits = fits_with(question, length, memory);
+    const Result<bool> fits = fits_with(question, length, records);
     if (!fits) {
       return fits.error();
     }
@@ -308,7 +309,7 @@ MaybeMend shorter(const SearchQuestion& question, PlanMemory& memory) {
     if (middle <= longest || middle >= refused) {
       break;
     }
-    const Result<bool> fits = fits_with(question, middle, memory);
+    const Result<bool> fits = fits_with(question, middle, records);
     if (!fits) {
       return fits.error();
     }
@@ -316,7 +317,7 @@ MaybeMend shorter(const SearchQuestion& question, PlanMemory& memory) {
   }
   Mend mend = mend_to(Mend::Kind::kSequence, longest);
   mend.proven = false;  // To the grain, not to the token.
-  return with_best(mend, held(question, Axis::kSequence, {longest}), memory);
+  return with_best(mend, held(question, Axis::kSequence, {longest}), records);
 }
 
 /// How far `value` is from what was asked: words in their order, numbers by ratio.
@@ -332,15 +333,27 @@ double distance_of(Axis axis, const AxisValues& given, std::int64_t value) {
   return least;
 }
 
-bool allows_megatron(const SpaceQuestion& space) {
-  return space.constraints.allows(Axis::kRuntime, 3);
+/// Whether a framework that is searched offers other values of `axis` if nothing is said about it.
+bool is_offered(const SpaceQuestion& space, Axis axis) {
+  const AxisValues& named = space.constraints.of(Axis::kRuntime);
+  const std::vector<const FrameworkSearch*> all = framework_searches();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool searched =
+        named.empty() ? !all[i]->only_if_named()
+                      : space.constraints.allows(Axis::kRuntime, static_cast<std::int64_t>(i));
+    const SearchAxis* const own = find_axis(*all[i], axis);
+    if (searched && own != nullptr && own->offered) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /// Values of an axis that are held: another one, the nearest that some plan fits with.
-MaybeMend other_value(const SearchQuestion& question, Axis axis, PlanMemory& memory) {
+MaybeMend other_value(const SearchQuestion& question, Axis axis, SearchRecords& records) {
   const SearchQuestion free =
       held(question, axis, is_held(axis) ? parse_axis(axis, "any").value() : AxisValues{});
-  const Result<std::optional<PlanResult>> any = any_of(free, memory);
+  const Result<std::optional<PlanResult>> any = any_of(free, records);
   if (!any) {
     return any.error();
   }
@@ -359,7 +372,7 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, PlanMemory& mem
   for (const std::int64_t value : values) {
     Mend mend = mend_to(Mend::Kind::kAxis, value);
     mend.axis = axis;
-    MaybeMend found = with_best(mend, held(question, axis, {value}), memory);
+    MaybeMend found = with_best(mend, held(question, axis, {value}), records);
     if (!found || *found) {
       return found;
     }
@@ -367,7 +380,7 @@ MaybeMend other_value(const SearchQuestion& question, Axis axis, PlanMemory& mem
   // A plan without the axis: a runtime that does not have it.
   Mend mend = mend_to(Mend::Kind::kAxis, -1);
   mend.axis = axis;
-  return with_best(mend, free, memory);
+  return with_best(mend, free, records);
 }
 
 /// The GPU of least memory that some plan fits on.
@@ -380,12 +393,10 @@ MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevi
     there.device = other.device;
     there.space.device = other.device.traits;
     there.machine = other.machine;
-    LoweredRecords records;
-    there.records = &records;
-    PlanMemory memory(question.space.model, other.device);
+    SearchRecords records;
     Mend mend = mend_to(Mend::Kind::kDevice, other.device.total.value());
     mend.device = other.device.name;
-    MaybeMend found = with_best(mend, there, memory);
+    MaybeMend found = with_best(mend, there, records);
     if (!found || *found) {
       return found;
     }
@@ -396,13 +407,14 @@ MaybeMend other_device(const SearchQuestion& question, std::span<const OtherDevi
 }  // namespace
 
 Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
-                                         std::span<const OtherDevice> others, PlanMemory& memory) {
+                                         std::span<const OtherDevice> others,
+                                         SearchRecords& records) {
   Infeasibility why;
   SearchQuestion lean = quiet(question);
   lean.objective = Objective::kMemory;
   lean.budget = kNoLimit;
   lean.work_limit = kLeanestLimit;
-  Result<PlanResult> least = search(lean, memory);
+  Result<PlanResult> least = search(lean, records);
   if (!least) {
     return std::move(least).error();
   }
@@ -419,24 +431,23 @@ Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
     why.leanest = least->best;
     why.leanest->capacity = capacity_of(question, least->best->plan);
     why.proven = least->status == PlanStatus::kOptimal;
-    if (Status status = take(more_memory(question, *least->best, memory)); !status) {
+    if (Status status = take(more_memory(question, *least->best, records)); !status) {
       return std::move(status).error();
     }
   }
   for (const auto& change : {more_gpus, shorter}) {
-    if (Status status = take(change(question, memory)); !status) {
+    if (Status status = take(change(question, records)); !status) {
       return std::move(status).error();
     }
   }
-  for (const AxisName& name : axis_names()) {
-    // The optimizer is on the device unless something is said.
-    const bool said = !question.space.constraints.of(name.axis).empty() ||
-                      (name.axis == Axis::kOptimizerOffload && allows_megatron(question.space));
-    const bool fixed = name.axis != Axis::kGpus && name.axis != Axis::kSequence && said;
+  for (const Axis axis : all_axes()) {
+    const bool said =
+        !question.space.constraints.of(axis).empty() || is_offered(question.space, axis);
+    const bool fixed = axis != Axis::kGpus && axis != Axis::kSequence && said;
     if (!fixed || is_stopped(question)) {
       continue;
     }
-    if (Status status = take(other_value(question, name.axis, memory)); !status) {
+    if (Status status = take(other_value(question, axis, records)); !status) {
       return std::move(status).error();
     }
   }

@@ -49,6 +49,6 @@ struct OtherDevice {
 /// Errors:  those of `search`.
 [[nodiscard]] Result<Infeasibility> explain_infeasible(const SearchQuestion& question,
                                                        std::span<const OtherDevice> others,
-                                                       PlanMemory& memory);
+                                                       SearchRecords& records);
 
 }  // namespace headroom::plan

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "planner/search/search.h"
+#include "planner/evaluate/plan_figures.h"
 
 namespace headroom::plan {
 

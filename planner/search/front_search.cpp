@@ -8,112 +8,13 @@
 #include <optional>
 #include <utility>
 
-#include "planner/search/cell_plans.h"
-#include "planner/search/front.h"
 #include "planner/search/in_parallel.h"
-#include "planner/search/lowered_bounds.h"
 
 namespace headroom::plan {
 namespace {
 
 /// What the logarithm of the time counts in each order of the cells; that of the floor the rest.
 constexpr std::array<double, 5> kWeights = {1, 0, 0.5, 0.75, 0.25};
-
-/// What a cell adds.
-struct CellFront {
-  std::vector<RatedPlan> plans;
-  std::uint64_t evaluated = 0;
-};
-
-/// `front_of_cell` of plans that are lowered whole: what one takes is known when it has been
-/// lowered.
-Result<CellFront> front_of_lowered_cell(const SearchState& state, const BoundedCell& cell,
-                                        const Front& front) {
-  const Pruning& pruning = state.question.pruning;
-  const Choices choices = choices_of(state.question.space, cell.cell);
-  const Bytes capacity = capacity_of(state.question, cell.cell.plan);
-  const LoweredBounds bounds(state, cell, choices);
-  CellFront answer;
-  for (std::uint64_t index = 0; index < cell.cell.choices; ++index) {
-    const ir::ParallelPlan& plan = choices.recomputations[index];
-    const std::uint64_t number = cell.first_number + index;
-    Bytes ceiling = capacity;
-    if (pruning.time_bound) {
-      ceiling = std::min(
-          ceiling, front.ceiling(pace_of(plan, bounds.seconds_now(index)), plan.world, number));
-    }
-    if (state.refused.contains(number) || ceiling < Bytes{0}) {
-      continue;
-    }
-    if (pruning.memory_floor) {
-      const Result<bool> above = bounds.is_above(index, ceiling);
-      if (!above) {
-        return above.error();
-      }
-      if (*above) {
-        continue;
-      }
-    }
-    const Result<LoweredPlan> lowered = state.lowered.of(plan, number);
-    if (!lowered) {
-      return lowered.error();
-    }
-    ++answer.evaluated;
-    if (lowered->peak <= capacity) {
-      answer.plans.push_back({.plan = plan,
-                              .time = lowered->time,
-                              .peak = lowered->peak,
-                              .capacity = capacity,
-                              .number = number});
-    }
-  }
-  return answer;
-}
-
-/// The plans of `cell`, none of which needs less than `floor`, that fit and that neither `front`
-/// nor another of them beats.
-Result<CellFront> front_of_cell(const SearchState& state, const BoundedCell& cell, Bytes floor,
-                                const Front& front) {
-  if (!cell.cell.plan.megatron) {
-    return front_of_lowered_cell(state, cell, front);
-  }
-  const Pruning& pruning = state.question.pruning;
-  const ir::ParallelPlan& any = cell.cell.plan;
-  const Result<BlockTimes> blocks = state.blocks.of(any);
-  if (!blocks) {
-    return blocks.error();
-  }
-  CellFront answer;
-  const double least = least_step(state.question.space.model, any, *blocks).value();
-  if (pruning.time_bound &&
-      floor > front.ceiling(pace_of(any, least), any.world, cell.first_number)) {
-    return answer;
-  }
-  CellPlans plans(state, cell, *blocks);
-  std::vector<Timed> order = plans.listed();
-  std::ranges::sort(order);
-  Bytes lowest = plans.capacity() + Bytes{1};  // Later ones are slower: they must take less.
-  for (const Timed& timed : order) {
-    Bytes ceiling = lowest - Bytes{1};
-    if (pruning.time_bound) {
-      ceiling = std::min(ceiling, front.ceiling(pace_of(any, timed.seconds), any.world,
-                                                cell.first_number + timed.index));
-    }
-    if (ceiling < Bytes{0} || (pruning.memory_floor && plans.is_above(timed.index, ceiling))) {
-      continue;
-    }
-    const Result<Bytes> peak = plans.peak(timed.index, ceiling);
-    if (!peak) {
-      return peak.error();
-    }
-    ++answer.evaluated;
-    if (*peak <= ceiling) {
-      lowest = *peak;
-      answer.plans.push_back(plans.rated(timed, *peak));
-    }
-  }
-  return answer;
-}
 
 /// One search for the front.
 class FrontPass {
@@ -122,7 +23,7 @@ class FrontPass {
       : state_(state), cells_(cells), floors_(cells.size()), done_(cells.size()) {
     if (state.question.pruning.memory_floor) {
       in_parallel(cells.size(), state.question.threads, [&](std::size_t i) {
-        floors_[i] = CellPlans::cell_floor(state, cells[i], kMostBytes);
+        floors_[i] = state.of(cells[i].cell).cell_floor(cells[i].cell, kMostBytes);
       });
     }
     for (const double weight : kWeights) {
@@ -206,7 +107,8 @@ class FrontPass {
   Status wave(const std::vector<std::size_t>& taken) {
     std::vector<std::optional<Result<CellFront>>> answers(taken.size());
     in_parallel(taken.size(), state_.question.threads, [&](std::size_t i) {
-      answers[i] = front_of_cell(state_, cells_[taken[i]], floors_[taken[i]], front_);
+      const BoundedCell& cell = cells_[taken[i]];
+      answers[i] = state_.of(cell.cell).front(state_, cell, floors_[taken[i]], front_);
     });
     std::vector<RatedPlan> found;
     for (std::optional<Result<CellFront>>& one : answers) {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "planner/search/cell_search.h"
+#include "planner/search/evaluator.h"
 
 namespace headroom::plan {
 

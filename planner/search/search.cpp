@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "planner/search/cell_search.h"
+#include "planner/search/evaluator.h"
 #include "planner/search/front_search.h"
 #include "planner/search/in_parallel.h"
 #include "planner/space/refusal.h"
@@ -19,21 +19,11 @@
 namespace headroom::plan {
 namespace {
 
-/// As how many of these a cell counts whose plans are lowered whole.
-constexpr std::size_t kLoweredCell = 4;
 /// A visit of a cell goes on to plans that take so much longer than the first that is open.
 constexpr double kStretch = 1.01;
 /// Waves after which a search that has found nothing looks for any plan that fits: there is then
 /// something to show when it is stopped.
 constexpr std::size_t kWavesBeforeDive = 24;
-
-constexpr std::array<ir::Word<Objective>, 6> kObjectives = {
-    {{"throughput", Objective::kThroughput},
-     {"gpus", Objective::kGpus},
-     {"memory", Objective::kMemory},
-     {"cost", Objective::kCost},
-     {"micro-batch", Objective::kMicroBatch},
-     {"sequence", Objective::kSequence}}};
 
 std::vector<BoundedCell> bounded_cells(const SearchState& state, std::vector<Cell> cells) {
   std::vector<BoundedCell> bounded(cells.size());
@@ -146,7 +136,7 @@ class CellPass {
     while (work < kWave && !open_.empty() && !hopeless(open_.top().bound) &&
            (limit == 0 || visited_ < limit)) {
       taken.push_back(open_.top());
-      work += cells_[open_.top().cell].cell.plan.megatron ? 1 : kLoweredCell;
+      work += state_.of(cells_[open_.top().cell].cell).work_of_cell();
       visited_ += open_.top().again ? 0U : 1U;
       open_.pop();
     }
@@ -159,7 +149,8 @@ class CellPass {
     }
     std::vector<std::optional<Result<CellAnswer>>> answers(taken.size());
     in_parallel(taken.size(), state_.question.threads, [&](std::size_t i) {
-      answers[i] = search_cell(state_, cells_[taken[i].cell], visits[i]);
+      const BoundedCell& cell = cells_[taken[i].cell];
+      answers[i] = state_.of(cell.cell).search(state_, cell, visits[i]);
     });
     for (std::size_t i = 0; i < taken.size(); ++i) {
       if (!*answers[i]) {
@@ -188,8 +179,10 @@ class CellPass {
       chosen.push_back(order[at]);
     }
     std::vector<std::optional<Result<CellAnswer>>> answers(chosen.size());
-    in_parallel(chosen.size(), state_.question.threads,
-                [&](std::size_t i) { answers[i] = leanest_of_cell(state_, cells_[chosen[i]]); });
+    in_parallel(chosen.size(), state_.question.threads, [&](std::size_t i) {
+      const BoundedCell& cell = cells_[chosen[i]];
+      answers[i] = state_.of(cell.cell).leanest(state_, cell);
+    });
     for (std::optional<Result<CellAnswer>>& answer : answers) {
       if (!*answer) {
         return answer->error();
@@ -294,24 +287,6 @@ class CellPass {
 
 }  // namespace
 
-std::span<const ir::Word<Objective>> objective_words() {
-  return kObjectives;
-}
-
-std::string_view name_of(PlanStatus status) {
-  switch (status) {
-    case PlanStatus::kOptimal:
-      return "optimal";
-    case PlanStatus::kFeasible:
-      return "feasible";
-    case PlanStatus::kInfeasible:
-      return "infeasible";
-    case PlanStatus::kUnknown:
-      return "unknown";
-  }
-  return "?";
-}
-
 namespace {
 
 /// Whether the replay of `result.best` takes it; says so in `result.estimate`.
@@ -407,7 +382,8 @@ Result<FrontAnswer> replayed_front(SearchState& state, const std::vector<Bounded
   }
 }
 
-Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memory, Replay replay) {
+Result<PlanResult> search_space(const SearchQuestion& question, SearchRecords& records,
+                                Replay replay) {
   std::vector<Cell> cells = cells_of(question.space);
   const std::uint64_t space = count_plans(cells);
   if (cells.empty()) {
@@ -415,10 +391,8 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
   }
   cost::DeviceSpec device = question.device;
   device.total = question.budget > Bytes{0} ? question.budget : device.total;
-  LoweredPlans lowered(question.space.model, device, question.machine, question.records);
-  SampledBlocks blocks(question.space.model, device, question.machine);
-  SearchState state{
-      .question = question, .memory = memory, .lowered = lowered, .blocks = blocks, .refused = {}};
+  SearchState state =
+      search_state({.question = question, .device = device, .records = records}, cells);
   const std::vector<BoundedCell> bounded = bounded_cells(state, std::move(cells));
   std::uint64_t evaluated = 0;
   while (true) {
@@ -443,8 +417,9 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
         }
       }
     }
-    if (result.leanest && result.leanest->plan.megatron) {  // Else it is that of all ranks.
-      const Result<Bytes> peak = memory.peak(result.leanest->plan);
+    if (result.leanest) {
+      const FrameworkSearch& framework = search_of(result.leanest->plan);
+      const Result<Bytes> peak = state.evaluators.at(&framework)->peak(*result.leanest);
       result.leanest->peak = peak ? *peak : result.leanest->peak;
     }
     result.front_whole = question.front && result.status == PlanStatus::kInfeasible;
@@ -461,8 +436,9 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
     result.space = space;
     result.evaluated = evaluated;
     result.rejected = state.refused.size();
-    result.memory = memory.counts();
-    result.memory.lowered += lowered.lowered();
+    for (const auto& [framework, evaluator] : state.evaluators) {
+      evaluator->add_counts(result.memory);
+    }
     return result;
   }
 }
@@ -470,16 +446,16 @@ Result<PlanResult> search_space(const SearchQuestion& question, PlanMemory& memo
 }  // namespace
 
 Result<PlanResult> search(const SearchQuestion& question) {
-  PlanMemory memory(question.space.model, question.device);
-  return search(question, memory);
+  SearchRecords records;
+  return search(question, records);
 }
 
-Result<PlanResult> search(const SearchQuestion& question, PlanMemory& memory) {
-  return search_space(question, memory, Replay::kBest);
+Result<PlanResult> search(const SearchQuestion& question, SearchRecords& records) {
+  return search_space(question, records, Replay::kBest);
 }
 
-Result<PlanResult> search_unreplayed(const SearchQuestion& question, PlanMemory& memory) {
-  return search_space(question, memory, Replay::kNone);
+Result<PlanResult> search_unreplayed(const SearchQuestion& question, SearchRecords& records) {
+  return search_space(question, records, Replay::kNone);
 }
 
 }  // namespace headroom::plan

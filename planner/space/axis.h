@@ -1,8 +1,7 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,109 +13,321 @@
 
 namespace headroom::plan {
 
-/// One choice of a plan. Values are whole numbers; those of words are their positions in
-/// `words_of_axis`.
-enum class Axis : std::uint8_t {
-  kRuntime,
-  kGpus,
-  kTensor,
-  kPipeline,
-  kSchedule,      ///< Positions in `ir::titan_schedule_words`.
-  kPipelineRuns,  ///< Times that a pipeline of torchtitan's is filled and drained in a step.
-  kContext,
-  kContextExchange,  ///< Positions in "p2p", "a2a": of several context-parallel ranks.
-  kExpert,
-  kExpertTensor,
-  kDispatcher,  ///< Positions in "alltoall", "hybridep": of a mixture of experts.
-  kChunk,       ///< Layers of a model chunk of an interleaved schedule; 0: one chunk a stage.
-  kFirstStage,  ///< Layers of the first pipeline stage; 0: as many as the stages between.
-  kLastStage,
-  kAccountEmbedding,  ///< The embedding counts as a layer where layers are dealt out to stages.
-  kAccountLoss,
-  kMeshOrder,      ///< Order in which ranks lie in the mesh of a pipeline.
-  kPrecision,      ///< Positions in `ir::precision_words`, behind them the recipes in 8 bits.
-  kFp8Parameters,  ///< Weights of linear layers are held in 8 bits.
-  kOptimizer,      ///< Positions in `ir::optimizer_words`.
-  kMicroBatch,
-  kSequence,
-  kSequenceParallel,
-  kAttention,
-  kRecompute,
-  kRecomputeLayers,
-  kRecomputeEvery,  ///< Every so manieth layer runs again (torchtitan).
-  kCompiled,        ///< Blocks are compiled (torchtitan).
-  kOffloadModules,  ///< Sets of `ir::megatron_offload_modules`: bits in their order.
-  kDistributedOptimizer,
-  kOverlapGradReduce,
-  kOverlapParamGather,
-  kAccumulationFusion,
-  kLoss,
-  kLoaderMask,
-  kZero,
-  kReshard,
-  kReplicas,
-  kOffload,
-  kOptimizerOffload,  ///< Share of the optimizer on the host, in `kOffloadSteps`.
+/// The values that an axis may take; none: it is free.
+using AxisValues = std::vector<std::int64_t>;
+using AxisWords = std::span<const std::string_view>;
+
+/// Everything that is said once about an axis.
+struct AxisTraits {
+  int order = 0;            ///< Place in help and in answers; unique.
+  std::string_view option;  ///< "tp", without dashes; unique.
+  std::string_view values;  ///< For the help: "N,N..".
+  std::string_view help;
+  std::string_view usual = "any";  ///< For the help: what it has if it is not given.
+  /// The words of an axis whose values are words: "no", "yes". Null: values are numbers.
+  AxisWords (*words)() = nullptr;
+  /// An axis that keeps one value unless it is given: the words that "any" stands for. Such axes
+  /// change what is trained, or need a library, the launcher or the host. Null: the axis is free.
+  AxisWords (*any)() = nullptr;
+  /// The value of plans whose framework does not have the axis.
+  std::int64_t absent = 0;
+  /// Whoever names the axis asks for a framework that has it, whatever the value.
+  bool demanded = false;
+  /// It is chosen within a cell by every framework that has it.
+  bool within_cells = false;
+  /// Reads one part between commas, for words that can be combined; null: one word or a range.
+  std::optional<AxisValues> (*parse)(std::string_view part) = nullptr;
+  /// What `parse` accepts: "none, or modules joined by + out of ...".
+  std::string (*expected)() = nullptr;
 };
-inline constexpr std::size_t kAxes = static_cast<std::size_t>(Axis::kOptimizerOffload) + 1;
+
+/// One choice of a plan. Values are whole numbers; those of words are positions in the words. The
+/// constants are the axes that several frameworks have; a framework may have others of its own
+/// (`FrameworkSearch::axes`).
+class Axis {
+ public:
+  /// Keeps a reference to `traits`, which must be a constant.
+  explicit constexpr Axis(const AxisTraits& traits) : traits_(&traits) {}
+  constexpr const AxisTraits* operator->() const { return traits_; }
+  friend constexpr bool operator==(Axis a, Axis b) { return a.traits_ == b.traits_; }
+
+  static const Axis kRuntime;  ///< Positions in `ir::runtime_words`.
+  static const Axis kGpus;
+  static const Axis kTensor;
+  static const Axis kPipeline;
+  static const Axis kSchedule;  ///< Positions in `ir::schedule_words`.
+  static const Axis kContext;
+  static const Axis kExpert;
+  static const Axis kExpertTensor;
+  static const Axis kChunk;  ///< Layers of a model chunk of an interleaved schedule; 0: one chunk.
+  static const Axis kAccountEmbedding;  ///< The embedding counts as a layer of the first stage.
+  static const Axis kAccountLoss;       ///< The loss counts as a layer of the last stage.
+  static const Axis kPrecision;         ///< `ir::precision_words`, then the 8-bit recipes.
+  static const Axis kOptimizer;         ///< Positions in `ir::optimizer_words`.
+  static const Axis kMicroBatch;
+  static const Axis kSequence;
+  static const Axis kSequenceParallel;
+  static const Axis kAttention;
+  static const Axis kRecompute;
+  static const Axis kLoss;
+  static const Axis kReshard;
+  static const Axis kReplicas;
+  static const Axis kOffload;
+  static const Axis kOptimizerOffload;  ///< Share of the optimizer on the host, in `kOffloadSteps`.
+
+ private:
+  const AxisTraits* traits_;
+};
+
 /// How many steps of `Axis::kOptimizerOffload` are the whole optimizer.
 inline constexpr std::int64_t kOffloadSteps = 4;
 
-/// The value of `Axis::kRuntime` that is torchtitan.
-inline constexpr std::int64_t kTitanRuntime = 4;
+/// Values of `Axis::kRecompute`.
+enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock, kFull };
+/// Values of `Axis::kAttention`: two of Megatron-Core's, then `ir::AttentionKind` in its order.
+inline constexpr std::int64_t kFirstTorchAttention = 2;
+/// Values of `Axis::kLoss`: `ir::MegatronCrossEntropy`, then `ir::LossKind`, each in its order.
+inline constexpr std::int64_t kFirstTorchLoss = 3;
+/// Values of `Axis::kOffload`.
+enum class OffloadChoice : std::uint8_t { kNone, kOptimizer, kAll };
+
 /// The value of `Axis::kSchedule` that has `kind`.
 [[nodiscard]] std::int64_t schedule_with(ir::PipelineKind kind);
+/// The 8-bit recipe of a value of `Axis::kPrecision`, counted from 1; 0: none.
+[[nodiscard]] int eight_bit_recipe(std::int64_t precision);
+/// The value of `Axis::kPrecision` that has the 8-bit recipe number `recipe`.
+[[nodiscard]] std::int64_t precision_with_recipe(int recipe);
+/// One name for precisions that ask for the same: a 16-bit precision is arithmetic in 16 bits on
+/// fp32 masters under each of its names.
+[[nodiscard]] std::int64_t canonical(Axis axis, std::int64_t value);
+/// The value of `Axis::kPrecision` of arithmetic in `precision`.
+[[nodiscard]] std::int64_t precision_value(ir::Precision precision);
 
-struct AxisName {
-  Axis axis;
-  std::string_view option;  ///< "tp", without dashes.
-  std::string_view values;  ///< For the help: "N,N..".
-  std::string_view help;
-};
-[[nodiscard]] std::span<const AxisName> axis_names();
-[[nodiscard]] std::string_view option_of(Axis axis);
-
-/// The words of an axis whose values are words: "no", "yes"; empty for numbers.
-[[nodiscard]] std::span<const std::string_view> words_of_axis(Axis axis);
-/// Positions in `words_of_axis(Axis::kRecompute)`.
-enum class RecomputeChoice : std::uint8_t { kNone, kSelective, kUniform, kBlock, kFull };
-
+/// Whether an axis keeps one value unless it is given.
+[[nodiscard]] inline bool is_held(Axis axis) {
+  return axis->any != nullptr;
+}
+/// The words of an axis; empty for numbers.
+[[nodiscard]] inline AxisWords words_of_axis(Axis axis) {
+  return axis->words == nullptr ? AxisWords() : axis->words();
+}
+[[nodiscard]] inline std::string_view option_of(Axis axis) {
+  return axis->option;
+}
 /// "8", "yes", "selective".
 [[nodiscard]] std::string value_text(Axis axis, std::int64_t value);
 
-/// What linear layers are multiplied in under a value of `Axis::kPrecision`.
-[[nodiscard]] ir::MegatronFp8 eight_bits_of(std::int64_t precision);
-/// The value of `Axis::kPrecision` that has `recipe`, which is one.
-[[nodiscard]] std::int64_t precision_with(ir::MegatronFp8 recipe);
-
-/// The modules of a value of `Axis::kOffloadModules`, and the value of modules.
-[[nodiscard]] ir::MegatronOffload offload_modules_of(std::int64_t modules);
-[[nodiscard]] std::int64_t value_with(const ir::MegatronOffload& modules);
-
-/// Which values an axis may take; none: it is free.
-using AxisValues = std::vector<std::int64_t>;
-
-/// Whether an axis keeps one value unless it is given: precision, weights in 8 bits and optimizer
-/// change what is trained; the order of the mesh, the experts' dispatcher, the exchange among
-/// context-parallel ranks, the modules whose activations go to the host and the optimizer's share
-/// there ask for the launcher, a library or the host.
-[[nodiscard]] bool is_held(Axis axis);
-
-/// Reads "1,2,4", "2-16", "yes", "selective,block" or "any", which of an axis that is otherwise
-/// held is every value: of precision and optimizer every recipe and optimizer whose step is priced,
-/// of modules on the host a choice of sets.
+/// Reads "1,2,4", "2-16", "yes", "selective,block" or "any".
 ///
 /// Errors:  kInvalidArgument naming the option, what was given and what it takes.
 [[nodiscard]] Result<AxisValues> parse_axis(Axis axis, std::string_view text);
 
-/// What the user says of every axis.
-struct Constraints {
-  std::array<AxisValues, kAxes> values;
-  [[nodiscard]] const AxisValues& of(Axis axis) const {
-    return values[static_cast<std::size_t>(axis)];
-  }
-  [[nodiscard]] AxisValues& of(Axis axis) { return values[static_cast<std::size_t>(axis)]; }
+/// What the user says about the axes.
+class Constraints {
+ public:
+  /// The values that are allowed; empty: all.
+  [[nodiscard]] const AxisValues& of(Axis axis) const;
+  [[nodiscard]] AxisValues& of(Axis axis) { return said_[axis->order]; }
   [[nodiscard]] bool allows(Axis axis, std::int64_t value) const;
+
+ private:
+  std::map<int, AxisValues> said_;  ///< By `AxisTraits::order`.
 };
+
+// -- The axes that several frameworks have. ------------------------------------------------------
+
+namespace axis_words {
+[[nodiscard]] AxisWords runtimes();
+[[nodiscard]] AxisWords schedules();
+[[nodiscard]] AxisWords precisions();
+[[nodiscard]] AxisWords any_precision();
+[[nodiscard]] AxisWords optimizers();
+[[nodiscard]] AxisWords any_optimizer();
+[[nodiscard]] AxisWords switches();
+[[nodiscard]] AxisWords attentions();
+[[nodiscard]] AxisWords recomputations();
+[[nodiscard]] AxisWords losses();
+[[nodiscard]] AxisWords offloads();
+[[nodiscard]] AxisWords offload_shares();
+}  // namespace axis_words
+
+inline constexpr AxisTraits kRuntimeTraits{
+    .order = 10,
+    .option = "runtime",
+    .values = "NAME,..",
+    .help =
+        "frameworks: transformers, deepspeed, fsdp and megatron are searched unless you name "
+        "some; torchtitan and the others only if you name them",
+    .words = axis_words::runtimes};
+inline constexpr AxisTraits kGpusTraits{.order = 20,
+                                        .option = "gpus",
+                                        .values = "N,..",
+                                        .help = "GPUs; several: the objective chooses among them",
+                                        .usual = "1"};
+inline constexpr AxisTraits kTensorTraits{.order = 30,
+                                          .option = "tp",
+                                          .values = "N,..",
+                                          .help = "tensor parallel degree (megatron, torchtitan)",
+                                          .absent = 1};
+inline constexpr AxisTraits kPipelineTraits{.order = 40,
+                                            .option = "pp",
+                                            .values = "N,..",
+                                            .help = "pipeline stages (megatron, torchtitan)",
+                                            .absent = 1};
+inline constexpr AxisTraits kScheduleTraits{
+    .order = 50,
+    .option = "schedule",
+    .values = "KIND,..",
+    .help = "1f1b, interleaved (megatron, torchtitan), gpipe, zb-h1, zb-v, dualpipev (torchtitan)",
+    .words = axis_words::schedules,
+    .absent = 1};  // 1f1b
+inline constexpr AxisTraits kContextTraits{.order = 70,
+                                           .option = "cp",
+                                           .values = "N,..",
+                                           .help = "context parallel degree (megatron, torchtitan)",
+                                           .absent = 1};
+inline constexpr AxisTraits kExpertTraits{.order = 90,
+                                          .option = "ep",
+                                          .values = "N,..",
+                                          .help = "expert parallel degree (megatron, torchtitan)",
+                                          .absent = 1};
+inline constexpr AxisTraits kExpertTensorTraits{
+    .order = 100,
+    .option = "etp",
+    .values = "N,..",
+    .help = "tensor parallel degree of experts (megatron, torchtitan)",
+    .absent = 1};
+inline constexpr AxisTraits kChunkTraits{
+    .order = 120,
+    .option = "layers-per-virtual-stage",
+    .values = "N,..",
+    .help =
+        "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron), one or two "
+        "chunks of a rank (torchtitan)"};
+inline constexpr AxisTraits kAccountEmbeddingTraits{
+    .order = 150,
+    .option = "account-for-embedding",
+    .values = "SWITCH",
+    .help = "the embedding counts as a layer of the first stage (megatron; torchtitan: yes)",
+    .words = axis_words::switches};
+inline constexpr AxisTraits kAccountLossTraits{
+    .order = 160,
+    .option = "account-for-loss",
+    .values = "SWITCH",
+    .help = "the loss counts as a layer of the last stage (megatron; torchtitan: yes)",
+    .words = axis_words::switches};
+inline constexpr AxisTraits kPrecisionTraits{
+    .order = 180,
+    .option = "precision",
+    .values = "RECIPE,..",
+    .help =
+        "bf16 or fp16: arithmetic in 16 bits, with fp32 master weights and optimizer states as "
+        "each framework keeps them; fp32; fp8-delayed, fp8-tensorwise, fp8-blockwise, "
+        "fp8-mxfp8: bf16 with matrix products in 8 bits (megatron)",
+    .usual = "bf16",
+    .words = axis_words::precisions,
+    .any = axis_words::any_precision};
+inline constexpr AxisTraits kOptimizerTraits{.order = 200,
+                                             .option = "optimizer",
+                                             .values = "NAME,..",
+                                             .help = "as headroom fit takes it",
+                                             .usual = "adamw",
+                                             .words = axis_words::optimizers,
+                                             .any = axis_words::any_optimizer};
+inline constexpr AxisTraits kMicroBatchTraits{.order = 210,
+                                              .option = "micro-batch",
+                                              .values = "B,..",
+                                              .help = "sequences per forward of one rank",
+                                              .absent = 1};
+inline constexpr AxisTraits kSequenceTraits{
+    .order = 220,
+    .option = "seq",
+    .values = "S,..",
+    .help = "tokens per sequence",
+    .usual = "2048, or all positions of a model that has fewer"};
+inline constexpr AxisTraits kSequenceParallelTraits{.order = 230,
+                                                    .option = "sequence-parallel",
+                                                    .values = "SWITCH",
+                                                    .help = "yes, no or any (megatron)",
+                                                    .words = axis_words::switches};
+inline constexpr AxisTraits kAttentionTraits{
+    .order = 240,
+    .option = "attention",
+    .values = "KIND,..",
+    .help = "fused, unfused (megatron), sdpa, eager, flash, sdpa-no-cudnn",
+    .words = axis_words::attentions,
+    .absent = kFirstTorchAttention};
+inline constexpr AxisTraits kRecomputeTraits{
+    .order = 250,
+    .option = "recompute",
+    .values = "WHICH,..",
+    .help =
+        "none, selective (megatron, torchtitan), uniform, block (megatron), full (the other "
+        "frameworks)",
+    .words = axis_words::recomputations,
+    .within_cells = true};
+inline constexpr AxisTraits kLossTraits{
+    .order = 340,
+    .option = "loss",
+    .values = "KIND,..",
+    .help = "unfused, native, te (megatron's cross entropy), hf, chunked, fused-linear",
+    .words = axis_words::losses,
+    .absent = kFirstTorchLoss,
+    .within_cells = true};
+inline constexpr AxisTraits kReshardTraits{
+    .order = 370,
+    .option = "reshard",
+    .values = "SWITCH",
+    .help = "parameters are sharded again after forward (fsdp, torchtitan)",
+    .words = axis_words::switches,
+    .demanded = true};
+inline constexpr AxisTraits kReplicasTraits{
+    .order = 380,
+    .option = "replicas",
+    .values = "N,..",
+    .help = "copies of the sharded model: hybrid sharding (fsdp, torchtitan)",
+    .absent = 1,
+    .demanded = true};
+inline constexpr AxisTraits kOffloadTraits{
+    .order = 390,
+    .option = "offload",
+    .values = "WHAT,..",
+    .help = "none, optimizer, all: what is kept on the host (deepspeed; fsdp: none or all)",
+    .words = axis_words::offloads};
+inline constexpr AxisTraits kOptimizerOffloadTraits{
+    .order = 400,
+    .option = "optimizer-offload",
+    .values = "SHARE,..",
+    .help =
+        "0, 0.25, 0.5, 0.75, 1: share of the optimizer on the host (megatron's distributed "
+        "optimizer in bf16; deepspeed's, less than all at stage 3)",
+    .usual = "0",
+    .words = axis_words::offload_shares,
+    .any = axis_words::offload_shares,
+    .within_cells = true};
+
+inline constexpr Axis Axis::kRuntime{kRuntimeTraits};
+inline constexpr Axis Axis::kGpus{kGpusTraits};
+inline constexpr Axis Axis::kTensor{kTensorTraits};
+inline constexpr Axis Axis::kPipeline{kPipelineTraits};
+inline constexpr Axis Axis::kSchedule{kScheduleTraits};
+inline constexpr Axis Axis::kContext{kContextTraits};
+inline constexpr Axis Axis::kExpert{kExpertTraits};
+inline constexpr Axis Axis::kExpertTensor{kExpertTensorTraits};
+inline constexpr Axis Axis::kChunk{kChunkTraits};
+inline constexpr Axis Axis::kAccountEmbedding{kAccountEmbeddingTraits};
+inline constexpr Axis Axis::kAccountLoss{kAccountLossTraits};
+inline constexpr Axis Axis::kPrecision{kPrecisionTraits};
+inline constexpr Axis Axis::kOptimizer{kOptimizerTraits};
+inline constexpr Axis Axis::kMicroBatch{kMicroBatchTraits};
+inline constexpr Axis Axis::kSequence{kSequenceTraits};
+inline constexpr Axis Axis::kSequenceParallel{kSequenceParallelTraits};
+inline constexpr Axis Axis::kAttention{kAttentionTraits};
+inline constexpr Axis Axis::kRecompute{kRecomputeTraits};
+inline constexpr Axis Axis::kLoss{kLossTraits};
+inline constexpr Axis Axis::kReshard{kReshardTraits};
+inline constexpr Axis Axis::kReplicas{kReplicasTraits};
+inline constexpr Axis Axis::kOffload{kOffloadTraits};
+inline constexpr Axis Axis::kOptimizerOffload{kOptimizerOffloadTraits};
 
 }  // namespace headroom::plan

@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "planner/space/axis_value.h"
+#include "planner/space/framework_search.h"
 
 namespace headroom::plan {
 namespace {
@@ -40,7 +40,9 @@ SpaceQuestion freed(const SpaceQuestion& question) {
   some.constraints = {};
   some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
   const AxisValues& runtimes = question.constraints.of(Axis::kRuntime);
-  if (std::ranges::find(runtimes, kTitanRuntime) != runtimes.end()) {
+  if (std::ranges::any_of(runtimes, [](std::int64_t runtime) {
+        return search_of_runtime(runtime).only_if_named();
+      })) {
     some.constraints.of(Axis::kRuntime) = runtimes;
     if (cells_of(some).empty()) {
       some.constraints.of(Axis::kRuntime) = {};
@@ -51,9 +53,9 @@ SpaceQuestion freed(const SpaceQuestion& question) {
 
 std::vector<Axis> given_axes(const SpaceQuestion& question) {
   std::vector<Axis> given;
-  for (const AxisName& name : axis_names()) {
-    if (!question.constraints.of(name.axis).empty()) {
-      given.push_back(name.axis);
+  for (const Axis axis : all_axes()) {
+    if (!question.constraints.of(axis).empty()) {
+      given.push_back(axis);
     }
   }
   return given;
@@ -75,7 +77,7 @@ std::optional<Conflict> conflict_of(const SpaceQuestion& question) {
     return std::nullopt;
   }
   Conflict conflict{least_conflict(given, is_empty)};
-  // Torchtitan's code, where it is named, was kept all along: it may be what refuses the others.
+  // Runtimes that `freed` kept may be what refuses the others.
   if (!std::exchange(least.constraints.of(Axis::kRuntime), {}).empty() &&
       std::ranges::find(conflict.axes, Axis::kRuntime) == conflict.axes.end() &&
       !is_empty(conflict.axes)) {

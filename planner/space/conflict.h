@@ -11,8 +11,8 @@ namespace headroom::plan {
 struct Conflict {
   std::vector<Axis> axes;
 };
-/// `question` with nothing said but the GPUs, and the runtimes where torchtitan's code is named,
-/// which alone brings it in, and has a plan.
+/// `question` with nothing said but the GPUs; and the runtimes if one of them is searched only if
+/// it is named and they have a plan.
 [[nodiscard]] SpaceQuestion freed(const SpaceQuestion& question);
 
 /// The axes of which something was said.

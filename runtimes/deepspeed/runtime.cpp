@@ -99,6 +99,10 @@ class Deepspeed final : public Runtime {
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan);
   }
+  /// ZeRO-3 prefetches and keeps parameters by the room that there is.
+  [[nodiscard]] bool depends_on_room(const ParallelPlan& plan) const override {
+    return plan.zero.has_value();
+  }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});
     HeldParameters held = whole_parameters(plan);

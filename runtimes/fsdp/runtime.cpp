@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "model_ir/spec/param_count.h"
 #include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
 #include "runtimes/fsdp/lowering.h"
@@ -76,6 +77,14 @@ class Fsdp final : public Runtime {
     return plan;
   }
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override { return !plan.fsdp; }
+  [[nodiscard]] Bytes gathered_after_forward(const ModelSpec& model,
+                                             const ParallelPlan& plan) const override {
+    const bool stay = plan.fsdp && !plan.fsdp->reshard_after_forward &&
+                      plan.fsdp->reshard_ranks == 0 && plan.world > plan.fsdp->replicas;
+    return stay && !plan.quant
+               ? Bytes{count_parameters(model).total() * bits_of(plan.fsdp->param_dtype) / 8}
+               : Bytes{0};
+  }
   [[nodiscard]] DType product_dtype(const ParallelPlan& plan) const override {
     return gathered_dtype(plan);
   }

@@ -197,6 +197,14 @@ class Runtime {
   /// Whether the live bytes at each moment of a program grow by a constant with each layer, so that
   /// a few layers bound the peak of many. Buckets that fill up break this.
   [[nodiscard]] virtual bool grows_by_layers(const ParallelPlan& /*plan*/) const { return false; }
+  /// Whole parameters that a rank still has at the end of a forward besides what it holds, as far as
+  /// they are not counted among the tensors that forward keeps.
+  [[nodiscard]] virtual Bytes gathered_after_forward(const ModelSpec& /*model*/,
+                                                     const ParallelPlan& /*plan*/) const {
+    return Bytes{0};
+  }
+  /// Whether what the framework does depends on the memory that the device has.
+  [[nodiscard]] virtual bool depends_on_room(const ParallelPlan& /*plan*/) const { return false; }
   /// Number of micro-batches after which a step's memory repeats itself. Gradients exist from the
   /// second micro-batch on, and every further one does the same.
   [[nodiscard]] virtual std::int64_t steady_micro_batches(const ParallelPlan& /*plan*/) const {

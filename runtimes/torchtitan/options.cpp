@@ -43,7 +43,7 @@ constexpr std::array kTitanFields = {
         .searchable()
         .spelled({.name = "parallelism.pipeline_parallel_degree"})
         .means("Pipeline-parallel degree."),
-    word<&T::schedule, titan_schedule_words>("schedule")
+    word<&T::schedule, schedule_words>("schedule")
         .key_of("titan")
         .searchable()
         .spelled({.name = "parallelism.pipeline_parallel_schedule"})

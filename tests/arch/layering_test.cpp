@@ -31,6 +31,24 @@ const std::vector<Layer>& layers() {
       // A framework stands on PyTorch and on those whose code the real one runs: DeepSpeed and FSDP
       // train transformers' models, LitGPT's adapters and losses are PyTorch's, torchtitan shards
       // by FSDP. The files beside the folders know them all.
+      // How a framework is searched stands on the planner; the planner knows `FrameworkSearch`
+      // alone.
+      {"runtimes/transformers/search",
+       {"model_ir", "runtimes", "runtimes/transformers", "costmodel", "planner"}},
+      {"runtimes/deepspeed/search",
+       {"model_ir", "runtimes", "runtimes/deepspeed", "runtimes/transformers/search", "costmodel",
+        "planner"}},
+      {"runtimes/fsdp/search",
+       {"model_ir", "runtimes", "runtimes/fsdp", "runtimes/transformers/search", "costmodel",
+        "planner"}},
+      {"runtimes/megatron/search",
+       {"model_ir", "runtimes", "runtimes/megatron", "costmodel", "planner"}},
+      {"runtimes/torchtitan/search",
+       {"model_ir", "runtimes", "runtimes/torchtitan", "costmodel", "planner"}},
+      {"runtimes/search",
+       {"model_ir", "runtimes", "planner", "runtimes/transformers/search",
+        "runtimes/deepspeed/search", "runtimes/fsdp/search", "runtimes/megatron/search",
+        "runtimes/torchtitan/search"}},
       {"runtimes/interface", {"model_ir"}},
       {"runtimes/torch", {"model_ir"}},
       {"runtimes/transformers", {"model_ir", "runtimes/interface", "runtimes/torch"}},
@@ -123,10 +141,13 @@ bool is_downward(const Layer& from, std::string_view target) {
   if (to == nullptr) {
     return false;
   }
-  const auto allows = [&from, to](std::string_view folder) {
-    return to->folder == folder || (is_in(to->folder, folder) && !is_in(from.folder, folder));
+  // Searches stand above the planner: naming the folder around them is not enough.
+  const bool inner = !to->folder.ends_with("/search");
+  const auto allows = [&](std::string_view folder) {
+    return to->folder == folder ||
+           (inner && is_in(to->folder, folder) && !is_in(from.folder, folder));
   };
-  return to->folder == from.folder || is_in(to->folder, from.folder) ||
+  return to->folder == from.folder || (inner && is_in(to->folder, from.folder)) ||
          std::any_of(from.may_include.begin(), from.may_include.end(), allows);
 }
 

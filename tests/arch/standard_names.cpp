@@ -106,6 +106,7 @@ const std::vector<Row>& rows() {
       {"thread", "jthread this_thread thread"},
       {"tuple",
        "apply forward_as_tuple get ignore make_tuple tie tuple tuple_element_t tuple_size_v"},
+      {"typeindex", "type_index"},
       {"type_traits",
        "conditional_t decay_t enable_if_t false_type integral_constant invoke_result_t "
        "is_arithmetic_v is_const_v is_convertible_v is_enum_v is_floating_point_v is_integral_v "

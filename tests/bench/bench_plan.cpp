@@ -11,8 +11,8 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/spec/model_catalogue.h"
-#include "planner/evaluate/cell_memory.h"
-#include "planner/search/cell_times.h"
+#include "runtimes/megatron/search/cell_memory.h"
+#include "runtimes/megatron/search/cell_times.h"
 #include "tests/bench/instructions.h"
 #include "tests/bench/measurement.h"
 #include "tests/bench/process.h"
@@ -74,7 +74,7 @@ std::int64_t evaluate_all(const Space& space, plan::PlanMemory& memory, double& 
   const plan::SpaceQuestion question = space.question();
   std::int64_t plans = 0;
   for (const plan::Cell& cell : space.cells) {
-    const plan::Choices choices = plan::choices_of(question, cell);
+    const plan::MegatronChoices choices = plan::megatron_choices(question, cell.plan);
     const plan::BlockTimes blocks =
         plan::block_times(space.model, cell.plan, space.machine, space.device).value();
     plan::CellTimes times(space.model, cell.plan, blocks, space.machine, choices);

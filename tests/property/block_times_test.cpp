@@ -1,4 +1,4 @@
-#include "planner/evaluate/block_times.h"
+#include "runtimes/megatron/search/block_times.h"
 
 #include <doctest/doctest.h>
 
@@ -13,10 +13,11 @@
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/time/program_time.h"
 #include "model_ir/spec/model_catalogue.h"
-#include "planner/evaluate/block_floor.h"
-#include "planner/evaluate/pipeline_times.h"
-#include "planner/evaluate/plan_key.h"
 #include "planner/space/search_space.h"
+#include "runtimes/megatron/search/axes.h"
+#include "runtimes/megatron/search/block_floor.h"
+#include "runtimes/megatron/search/pipeline_times.h"
+#include "runtimes/megatron/search/plan_key.h"
 #include "tests/support/configs.h"
 #include "tests/support/random.h"
 
@@ -72,13 +73,13 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
         plans_of("deepseek-v3", "h800-80gb", 128), plans_of("mixtral-8x7b", "b200", 32),
         plans_of("llama-3.1-8b", "h100-80gb", 64,
                  {{Axis::kPrecision, "fp8-delayed,fp8-tensorwise,fp8-blockwise"},
-                  {Axis::kFp8Parameters, "any"}}),
+                  {megatron_axes::kFp8Parameters, "any"}}),
         plans_of("llama-3.1-8b", "h100-80gb", 64,
-                 {{Axis::kContext, "2,4,8"}, {Axis::kContextExchange, "a2a"}}),
+                 {{Axis::kContext, "2,4,8"}, {megatron_axes::kContextExchange, "a2a"}}),
         plans_of("deepseek-v3", "h800-80gb", 128,
-                 {{Axis::kContext, "2,8"}, {Axis::kContextExchange, "any"}}),
-        plans_of("llama-3.1-8b", "h100-80gb", 64, {{Axis::kOffloadModules, "any"}}),
-        plans_of("deepseek-v3", "h800-80gb", 128, {{Axis::kOffloadModules, "any"}}),
+                 {{Axis::kContext, "2,8"}, {megatron_axes::kContextExchange, "any"}}),
+        plans_of("llama-3.1-8b", "h100-80gb", 64, {{megatron_axes::kOffloadModules, "any"}}),
+        plans_of("deepseek-v3", "h800-80gb", 128, {{megatron_axes::kOffloadModules, "any"}}),
         plans_of("deepseek-v3", "b200", 128, {{Axis::kPrecision, "fp8-mxfp8"}})}) {
     for (int round = 0; round < 12; ++round) {
       const auto last = static_cast<std::int64_t>(plans.cells.size()) - 1;
@@ -107,13 +108,14 @@ TEST_CASE("block times: no piece of a plan is quicker than its floor") {
 TEST_CASE("block times: plans with equal keys have equal pieces") {
   test::Random random = test::seeded_random(612);
   CAPTURE(random.seed());
-  const Plans plans = plans_of("llama-3.1-8b", "h100-80gb", 8,
-                               {{Axis::kGpus, "1,2,8"},
-                                {Axis::kTensor, "1"},
-                                {Axis::kPrecision, "any"},
-                                {Axis::kFp8Parameters, "any"},
-                                {Axis::kContextExchange, "any"},
-                                {Axis::kOffloadModules, "none,core_attn,qkv_linear+core_attn"}});
+  const Plans plans =
+      plans_of("llama-3.1-8b", "h100-80gb", 8,
+               {{Axis::kGpus, "1,2,8"},
+                {Axis::kTensor, "1"},
+                {Axis::kPrecision, "any"},
+                {megatron_axes::kFp8Parameters, "any"},
+                {megatron_axes::kContextExchange, "any"},
+                {megatron_axes::kOffloadModules, "none,core_attn,qkv_linear+core_attn"}});
   std::unordered_map<PlanKey, BlockTimes, PlanKeyHash> known;
   int met = 0;
   for (int round = 0; round < 150; ++round) {
@@ -163,7 +165,7 @@ TEST_CASE("block times: pieces add up to the passes of a whole program") {
     megatron.mask_in_dataloader = false;
     megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
     megatron.offload_modules =
-        offload_modules_of(parse_axis(Axis::kOffloadModules, offloaded).value().front());
+        offload_modules_of(parse_axis(megatron_axes::kOffloadModules, offloaded).value().front());
     if (recompute == ir::MegatronRecompute::kSelective) {
       megatron.recompute_modules = {.core_attention = true, .mlp = true};
     }

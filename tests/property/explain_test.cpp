@@ -6,7 +6,9 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "planner/explain/infeasible.h"
-#include "planner/space/axis_value.h"
+#include "planner/space/framework_search.h"
+#include "runtimes/megatron/search/axes.h"
+#include "runtimes/megatron/search/plan_memory.h"
 #include "tests/support/configs.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"
@@ -33,7 +35,7 @@ SearchQuestion small_question(const ir::ModelSpec& model) {
   constraints.of(Axis::kContext) = {1};
   constraints.of(Axis::kMicroBatch) = {2, 4};
   constraints.of(Axis::kLoss) = {2, 3};
-  constraints.of(Axis::kAccumulationFusion) = {1};
+  constraints.of(megatron_axes::kAccumulationFusion) = {1};
   return question;
 }
 
@@ -45,9 +47,9 @@ bool fits_replayed(const SearchQuestion& question, const ir::ParallelPlan& plan,
 /// Whether any plan of the space fits when replayed.
 bool any_fits(const SearchQuestion& question, Bytes budget) {
   for (const Cell& cell : cells_of(question.space)) {
-    const Choices choices = choices_of(question.space, cell);
+    const auto choices = choices_of(question.space, cell);
     for (std::uint64_t index = 0; index < cell.choices; ++index) {
-      if (fits_replayed(question, plan_at(choices, index), budget)) {
+      if (fits_replayed(question, choices->plan_at(index), budget)) {
         return true;
       }
     }
@@ -66,9 +68,10 @@ TEST_CASE("explain: the least budget is that of all plans replayed, and the peak
   const ir::ModelSpec model = test::small_llama();
   SearchQuestion question = small_question(model);
   question.budget = Bytes{kGiB};
-  PlanMemory memory(model, question.device);
-  REQUIRE(search(question, memory).value().status == PlanStatus::kInfeasible);
-  const Infeasibility why = explain_infeasible(question, {}, memory).value();
+  SearchRecords records;
+  auto& memory = records.of<PlanMemory>(model, question.device);
+  REQUIRE(search(question, records).value().status == PlanStatus::kInfeasible);
+  const Infeasibility why = explain_infeasible(question, {}, records).value();
   REQUIRE(why.leanest);
   CHECK(why.proven);
   const Mend* budget = mend_of_kind(why, Mend::Kind::kBudget);
@@ -77,9 +80,9 @@ TEST_CASE("explain: the least budget is that of all plans replayed, and the peak
   CHECK(fits_replayed(question, budget->plan.plan, Bytes{budget->value}));
   CHECK_FALSE(any_fits(question, Bytes{budget->value - 2 * kMiB}));
   for (const Cell& cell : cells_of(question.space)) {
-    const Choices choices = choices_of(question.space, cell);
+    const auto choices = choices_of(question.space, cell);
     for (std::uint64_t index = 0; index < cell.choices; ++index) {
-      CHECK(why.leanest->peak <= memory.peak(plan_at(choices, index)).value());
+      CHECK(why.leanest->peak <= memory.peak(choices->plan_at(index)).value());
     }
   }
 }
@@ -87,12 +90,13 @@ TEST_CASE("explain: the least budget is that of all plans replayed, and the peak
 TEST_CASE("explain: every change makes the request feasible, and no smaller one does") {
   const ir::ModelSpec model = test::small_llama();
   SearchQuestion question = small_question(model);
-  PlanMemory memory(model, question.device);
+  SearchRecords records;
+  auto& memory = records.of<PlanMemory>(model, question.device);
   question.budget = Bytes{kGiB};
-  const Infeasibility need = explain_infeasible(question, {}, memory).value();
+  const Infeasibility need = explain_infeasible(question, {}, records).value();
   // Room for less than micro-batches of two need.
   question.budget = Bytes{mend_of_kind(need, Mend::Kind::kBudget)->value - 16 * kMiB};
-  const Infeasibility why = explain_infeasible(question, {}, memory).value();
+  const Infeasibility why = explain_infeasible(question, {}, records).value();
   int axes = 0;
   for (const Mend& mend : why.mends) {
     CAPTURE(static_cast<int>(mend.kind));
@@ -112,20 +116,20 @@ TEST_CASE("explain: every change makes the request feasible, and no smaller one 
   for (std::int64_t fewer = 1; fewer < gpus->value; ++fewer) {
     SearchQuestion less = question;
     less.space.constraints.of(Axis::kGpus) = {fewer};
-    CHECK((cells_of(less.space).empty() || !search(less, memory).value().best));
+    CHECK((cells_of(less.space).empty() || !search(less, records).value().best));
   }
 }
 
 TEST_CASE("explain: the value that the best plan has is known on every axis") {
   const ir::ModelSpec model = test::small_llama();
   const SearchQuestion question = small_question(model);
-  PlanMemory memory(model, question.device);
-  const PlanResult found = search(question, memory).value();
+  SearchRecords records;
+  const PlanResult found = search(question, records).value();
   REQUIRE(found.best);
-  for (const AxisName& name : axis_names()) {
-    const std::int64_t value = value_of(found.best->plan, name.axis);
-    CAPTURE(name.option);
-    const WhyNot why = why_not(question, found, name.axis, value, memory).value();
+  for (const Axis axis : all_axes()) {
+    const std::int64_t value = value_of(found.best->plan, axis);
+    CAPTURE(axis->option);
+    const WhyNot why = why_not(question, found, axis, value, records).value();
     CHECK(why.kind == WhyNot::Kind::kChosen);
   }
 }

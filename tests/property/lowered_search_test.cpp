@@ -12,7 +12,9 @@
 
 #include "costmodel/estimate.h"
 #include "planner/evaluate/lowered_plan.h"
-#include "planner/search/cell_search.h"
+#include "planner/evaluate/plan_bounds.h"
+#include "planner/search/evaluator.h"
+#include "runtimes/deepspeed/search/search.h"
 #include "runtimes/plan_json.h"
 #include "tests/support/model_of.h"
 #include "tests/support/random.h"
@@ -68,7 +70,7 @@ void narrow_lowered(test::Random& random, SearchQuestion& question) {
   constraints.of(Axis::kMicroBatch) = few_of(random, {1, 2, 4});
   constraints.of(Axis::kOffload) = few_of(random, {0, 1, 2});
   if (constraints.of(Axis::kRuntime) == AxisValues{1}) {
-    constraints.of(Axis::kZero) = few_of(random, {0, 1, 2, 3});
+    constraints.of(deepspeed_axes::kZero) = few_of(random, {0, 1, 2, 3});
     if (random.chance(1, 2)) {
       constraints.of(Axis::kOptimizerOffload) = few_of(random, {0, 1, 2, 3, 4});
     }
@@ -94,22 +96,24 @@ TEST_CASE("lowered plans: time and peak are the replay's, and no bound is above 
         const std::vector<Cell> cells = cells_of(question.space);
         const Cell& cell = cells[static_cast<std::size_t>(
             random.between(0, static_cast<std::int64_t>(cells.size()) - 1))];
-        const ir::ParallelPlan plan = plan_at(choices_of(question.space, cell),
-                                              static_cast<std::uint64_t>(random.between(
-                                                  0, static_cast<std::int64_t>(cell.choices) - 1)));
+        const ir::ParallelPlan plan = choices_of(question.space, cell)
+                                          ->plan_at(static_cast<std::uint64_t>(random.between(
+                                              0, static_cast<std::int64_t>(cell.choices) - 1)));
         CAPTURE(ir::to_json(ir::plan_to_json(plan)));
-        LoweredPlans plans(model, setting.device, setting.machine);
+        LoweredRecords records;
+        LoweredPlans plans(model, setting.device, setting.machine, records);
+        AloneBounds bounds(model, setting.device, setting.machine);
         const LoweredPlan lowered = plans.of(plan, 0).value();
         const cost::StepEstimate estimate =
             cost::estimate(model, plan, setting.device, Bytes{}, &setting.machine).value();
         CHECK(lowered.peak == estimate.peak_allocated);
         CHECK(lowered.time.total().value() ==
               doctest::Approx(estimate.time->total.value()).epsilon(1e-12));
-        CHECK(plans.least_step(plan) <= lowered.time.total());
-        CHECK(plans.floor(plan) <= lowered.peak);
-        CHECK(plans.floor(cell.plan) > Bytes{0});
-        CHECK(plans.least_step(cell.plan) <= plans.least_step(plan));
-        CHECK(plans.least_step(plan) > Seconds{0});
+        CHECK(bounds.least_step(plan) <= lowered.time.total());
+        CHECK(bounds.floor(plan) <= lowered.peak);
+        CHECK(bounds.floor(cell.plan) > Bytes{0});
+        CHECK(bounds.least_step(cell.plan) <= bounds.least_step(plan));
+        CHECK(bounds.least_step(plan) > Seconds{0});
         ++compared;
       }
     }
@@ -126,12 +130,12 @@ TEST_CASE("lowered plans: what few layers take at least, all layers take") {
   std::array<double, 3> seconds{};
   for (std::size_t i = 0; i < seconds.size(); ++i) {
     longer.layers.resize(3 + i, longer.layers.back());  // Three are lowered as they stand.
-    LoweredPlans plans(longer, setting.device, setting.machine);
-    seconds.at(i) = plans.least_step(plan).value();
+    AloneBounds bounds(longer, setting.device, setting.machine);
+    seconds.at(i) = bounds.least_step(plan).value();
   }
   longer.layers.resize(40, longer.layers.back());
-  LoweredPlans plans(longer, setting.device, setting.machine);
-  CHECK(plans.least_step(plan).value() ==
+  AloneBounds bounds(longer, setting.device, setting.machine);
+  CHECK(bounds.least_step(plan).value() ==
         doctest::Approx(seconds[0] + 37 * (seconds[1] - seconds[0])).epsilon(1e-9));
   CHECK(seconds[2] - seconds[1] == doctest::Approx(seconds[1] - seconds[0]).epsilon(1e-9));
 }
@@ -145,7 +149,7 @@ TEST_CASE("search: of plans lowered whole, optimum and front are those of brute 
   for (const ir::ModelSpec& model : lowered_families()) {
     settings.push_back(std::make_unique<Setting>(model, "a100-80gb"));
   }
-  std::map<const Setting*, LoweredRecords> records;  // What earlier rounds have lowered.
+  std::map<const Setting*, SearchRecords> all_records;  // What earlier rounds have lowered.
   for (int round = 0; spaces < (test::kSanitized ? 10 : 40); ++round) {
     CAPTURE(round);
     const Setting& setting = *settings[static_cast<std::size_t>(round) % settings.size()];
@@ -164,15 +168,14 @@ TEST_CASE("search: of plans lowered whole, optimum and front are those of brute 
       }
     }
     fitting += best ? 1 : 0;
-    question.records = &records[&setting];
-    PlanMemory memory(setting.model, setting.device);
-    CHECK(finds_any(question, all, memory));
+    SearchRecords& records = all_records[&setting];
+    CHECK(finds_any(question, all, records));
     for (const unsigned rules : {0U, 1U, 2U, 3U}) {
       CAPTURE(rules);
       question.pruning = {
           .time_bound = (rules & 1U) != 0, .memory_floor = (rules & 2U) != 0, .dominance = true};
       question.front = false;
-      const PlanResult found = search_unreplayed(question, memory).value();
+      const PlanResult found = search_unreplayed(question, records).value();
       REQUIRE(found.best.has_value() == best.has_value());
       CHECK(found.status == (best ? PlanStatus::kOptimal : PlanStatus::kInfeasible));
       if (best) {
@@ -181,7 +184,7 @@ TEST_CASE("search: of plans lowered whole, optimum and front are those of brute 
       }
       question.front = true;
       std::set<Point> front;
-      const PlanResult answer = search_unreplayed(question, memory).value();
+      const PlanResult answer = search_unreplayed(question, records).value();
       for (const RatedPlan& one : answer.front) {
         front.emplace(one.time.total().value(), one.peak.value(), one.plan.world);
       }

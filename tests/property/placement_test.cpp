@@ -1,4 +1,4 @@
-#include "planner/placement/stage_placement.h"
+#include "runtimes/megatron/search/stage_placement.h"
 
 #include <algorithm>
 #include <functional>

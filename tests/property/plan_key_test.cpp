@@ -1,4 +1,4 @@
-#include "planner/evaluate/plan_key.h"
+#include "runtimes/megatron/search/plan_key.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,9 +8,9 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/hardware/catalogue.h"
-#include "planner/evaluate/plan_memory.h"
-#include "planner/evaluate/sampled_blocks.h"
-#include "planner/evaluate/step_time.h"
+#include "runtimes/megatron/search/plan_memory.h"
+#include "runtimes/megatron/search/sampled_blocks.h"
+#include "runtimes/megatron/search/step_time.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/plan_json.h"
 #include "runtimes/plan_parts.h"

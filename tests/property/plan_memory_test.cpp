@@ -7,10 +7,11 @@
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
 #include "model_ir/spec/hf_config.h"
-#include "planner/evaluate/plan_memory.h"
 #include "planner/space/axis.h"
-#include "planner/space/stage_forms.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/search/axes.h"
+#include "runtimes/megatron/search/plan_memory.h"
+#include "runtimes/megatron/search/stage_forms.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/plan_json.h"
 #include "tests/support/random.h"
@@ -139,7 +140,8 @@ void add_extra(test::Random& random, const Extra& extra, ir::ParallelPlan& plan)
     megatron.optimizer_offload = 0;
   }
   if (extra.offloads) {
-    const auto sets = static_cast<std::int64_t>(words_of_axis(Axis::kOffloadModules).size());
+    const auto sets =
+        static_cast<std::int64_t>(words_of_axis(megatron_axes::kOffloadModules).size());
     megatron.offload_modules = offload_modules_of(random.between(1, sets - 1));
     megatron.offload_modules.attention_norm = false;
     const auto moe = megatron.expert_tensor > 0;

@@ -10,7 +10,11 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/spec/hf_config.h"
-#include "planner/search/cell_search.h"
+#include "planner/search/evaluator.h"
+#include "runtimes/megatron/search/axes.h"
+#include "runtimes/megatron/search/plan_memory.h"
+#include "runtimes/megatron/search/sampled_blocks.h"
+#include "runtimes/megatron/search/step_time.h"
 #include "runtimes/plan_check.h"
 #include "tests/support/configs.h"
 #include "tests/support/random.h"
@@ -36,16 +40,16 @@ SearchQuestion random_megatron_question(test::Random& random, const ir::ModelSpe
   constraints.of(Axis::kAttention) = {0};
   constraints.of(Axis::kMicroBatch) = {1, 2, 4};
   constraints.of(Axis::kContext) = {1};
-  constraints.of(Axis::kOverlapGradReduce) = {random.between(0, 1)};
-  constraints.of(Axis::kOverlapParamGather) = {0};
+  constraints.of(megatron_axes::kOverlapGradReduce) = {random.between(0, 1)};
+  constraints.of(megatron_axes::kOverlapParamGather) = {0};
   // What the device loses outside the allocator, and room for some of the plans only.
   question.budget = Bytes{1400 * kMiB + random.between(0, 700) * kMiB};
   return question;
 }
 
 PlanResult unreplayed(const SearchQuestion& question) {
-  PlanMemory memory(question.space.model, question.device);
-  return search_unreplayed(question, memory).value();
+  SearchRecords records;
+  return search_unreplayed(question, records).value();
 }
 
 using test::budget_for_some;
@@ -61,11 +65,11 @@ std::vector<Rated> every_sampled_plan(const SearchQuestion& question, PlanMemory
   SampledBlocks sampled(question.space.model, question.device, question.machine);
   std::uint64_t number = 0;
   for (const Cell& cell : cells_of(question.space)) {
-    const Choices choices = choices_of(question.space, cell);
+    const auto choices = choices_of(question.space, cell);
     const BlockTimes blocks = sampled.of(cell.plan).value();
     const Bytes outside = question.device.total - capacity_of(question, cell.plan);
     for (std::uint64_t index = 0; index < cell.choices; ++index, ++number) {
-      const ir::ParallelPlan plan = plan_at(choices, index);
+      const ir::ParallelPlan plan = choices->plan_at(index);
       const Bytes peak = memory.peak(plan).value();
       const double seconds =
           step_parts(question.space.model, plan, blocks, question.machine).total().value();
@@ -114,14 +118,14 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
   constraints.of(Axis::kExpert) = some_of(random, {1, 2});
   constraints.of(Axis::kMicroBatch) = some_of(random, {1, 2});
   constraints.of(Axis::kSequenceParallel) = {};
-  constraints.of(Axis::kDistributedOptimizer) = some_of(random, {0, 1});
-  constraints.of(Axis::kOverlapGradReduce) = some_of(random, {0, 1});
-  constraints.of(Axis::kOverlapParamGather) = some_of(random, {0, 1});
-  constraints.of(Axis::kAccumulationFusion) = {1};
+  constraints.of(megatron_axes::kDistributedOptimizer) = some_of(random, {0, 1});
+  constraints.of(megatron_axes::kOverlapGradReduce) = some_of(random, {0, 1});
+  constraints.of(megatron_axes::kOverlapParamGather) = some_of(random, {0, 1});
+  constraints.of(megatron_axes::kAccumulationFusion) = {1};
   constraints.of(Axis::kLoss) = some_of(random, {0, 2});
-  constraints.of(Axis::kLoaderMask) = some_of(random, {0, 1});
+  constraints.of(megatron_axes::kLoaderMask) = some_of(random, {0, 1});
   if (random.chance(1, 2)) {
-    constraints.of(Axis::kMeshOrder) = some_of(random, {0, 1});
+    constraints.of(megatron_axes::kMeshOrder) = some_of(random, {0, 1});
   }
   if (random.chance(1, 3)) {
     constraints.of(Axis::kOptimizerOffload) = some_of(random, {0, 1, 4});
@@ -132,16 +136,16 @@ SearchQuestion tiny_question(test::Random& random, const ir::ModelSpec& model) {
         some_of(random, parse_axis(Axis::kPrecision, "bf16,fp8-delayed,fp8-tensorwise").value());
   }
   if (random.chance(1, 12)) {
-    constraints.of(Axis::kFp8Parameters) = some_of(random, {0, 1});
+    constraints.of(megatron_axes::kFp8Parameters) = some_of(random, {0, 1});
   }
   if (random.chance(1, 8)) {
-    constraints.of(Axis::kContextExchange) = some_of(random, {0, 1});
+    constraints.of(megatron_axes::kContextExchange) = some_of(random, {0, 1});
   }
   if (random.chance(1, 16)) {  // Tensors that are large enough to go to the host.
     question.space.base.sequence = 4096;
     constraints.of(Axis::kMicroBatch) = some_of(random, {1, 4});
-    constraints.of(Axis::kOffloadModules) =
-        some_of(random, parse_axis(Axis::kOffloadModules,
+    constraints.of(megatron_axes::kOffloadModules) =
+        some_of(random, parse_axis(megatron_axes::kOffloadModules,
                                    "none,core_attn,qkv_linear+core_attn,moe_act,"
                                    "core_attn+attn_proj+expert_fc1")
                             .value());
@@ -165,14 +169,14 @@ std::set<Point> points_of(const std::vector<RatedPlan>& plans) {
 }
 
 void compare_all_rules(SearchQuestion question, const std::optional<Rated>& best,
-                       const std::set<Point>& front, PlanMemory& memory) {
+                       const std::set<Point>& front, SearchRecords& records) {
   question.front = true;
   for (unsigned rules = 0; rules < 8; ++rules) {
     question.pruning = {.time_bound = (rules & 1U) != 0,
                         .memory_floor = (rules & 2U) != 0,
                         .dominance = (rules & 4U) != 0};
     CAPTURE(rules);
-    const PlanResult found = search_unreplayed(question, memory).value();
+    const PlanResult found = search_unreplayed(question, records).value();
     CHECK(points_of(found.front) == front);
     CHECK(found.front.size() == front.size());
     CHECK(found.front_whole);
@@ -196,7 +200,8 @@ constexpr int kTinySpaces = test::kSanitized ? 20 : 667;  // Of each model.
 void compare_with_brute_force(const ir::ModelSpec& model, std::uint64_t seed) {
   test::Random random = test::seeded_random(seed);
   CAPTURE(random.seed());
-  PlanMemory memory(model, h100());
+  SearchRecords records;
+  auto& memory = records.of<PlanMemory>(model, h100());
   int spaces = 0;
   int fitting = 0;
   for (int round = 0; spaces < kTinySpaces; ++round) {
@@ -215,8 +220,8 @@ void compare_with_brute_force(const ir::ModelSpec& model, std::uint64_t seed) {
       }
     }
     fitting += best ? 1 : 0;
-    CHECK(finds_any(question, all, memory));
-    compare_all_rules(question, best, front_of(all, question.budget), memory);
+    CHECK(finds_any(question, all, records));
+    compare_all_rules(question, best, front_of(all, question.budget), records);
   }
   CHECK(fitting > spaces / 2);
   CHECK(fitting < spaces);
@@ -293,11 +298,11 @@ TEST_CASE("space: mesh order and the optimizer's share on the host are held unle
   const ir::ModelSpec model = small_model();
   SearchQuestion question = random_megatron_question(random, model);
   question.space.constraints.of(Axis::kGpus) = {4};
-  question.space.constraints.of(Axis::kDistributedOptimizer) = {1};
+  question.space.constraints.of(megatron_axes::kDistributedOptimizer) = {1};
   const auto plans = [&](const char* order, const char* share) {
     Constraints& constraints = question.space.constraints;
-    constraints.of(Axis::kMeshOrder) =
-        order == nullptr ? AxisValues{} : parse_axis(Axis::kMeshOrder, order).value();
+    constraints.of(megatron_axes::kMeshOrder) =
+        order == nullptr ? AxisValues{} : parse_axis(megatron_axes::kMeshOrder, order).value();
     constraints.of(Axis::kOptimizerOffload) =
         share == nullptr ? AxisValues{} : parse_axis(Axis::kOptimizerOffload, share).value();
     return count_plans(cells_of(question.space));
@@ -329,7 +334,7 @@ TEST_CASE("search: stages that lie next to each other send within the node") {
   constraints.of(Axis::kChunk) = {0};
   constraints.of(Axis::kMicroBatch) = {1};
   const auto blocks = [&](std::int64_t order) {
-    constraints.of(Axis::kMeshOrder) = {order};
+    constraints.of(megatron_axes::kMeshOrder) = {order};
     const std::vector<Cell> cells = cells_of(question.space);
     REQUIRE(!cells.empty());
     CHECK(cells.front().plan.megatron->pipeline_before_data == (order != 0));
@@ -344,7 +349,8 @@ TEST_CASE("search: more GPUs to choose from never make the best step longer") {
   test::Random random = test::seeded_random(508);
   CAPTURE(random.seed());
   const ir::ModelSpec model = tiny_model(4, 4);
-  PlanMemory memory(model, h100());
+  SearchRecords records;
+  auto& memory = records.of<PlanMemory>(model, h100());
   for (int round = 0; round < 100; ++round) {
     SearchQuestion question = tiny_question(random, model);
     question.objective = Objective::kThroughput;
@@ -355,7 +361,7 @@ TEST_CASE("search: more GPUs to choose from never make the best step longer") {
       if (cells_of(question.space).empty()) {
         continue;
       }
-      const PlanResult found = search_unreplayed(question, memory).value();
+      const PlanResult found = search_unreplayed(question, records).value();
       if (found.best) {
         const double seconds = found.best->time.total().value();
         CHECK((before == 0 || seconds <= before));
@@ -506,10 +512,10 @@ TEST_CASE("space: every cell's plans are accepted, and counted") {
   question.space.constraints.of(Axis::kRuntime) = {};
   std::uint64_t plans = 0;
   for (const Cell& cell : cells_of(question.space)) {
-    const Choices choices = choices_of(question.space, cell);
-    CHECK(cell.choices == choices.recomputations.size() * choices.switches.size());
+    const auto choices = choices_of(question.space, cell);
+    CHECK(cell.choices == choices->size());
     for (std::uint64_t index = 0; index < cell.choices; ++index) {
-      CHECK(ir::check_plan(model, plan_at(choices, index)));
+      CHECK(ir::check_plan(model, choices->plan_at(index)));
     }
     plans += cell.choices;
   }

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/megatron/search/axes.h"
 #include "runtimes/plan_check.h"
 #include "runtimes/registry.h"
 #include "tests/support/rated_plans.h"
@@ -32,9 +33,9 @@ TEST_CASE("space: every framework has plans where it is named, and takes each of
     constraints.of(Axis::kRuntime) = parse_axis(Axis::kRuntime, name).value();
     std::uint64_t plans = 0;
     for (const Cell& cell : cells_of(question.space)) {
-      const Choices choices = choices_of(question.space, cell);
+      const auto choices = choices_of(question.space, cell);
       for (std::uint64_t index = 0; index < cell.choices; ++index, ++plans) {
-        const ir::ParallelPlan plan = plan_at(choices, index);
+        const ir::ParallelPlan plan = choices->plan_at(index);
         CHECK(plan.runtime == name);
         CHECK(ir::check_plan(model, plan));
       }
@@ -71,7 +72,7 @@ TEST_CASE("space: recipes in 8 bits are in it where the GPU has their products")
   for (const char* const word : {"fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "fp8-mxfp8"}) {
     const std::int64_t value = parse_axis(Axis::kPrecision, word).value().front();
     CHECK(value_text(Axis::kPrecision, value) == word);
-    CHECK(precision_with(eight_bits_of(value)) == value);
+    CHECK(precision_with_recipe(eight_bit_recipe(value)) == value);
   }
   CHECK_FALSE(parse_axis(Axis::kPrecision, "fp8"));
 }
@@ -82,10 +83,11 @@ TEST_CASE("space: weights are held in 8 bits where that is asked for and can be"
   Constraints& constraints = question.space.constraints;
   constraints.of(Axis::kRuntime) = {3};
   constraints.of(Axis::kGpus) = {4};
-  constraints.of(Axis::kDistributedOptimizer) = {1};
+  constraints.of(megatron_axes::kDistributedOptimizer) = {1};
   const auto plans = [&](const char* recipes, const char* held) {
     constraints.of(Axis::kPrecision) = parse_axis(Axis::kPrecision, recipes).value();
-    constraints.of(Axis::kFp8Parameters) = parse_axis(Axis::kFp8Parameters, held).value();
+    constraints.of(megatron_axes::kFp8Parameters) =
+        parse_axis(megatron_axes::kFp8Parameters, held).value();
     return count_plans(cells_of(question.space));
   };
   const std::uint64_t usual = plans("fp8-tensorwise", "no");
@@ -98,11 +100,12 @@ TEST_CASE("space: weights are held in 8 bits where that is asked for and can be"
   CHECK(plans("fp8-tensorwise", "yes") == 0);
   CHECK(plans("fp8-tensorwise", "no") > 0);
   constraints.of(Axis::kOptimizerOffload) = {};
-  constraints.of(Axis::kOffloadModules) = parse_axis(Axis::kOffloadModules, "core_attn").value();
+  constraints.of(megatron_axes::kOffloadModules) =
+      parse_axis(megatron_axes::kOffloadModules, "core_attn").value();
   CHECK(plans("fp8-tensorwise", "yes") == 0);
   CHECK(plans("fp8-tensorwise", "no") > 0);
-  constraints.of(Axis::kOffloadModules) = {};
-  constraints.of(Axis::kDistributedOptimizer) = {0};
+  constraints.of(megatron_axes::kOffloadModules) = {};
+  constraints.of(megatron_axes::kDistributedOptimizer) = {0};
   CHECK(plans("fp8-tensorwise", "yes") == 0);
 }
 
@@ -115,14 +118,15 @@ TEST_CASE("space: heads are dealt out to context-parallel ranks where that is as
   constraints.of(Axis::kGpus) = {8};
   constraints.of(Axis::kContext) = {1, 2, 4, 8};
   const auto plans = [&](const char* kinds) {
-    constraints.of(Axis::kContextExchange) = parse_axis(Axis::kContextExchange, kinds).value();
+    constraints.of(megatron_axes::kContextExchange) =
+        parse_axis(megatron_axes::kContextExchange, kinds).value();
     return count_plans(cells_of(question.space));
   };
   const std::uint64_t ring = plans("p2p");
   const std::uint64_t heads = plans("a2a");
   CHECK(heads > 0);
   CHECK(plans("any") == ring + heads);
-  constraints.of(Axis::kContextExchange) = {};
+  constraints.of(megatron_axes::kContextExchange) = {};
   CHECK(count_plans(cells_of(question.space)) == ring);
   for (const char* const degree : {"1", "8"}) {  // Nobody to deal to, or more ranks than heads.
     constraints.of(Axis::kContext) = parse_axis(Axis::kContext, degree).value();
@@ -142,7 +146,8 @@ TEST_CASE("space: activations go to the host where that is asked for") {
     constraints.of(Axis::kAttention) = {0};
     constraints.of(Axis::kRecompute) = std::move(recompute);
     if (modules != nullptr) {
-      constraints.of(Axis::kOffloadModules) = parse_axis(Axis::kOffloadModules, modules).value();
+      constraints.of(megatron_axes::kOffloadModules) =
+          parse_axis(megatron_axes::kOffloadModules, modules).value();
     }
     return count_plans(cells_of(question.space));
   };
@@ -155,12 +160,12 @@ TEST_CASE("space: activations go to the host where that is asked for") {
   CHECK(plans(dense, "moe_act", some) == 0);
   CHECK(plans(dense, "core_attn", {2, 3}) == 0);  // Layers that run again as a whole.
   CHECK(plans(sparse, "moe_act", some) == plans(sparse, nullptr, some));
-  CHECK(parse_axis(Axis::kOffloadModules, "attn_proj+core_attn").value() ==
-        parse_axis(Axis::kOffloadModules, "core_attn+attn_proj").value());
-  CHECK(value_text(Axis::kOffloadModules, value_with({.core_attention = true, .mlp_norm = true})) ==
-        "core_attn+mlp_norm");
-  CHECK_FALSE(parse_axis(Axis::kOffloadModules, "core_attn+"));
-  CHECK_FALSE(parse_axis(Axis::kOffloadModules, "none+core_attn"));
+  CHECK(parse_axis(megatron_axes::kOffloadModules, "attn_proj+core_attn").value() ==
+        parse_axis(megatron_axes::kOffloadModules, "core_attn+attn_proj").value());
+  CHECK(value_text(megatron_axes::kOffloadModules,
+                   value_with({.core_attention = true, .mlp_norm = true})) == "core_attn+mlp_norm");
+  CHECK_FALSE(parse_axis(megatron_axes::kOffloadModules, "core_attn+"));
+  CHECK_FALSE(parse_axis(megatron_axes::kOffloadModules, "none+core_attn"));
 }
 
 }  // namespace headroom::plan

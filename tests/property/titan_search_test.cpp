@@ -11,10 +11,11 @@
 #include "costmodel/binding_rank.h"
 #include "costmodel/estimate.h"
 #include "planner/evaluate/lowered_plan.h"
-#include "planner/search/cell_search.h"
-#include "planner/space/axis_value.h"
-#include "planner/space/titan_space.h"
+#include "planner/search/evaluator.h"
+#include "planner/space/framework_search.h"
 #include "runtimes/plan_json.h"
+#include "runtimes/torchtitan/search/axes.h"
+#include "runtimes/torchtitan/search/titan_bounds.h"
 #include "tests/support/model_of.h"
 #include "tests/support/random.h"
 #include "tests/support/rated_plans.h"
@@ -54,11 +55,14 @@ std::vector<ir::ModelSpec> titan_families() {
         "vocab_size": 32768, "max_position_embeddings": 4096})")};
 }
 
+/// torchtitan, of `Axis::kRuntime`.
+constexpr std::int64_t kTitan = 4;
+
 SearchQuestion titan_question(const Setting& setting, test::Random& random, std::int64_t batch) {
   SearchQuestion asked =
       test::search_question(setting.model, setting.device, setting.machine, batch);
   asked.space.base.sequence = random.pick<std::int64_t>({128, 384, 512, 4096});
-  asked.space.constraints.of(Axis::kRuntime) = {kTitanRuntime};
+  asked.space.constraints.of(Axis::kRuntime) = {kTitan};
   return asked;
 }
 
@@ -73,8 +77,7 @@ std::vector<std::unique_ptr<Setting>> titan_settings() {
 /// A space of at most some dozen plans.
 void narrow_titan(test::Random& random, SearchQuestion& question) {
   Constraints& constraints = question.space.constraints;
-  constraints.of(Axis::kRuntime) =
-      random.chance(1, 4) ? AxisValues{2, kTitanRuntime} : AxisValues{kTitanRuntime};
+  constraints.of(Axis::kRuntime) = random.chance(1, 4) ? AxisValues{2, kTitan} : AxisValues{kTitan};
   constraints.of(Axis::kGpus) = few_of(random, {1, 2, 4, 8});
   constraints.of(Axis::kTensor) = few_of(random, {1, 2, 4});
   constraints.of(Axis::kPipeline) = few_of(random, {1, 2, 4});
@@ -82,7 +85,7 @@ void narrow_titan(test::Random& random, SearchQuestion& question) {
   constraints.of(Axis::kReplicas) = few_of(random, {1, 2});
   constraints.of(Axis::kSchedule) = few_of(random, {0, 1, 2, 3, 4, 5});
   constraints.of(Axis::kMicroBatch) = few_of(random, {1, 2, 4});
-  constraints.of(Axis::kPipelineRuns) = few_of(random, {1, 2});
+  constraints.of(titan_axes::kPipelineRuns) = few_of(random, {1, 2});
   constraints.of(Axis::kRecompute) = few_of(random, {0, 1, 4});
   if (random.chance(1, 2)) {
     constraints.of(Axis::kReshard) = few_of(random, {0, 1});
@@ -94,7 +97,7 @@ void narrow_titan(test::Random& random, SearchQuestion& question) {
 
 std::vector<Rated> every_titan_plan(const SearchQuestion& question) {
   for (const Cell& cell : cells_of(question.space)) {
-    REQUIRE(cell.choices == choices_of(question.space, cell).recomputations.size());
+    REQUIRE(cell.choices == choices_of(question.space, cell)->size());
   }
   return every_lowered_plan(question);
 }
@@ -136,23 +139,26 @@ TEST_CASE("torchtitan's plans: time and peak are the replay's, and no bound is a
       }
       const Cell& cell = cells[static_cast<std::size_t>(
           random.between(0, static_cast<std::int64_t>(cells.size()) - 1))];
-      const ir::ParallelPlan plan = plan_at(choices_of(question.space, cell),
-                                            static_cast<std::uint64_t>(random.between(
-                                                0, static_cast<std::int64_t>(cell.choices) - 1)));
+      const ir::ParallelPlan plan = choices_of(question.space, cell)
+                                        ->plan_at(static_cast<std::uint64_t>(random.between(
+                                            0, static_cast<std::int64_t>(cell.choices) - 1)));
       CAPTURE(ir::to_json(ir::plan_to_json(plan)));
-      LoweredPlans plans(setting->model, setting->device, setting->machine);
+      SearchRecords records;
+      LoweredPlans plans(setting->model, setting->device, setting->machine, records.lowered);
+      const auto bounds =
+          titan_bounds({.question = question, .device = setting->device, .records = records});
       const LoweredPlan lowered = plans.of(plan, 0).value();
       const cost::StepEstimate estimate =
           cost::estimate(setting->model, plan, setting->device, Bytes{}, &setting->machine).value();
       CHECK(lowered.peak == highest_peak(*setting, plan));
       CHECK(lowered.time.total().value() ==
             doctest::Approx(estimate.time->total.value()).epsilon(1e-12));
-      CHECK(plans.least_step(plan) <= lowered.time.total());
-      CHECK(plans.least_step(plan) > Seconds{0});
-      CHECK(plans.least_of_cell(cell.plan) <= 1.0000001 * plans.least_step(plan));
-      CHECK(plans.floor(plan) <= lowered.peak);
-      CHECK(plans.sampled_floor(plan).value() <= lowered.peak);
-      CHECK(plans.floor(plan) > Bytes{0});
+      CHECK(bounds->least_step(plan) <= lowered.time.total());
+      CHECK(bounds->least_step(plan) > Seconds{0});
+      CHECK(bounds->least_of_cell(cell.plan) <= 1.0000001 * bounds->least_step(plan));
+      CHECK(bounds->floor(plan) <= lowered.peak);
+      CHECK(bounds->sampled_floor(plan).value().value() <= lowered.peak);
+      CHECK(bounds->floor(plan) > Bytes{0});
       pipelines += plan.titan->pipeline > 1 ? 1 : 0;
       ++compared;
     }
@@ -166,7 +172,7 @@ TEST_CASE("search: of torchtitan's plans, optimum and front are those of brute f
   int spaces = 0;
   int fitting = 0;
   const std::vector<std::unique_ptr<Setting>> all_settings = titan_settings();
-  std::map<const Setting*, LoweredRecords> records;  // What earlier rounds have lowered.
+  std::map<const Setting*, SearchRecords> all_records;  // What earlier rounds have lowered.
   for (int round = 0; spaces < (test::kSanitized ? 6 : 40); ++round) {
     CAPTURE(round);
     const Setting& setting = *all_settings[static_cast<std::size_t>(round) % all_settings.size()];
@@ -186,15 +192,14 @@ TEST_CASE("search: of torchtitan's plans, optimum and front are those of brute f
       }
     }
     fitting += best ? 1 : 0;
-    question.records = &records[&setting];
-    PlanMemory memory(setting.model, setting.device);
-    CHECK(finds_any(question, all, memory));
+    SearchRecords& records = all_records[&setting];
+    CHECK(finds_any(question, all, records));
     for (const unsigned rules : {0U, 1U, 2U, 3U}) {
       CAPTURE(rules);
       question.pruning = {
           .time_bound = (rules & 1U) != 0, .memory_floor = (rules & 2U) != 0, .dominance = true};
       question.front = false;
-      const PlanResult found = search_unreplayed(question, memory).value();
+      const PlanResult found = search_unreplayed(question, records).value();
       REQUIRE(found.best.has_value() == best.has_value());
       CHECK(found.status == (best ? PlanStatus::kOptimal : PlanStatus::kInfeasible));
       if (best) {
@@ -203,7 +208,7 @@ TEST_CASE("search: of torchtitan's plans, optimum and front are those of brute f
       }
       question.front = true;
       std::set<Point> front;
-      const PlanResult answer = search_unreplayed(question, memory).value();
+      const PlanResult answer = search_unreplayed(question, records).value();
       for (const RatedPlan& one : answer.front) {
         front.emplace(one.time.total().value(), one.peak.value(), one.plan.world);
       }

@@ -10,7 +10,7 @@
 
 #include "costmodel/hardware/catalogue.h"
 #include "planner/evaluate/lowered_plan.h"
-#include "planner/search/cell_search.h"
+#include "planner/search/evaluator.h"
 #include "planner/search/search.h"
 #include "tests/support/configs.h"
 #include "tests/support/random.h"
@@ -70,13 +70,14 @@ inline plan::AxisValues few_of(Random& random, plan::AxisValues all) {
 /// Every plan of a space of runtimes whose plans are lowered whole.
 inline std::vector<Rated> every_lowered_plan(const plan::SearchQuestion& question) {
   std::vector<Rated> all;
-  plan::LoweredPlans plans(question.space.model, question.device, question.machine);
+  plan::LoweredRecords records;
+  plan::LoweredPlans plans(question.space.model, question.device, question.machine, records);
   std::uint64_t number = 0;
   for (const plan::Cell& cell : plan::cells_of(question.space)) {
-    const plan::Choices choices = plan::choices_of(question.space, cell);
+    const auto choices = plan::choices_of(question.space, cell);
     const Bytes outside = question.device.total - plan::capacity_of(question, cell.plan);
     for (std::uint64_t index = 0; index < cell.choices; ++index, ++number) {
-      const ir::ParallelPlan plan = plan::plan_at(choices, index);
+      const ir::ParallelPlan plan = choices->plan_at(index);
       const plan::LoweredPlan lowered = plans.of(plan, number).value();
       plan::Worth worth =
           plan::worth_of(question.objective, plan, lowered.time.total().value(), lowered.peak);
@@ -106,14 +107,14 @@ inline Bytes budget_for_some(Random& random, const std::vector<Rated>& all, int 
 
 /// Whether a search for any plan finds one exactly where there is one, and the fewest GPUs.
 inline bool finds_any(plan::SearchQuestion question, const std::vector<Rated>& all,
-                      plan::PlanMemory& memory) {
+                      plan::SearchRecords& records) {
   std::int64_t fewest = INT64_MAX;
   for (const Rated& one : all) {
     fewest = fits(one, question.budget) ? std::min(fewest, one.gpus) : fewest;
   }
   question.any = true;
   question.front = false;
-  const plan::PlanResult found = plan::search_unreplayed(question, memory).value();
+  const plan::PlanResult found = plan::search_unreplayed(question, records).value();
   if (!found.best || fewest == INT64_MAX) {
     return found.best.has_value() == (fewest < INT64_MAX);
   }

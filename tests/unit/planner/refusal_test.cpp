@@ -7,6 +7,8 @@
 #include <doctest/doctest.h>
 
 #include "model_ir/spec/hf_config.h"
+#include "runtimes/deepspeed/search/search.h"
+#include "runtimes/megatron/search/axes.h"
 
 namespace headroom::plan {
 namespace {
@@ -33,7 +35,8 @@ Error refusal(const Asked& asked) {
 }  // namespace
 
 TEST_CASE("refusal: torchtitan's code is named where it is what refuses an axis") {
-  const Error layers = refusal({{Axis::kRuntime, "torchtitan"}, {Axis::kRecomputeLayers, "3"}});
+  const Error layers =
+      refusal({{Axis::kRuntime, "torchtitan"}, {megatron_axes::kRecomputeLayers, "3"}});
   CHECK(layers.got == "--runtime torchtitan with --recompute-layers 3");
   CHECK(layers.fix == "use --runtime megatron");
   const Error precision = refusal({{Axis::kRuntime, "torchtitan"}, {Axis::kPrecision, "fp32"}});
@@ -55,7 +58,7 @@ TEST_CASE("refusal: torchtitan's code is offered where it alone has what was ask
 }
 
 TEST_CASE("refusal: no value is offered that would be refused") {
-  const Error error = refusal({{Axis::kRuntime, "fsdp"}, {Axis::kZero, "2"}});
+  const Error error = refusal({{Axis::kRuntime, "fsdp"}, {deepspeed_axes::kZero, "2"}});
   CHECK(error.fix == "use --runtime deepspeed, or leave out --zero");
 }
 

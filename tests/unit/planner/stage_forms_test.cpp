@@ -1,9 +1,10 @@
-#include "planner/space/stage_forms.h"
+#include "runtimes/megatron/search/stage_forms.h"
 
 #include <algorithm>
 
 #include <doctest/doctest.h>
 
+#include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/stage_layers.h"
 
 namespace headroom::plan {
@@ -48,7 +49,7 @@ TEST_CASE("stage forms: stages that divide the layers are even unless something 
   REQUIRE(even.size() == 1);
   CHECK(even.front().first == 0);
   Constraints asked;
-  asked.of(Axis::kFirstStage) = {6};
+  asked.of(megatron_axes::kFirstStage) = {6};
   const std::vector<StageForm> forms = stage_forms(96, 8, asked);
   REQUIRE(!forms.empty());
   CHECK(std::ranges::all_of(forms, [](const StageForm& form) { return form.first == 6; }));

@@ -1,4 +1,4 @@
-#include "planner/space/titan_space.h"
+#include "runtimes/torchtitan/search/titan_choices.h"
 
 #include <algorithm>
 #include <set>
@@ -10,7 +10,9 @@
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/spec/hf_config.h"
-#include "planner/space/axis_value.h"
+#include "planner/space/framework_search.h"
+#include "runtimes/deepspeed/search/search.h"
+#include "runtimes/torchtitan/search/axes.h"
 #include "tests/support/configs.h"
 
 namespace headroom::plan {
@@ -29,17 +31,23 @@ SpaceQuestion question_of(const ir::ModelSpec& model, std::int64_t gpus) {
   SpaceQuestion question{.model = model, .base = {}, .global_batch = 32, .constraints = {}};
   question.base.precision = ir::Precision::kBf16Master;
   question.base.sequence = 512;
-  question.constraints.of(Axis::kRuntime) = {kTitanRuntime};
+  question.constraints.of(Axis::kRuntime) = parse_axis(Axis::kRuntime, "torchtitan").value();
   question.constraints.of(Axis::kGpus) = {gpus};
   return question;
+}
+
+bool is_titan(const ir::ParallelPlan& plan) {
+  return plan.runtime == "torchtitan";
 }
 
 std::vector<ir::ParallelPlan> plans_of(const SpaceQuestion& question) {
   std::vector<ir::ParallelPlan> plans;
   for (const Cell& cell : cells_of(question)) {
-    const Choices choices = choices_of(question, cell);
-    CHECK(choices.recomputations.size() == cell.choices);
-    plans.insert(plans.end(), choices.recomputations.begin(), choices.recomputations.end());
+    const auto choices = choices_of(question, cell);
+    CHECK(choices->size() == cell.choices);
+    for (std::uint64_t index = 0; index < choices->size(); ++index) {
+      plans.push_back(choices->plan_at(index));
+    }
   }
   return plans;
 }
@@ -97,14 +105,14 @@ TEST_CASE("torchtitan's space: what is asked of an axis, plans have") {
   using Texts = std::set<std::string>;
   CHECK(values_with(Axis::kSchedule, "zb-v", Axis::kPipeline) == Texts{"2"});
   CHECK(values_with(Axis::kSchedule, "zb-v", Axis::kRecompute) == Texts{"none"});
-  CHECK(values_with(Axis::kSchedule, "zb-v", Axis::kCompiled) == Texts{"no"});
-  CHECK(values_with(Axis::kCompiled, "yes", Axis::kTensor) == Texts{"1"});
-  CHECK(values_with(Axis::kCompiled, "yes", Axis::kContext) == Texts{"1"});
-  CHECK(values_with(Axis::kRecomputeEvery, "3", Axis::kRecompute) == Texts{"full"});
-  CHECK(values_with(Axis::kPipelineRuns, "2", Axis::kPipeline) == Texts{"2"});
+  CHECK(values_with(Axis::kSchedule, "zb-v", titan_axes::kCompiled) == Texts{"no"});
+  CHECK(values_with(titan_axes::kCompiled, "yes", Axis::kTensor) == Texts{"1"});
+  CHECK(values_with(titan_axes::kCompiled, "yes", Axis::kContext) == Texts{"1"});
+  CHECK(values_with(titan_axes::kRecomputeEvery, "3", Axis::kRecompute) == Texts{"full"});
+  CHECK(values_with(titan_axes::kPipelineRuns, "2", Axis::kPipeline) == Texts{"2"});
   CHECK(values_with(Axis::kMicroBatch, "2", Axis::kMicroBatch) == Texts{"2"});
   CHECK(values_with(Axis::kTensor, "2", Axis::kSequenceParallel) == Texts{"yes"});
-  CHECK(values_with(Axis::kZero, "3", Axis::kRuntime).empty());
+  CHECK(values_with(deepspeed_axes::kZero, "3", Axis::kRuntime).empty());
   CHECK(values_with(Axis::kAccountLoss, "no", Axis::kAccountLoss) == Texts{"no"});
   CHECK(values_with(Axis::kGpus, "4", Axis::kAccountEmbedding) == Texts{"no", "yes"});
 }

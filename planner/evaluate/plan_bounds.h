@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "costmodel/hardware/hardware_spec.h"
+#include "costmodel/time/machine.h"
+#include "model_ir/base/result.h"
+#include "model_ir/plan/parallel_plan.h"
+#include "model_ir/spec/model_spec.h"
+#include "planner/space/search_space.h"
+
+namespace headroom::plan {
+
+/// What plans that are lowered whole take and need at least, known before they are lowered.
+///
+/// Threads: may be called from any number of threads; answers do not depend on them.
+class PlanBounds {
+ public:
+  PlanBounds() = default;
+  PlanBounds(const PlanBounds&) = delete;
+  PlanBounds& operator=(const PlanBounds&) = delete;
+  virtual ~PlanBounds() = default;
+
+  /// What a step of `plan` takes at least.
+  [[nodiscard]] virtual Seconds least_step(const ir::ParallelPlan& plan) = 0;
+  /// No choice of the cell of `plan`, its first, takes less.
+  [[nodiscard]] virtual Seconds least_of_cell(const ir::ParallelPlan& plan) {
+    return least_step(plan);
+  }
+  /// What the peak of `plan` is at least.
+  [[nodiscard]] virtual Bytes floor(const ir::ParallelPlan& plan) = 0;
+  /// A higher bound of the peak, at the price of a short program; nothing if there is none.
+  ///
+  /// Errors:  those of `cost::lower_replayed`.
+  [[nodiscard]] virtual Result<std::optional<Bytes>> sampled_floor(
+      const ir::ParallelPlan& /*plan*/) {
+    return std::optional<Bytes>();
+  }
+  /// For each choice of a cell the others that take no longer, because their programs have the same
+  /// work or less; empty: nothing is known.
+  [[nodiscard]] virtual std::vector<std::vector<std::uint64_t>> lighter(
+      const SpaceQuestion& /*question*/, const Cell& /*cell*/) {
+    return {};
+  }
+};
+
+/// Bounds for every framework that has `ir::Runtime::one_rank_alone`.
+class AloneBounds final : public PlanBounds {
+ public:
+  /// Keeps references to all three.
+  AloneBounds(const ir::ModelSpec& model, const cost::DeviceSpec& device,
+              const cost::Machine& machine)
+      : model_(model), device_(device), machine_(machine) {}
+
+  /// Model:   every micro-batch runs the products, attention and memory-bound kernels of forward
+  ///          and backward, recomputation among them, one behind the other on the compute stream,
+  ///          as they run on a single GPU without an optimizer. Their times are those of a model of
+  ///          few layers and grow with the layers by a constant. What the host, other streams and
+  ///          the optimizer take counts as nothing. 0 if the model alone cannot be lowered.
+  [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan) override;
+
+  /// Model:   at the end of a forward everything is alive that it has kept, as on a single GPU,
+  ///          parameters that the framework gathered and did not reshard, and from the second step
+  ///          on the rank's part of the states. What is kept grows with the layers by a constant.
+  [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan) override;
+
+ private:
+  /// What a micro-batch takes and keeps without other ranks and optimizer.
+  struct Alone {
+    Seconds computing;
+    std::int64_t kept = 0;  ///< Bytes, at the end of its forward.
+  };
+  [[nodiscard]] Alone alone(const ir::ParallelPlan& plan);
+  [[nodiscard]] Alone extrapolated(const ir::ParallelPlan& one) const;
+  [[nodiscard]] Alone lowered_alone(const ir::ModelSpec& model, const ir::ParallelPlan& one) const;
+
+  const ir::ModelSpec& model_;
+  const cost::DeviceSpec& device_;
+  const cost::Machine& machine_;
+  std::mutex mutex_;
+  std::vector<std::pair<ir::ParallelPlan, Alone>> alone_;  ///< By `Runtime::one_rank_alone`.
+};
+
+}  // namespace headroom::plan

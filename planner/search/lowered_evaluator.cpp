@@ -1,0 +1,346 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "costmodel/memory_floor.h"
+#include "planner/evaluate/plan_bounds.h"
+#include "planner/search/evaluator.h"
+
+namespace headroom::plan {
+namespace {
+
+/// What the evaluator of one search keeps.
+struct LoweredSearch {
+  LoweredPlans plans;
+  std::unique_ptr<PlanBounds> bounds;
+};
+
+std::vector<ir::ParallelPlan> plans_of(const SearchState& state, const Cell& cell) {
+  const std::unique_ptr<const Choices> choices = choices_of(state.question.space, cell);
+  std::vector<ir::ParallelPlan> plans;
+  for (std::uint64_t index = 0; index < choices->size(); ++index) {
+    plans.push_back(choices->plan_at(index));
+  }
+  return plans;
+}
+
+/// Bounds on the plans of a cell before they are lowered.
+///
+/// Model:   `PlanBounds`; and a plan takes no less than the others of its cell whose programs have
+///          the same work or less (`PlanBounds::lighter`).
+class CellBounds {
+ public:
+  /// Keeps references to all.
+  CellBounds(const SearchState& state, LoweredSearch& lowered, const BoundedCell& cell,
+             const std::vector<ir::ParallelPlan>& plans)
+      : lowered_(lowered), cell_(cell), plans_(plans) {
+    if (state.question.pruning.dominance) {
+      lighter_ = lowered.bounds->lighter(state.question.space, cell.cell);
+    }
+  }
+
+  /// What plan number `index` takes at least, as far as is known before any is lowered.
+  [[nodiscard]] double seconds(std::uint64_t index) const {
+    return lowered_.bounds->least_step(plans_[index]).value();
+  }
+
+  /// The same with what other plans of the cell took.
+  [[nodiscard]] double seconds_now(std::uint64_t index) const {
+    double least = seconds(index);
+    if (!lighter_.empty()) {
+      for (const std::uint64_t other : lighter_[index]) {
+        if (const auto known = lowered_.plans.known(cell_.first_number + other)) {
+          least = std::max(least, known->time.total().value());
+        }
+      }
+    }
+    return least;
+  }
+
+  /// Whether other plans of the cell can say something.
+  [[nodiscard]] bool learns() const { return !lighter_.empty(); }
+
+  /// Whether the peak of plan number `index` is above `ceiling`, as far as bounds can say.
+  ///
+  /// Errors:  those of the lowering.
+  [[nodiscard]] Result<bool> is_above(std::uint64_t index, Bytes ceiling) const {
+    const ir::ParallelPlan& plan = plans_[index];
+    if (lowered_.bounds->floor(plan) > ceiling) {
+      return true;
+    }
+    const Result<std::optional<Bytes>> sampled = lowered_.bounds->sampled_floor(plan);
+    return sampled ? Result<bool>(*sampled && **sampled > ceiling) : Result<bool>(sampled.error());
+  }
+
+ private:
+  LoweredSearch& lowered_;
+  const BoundedCell& cell_;
+  const std::vector<ir::ParallelPlan>& plans_;
+  std::vector<std::vector<std::uint64_t>> lighter_;
+};
+
+/// One visit of a cell whose plans are lowered whole: they come in the order of their bounds, and
+/// what one takes is known when it has been lowered.
+class LoweredVisit {
+ public:
+  LoweredVisit(const SearchState& state, LoweredSearch& lowered, const BoundedCell& cell,
+               const Visit& visit)
+      : state_(state),
+        lowered_(lowered),
+        question_(state.question),
+        cell_(cell),
+        visit_(visit),
+        capacity_(capacity_of(question_, cell.cell.plan)),
+        plans_(plans_of(state, cell.cell)),
+        bounds_(state, lowered, cell, plans_) {}
+
+  Result<CellAnswer> operator()() {
+    if (question_.pruning.memory_floor &&
+        cost::memory_floor(question_.space.model, cell_.cell.plan) > ceiling()) {
+      return std::move(answer_);
+    }
+    std::optional<Timed> last = visit_.after;
+    for (const Timed& bound : plans_by_bound()) {
+      const Worth least = worth_of_bound(bound);
+      if (answer_.best && question_.any) {
+        break;
+      }
+      if (answer_.best && question_.pruning.time_bound && stops_at_first(question_) &&
+          least > answer_.worth) {
+        break;
+      }
+      if (!answer_.best && visit_.limit && least > *visit_.limit) {
+        answer_.next = Next{.seconds = bound.seconds, .bound = least, .after = last};
+        break;
+      }
+      last = bound;
+      if (is_slower(bound.index)) {
+        continue;
+      }
+      if (question_.pruning.memory_floor) {
+        const Result<bool> above = bounds_.is_above(bound.index, ceiling());
+        if (!above) {
+          return above.error();
+        }
+        if (*above) {
+          continue;
+        }
+      }
+      if (Status status = evaluate(bound.index); !status) {
+        return std::move(status).error();
+      }
+    }
+    return std::move(answer_);
+  }
+
+  /// The plan that recomputes every layer, alone.
+  Result<CellAnswer> leanest() {
+    std::uint64_t index = 0;
+    for (std::uint64_t i = 0; i < plans_.size(); ++i) {
+      index = plans_[i].recompute == ir::Recompute::kNone ? index : i;
+    }
+    if (state_.refused.contains(cell_.first_number + index) ||
+        cost::memory_floor(question_.space.model, cell_.cell.plan) > ceiling() ||
+        lowered_.bounds->floor(plans_[index]) > ceiling()) {
+      return std::move(answer_);
+    }
+    const Status status = evaluate(index);
+    return status ? Result<CellAnswer>(std::move(answer_)) : Result<CellAnswer>(status.error());
+  }
+
+ private:
+  [[nodiscard]] Worth worth_of_bound(const Timed& bound) const {
+    Worth worth = worth_of(question_.objective, cell_.cell.plan, bound.seconds, Bytes{0});
+    worth.number = cell_.first_number + bound.index;
+    return worth;
+  }
+
+  /// Those that may be the best, from the first that was not looked at.
+  [[nodiscard]] std::vector<Timed> plans_by_bound() const {
+    std::vector<Timed> order;
+    for (std::uint64_t index = 0; index < cell_.cell.choices; ++index) {
+      const Timed bound{.seconds = bounds_.seconds(index), .index = index};
+      const bool hopeless = visit_.incumbent && question_.pruning.time_bound &&
+                            worth_of_bound(bound) > *visit_.incumbent;
+      if (!hopeless && (!visit_.after || *visit_.after < bound) &&
+          !state_.refused.contains(cell_.first_number + index)) {
+        order.push_back(bound);
+      }
+    }
+    std::ranges::sort(order);
+    if (question_.objective == Objective::kMemory && question_.pruning.memory_floor) {
+      // The leanest comes first: what it needs rules others out.
+      std::vector<Bytes> floors(plans_.size());
+      for (const Timed& bound : order) {
+        floors[bound.index] = lowered_.bounds->floor(plans_[bound.index]);
+      }
+      std::ranges::stable_sort(order, {}, [&](const Timed& one) { return floors[one.index]; });
+    }
+    return order;
+  }
+
+  /// Whether what other plans took shows that the plan is of no use.
+  [[nodiscard]] bool is_slower(std::uint64_t index) const {
+    if (!question_.pruning.time_bound || !bounds_.learns()) {
+      return false;
+    }
+    const Worth least = worth_of_bound({.seconds = bounds_.seconds_now(index), .index = index});
+    return (visit_.incumbent && least > *visit_.incumbent) ||
+           (answer_.best && least > answer_.worth);
+  }
+
+  /// A plan with a higher peak is of no use.
+  [[nodiscard]] Bytes ceiling() const {
+    Bytes most = capacity_;
+    if (question_.objective == Objective::kMemory && visit_.incumbent) {
+      most = std::min(most, Bytes{static_cast<std::int64_t>(visit_.incumbent->first)});
+    }
+    if (question_.objective == Objective::kMemory && answer_.best) {
+      most = std::min(most, answer_.best->peak);
+    }
+    return most;
+  }
+
+  [[nodiscard]] Status evaluate(std::uint64_t index) {
+    const std::uint64_t number = cell_.first_number + index;
+    const ir::ParallelPlan& plan = plans_[index];
+    const Result<LoweredPlan> lowered = lowered_.plans.of(plan, number);
+    if (!lowered) {
+      return lowered.error();
+    }
+    ++answer_.evaluated;
+    const RatedPlan rated{.plan = plan,
+                          .time = lowered->time,
+                          .peak = lowered->peak,
+                          .capacity = capacity_,
+                          .number = number};
+    if (rated.peak > capacity_) {
+      if (!answer_.leanest || rated.peak < answer_.leanest->peak) {
+        answer_.leanest = rated;
+      }
+      return ok();
+    }
+    Worth worth = worth_of(question_.objective, plan, rated.time.total().value(), rated.peak);
+    worth.number = number;
+    if (!answer_.best || worth < answer_.worth) {
+      answer_.best = rated;
+      answer_.worth = worth;
+    }
+    return ok();
+  }
+
+  const SearchState& state_;
+  LoweredSearch& lowered_;
+  const SearchQuestion& question_;
+  const BoundedCell& cell_;
+  const Visit& visit_;
+  Bytes capacity_;
+  std::vector<ir::ParallelPlan> plans_;
+  CellBounds bounds_;
+  CellAnswer answer_;
+};
+
+/// Plans that are lowered whole.
+class LoweredEvaluator final : public Evaluator {
+ public:
+  LoweredEvaluator(const SearchInputs& inputs, std::unique_ptr<PlanBounds> bounds)
+      : question_(inputs.question),
+        lowered_{{inputs.question.space.model, inputs.device, inputs.question.machine,
+                  inputs.records.lowered},
+                 std::move(bounds)} {}
+
+  [[nodiscard]] std::size_t work_of_cell() const override { return 4; }
+  [[nodiscard]] Seconds least_of_cell(const Cell& cell) override {
+    return lowered_.bounds->least_of_cell(cell.plan);
+  }
+
+  [[nodiscard]] Bytes cell_floor(const Cell& cell, Bytes enough) override {
+    const Bytes held = cost::memory_floor(question_.space.model, cell.plan);
+    if (held > enough) {
+      return held;
+    }
+    Bytes least = kMostBytes;
+    const std::unique_ptr<const Choices> choices = choices_of(question_.space, cell);
+    for (std::uint64_t index = 0; index < choices->size(); ++index) {
+      least = std::min(least, lowered_.bounds->floor(choices->plan_at(index)));
+    }
+    return std::max(held, least);
+  }
+
+  [[nodiscard]] Result<CellAnswer> search(const SearchState& state, const BoundedCell& cell,
+                                          const Visit& visit) override {
+    return LoweredVisit(state, lowered_, cell, visit)();
+  }
+
+  [[nodiscard]] Result<CellAnswer> leanest(const SearchState& state,
+                                           const BoundedCell& cell) override {
+    const Visit visit;
+    return LoweredVisit(state, lowered_, cell, visit).leanest();
+  }
+
+  /// What a plan takes is known when it has been lowered.
+  [[nodiscard]] Result<CellFront> front(const SearchState& state, const BoundedCell& cell,
+                                        Bytes /*floor*/, const Front& front) override {
+    const Pruning& pruning = question_.pruning;
+    const std::vector<ir::ParallelPlan> plans = plans_of(state, cell.cell);
+    const Bytes capacity = capacity_of(question_, cell.cell.plan);
+    const CellBounds bounds(state, lowered_, cell, plans);
+    CellFront answer;
+    for (std::uint64_t index = 0; index < plans.size(); ++index) {
+      const ir::ParallelPlan& plan = plans[index];
+      const std::uint64_t number = cell.first_number + index;
+      Bytes ceiling = capacity;
+      if (pruning.time_bound) {
+        ceiling = std::min(
+            ceiling, front.ceiling(pace_of(plan, bounds.seconds_now(index)), plan.world, number));
+      }
+      if (state.refused.contains(number) || ceiling < Bytes{0}) {
+        continue;
+      }
+      if (pruning.memory_floor) {
+        const Result<bool> above = bounds.is_above(index, ceiling);
+        if (!above) {
+          return above.error();
+        }
+        if (*above) {
+          continue;
+        }
+      }
+      const Result<LoweredPlan> lowered = lowered_.plans.of(plan, number);
+      if (!lowered) {
+        return lowered.error();
+      }
+      ++answer.evaluated;
+      if (lowered->peak <= capacity) {
+        answer.plans.push_back({.plan = plan,
+                                .time = lowered->time,
+                                .peak = lowered->peak,
+                                .capacity = capacity,
+                                .number = number});
+      }
+    }
+    return answer;
+  }
+
+  void add_counts(MemoryCounts& counts) const override {
+    counts.lowered += lowered_.plans.lowered();
+  }
+
+ private:
+  const SearchQuestion& question_;
+  LoweredSearch lowered_;
+};
+
+}  // namespace
+
+std::unique_ptr<Evaluator> FrameworkSearch::evaluator(const SearchInputs& inputs) const {
+  return std::make_unique<LoweredEvaluator>(inputs, bounds(inputs));
+}
+
+std::unique_ptr<PlanBounds> FrameworkSearch::bounds(const SearchInputs& inputs) const {
+  return std::make_unique<AloneBounds>(inputs.question.space.model, inputs.device,
+                                       inputs.question.machine);
+}
+
+}  // namespace headroom::plan

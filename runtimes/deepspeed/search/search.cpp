@@ -1,0 +1,129 @@
+#include "runtimes/deepspeed/search/search.h"
+
+#include <cmath>
+
+#include "runtimes/registry.h"
+#include "runtimes/transformers/search/search.h"
+
+namespace headroom::plan {
+namespace {
+
+using ir::OffloadDevice;
+using ir::ParallelPlan;
+using ir::ZeroPlan;
+
+constexpr auto kNone = static_cast<std::int64_t>(OffloadChoice::kNone);
+constexpr auto kOptimizer = static_cast<std::int64_t>(OffloadChoice::kOptimizer);
+constexpr auto kAll = static_cast<std::int64_t>(OffloadChoice::kAll);
+
+std::int64_t stage_of(const ParallelPlan& plan) {
+  return plan.zero ? plan.zero->stage : 0;
+}
+
+/// The runtime follows causal models alone at stage 3.
+AxisValues stages(SpaceWalk& walk) {
+  return walk.question.model.architecture == ir::Architecture::kCausalLm ? AxisValues{0, 1, 2, 3}
+                                                                         : AxisValues{0, 1, 2};
+}
+
+AxisValues offloads(SpaceWalk& walk) {
+  const std::int64_t stage = stage_of(walk.plan);
+  return stage == 0   ? AxisValues{kNone}
+         : stage == 3 ? AxisValues{kNone, kOptimizer, kAll}
+                      : AxisValues{kNone, kOptimizer};
+}
+
+std::int64_t offload_of(const ParallelPlan& plan) {
+  if (!plan.zero || plan.zero->offload_optimizer == OffloadDevice::kNone) {
+    return kNone;
+  }
+  return plan.zero->offload_param == OffloadDevice::kNone ? kOptimizer : kAll;
+}
+
+/// All of an optimizer that is on the host, or at stage 3 a share if that is asked for.
+AxisValues shares(SpaceWalk& walk) {
+  const bool offloaded = offload_of(walk.plan) != kNone;
+  const bool parts = offloaded && stage_of(walk.plan) == 3 && walk.asks(Axis::kOptimizerOffload);
+  return parts ? AxisValues{1, 2, 3, kOffloadSteps} : AxisValues{offloaded ? kOffloadSteps : 0};
+}
+
+void set_share(SpaceWalk& walk, std::int64_t share) {
+  walk.plan.zero->offload_ratio =
+      share > 0 ? static_cast<double>(share) / static_cast<double>(kOffloadSteps) : 1;
+  walk.plan.optimizer = walk.optimizer;
+  if (walk.optimizer == ir::OptimizerPlan{}) {
+    walk.plan.optimizer = ir::runtime_of(walk.plan).usual_optimizer(walk.plan);
+  }
+}
+
+std::vector<SearchAxis> zero_axes() {
+  std::vector<SearchAxis> rows = {
+      {.axis = deepspeed_axes::kZero,
+       .get = stage_of,
+       .rule = [](const SpaceQuestion& /*question*/) -> std::string {
+         return "a stage from 0 to 3 (3 for causal models)";
+       },
+       .candidates = stages,
+       .set =
+           [](SpaceWalk& walk, std::int64_t stage) {
+             walk.plan.zero = ZeroPlan{};
+             walk.plan.zero->stage = static_cast<int>(stage);
+           }},
+      {.axis = Axis::kOffload,
+       .get = offload_of,
+       .rule = [](const SpaceQuestion& /*question*/) -> std::string {
+         return "none, optimizer (stages 1 to 3) or all (stage 3)";
+       },
+       .candidates = offloads,
+       .set =
+           [](SpaceWalk& walk, std::int64_t offload) {
+             ZeroPlan& zero = *walk.plan.zero;
+             zero.offload_optimizer = offload != kNone ? OffloadDevice::kCpu : OffloadDevice::kNone;
+             zero.offload_param = offload == kAll ? OffloadDevice::kCpu : OffloadDevice::kNone;
+           }},
+      {.axis = Axis::kOptimizerOffload,
+       .get = [](const ParallelPlan& plan) -> std::int64_t {
+         return offload_of(plan) == kNone
+                    ? 0
+                    : std::lround(plan.zero->offload_ratio * static_cast<double>(kOffloadSteps));
+       },
+       .rule = [](const SpaceQuestion& /*question*/) -> std::string {
+         return "0, or with the optimizer on the host 1, at stage 3 0.25, 0.5 or 0.75 as well";
+       },
+       .candidates = shares,
+       .set = set_share}};
+  for (const SearchAxis& row : transformers_axes()) {
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+class DeepSpeedSearch final : public FrameworkSearch {
+ public:
+  DeepSpeedSearch() : FrameworkSearch("deepspeed") {}
+
+  [[nodiscard]] bool only_if_named() const override { return false; }
+
+  [[nodiscard]] std::span<const SearchAxis> axes() const override {
+    static const std::vector<SearchAxis> rows = zero_axes();
+    return rows;
+  }
+
+  [[nodiscard]] bool begin(SpaceWalk& walk) const override {
+    ir::runtime_of(walk.plan).prepare_for_search(walk.plan);
+    return walk.eight_bit_recipe == 0;
+  }
+
+  [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {
+    return precision_value(arithmetic_of(plan));
+  }
+};
+
+}  // namespace
+
+const FrameworkSearch& deepspeed_search() {
+  static const DeepSpeedSearch search;
+  return search;
+}
+
+}  // namespace headroom::plan

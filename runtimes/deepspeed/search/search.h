@@ -1,0 +1,21 @@
+#pragma once
+
+#include "planner/space/framework_search.h"
+
+namespace headroom::plan {
+
+/// The axis that DeepSpeed alone has.
+namespace deepspeed_axes {
+inline constexpr AxisTraits kZeroTraits{.order = 360,
+                                        .option = "zero",
+                                        .values = "STAGE,..",
+                                        .help = "ZeRO stages (deepspeed)",
+                                        .demanded = true};
+inline constexpr Axis kZero{kZeroTraits};
+}  // namespace deepspeed_axes
+
+/// How DeepSpeed is searched: ZeRO stages, offload, the optimizer's share on the host, and what
+/// transformers' models have.
+[[nodiscard]] const FrameworkSearch& deepspeed_search();
+
+}  // namespace headroom::plan

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+
+#include "planner/space/axis.h"
+
+/// Axes that Megatron-Core alone has.
+namespace headroom::plan {
+
+/// The modules of a value of `megatron_axes::kOffloadModules`, and the value of modules.
+[[nodiscard]] ir::MegatronOffload offload_modules_of(std::int64_t modules);
+[[nodiscard]] std::int64_t value_with(const ir::MegatronOffload& modules);
+
+namespace megatron_axes {
+
+[[nodiscard]] AxisWords exchanges();
+[[nodiscard]] AxisWords dispatchers();
+[[nodiscard]] AxisWords mesh_orders();
+[[nodiscard]] AxisWords module_sets();
+[[nodiscard]] AxisWords any_module_sets();
+[[nodiscard]] std::optional<AxisValues> parse_modules(std::string_view text);
+[[nodiscard]] std::string expected_modules();
+
+namespace traits {
+inline constexpr AxisTraits kContextExchange{
+    .order = 80,
+    .option = "cp-comm",
+    .values = "KIND,..",
+    .help =
+        "p2p (keys and values go round) or, with cp above 1, a2a (heads are distributed) "
+        "(megatron)",
+    .usual = "p2p",
+    .words = exchanges,
+    .any = exchanges};
+inline constexpr AxisTraits kDispatcher{
+    .order = 110,
+    .option = "dispatcher",
+    .values = "KIND,..",
+    .help =
+        "how tokens reach their experts: alltoall or, if DeepEP is installed, hybridep "
+        "(megatron)",
+    .usual = "alltoall",
+    .words = dispatchers,
+    .any = dispatchers};
+inline constexpr AxisTraits kFirstStage{
+    .order = 130,
+    .option = "first-stage-layers",
+    .values = "N,..",
+    .help = "layers of the first pipeline stage; 0: as many as the others (megatron)"};
+inline constexpr AxisTraits kLastStage{
+    .order = 140,
+    .option = "last-stage-layers",
+    .values = "N,..",
+    .help = "layers of the last pipeline stage; 0: as many as the others (megatron)"};
+inline constexpr AxisTraits kMeshOrder{
+    .order = 170,
+    .option = "mesh-order",
+    .values = "ORDER,..",
+    .help = "tp-cp-ep-dp-pp or tp-cp-ep-pp-dp: which ranks are neighbours in a pipeline (megatron)",
+    .usual = "tp-cp-ep-dp-pp",
+    .words = mesh_orders,
+    .any = mesh_orders,
+    .within_cells = true};
+inline constexpr AxisTraits kFp8Parameters{
+    .order = 190,
+    .option = "fp8-param-gather",
+    .values = "SWITCH",
+    .help = "weights are stored in 8 bits, with an 8-bit precision: yes, no or any (megatron)",
+    .usual = "no",
+    .words = axis_words::switches,
+    .any = axis_words::switches};
+inline constexpr AxisTraits kRecomputeLayers{
+    .order = 260,
+    .option = "recompute-layers",
+    .values = "N,..",
+    .help =
+        "with recompute uniform: layers of a group; with block: recomputed layers of each "
+        "chunk (megatron)",
+    .absent = 1,
+    .demanded = true,
+    .within_cells = true};
+inline constexpr AxisTraits kOffloadModules{
+    .order = 290,
+    .option = "offload-modules",
+    .values = "A+B,..",
+    .help =
+        "none, or modules whose activations go to the host: qkv_linear, core_attn, attn_proj, "
+        "attn_norm, mlp_norm, expert_fc1, moe_act (megatron)",
+    .usual = "none",
+    .words = module_sets,
+    .any = any_module_sets,
+    .parse = parse_modules,
+    .expected = expected_modules};
+inline constexpr AxisTraits kDistributedOptimizer{.order = 300,
+                                                  .option = "distributed-optimizer",
+                                                  .values = "SWITCH",
+                                                  .help = "yes, no or any (megatron)",
+                                                  .words = axis_words::switches,
+                                                  .within_cells = true};
+inline constexpr AxisTraits kOverlapGradReduce{.order = 310,
+                                               .option = "overlap-grad-reduce",
+                                               .values = "SWITCH",
+                                               .help = "yes, no or any (megatron)",
+                                               .words = axis_words::switches,
+                                               .within_cells = true};
+inline constexpr AxisTraits kOverlapParamGather{.order = 320,
+                                                .option = "overlap-param-gather",
+                                                .values = "SWITCH",
+                                                .help = "yes, no or any (megatron)",
+                                                .words = axis_words::switches,
+                                                .within_cells = true};
+inline constexpr AxisTraits kAccumulationFusion{.order = 330,
+                                                .option = "gradient-accumulation-fusion",
+                                                .values = "SWITCH",
+                                                .help = "yes, no or any (megatron)",
+                                                .words = axis_words::switches,
+                                                .within_cells = true};
+inline constexpr AxisTraits kLoaderMask{.order = 350,
+                                        .option = "mask-in-dataloader",
+                                        .values = "SWITCH",
+                                        .help = "yes, no or any (megatron)",
+                                        .words = axis_words::switches,
+                                        .within_cells = true};
+}  // namespace traits
+
+inline constexpr Axis kContextExchange{traits::kContextExchange};
+inline constexpr Axis kDispatcher{traits::kDispatcher};
+inline constexpr Axis kFirstStage{traits::kFirstStage};
+inline constexpr Axis kLastStage{traits::kLastStage};
+inline constexpr Axis kMeshOrder{traits::kMeshOrder};
+inline constexpr Axis kFp8Parameters{traits::kFp8Parameters};
+inline constexpr Axis kRecomputeLayers{traits::kRecomputeLayers};
+inline constexpr Axis kOffloadModules{traits::kOffloadModules};
+inline constexpr Axis kDistributedOptimizer{traits::kDistributedOptimizer};
+inline constexpr Axis kOverlapGradReduce{traits::kOverlapGradReduce};
+inline constexpr Axis kOverlapParamGather{traits::kOverlapParamGather};
+inline constexpr Axis kAccumulationFusion{traits::kAccumulationFusion};
+inline constexpr Axis kLoaderMask{traits::kLoaderMask};
+
+}  // namespace megatron_axes
+}  // namespace headroom::plan

@@ -1,0 +1,278 @@
+#include "runtimes/megatron/search/block_floor.h"
+
+#include <algorithm>
+
+#include "costmodel/hardware/work_time.h"
+#include "planner/evaluate/rounding.h"
+
+namespace headroom::plan {
+namespace {
+
+/// Sizes of one rank's part.
+struct RankSizes {
+  ir::MegatronPlan degrees;
+  std::int64_t batch = 1;
+  std::int64_t queries = 1;  ///< Of a rank's part of a sequence.
+  std::int64_t tokens = 1;   ///< T
+  std::int64_t stretch = 1;  ///< Tokens between blocks: T, cut under sequence parallelism.
+  ir::DType dtype = ir::DType::kBf16;
+  ir::DType linear = ir::DType::kBf16;  ///< What linear layers are multiplied in.
+  bool flash = true;                    ///< Attention in one kernel.
+  bool native = false;                  ///< That of Transformer Engine's fused backend.
+};
+
+RankSizes sizes_of(const ir::ParallelPlan& plan) {
+  RankSizes sizes;
+  sizes.degrees = *plan.megatron;
+  sizes.batch = plan.micro_batch;
+  sizes.queries = std::max<std::int64_t>(plan.sequence / sizes.degrees.context, 1);
+  sizes.tokens = sizes.batch * sizes.queries;
+  sizes.stretch = sizes.degrees.sequence_parallel
+                      ? std::max<std::int64_t>(sizes.tokens / sizes.degrees.tensor, 1)
+                      : sizes.tokens;
+  sizes.dtype = plan.precision == ir::Precision::kFp32 ? ir::DType::kFp32 : ir::DType::kBf16;
+  sizes.linear = sizes.degrees.fp8 == ir::MegatronFp8::kNone ? sizes.dtype : ir::DType::kFp8;
+  sizes.flash = sizes.degrees.attention != ir::MegatronAttention::kUnfused;
+  sizes.native = sizes.degrees.attention == ir::MegatronAttention::kFused;
+  return sizes;
+}
+
+/// Forward and backward of one piece.
+struct PassFloor {
+  Seconds forward;
+  Seconds backward;
+  PassFloor& operator+=(PassFloor other) {
+    forward += other.forward;
+    backward += other.backward;
+    return *this;
+  }
+};
+
+class Pricer {
+ public:
+  Pricer(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const cost::Machine& machine)
+      : model_(model),
+        sizes_(sizes_of(plan)),
+        machine_(machine),
+        performance_(cost::performance_in(machine, plan)) {}
+
+  /// [m, k] by [k, n] and its two gradients.
+  [[nodiscard]] PassFloor linear(std::int64_t m, std::int64_t n, std::int64_t k) const {
+    return product(m, n, k, 1, ir::GemmBatch::kStrided, sizes_.linear);
+  }
+  [[nodiscard]] PassFloor product(std::int64_t m, std::int64_t n, std::int64_t k,
+                                  std::int64_t count, ir::GemmBatch batch, ir::DType dtype) const {
+    const auto time = [&](std::int64_t rows, std::int64_t columns, std::int64_t inner,
+                          ir::GemmLayout layout) {
+      return price(ir::GemmShape{.m = std::max<std::int64_t>(rows, 1),
+                                 .n = std::max<std::int64_t>(columns, 1),
+                                 .k = std::max<std::int64_t>(inner, 1),
+                                 .count = count,
+                                 .dtype = dtype,
+                                 .layout = layout,
+                                 .batch = batch});
+    };
+    return {time(m, n, k, ir::GemmLayout::kTN),
+            time(m, k, n, ir::GemmLayout::kNN) + time(n, k, m, ir::GemmLayout::kNT)};
+  }
+
+  [[nodiscard]] Seconds collective(ir::CollectiveKind kind, std::int64_t bytes,
+                                   ir::RankGroup group) const {
+    return group.size <= 1
+               ? Seconds{0}
+               : price(ir::CollectiveShape{.kind = kind, .bytes = bytes, .group = group});
+  }
+
+  [[nodiscard]] LayerTimes layer(bool sparse) const {
+    PassFloor whole = core_attention();
+    whole += projections();
+    whole += edges(!model_.latent);
+    whole += sparse ? experts() : dense_mlp(model_.ffn);
+    if (!sparse) {
+      whole += edges(true);
+    }
+    return {.forward = kFloorRounding * whole.forward,
+            .backward = kFloorRounding * whole.backward,
+            .core_attention = {},
+            .norms = {},
+            .mlp = {},
+            .copies = {}};
+  }
+
+  /// Output projection, without the loss.
+  [[nodiscard]] Seconds head() const {
+    const std::int64_t rows = ceil_div(model_.vocabulary, sizes_.degrees.tensor);
+    const PassFloor pass =
+        product(sizes_.tokens, rows, model_.hidden, 1, ir::GemmBatch::kStrided, sizes_.dtype);
+    return kFloorRounding * (pass.forward + pass.backward);
+  }
+
+ private:
+  [[nodiscard]] Seconds price(const ir::WorkShape& shape) const {
+    return cost::work_time(performance_, machine_.topology, shape);
+  }
+  [[nodiscard]] std::int64_t element() const { return ir::bits_of(sizes_.dtype) / 8; }
+
+  /// What tensor-parallel ranks exchange at the two ends of a block, forward: all-reduce behind it,
+  /// or all-gather before (`gathers`: latent attention gathers its latents) and reduce-scatter
+  /// behind it.
+  [[nodiscard]] PassFloor edges(bool gathers) const {
+    const ir::RankGroup ranks{.size = sizes_.degrees.tensor, .stride = 1};
+    const std::int64_t bytes = sizes_.tokens * model_.hidden * element();
+    if (sizes_.degrees.sequence_parallel) {
+      const Seconds gather =
+          gathers ? collective(ir::CollectiveKind::kAllGather, bytes, ranks) : Seconds{0};
+      return {gather + collective(ir::CollectiveKind::kReduceScatter, bytes, ranks), Seconds{0}};
+    }
+    return {collective(ir::CollectiveKind::kAllReduce, bytes, ranks), Seconds{0}};
+  }
+
+  [[nodiscard]] PassFloor projections() const {
+    const std::int64_t cut = sizes_.degrees.tensor;
+    const std::int64_t tokens = sizes_.tokens;
+    PassFloor pass;
+    if (model_.latent) {
+      const ir::LatentAttention& latent = *model_.latent;
+      const std::int64_t query = model_.heads * (latent.nope_dim + latent.rope_dim) / cut;
+      if (latent.q_rank > 0) {
+        pass += linear(sizes_.stretch, latent.q_rank, model_.hidden);
+        pass += linear(tokens, query, latent.q_rank);
+      } else {
+        pass += linear(tokens, query, model_.hidden);
+      }
+      pass += linear(sizes_.stretch, latent.kv_rank + latent.rope_dim, model_.hidden);
+      pass += linear(tokens, model_.heads * (latent.nope_dim + latent.v_dim) / cut, latent.kv_rank);
+      pass += linear(tokens, model_.hidden, model_.heads * latent.v_dim / cut);
+    } else {
+      const std::int64_t width = (model_.heads + 2 * model_.kv_heads) * model_.head_dim / cut;
+      pass += linear(tokens, width, model_.hidden);
+      pass += linear(tokens, model_.hidden, model_.heads * model_.head_dim / cut);
+    }
+    return pass;
+  }
+
+  [[nodiscard]] PassFloor core_attention() const {
+    const std::int64_t heads = std::max<std::int64_t>(model_.heads / sizes_.degrees.tensor, 1);
+    const std::int64_t keys = sizes_.queries * sizes_.degrees.context;
+    if (!sizes_.flash) {
+      const std::int64_t count = sizes_.batch * heads;
+      const auto strided = ir::GemmBatch::kStrided;
+      PassFloor pass = product(sizes_.queries, keys, model_.head_dim, count, strided, sizes_.dtype);
+      pass += product(sizes_.queries, model_.head_dim, keys, count, strided, sizes_.dtype);
+      return pass;
+    }
+    ir::AttentionShape shape{
+        .batch = sizes_.batch,
+        .heads = heads,
+        .kv_heads = std::max<std::int64_t>(model_.kv_heads / sizes_.degrees.tensor, 1),
+        .queries = keys,
+        .keys = keys,
+        .head_dim = model_.head_dim,
+        .value_dim = model_.head_dim,
+        .dtype = sizes_.dtype,
+        .kernel = sizes_.native ? ir::AttentionKernel::kNative : ir::AttentionKernel::kFlash2};
+    if (model_.latent) {
+      shape.head_dim = model_.latent->nope_dim + model_.latent->rope_dim;
+      shape.value_dim = model_.latent->v_dim;
+    }
+    if (sizes_.degrees.context_exchange == ir::MegatronContext::kAllToAll) {
+      shape.heads = std::max<std::int64_t>(heads / sizes_.degrees.context, 1);
+      shape.kv_heads = std::max<std::int64_t>(shape.kv_heads / sizes_.degrees.context, 1);
+      return kernels(shape);
+    }
+    return sizes_.degrees.context > 1 ? ring(shape) : kernels(shape);
+  }
+
+  /// One attention kernel forward and those of its backward.
+  [[nodiscard]] PassFloor kernels(ir::AttentionShape shape) const {
+    const Seconds forward = price(shape);
+    shape.backward = true;
+    return {forward, price(shape)};
+  }
+
+  /// The step on the diagonal sees everything, causally; each other half of it. Keys and values go
+  /// round meanwhile, in backward with their gradients.
+  /// Source:  TransformerEngine, pytorch/attention/context_parallel.py, AttnFuncWithCPAndKVP2P.
+  [[nodiscard]] PassFloor ring(ir::AttentionShape shape) const {
+    const double others = static_cast<double>(sizes_.degrees.context - 1);
+    shape.queries = shape.keys = sizes_.queries;
+    PassFloor pass = kernels(shape);
+    shape.causal = false;
+    shape.queries = std::max<std::int64_t>(sizes_.queries / 2, 1);
+    const PassFloor half = kernels(shape);
+    pass += {others * half.forward, others * half.backward};
+    const std::int64_t part =
+        sizes_.tokens * shape.kv_heads * (shape.head_dim + shape.value_dim) * element();
+    const Seconds hop =
+        collective(ir::CollectiveKind::kReceive, part,
+                   {.size = sizes_.degrees.context, .stride = sizes_.degrees.tensor});
+    return {std::max(pass.forward, others * hop), std::max(pass.backward, others * hop)};
+  }
+
+  [[nodiscard]] PassFloor dense_mlp(std::int64_t width) const {
+    const std::int64_t part = width / sizes_.degrees.tensor;
+    PassFloor pass = linear(sizes_.tokens, (model_.gated_mlp ? 2 : 1) * part, model_.hidden);
+    pass += linear(sizes_.tokens, model_.hidden, part);
+    return pass;
+  }
+
+  /// One way of tokens to their experts.
+  [[nodiscard]] Seconds dispatch(const ir::RankGroup& ranks) const {
+    const ir::MoeSpec& moe = *model_.moe;
+    const std::int64_t bytes = sizes_.stretch * model_.hidden * element();
+    if (sizes_.degrees.dispatcher != ir::MegatronDispatcher::kHybridEp) {
+      return collective(ir::CollectiveKind::kAllToAll, bytes * moe.top_k, ranks);
+    }
+    if (ranks.size <= 1) {
+      return Seconds{0};
+    }
+    return price(ir::CollectiveShape{.kind = ir::CollectiveKind::kTokenExchange,
+                                     .bytes = bytes,
+                                     .group = ranks,
+                                     .experts = static_cast<std::int32_t>(moe.experts),
+                                     .top_k = static_cast<std::int32_t>(moe.top_k)});
+  }
+
+  /// Dispatch, products, combination; the shared expert beside them.
+  [[nodiscard]] PassFloor experts() const {
+    const ir::MoeSpec& moe = *model_.moe;
+    const ir::MegatronPlan& degrees = sizes_.degrees;
+    const std::int64_t cut = degrees.expert_tensor > 0 ? degrees.expert_tensor : degrees.tensor;
+    const std::int64_t local = std::max<std::int64_t>(moe.experts / degrees.expert, 1);
+    const std::int64_t routed = sizes_.stretch * moe.top_k;  // Sent by this rank.
+    const std::int64_t rows = std::max<std::int64_t>(routed * cut / local, 1);
+    const std::int64_t width = std::max<std::int64_t>(moe.expert_ffn / cut, 1);
+    const auto series = ir::GemmBatch::kSeries;
+    PassFloor pass = product(rows, (model_.gated_mlp ? 2 : 1) * width, model_.hidden, local, series,
+                             sizes_.linear);
+    pass += product(rows, model_.hidden, width, local, series, sizes_.linear);
+    const Seconds exchange = dispatch({.size = degrees.expert, .stride = cut});
+    pass += {2 * exchange, 2 * exchange};
+    if (moe.shared_ffn > 0) {
+      pass += dense_mlp(moe.shared_ffn);
+    }
+    return pass;
+  }
+
+  const ir::ModelSpec& model_;
+  RankSizes sizes_;
+  const cost::Machine& machine_;
+  cost::DevicePerformance performance_;
+};
+
+}  // namespace
+
+BlockTimes block_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                       const cost::Machine& machine) {
+  const Pricer pricer(model, plan, machine);
+  BlockTimes times;
+  for (const bool sparse : {false, true}) {
+    if (std::ranges::find(model.layers, sparse, &ir::LayerSpec::moe) != model.layers.end()) {
+      (sparse ? times.sparse : times.dense) = pricer.layer(sparse);
+    }
+  }
+  times.head.fill(pricer.head());
+  return with_transfers(times, model, plan, machine);
+}
+
+}  // namespace headroom::plan

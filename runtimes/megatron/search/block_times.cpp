@@ -1,0 +1,361 @@
+#include "runtimes/megatron/search/block_times.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "costmodel/hardware/work_time.h"
+#include "model_ir/graph/op.h"
+#include "model_ir/plan/work_range.h"
+#include "model_ir/spec/param_count.h"
+#include "runtimes/megatron/stage_layers.h"
+#include "runtimes/registry.h"
+
+namespace headroom::plan {
+namespace {
+
+/// Layers of a short program: one that is neither the first nor the last.
+constexpr std::int64_t kTimedLayers = 3;
+constexpr std::int32_t kMiddle = 1;
+
+/// One micro-batch of `plan` on a single stage, with as few ranks as its degrees allow.
+ir::ParallelPlan single_stage_plan(const ir::ParallelPlan& plan) {
+  ir::ParallelPlan one = plan;
+  ir::MegatronPlan& megatron = *one.megatron;
+  megatron.pipeline = 1;
+  ir::deal_evenly(megatron);
+  megatron.pipeline_before_data = false;
+  megatron.recompute = ir::MegatronRecompute::kNone;
+  megatron.recompute_modules = {};
+  megatron.recompute_layers = 1;
+  megatron.distributed_optimizer = megatron.fp8_parameters;  // Which asks for it.
+  megatron.overlap_grad_reduce = megatron.overlap_param_gather = false;
+  megatron.accumulation_fusion = true;  // `ExchangeTimes` adds what the other way takes.
+  megatron.optimizer_offload = 0;
+  megatron.optimizer_instances = 1;
+  megatron.precision_aware = megatron.bf16_moments = false;
+  megatron.cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  megatron.mask_in_dataloader = false;
+  megatron.offload_modules = {};
+  megatron.least_offloaded = ir::MegatronPlan{}.least_offloaded;
+  const std::int64_t experts =
+      megatron.expert * (megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor);
+  one.world = std::lcm(megatron.tensor * megatron.context, experts);
+  one.accumulation = 1;
+  one.steps = 1;
+  return one;
+}
+
+/// Time by layer of one micro-batch's passes.
+struct PassTimes {
+  std::vector<Seconds> forward;  ///< Of each layer.
+  std::vector<Seconds> backward;
+  Seconds before;  ///< Embedding, both directions.
+  Seconds behind;  ///< Head and loss, both directions.
+  /// What the backward of the layer in the middle runs again, by module.
+  Seconds attention_again;
+  Seconds norms_again;
+  Seconds mlp_again;
+};
+
+/// Reads a priced program.
+class PassReader {
+ public:
+  PassReader(const ir::RankProgram& program, const cost::StreamTimeline& timeline)
+      : program_(program) {
+    const std::vector<ir::WorkItem>& items = program.work.items;
+    computed_.reserve(items.size() + 1);
+    computed_.emplace_back();
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      computed_.push_back(computes(i) ? timeline.end[i] : computed_.back());
+    }
+  }
+
+  [[nodiscard]] PassTimes read(std::int64_t layers) const {
+    PassTimes times;
+    for (const ir::WorkRange& range : ir::work_ranges(program_)) {
+      if (range.name == ir::kForwardPass) {
+        read_pass(range, layers, false, times);
+      } else if (range.name == ir::kBackwardPass) {
+        read_pass(range, layers, true, times);
+      } else if (range.name == ir::kRecomputation) {
+        read_recomputation(range, times);
+      }
+    }
+    return times;
+  }
+
+ private:
+  [[nodiscard]] bool computes(std::size_t i) const {
+    const ir::WorkItem& item = program_.work.items[i];
+    return item.kind == ir::WorkItem::Kind::kRun && item.stream == 0;
+  }
+
+  /// Layers follow each other; each takes from the end of the one before to its own.
+  void read_pass(const ir::WorkRange& range, std::int64_t layers, bool backward,
+                 PassTimes& times) const {
+    std::vector<Seconds> ends(static_cast<std::size_t>(layers), computed_[range.begin]);
+    Seconds first = computed_[range.begin];
+    bool begun = false;
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      const std::int32_t layer = program_.sites[program_.work.items[i].site].layer;
+      if (computes(i) && layer >= 0 && layer < layers) {
+        first = begun ? first : computed_[i];
+        begun = true;
+        ends[static_cast<std::size_t>(layer)] = computed_[i + 1];
+      }
+    }
+    std::vector<Seconds>& out = backward ? times.backward : times.forward;
+    out.resize(ends.size());
+    Seconds at = first;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      const std::size_t layer = backward ? ends.size() - 1 - i : i;
+      out[layer] = std::max(Seconds{0}, ends[layer] - at);
+      at = std::max(at, ends[layer]);
+    }
+    (backward ? times.behind : times.before) += first - computed_[range.begin];
+    (backward ? times.before : times.behind) += computed_[range.end] - at;
+  }
+
+  /// Core attention and the MLP are told by their operators.
+  void read_recomputation(const ir::WorkRange& range, PassTimes& times) const {
+    Seconds* module = &times.norms_again;
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      const ir::Site& site = program_.sites[program_.work.items[i].site];
+      if (computes(i) && site.layer != kMiddle) {
+        return;
+      }
+      const std::string_view operation = program_.operations[site.operation];
+      if (operation == ir::name_of(ir::OpKind::kAttention)) {
+        module = &times.attention_again;
+      } else if (operation == ir::name_of(ir::OpKind::kActivation)) {
+        module = &times.mlp_again;
+      }
+    }
+    *module += computed_[range.end] - computed_[range.begin];
+  }
+
+  const ir::RankProgram& program_;
+  std::vector<Seconds> computed_;  ///< Before each item: the end of the compute stream's last.
+};
+
+/// Prices short programs of one plan.
+class Sampler {
+ public:
+  Sampler(const ir::ModelSpec& model, const ir::ParallelPlan& plan, const cost::Machine& machine,
+          const cost::DeviceSpec& device)
+      : model_(model),
+        plan_(single_stage_plan(plan)),
+        offloads_(plan.megatron->offload_modules),
+        least_offloaded_(plan.megatron->least_offloaded),
+        prices_(cost::prices_on(machine, plan)),
+        device_(device) {}
+
+  /// `layers` like `layer`, under `plan`.
+  [[nodiscard]] Result<PassTimes> passes(const ir::ParallelPlan& plan, const ir::LayerSpec& layer,
+                                         std::int64_t layers) {
+    model_.layers.assign(static_cast<std::size_t>(layers), layer);
+    const Result<ir::RankProgram> program = ir::lower(model_, plan, ir::Rank{0}, device_.traits);
+    if (!program) {
+      return program.error();
+    }
+    const cost::ProgramTime priced = cost::price_program(*program, plan, prices_);
+    return PassReader(*program, priced.timeline).read(layers);
+  }
+
+  /// The layer in the middle, and what stands before and behind it with Transformer Engine's loss.
+  [[nodiscard]] std::optional<Error> read_layer(const ir::LayerSpec& layer, LayerTimes& times,
+                                                BlockTimes& blocks) {
+    const Result<PassTimes> plain = passes(plan_, layer, kTimedLayers);
+    if (!plain) {
+      return plain.error();
+    }
+    times.forward = plain->forward[kMiddle];
+    times.backward = plain->backward[kMiddle];
+    blocks.embedding = plain->before;
+    blocks.head[static_cast<std::size_t>(plan_.megatron->cross_entropy)] = plain->behind;
+    if (plan_.megatron->fp8 == ir::MegatronFp8::kDelayed) {
+      return std::nullopt;  // Nothing runs again.
+    }
+    ir::ParallelPlan with = plan_;
+    with.megatron->recompute = ir::MegatronRecompute::kSelective;
+    with.megatron->recompute_modules = {.core_attention = true, .norms = true, .mlp = true};
+    const Result<PassTimes> recomputed = passes(with, layer, kTimedLayers);
+    if (!recomputed) {
+      return recomputed.error();
+    }
+    times.core_attention = recomputed->attention_again;
+    times.norms = recomputed->norms_again;
+    times.mlp = recomputed->mlp_again;
+    return std::nullopt;
+  }
+
+  /// What of a layer goes to the host and comes back, whatever runs again.
+  [[nodiscard]] std::optional<Error> read_copies(const ir::LayerSpec& layer, LayerTimes& times) {
+    const bool repeats = plan_.megatron->fp8 != ir::MegatronFp8::kDelayed;
+    for (std::size_t set = 0; !(offloads_ == ir::MegatronOffload{}) && set < kModuleSets; ++set) {
+      ir::ParallelPlan with = plan_;
+      with.megatron->offload_modules = offloads_;
+      with.megatron->least_offloaded = least_offloaded_;
+      if (set > 0 && repeats) {
+        with.megatron->recompute = ir::MegatronRecompute::kSelective;
+        with.megatron->recompute_modules = {
+            .core_attention = (set & 1U) != 0, .norms = (set & 2U) != 0, .mlp = (set & 4U) != 0};
+      }
+      model_.layers.assign(static_cast<std::size_t>(kTimedLayers), layer);
+      const Result<ir::RankProgram> program = ir::lower(model_, with, ir::Rank{0}, device_.traits);
+      if (!program) {
+        return program.error();
+      }
+      times.copies.at(set) = copies_in(*program);
+    }
+    return std::nullopt;
+  }
+
+  /// Head and loss in the other forms.
+  [[nodiscard]] std::optional<Error> read_heads(const ir::LayerSpec& layer, BlockTimes& blocks) {
+    for (std::size_t form = 0; form < blocks.head.size(); ++form) {
+      ir::ParallelPlan with = plan_;
+      with.megatron->cross_entropy = static_cast<ir::MegatronCrossEntropy>(form);
+      if (with.megatron->cross_entropy == plan_.megatron->cross_entropy) {
+        continue;
+      }
+      Result<PassTimes> times = passes(with, layer, 1);
+      if (!times) {
+        return std::move(times).error();
+      }
+      blocks.head.at(form) = times->behind;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  /// A layer's share of the copies in `program`: in the first step all groups go and come back.
+  [[nodiscard]] HostCopies copies_in(const ir::RankProgram& program) const {
+    HostCopies all;
+    for (const ir::WorkItem& item : program.work.items) {
+      const auto* const copy = item.kind == ir::WorkItem::Kind::kRun
+                                   ? std::get_if<ir::CopyShape>(&program.work.shapes[item.index])
+                                   : nullptr;
+      if (copy != nullptr && copy->kind == ir::CopyKind::kDeviceToHost) {
+        all.sent += prices_.time_of(*copy);
+      } else if (copy != nullptr && copy->kind == ir::CopyKind::kHostToDevice) {
+        all.fetched += prices_.time_of(*copy);
+      }
+    }
+    constexpr double kShare = 1.0 / kTimedLayers;
+    return {.sent = kShare * all.sent, .fetched = kShare * all.fetched};
+  }
+
+  ir::ModelSpec model_;
+  ir::ParallelPlan plan_;  ///< Without copies to the host.
+  ir::MegatronOffload offloads_;
+  std::int64_t least_offloaded_;
+  cost::PriceList prices_;
+  const cost::DeviceSpec& device_;
+};
+
+void count_block_parameters(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                            BlockTimes& times) {
+  const ir::MegatronPlan& degrees = *plan.megatron;
+  const ir::LayerSpec dense;
+  times.dense_parameters = ir::layer_parameters(model, dense).total() / degrees.tensor;
+  times.table_parameters = model.vocabulary * model.hidden / degrees.tensor;
+  if (!model.moe) {
+    return;
+  }
+  const ir::LayerSpec sparse{.moe = true, .window = {}};
+  const std::int64_t whole = ir::layer_parameters(model, sparse).total();
+  const std::int64_t experts =
+      model.moe->experts * model.moe->expert_ffn * model.hidden * (model.gated_mlp ? 3 : 2);
+  const std::int64_t cut = degrees.expert_tensor > 0 ? degrees.expert_tensor : degrees.tensor;
+  times.expert_parameters = experts / (degrees.expert * cut);
+  times.sparse_parameters = (whole - experts) / degrees.tensor;
+}
+
+/// Sparse or dense layers, which may differ in their windows, and the share of each kind.
+std::vector<std::pair<ir::LayerSpec, double>> kinds_of(const ir::ModelSpec& model, bool sparse) {
+  std::vector<std::pair<ir::LayerSpec, double>> kinds;
+  for (const ir::LayerSpec& layer : model.layers) {
+    const auto is_known = [&](const auto& kind) { return kind.first == layer; };
+    if (layer.moe == sparse && std::ranges::none_of(kinds, is_known)) {
+      const auto alike = std::ranges::count(model.layers, layer);
+      const auto all = std::ranges::count(model.layers, sparse, &ir::LayerSpec::moe);
+      kinds.emplace_back(layer, static_cast<double>(alike) / static_cast<double>(all));
+    }
+  }
+  return kinds;
+}
+
+void add(const LayerTimes& one, double share, LayerTimes& sum) {
+  for (Seconds LayerTimes::*const part :
+       {&LayerTimes::forward, &LayerTimes::backward, &LayerTimes::core_attention,
+        &LayerTimes::norms, &LayerTimes::mlp}) {
+    sum.*part += share * (one.*part);
+  }
+}
+
+/// Bytes of the hidden states that one stage sends to the next.
+std::int64_t sent_bytes(const ir::ModelSpec& model, const ir::ParallelPlan& plan) {
+  const ir::MegatronPlan& degrees = *plan.megatron;
+  const std::int64_t cut = degrees.context * (degrees.sequence_parallel ? degrees.tensor : 1);
+  const std::int64_t tokens = std::max<std::int64_t>(plan.micro_batch * plan.sequence / cut, 1);
+  return tokens * model.hidden * (plan.precision == ir::Precision::kFp32 ? 4 : 2);
+}
+
+}  // namespace
+
+std::size_t module_set(const ir::MegatronModules& modules) {
+  return (modules.core_attention ? 1U : 0U) + (modules.norms ? 2U : 0U) + (modules.mlp ? 4U : 0U);
+}
+
+Result<BlockTimes> block_times(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                               const cost::Machine& machine, const cost::DeviceSpec& device) {
+  Sampler sampler(model, plan, machine, device);
+  BlockTimes times;
+  for (const bool sparse : {false, true}) {
+    LayerTimes& mean = sparse ? times.sparse : times.dense;
+    for (const auto& [layer, share] : kinds_of(model, sparse)) {
+      LayerTimes one;
+      if (std::optional<Error> error = sampler.read_layer(layer, one, times)) {
+        return *std::move(error);
+      }
+      add(one, share, mean);
+    }
+    const auto first = std::ranges::find(model.layers, sparse, &ir::LayerSpec::moe);
+    if (first == model.layers.end()) {
+      continue;
+    }
+    if (std::optional<Error> error = sampler.read_copies(*first, mean)) {
+      return *std::move(error);
+    }
+  }
+  if (std::optional<Error> error = sampler.read_heads(model.layers.front(), times)) {
+    return *std::move(error);
+  }
+  count_block_parameters(model, plan, times);
+  return with_transfers(times, model, plan, machine);
+}
+
+BlockTimes with_transfers(BlockTimes blocks, const ir::ModelSpec& model,
+                          const ir::ParallelPlan& plan, const cost::Machine& machine) {
+  blocks.transfer = blocks.beside = {};
+  for (std::size_t order = 0; plan.megatron->pipeline > 1 && order < blocks.transfer.size();
+       ++order) {
+    ir::MegatronPlan placed = *plan.megatron;
+    placed.pipeline_before_data = order != 0;
+    blocks.transfer.at(order) = cost::work_time(
+        machine.performance, machine.topology,
+        ir::CollectiveShape{.kind = ir::CollectiveKind::kReceive,
+                            .bytes = sent_bytes(model, plan),
+                            .group = {.size = 2, .stride = ir::stage_stride(placed, plan.world)}});
+    // The multiprocessors of one transfer in and one out.
+    blocks.beside.at(order) = 2 * cost::taken_ratio(machine) * blocks.transfer.at(order);
+  }
+  return blocks;
+}
+
+}  // namespace headroom::plan

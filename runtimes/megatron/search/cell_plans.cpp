@@ -1,0 +1,67 @@
+#include "runtimes/megatron/search/cell_plans.h"
+
+#include <algorithm>
+
+#include "runtimes/megatron/search/axes.h"
+
+namespace headroom::plan {
+namespace {
+
+/// Switches that another allowed setting beats: no slower and no larger, whatever the rest of the
+/// plan is. The mask of the data loader is one more tensor that takes no time; Transformer Engine's
+/// cross entropy writes its gradient over the logits.
+bool is_dominated(const Constraints& allowed, const ir::MegatronPlan& with) {
+  constexpr auto kFused = static_cast<std::int64_t>(ir::MegatronCrossEntropy::kTransformerEngine);
+  const bool mask = with.mask_in_dataloader && allowed.allows(megatron_axes::kLoaderMask, 0);
+  const bool loss = with.cross_entropy != ir::MegatronCrossEntropy::kTransformerEngine &&
+                    allowed.allows(Axis::kLoss, kFused);
+  return mask || loss;
+}
+
+}  // namespace
+
+CellPlans::CellPlans(const SearchState& state, PlanMemory& memory, const BoundedCell& cell,
+                     const BlockTimes& blocks)
+    : state_(state),
+      plan_memory_(memory),
+      cell_(cell),
+      capacity_(capacity_of(state.question, cell.cell.plan)),
+      choices_(megatron_choices(state.question.space, cell.cell.plan)),
+      times_(state.question.space.model, cell.cell.plan, blocks, state.question.machine, choices_),
+      memory_(memory, choices_),
+      floors_(4 * choices_.recomputations.size()) {}
+
+std::vector<Timed> CellPlans::listed() {
+  std::vector<Timed> all;
+  for (std::uint64_t index = 0; index < cell_.cell.choices; ++index) {
+    const bool dominated = state_.question.pruning.dominance &&
+                           is_dominated(state_.question.space.constraints,
+                                        choices_.switches[index % choices_.switches.size()]);
+    if (!dominated && !state_.refused.contains(cell_.first_number + index)) {
+      all.push_back(timed(index));
+    }
+  }
+  return all;
+}
+
+Bytes CellPlans::floor_of(std::uint64_t index) {
+  const std::uint64_t count = choices_.switches.size();
+  const ir::MegatronPlan& with = choices_.switches[index % count];
+  const std::size_t slot =
+      (with.distributed_optimizer ? 1U : 0U) + (with.optimizer_offload > 0 ? 2U : 0U);
+  std::optional<Bytes>& floor = floors_[4 * (index / count) + slot];
+  if (!floor) {
+    floor = plan_memory_.floor(choices_.plan_at(index));
+  }
+  return *floor;
+}
+
+RatedPlan CellPlans::rated(const Timed& timed, Bytes peak) {
+  return {.plan = choices_.plan_at(timed.index),
+          .time = times_.parts(timed.index),
+          .peak = peak,
+          .capacity = capacity_,
+          .number = cell_.first_number + timed.index};
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "planner/search/evaluator.h"
+#include "runtimes/megatron/search/cell_memory.h"
+#include "runtimes/megatron/search/cell_times.h"
+
+namespace headroom::plan {
+
+/// The plans of one cell of Megatron's: their times, their peaks and what these are at least.
+class CellPlans {
+ public:
+  /// Keeps references to the first three.
+  CellPlans(const SearchState& state, PlanMemory& memory, const BoundedCell& cell,
+            const BlockTimes& blocks);
+
+  /// Those that the rules on switches and refusals leave over, in the order of the cell.
+  [[nodiscard]] std::vector<Timed> listed();
+  [[nodiscard]] Timed timed(std::uint64_t index) {
+    return {.seconds = times_.parts(index).total().value(), .index = index};
+  }
+  [[nodiscard]] const MegatronChoices& choices() const { return choices_; }
+  [[nodiscard]] Bytes capacity() const { return capacity_; }
+
+  /// Whether plan number `index` needs more than `ceiling`, as far as can be said without its peak.
+  [[nodiscard]] bool is_above(std::uint64_t index, Bytes ceiling) {
+    return floor_of(index) > ceiling || memory_.floor(index) > ceiling;
+  }
+  /// What plan number `index` needs at least.
+  [[nodiscard]] Bytes floor(std::uint64_t index) {
+    return std::max(floor_of(index), memory_.floor(index));
+  }
+  /// `CellMemory::peak`.
+  [[nodiscard]] Result<Bytes> peak(std::uint64_t index, Bytes ceiling) {
+    return memory_.peak(index, ceiling);
+  }
+  [[nodiscard]] RatedPlan rated(const Timed& timed, Bytes peak);
+
+ private:
+  [[nodiscard]] Bytes floor_of(std::uint64_t index);
+
+  const SearchState& state_;
+  PlanMemory& plan_memory_;
+  const BoundedCell& cell_;
+  Bytes capacity_;
+  MegatronChoices choices_;
+  CellTimes times_;
+  CellMemory memory_;
+  /// `PlanMemory::floor`: plans of a cell differ by recomputation and by whether optimizer states
+  /// are spread and in part on the host.
+  std::vector<std::optional<Bytes>> floors_;
+};
+
+}  // namespace headroom::plan

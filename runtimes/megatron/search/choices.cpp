@@ -1,0 +1,243 @@
+#include "runtimes/megatron/search/choices.h"
+
+#include "planner/space/framework_search.h"
+#include "runtimes/megatron/search/axes.h"
+#include "runtimes/megatron/search/stage_forms.h"
+#include "runtimes/megatron/stage_layers.h"
+
+namespace headroom::plan {
+namespace {
+
+using ir::MegatronPlan;
+using ir::ParallelPlan;
+
+/// What of a Megatron plan decides what it can run again.
+struct RepeatForm {
+  ChunkSizes chunk;
+  bool modules = true;  ///< Modules can run again.
+  bool layers = true;   ///< Whole layers can.
+  [[nodiscard]] std::array<std::int64_t, 4> key() const {
+    return {chunk.most, chunk.divisor, modules ? 1 : 0, layers ? 1 : 0};
+  }
+};
+
+/// As `ir::check_plan` has it: nothing runs again with scales from the steps before, and no whole
+/// layer where modules' activations go to the host.
+RepeatForm repeat_form_of(const SpaceQuestion& question, const ParallelPlan& plan) {
+  const MegatronPlan& megatron = *plan.megatron;
+  const bool once = megatron.fp8 == ir::MegatronFp8::kDelayed;
+  return {.chunk = chunk_sizes(megatron, static_cast<std::int64_t>(question.model.layers.size())),
+          .modules = !once,
+          .layers = !once && megatron.offload_modules == ir::MegatronOffload{}};
+}
+
+std::vector<Recomputation> megatron_recomputations(const Constraints& allowed,
+                                                   const RepeatForm& form) {
+  const ChunkSizes& chunk = form.chunk;
+  std::vector<Recomputation> all;
+  const auto add = [&](ir::MegatronRecompute kind, std::int64_t layers,
+                       const ir::MegatronModules& modules) {
+    all.push_back({.kind = kind, .layers = layers, .modules = modules});
+  };
+  const auto has = [&](RecomputeChoice choice) {
+    return allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice));
+  };
+  const bool counted = !allowed.of(megatron_axes::kRecomputeLayers).empty();
+  if (has(RecomputeChoice::kNone) && !counted) {
+    add(ir::MegatronRecompute::kNone, 1, {});
+  }
+  if (form.modules && has(RecomputeChoice::kSelective) && !counted) {
+    for (const ir::MegatronModules& modules : module_sets()) {
+      add(ir::MegatronRecompute::kSelective, 1, modules);
+    }
+  }
+  if (!form.layers) {
+    return all;
+  }
+  for (std::int64_t count = 1; count < chunk.most && has(RecomputeChoice::kBlock); ++count) {
+    if (allowed.allows(megatron_axes::kRecomputeLayers, count)) {
+      add(ir::MegatronRecompute::kFullBlock, count, {});
+    }
+  }
+  for (const std::int64_t group : divisors(chunk.divisor)) {
+    if (has(RecomputeChoice::kUniform) && allowed.allows(megatron_axes::kRecomputeLayers, group)) {
+      add(ir::MegatronRecompute::kFullUniform, group, {});
+    }
+  }
+  return all;
+}
+
+/// What of a plan decides which switches it can have.
+struct SwitchForm {
+  bool staged = false;    ///< It has stages, which lie next to each other or apart.
+  bool reorders = false;  ///< Stages can lie next to each other.
+  bool hybrid = false;    ///< A part of the optimizer can be the host's.
+  bool eight = false;     ///< Weights are held in 8 bits, which the distributed optimizer casts.
+  [[nodiscard]] std::array<bool, 4> key() const { return {staged, reorders, hybrid, eight}; }
+};
+
+SwitchForm switch_form_of(const ir::ModelSpec& model, const ParallelPlan& plan) {
+  ParallelPlan other = plan;
+  other.megatron->pipeline_before_data = true;
+  return {.staged = plan.megatron->pipeline > 1,
+          .reorders = ir::has_one_pipeline(model, *other.megatron),
+          .hybrid = plan.precision == ir::Precision::kBf16Master && !plan.megatron->fp8_parameters,
+          .eight = plan.megatron->fp8_parameters};
+}
+
+AxisValues orders_of(const Constraints& allowed, const SwitchForm& form) {
+  AxisValues orders = allowed.of(megatron_axes::kMeshOrder);
+  if (orders.empty()) {
+    return {0};
+  }
+  if (!form.staged) {
+    return {orders.front()};  // Both are the same.
+  }
+  std::erase_if(orders, [&](std::int64_t order) { return order != 0 && !form.reorders; });
+  return orders;
+}
+
+AxisValues offloads_of(const Constraints& allowed, const SwitchForm& form) {
+  AxisValues steps = allowed.of(Axis::kOptimizerOffload);
+  if (steps.empty()) {
+    return {0};
+  }
+  std::erase_if(steps, [&](std::int64_t step) { return step > 0 && !form.hybrid; });
+  return steps;
+}
+
+/// Each of `all` with each order of the mesh and each share of the optimizer on the host, in this
+/// order: the share that takes least time first.
+std::vector<MegatronPlan> with_places(const std::vector<MegatronPlan>& all,
+                                      const Constraints& allowed, const SwitchForm& form) {
+  std::vector<MegatronPlan> placed;
+  for (const std::int64_t order : orders_of(allowed, form)) {
+    for (const std::int64_t step : offloads_of(allowed, form)) {
+      for (MegatronPlan one : all) {
+        if (step > 0 && !one.distributed_optimizer) {
+          continue;
+        }
+        one.pipeline_before_data = order != 0;
+        one.precision_aware = step > 0;  // What the hybrid optimizer asks for.
+        one.optimizer_offload = static_cast<double>(step) / kOffloadSteps;
+        placed.push_back(one);
+      }
+    }
+  }
+  return placed;
+}
+
+std::vector<MegatronPlan> megatron_switches(const Constraints& allowed, const SwitchForm& form) {
+  std::vector<MegatronPlan> all;
+  // What costs nothing and takes least memory comes first: ties go to it.
+  for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    const bool distributed = (bits & 1) == 0;
+    const bool overlap = (bits & 2) == 0;
+    const bool gather = (bits & 4) == 0;
+    if ((gather && !(distributed && overlap)) || (form.eight && !distributed) ||
+        !allowed.allows(megatron_axes::kDistributedOptimizer, distributed ? 1 : 0) ||
+        !allowed.allows(megatron_axes::kOverlapGradReduce, overlap ? 1 : 0) ||
+        !allowed.allows(megatron_axes::kOverlapParamGather, gather ? 1 : 0)) {
+      continue;
+    }
+    for (const std::int64_t fusion : {1, 0}) {
+      for (const std::int64_t loss : {2, 1, 0}) {
+        for (const std::int64_t mask : {0, 1}) {
+          if (!allowed.allows(megatron_axes::kAccumulationFusion, fusion) ||
+              !allowed.allows(Axis::kLoss, loss) ||
+              !allowed.allows(megatron_axes::kLoaderMask, mask)) {
+            continue;
+          }
+          MegatronPlan one;
+          one.distributed_optimizer = distributed;
+          one.overlap_grad_reduce = overlap;
+          one.overlap_param_gather = gather;
+          one.accumulation_fusion = fusion != 0;
+          one.cross_entropy = static_cast<ir::MegatronCrossEntropy>(loss);
+          one.mask_in_dataloader = mask != 0;
+          all.push_back(one);
+        }
+      }
+    }
+  }
+  return with_places(all, allowed, form);
+}
+
+void switch_to(MegatronPlan& megatron, const MegatronPlan& with) {
+  megatron.distributed_optimizer = with.distributed_optimizer;
+  megatron.overlap_grad_reduce = with.overlap_grad_reduce;
+  megatron.overlap_param_gather = with.overlap_param_gather;
+  megatron.accumulation_fusion = with.accumulation_fusion;
+  megatron.cross_entropy = with.cross_entropy;
+  megatron.mask_in_dataloader = with.mask_in_dataloader;
+  megatron.pipeline_before_data = with.pipeline_before_data;
+  megatron.precision_aware = with.precision_aware;
+  megatron.optimizer_offload = with.optimizer_offload;
+}
+
+}  // namespace
+
+std::vector<ir::MegatronModules> module_sets() {
+  std::vector<ir::MegatronModules> sets;
+  for (unsigned bits = 1; bits < 8; ++bits) {
+    sets.push_back(
+        {.core_attention = (bits & 1U) != 0, .norms = (bits & 2U) != 0, .mlp = (bits & 4U) != 0});
+  }
+  return sets;
+}
+
+void Recomputation::apply_to(ParallelPlan& plan) const {
+  plan.megatron->recompute = kind;
+  plan.megatron->recompute_layers = layers;
+  plan.megatron->recompute_modules = modules;
+}
+
+const std::vector<Recomputation>& ChoiceCounter::recomputations(const SpaceQuestion& question,
+                                                                const ParallelPlan& plan) {
+  const RepeatForm form = repeat_form_of(question, plan);
+  const auto [at, added] = recomputations_.try_emplace(form.key());
+  if (added) {
+    at->second = megatron_recomputations(question.constraints, form);
+  }
+  return at->second;
+}
+
+const std::vector<MegatronPlan>& ChoiceCounter::switches(const SpaceQuestion& question,
+                                                         const ParallelPlan& plan) {
+  const SwitchForm form = switch_form_of(question.model, plan);
+  const auto [at, added] = switches_.try_emplace(form.key());
+  if (added) {
+    at->second = megatron_switches(question.constraints, form);
+  }
+  return at->second;
+}
+
+std::uint64_t ChoiceCounter::choose_first(const SpaceQuestion& question, ParallelPlan& plan) {
+  const std::vector<Recomputation>& again = recomputations(question, plan);
+  const std::vector<MegatronPlan>& with = switches(question, plan);
+  if (again.empty() || with.empty()) {
+    return 0;
+  }
+  again.front().apply_to(plan);
+  switch_to(*plan.megatron, with.front());
+  return again.size() * with.size();
+}
+
+MegatronChoices megatron_choices(const SpaceQuestion& question, const ParallelPlan& plan) {
+  MegatronChoices choices;
+  for (const Recomputation& one :
+       megatron_recomputations(question.constraints, repeat_form_of(question, plan))) {
+    choices.recomputations.push_back(plan);
+    one.apply_to(choices.recomputations.back());
+  }
+  choices.switches = megatron_switches(question.constraints, switch_form_of(question.model, plan));
+  return choices;
+}
+
+ParallelPlan MegatronChoices::plan_at(std::uint64_t index) const {
+  ParallelPlan plan = recomputations[index / switches.size()];
+  switch_to(*plan.megatron, switches[index % switches.size()]);
+  return plan;
+}
+
+}  // namespace headroom::plan

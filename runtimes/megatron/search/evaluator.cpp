@@ -1,0 +1,284 @@
+#include "runtimes/megatron/search/evaluator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "costmodel/memory_floor.h"
+#include "planner/search/evaluator.h"
+#include "planner/space/framework_search.h"
+#include "runtimes/megatron/search/block_floor.h"
+#include "runtimes/megatron/search/cell_plans.h"
+#include "runtimes/megatron/search/sampled_blocks.h"
+
+namespace headroom::plan {
+namespace {
+
+/// `plan` with the switches that leave fewest optimizer states on the device, of those allowed.
+ir::ParallelPlan least_states(const Constraints& allowed, const ir::ParallelPlan& plan) {
+  ir::ParallelPlan lean = plan;
+  const AxisValues& offload = allowed.of(Axis::kOptimizerOffload);
+  const bool hybrid = !offload.empty() && offload.back() > 0 && !lean.megatron->fp8_parameters;
+  lean.megatron->distributed_optimizer = true;
+  lean.megatron->precision_aware = hybrid;
+  lean.megatron->optimizer_offload = hybrid ? 1 : 0;
+  return lean;
+}
+
+/// A plan with a higher peak is of no use: it does not fit, or the lowest peak is sought and a
+/// lower one is known.
+Bytes ceiling_of(const SearchState& state, const BoundedCell& cell, const Visit& visit) {
+  const Bytes capacity = capacity_of(state.question, cell.cell.plan);
+  if (state.question.objective != Objective::kMemory || !visit.incumbent) {
+    return capacity;
+  }
+  return std::min(capacity, Bytes{static_cast<std::int64_t>(visit.incumbent->first)});
+}
+
+/// One visit of a cell.
+class CellVisit {
+ public:
+  CellVisit(const SearchState& state, PlanMemory& memory, const BoundedCell& cell,
+            const Visit& visit, const BlockTimes& blocks)
+      : question_(state.question),
+        cell_(cell),
+        visit_(visit),
+        ceiling_(ceiling_of(state, cell, visit)),
+        plans_(state, memory, cell, blocks) {}
+
+  Result<CellAnswer> operator()() {
+    for (const Timed& timed : plans_in_order()) {
+      if (visit_.limit && worth_of_time(timed) > *visit_.limit) {
+        answer_.next =
+            Next{.seconds = timed.seconds, .bound = worth_of_time(timed), .after = last_};
+        break;
+      }
+      last_ = timed;
+      if (question_.pruning.memory_floor && plans_.is_above(timed.index, ceiling())) {
+        continue;
+      }
+      if (Status status = evaluate(timed); !status) {
+        return std::move(status).error();
+      }
+      if (answer_.best && stops_at_first(question_)) {
+        break;
+      }
+    }
+    return std::move(answer_);
+  }
+
+  /// The plan that keeps least in the steady state, alone.
+  Result<CellAnswer> leanest() {
+    const MegatronChoices& choices = plans_.choices();
+    const std::uint64_t count = choices.switches.size();
+    std::uint64_t index = 0;
+    for (std::uint64_t i = 0; i < choices.recomputations.size(); ++i) {
+      const ir::MegatronPlan& megatron = *choices.recomputations[i].megatron;
+      const bool whole = megatron.recompute == ir::MegatronRecompute::kFullUniform &&
+                         megatron.recompute_layers == 1;
+      index = whole ? i * count : index;
+    }
+    const std::vector<Timed> listed = plans_.listed();
+    const auto one = std::ranges::find(listed, index, &Timed::index);
+    if (one == listed.end() || plans_.is_above(index, ceiling())) {
+      return std::move(answer_);
+    }
+    const Status status = evaluate(*one);
+    return status ? Result<CellAnswer>(std::move(answer_)) : Result<CellAnswer>(status.error());
+  }
+
+ private:
+  [[nodiscard]] Worth worth_of_time(const Timed& timed) const {
+    Worth worth = worth_of(question_.objective, cell_.cell.plan, timed.seconds, Bytes{0});
+    worth.number = cell_.first_number + timed.index;
+    return worth;
+  }
+
+  /// Those that may be the best, from the first that was not looked at: by time, or where the
+  /// lowest peak is sought by what they need at least, so that the ceiling falls early.
+  [[nodiscard]] std::vector<Timed> plans_in_order() {
+    last_ = visit_.after;
+    std::vector<Timed> order = plans_.listed();
+    std::erase_if(order, [&](const Timed& timed) {
+      const bool hopeless = visit_.incumbent && question_.pruning.time_bound &&
+                            worth_of_time(timed) > *visit_.incumbent;
+      return hopeless || (visit_.after && !(*visit_.after < timed));
+    });
+    std::ranges::sort(order);
+    if (!stops_at_first(question_)) {
+      std::ranges::stable_sort(order, {},
+                               [this](const Timed& timed) { return plans_.floor(timed.index); });
+    }
+    return order;
+  }
+
+  /// `ceiling_of`, and no higher than the lowest peak that this visit has found, if that is sought.
+  [[nodiscard]] Bytes ceiling() const {
+    const bool lowest = question_.objective == Objective::kMemory && answer_.best;
+    return lowest ? std::min(ceiling_, answer_.best->peak) : ceiling_;
+  }
+
+  [[nodiscard]] Status evaluate(const Timed& timed) {
+    const Bytes highest = ceiling();
+    const Result<Bytes> peak = plans_.peak(timed.index, highest);
+    if (!peak) {
+      return peak.error();
+    }
+    ++answer_.evaluated;
+    if (*peak > plans_.capacity()) {
+      if (!answer_.leanest || *peak < answer_.leanest->peak) {
+        answer_.leanest = plans_.rated(timed, *peak);
+      }
+      return ok();
+    }
+    if (*peak > highest) {
+      return ok();  // That of one rank, and already no lower than the best.
+    }
+    Worth worth = worth_of(question_.objective, cell_.cell.plan, timed.seconds, *peak);
+    worth.number = cell_.first_number + timed.index;
+    if (!answer_.best || worth < answer_.worth) {
+      answer_.best = plans_.rated(timed, *peak);
+      answer_.worth = worth;
+    }
+    return ok();
+  }
+
+  const SearchQuestion& question_;
+  const BoundedCell& cell_;
+  const Visit& visit_;
+  Bytes ceiling_;
+  CellPlans plans_;
+  std::optional<Timed> last_;
+  CellAnswer answer_;
+};
+
+/// A cell that has been opened for its bound, and whose plans turn out to take longer than this
+/// visit looks.
+std::optional<Next> beyond_limit(const SearchState& state, const BoundedCell& cell,
+                                 const Visit& visit, const BlockTimes& blocks) {
+  if (visit.after || !visit.limit) {
+    return std::nullopt;
+  }
+  const SearchQuestion& question = state.question;
+  const ir::ParallelPlan& plan = cell.cell.plan;
+  const double seconds = least_step(question.space.model, plan, blocks).value();
+  Worth worth = worth_of(question.objective, plan, seconds, Bytes{0});
+  worth.number = cell.first_number;
+  return worth > *visit.limit ? std::optional(Next{.seconds = seconds, .bound = worth, .after = {}})
+                              : std::nullopt;
+}
+
+class MegatronEvaluator final : public Evaluator {
+ public:
+  explicit MegatronEvaluator(const SearchInputs& inputs)
+      : question_(inputs.question),
+        memory_(inputs.records.of<PlanMemory>(inputs.question.space.model, inputs.question.device)),
+        blocks_(inputs.question.space.model, inputs.device, inputs.question.machine) {}
+
+  [[nodiscard]] std::size_t work_of_cell() const override { return 1; }
+  [[nodiscard]] Seconds least_of_cell(const Cell& cell) override {
+    // The first choice recomputes least: no other takes less.
+    const ir::ModelSpec& model = question_.space.model;
+    return least_step(model, cell.plan, block_floor(model, cell.plan, question_.machine));
+  }
+
+  [[nodiscard]] Bytes cell_floor(const Cell& cell, Bytes enough) override {
+    const ir::ParallelPlan lean = least_states(question_.space.constraints, cell.plan);
+    const Bytes held = cost::memory_floor(question_.space.model, lean);
+    return held > enough ? held : std::max(held, memory_.cell_floor(lean));
+  }
+
+  [[nodiscard]] Result<CellAnswer> search(const SearchState& state, const BoundedCell& cell,
+                                          const Visit& visit) override {
+    const Bytes ceiling = ceiling_of(state, cell, visit);
+    if (question_.pruning.memory_floor && !visit.after &&
+        cell_floor(cell.cell, ceiling) > ceiling) {
+      return CellAnswer{};  // Before its pieces are sampled: where nothing fits, all cells are
+                            // opened.
+    }
+    const Result<BlockTimes> blocks = blocks_.of(cell.cell.plan);
+    if (!blocks) {
+      return blocks.error();
+    }
+    if (std::optional<Next> later = beyond_limit(state, cell, visit, *blocks)) {
+      CellAnswer answer;
+      answer.next = later;
+      return answer;
+    }
+    return CellVisit(state, memory_, cell, visit, *blocks)();
+  }
+
+  [[nodiscard]] Result<CellAnswer> leanest(const SearchState& state,
+                                           const BoundedCell& cell) override {
+    const Result<BlockTimes> blocks = blocks_.of(cell.cell.plan);
+    if (!blocks) {
+      return blocks.error();
+    }
+    const Visit visit;
+    return CellVisit(state, memory_, cell, visit, *blocks).leanest();
+  }
+
+  [[nodiscard]] Result<CellFront> front(const SearchState& state, const BoundedCell& cell,
+                                        Bytes floor, const Front& front) override {
+    const Pruning& pruning = question_.pruning;
+    const ir::ParallelPlan& any = cell.cell.plan;
+    const Result<BlockTimes> blocks = blocks_.of(any);
+    if (!blocks) {
+      return blocks.error();
+    }
+    CellFront answer;
+    const double least = least_step(question_.space.model, any, *blocks).value();
+    if (pruning.time_bound &&
+        floor > front.ceiling(pace_of(any, least), any.world, cell.first_number)) {
+      return answer;
+    }
+    CellPlans plans(state, memory_, cell, *blocks);
+    std::vector<Timed> order = plans.listed();
+    std::ranges::sort(order);
+    Bytes lowest = plans.capacity() + Bytes{1};  // Later ones are slower: they must take less.
+    for (const Timed& timed : order) {
+      Bytes ceiling = lowest - Bytes{1};
+      if (pruning.time_bound) {
+        ceiling = std::min(ceiling, front.ceiling(pace_of(any, timed.seconds), any.world,
+                                                  cell.first_number + timed.index));
+      }
+      if (ceiling < Bytes{0} || (pruning.memory_floor && plans.is_above(timed.index, ceiling))) {
+        continue;
+      }
+      const Result<Bytes> peak = plans.peak(timed.index, ceiling);
+      if (!peak) {
+        return peak.error();
+      }
+      ++answer.evaluated;
+      if (*peak <= ceiling) {
+        lowest = *peak;
+        answer.plans.push_back(plans.rated(timed, *peak));
+      }
+    }
+    return answer;
+  }
+
+  [[nodiscard]] Result<Bytes> peak(const RatedPlan& leanest) override {
+    return memory_.peak(leanest.plan);
+  }
+
+  void add_counts(MemoryCounts& counts) const override {
+    const MemoryCounts own = memory_.counts();
+    counts.plans += own.plans;
+    counts.families += own.families;
+    counts.samples += own.samples;
+    counts.lowered += own.lowered;
+  }
+
+ private:
+  const SearchQuestion& question_;
+  PlanMemory& memory_;
+  SampledBlocks blocks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Evaluator> megatron_evaluator(const SearchInputs& inputs) {
+  return std::make_unique<MegatronEvaluator>(inputs);
+}
+
+}  // namespace headroom::plan

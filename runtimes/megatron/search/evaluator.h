@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+namespace headroom::plan {
+
+class Evaluator;
+struct SearchInputs;
+
+/// The evaluator of Megatron-Core's plans: closed forms for times (`step_time`) and peaks
+/// (`PlanMemory`), worked out from short programs.
+[[nodiscard]] std::unique_ptr<Evaluator> megatron_evaluator(const SearchInputs& inputs);
+
+}  // namespace headroom::plan

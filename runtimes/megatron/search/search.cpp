@@ -1,0 +1,555 @@
+#include "runtimes/megatron/search/search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "model_ir/plan/plan_words.h"
+#include "planner/placement/stage_placement.h"
+#include "planner/search/evaluator.h"
+#include "planner/space/framework_search.h"
+#include "runtimes/megatron/option_checks.h"
+#include "runtimes/megatron/search/axes.h"
+#include "runtimes/megatron/search/choices.h"
+#include "runtimes/megatron/search/evaluator.h"
+#include "runtimes/megatron/search/stage_forms.h"
+#include "runtimes/megatron/search/stage_placement.h"
+#include "runtimes/megatron/stage_layers.h"
+
+namespace headroom::plan {
+namespace {
+
+using ir::MegatronPlan;
+using ir::ParallelPlan;
+
+/// How the layers of a pipeline lie.
+struct DealtLayers {
+  StageForm form;
+  std::int64_t chunk = 0;
+};
+
+struct MegatronMemory {
+  std::map<std::int64_t, std::vector<StageForm>> forms;  ///< By stages.
+  std::vector<DealtLayers> dealt;                        ///< Of the degrees where the walk stands.
+  ChoiceCounter counter;
+};
+
+MegatronPlan& plan_of(SpaceWalk& walk) {
+  return *walk.plan.megatron;
+}
+
+const std::vector<StageForm>& forms_of(SpaceWalk& walk, std::int64_t pipeline) {
+  const auto [found, added] = walk.memory<MegatronMemory>().forms.try_emplace(pipeline);
+  if (added) {
+    found->second = stage_forms(walk.layers(), pipeline, walk.allowed());
+  }
+  return found->second;
+}
+
+/// A switch of `MegatronPlan`.
+template <bool MegatronPlan::*kMember>
+std::int64_t get_switch(const ParallelPlan& plan) {
+  return plan.megatron && (*plan.megatron).*kMember ? 1 : 0;
+}
+template <std::int64_t MegatronPlan::*kMember>
+std::int64_t get_number(const ParallelPlan& plan) {
+  return plan.megatron.value_or(MegatronPlan{}).*kMember;
+}
+template <std::int64_t MegatronPlan::*kMember>
+void set_number(SpaceWalk& walk, std::int64_t value) {
+  plan_of(walk).*kMember = value;
+}
+
+/// Values of which all but the first have to be asked for.
+AxisValues first_or_asked(const SpaceWalk& walk, Axis axis, bool possible) {
+  return possible && walk.asks(axis) ? AxisValues{0, 1} : AxisValues{0};
+}
+
+// -- Candidates and setters. ---------------------------------------------------------------------
+
+AxisValues tensor_degrees(SpaceWalk& walk) {
+  const ir::ModelSpec& model = walk.question.model;
+  return divisors(std::gcd(std::gcd(model.heads, model.kv_heads), walk.plan.world));
+}
+
+AxisValues pipeline_degrees(SpaceWalk& walk) {
+  AxisValues degrees = divisors(walk.plan.world / plan_of(walk).tensor);
+  std::erase_if(degrees, [&](std::int64_t stages) {
+    return !walk.allowed().allows(Axis::kPipeline, stages) || forms_of(walk, stages).empty();
+  });
+  return degrees;
+}
+
+AxisValues context_degrees(SpaceWalk& walk) {
+  const MegatronPlan& megatron = plan_of(walk);
+  AxisValues degrees = divisors(walk.plan.world / megatron.tensor / megatron.pipeline);
+  std::erase_if(degrees, [&](std::int64_t context) {
+    return context > 1 && walk.plan.sequence % (2 * context) != 0;
+  });
+  return degrees;
+}
+
+AxisValues expert_degrees(SpaceWalk& walk) {
+  const auto& moe = walk.question.model.moe;
+  return moe ? divisors(std::gcd(moe->experts, walk.plan.world / plan_of(walk).pipeline))
+             : AxisValues{1};
+}
+
+AxisValues expert_tensor_degrees(SpaceWalk& walk) {
+  const std::int64_t tensor = plan_of(walk).tensor;
+  if (!walk.question.model.moe) {
+    return {plan_of(walk).expert_tensor};
+  }
+  return tensor > 1 ? AxisValues{1, tensor} : AxisValues{1};
+}
+
+/// Layers that a chunk can have.
+AxisValues chunks_of(const MegatronPlan& megatron, std::int64_t layers) {
+  AxisValues chunks = {0};
+  if (megatron.pipeline > 1 && megatron.first_stage_layers == 0 &&
+      megatron.last_stage_layers == 0) {
+    const std::int64_t stage = ir::even_stage_layers(megatron, layers);
+    for (const std::int64_t chunk : divisors(stage)) {
+      if (chunk < stage) {
+        chunks.push_back(chunk);
+      }
+    }
+  }
+  return chunks;
+}
+
+/// Layers of the stages, interleaved or not: numbers of `MegatronMemory::dealt`.
+AxisValues dealt_layers(SpaceWalk& walk) {
+  const Constraints& allowed = walk.allowed();
+  const std::int64_t layers = walk.layers();
+  MegatronPlan megatron = plan_of(walk);
+  std::vector<DealtLayers>& dealt = walk.memory<MegatronMemory>().dealt;
+  dealt.clear();
+  std::set<std::array<std::int64_t, 3>> seen;
+  for (const StageForm& form : forms_of(walk, megatron.pipeline)) {
+    form.apply_to(megatron);
+    megatron.layers_per_chunk = 0;
+    for (const std::int64_t chunk : among(allowed, Axis::kChunk, chunks_of(megatron, layers))) {
+      megatron.layers_per_chunk = chunk;
+      const ir::PipelineKind kind =
+          chunk > 0 ? ir::PipelineKind::kInterleaved : ir::PipelineKind::kOneForwardOneBackward;
+      if (!allowed.allows(Axis::kSchedule, schedule_with(kind))) {
+        continue;
+      }
+      // Layers that count for more and ends that are named come to the same without chunks.
+      const auto count = [&](std::int64_t stage) {
+        return ir::chunk_layer_count(megatron, layers, {.stage = stage, .chunk = 0});
+      };
+      const std::int64_t last = megatron.pipeline - 1;
+      if ((chunk == 0 && !seen.insert({count(0), count(last / 2), count(last)}).second) ||
+          chunk_sizes(megatron, layers).least < 1) {
+        continue;
+      }
+      dealt.push_back({.form = form, .chunk = chunk});
+    }
+  }
+  AxisValues numbers(dealt.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+void deal_layers(SpaceWalk& walk, std::int64_t number) {
+  const DealtLayers& dealt = walk.memory<MegatronMemory>().dealt[static_cast<std::size_t>(number)];
+  dealt.form.apply_to(plan_of(walk));
+  plan_of(walk).layers_per_chunk = dealt.chunk;
+}
+
+std::int64_t schedule_of(const ParallelPlan& plan) {
+  const bool chunks = plan.megatron && ir::is_interleaved(*plan.megatron);
+  return schedule_with(chunks ? ir::PipelineKind::kInterleaved
+                              : ir::PipelineKind::kOneForwardOneBackward);
+}
+
+// -- Rules. --------------------------------------------------------------------------------------
+
+std::string number(std::int64_t value) {
+  return std::to_string(value);
+}
+
+std::string tensor_rule(const SpaceQuestion& question) {
+  return "a divisor of the heads (" + number(question.model.heads) + "), the KV heads (" +
+         number(question.model.kv_heads) + ") and the GPUs (" + gpus_text(question) + ")";
+}
+
+std::string pipeline_rule(const SpaceQuestion& question) {
+  return "a divisor of the GPUs (" + gpus_text(question) +
+         ") that the tensor degree leaves, with a layer (of " + layers_text(question) +
+         ") in every stage";
+}
+
+std::string context_rule(const SpaceQuestion& question) {
+  return "a divisor of the GPUs (" + gpus_text(question) +
+         ") that the other degrees leave, and twice the degree divides the sequence (" +
+         sequence_text(question) + ")";
+}
+
+std::string exchange_rule(const SpaceQuestion& question) {
+  return "p2p, or a2a with cp above 1 if tp x cp divides the heads (" +
+         number(question.model.heads) + ") and the KV heads (" + number(question.model.kv_heads) +
+         ")";
+}
+
+std::string expert_rule(const SpaceQuestion& question) {
+  return question.model.moe ? "a divisor of the experts (" + number(question.model.moe->experts) +
+                                  ") and of a stage's ranks (of " + gpus_text(question) + " GPUs)"
+                            : "1: the model has no experts";
+}
+
+std::string expert_tensor_rule(const SpaceQuestion& question) {
+  return question.model.moe ? "1 or the tensor degree" : "no value: the model has no experts";
+}
+
+std::string end_rule(const SpaceQuestion& question) {
+  return "0, or with several stages and no chunks, so many layers (of " + layers_text(question) +
+         ") that the stages between share the rest evenly";
+}
+
+std::string account_rule(const SpaceQuestion& question) {
+  return "no, or with several stages yes, if the layers (" + layers_text(question) +
+         ") and what counts as one can be distributed evenly";
+}
+
+std::string chunk_rule(const SpaceQuestion& question) {
+  return "0, or with several stages a divisor of a stage's layers (of " + layers_text(question) +
+         ") below them";
+}
+
+/// A rule without figures.
+template <std::size_t kSize>
+struct Text {
+  char text[kSize];  // NOLINT(modernize-avoid-c-arrays): a string as a template argument.
+  consteval Text(const char (&from)[kSize]) {  // NOLINT(*-explicit-*, *-avoid-c-arrays)
+    std::copy_n(from, kSize, text);
+  }
+};
+template <Text kRule>
+std::string rule(const SpaceQuestion& /*question*/) {
+  return kRule.text;
+}
+
+// -- The table. ----------------------------------------------------------------------------------
+
+std::vector<SearchAxis> make_axes() {
+  using namespace megatron_axes;  // NOLINT(google-build-using-namespace): the rows below.
+  std::vector<SearchAxis> rows;
+  rows.push_back({.axis = Axis::kTensor,
+                  .get = get_number<&MegatronPlan::tensor>,
+                  .rule = tensor_rule,
+                  .candidates = tensor_degrees,
+                  .set = set_number<&MegatronPlan::tensor>});
+  rows.push_back({.axis = Axis::kPipeline,
+                  .get = get_number<&MegatronPlan::pipeline>,
+                  .rule = pipeline_rule,
+                  .candidates = pipeline_degrees,
+                  .set = set_number<&MegatronPlan::pipeline>});
+  rows.push_back({.axis = Axis::kContext,
+                  .get = get_number<&MegatronPlan::context>,
+                  .rule = context_rule,
+                  .candidates = context_degrees,
+                  .set = set_number<&MegatronPlan::context>});
+  rows.push_back({.axis = kFp8Parameters,
+                  .get = get_switch<&MegatronPlan::fp8_parameters>,
+                  .rule = rule<"no, or yes with an 8-bit precision, the distributed optimizer and "
+                               "nothing on the host">,
+                  .candidates =
+                      [](SpaceWalk& walk) {
+                        return first_or_asked(walk, kFp8Parameters, walk.eight_bit_recipe != 0);
+                      },
+                  .set = [](SpaceWalk& walk,
+                            std::int64_t value) { plan_of(walk).fp8_parameters = value == 1; }});
+  rows.push_back({.axis = kContextExchange,
+                  .get = [](const ParallelPlan& plan) -> std::int64_t {
+                    return plan.megatron &&
+                                   plan.megatron->context_exchange == ir::MegatronContext::kAllToAll
+                               ? 1
+                               : 0;
+                  },
+                  .rule = exchange_rule,
+                  .candidates =
+                      [](SpaceWalk& walk) {
+                        return first_or_asked(walk, kContextExchange, plan_of(walk).context > 1);
+                      },
+                  .set =
+                      [](SpaceWalk& walk, std::int64_t value) {
+                        plan_of(walk).context_exchange = value == 1 ? ir::MegatronContext::kAllToAll
+                                                                    : ir::MegatronContext::kRing;
+                      }});
+  rows.push_back({.axis = Axis::kExpert,
+                  .get = get_number<&MegatronPlan::expert>,
+                  .rule = expert_rule,
+                  .candidates = expert_degrees,
+                  .set = set_number<&MegatronPlan::expert>});
+  rows.push_back({.axis = Axis::kExpertTensor,
+                  .get = get_number<&MegatronPlan::expert_tensor>,
+                  .rule = expert_tensor_rule,
+                  .candidates = expert_tensor_degrees,
+                  .set = set_number<&MegatronPlan::expert_tensor>});
+  rows.push_back({.axis = kDispatcher,
+                  .get = [](const ParallelPlan& plan) -> std::int64_t {
+                    return plan.megatron &&
+                                   plan.megatron->dispatcher == ir::MegatronDispatcher::kHybridEp
+                               ? 1
+                               : 0;
+                  },
+                  .rule = rule<"alltoall, or hybridep with experts on several ranks and etp 1">,
+                  .candidates =
+                      [](SpaceWalk& walk) {
+                        const MegatronPlan& megatron = plan_of(walk);
+                        return first_or_asked(walk, kDispatcher,
+                                              megatron.expert > 1 && megatron.expert_tensor == 1);
+                      },
+                  .set =
+                      [](SpaceWalk& walk, std::int64_t value) {
+                        plan_of(walk).dispatcher = value == 1 ? ir::MegatronDispatcher::kHybridEp
+                                                              : ir::MegatronDispatcher::kAllToAll;
+                      }});
+  rows.push_back({.axis = Axis::kChunk,
+                  .get = get_number<&MegatronPlan::layers_per_chunk>,
+                  .candidates = dealt_layers,
+                  .set = deal_layers,
+                  .several = true});
+  rows.push_back({.axis = Axis::kChunk,
+                  .get = get_number<&MegatronPlan::layers_per_chunk>,
+                  .rule = chunk_rule});
+  rows.push_back({.axis = Axis::kSchedule,
+                  .get = schedule_of,
+                  .rule = rule<"1f1b, or interleaved with several stages">});
+  rows.push_back({.axis = kFirstStage,
+                  .get = get_number<&MegatronPlan::first_stage_layers>,
+                  .rule = end_rule});
+  rows.push_back(
+      {.axis = kLastStage, .get = get_number<&MegatronPlan::last_stage_layers>, .rule = end_rule});
+  rows.push_back({.axis = Axis::kAccountEmbedding,
+                  .get = get_switch<&MegatronPlan::account_for_embedding>,
+                  .rule = account_rule});
+  rows.push_back({.axis = Axis::kAccountLoss,
+                  .get = get_switch<&MegatronPlan::account_for_loss>,
+                  .rule = account_rule});
+  rows.push_back({.axis = Axis::kSequenceParallel,
+                  .get = get_switch<&MegatronPlan::sequence_parallel>,
+                  .rule = rule<"no, or yes with a tensor degree above 1">,
+                  .candidates =
+                      [](SpaceWalk& walk) {
+                        return plan_of(walk).tensor > 1 ? AxisValues{1, 0} : AxisValues{0};
+                      },
+                  .set = [](SpaceWalk& walk,
+                            std::int64_t value) { plan_of(walk).sequence_parallel = value != 0; }});
+  rows.push_back({.axis = Axis::kAttention,
+                  .get = [](const ParallelPlan& plan) -> std::int64_t {
+                    return plan.megatron &&
+                                   plan.megatron->attention == ir::MegatronAttention::kUnfused
+                               ? 1
+                               : 0;
+                  },
+                  .rule = rule<"fused, or unfused without context parallelism">,
+                  .candidates =
+                      [](SpaceWalk& walk) {
+                        return plan_of(walk).context > 1 ? AxisValues{0} : AxisValues{0, 1};
+                      },
+                  .set =
+                      [](SpaceWalk& walk, std::int64_t value) {
+                        plan_of(walk).attention = value == 0 ? ir::MegatronAttention::kFused
+                                                             : ir::MegatronAttention::kUnfused;
+                      }});
+  rows.push_back(
+      {.axis = kOffloadModules,
+       .get =
+           [](const ParallelPlan& plan) {
+             return value_with(plan.megatron.value_or(MegatronPlan{}).offload_modules);
+           },
+       .rule = rule<"none; or, without recompute uniform or block, modules that the model has: "
+                    "core_attn (attention fused), attn_proj with it, qkv_linear; of experts "
+                    "mlp_norm, expert_fc1, moe_act; of latent attention attn_norm; with an 8-bit "
+                    "precision none with weights">,
+       .candidates =
+           [](SpaceWalk& walk) {
+             const AxisValues& given = walk.allowed().of(kOffloadModules);
+             return given.empty() ? AxisValues{0} : given;
+           },
+       .set =
+           [](SpaceWalk& walk, std::int64_t value) {
+             plan_of(walk).offload_modules = offload_modules_of(value);
+           }});
+  rows.push_back(micro_batch_axis());
+  // Within a cell.
+  rows.push_back({.axis = Axis::kRecompute,
+                  .get =
+                      [](const ParallelPlan& plan) {
+                        return static_cast<std::int64_t>(
+                            plan.megatron.value_or(MegatronPlan{}).recompute);
+                      },
+                  .rule = rule<"none, selective, uniform or block">});
+  rows.push_back({.axis = kRecomputeLayers,
+                  .get = get_number<&MegatronPlan::recompute_layers>,
+                  .rule = [](const SpaceQuestion& question) {
+                    return "with recompute block fewer layers than a model chunk has (of " +
+                           layers_text(question) + "); with uniform a divisor of them";
+                  }});
+  const auto add_switch = [&](Axis axis, std::int64_t (*get)(const ParallelPlan&),
+                              std::string (*demands)(const SpaceQuestion&)) {
+    rows.push_back({.axis = axis, .get = get, .rule = demands});
+  };
+  add_switch(kDistributedOptimizer, get_switch<&MegatronPlan::distributed_optimizer>,
+             rule<"yes or no">);
+  add_switch(kOverlapGradReduce, get_switch<&MegatronPlan::overlap_grad_reduce>, rule<"yes or no">);
+  add_switch(kOverlapParamGather, get_switch<&MegatronPlan::overlap_param_gather>,
+             rule<"no, or yes with distributed-optimizer and overlap-grad-reduce">);
+  add_switch(kAccumulationFusion, get_switch<&MegatronPlan::accumulation_fusion>,
+             rule<"yes or no">);
+  add_switch(kLoaderMask, get_switch<&MegatronPlan::mask_in_dataloader>, rule<"yes or no">);
+  add_switch(kMeshOrder, get_switch<&MegatronPlan::pipeline_before_data>,
+             rule<"tp-cp-ep-dp-pp, or tp-cp-ep-pp-dp, with experts only if etp x ep is tp x cp">);
+  rows.push_back({.axis = Axis::kLoss,
+                  .get =
+                      [](const ParallelPlan& plan) {
+                        return static_cast<std::int64_t>(
+                            plan.megatron.value_or(MegatronPlan{}).cross_entropy);
+                      },
+                  .rule = rule<"unfused, native or te">});
+  rows.push_back({.axis = Axis::kOptimizerOffload,
+                  .get = [](const ParallelPlan& plan) -> std::int64_t {
+                    return std::lround(plan.megatron.value_or(MegatronPlan{}).optimizer_offload *
+                                       static_cast<double>(kOffloadSteps));
+                  },
+                  .rule = rule<"0, or 0.25, 0.5, 0.75 or 1 with the distributed optimizer in bf16">,
+                  .offered = true});
+  return rows;
+}
+
+/// Megatron has one AdamW, FusedAdam: "adamw-fused" is its second name.
+bool is_second_name_of_adam(const SpaceWalk& walk) {
+  const AxisValues& given = walk.allowed().of(Axis::kOptimizer);
+  const auto is_plain = [](std::int64_t word) {
+    return ir::optimizer_words()[static_cast<std::size_t>(word)].value == ir::OptimizerPlan{};
+  };
+  return walk.plan.optimizer.form == ir::OptimizerForm::kFused &&
+         std::ranges::any_of(given, is_plain);
+}
+
+class CellChoices final : public Choices {
+ public:
+  explicit CellChoices(MegatronChoices choices) : choices_(std::move(choices)) {}
+  [[nodiscard]] std::uint64_t size() const override { return choices_.size(); }
+  [[nodiscard]] ParallelPlan plan_at(std::uint64_t index) const override {
+    return choices_.plan_at(index);
+  }
+
+ private:
+  MegatronChoices choices_;
+};
+
+class MegatronSearch final : public FrameworkSearch {
+ public:
+  MegatronSearch() : FrameworkSearch("megatron") {}
+
+  [[nodiscard]] bool only_if_named() const override { return false; }
+
+  [[nodiscard]] std::span<const SearchAxis> axes() const override {
+    static const std::vector<SearchAxis> rows = make_axes();
+    return rows;
+  }
+
+  [[nodiscard]] bool begin(SpaceWalk& walk) const override {
+    const auto recipe = static_cast<ir::MegatronFp8>(walk.eight_bit_recipe);
+    if (is_second_name_of_adam(walk) ||
+        !ir::check_megatron_fp8_device(recipe, walk.question.device)) {
+      return false;
+    }
+    walk.plan.megatron = MegatronPlan{};
+    walk.plan.megatron->fp8 = recipe;
+    return true;
+  }
+
+  [[nodiscard]] std::uint64_t choose_first(SpaceWalk& walk) const override {
+    return walk.memory<MegatronMemory>().counter.choose_first(walk.question, walk.plan);
+  }
+
+  [[nodiscard]] std::unique_ptr<const Choices> choices(const SpaceQuestion& question,
+                                                       const Cell& cell) const override {
+    return std::make_unique<CellChoices>(megatron_choices(question, cell.plan));
+  }
+
+  [[nodiscard]] AxisValues values_of(const SpaceQuestion& /*question*/, const Cell& cell,
+                                     Axis axis) const override {
+    return {value_of(cell.plan, axis)};
+  }
+
+  /// Groups of uniform recomputation divide all chunks; block leaves a layer of the longest.
+  [[nodiscard]] AxisValues numbers_within_cells(const SpaceQuestion& question,
+                                                Axis axis) const override {
+    if (axis != megatron_axes::kRecomputeLayers) {
+      return {};
+    }
+    const Constraints& allowed = question.constraints;
+    const auto has = [&](RecomputeChoice choice) {
+      return allowed.allows(Axis::kRecompute, static_cast<std::int64_t>(choice));
+    };
+    SpaceQuestion any = question;
+    any.constraints.of(Axis::kRecompute) = {};
+    any.constraints.of(axis) = {};
+    std::set<std::int64_t> values;
+    for (const Cell& cell : cells_of(any)) {
+      if (cell.framework != this) {
+        continue;
+      }
+      const ChunkSizes chunk =
+          chunk_sizes(*cell.plan.megatron, static_cast<std::int64_t>(question.model.layers.size()));
+      for (std::int64_t layers = 1; layers <= chunk.most; ++layers) {
+        const bool block = layers < chunk.most && has(RecomputeChoice::kBlock);
+        const bool uniform = chunk.divisor % layers == 0 && has(RecomputeChoice::kUniform);
+        if ((block || uniform) && allowed.allows(axis, layers)) {
+          values.insert(layers);
+        }
+      }
+    }
+    return {values.begin(), values.end()};
+  }
+
+  [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {
+    const ir::MegatronFp8 recipe = plan.megatron.value_or(MegatronPlan{}).fp8;
+    return recipe != ir::MegatronFp8::kNone ? precision_with_recipe(static_cast<int>(recipe))
+                                            : precision_value(plan.precision);
+  }
+
+  [[nodiscard]] std::vector<Alternative> alternatives(const ParallelPlan& plan) const override {
+    std::vector<Alternative> all = halves_and_doubles(
+        plan, std::array{Axis::kTensor, Axis::kPipeline, Axis::kContext, Axis::kMicroBatch});
+    const MegatronPlan& megatron = *plan.megatron;
+    if (megatron.pipeline > 1) {
+      all.push_back({megatron_axes::kMeshOrder, megatron.pipeline_before_data ? 0 : 1});
+    }
+    if (megatron.distributed_optimizer && plan.precision == ir::Precision::kBf16Master) {
+      const std::int64_t step = value_of(plan, Axis::kOptimizerOffload);
+      all.push_back({Axis::kOptimizerOffload, step > 0 ? step - 1 : 1});
+    }
+    return all;
+  }
+
+  [[nodiscard]] Result<std::vector<StagePlacement>> placements(const ir::ModelSpec& model,
+                                                               const ParallelPlan& plan,
+                                                               const cost::DeviceSpec& device,
+                                                               const cost::Machine& machine,
+                                                               Bytes capacity) const override {
+    return stage_placements(model, plan, device, machine, capacity);
+  }
+
+  [[nodiscard]] std::unique_ptr<Evaluator> evaluator(const SearchInputs& inputs) const override {
+    return megatron_evaluator(inputs);
+  }
+};
+
+}  // namespace
+
+const FrameworkSearch& megatron_search() {
+  static const MegatronSearch search;
+  return search;
+}
+
+}  // namespace headroom::plan

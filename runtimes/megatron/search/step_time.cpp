@@ -1,0 +1,171 @@
+#include "runtimes/megatron/search/step_time.h"
+
+#include <algorithm>
+
+#include "costmodel/hardware/work_time.h"
+
+namespace headroom::plan {
+namespace {
+
+Seconds collective(const cost::Machine& machine, ir::CollectiveKind kind, double bytes,
+                   ir::RankGroup group) {
+  if (group.ranks() <= 1 || bytes < 1) {
+    return Seconds{0};
+  }
+  return cost::work_time(
+      machine.performance, machine.topology,
+      ir::CollectiveShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes), .group = group});
+}
+
+/// What shows of an exchange of all chunks that runs beside passes of `pass` seconds for a
+/// micro-batch, and what it takes from them.
+Seconds shown(Seconds exchange, Seconds pass, double chunks, double round, double taken) {
+  const double all = exchange.value();
+  const double own = pass.value() / chunks;
+  const double rest = (chunks - 1) * round * own;
+  const double late = std::max({0.0, all / chunks - own, all - own - rest});
+  return Seconds{late + taken * (all - late)};
+}
+
+Seconds moved(const cost::Machine& machine, double bytes) {
+  return cost::work_time(machine.performance, machine.topology,
+                         ir::TrafficShape{.bytes = static_cast<std::int64_t>(bytes)});
+}
+
+Seconds copied(const cost::Machine& machine, ir::CopyKind kind, double bytes) {
+  return cost::work_time(machine.performance, machine.topology,
+                         ir::CopyShape{.kind = kind, .bytes = static_cast<std::int64_t>(bytes)});
+}
+
+/// Bytes that AdamW's step reads and writes for each parameter: the fp32 gradient read, master copy
+/// and two states read and written, the 16-bit parameter written.
+constexpr double kStepBytes = 4 + 3 * 2 * 4 + 2;
+
+/// The same on the host, where all are fp32: the gradient read, parameter and states read and
+/// written.
+constexpr double kHostBytes = 7 * 4;
+
+/// Ranks that exchange gradients and parameters.
+struct ExchangeGroups {
+  ir::RankGroup dense;
+  ir::RankGroup experts;
+};
+
+ExchangeGroups groups_of(const ir::MegatronPlan& megatron, std::int64_t world) {
+  const std::int64_t cut = megatron.expert_tensor > 0 ? megatron.expert_tensor : megatron.tensor;
+  const std::int64_t local = cut * megatron.expert;
+  const std::int64_t dense = megatron.tensor * megatron.context;
+  const std::int64_t experts = world / (local * megatron.pipeline);
+  if (!megatron.pipeline_before_data) {
+    return {
+        .dense = {.size = world / (megatron.tensor * megatron.pipeline), .stride = megatron.tensor},
+        .experts = {.size = experts, .stride = local}};
+  }
+  ir::RankGroup data{.size = world / (dense * megatron.pipeline),
+                     .stride = dense * megatron.pipeline};
+  if (megatron.context > 1) {
+    data = {.size = megatron.context,
+            .stride = megatron.tensor,
+            .outer_size = data.size,
+            .outer_stride = data.stride};
+  }
+  return {.dense = data, .experts = {.size = experts, .stride = local * megatron.pipeline}};
+}
+
+}  // namespace
+
+ExchangeTimes::ExchangeTimes(const ir::ParallelPlan& plan, const HeldParameters& held,
+                             const cost::Machine& machine) {
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  const double parameters = held.dense + held.experts;
+  const ExchangeGroups groups = groups_of(megatron, plan.world);
+  const double shard = held.dense / static_cast<double>(groups.dense.ranks()) +
+                       held.experts / static_cast<double>(groups.experts.ranks());
+  const double bytes = megatron.fp32_gradients ? 4 : 2;
+  const auto both = [&](ir::CollectiveKind kind, double each) {
+    return collective(machine, kind, held.dense * each, groups.dense) +
+           collective(machine, kind, held.experts * each, groups.experts);
+  };
+  all_reduce_ = both(ir::CollectiveKind::kAllReduce, bytes);
+  reduce_scatter_ = both(ir::CollectiveKind::kReduceScatter, bytes);
+  // Layers' weights in 8 bits, but for mxfp8, whose weights are gathered in 16.
+  const bool eight = megatron.fp8_parameters && megatron.fp8 != ir::MegatronFp8::kMxfp8;
+  const double each = eight ? 1 : 2;
+  gather_ =
+      collective(machine, ir::CollectiveKind::kAllGather,
+                 each * (held.dense - held.tables) + 2 * held.tables, groups.dense) +
+      collective(machine, ir::CollectiveKind::kAllGather, each * held.experts, groups.experts);
+  taken_ = cost::taken_ratio(machine);
+  adam_ = moved(machine, parameters * kStepBytes);
+  sharded_adam_ = moved(machine, shard * kStepBytes);
+  accumulation_ = moved(machine, parameters * (2 + 2 * bytes));
+  host_adam_ = copied(machine, ir::CopyKind::kDeviceToHost, 4 * shard) +
+               copied(machine, ir::CopyKind::kHostWork, kHostBytes * shard) +
+               copied(machine, ir::CopyKind::kHostToDevice, 4 * shard);
+}
+
+StepParts ExchangeTimes::parts(const ir::ParallelPlan& plan, const PipelineParts& pipeline) const {
+  const ir::MegatronPlan& megatron = *plan.megatron;
+  // Backward takes about two thirds of a micro-batch.
+  const Seconds backward = (2.0 / 3) * pipeline.micro_batch;
+  const Seconds forward = (1.0 / 3) * pipeline.micro_batch;
+  const auto round = static_cast<double>(std::min(megatron.pipeline, plan.accumulation));
+  const auto hidden = [&](Seconds exchange, Seconds pass) {
+    return shown(exchange, pass, static_cast<double>(pipeline.chunks), round, taken_);
+  };
+  const Seconds reduce = megatron.distributed_optimizer ? reduce_scatter_ : all_reduce_;
+  StepParts parts{.forward_backward = pipeline.forward_backward,
+                  .recomputation = pipeline.recomputation,
+                  .bubble = pipeline.bubble,
+                  .exchange = megatron.overlap_grad_reduce ? hidden(reduce, backward) : reduce,
+                  .optimizer = megatron.distributed_optimizer ? sharded_adam_ : adam_,
+                  .offload = pipeline.copies,
+                  .launches = {}};
+  if (megatron.distributed_optimizer) {
+    parts.exchange += megatron.overlap_param_gather ? hidden(gather_, forward) : gather_;
+  }
+  if (megatron.optimizer_offload > 0) {
+    parts.optimizer = (1 - megatron.optimizer_offload) * parts.optimizer;
+    parts.offload += megatron.optimizer_offload * host_adam_;
+  }
+  if (!megatron.accumulation_fusion) {
+    parts.forward_backward += static_cast<double>(plan.accumulation) * accumulation_;
+  }
+  return parts;
+}
+
+StepParts step_parts(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                     const BlockTimes& blocks, const cost::Machine& machine) {
+  const PipelineTimes pipeline(model, plan, blocks);
+  return ExchangeTimes(plan, pipeline.held(), machine).parts(plan, pipeline.parts(plan));
+}
+
+namespace {
+
+/// `blocks` with the fewest copies that any recomputation leaves, for what runs once.
+BlockTimes with_least_copies(BlockTimes blocks) {
+  for (LayerTimes* const layer : {&blocks.dense, &blocks.sparse}) {
+    for (const HostCopies& copies : layer->copies) {
+      layer->copies[0].sent = std::min(layer->copies[0].sent, copies.sent);
+      layer->copies[0].fetched = std::min(layer->copies[0].fetched, copies.fetched);
+    }
+  }
+  return blocks;
+}
+
+}  // namespace
+
+Seconds least_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
+                   const BlockTimes& blocks) {
+  ir::ParallelPlan bare = plan;
+  bare.megatron->recompute = ir::MegatronRecompute::kNone;
+  bare.megatron->cross_entropy = ir::MegatronCrossEntropy::kTransformerEngine;
+  bare.megatron->pipeline_before_data = blocks.transfer[1] < blocks.transfer[0];
+  const PipelineParts parts = PipelineTimes(model, bare, with_least_copies(blocks)).parts(bare);
+  const Seconds least = parts.forward_backward + parts.copies + parts.bubble;
+  // What runs again is added to backward and taken from what copies show beside it.
+  constexpr double kRounding = 1 - 1e-12;
+  return parts.copies > Seconds{0} ? kRounding * least : least;
+}
+
+}  // namespace headroom::plan

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "planner/space/axis.h"
+
+/// Axes that torchtitan alone has.
+namespace headroom::plan::titan_axes {
+
+namespace traits {
+inline constexpr AxisTraits kPipelineRuns{
+    .order = 60,
+    .option = "pipeline-runs",
+    .values = "N,..",
+    .help = "how often a pipeline is filled and drained in a step (torchtitan)",
+    .absent = 1};
+inline constexpr AxisTraits kRecomputeEvery{
+    .order = 270,
+    .option = "recompute-every",
+    .values = "N,..",
+    .help = "with recompute full: recompute every Nth layer (torchtitan)",
+    .absent = 1};
+inline constexpr AxisTraits kCompiled{.order = 280,
+                                      .option = "compile",
+                                      .values = "SWITCH",
+                                      .help = "run blocks with torch.compile (torchtitan)",
+                                      .words = axis_words::switches};
+}  // namespace traits
+
+inline constexpr Axis kPipelineRuns{traits::kPipelineRuns};
+inline constexpr Axis kRecomputeEvery{traits::kRecomputeEvery};
+inline constexpr Axis kCompiled{traits::kCompiled};
+
+}  // namespace headroom::plan::titan_axes

@@ -1,0 +1,142 @@
+#include "runtimes/torchtitan/search/titan_bounds.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "costmodel/estimate.h"
+#include "planner/evaluate/live_bytes.h"
+#include "planner/search/evaluator.h"
+#include "runtimes/plan_json.h"
+#include "runtimes/torchtitan/search/titan_choices.h"
+#include "runtimes/torchtitan/search/titan_floor.h"
+
+namespace headroom::plan {
+namespace {
+
+/// All of a choice but how many layers run again.
+using Group = std::tuple<ir::PipelineKind, std::int64_t, std::int64_t, bool, bool, bool>;
+
+Group group_of(const TitanChoice& choice) {
+  return {choice.schedule, choice.stage_layers, choice.runs,
+          choice.reshards, choice.compiled,     choice.selective};
+}
+
+/// Whether `a` runs fewer layers again than `b` on every rank; where a rank has several chunks, no
+/// layer that b does not. Which layers of a chunk these are makes no difference: all take the same.
+bool is_lighter(const TitanChoice& a, const TitanChoice& b) {
+  const bool chunks = b.schedule == ir::PipelineKind::kInterleaved;
+  return b.every > 0 &&
+         (a.every == 0 || (a.every > b.every && (!chunks || a.every % b.every == 0)));
+}
+
+class TitanBounds final : public PlanBounds {
+ public:
+  explicit TitanBounds(const SearchInputs& inputs)
+      : model_(inputs.question.space.model),
+        device_(inputs.device),
+        records_(inputs.records.lowered),
+        floors_(model_, inputs.device, inputs.question.machine) {}
+
+  [[nodiscard]] Seconds least_step(const ir::ParallelPlan& plan) override {
+    return floors_.least_step(plan);
+  }
+  [[nodiscard]] Seconds least_of_cell(const ir::ParallelPlan& plan) override {
+    return floors_.least_of_degrees(plan);
+  }
+  [[nodiscard]] Bytes floor(const ir::ParallelPlan& plan) override { return floors_.floor(plan); }
+
+  [[nodiscard]] Result<std::optional<Bytes>> sampled_floor(const ir::ParallelPlan& plan) override {
+    const Result<Bytes> peak =
+        plan.titan->pipeline == 1 ? line_of_layers(plan) : short_pipeline(plan);
+    return peak ? Result<std::optional<Bytes>>(*peak) : Result<std::optional<Bytes>>(peak.error());
+  }
+
+  [[nodiscard]] std::vector<std::vector<std::uint64_t>> lighter(const SpaceQuestion& question,
+                                                                const Cell& cell) override {
+    const std::vector<TitanChoice> all = titan_choices(question, cell.plan);
+    std::map<Group, std::vector<std::uint64_t>> groups;
+    for (std::uint64_t i = 0; i < all.size(); ++i) {
+      groups[group_of(all[i])].push_back(i);
+    }
+    std::vector<std::vector<std::uint64_t>> lighter(all.size());
+    for (const auto& [group, members] : groups) {
+      for (const std::uint64_t one : members) {
+        for (const std::uint64_t other : members) {
+          if (is_lighter(all[other], all[one])) {
+            lighter[one].push_back(other);
+          }
+        }
+      }
+    }
+    return lighter;
+  }
+
+ private:
+  [[nodiscard]] Result<Bytes> short_pipeline(const ir::ParallelPlan& plan) {
+    const ir::TitanPlan& titan = *plan.titan;
+    ir::ParallelPlan few = plan;
+    few.accumulation = 1;
+    const std::int64_t passes = plan.micro_batch / titan.pipeline_batch;
+    if (passes % titan.pipeline == 0) {  // Rounds are as long then.
+      few.micro_batch = std::min(passes, 2 * titan.pipeline) * titan.pipeline_batch;
+    }
+    return short_peak(model_, few);
+  }
+
+  /// Gradients exist from the second micro-batch on, states from the second step on.
+  [[nodiscard]] Result<Bytes> line_of_layers(const ir::ParallelPlan& plan) {
+    constexpr std::size_t kShort = 3;
+    ir::ParallelPlan few = plan;
+    few.accumulation = std::min<std::int64_t>(plan.accumulation, 2);
+    if (model_.layers.size() <= kShort + 1) {
+      return short_peak(model_, few);
+    }
+    const bool some = plan.recompute != ir::Recompute::kNone && plan.recompute_every > 1;
+    if (some) {
+      few.recompute = ir::Recompute::kNone;
+      few.recompute_every = 1;
+    }
+    ir::ModelSpec model = model_;
+    model.layers.resize(kShort);
+    const Result<Bytes> three = short_peak(model, few);
+    model.layers.push_back(model.layers.back());
+    const Result<Bytes> four = short_peak(model, few);
+    if (!three || !four) {
+      return three ? four : three;
+    }
+    const auto more = static_cast<std::int64_t>(model_.layers.size() - kShort);
+    const Bytes line = *three + more * (*four - *three);
+    return some ? line - floors_.let_go(plan) : line;
+  }
+
+  [[nodiscard]] Result<Bytes> short_peak(const ir::ModelSpec& model, const ir::ParallelPlan& few) {
+    const std::string text =
+        std::to_string(model.layers.size()) + ir::to_json(ir::plan_to_json(few));
+    if (const std::optional<Bytes> found = records_.peak(text)) {
+      return *found;
+    }
+    const Result<ir::RankProgram> program =
+        cost::lower_replayed(model, few, device_, floors_.heaviest(few));
+    if (!program) {
+      return program.error();
+    }
+    const Bytes peak{live_peak(*program, few.allocator)};
+    records_.add(text, peak);
+    return peak;
+  }
+
+  const ir::ModelSpec& model_;
+  const cost::DeviceSpec& device_;
+  LoweredRecords& records_;
+  TitanFloor floors_;
+};
+
+}  // namespace
+
+std::unique_ptr<PlanBounds> titan_bounds(const SearchInputs& inputs) {
+  return std::make_unique<TitanBounds>(inputs);
+}
+
+}  // namespace headroom::plan

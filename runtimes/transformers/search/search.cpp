@@ -1,0 +1,116 @@
+#include "runtimes/transformers/search/search.h"
+
+#include "runtimes/registry.h"
+#include "runtimes/transformers/support.h"
+
+namespace headroom::plan {
+namespace {
+
+/// Whether transformers' modelling code has the attention and the loss of `plan` on this device.
+bool is_modelled(const SpaceQuestion& question, const ir::ParallelPlan& plan) {
+  if (plan.attention != ir::AttentionKind::kFlash && plan.loss == ir::LossKind::kHf) {
+    return true;
+  }
+  ir::ParallelPlan computing = plan;
+  computing.precision = arithmetic_of(plan);
+  return !ir::transformers::unsupported(question.model, computing, question.device);
+}
+
+AxisValues attentions(SpaceWalk& walk) {
+  AxisValues kinds = {kFirstTorchAttention, kFirstTorchAttention + 1};
+  if (walk.asks(Axis::kAttention)) {
+    kinds.insert(kinds.end(), {kFirstTorchAttention + 2, kFirstTorchAttention + 3});
+  }
+  return kinds;
+}
+
+void set_attention(SpaceWalk& walk, std::int64_t value) {
+  walk.plan.attention = static_cast<ir::AttentionKind>(value - kFirstTorchAttention);
+}
+
+void set_loss(SpaceWalk& walk, std::int64_t value) {
+  walk.plan.loss = static_cast<ir::LossKind>(value - kFirstTorchLoss);
+}
+
+AxisValues modelled_losses(SpaceWalk& walk) {
+  AxisValues kinds = {kFirstTorchLoss};
+  if (walk.asks(Axis::kLoss)) {
+    kinds.insert(kinds.end(), {kFirstTorchLoss + 1, kFirstTorchLoss + 2});
+  }
+  std::erase_if(kinds, [&](std::int64_t kind) {
+    set_loss(walk, kind);
+    return !is_modelled(walk.question, walk.plan);
+  });
+  return kinds;
+}
+
+class TransformersSearch final : public FrameworkSearch {
+ public:
+  TransformersSearch() : FrameworkSearch("transformers") {}
+
+  [[nodiscard]] bool only_if_named() const override { return false; }
+
+  [[nodiscard]] std::span<const SearchAxis> axes() const override {
+    static const std::vector<SearchAxis> rows = transformers_axes();
+    return rows;
+  }
+
+  [[nodiscard]] bool begin(SpaceWalk& walk) const override {
+    if (walk.eight_bit_recipe != 0) {
+      return false;
+    }
+    ir::runtime_of(walk.plan).prepare_for_search(walk.plan);
+    if (walk.plan.world > 1) {
+      walk.plan.ddp = ir::DdpPlan{};
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+ir::Precision arithmetic_of(const ir::ParallelPlan& plan) {
+  if (plan.fsdp && plan.fsdp->param_dtype == ir::DType::kBf16) {
+    return ir::Precision::kBf16;
+  }
+  switch (plan.precision) {
+    case ir::Precision::kBf16Master:
+      return ir::Precision::kBf16;
+    case ir::Precision::kFp16Master:
+      return ir::Precision::kFp16;
+    default:
+      return plan.precision;
+  }
+}
+
+std::vector<SearchAxis> transformers_axes() {
+  return {{.axis = Axis::kAttention,
+           .get =
+               [](const ir::ParallelPlan& plan) {
+                 return kFirstTorchAttention + static_cast<std::int64_t>(plan.attention);
+               },
+           .rule = [](const SpaceQuestion& /*question*/) -> std::string {
+             return "sdpa, eager, flash or sdpa-no-cudnn if the model has it";
+           },
+           .candidates = attentions,
+           .set = set_attention},
+          {.axis = Axis::kLoss,
+           .get =
+               [](const ir::ParallelPlan& plan) {
+                 return kFirstTorchLoss + static_cast<std::int64_t>(plan.loss);
+               },
+           .rule = [](const SpaceQuestion& /*question*/) -> std::string {
+             return "hf, chunked or fused-linear";
+           },
+           .candidates = modelled_losses,
+           .set = set_loss},
+          micro_batch_axis(),
+          whole_recompute_axis()};
+}
+
+const FrameworkSearch& transformers_search() {
+  static const TransformersSearch search;
+  return search;
+}
+
+}  // namespace headroom::plan

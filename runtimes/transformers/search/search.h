@@ -1,0 +1,22 @@
+#pragma once
+
+#include "planner/space/framework_search.h"
+
+namespace headroom::plan {
+
+/// How transformers' Trainer is searched: attention, losses, micro-batches, recomputation of all
+/// layers; several GPUs with DistributedDataParallel.
+[[nodiscard]] const FrameworkSearch& transformers_search();
+
+/// The rows of frameworks that train transformers' models, which follow their own: attention, loss,
+/// micro-batch, recomputation.
+///
+/// Model:   what needs a package (flash-attn, Liger), a loss that the training loop has to call,
+/// and
+///          what is no better than PyTorch's own choice only if it is asked for.
+[[nodiscard]] std::vector<SearchAxis> transformers_axes();
+
+/// The value of `Axis::kPrecision` of a plan whose precision is the arithmetic's on fp32 masters.
+[[nodiscard]] ir::Precision arithmetic_of(const ir::ParallelPlan& plan);
+
+}  // namespace headroom::plan
