@@ -15,7 +15,7 @@ namespace {
 
 /// Folders whose code asks `ir::Runtime` about a plan and knows no framework by name.
 const std::vector<std::string_view>& folders_without_names() {
-  static const std::vector<std::string_view> folders = {"costmodel", "validators"};
+  static const std::vector<std::string_view> folders = {"cli", "costmodel", "gui", "validators"};
   return folders;
 }
 
