@@ -1,18 +1,21 @@
 #include "cli/plan_options.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <deque>
 #include <initializer_list>
 #include <utility>
 
 #include "cli/allocator_options.h"
+#include "cli/framework_options.h"
+#include "cli/option_reader.h"
 #include "cli/option_text.h"
 #include "cli/plan_values.h"
 #include "model_ir/plan/plan_words.h"
-#include "runtimes/deepspeed/config.h"
+#include "runtimes/interface/common_options.h"
+#include "runtimes/interface/settle.h"
 #include "runtimes/plan_json.h"
+#include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
 
 namespace headroom::cli {
@@ -39,6 +42,38 @@ std::string help_of(std::string_view sentence) {
   return text;
 }
 
+/// The keys of an option that are always shown, with their defaults: "bucket=25MiB".
+std::string usual_keys(const ir::PlanPart& part, std::string_view option) {
+  std::string text;
+  for (const ir::OptionField& field : part.fields) {
+    if (!field.in_spec || field.option != option || !field.always_shown) {
+      continue;
+    }
+    const ir::JsonValue value = field.get(part.usual());
+    std::string shown = value_text(field, value);
+    if (field.kind == ir::OptionKind::kBytes) {
+      shown = to_text(Bytes{*value.as_integer()});
+      std::erase(shown, ' ');
+    }
+    text += (text.empty() ? "" : ",") + plain_key(field.key) + "=" + shown;
+  }
+  return text;
+}
+
+/// "adamw, with torchtitan adamw-fused".
+std::string usual_optimizers() {
+  const auto word = [](const ir::OptimizerPlan& optimizer) {
+    return std::string(ir::word_of(ir::optimizer_words(), optimizer));
+  };
+  std::string text = word({});
+  for (const ir::Runtime* const runtime : ir::runtimes()) {
+    if (const ir::OptimizerPlan own = runtime->usual_optimizer({}); !(own == ir::OptimizerPlan{})) {
+      text += ", with " + std::string(runtime->name()) + " " + word(own);
+    }
+  }
+  return text;
+}
+
 /// The options of a plan in the order in which help shows them. Texts that are made from tables
 /// live as long as the list.
 class PlanOptionSpecs {
@@ -51,15 +86,13 @@ class PlanOptionSpecs {
          .fallback = ir::find_field(ir::plan_options().fields, "runtime")->fallback,
          .help = keep("framework that runs the model: " + ir::join(ir::runtime_names()))});
     own(ir::plan_options(), {"runtime_version"});
-    own(ir::deepspeed::options(), {"stage", "decay_groups"});
-    spec("offload", "", "what ZeRO keeps off the GPU", {&ir::deepspeed::options()});
-    spec("zeropp", "", "ZeRO++ and leaf modules at stage 3", {&ir::deepspeed::options()});
+    parts({PartPlace::kFirst});
     own(ir::plan_options(),
         {"precision", "micro_batch", "sequence", "accumulation", "checkpointing"});
     specs_.push_back(
         {.name = "optimizer",
          .value = "NAME",
-         .fallback = "adamw, with torchtitan adamw-fused",
+         .fallback = keep(usual_optimizers()),
          .help = keep("adamw is PyTorch's foreach AdamW; muon updates the matrices of the layers, "
                       "AdamW the rest: " +
                       ir::join(ir::texts_of(ir::optimizer_words())))});
@@ -67,19 +100,14 @@ class PlanOptionSpecs {
     specs_.push_back({.name = "model-code",
                       .value = "NAME",
                       .fallback = "",
-                      .help = "older spelling of --runtime litgpt, torchtune or torchtitan"});
+                      .help = "older spelling of --runtime",
+                      .hidden = true});
     own(ir::plan_options(), {"liger"});
     own(ir::generation_options(), {"new_tokens"});
     spec("lora", "", "adapters", {&ir::lora_options()});
     spec("qlora", "", "adapters on quantised weights: the keys of --lora, and",
          {&ir::quant_options()});
-    spec("ddp", "bucket=25MiB", "DistributedDataParallel", {&ir::transformers::options()});
-    spec("fsdp", "reshard=yes,param=bf16,reduce=fp32",
-         "PyTorch FSDP, whose shards have the type that --precision says", {&ir::fsdp::options()});
-    spec("titan", "tp=1,reshard=default", "torchtitan, on top of --fsdp",
-         {&ir::torchtitan::options()});
-    spec("tune", "compiled=no", "torchtune", {&ir::torchtune::options()});
-    spec("megatron", "tp=1", "Megatron-Core", {&ir::megatron::options()});
+    parts({PartPlace::kBeforePrecision, PartPlace::kLast});
     specs_.push_back({.name = "alloc-conf",
                       .value = "CONF",
                       .fallback = "",
@@ -90,11 +118,12 @@ class PlanOptionSpecs {
                       .value = "FILE",
                       .fallback = "",
                       .help = "a plan as JSON; options change it"});
-    specs_.push_back(
-        {.name = "deepspeed",
-         .value = "FILE",
-         .fallback = "",
-         .help = "a DeepSpeed configuration; options change it and fill its \"auto\""});
+    for (const ReadableFile& file : readable_files()) {
+      specs_.push_back({.name = file.format.option,
+                        .value = "FILE",
+                        .fallback = "",
+                        .help = keep(help_of(file.format.help))});
+    }
   }
 
   [[nodiscard]] std::span<const OptionSpec> specs() const { return specs_; }
@@ -102,24 +131,52 @@ class PlanOptionSpecs {
  private:
   std::string_view keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
-  /// Rows that are options of their own.
+  /// A row that is an option of its own.
+  void own(const ir::PlanPart& part, const ir::OptionField& field) {
+    std::string fallback(field.fallback);
+    if (fallback.empty() && field.kind != ir::OptionKind::kSwitch && !field.optional) {
+      fallback = value_text(field, field.get(part.usual()));
+    }
+    specs_.push_back({.name = field.option,
+                      .value = field.shown_as,
+                      .fallback = keep(std::move(fallback)),
+                      .help = keep(help_of(field.help))});
+  }
   void own(const ir::PlanPart& part, std::initializer_list<std::string_view> names) {
     for (const std::string_view name : names) {
       const ir::OptionField* const field = ir::find_field(part.fields, name);
       HEADROOM_ASSERT(field != nullptr);
-      std::string fallback(field->fallback);
-      if (fallback.empty() && field->kind != ir::OptionKind::kSwitch && !field->optional) {
-        fallback = value_text(*field, field->get(part.usual()));
-      }
-      specs_.push_back({.name = field->option,
-                        .value = field->shown_as,
-                        .fallback = keep(std::move(fallback)),
-                        .help = keep(help_of(field->help))});
+      own(part, *field);
     }
   }
 
+  /// The options of frameworks' parts.
+  void parts(std::initializer_list<PartPlace> places) {
+    for (const ir::PlanPart* const part : ir::framework_parts()) {
+      if (std::ranges::find(places, place_of(*part)) == places.end()) {
+        continue;
+      }
+      for (const std::string_view option : option_names(*part)) {
+        if (is_keyed(*part, option)) {
+          keyed(*part, option);
+        } else {
+          own(*part, *std::ranges::find_if(part->fields, [option](const ir::OptionField& field) {
+            return !field.in_spec && field.option == option;
+          }));
+        }
+      }
+    }
+  }
+
+  /// An option whose value is a list of keys of a part.
+  void keyed(const ir::PlanPart& part, std::string_view option) {
+    const auto row = std::ranges::find(part.keyed, option, &ir::KeyedOption::name);
+    spec(option, keep(usual_keys(part, option)),
+         help_of(row == part.keyed.end() ? part.title : row->help), {&part});
+  }
+
   /// An option whose value is a list of keys.
-  void spec(std::string_view name, std::string_view fallback, std::string_view what,
+  void spec(std::string_view name, std::string_view fallback, const std::string& what,
             std::initializer_list<const ir::PlanPart*> parts) {
     std::string keys;
     for (const ir::PlanPart* const part : parts) {
@@ -129,69 +186,12 @@ class PlanOptionSpecs {
         {.name = name,
          .value = "SPEC",
          .fallback = fallback,
-         .help = keep(std::string(what) +
-                      (what.ends_with("and") ? " " : "; keys with commas between: ") + keys)});
+         .help =
+             keep(what + (what.ends_with("and") ? " " : "; keys with commas between: ") + keys)});
   }
 
   std::deque<std::string> texts_;  ///< Never moved.
   std::vector<OptionSpec> specs_;
-};
-
-/// Reads one option after the other; the first fault stays.
-class OptionReader {
- public:
-  explicit OptionReader(const Arguments& arguments) : arguments_(&arguments) {}
-
-  [[nodiscard]] bool has(std::string_view name) const { return arguments_->has(name); }
-
-  template <typename Value>
-  void word(std::string_view name, std::span<const ir::Word<Value>> words, Value& value) {
-    if (const auto text = arguments_->value(name)) {
-      keep(ir::parse_word(words, name, *text), value);
-    }
-  }
-  /// Hands the text of an option that was given to `parse`, and what comes back to `value`.
-  template <typename Value, typename Parse>
-  void with(std::string_view name, Value& value, Parse parse) {
-    if (const auto text = arguments_->value(name)) {
-      keep(parse(*text), value);
-    }
-  }
-  /// A row of a table that is an option of its own.
-  void field(const ir::OptionField& row, void* part) {
-    if (const auto text = arguments_->value(row.option)) {
-      keep(set_option(row, row.option, *text, part));
-    }
-  }
-  /// An option whose value is a list of keys.
-  void spec(std::string_view name, std::span<const SpecTarget> targets) {
-    if (const auto text = arguments_->value(name)) {
-      keep(parse_spec(name, *text, targets));
-    }
-  }
-  void spec(std::string_view name, std::initializer_list<SpecTarget> targets) {
-    spec(name, std::span<const SpecTarget>(targets.begin(), targets.size()));
-  }
-
-  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
-
- private:
-  void keep(const Status& status) {
-    if (!status && !error_) {
-      error_ = status.error();
-    }
-  }
-  template <typename From, typename To>
-  void keep(const Result<From>& result, To& value) {
-    if (result) {
-      value = *result;
-    } else if (!error_) {
-      error_ = result.error();
-    }
-  }
-
-  const Arguments* arguments_;
-  std::optional<Error> error_;
 };
 
 /// The plan's own fields that are options of their own. The framework, and the number formats that
@@ -204,124 +204,16 @@ void read_own_fields(OptionReader& reader, ParallelPlan& plan) {
   }
 }
 
-/// torchtune shards where the plan has FSDP's part.
-bool shards_by_fsdp(const ParallelPlan& plan) {
-  return plan.runtime == "fsdp" || plan.runtime == "torchtitan" ||
-         (plan.runtime == "torchtune" && plan.fsdp);
-}
-
-/// Reads an option whose value is a list of keys of one part; the option alone says enough.
-void read_spec(OptionReader& reader, ParallelPlan& plan, const ir::PlanPart& part,
-               std::string_view option) {
-  if (reader.has(option)) {
-    reader.spec(option, {{.fields = part.fields, .of = option, .part = part.edit(plan)}});
-  }
-}
-
-/// Shards are fp32 unless something else is asked for.
-void read_fsdp(OptionReader& reader, ParallelPlan& plan) {
-  if (!shards_by_fsdp(plan) && !reader.has("fsdp")) {
-    plan.fsdp.reset();
-    return;
-  }
-  if (!plan.fsdp && !reader.has("precision")) {
-    plan.precision = ir::Precision::kFp32;
-  }
-  static_cast<void>(ir::fsdp::options().edit(plan));
-  read_spec(reader, plan, ir::fsdp::options(), "fsdp");
-}
-
-void read_megatron(OptionReader& reader, ParallelPlan& plan) {
-  if (plan.runtime != "megatron" && !reader.has("megatron")) {
-    plan.megatron.reset();
-    return;
-  }
-  static_cast<void>(ir::megatron::options().edit(plan));
-  read_spec(reader, plan, ir::megatron::options(), "megatron");
-}
-
-/// The framework: the one that is named, else the one whose options are given.
-void read_runtime(OptionReader& reader, ParallelPlan& plan) {
-  if (reader.has("zero") || reader.has("offload")) {
-    plan.runtime = "deepspeed";
-  } else if (reader.has("titan")) {
-    plan.runtime = "torchtitan";
-  } else if (reader.has("tune")) {
-    plan.runtime = "torchtune";
-  } else if (reader.has("fsdp")) {
-    plan.runtime = shards_by_fsdp(plan) ? plan.runtime : "fsdp";
-  } else if (reader.has("megatron")) {
-    plan.runtime = "megatron";
-  }
-  const auto name = [](std::string_view option) {
-    return [option](const std::string& text) -> Result<std::string> {
-      if (ir::find_runtime(text) != nullptr) {
-        return text;
-      }
-      const std::vector<std::string> known = ir::runtime_names();
-      return Error::invalid_argument(option, text, "one of " + ir::join(known),
-                                     ir::suggestion(text, known));
-    };
-  };
-  reader.with("runtime", plan.runtime, name("runtime"));
-  std::string code = "transformers";
-  reader.with("model-code", code, name("model-code"));
-  if (code != "transformers") {
-    if (plan.runtime == "fsdp" && !plan.fsdp) {
-      plan.fsdp.emplace();
-      plan.precision = reader.has("precision") ? plan.precision : ir::Precision::kFp32;
-    }
-    plan.runtime = code;
-  }
-}
-
-/// Runtime, ZeRO and DDP decide each other: `--zero` alone says enough.
-void read_parallel(OptionReader& reader, ParallelPlan& plan) {
-  read_runtime(reader, plan);
-  if (plan.runtime == "deepspeed" || reader.has("zero") || reader.has("offload")) {
-    void* const zero = ir::deepspeed::options().edit(plan);
-    for (const ir::OptionField& field : ir::deepspeed::options().fields) {
-      if (!field.in_spec && !field.option.empty()) {
-        reader.field(field, zero);
-      }
-    }
-    read_spec(reader, plan, ir::deepspeed::options(), "offload");
-    read_spec(reader, plan, ir::deepspeed::options(), "zeropp");
-  }
-  const bool shards = shards_by_fsdp(plan) || reader.has("fsdp") || plan.runtime == "megatron";
-  if (plan.runtime != "deepspeed" && !shards) {
-    if (!reader.has("zero") && !reader.has("offload")) {
-      plan.zero.reset();
-    }
-    if (plan.world > 1) {
-      static_cast<void>(ir::transformers::options().edit(plan));
-    } else {
-      plan.ddp.reset();
-    }
-  } else {
-    plan.ddp.reset();
-  }
-  // The check of the whole plan refuses it where it does not belong.
-  read_spec(reader, plan, ir::transformers::options(), "ddp");
-  if (shards && !reader.has("zero") && !reader.has("offload")) {
-    plan.zero.reset();
-  }
-  read_fsdp(reader, plan);
-  read_spec(reader, plan, ir::torchtitan::options(), "titan");
-  read_spec(reader, plan, ir::torchtune::options(), "tune");
-  read_megatron(reader, plan);
-}
-
 void read_precision(OptionReader& reader, ParallelPlan& plan) {
   reader.word("precision", ir::precision_words(), plan.precision);
-  const bool masters = plan.runtime == "deepspeed" || plan.runtime == "megatron";
-  if (!masters) {
-    return;
-  }
-  if (plan.precision == ir::Precision::kBf16) {
-    plan.precision = ir::Precision::kBf16Master;
-  } else if (plan.precision == ir::Precision::kFp16) {
-    plan.precision = ir::Precision::kFp16Master;
+  const std::span<const ir::Precision> offered = ir::runtime_of(plan).precisions();
+  const auto offers = [offered](ir::Precision precision) {
+    return std::ranges::find(offered, precision) != offered.end();
+  };
+  // Frameworks that keep fp32 masters themselves call that bf16 and fp16.
+  const ir::Precision masters = ir::with_masters(plan.precision);
+  if (!offers(plan.precision) && offers(masters)) {
+    plan.precision = masters;
   }
 }
 
@@ -346,9 +238,8 @@ void read_adapters(OptionReader& reader, ParallelPlan& plan) {
 
 void read_training(OptionReader& reader, ParallelPlan& plan) {
   // A plan file says which one it has, foreach AdamW as well.
-  const bool changes = reader.has("titan") || reader.has("runtime") || reader.has("model-code") ||
-                       reader.has("offload") || reader.has("deepspeed");
-  if (plan.optimizer == ir::OptimizerPlan{} && (changes || !reader.has("plan"))) {
+  if (plan.optimizer == ir::OptimizerPlan{} &&
+      (!reader.has("plan") || decides_optimizer(reader, plan))) {
     plan.optimizer = ir::runtime_of(plan).usual_optimizer(plan);
   }
   reader.word("optimizer", ir::optimizer_words(), plan.optimizer);
@@ -365,7 +256,7 @@ void read_training(OptionReader& reader, ParallelPlan& plan) {
 Status apply(const Arguments& arguments, ParallelPlan& plan) {
   OptionReader reader(arguments);
   read_own_fields(reader, plan);
-  read_parallel(reader, plan);
+  read_framework(reader, plan);
   read_precision(reader, plan);
   read_training(reader, plan);
   return reader.error() ? Status(*reader.error()) : ok();
@@ -378,25 +269,36 @@ ParallelPlan usual_plan(const ir::ModelSpec& model) {
   return plan;
 }
 
-/// Options of two frameworks, or two that say the same thing in two ways.
-Status check_pairs(const Arguments& arguments) {
-  struct Pair {
-    const char* one;
-    const char* other;
-  };
-  constexpr std::array<Pair, 8> kPairs = {{{"fsdp", "zero"},
-                                           {"fsdp", "offload"},
-                                           {"fsdp", "deepspeed"},
-                                           {"fsdp", "megatron"},
-                                           {"zero", "megatron"},
-                                           {"titan", "zero"},
-                                           {"titan", "megatron"},
-                                           {"lora", "qlora"}}};
-  for (const Pair& pair : kPairs) {
-    if (arguments.has(pair.one) && arguments.has(pair.other)) {
-      return Error::invalid_argument(pair.one,
-                                     "--" + std::string(pair.one) + " beside --" + pair.other,
-                                     "one of both", "leave the other out");
+Status check_adapters(const Arguments& arguments) {
+  if (arguments.has("lora") && arguments.has("qlora")) {
+    return Error::invalid_argument("lora", "and --qlora exclude each other", {},
+                                   "leave out --lora: --qlora takes its keys as well");
+  }
+  return ok();
+}
+
+/// Reads the configuration file of a framework, if one is given, and the options over it.
+Status read_framework_file(const Arguments& arguments, const ir::ModelSpec& model,
+                           PlanRequest& request) {
+  for (const ReadableFile& file : readable_files()) {
+    const std::optional<std::string> given = arguments.value(file.format.option);
+    if (!given) {
+      continue;
+    }
+    const std::string own(file.runtime->name());
+    if (const std::string runtime = arguments.value("runtime").value_or(own); runtime != own) {
+      return Error::invalid_argument(
+          "runtime", runtime, own + ", whose file --" + std::string(file.format.option) + " reads",
+          "leave out --runtime or --" + std::string(file.format.option));
+    }
+    Result<ir::ConfigurationReading> reading = file.runtime->read_configuration(
+        *given == "-" ? "/dev/stdin" : *given, model, request.plan, file.format.name);
+    if (!reading) {
+      return std::move(reading).error();
+    }
+    request = {.plan = std::move(reading->plan), .notes = std::move(reading->notes)};
+    if (Status status = apply(arguments, request.plan); !status) {
+      return status;
     }
   }
   return ok();
@@ -410,8 +312,10 @@ std::span<const OptionSpec> plan_option_specs() {
 }
 
 Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::ModelSpec& model) {
-  if (Status pairs = check_pairs(arguments); !pairs) {
-    return std::move(pairs).error();
+  for (const auto check : {check_one_framework, check_adapters}) {
+    if (Status status = check(arguments); !status) {
+      return std::move(status).error();
+    }
   }
   PlanRequest request{.plan = usual_plan(model), .notes = {}};
   if (const auto file = arguments.value("plan")) {
@@ -425,27 +329,10 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
   if (Status status = apply(arguments, request.plan); !status) {
     return std::move(status).error();
   }
-  const std::optional<std::string> file = arguments.value("deepspeed");
-  if (!file) {
-    return request;
+  if (Status status = read_framework_file(arguments, model, request); !status) {
+    return std::move(status).error();
   }
-  const std::string path = *file == "-" ? "/dev/stdin" : *file;
-  Result<ir::deepspeed::ConfigReading> config =
-      ir::deepspeed::read_config(path, model, request.plan);
-  if (!config) {
-    return std::move(config).error();
-  }
-  request = {.plan = config->plan, .notes = config->notes};
-  if (arguments.has("megatron")) {
-    return Error::invalid_argument("deepspeed", *file, "no --megatron beside it",
-                                   "leave out one of them");
-  }
-  if (arguments.value("runtime").value_or("deepspeed") != "deepspeed") {
-    return Error::invalid_argument("runtime", *arguments.value("runtime"),
-                                   "deepspeed, which --deepspeed is for");
-  }
-  const Status status = apply(arguments, request.plan);
-  return status ? Result<PlanRequest>(request) : Result<PlanRequest>(status.error());
+  return request;
 }
 
 std::vector<OptionValue> usual_options() {
@@ -460,7 +347,10 @@ std::vector<OptionValue> usual_options() {
 }
 
 std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpec& model) {
+  const ir::Runtime& runtime = ir::runtime_of(plan);
   const ParallelPlan usual = usual_plan(model);
+  ParallelPlan completed = plan;
+  runtime.complete(completed);
   std::vector<OptionValue> options;
   const auto add_if = [&](bool differs, std::string_view name, std::string value) {
     if (differs) {
@@ -476,42 +366,42 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
              flag ? "" : value_text(field, field.get(&plan)));
     }
   };
-  const auto part = [&](const ir::PlanPart& of) {
-    const void* const found = of.find(plan);
-    add_if(found != nullptr, of.option, found != nullptr ? spec_text(of, found) : "");
+  bool says_runtime = false;
+  ParallelPlan formats = usual;
+  const auto parts = [&](PartPlace place) {
+    for (const ir::PlanPart* const part : ir::framework_parts()) {
+      if (place_of(*part) != place) {
+        continue;
+      }
+      const ParallelPlan& with = part->find(plan) != nullptr ? plan : completed;
+      for (OptionValue& option : options_of_part(*part, with)) {
+        options.push_back(std::move(option));
+      }
+      if (part->precision != nullptr && part->find(with) != nullptr) {
+        formats.precision = part->precision(usual.precision);
+      }
+    }
   };
-  own({"gpus", "rank"}, usual);
-  const bool zero = plan.zero.has_value();
-  if (zero) {
-    add_if(true, "zero", std::to_string(plan.zero->stage));
-    add_if(plan.zero->decay_groups, "decay-groups", "");
-    add_if(!offload_text(*plan.zero).empty(), "offload", offload_text(*plan.zero));
-    add_if(!zero_plus_text(*plan.zero).empty(), "zeropp", zero_plus_text(*plan.zero));
+  for (const ir::PlanPart* const part : ir::framework_parts()) {
+    says_runtime =
+        says_runtime || (part->runtime == plan.runtime && part->find(completed) != nullptr);
   }
-  const bool implied = zero || plan.megatron || plan.titan || plan.tune || plan.runtime == "fsdp";
-  if (!implied) {
+  own({"gpus", "rank"}, usual);
+  parts(PartPlace::kFirst);
+  if (!says_runtime) {
     own({"runtime"}, usual);
   }
   own({"runtime_version"}, usual);
-  const bool fsdp = shards_by_fsdp(plan);
-  add_if(fsdp, "fsdp", fsdp_text(plan.fsdp.value_or(ir::FsdpPlan{})));
-  ParallelPlan formats = usual;
-  formats.precision = zero   ? ir::Precision::kBf16Master
-                      : fsdp ? ir::Precision::kFp32
-                             : usual.precision;
+  parts(PartPlace::kBeforePrecision);
   own({"precision"}, formats);
   own({"micro_batch", "sequence", "accumulation", "checkpointing"}, usual);
-  add_if(!(plan.optimizer == ir::runtime_of(plan).usual_optimizer(plan)), "optimizer",
+  add_if(!(plan.optimizer == runtime.usual_optimizer(plan)), "optimizer",
          std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
   own({"attention", "loss", "liger"}, usual);
   add_if(plan.generation.has_value(), "generate",
          plan.generation ? std::to_string(plan.generation->new_tokens) : "");
   add_if(plan.lora.has_value(), plan.quant ? "qlora" : "lora", plan.lora ? adapter_text(plan) : "");
-  add_if(plan.ddp.has_value() && !(*plan.ddp == ir::DdpPlan{}), "ddp",
-         plan.ddp ? ddp_text(*plan.ddp) : "");
-  part(ir::torchtitan::options());
-  part(ir::torchtune::options());
-  part(ir::megatron::options());
+  parts(PartPlace::kLast);
   add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));
   own({"clip_norm", "padded_batch", "keep_logits", "keep_batch", "evaluation", "checkpoint_save",
        "steps"},

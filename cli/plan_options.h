@@ -21,13 +21,13 @@ struct PlanRequest {
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 
-/// The plan that the command line asks for: defaults, then `--plan`, then `--deepspeed`, then the
-/// options, each over what came before. "auto" in a DeepSpeed file takes the options' values.
+/// The plan that the command line asks for: defaults, then `--plan`, then a framework's own file
+/// (`--deepspeed`), then the options, each over what came before. "auto" in a DeepSpeed file takes
+/// the options' values.
 ///
-/// Model:   `--zero`, `--offload` and `--deepspeed` imply the runtime deepspeed, where bf16 and
-/// fp16
-///          mean an fp32 master copy as well. Several GPUs without ZeRO are DDP. The sequence is
-///          2048, or all positions of a model that has fewer.
+/// Model:   the options of a framework imply it (`--zero` is DeepSpeed). Where a framework keeps
+///          fp32 masters itself, bf16 and fp16 have them as well. Several GPUs without another
+///          framework are DDP. The sequence is 2048, or all positions of a model that has fewer.
 /// Errors:  kInvalidArgument naming the option, its value and what it takes; those of the files.
 [[nodiscard]] Result<PlanRequest> read_plan_options(const Arguments& arguments,
                                                     const ir::ModelSpec& model);

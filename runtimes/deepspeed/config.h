@@ -2,22 +2,17 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/interface/runtime.h"
 
 namespace headroom::ir::deepspeed {
 
-/// A DeepSpeed configuration, read.
-struct ConfigReading {
-  ParallelPlan plan;
-  /// What the reader of the file should know: keys that DeepSpeed itself would not look at, parts
-  /// that have no effect on a Hugging Face model.
-  std::vector<std::string> notes;
-  friend bool operator==(const ConfigReading&, const ConfigReading&) = default;
-};
+/// A DeepSpeed configuration, read. The notes name keys that DeepSpeed itself would not look at and
+/// parts that have no effect on a Hugging Face model.
+using ConfigReading = ConfigurationReading;
 
 /// Reads a ds_config.json into the plan that it asks for.
 ///

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "model_ir/plan/plan_limits.h"
+#include "runtimes/interface/settle.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -141,10 +142,15 @@ constexpr std::array kZeroFields = {
         .spelled({.name = "communication_data_type"})
         .means("Type in which gradients are reduced; none: that of the parameters.")};
 
+constexpr std::array kKeyedOptions = {KeyedOption{"offload", "What ZeRO keeps off the GPU."},
+                                      KeyedOption{"zeropp", "ZeRO++ and leaf modules at stage 3."}};
+
 constexpr PlanPart kZeroPart = [] {
   PlanPart part = plan_part<&ParallelPlan::zero>("zero", kZeroFields);
   part.title = "DeepSpeed ZeRO.";
   part.runtime = "deepspeed";
+  part.keyed = kKeyedOptions;
+  part.precision = with_masters;
   return part;
 }();
 

@@ -4,6 +4,7 @@
 
 #include "runtimes/deepspeed/changes.h"
 #include "runtimes/deepspeed/check.h"
+#include "runtimes/deepspeed/config.h"
 #include "runtimes/deepspeed/emit.h"
 #include "runtimes/deepspeed/lowering.h"
 #include "runtimes/deepspeed/measured_runs.h"
@@ -47,6 +48,7 @@ class Deepspeed final : public Runtime {
                                           Rank rank, const DeviceTraits& device) const override {
     return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }
+  void complete(ParallelPlan& plan) const override { static_cast<void>(options().edit(plan)); }
   /// DeepSpeedCPUAdam, which is fused, where the optimizer lives on the host.
   /// Source: deepspeedai/DeepSpeed deepspeed/ops/adam/cpu_adam.py.
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& plan) const override {
@@ -86,11 +88,19 @@ class Deepspeed final : public Runtime {
   [[nodiscard]] std::vector<PlanControl> controls() const override { return {stage_control()}; }
 
   [[nodiscard]] std::vector<ConfigurationFormat> configuration_formats() const override {
-    return {{.name = "deepspeed", .options = "--zero 2", .option = "deepspeed"}};
+    return {{.name = "deepspeed",
+             .options = "--zero 2",
+             .option = "deepspeed",
+             .help = "A DeepSpeed configuration; options change it and fill its \"auto\"."}};
   }
   [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
                                          std::string_view /*format*/) const override {
     return emitted_config(model, plan);
+  }
+  [[nodiscard]] Result<ConfigurationReading> read_configuration(
+      const std::string& path, const ModelSpec& model, const ParallelPlan& arguments,
+      std::string_view /*format*/) const override {
+    return read_config(path, model, arguments);
   }
 
   /// It keeps fp32 master weights itself.

@@ -66,10 +66,15 @@ constexpr std::array kFsdpFields = {
         .spelled({.name = "forward_prefetch"})
         .means("Version 1: the next unit is gathered before this one runs.")};
 
+constexpr std::array kKeyedOptions = {
+    KeyedOption{"fsdp", "PyTorch FSDP, whose shards have the type that --precision says."}};
+
 constexpr PlanPart kFsdpPart = [] {
   PlanPart part = plan_part<&ParallelPlan::fsdp>("fsdp", kFsdpFields);
   part.title = "PyTorch FSDP.";
   part.runtime = "fsdp";
+  part.keyed = kKeyedOptions;
+  part.precision = [](Precision /*before*/) { return Precision::kFp32; };
   return part;
 }();
 

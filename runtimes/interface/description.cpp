@@ -73,4 +73,11 @@ Result<std::string> Runtime::emit(const ModelSpec& /*model*/, const ParallelPlan
   return Error::invalid_argument("format", format, "one that " + std::string(name()) + " reads");
 }
 
+Result<ConfigurationReading> Runtime::read_configuration(const std::string& /*path*/,
+                                                         const ModelSpec& /*model*/,
+                                                         const ParallelPlan& /*arguments*/,
+                                                         std::string_view format) const {
+  return Error::invalid_argument("format", format, "one that " + std::string(name()) + " reads");
+}
+
 }  // namespace headroom::ir

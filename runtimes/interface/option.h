@@ -142,6 +142,13 @@ struct OptionField {
   }
 };
 
+/// A command-line option whose value is a list of keys: the rows that `OptionField::key_of` gave to
+/// it.
+struct KeyedOption {
+  std::string_view name;  ///< "offload", without dashes.
+  std::string_view help;  ///< What it sets: a noun phrase with a full stop.
+};
+
 /// A part of a plan with its table, for any type.
 struct PlanPart {
   std::string_view name;     ///< Its key in a plan's JSON.
@@ -149,6 +156,10 @@ struct PlanPart {
   std::string_view runtime;  ///< The framework to which it belongs; empty: all.
   std::string_view option;   ///< The command-line option that requests it.
   std::span<const OptionField> fields;
+  std::span<const KeyedOption> keyed{};  ///< Help of its options; the title stands for others.
+  /// The precision that a plan gets with the part, from the one it had, unless `--precision` is
+  /// given; nullptr: the same.
+  Precision (*precision)(Precision before) = nullptr;
   bool always = false;  ///< Every plan has it; otherwise it may be absent (null in JSON).
   const void* (*find)(const ParallelPlan& plan) = nullptr;  ///< nullptr: the plan lacks it.
   void* (*edit)(ParallelPlan& plan) = nullptr;              ///< Creates a missing part.

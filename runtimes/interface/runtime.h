@@ -44,6 +44,15 @@ struct ConfigurationFormat {
   std::string_view name;     ///< What `emit` calls it: "deepspeed".
   std::string_view options;  ///< Plan options that the file can express: "--zero 2".
   std::string_view option;   ///< Option of `fit` that reads the file: "deepspeed".
+  std::string_view help;     ///< What that option does: a sentence with a full stop.
+};
+
+/// A configuration file of a framework, read.
+struct ConfigurationReading {
+  ParallelPlan plan;
+  /// What the user should know: keys that the framework itself ignores, parts that have no effect.
+  std::vector<std::string> notes;
+  friend bool operator==(const ConfigurationReading&, const ConfigurationReading&) = default;
 };
 
 /// How the host launches the kernels of a layer.
@@ -94,6 +103,10 @@ class Runtime {
   /// other ranks and without an optimizer; none if there is no such plan. Its kernels and the
   /// tensors that its forward saves are lower bounds for the plan.
   [[nodiscard]] virtual std::optional<ParallelPlan> one_rank_alone(const ParallelPlan& plan) const;
+
+  /// Adds the parts that every plan of the framework has, and removes a part of its own that the
+  /// rest of the plan excludes. Idempotent.
+  virtual void complete(ParallelPlan& /*plan*/) const {}
 
   /// The framework's default optimizer: PyTorch's foreach AdamW.
   [[nodiscard]] virtual OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const {
@@ -155,6 +168,11 @@ class Runtime {
   /// framework that `check_plan` accepts and a name from `configuration_formats`.
   [[nodiscard]] virtual Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
                                                  std::string_view format) const;
+  /// Reads such a file into the plan that it asks for. `arguments` fills what the file leaves open.
+  /// Requires a name from `configuration_formats`.
+  [[nodiscard]] virtual Result<ConfigurationReading> read_configuration(
+      const std::string& path, const ModelSpec& model, const ParallelPlan& arguments,
+      std::string_view format) const;
 
   // Experts and stages.
 

@@ -49,6 +49,23 @@ std::span<const Precision> stored_precisions() {
   return kStoredPrecisions;
 }
 
+Precision with_masters(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return Precision::kBf16Master;
+    case Precision::kFp16:
+      return Precision::kFp16Master;
+    case Precision::kFp32:
+    case Precision::kAutocastBf16:
+    case Precision::kAutocastFp16:
+    case Precision::kBf16AutocastBf16:
+    case Precision::kBf16Master:
+    case Precision::kFp16Master:
+      break;
+  }
+  return precision;
+}
+
 Precision nearest_precision(Precision precision, std::span<const Precision> offered) {
   const std::array<Precision, 5> wanted =
       is_fp16(precision) ? std::array{precision, Precision::kFp16Master, Precision::kFp16,

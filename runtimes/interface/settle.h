@@ -20,6 +20,9 @@ void drop_foreign_parts(ParallelPlan& plan, std::initializer_list<std::string_vi
 /// Precisions without fp32 copies and without autocast.
 [[nodiscard]] std::span<const Precision> stored_precisions();
 
+/// The same 16-bit type with an fp32 master copy; other precisions as they are.
+[[nodiscard]] Precision with_masters(Precision precision);
+
 /// The precision among `offered` nearest to `precision`: itself, then one of the same 16-bit type
 /// with an fp32 master copy, then one without.
 /// Requires that `offered` is not empty.

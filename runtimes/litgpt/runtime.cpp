@@ -33,6 +33,7 @@ class Litgpt final : public Runtime {
     }
     return litgpt::lower(model, plan, device);
   }
+  void complete(ParallelPlan& plan) const override { transformers::complete_data_parallel(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &litgpt::measured_runs();
   }

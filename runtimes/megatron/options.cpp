@@ -420,12 +420,15 @@ constexpr std::array kMegatronFields = {
         .means("Share of the optimizer whose states and fp32 masters are on the host "
                "(--optimizer-cpu-offload); 0: none.")};
 
+constexpr std::array kKeyedOptions = {KeyedOption{"megatron", "Megatron-Core."}};
+
 constexpr PlanPart kMegatronPart = [] {
   PlanPart part = plan_part<&ParallelPlan::megatron>("megatron", kMegatronFields);
   part.title =
       "Megatron-Core with Transformer Engine. The degrees and the data-parallel degree, which is "
       "what they leave, multiply up to the GPUs.";
   part.runtime = "megatron";
+  part.keyed = kKeyedOptions;
   return part;
 }();
 

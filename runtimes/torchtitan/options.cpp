@@ -106,10 +106,13 @@ constexpr std::array kTitanFields = {
         .means("The scales of gathered float8 weights are computed all at once after the "
                "optimizer step.")};
 
+constexpr std::array kKeyedOptions = {KeyedOption{"titan", "torchtitan, on top of --fsdp."}};
+
 constexpr PlanPart kTitanPart = [] {
   PlanPart part = plan_part<&ParallelPlan::titan>("titan", kTitanFields);
   part.title = "torchtitan's own options; how it shards is in fsdp.";
   part.runtime = "torchtitan";
+  part.keyed = kKeyedOptions;
   return part;
 }();
 

@@ -41,6 +41,14 @@ class Torchtune final : public Runtime {
     return plan.fsdp ? fsdp::lower(model, plan, rank, device)
                      : transformers::lower(model, plan, device);
   }
+  /// Its recipes shard by FSDP2 or not at all.
+  void complete(ParallelPlan& plan) const override {
+    if (plan.fsdp) {
+      plan.ddp.reset();
+    } else {
+      transformers::complete_data_parallel(plan);
+    }
+  }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &torchtune::measured_runs();
   }

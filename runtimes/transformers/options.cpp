@@ -32,4 +32,12 @@ const PlanPart& options() {
   return kDdpPart;
 }
 
+void complete_data_parallel(ParallelPlan& plan) {
+  if (plan.world == 1) {
+    plan.ddp.reset();
+  } else if (!plan.ddp) {
+    plan.ddp.emplace();
+  }
+}
+
 }  // namespace headroom::ir::transformers

@@ -31,6 +31,7 @@ class Transformers final : public Runtime {
     // Data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
   }
+  void complete(ParallelPlan& plan) const override { complete_data_parallel(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &transformers::measured_runs();
   }
@@ -41,11 +42,7 @@ class Transformers final : public Runtime {
   /// Several GPUs are DDP.
   void settle(ParallelPlan& plan) const override {
     drop_foreign_parts(plan, {"ddp"});
-    if (plan.world == 1) {
-      plan.ddp.reset();
-    } else if (!plan.ddp) {
-      plan.ddp = DdpPlan{};
-    }
+    complete_data_parallel(plan);
   }
   /// torch.autocast is the framework's way.
   void prepare_for_search(ParallelPlan& plan) const override {

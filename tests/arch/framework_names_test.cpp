@@ -15,7 +15,8 @@ namespace {
 
 /// Folders whose code asks `ir::Runtime` about a plan and knows no framework by name.
 const std::vector<std::string_view>& folders_without_names() {
-  static const std::vector<std::string_view> folders = {"costmodel", "planner", "validators"};
+  static const std::vector<std::string_view> folders = {"cli", "costmodel", "gui", "planner",
+                                                       "validators"};
   return folders;
 }
 

@@ -5,7 +5,9 @@
 #include "cli/allocator_options.h"
 #include "cli/plan_values.h"
 #include "model_ir/json/json_writer.h"
+#include "runtimes/fsdp/options.h"
 #include "runtimes/plan_json.h"
+#include "runtimes/torchtitan/options.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/temporary_folder.h"
 
@@ -33,6 +35,10 @@ ir::ParallelPlan plan_of(const std::vector<OptionValue>& options) {
 
 ir::TitanPlan parsed_titan(const std::string& text) {
   return *plan_of({{"titan", text}}).titan;
+}
+
+std::string text_of(const ir::TitanPlan& titan) {
+  return spec_text(ir::torchtitan::options(), &titan);
 }
 
 Error refusal_of(const std::vector<OptionValue>& options) {
@@ -101,24 +107,24 @@ TEST_CASE("plan options: --titan means fully_shard, torchtitan's code and fp32 s
                                       .pipeline_batch = 2,
                                       .stage_layers = 3,
                                       .last_stage_less = 2});
-  CHECK(titan_text(*staged.titan) == text);
+  CHECK(text_of(*staged.titan) == text);
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(staged)), "staged").value() == staged);
   const std::string eight = "tp=1,compiled,float8=rowwise-gw-hp,fp8-all-gather,precompute-scale";
   const ir::ParallelPlan narrow = plan_of({{"titan", eight}, {"gpus", "8"}});
   CHECK(narrow.titan->float8 == ir::Float8Recipe::kRowwiseGradientHp);
   CHECK(narrow.titan->float8_gather);
   CHECK(narrow.titan->float8_precompute);
-  CHECK(parsed_titan(titan_text(*narrow.titan)) == *narrow.titan);
+  CHECK(parsed_titan(text_of(*narrow.titan)) == *narrow.titan);
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(narrow)), "narrow").value() == narrow);
   const ir::ParallelPlan spread = plan_of({{"titan", "tp=2,ep=4,etp=2"}, {"gpus", "16"}});
   CHECK(spread.titan == ir::TitanPlan{.tensor = 2, .expert = 4, .expert_tensor = 2});
-  CHECK(parsed_titan(titan_text(*spread.titan)) == *spread.titan);
+  CHECK(parsed_titan(text_of(*spread.titan)) == *spread.titan);
   const ir::ParallelPlan bounded =
       plan_of({{"titan", "compiled,memory-budget=0.25"}, {"gpus", "8"}});
   CHECK(bounded.titan == ir::TitanPlan{.compiled = true, .memory_budget = 0.25});
-  CHECK(titan_text(*bounded.titan) == "tp=1,reshard=default,compiled,memory-budget=0.25");
+  CHECK(text_of(*bounded.titan) == "tp=1,reshard=default,compiled,memory-budget=0.25");
   const ir::ParallelPlan none = plan_of({{"titan", "compiled,memory-budget=-0"}, {"gpus", "8"}});
-  CHECK(titan_text(*none.titan) == "tp=1,reshard=default,compiled,memory-budget=0");
+  CHECK(text_of(*none.titan) == "tp=1,reshard=default,compiled,memory-budget=0");
   CHECK(ir::parse_plan(ir::to_pretty_json(ir::plan_to_json(bounded)), "bounded").value() ==
         bounded);
   const Error outside = refusal_of({{"titan", "compiled,memory-budget=1.5"}});
@@ -175,6 +181,20 @@ TEST_CASE("plan options: --zeropp and --rank") {
   CHECK(read_plan_options(arguments_of(options), model())->plan == plan);
 }
 
+TEST_CASE("plan options: options of two frameworks, or of one that is not meant, are refused") {
+  CHECK(to_text(refusal_of({{"zero", "2"}, {"megatron", "tp=2"}})) ==
+        "error: zero and --megatron belong to different frameworks\n"
+        "  fix: leave out --zero or --megatron");
+  CHECK(refusal_of({{"fsdp", "reshard=no"}, {"offload", "param=cpu"}}).fix.find("--fsdp") !=
+        std::string::npos);
+  CHECK(refusal_of({{"titan", "tp=2"}, {"tune", "compiled"}}).wanted.empty());
+  CHECK(refusal_of({{"decay-groups", ""}}).fix == "add --zero, or leave out --decay-groups");
+  CHECK(plan_of({{"zeropp", "hpz=2"}}).runtime == "deepspeed");
+  CHECK(plan_of({{"fsdp", "reshard=no"}, {"titan", "tp=2"}}).runtime == "torchtitan");
+  CHECK(plan_of({{"fsdp", "reshard=no"}, {"tune", "compiled"}}).runtime == "torchtune");
+  CHECK(plan_of({{"fsdp", "reshard=no"}, {"runtime", "torchtune"}}).runtime == "torchtune");
+}
+
 TEST_CASE("plan options: several GPUs without ZeRO are data parallel") {
   CHECK(plan_of({{"gpus", "4"}}).ddp.has_value());
   CHECK_FALSE(plan_of({{"gpus", "1"}}).ddp.has_value());
@@ -222,8 +242,8 @@ TEST_CASE("plan options: FullyShardedDataParallel's own") {
   CHECK(fsdp.backward_prefetch == ir::FsdpPrefetch::kBackwardPost);
   CHECK(fsdp.forward_prefetch);
   CHECK_FALSE(fsdp.use_orig_params);
-  CHECK(fsdp_text(fsdp).find(",orig-params=no,prefetch=post,forward-prefetch") !=
-        std::string::npos);
+  CHECK(spec_text(ir::fsdp::options(), &fsdp)
+            .find(",orig-params=no,prefetch=post,forward-prefetch") != std::string::npos);
 }
 
 TEST_CASE("plan options: adapters") {

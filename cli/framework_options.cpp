@@ -1,0 +1,276 @@
+#include "cli/framework_options.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cli/option_text.h"
+#include "runtimes/plan_parts.h"
+#include "runtimes/registry.h"
+
+namespace headroom::cli {
+namespace {
+
+using ir::ParallelPlan;
+using ir::PlanPart;
+using ir::Runtime;
+
+/// The framework of a plan for which none is asked.
+const std::string& usual_runtime() {
+  static const std::string usual = ParallelPlan{}.runtime;
+  return usual;
+}
+
+bool reads(const Runtime& runtime, const PlanPart& part) {
+  const auto parts = runtime.parts();
+  return std::ranges::find(parts, &part) != parts.end();
+}
+
+/// Whether an option asks for the part, and so for its framework: its own option or a list of keys.
+bool is_asked(const OptionReader& reader, const PlanPart& part) {
+  return std::ranges::any_of(option_names(part), [&](std::string_view option) {
+    return reader.has(option) && (option == part.option || is_keyed(part, option));
+  });
+}
+
+/// An option that says which frameworks can be meant.
+struct GivenOption {
+  std::string_view name;
+  const PlanPart* part = nullptr;    ///< The part to which it belongs,
+  const Runtime* runtime = nullptr;  ///< or the framework whose file it names.
+};
+
+std::vector<GivenOption> given_options(const Arguments& arguments) {
+  std::vector<GivenOption> given;
+  for (const PlanPart* const part : ir::framework_parts()) {
+    for (const std::string_view option : option_names(*part)) {
+      if (arguments.has(option)) {
+        given.push_back({.name = option, .part = part});
+        break;
+      }
+    }
+  }
+  for (const ReadableFile& file : readable_files()) {
+    if (arguments.has(file.format.option)) {
+      given.push_back({.name = file.format.option, .runtime = file.runtime});
+    }
+  }
+  return given;
+}
+
+bool reads(const Runtime& runtime, const GivenOption& option) {
+  return option.part != nullptr ? reads(runtime, *option.part) : option.runtime == &runtime;
+}
+
+/// The framework whose options are given: the plan's own if it reads them all, else the first of
+/// those to which they belong that does. Options of the usual framework leave the plan's own.
+void choose_by_options(const OptionReader& reader, ParallelPlan& plan) {
+  std::vector<const PlanPart*> given;
+  for (const PlanPart* const part : ir::framework_parts()) {
+    if (part->runtime != usual_runtime() && is_asked(reader, *part)) {
+      given.push_back(part);
+    }
+  }
+  const auto reads_all = [&given](std::string_view name) {
+    const Runtime* const runtime = ir::find_runtime(name);
+    return runtime != nullptr && std::ranges::all_of(given, [runtime](const PlanPart* part) {
+             return reads(*runtime, *part);
+           });
+  };
+  if (reads_all(plan.runtime)) {
+    return;
+  }
+  for (const PlanPart* const part : given) {
+    if (reads_all(part->runtime)) {
+      plan.runtime = part->runtime;
+      return;
+    }
+  }
+}
+
+void choose_runtime(OptionReader& reader, ParallelPlan& plan) {
+  choose_by_options(reader, plan);
+  const auto name = [](std::string_view option) {
+    return [option](const std::string& text) -> Result<std::string> {
+      if (ir::find_runtime(text) != nullptr) {
+        return text;
+      }
+      const std::vector<std::string> known = ir::runtime_names();
+      return Error::invalid_argument(option, text, "one of " + ir::join(known),
+                                     ir::suggestion(text, known));
+    };
+  };
+  reader.with("runtime", plan.runtime, name("runtime"));
+  std::string code = usual_runtime();
+  reader.with("model-code", code, name("model-code"));
+  if (code == usual_runtime()) {
+    return;
+  }
+  // The older spelling kept the shards of the framework that --runtime named.
+  for (const PlanPart* const part : ir::find_runtime(plan.runtime)->parts()) {
+    if (part->runtime == plan.runtime && reads(*ir::find_runtime(code), *part)) {
+      static_cast<void>(part->edit(plan));
+    }
+  }
+  plan.runtime = code;
+}
+
+void read_part(OptionReader& reader, ParallelPlan& plan, const PlanPart& part) {
+  for (const std::string_view option : option_names(part)) {
+    if (!reader.has(option)) {
+      continue;
+    }
+    if (part.find(plan) == nullptr && !is_asked(reader, part)) {
+      const std::string own = "--" + std::string(part.option);
+      reader.refuse(Error::invalid_argument(
+          option, "needs " + own, {}, "add " + own + ", or leave out --" + std::string(option)));
+      return;
+    }
+    if (is_keyed(part, option)) {
+      reader.spec(option, {{.fields = part.fields, .of = option, .part = part.edit(plan)}});
+      continue;
+    }
+    for (const ir::OptionField& field : part.fields) {
+      if (!field.in_spec && field.option == option) {
+        reader.field(field, part.edit(plan));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+PartPlace place_of(const PlanPart& part) {
+  const auto has_one_value = [](const ir::OptionField& field) {
+    return !field.in_spec && !field.option.empty();
+  };
+  if (std::ranges::any_of(part.fields, has_one_value)) {
+    return PartPlace::kFirst;
+  }
+  return part.precision != nullptr ? PartPlace::kBeforePrecision : PartPlace::kLast;
+}
+
+bool is_keyed(const PlanPart& part, std::string_view option) {
+  return std::ranges::any_of(part.fields, [option](const ir::OptionField& field) {
+    return field.in_spec && field.option == option;
+  });
+}
+
+std::vector<std::string_view> option_names(const PlanPart& part) {
+  std::vector<std::string_view> names;
+  for (const bool keyed : {false, true}) {
+    for (const ir::OptionField& field : part.fields) {
+      if (field.in_spec == keyed && !field.option.empty() &&
+          std::ranges::find(names, field.option) == names.end()) {
+        names.push_back(field.option);
+      }
+    }
+  }
+  return names;
+}
+
+std::vector<ReadableFile> readable_files() {
+  std::vector<ReadableFile> files;
+  for (const Runtime* const runtime : ir::runtimes()) {
+    for (const ir::ConfigurationFormat& format : runtime->configuration_formats()) {
+      if (!format.option.empty()) {
+        files.push_back({.runtime = runtime, .format = format});
+      }
+    }
+  }
+  return files;
+}
+
+Status check_one_framework(const Arguments& arguments) {
+  const std::vector<GivenOption> given = given_options(arguments);
+  const std::vector<const Runtime*> all = ir::runtimes();
+  for (std::size_t at = 0; at < given.size(); ++at) {
+    for (std::size_t after = at + 1; after < given.size(); ++after) {
+      const auto reads_both = [&](const Runtime* runtime) {
+        return reads(*runtime, given[at]) && reads(*runtime, given[after]);
+      };
+      if (std::ranges::none_of(all, reads_both)) {
+        const std::string other(given[after].name);
+        return Error::invalid_argument(
+            given[at].name, "and --" + other + " belong to different frameworks", {},
+            "leave out --" + std::string(given[at].name) + " or --" + other);
+      }
+    }
+  }
+  return ok();
+}
+
+void read_framework(OptionReader& reader, ParallelPlan& plan) {
+  const std::vector<const PlanPart*> parts = ir::framework_parts();
+  std::vector<const PlanPart*> before;
+  std::ranges::copy_if(parts, std::back_inserter(before),
+                       [&plan](const PlanPart* part) { return part->find(plan) != nullptr; });
+  choose_runtime(reader, plan);
+  const Runtime* const runtime = ir::find_runtime(plan.runtime);
+  if (runtime == nullptr) {
+    return;  // The check of the whole plan names it.
+  }
+  for (const PlanPart* const part : parts) {
+    if (is_asked(reader, *part)) {
+      static_cast<void>(part->edit(plan));
+    } else if (!reads(*runtime, *part)) {
+      part->drop(plan);
+    }
+  }
+  runtime->complete(plan);
+  for (const PlanPart* const part : parts) {
+    const bool added =
+        part->find(plan) != nullptr && std::ranges::find(before, part) == before.end();
+    if (added && part->precision != nullptr && !reader.has("precision")) {
+      plan.precision = part->precision(plan.precision);
+    }
+    read_part(reader, plan, *part);
+  }
+}
+
+bool decides_optimizer(const OptionReader& reader, const ParallelPlan& plan) {
+  if (reader.has("runtime") || reader.has("model-code") ||
+      std::ranges::any_of(readable_files(), [&reader](const ReadableFile& file) {
+        return reader.has(file.format.option);
+      })) {
+    return true;
+  }
+  return std::ranges::any_of(ir::framework_parts(), [&](const PlanPart* part) {
+    return part->runtime == plan.runtime &&
+           std::ranges::any_of(option_names(*part), [&](std::string_view option) {
+             return is_keyed(*part, option) && reader.has(option);
+           });
+  });
+}
+
+std::vector<OptionValue> options_of_part(const PlanPart& part, const ParallelPlan& plan) {
+  const void* const value = part.find(plan);
+  const void* const usual = part.usual();
+  if (value == nullptr ||
+      (part.runtime == usual_runtime() && ir::same_options(part.fields, value, usual))) {
+    return {};
+  }
+  std::vector<OptionValue> options;
+  for (const std::string_view option : option_names(part)) {
+    const bool asks = option == part.option;  // It asks for the part itself.
+    if (is_keyed(part, option)) {
+      std::string text = spec_text(part.fields, option, value, usual);
+      if (asks || !text.empty()) {
+        options.push_back({std::string(option), std::move(text)});
+      }
+      continue;
+    }
+    for (const ir::OptionField& field : part.fields) {
+      if (!field.in_spec && field.option == option && (asks || !field.same(value, usual))) {
+        options.push_back({std::string(option), field.kind == ir::OptionKind::kSwitch
+                                                    ? ""
+                                                    : value_text(field, field.get(value))});
+      }
+    }
+  }
+  return options;
+}
+
+}  // namespace headroom::cli
