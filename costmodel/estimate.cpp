@@ -18,31 +18,18 @@ namespace {
 /// More than any device holds: no replay runs out of it.
 constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 
-bool is_number(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
-/// Cuts the part up to the next dot off `rest`.
-std::string_view next_part(std::string_view& rest) {
-  const std::size_t dot = std::min(rest.find('.'), rest.size());
-  const std::string_view part = rest.substr(0, dot);
-  rest.remove_prefix(std::min(dot + 1, rest.size()));
-  return part;
-}
-
-/// "step 2, micro-step 3, backward" of "step2.3.backward"; other names stay as they are.
-std::string phase_words(std::string_view phase) {
-  constexpr std::string_view kStep = "step";
-  std::string_view rest = phase;
-  const std::string_view first = next_part(rest);
-  if (first.substr(0, kStep.size()) != kStep || !is_number(first.substr(kStep.size()))) {
-    return std::string(phase);
+/// "step 2, micro-step 3, backward"; names outside the steps stay as they are.
+std::string phase_words(const ir::PhaseName& phase) {
+  if (phase.at.step == 0) {
+    return to_text(phase);
   }
-  std::string words = "step " + std::string(first.substr(kStep.size()));
-  while (!rest.empty()) {
-    const std::string_view part = next_part(rest);
-    words += is_number(part) ? ", micro-step " : ", ";
-    words += part;
+  std::string words = "step " + std::to_string(phase.at.step);
+  if (phase.at.micro_batch > 0) {
+    words += ", micro-step " + std::to_string(phase.at.micro_batch);
+  }
+  if (const std::string_view what = words_of(phase); !what.empty()) {
+    words += ", ";
+    words += what;
   }
   return words;
 }
@@ -125,7 +112,7 @@ PeakSite site_of(const ir::RankProgram& program, std::size_t event) {
   return found;
 }
 
-std::string moment_text(const std::string& phase, const PeakSite& site) {
+std::string moment_text(const ir::PhaseName& phase, const PeakSite& site) {
   std::string text = phase_words(phase);
   if (site.layer >= 0) {
     text += ", layer " + std::to_string(site.layer);

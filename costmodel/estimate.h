@@ -42,9 +42,9 @@ struct StepEstimate {
   Bytes margin;             ///< capacity - peak_reserved; negative: missing.
   MemoryTimeline timeline;  ///< Replayed without a limit if it does not fit, so peaks are whole.
   ir::RankProgram program;
-  std::string peak_phase;   ///< "step2.backward"
-  std::string peak_moment;  ///< "step 2, backward: log_softmax", "step 1, forward, layer 31: silu"
-  PeakSite peak_site;       ///< The same, as data.
+  ir::PhaseName peak_phase;  ///< "step2.backward"
+  std::string peak_moment;   ///< "step 2, backward: log_softmax", "step 1, forward, layer 31: silu"
+  PeakSite peak_site;        ///< The same, as data.
   RoleBytes peak_by_role{};
   bool out_of_memory = false;          ///< The replay on the real capacity ran out.
   std::optional<OutOfMemory> failure;  ///< Where it ran out.
@@ -67,8 +67,8 @@ inline constexpr double kTightShare = 0.05;
 [[nodiscard]] StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings,
                                  Bytes total, std::vector<OutsideTerm> outside);
 
-/// A moment in words: "step 2, backward, layer 31: silu". `phase` as `ir::Phase` names it.
-[[nodiscard]] std::string moment_text(const std::string& phase, const PeakSite& site);
+/// A moment in words: "step 2, backward, layer 31: silu".
+[[nodiscard]] std::string moment_text(const ir::PhaseName& phase, const PeakSite& site);
 /// The operator behind event `event` of `program`.
 [[nodiscard]] PeakSite site_of(const ir::RankProgram& program, std::size_t event);
 

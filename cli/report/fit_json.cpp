@@ -98,7 +98,7 @@ JsonFields peak_fields(const cost::StepEstimate& estimate) {
   fields.add("allocated_bytes", estimate.peak_allocated);
   fields.add("reserved_bytes", estimate.peak_reserved);
   fields.add("fragmentation_ratio", fragmentation_of(estimate));
-  fields.add("phase", estimate.peak_phase);
+  fields.add("phase", to_text(estimate.peak_phase));
   fields.add("moment", estimate.peak_moment);
   fields.add("rank", static_cast<std::int32_t>(estimate.rank));
   fields.add("layer", estimate.peak_site.layer >= 0
@@ -160,11 +160,11 @@ JsonValue failure_json(const cost::StepEstimate& estimate) {
   }
   const cost::OutOfMemory& failure = *estimate.failure;
   const cost::PeakSite site = cost::site_of(estimate.program, failure.event);
-  const std::string phase = failure.phase < estimate.program.phases.size()
-                                ? estimate.program.phases[failure.phase].name
-                                : std::string();
+  const ir::PhaseName phase = failure.phase < estimate.program.phases.size()
+                                  ? estimate.program.phases[failure.phase].name
+                                  : ir::PhaseName{};
   JsonFields fields;
-  fields.add("phase", phase);
+  fields.add("phase", to_text(phase));
   fields.add("moment", cost::moment_text(phase, site));
   fields.add("requested_bytes", failure.requested);
   fields.add("allocated_bytes", failure.allocated);
@@ -195,7 +195,7 @@ JsonValue phases_json(const cost::StepEstimate& estimate) {
   for (std::size_t index = 0; index < estimate.timeline.phases.size(); ++index) {
     const cost::PhaseMemory& phase = estimate.timeline.phases[index];
     JsonFields fields;
-    fields.add("name", phase.name);
+    fields.add("name", to_text(phase.name));
     fields.add("allocated_before_bytes", phase.allocated_before);
     fields.add("allocated_after_bytes", phase.allocated_after);
     fields.add("peak_allocated_bytes", phase.peak_allocated);

@@ -137,9 +137,9 @@ std::string failure_line(const FitAnswer& answer) {
     return {};
   }
   const cost::OutOfMemory& failure = *estimate.failure;
-  const std::string phase = failure.phase < estimate.program.phases.size()
-                                ? estimate.program.phases[failure.phase].name
-                                : std::string();
+  const ir::PhaseName phase = failure.phase < estimate.program.phases.size()
+                                  ? estimate.program.phases[failure.phase].name
+                                  : ir::PhaseName{};
   return "out of memory in " +
          cost::moment_text(phase, cost::site_of(estimate.program, failure.event)) +
          ", asking for " + size_text(failure.requested) + "\n";
@@ -172,17 +172,17 @@ std::string breakdown(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
-/// What crosses the links in the last step, by operation.
+/// What crosses the links in the last step, by operation; nothing of a step that is not divided.
 std::string communication(const FitAnswer& answer) {
   struct Sum {
     ir::CollectiveKind kind{};
     std::int64_t calls = 0;
     Bytes bytes;
   };
-  const std::string step = "step" + std::to_string(answer.question.request.plan.steps) + ".";
   std::vector<Sum> sums;
   for (const ir::Phase& phase : answer.estimate.program.phases) {
-    if (phase.name.substr(0, step.size()) != step) {
+    if (phase.name.at.step != answer.question.request.plan.steps ||
+        phase.name.kind == ir::PhaseKind::kWholeStep) {
       continue;
     }
     for (const ir::Work::Collective& collective : phase.work.collectives) {
@@ -309,13 +309,13 @@ std::string phases(const FitAnswer& answer, const Terminal& terminal) {
   const std::size_t left_out = answer.estimate.timeline.phases.size() - shown.size();
   std::size_t width = kRoleColumns;
   for (const cost::PhaseMemory* phase : shown) {
-    width = std::max(width, columns_of(phase->name));
+    width = std::max(width, columns_of(to_text(phase->name)));
   }
   std::string text = heading(
       terminal, pad_right("phase", width + 2) + pad_left("peak", kSizeColumns) +
                     pad_left("reserved", kSizeColumns + 2) + pad_left("left", kSizeColumns + 2));
   for (const cost::PhaseMemory* phase : shown) {
-    text += "  " + pad_right(phase->name, width) + figure(phase->peak_allocated) + "  " +
+    text += "  " + pad_right(to_text(phase->name), width) + figure(phase->peak_allocated) + "  " +
             figure(phase->peak_reserved) + "  " + figure(phase->allocated_after) + "\n";
   }
   if (left_out > 0) {

@@ -29,15 +29,6 @@ std::optional<std::int32_t> layer_of(const ir::RankProgram& program, std::uint32
   return program.sites[site].layer;
 }
 
-std::string_view step_of(std::string_view phase) {
-  constexpr std::string_view kPrefix = "step";
-  if (!phase.starts_with(kPrefix)) {
-    return {};
-  }
-  const std::string_view rest = phase.substr(kPrefix.size());
-  return rest.substr(0, rest.find_first_not_of("0123456789"));
-}
-
 void append_number(std::string& out, std::int64_t value) {
   std::array<char, 24> digits{};
   const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;

@@ -18,9 +18,6 @@ namespace headroom::cost {
 [[nodiscard]] std::optional<std::int32_t> layer_of(const ir::RankProgram& program,
                                                    std::uint32_t site);
 
-/// "12" of "step12.forward" and of "step12.3.backward"; empty for phases outside the steps.
-[[nodiscard]] std::string_view step_of(std::string_view phase);
-
 /// Appends the decimal digits of `value`.
 void append_number(std::string& out, std::int64_t value);
 

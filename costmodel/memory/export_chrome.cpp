@@ -62,7 +62,7 @@ void append_slices(std::string& out, const ir::RankProgram& program,
                    const std::vector<EventSubject>& subjects, std::size_t end) {
   for (const ir::Phase& phase : program.phases) {
     if (phase.begin < end) {
-      append_slice(out, phase.name, phase.begin, std::min(phase.end, end), 1);
+      append_slice(out, to_text(phase.name), phase.begin, std::min(phase.end, end), 1);
       out += "},\n";
     }
   }

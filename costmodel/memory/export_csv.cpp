@@ -84,9 +84,11 @@ std::string timeline_csv(const ir::RankProgram& program, const ir::AllocatorSett
   std::string out = "event,phase,step,kind,role,operator,layer,bytes,allocated,reserved\n";
   for (const ir::Phase& phase : program.phases) {
     std::string prefix = ",";
-    append_field(prefix, phase.name);
+    append_field(prefix, to_text(phase.name));
     prefix += ',';
-    prefix += step_of(phase.name);
+    if (phase.name.at.step > 0) {
+      append_number(prefix, phase.name.at.step);
+    }
     for (std::size_t index = phase.begin; index < phase.end; ++index) {
       const bool served = run.step(index);
       append_number(out, static_cast<std::int64_t>(index));

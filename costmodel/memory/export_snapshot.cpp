@@ -124,7 +124,7 @@ class SnapshotWriter {
           operator_name(program_, origin.site));
     frame("role", 0, ir::name_of(origin.role));
     frame("phase", static_cast<std::int64_t>(origin.phase),
-          origin.phase < program_.phases.size() ? program_.phases[origin.phase].name : "");
+          origin.phase < program_.phases.size() ? to_text(program_.phases[origin.phase].name) : "");
     out_.end_list();
     frames_.emplace(key, out_.remember());
   }

@@ -14,7 +14,7 @@ namespace headroom::cost {
 
 /// What the allocator showed in one phase, as torch.cuda.memory_stats would.
 struct PhaseMemory {
-  std::string name;
+  ir::PhaseName name;
   Bytes allocated_before;
   Bytes allocated_after;
   Bytes peak_allocated;  ///< Over the phase, its beginning included.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <string_view>
 
 #include "model_ir/plan/work_range.h"
 #include "runtimes/registry.h"
@@ -29,7 +28,7 @@ class StretchReader {
     find_optimizer();
     recomputed_.resize(work_.items.size());
     for (const ir::WorkRange& range : ir::work_ranges(program)) {
-      if (range.name == ir::kRecomputation) {
+      if (range.kind == ir::RangeKind::kRecomputation) {
         std::fill(recomputed_.begin() + range.begin, recomputed_.begin() + range.end, true);
       }
     }
@@ -76,7 +75,7 @@ class StretchReader {
  private:
   void find_optimizer() {
     for (const ir::Phase& phase : program_.phases) {
-      if (phase.name.ends_with(".optimizer") || phase.name.ends_with(".step")) {
+      if (ir::runs_optimizer(phase.name.kind)) {
         optimizer_.push_back({phase.first_item, phase.end_item});
       }
     }
@@ -127,32 +126,33 @@ class StretchReader {
   std::vector<bool> recomputed_;  ///< Of each item.
 };
 
-/// The items of the last "stepN." of the program, not of an evaluation or generation after it; all
-/// of them if it has no steps.
+/// The items of the program's last step, not of an evaluation or generation after it; all of them
+/// if it has no steps.
 ItemRange last_step_of(const ir::RankProgram& program) {
-  std::string_view tag;
+  int last = 0;
   std::size_t begin = 0;
   std::size_t end = program.work.items.size();
   for (const ir::Phase& phase : program.phases) {
-    const std::string_view name = phase.name;
-    const std::string_view step = name.substr(0, name.find('.'));
-    if (name.starts_with("step") && step != tag) {
-      tag = step;
+    const int step = phase.name.at.step;
+    if (step == 0) {
+      continue;
+    }
+    if (step != last) {
+      last = step;
       begin = phase.first_item;
     }
-    if (!tag.empty() && step == tag) {
-      end = phase.end_item;
-    }
+    end = phase.end_item;
   }
   return {begin, end};
 }
 
-/// First items of the micro-batches of a step: passes forward through chunk 0, or phases
-/// "stepN.K.forward".
+/// First items of the micro-batches of a step: passes forward through chunk 0, or their phases
+/// forward.
 std::vector<std::size_t> micro_batches_of(const ir::RankProgram& program, ItemRange step) {
   std::vector<std::size_t> starts;
   for (const ir::WorkRange& range : ir::work_ranges(program)) {
-    if (range.name == ir::kForwardPass && range.chunk == 0 && range.begin >= step.first) {
+    if (range.kind == ir::RangeKind::kForwardPass && range.chunk == 0 &&
+        range.begin >= step.first) {
       starts.push_back(range.begin);
     }
   }
@@ -160,10 +160,8 @@ std::vector<std::size_t> micro_batches_of(const ir::RankProgram& program, ItemRa
     return starts;
   }
   for (const ir::Phase& phase : program.phases) {
-    if (phase.name.starts_with("step") && phase.name.ends_with(".forward")) {
-      if (phase.first_item >= step.first) {
-        starts.push_back(phase.first_item);
-      }
+    if (phase.name.kind == ir::PhaseKind::kForward && phase.first_item >= step.first) {
+      starts.push_back(phase.first_item);
     }
   }
   return starts;
@@ -176,8 +174,9 @@ void drop_transfers(WorkTime& pass) {
 }
 
 /// Passes by what they do, in the order of `kPasses`.
-constexpr std::array<std::string_view, 4> kPasses = {ir::kForwardPass, ir::kBackwardPass,
-                                                     ir::kInputPass, ir::kWeightPass};
+constexpr std::array<ir::RangeKind, 4> kPasses = {
+    ir::RangeKind::kForwardPass, ir::RangeKind::kBackwardPass, ir::RangeKind::kInputPass,
+    ir::RangeKind::kWeightPass};
 using Passes = std::array<std::vector<WorkTime>, kPasses.size()>;
 
 WorkTime steady_of(const std::vector<WorkTime>& passes) {
@@ -220,7 +219,7 @@ void read_chunks(const ir::RankProgram& program, const ir::ParallelPlan& plan,
   const ItemRange run = last_full_run(program, plan, out.last_step);
   out.outside_run = reader.read(run);
   for (const ir::WorkRange& range : ir::work_ranges(program)) {
-    const auto kind = std::find(kPasses.begin(), kPasses.end(), range.name);
+    const auto kind = std::find(kPasses.begin(), kPasses.end(), range.kind);
     if (kind == kPasses.end() || range.begin < out.last_step.first) {
       continue;
     }

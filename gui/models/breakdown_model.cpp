@@ -78,7 +78,7 @@ QVariant BreakdownModel::data(const QModelIndex& index, int role) const {
   switch (role) {
     case Qt::DisplayRole:
       return is_name
-                 ? QString::fromStdString(phase(row).name)
+                 ? QString::fromStdString(to_text(phase(row).name))
                  : (bytesAt(row, column) == Bytes{0} ? QStringLiteral("–")
                                                      : scaled_text(bytesAt(row, column), scale_));
     case kBytesRole:
@@ -156,7 +156,7 @@ Bytes BreakdownModel::bytesAt(int row, int column) const {
 }
 
 QString BreakdownModel::sentence(int row, int column) const {
-  const QString name = QString::fromStdString(phase(row).name);
+  const QString name = QString::fromStdString(to_text(phase(row).name));
   const Bytes bytes = bytesAt(row, column);
   const Bytes peak = phase(row).peak_allocated;
   switch (column) {

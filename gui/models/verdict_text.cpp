@@ -62,7 +62,7 @@ Fact reserved_fact(const StepEstimate& estimate) {
 /// What happened on the way, if anything did.
 QString trouble_of(const StepEstimate& estimate) {
   if (estimate.failure && estimate.failure->phase < estimate.program.phases.size()) {
-    const std::string& phase = estimate.program.phases[estimate.failure->phase].name;
+    const std::string phase = to_text(estimate.program.phases[estimate.failure->phase].name);
     return verdict_words("; memory runs out in %1").arg(QString::fromStdString(phase));
   }
   if (estimate.retries > 0) {
@@ -143,7 +143,7 @@ Fact time_fact(const cost::StepTime& step) {
 Fact where_fact(const StepEstimate& estimate) {
   return {.caption = verdict_words("Where"),
           .value = QString::fromStdString(estimate.peak_moment),
-          .detail = QString::fromStdString(estimate.peak_phase),
+          .detail = QString::fromStdString(to_text(estimate.peak_phase)),
           .tip = verdict_words("The moment of the peak.")};
 }
 

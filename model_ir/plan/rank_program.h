@@ -7,6 +7,7 @@
 
 #include "model_ir/base/units.h"
 #include "model_ir/plan/device_work.h"
+#include "model_ir/plan/phase_name.h"
 
 namespace headroom::ir {
 
@@ -60,10 +61,9 @@ struct Site {
   friend bool operator==(const Site&, const Site&) = default;
 };
 
-/// A named stretch of the program: "load", "step1.forward", ... as `docs/model-assumptions.md`
-/// lists.
+/// A stretch of the program: "load", "step1.forward", ... as `docs/model-assumptions.md` lists.
 struct Phase {
-  std::string name;
+  PhaseName name;
   std::size_t begin = 0;       ///< First event.
   std::size_t end = 0;         ///< One past the last event.
   Work work;                   ///< Sums over the items below.

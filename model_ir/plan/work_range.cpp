@@ -6,23 +6,50 @@
 namespace headroom::ir {
 namespace {
 
-/// What a mark opens or ends, by the operation of its site; nothing for other marks.
-std::vector<std::string_view> range_names(const RankProgram& program) {
-  constexpr std::array<std::string_view, 6> kNames = {kForwardPass, kBackwardPass,  kInputPass,
-                                                      kWeightPass,  kRecomputation, kRangeEnd};
-  std::vector<std::string_view> names(program.operations.size());
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    for (const std::string_view name : kNames) {
-      names[i] = program.operations[i] == name ? name : names[i];
+constexpr std::array<RangeKind, 5> kRangeKinds = {RangeKind::kForwardPass, RangeKind::kBackwardPass,
+                                                  RangeKind::kInputPass, RangeKind::kWeightPass,
+                                                  RangeKind::kRecomputation};
+
+/// What the mark of an operation does.
+struct RangeMark {
+  std::optional<RangeKind> opens;
+  bool ends = false;
+};
+
+/// By operation of the program.
+std::vector<RangeMark> range_marks(const RankProgram& program) {
+  std::vector<RangeMark> marks(program.operations.size());
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    marks[i].ends = program.operations[i] == kRangeEnd;
+    for (const RangeKind kind : kRangeKinds) {
+      if (program.operations[i] == name_of(kind)) {
+        marks[i].opens = kind;
+      }
     }
   }
-  return names;
+  return marks;
 }
 
 }  // namespace
 
+std::string_view name_of(RangeKind kind) {
+  switch (kind) {
+    case RangeKind::kForwardPass:
+      return "pass.forward";
+    case RangeKind::kBackwardPass:
+      return "pass.backward";
+    case RangeKind::kInputPass:
+      return "pass.input";
+    case RangeKind::kWeightPass:
+      return "pass.weight";
+    case RangeKind::kRecomputation:
+      return "recomputation";
+  }
+  return "?";
+}
+
 std::vector<WorkRange> work_ranges(const RankProgram& program) {
-  const std::vector<std::string_view> names = range_names(program);
+  const std::vector<RangeMark> marks = range_marks(program);
   std::vector<WorkRange> open;
   std::vector<WorkRange> ranges;
   for (std::size_t i = 0; i < program.work.items.size(); ++i) {
@@ -31,14 +58,14 @@ std::vector<WorkRange> work_ranges(const RankProgram& program) {
       continue;
     }
     const Site& site = program.sites[item.site];
-    const std::string_view name =
-        site.operation < names.size() ? names[site.operation] : std::string_view();
-    if (name == kRangeEnd && !open.empty()) {
+    const RangeMark mark = site.operation < marks.size() ? marks[site.operation] : RangeMark{};
+    if (mark.ends && !open.empty()) {
       open.back().end = static_cast<std::uint32_t>(i);
       ranges.push_back(open.back());
       open.pop_back();
-    } else if (!name.empty() && name != kRangeEnd) {
-      open.push_back({.begin = static_cast<std::uint32_t>(i), .chunk = site.layer, .name = name});
+    } else if (mark.opens) {
+      open.push_back(
+          {.begin = static_cast<std::uint32_t>(i), .chunk = site.layer, .kind = *mark.opens});
     }
   }
   return ranges;

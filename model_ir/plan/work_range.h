@@ -6,19 +6,23 @@
 
 #include "model_ir/plan/rank_program.h"
 
-/// Stretches of a program's work with a name, as profilers know them: a mark on the compute stream
-/// before the stretch and one behind it, told by the operation of their sites.
+/// Stretches of a program's work that have a kind, as profilers know them: a mark on the compute
+/// stream before the stretch and one behind it, told by the operation of their sites.
 namespace headroom::ir {
 
-/// One pass of a micro-batch through a chunk of a pipeline stage. `Site::layer`: the chunk.
-inline constexpr std::string_view kForwardPass = "pass.forward";
-inline constexpr std::string_view kBackwardPass = "pass.backward";
-/// A backward in two parts: what the stage before waits for, and the rest.
-inline constexpr std::string_view kInputPass = "pass.input";
-inline constexpr std::string_view kWeightPass = "pass.weight";
-/// Forward operators that run again for backward.
-inline constexpr std::string_view kRecomputation = "recomputation";
-/// Behind any of them.
+enum class RangeKind : std::uint8_t {
+  // One pass of a micro-batch through a chunk of a pipeline stage. `Site::layer`: the chunk.
+  kForwardPass,
+  kBackwardPass,
+  // A backward in two parts: what the stage before waits for, and the rest.
+  kInputPass,
+  kWeightPass,
+  kRecomputation,  ///< Forward operators that run again for backward.
+};
+
+/// The operation of the mark before a stretch: "pass.forward".
+[[nodiscard]] std::string_view name_of(RangeKind kind);
+/// The operation of the mark behind any of them.
 inline constexpr std::string_view kRangeEnd = "range.end";
 
 /// A stretch: its items are [begin, end).
@@ -26,7 +30,7 @@ struct WorkRange {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
   std::int32_t chunk = 0;
-  std::string_view name;  ///< One of the names above.
+  RangeKind kind = RangeKind::kForwardPass;
 };
 
 /// All of them, in the order of their ends. Ranges may lie in each other.

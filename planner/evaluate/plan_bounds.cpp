@@ -86,8 +86,8 @@ AloneBounds::Alone AloneBounds::lowered_alone(const ir::ModelSpec& model,
   }
   const std::vector<std::int64_t> live = live_curve(*program, one.allocator);
   for (const ir::Phase& phase : program->phases) {
-    const bool forward = phase.name.ends_with(".forward");
-    if (!forward && !phase.name.ends_with(".backward")) {
+    const bool forward = phase.name.kind == ir::PhaseKind::kForward;
+    if (!forward && phase.name.kind != ir::PhaseKind::kBackward) {
       continue;
     }
     for (std::size_t i = phase.first_item; i < phase.end_item; ++i) {

@@ -95,13 +95,12 @@ struct Run {
 };
 
 /// `batch`: its name holds it until the next one has been made.
-void run_micro_batch(const Run& run, const std::string& tag, bool boundary,
-                     transformers::Batch& batch) {
+void run_micro_batch(const Run& run, StepPosition at, bool boundary, transformers::Batch& batch) {
   Eager& eager = run.eager;
   Tensor loss;
   transformers::ModelOutput output;
   {
-    const PhaseScope phase(eager, tag + ".forward");
+    const PhaseScope phase(eager, PhaseKind::kForward, at);
     batch = transformers::make_batch(eager, run.model);
     output = transformers::forward(eager, run.model, batch);
     loss = std::move(output.loss);
@@ -110,7 +109,7 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary,
     }
   }
   {
-    const PhaseScope phase(eager, tag + ".backward");
+    const PhaseScope phase(eager, PhaseKind::kBackward, at);
     eager.set_site("loss", -1);
     run.wrapper.before_backward(boundary);
     // engine.backward: the loss over the accumulation steps, then ZeRO's loss scale.
@@ -124,7 +123,7 @@ void run_micro_batch(const Run& run, const std::string& tag, bool boundary,
     loss.reset();
     output.clear();
   }
-  const PhaseScope phase(eager, tag + (boundary ? ".step" : ".step_noop"));
+  const PhaseScope phase(eager, boundary ? PhaseKind::kEngineStep : PhaseKind::kEngineStepNoop, at);
   if (boundary) {
     run.wrapper.step();
     for (const Tensor& parameter : run.model.trainable) {
@@ -174,7 +173,7 @@ std::optional<Error> refusal_of(const ModelSpec& spec, const ParallelPlan& plan,
 /// get_init_context.
 transformers::Model make_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
                                const Graph& graph, ZeroInit* zero_init) {
-  const PhaseScope phase(eager, "model");
+  const PhaseScope phase(eager, PhaseKind::kModel);
   const auto partition = [&](const Tensor& parameter) { zero_init->partition(parameter); };
   transformers::Model model = zero_init != nullptr
                                   ? transformers::load_model(eager, spec, plan, graph, partition)
@@ -209,7 +208,7 @@ std::optional<Error> unquantisable(const transformers::Model& model, const Paral
 }
 
 void initialize(const EngineState& state, OptimizerWrapper& wrapper) {
-  const PhaseScope phase(state.eager, "deepspeed.initialize");
+  const PhaseScope phase(state.eager, PhaseKind::kInitialize);
   if (state.zero.stage == 3) {
     if (state.plan.quant) {  // Nothing was partitioned while it was loaded.
       state.eager.set_site("deepspeed.cast", -1);
@@ -228,7 +227,7 @@ void initialize(const EngineState& state, OptimizerWrapper& wrapper) {
 }
 
 void evaluate(const Run& run, transformers::Batch& batch) {
-  const PhaseScope phase(run.eager, "evaluation");
+  const PhaseScope phase(run.eager, PhaseKind::kEvaluation);
   const torch::GradMode grad(run.eager, false);
   run.model.training = false;
   batch = transformers::make_batch(run.eager, run.model);
@@ -239,11 +238,8 @@ void run_phases(const Run& run) {
   transformers::Batch batch;
   for (int step = 1; step <= run.plan.steps; ++step) {
     for (std::int64_t micro = 1; micro <= run.plan.accumulation; ++micro) {
-      std::string tag = "step" + std::to_string(step);
-      if (run.plan.accumulation > 1) {
-        tag += "." + std::to_string(micro);
-      }
-      run_micro_batch(run, tag, micro == run.plan.accumulation, batch);
+      run_micro_batch(run, torch::micro_batch_at(run.plan, step, micro),
+                      micro == run.plan.accumulation, batch);
     }
   }
   if (run.plan.evaluation) {
@@ -282,7 +278,7 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   }
   BaseOptimizer optimizer(eager, plan.optimizer, zero);
   {
-    const PhaseScope phase(eager, "optimizer_object");
+    const PhaseScope phase(eager, PhaseKind::kOptimizerObject);
     if (BaseOptimizer::is_compiled(plan.optimizer, zero) || collected_by_now(model)) {
       zero_init.collect_garbage(model);  // Loading a compiled operator sets the collector off too.
     }

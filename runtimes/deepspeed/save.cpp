@@ -18,7 +18,7 @@ std::string_view module_of(std::string_view parameter) {
 
 void save_checkpoint(const EngineState& state) {
   torch::Eager& eager = state.eager;
-  const torch::PhaseScope phase(eager, "checkpoint-save");
+  const torch::PhaseScope phase(eager, PhaseKind::kCheckpointSave);
   if (state.zero.stage < 3) {
     return;
   }

@@ -121,9 +121,9 @@ void ZeroBuckets::begin_group() {
   const bool untouched = phase.begin == eager.program().events.size();
   state_.empty_cache();
   if (!untouched) {
-    phase.name += ".flatten";
+    phase.name.kind = PhaseKind::kFlatten;
     eager.end_phase();
-    eager.begin_phase("deepspeed.initialize");
+    eager.begin_phase({.kind = PhaseKind::kInitialize});
   }
 }
 

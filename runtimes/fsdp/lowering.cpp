@@ -217,13 +217,13 @@ transformers::ModelOutput call(Run& run, const transformers::Batch& batch) {
   return call_root(run.eager, run.model, given);
 }
 
-void run_micro_batch(Run& run, const std::string& tag) {
+void run_micro_batch(Run& run, StepPosition at) {
   Eager& eager = run.eager;
   transformers::Batch batch;
   Tensor loss;
   transformers::ModelOutput output;
   {
-    const PhaseScope phase(eager, tag + ".forward");
+    const PhaseScope phase(eager, PhaseKind::kForward, at);
     batch = transformers::make_batch(eager, run.model);
     const auto autocast = autocast_dtype(run.plan.precision);
     if (autocast) {
@@ -241,7 +241,7 @@ void run_micro_batch(Run& run, const std::string& tag) {
       loss = torch::scale(eager, loss);
     }
   }
-  const PhaseScope phase(eager, tag + ".backward");
+  const PhaseScope phase(eager, PhaseKind::kBackward, at);
   eager.set_site("loss", -1);
   {
     const Tensor scaled = run.scaler ? run.scaler->scale(loss) : loss;
@@ -255,7 +255,7 @@ void run_micro_batch(Run& run, const std::string& tag) {
 }
 
 void evaluate(Run& run) {
-  const PhaseScope phase(run.eager, "evaluation");
+  const PhaseScope phase(run.eager, PhaseKind::kEvaluation);
   const torch::GradMode grad(run.eager, false);
   run.model.training = false;
   const transformers::Batch batch = transformers::make_batch(run.eager, run.model);
@@ -297,22 +297,23 @@ void step_on_host(Run& run) {
   run.eager.run(CopyShape{.kind = CopyKind::kHostWork, .bytes = bytes});
 }
 
-void run_step(Run& run, const std::string& tag) {
+void run_step(Run& run, int step) {
+  const StepPosition at{.step = step};
   for (std::int64_t micro = 1; micro <= run.plan.accumulation; ++micro) {
-    run_micro_batch(run, run.plan.accumulation > 1 ? tag + "." + std::to_string(micro) : tag);
+    run_micro_batch(run, torch::micro_batch_at(run.plan, step, micro));
   }
   if (run.plan.optimizer.kind == OptimizerKind::kNone) {
     return;
   }
   {
-    const PhaseScope phase(run.eager, tag + ".optimizer");
+    const PhaseScope phase(run.eager, PhaseKind::kOptimizer, at);
     if (run.sharding.plan.cpu_offload) {  // Norms and states are the host's.
       step_on_host(run);
     } else {
       run_optimizer(run);
     }
   }
-  const PhaseScope phase(run.eager, tag + ".zero_grad");
+  const PhaseScope phase(run.eager, PhaseKind::kZeroGrad, at);
   torch::zero_grad(run.eager, run.trained);
 }
 
@@ -324,13 +325,13 @@ void train(Run& run) {
                        run.sharding.ranks);
   }
   for (int step = 1; step <= run.plan.steps; ++step) {
-    run_step(run, "step" + std::to_string(step));
+    run_step(run, step);
   }
   if (run.plan.evaluation) {
     evaluate(run);
   }
   if (run.plan.checkpoint_save) {
-    const PhaseScope phase(run.eager, "checkpoint-save");  // Each rank writes its shards.
+    const PhaseScope phase(run.eager, PhaseKind::kCheckpointSave);  // Each rank writes its shards.
   }
   if (run.plan.generation) {
     transformers::generate(run.eager, run.model, call_root);
@@ -350,7 +351,7 @@ void run_fully_shard(const Setting& setting) {
   const Sharding& sharding = setting.sharding;
   ShardedModel sharded;
   {
-    const PhaseScope phase(sharding.eager, "load");
+    const PhaseScope phase(sharding.eager, PhaseKind::kLoad);
     sharded = load_sharded(sharding, setting.model, setting.arithmetic, setting.graph);
   }
   FullyShard hooks(sharding.eager, std::move(sharded.groups));
@@ -379,7 +380,7 @@ void run_wrapped(const Setting& setting) {
   const Sharding& sharding = setting.sharding;
   std::unique_ptr<WrappedModel> wrapped;
   {
-    const PhaseScope phase(sharding.eager, "load");
+    const PhaseScope phase(sharding.eager, PhaseKind::kLoad);
     wrapped = load_wrapped(sharding, setting.model, setting.arithmetic, setting.graph);
   }
   WrapperHooks hooks(sharding.eager, sharding.plan, *wrapped);

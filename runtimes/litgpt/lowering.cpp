@@ -26,9 +26,9 @@ struct Loop {
   Tensor loss;
 };
 
-void run_micro_batch(Eager& eager, const Model& model, Loop& loop, const std::string& tag) {
+void run_micro_batch(Eager& eager, const Model& model, Loop& loop, StepPosition at) {
   {
-    const PhaseScope phase(eager, tag + ".forward");
+    const PhaseScope phase(eager, PhaseKind::kForward, at);
     const torch::Shape shape{model.plan->micro_batch, model.plan->sequence};
     eager.set_site("input_ids", -1);
     Tensor ids = eager.empty(shape, DType::kInt64, TensorRole::kInput);
@@ -38,7 +38,7 @@ void run_micro_batch(Eager& eager, const Model& model, Loop& loop, const std::st
     loop.logits = forward(eager, model, loop.ids);
     loop.loss = loss(eager, loop.logits, loop.targets);
   }
-  const PhaseScope phase(eager, tag + ".backward");
+  const PhaseScope phase(eager, PhaseKind::kBackward, at);
   eager.set_site("loss", -1);
   const Tensor divided = torch::scale(eager, loop.loss);
   const Tensor seed = eager.empty({}, divided.dtype(), TensorRole::kLogits);
@@ -55,25 +55,24 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan,
   Eager eager(device);
   Model model;
   {
-    const PhaseScope phase(eager, "load");
+    const PhaseScope phase(eager, PhaseKind::kLoad);
     model = load_model(eager, spec, plan);
   }
   Loop loop;
   torch::OptimizerState state;
   for (int step = 1; step <= plan.steps; ++step) {
-    const std::string tag = "step" + std::to_string(step);
+    const StepPosition at{.step = step};
     for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
-      run_micro_batch(eager, model, loop,
-                      plan.accumulation > 1 ? tag + "." + std::to_string(micro) : tag);
+      run_micro_batch(eager, model, loop, torch::micro_batch_at(plan, step, micro));
     }
     {
-      const PhaseScope phase(eager, tag + ".optimizer");
+      const PhaseScope phase(eager, PhaseKind::kOptimizer, at);
       if (plan.clip_norm) {
         torch::clip_grad_norm(eager, model.trainable);
       }
       torch::step(eager, plan.optimizer, model.trainable, state);
     }
-    const PhaseScope phase(eager, tag + ".zero_grad");
+    const PhaseScope phase(eager, PhaseKind::kZeroGrad, at);
     torch::zero_grad(eager, model.trainable);
   }
   return eager.finish();

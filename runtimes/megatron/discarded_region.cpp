@@ -23,7 +23,7 @@ struct DiscardedRegion::Again {
   std::vector<Tensor> outputs;
 
   void run(Eager& eager) {
-    const torch::RangeScope range(eager, kRecomputation);
+    const torch::RangeScope range(eager, RangeKind::kRecomputation);
     const torch::GradMode grad(eager, true);
     for (torch::SavedTensor& input : saved) {
       inputs.push_back(input.unpack(eager));

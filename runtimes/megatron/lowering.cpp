@@ -61,12 +61,12 @@ class Trainer {
         optimizers_(optimizers) {}
 
   void step(int number) {
-    const std::string tag = "step" + std::to_string(number);
+    const StepPosition at{.step = number};
     {
-      const PhaseScope phase(context_.eager, tag + ".forward_backward");
+      const PhaseScope phase(context_.eager, PhaseKind::kForwardBackward, at);
       forward_backward();
     }
-    const PhaseScope phase(context_.eager, tag + ".optimizer");
+    const PhaseScope phase(context_.eager, PhaseKind::kOptimizer, at);
     optimize();
   }
 
@@ -181,12 +181,12 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
   const Runner run{context, process};
   std::vector<Chunk> chunks;
   {
-    const PhaseScope phase(eager, "model");
+    const PhaseScope phase(eager, PhaseKind::kModel);
     chunks = build_chunks(run, modules.value());
   }
   std::vector<GradientBuffer> buffers;
   {
-    const PhaseScope phase(eager, "ddp");
+    const PhaseScope phase(eager, PhaseKind::kDdp);
     for (const Chunk& chunk : chunks) {
       for (GradientBuffer& buffer : make_buffers(run, chunk, &chunk == &chunks.front())) {
         buffers.push_back(std::move(buffer));
@@ -195,7 +195,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, std:
   }
   std::vector<Optimizer> optimizers;
   {
-    const PhaseScope phase(eager, "optimizer_object");
+    const PhaseScope phase(eager, PhaseKind::kOptimizerObject);
     optimizers = make_optimizers(run, buffers);
   }
   Trainer trainer(run, chunks, buffers, optimizers);

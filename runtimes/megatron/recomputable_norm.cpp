@@ -55,7 +55,7 @@ void RecomputableNorm::discard_until(const Tensor& hook) {
   hook->grad_fn->before_apply = [run = run_, again = again_, output = output_,
                                  bytes](Eager& e) mutable {
     {
-      const torch::RangeScope range(e, kRecomputation);
+      const torch::RangeScope range(e, RangeKind::kRecomputation);
       again->input = again->saved.unpack(e);
       again->normed = norm_forward(run, again->input, again->weights);
     }

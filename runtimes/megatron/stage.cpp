@@ -166,7 +166,8 @@ Tensor Stage::scaled_loss(const Tensor& losses, const Tensor& loss_mask) {
 }
 
 Tensor Stage::forward(std::size_t index, const Tensor& input) {
-  const torch::RangeScope pass(run_.eager(), kForwardPass, static_cast<std::int32_t>(index));
+  const torch::RangeScope pass(run_.eager(), RangeKind::kForwardPass,
+                               static_cast<std::int32_t>(index));
   const Chunk& chunk = chunks_[index];
   inputs_[index] = input;
   wait_for(input);
@@ -213,7 +214,7 @@ void Stage::note_scales(const Chunk& chunk) {
 Tensor Stage::backward(std::size_t index, const Tensor& input, Tensor output,
                        const Tensor& gradient) {
   Eager& eager = run_.eager();
-  const torch::RangeScope pass(eager, kBackwardPass, static_cast<std::int32_t>(index));
+  const torch::RangeScope pass(eager, RangeKind::kBackwardPass, static_cast<std::int32_t>(index));
   Tensor seed = gradient;
   wait_for(gradient);
   Tensor scaled;

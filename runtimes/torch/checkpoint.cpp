@@ -99,7 +99,7 @@ void CheckpointFrame::recompute(Eager& eager) {
   recomputing_ = true;
   const std::int32_t layer = eager.layer();
   {
-    const RangeScope range(eager, kRecomputation);
+    const RangeScope range(eager, RangeKind::kRecomputation);
     const SavedTensorScope hooks(eager, this);
     const GradMode grad(eager, true);
     try {
@@ -214,7 +214,7 @@ Gradients reentrant_gradients(Eager& eager, const ReentrantCall& call, Gradients
   {
     std::vector<Tensor> outputs;
     {
-      const RangeScope range(eager, kRecomputation);
+      const RangeScope range(eager, RangeKind::kRecomputation);
       const GradMode grad(eager, true);
       eager.set_layer(call.layer);
       const AutocastScope scope(eager, call.autocast);

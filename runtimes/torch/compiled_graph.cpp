@@ -236,7 +236,7 @@ void CompiledGraph::make(const Step& step) {
 void CompiledGraph::run_step(Step& step) {
   std::optional<RangeScope> range;
   if (step.again && !step.is_item && !step.is_view) {
-    range.emplace(eager_, kRecomputation);
+    range.emplace(eager_, RangeKind::kRecomputation);
   }
   make(step);
   if (step.is_view) {

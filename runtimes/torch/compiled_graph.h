@@ -68,7 +68,7 @@ class CompiledGraph {
   /// Puts the steps, listed in the order in which they are traced, in that in which Inductor runs
   /// them.
   void schedule();
-  /// Whether the steps that follow make what forward made before (`ir::kRecomputation`).
+  /// Whether the steps that follow make what forward made before (`ir::RangeKind::kRecomputation`).
   void set_again(bool again) { again_ = again; }
   /// Another look at a buffer. The estimate of the peak takes it for a copy, behind which the
   /// buffer itself goes.

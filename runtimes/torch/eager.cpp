@@ -249,8 +249,8 @@ void Eager::wait_stream(StreamId waiting, StreamId other) {
   }
 }
 
-void Eager::begin_phase(std::string_view name) {
-  program_.phases.push_back(Phase{.name = std::string(name),
+void Eager::begin_phase(const PhaseName& name) {
+  program_.phases.push_back(Phase{.name = name,
                                   .begin = program_.events.size(),
                                   .end = program_.events.size(),
                                   .work = {},

@@ -93,7 +93,7 @@ class Eager {
   /// Who writes the work down: names of streams, streams of communicators.
   [[nodiscard]] WorkRecorder& recorder() { return *recorder_; }
 
-  void begin_phase(std::string_view name);
+  void begin_phase(const PhaseName& name);
   void end_phase();
   [[nodiscard]] RankProgram finish();
   RankProgram& program() { return program_; }

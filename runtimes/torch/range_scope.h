@@ -8,11 +8,11 @@
 
 namespace headroom::ir::torch {
 
-/// Gives what runs while it lives a name (`plan/work_range.h`). The site stays what it was.
+/// Says what runs while it lives (`plan/work_range.h`). The site stays what it was.
 class RangeScope {
  public:
-  RangeScope(Eager& eager, std::string_view name, std::int32_t chunk = 0) : eager_(eager) {
-    mark(name, chunk);
+  RangeScope(Eager& eager, RangeKind kind, std::int32_t chunk = 0) : eager_(eager) {
+    mark(name_of(kind), chunk);
   }
   ~RangeScope() { mark(kRangeEnd, 0); }
   RangeScope(const RangeScope&) = delete;

@@ -122,7 +122,7 @@ Trainer::Trainer(const fsdp::Sharding& sharding, const ModelSpec& spec, const Pa
 }
 
 void Trainer::load(fsdp::Sharding sharding, const ModelSpec& spec, std::int64_t stage) {
-  const PhaseScope phase(eager_, "load");
+  const PhaseScope phase(eager_, PhaseKind::kLoad);
   std::int64_t blocks = 0;
   const auto layers = static_cast<std::int64_t>(spec.layers.size());
   for (const TitanChunk& chunk : titan_chunks(plan_, layers, stage)) {
@@ -176,7 +176,7 @@ Tensor Trainer::forward_backward(Tensor ids, Tensor labels) {
   Tensor loss;
   {
     const AutocastScope autocast(eager_, whole());
-    const torch::RangeScope pass(eager_, kForwardPass);
+    const torch::RangeScope pass(eager_, RangeKind::kForwardPass);
     before_forward();
     const Tensor logits = forward(context, ids);
     sum = loss_of(eager_, plan_, logits, labels);
@@ -212,7 +212,7 @@ Tensor Trainer::chunked_forward_backward(Tensor ids, Tensor labels) {
   ModelPart& part = *parts_.front();
   Context context{eager_, part.model, mesh_, part.hooks};
   const Tensor hidden = [&] {
-    const torch::RangeScope pass(eager_, kForwardPass);
+    const torch::RangeScope pass(eager_, RangeKind::kForwardPass);
     return forward_hidden(context, ids);
   }();
   const std::int64_t length = ceil_div(hidden.shape()[1], kPieces);
@@ -315,7 +315,7 @@ void Trainer::log(const Tensor& loss) {
 }
 
 void Trainer::step(int number) {
-  const PhaseScope phase(eager_, "step" + std::to_string(number));
+  const PhaseScope phase(eager_, PhaseKind::kWholeStep, {.step = number});
   if (number == 2) {  // set_pg_timeouts: a barrier's tensor stays, its result goes.
     eager_.set_site("barrier", -1);
     barrier_ = eager_.empty({1}, DType::kUInt8, TensorRole::kCommunication);

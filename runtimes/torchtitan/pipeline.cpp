@@ -150,7 +150,7 @@ PipelineStage* Pipeline::neighbour(const PipelineStage& stage, std::int64_t step
 }
 
 Tensor Pipeline::run_forward(const PipelineAction& action) {
-  const torch::RangeScope pass(eager_, kForwardPass, action.chunk);
+  const torch::RangeScope pass(eager_, RangeKind::kForwardPass, action.chunk);
   PipelineStage& stage = *stages_[static_cast<std::size_t>(action.chunk)];
   const auto index = static_cast<std::size_t>(action.micro_batch);
   stage.receive_input();
@@ -162,7 +162,8 @@ Tensor Pipeline::run_forward(const PipelineAction& action) {
 /// Returns the gradient for the stage before.
 Tensor Pipeline::run_backward(const PipelineAction& action) {
   const bool whole = action.work == PipelineWork::kBackward;
-  const torch::RangeScope pass(eager_, whole ? kBackwardPass : kInputPass, action.chunk);
+  const torch::RangeScope pass(eager_, whole ? RangeKind::kBackwardPass : RangeKind::kInputPass,
+                               action.chunk);
   PipelineStage& stage = *stages_[static_cast<std::size_t>(action.chunk)];
   stage.receive_gradient();
   const Tensor loss =
@@ -178,7 +179,7 @@ Tensor Pipeline::run_backward(const PipelineAction& action) {
 }
 
 void Pipeline::run_weight(const PipelineAction& action) {
-  const torch::RangeScope pass(eager_, kWeightPass, action.chunk);
+  const torch::RangeScope pass(eager_, RangeKind::kWeightPass, action.chunk);
   stages_[static_cast<std::size_t>(action.chunk)]->backward_weight(action.micro_batch);
 }
 

@@ -176,7 +176,7 @@ void generate(Eager& eager, const Model& model, const ForwardCall& call) {
   prefill.training = false;
   prefill.cache = std::make_shared<KeyValueCache>(*model.spec);
   {
-    const PhaseScope phase(eager, "generation.prefill");
+    const PhaseScope phase(eager, PhaseKind::kPrefill);
     eager.set_site("input_ids", -1);
     names.ids = row(eager, batch, prompt);
     names.kwargs.mask = row(eager, batch, prompt);
@@ -196,7 +196,7 @@ void generate(Eager& eager, const Model& model, const ForwardCall& call) {
     append_token(eager, names, std::move(logits));
     ask_ranks(eager, *model.plan);
   }
-  const PhaseScope phase(eager, "generation.decode");
+  const PhaseScope phase(eager, PhaseKind::kDecode);
   ParallelPlan one = *model.plan;
   one.sequence = 1;
   const Graph graph = build_graph(*model.spec, {.batch = batch, .sequence = 1});

@@ -47,13 +47,13 @@ void next_batch(Training& run) {
 }
 
 /// Forward and backward of one micro-batch.
-void run_micro_batch(Training& run, const std::string& tag) {
+void run_micro_batch(Training& run, StepPosition at) {
   Eager& eager = run.eager;
   const ParallelPlan& plan = run.plan;
   Tensor loss;
   ModelOutput output;
   {
-    const PhaseScope phase(eager, tag + ".forward");
+    const PhaseScope phase(eager, PhaseKind::kForward, at);
     next_batch(run);
     const auto autocast = autocast_dtype(plan.precision);
     if (autocast) {
@@ -74,7 +74,7 @@ void run_micro_batch(Training& run, const std::string& tag) {
       loss = torch::scale(eager, loss);
     }
   }
-  const PhaseScope phase(eager, tag + ".backward");
+  const PhaseScope phase(eager, PhaseKind::kBackward, at);
   eager.set_site("loss", -1);
   {
     const Tensor scaled = run.scaler ? run.scaler->scale(loss) : loss;
@@ -147,7 +147,7 @@ void step_in_backward(Training& run) {
 }
 
 void evaluate(Training& run) {
-  const PhaseScope phase(run.eager, "evaluation");
+  const PhaseScope phase(run.eager, PhaseKind::kEvaluation);
   const torch::GradMode grad(run.eager, false);
   run.model.training = false;
   const Batch batch = make_batch(run.eager, run.model);
@@ -164,7 +164,7 @@ void evaluate(Training& run) {
 ///         bindings/python/py_src/safetensors/torch.py, _tobytes; bitsandbytes 0.50.2
 ///         functional.py, QuantState.as_dict.
 void save_checkpoint(Training& run) {
-  const PhaseScope phase(run.eager, "checkpoint-save");
+  const PhaseScope phase(run.eager, PhaseKind::kCheckpointSave);
   run.eager.set_site("state_dict", -1);
   std::vector<Tensor> codes;
   for (const auto& [id, weight] : run.model.quantised) {
@@ -200,7 +200,7 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
     run.scaler.emplace(eager);
   }
   {
-    const PhaseScope phase(eager, "load");
+    const PhaseScope phase(eager, PhaseKind::kLoad);
     run.model = load_model(eager, spec, plan, graph);
     if (!plan.quant) {
       attach(run);
@@ -211,7 +211,7 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
     }
   }
   if (plan.quant) {
-    const PhaseScope phase(eager, "peft");
+    const PhaseScope phase(eager, PhaseKind::kPeft);
     attach(run);
   }
   note_layer_matrices(run);
@@ -220,18 +220,18 @@ void train(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, const 
     step_in_backward(run);
   }
   for (int step = 1; step <= plan.steps; ++step) {
-    const std::string tag = "step" + std::to_string(step);
+    const StepPosition at{.step = step};
     for (std::int64_t micro = 1; micro <= plan.accumulation; ++micro) {
-      run_micro_batch(run, plan.accumulation > 1 ? tag + "." + std::to_string(micro) : tag);
+      run_micro_batch(run, torch::micro_batch_at(plan, step, micro));
     }
     if (plan.optimizer.kind == OptimizerKind::kNone || in_backward) {
       continue;
     }
     {
-      const PhaseScope phase(eager, tag + ".optimizer");
+      const PhaseScope phase(eager, PhaseKind::kOptimizer, at);
       run_optimizer(run);
     }
-    const PhaseScope phase(eager, tag + ".zero_grad");
+    const PhaseScope phase(eager, PhaseKind::kZeroGrad, at);
     torch::zero_grad(eager, run.model.trainable);
   }
   if (plan.evaluation) {

@@ -58,7 +58,7 @@ class ProgramBuilder {
   void phase(const std::string& name, const std::function<void()>& body) {
     const std::size_t begin = program_.events.size();
     body();
-    program_.phases.push_back({name, begin, program_.events.size(), {}});
+    program_.phases.push_back({ir::parse_phase_name(name), begin, program_.events.size(), {}});
   }
   ir::BlockId allocate(std::int64_t bytes, ir::TensorRole role) {
     ir::Event event;

@@ -12,7 +12,7 @@ Bytes gib(std::int64_t count) {
 cost::PhaseMemory phase(const std::string& name, Bytes parameters, Bytes activations,
                         Bytes gradients) {
   cost::PhaseMemory memory;
-  memory.name = name;
+  memory.name = ir::parse_phase_name(name);
   memory.at_peak.at(static_cast<std::size_t>(ir::TensorRole::kParameter)) = parameters;
   memory.at_peak.at(static_cast<std::size_t>(ir::TensorRole::kActivation)) = activations;
   memory.at_peak.at(static_cast<std::size_t>(ir::TensorRole::kGradient)) = gradients;

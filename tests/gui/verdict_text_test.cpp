@@ -34,8 +34,9 @@ TEST_CASE("verdict_text: what fits says how much is to spare, and of what") {
 
 TEST_CASE("verdict_text: what does not fit says how much is missing, and where it runs out") {
   cost::StepEstimate estimate = test::fake_estimate(60);
-  estimate.program.phases = {{.name = "load", .begin = 0, .end = 0, .work = {}},
-                             {.name = "step1.forward", .begin = 0, .end = 0, .work = {}}};
+  estimate.program.phases = {
+      {.name = ir::parse_phase_name("load"), .begin = 0, .end = 0, .work = {}},
+      {.name = ir::parse_phase_name("step1.forward"), .begin = 0, .end = 0, .work = {}}};
   estimate.failure = cost::OutOfMemory{
       .event = 0, .phase = 1, .requested = Bytes{}, .allocated = Bytes{}, .reserved = Bytes{}};
   const VerdictText text = verdict_text(estimate);

@@ -91,7 +91,7 @@ ir::RankProgram random_program(Random& random, const ProgramShape& shape) {
     }
     program.events.push_back(event);
   }
-  program.phases = {{"all", 0, program.events.size(), {}}};
+  program.phases = {{ir::parse_phase_name("all"), 0, program.events.size(), {}}};
   return program;
 }
 
@@ -294,7 +294,8 @@ TEST_CASE("property: replay shows the allocator's peaks, and roles sum to them")
     Setup setup = random_setup(random);
     setup.device = {.capacity = Bytes{std::int64_t{1} << 50}};
     ir::RankProgram program = random_program(random, {});
-    program.phases = {{"first", 0, 150, {}}, {"second", 150, 400, {}}};
+    program.phases = {{ir::parse_phase_name("first"), 0, 150, {}},
+                      {ir::parse_phase_name("second"), 150, 400, {}}};
     const MemoryTimeline timeline = replay(program, setup.settings, setup.device);
     const std::vector<Observation> seen = observe(setup, program);
     REQUIRE(timeline.phases.size() == 2);

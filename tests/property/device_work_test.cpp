@@ -53,7 +53,7 @@ void add(const WorkShape& shape, NaiveSum& sum) {
 }
 
 void check_counters(const DeviceWork& work, const Phase& phase) {
-  CAPTURE(phase.name);
+  CAPTURE(to_text(phase.name));
   NaiveSum sum;
   for (std::size_t item = phase.first_item; item < phase.end_item; ++item) {
     if (work.items[item].kind == WorkItem::Kind::kRun) {

@@ -12,7 +12,7 @@ namespace headroom::test {
                                                  std::string_view name) {
   const ir::Phase* found = nullptr;
   for (const ir::Phase& phase : program.phases) {
-    found = phase.name == name ? &phase : found;
+    found = to_text(phase.name) == name ? &phase : found;
   }
   return found;
 }

@@ -13,8 +13,10 @@ class ProgramWriter {
  public:
   ProgramWriter& phase(const std::string& name) {
     close();
-    program_.phases.push_back(
-        {.name = name, .begin = program_.events.size(), .end = 0, .work = {}});
+    program_.phases.push_back({.name = ir::parse_phase_name(name),
+                               .begin = program_.events.size(),
+                               .end = 0,
+                               .work = {}});
     return *this;
   }
   ProgramWriter& at(std::int32_t layer, const std::string& operation, bool backward = false) {

@@ -101,7 +101,7 @@ inline void check_phases(const ir::ModelSpec& model, const ir::ParallelPlan& ask
     CAPTURE(expected.name);
     const cost::PhaseMemory* found = nullptr;
     for (const cost::PhaseMemory& phase : timeline.phases) {
-      found = phase.name == expected.name ? &phase : found;
+      found = to_text(phase.name) == expected.name ? &phase : found;
     }
     REQUIRE(found != nullptr);
     CHECK(found->allocated_after.value() == expected.allocated_after);

@@ -36,8 +36,7 @@ ModelledWork modelled_work(const ir::RankProgram& program) {
   };
   return {.flops = any([](const ir::Phase& phase) { return phase.work.gemm_flops > 0; }),
           .kernels = any([](const ir::Phase& phase) {
-            return phase.name.find(".forward") != std::string::npos &&
-                   phase.work.kernels > phase.work.gemms;
+            return ir::runs_forward(phase.name.kind) && phase.work.kernels > phase.work.gemms;
           })};
 }
 

@@ -16,7 +16,7 @@ namespace headroom::check {
 
 /// What is predicted for one phase; a metric that is not modelled is absent.
 struct PredictedPhase {
-  std::string name;
+  ir::PhaseName name;
   std::vector<MetricValue> values;
 
   [[nodiscard]] std::optional<double> find(Metric metric) const;

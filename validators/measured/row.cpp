@@ -47,16 +47,14 @@ double last_step_seconds(const MeasuredRow& row) {
   if (row.step_seconds > 0) {
     return row.step_seconds;
   }
-  std::string_view step;
+  int step = 0;
   double seconds = 0;
   for (const MeasuredPhase& phase : row.phases) {
-    const std::string_view name = phase.name;
-    if (!name.starts_with("step")) {
+    if (phase.name.at.step == 0) {
       continue;
     }
-    const std::string_view own = name.substr(0, name.find('.'));
-    if (own != step) {
-      step = own;
+    if (phase.name.at.step != step) {
+      step = phase.name.at.step;
       seconds = 0;
     }
     if (phase.seconds <= 0) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model_ir/json/json_value.h"
+#include "model_ir/plan/phase_name.h"
 
 namespace headroom::check {
 
@@ -41,9 +42,9 @@ struct MetricValue {
   friend bool operator==(const MetricValue&, const MetricValue&) = default;
 };
 
-/// What was measured in one phase ("step1.forward"; "run" for a whole run).
+/// What was measured in one phase.
 struct MeasuredPhase {
-  std::string name;
+  ir::PhaseName name;
   std::vector<MetricValue> values;
   double seconds = 0;  ///< From one synchronisation to the next; 0: not timed.
 };

@@ -102,7 +102,7 @@ Result<MeasuredPhase> read_phase(const JsonValue& value, const Place& place) {
   if (name == nullptr || name->as_string() == nullptr) {
     return place.error({}, "a phase without a name", R"(an object with "phase")");
   }
-  MeasuredPhase phase{.name = *name->as_string(), .values = {}, .seconds = 0};
+  MeasuredPhase phase{.name = ir::parse_phase_name(*name->as_string()), .values = {}, .seconds = 0};
   if (Status read = read_values(value, kPhaseKeys, place, phase.values); !read) {
     return std::move(read).error();
   }

@@ -13,20 +13,21 @@
 namespace headroom::check {
 namespace {
 
-const PredictedPhase* find_phase(const Prediction& prediction, std::string_view name) {
+const PredictedPhase* find_phase(const Prediction& prediction, const ir::PhaseName& name) {
   const auto found =
       std::find_if(prediction.phases.begin(), prediction.phases.end(),
-                   [name](const PredictedPhase& phase) { return phase.name == name; });
+                   [&name](const PredictedPhase& phase) { return phase.name == name; });
   return found == prediction.phases.end() ? nullptr : &*found;
 }
 
 void score_phase(const MeasuredPhase& measured, const PredictedPhase& predicted,
                  RowScorer& scorer) {
+  const std::string phase = to_text(measured.name);
   for (const MetricValue& value : measured.values) {
     if (const auto guess = predicted.find(value.metric)) {
-      scorer.score(measured.name, value.metric, *guess, value.value);
+      scorer.score(phase, value.metric, *guess, value.value);
     } else {
-      scorer.skip("metric " + std::string(name_of(value.metric)) + ": not modelled", measured.name,
+      scorer.skip("metric " + std::string(name_of(value.metric)) + ": not modelled", phase,
                   value.metric);
     }
   }
@@ -91,7 +92,8 @@ Scoring score_case(const MeasuredRow& row, const RowLabels& labels, const Predic
     if (const PredictedPhase* predicted = find_phase(prediction, phase.name)) {
       score_phase(phase, *predicted, scorer);
     } else {
-      scorer.skip("phase " + phase.name + ": not in the prediction", phase.name);
+      const std::string name = to_text(phase.name);
+      scorer.skip("phase " + name + ": not in the prediction", name);
     }
   }
   return scorer.take();

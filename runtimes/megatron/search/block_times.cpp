@@ -77,11 +77,11 @@ class PassReader {
   [[nodiscard]] PassTimes read(std::int64_t layers) const {
     PassTimes times;
     for (const ir::WorkRange& range : ir::work_ranges(program_)) {
-      if (range.name == ir::kForwardPass) {
+      if (range.kind == ir::RangeKind::kForwardPass) {
         read_pass(range, layers, false, times);
-      } else if (range.name == ir::kBackwardPass) {
+      } else if (range.kind == ir::RangeKind::kBackwardPass) {
         read_pass(range, layers, true, times);
-      } else if (range.name == ir::kRecomputation) {
+      } else if (range.kind == ir::RangeKind::kRecomputation) {
         read_recomputation(range, times);
       }
     }

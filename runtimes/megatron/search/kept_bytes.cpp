@@ -20,7 +20,7 @@ std::int64_t added_by_pass(const ir::RankProgram& program, const std::vector<std
   const std::size_t step = program.phases[program.phases.size() - 2].first_item;
   int passes = 0;
   for (const ir::WorkRange& range : ir::work_ranges(program)) {
-    if (range.begin < step || range.name != ir::kForwardPass || ++passes < 2) {
+    if (range.begin < step || range.kind != ir::RangeKind::kForwardPass || ++passes < 2) {
       continue;
     }
     const auto before = [&](std::uint32_t item) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "planner/evaluate/live_bytes.h"
@@ -12,15 +11,11 @@
 namespace headroom::plan {
 namespace {
 
-bool ends_with(std::string_view text, std::string_view tail) {
-  return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
-}
-
 bool is_step(const ir::Phase& phase) {
-  return ends_with(phase.name, ".forward_backward");
+  return phase.name.kind == ir::PhaseKind::kForwardBackward;
 }
 bool is_optimizer(const ir::Phase& phase) {
-  return ends_with(phase.name, ".optimizer");
+  return phase.name.kind == ir::PhaseKind::kOptimizer;
 }
 
 std::int64_t before(const std::vector<std::int64_t>& curve, std::size_t event) {

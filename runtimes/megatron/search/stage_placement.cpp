@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 #include <utility>
 
 #include "costmodel/estimate.h"
@@ -122,7 +121,7 @@ class StageReader {
     const std::vector<std::int64_t> curve = live_curve(*program, plan.allocator);
     std::int64_t most = 0;
     for (const ir::Phase& phase : program->phases) {
-      if (std::string_view(phase.name).find(".forward_backward") == std::string_view::npos) {
+      if (phase.name.kind != ir::PhaseKind::kForwardBackward) {
         continue;
       }
       for (std::size_t event = phase.begin; event < phase.end; ++event) {

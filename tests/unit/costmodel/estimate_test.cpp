@@ -88,7 +88,7 @@ TEST_CASE("judge: fitting only after the cache was given back is tight") {
 
 TEST_CASE("judge: the peak has a name, a layer and its bytes by role") {
   const StepEstimate estimate = judged(2, 10 * kGib);
-  CHECK(estimate.peak_phase == "step1.forward");
+  CHECK(to_text(estimate.peak_phase) == "step1.forward");
   CHECK(estimate.peak_moment == "step 1, forward, layer 31: silu");
   CHECK(estimate.peak_site.layer == 31);
   CHECK(estimate.peak_site.operation == "silu");
@@ -105,10 +105,13 @@ TEST_CASE("judge: an empty program needs nothing") {
 
 TEST_CASE("moment_text: phases of steps and micro-steps are worded, others stay") {
   const PeakSite nowhere;
-  CHECK(moment_text("step2.backward", nowhere) == "step 2, backward");
-  CHECK(moment_text("step12.3.forward", nowhere) == "step 12, micro-step 3, forward");
-  CHECK(moment_text("deepspeed.initialize", nowhere) == "deepspeed.initialize");
-  CHECK(moment_text("load", {.event = 0, .layer = 7, .operation = "linear", .backward = false}) ==
+  CHECK(moment_text(ir::parse_phase_name("step2.backward"), nowhere) == "step 2, backward");
+  CHECK(moment_text(ir::parse_phase_name("step12.3.forward"), nowhere) ==
+        "step 12, micro-step 3, forward");
+  CHECK(moment_text(ir::parse_phase_name("deepspeed.initialize"), nowhere) ==
+        "deepspeed.initialize");
+  CHECK(moment_text(ir::parse_phase_name("load"),
+                    {.event = 0, .layer = 7, .operation = "linear", .backward = false}) ==
         "load, layer 7: linear");
 }
 

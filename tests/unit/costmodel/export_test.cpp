@@ -180,22 +180,15 @@ ir::RankProgram exported_program() {
       event(EventKind::kAllocate, 2, 14 * kMiB, ir::TensorRole::kGradient, 2),
       event(EventKind::kEmptyCache, 0),
   };
-  program.phases = {{"load", 0, 1, {}},
-                    {"step1.forward", 1, 3, {}},
-                    {"step1.backward", 3, 4, {}},
-                    {"say \"end\", twice", 4, 5, {}}};
+  program.phases = {{ir::parse_phase_name("load"), 0, 1, {}},
+                    {ir::parse_phase_name("step1.forward"), 1, 3, {}},
+                    {ir::parse_phase_name("step1.backward"), 3, 4, {}},
+                    {ir::parse_phase_name("say \"end\", twice"), 4, 5, {}}};
   program.blocks = 3;
   return program;
 }
 
 }  // namespace
-
-TEST_CASE("step_of: the number of the step in a phase's name") {
-  CHECK(step_of("step1.forward") == "1");
-  CHECK(step_of("step12.3.backward") == "12");
-  CHECK(step_of("load").empty());
-  CHECK(step_of("steps").empty());
-}
 
 TEST_CASE("timeline_csv: one line per event, bytes as they stand after it") {
   CHECK(timeline_csv(exported_program(), {}, Bytes{kGiB}) ==

@@ -48,7 +48,7 @@ struct Replayed {
 
   [[nodiscard]] const Phase& phase(const std::string& name) const {
     const auto found = std::find_if(program.phases.begin(), program.phases.end(),
-                                    [&](const Phase& each) { return each.name == name; });
+                                    [&](const Phase& each) { return to_text(each.name) == name; });
     REQUIRE(found != program.phases.end());
     return *found;
   }

@@ -44,7 +44,10 @@ class Toy final : public ir::Runtime {
         {.kind = ir::EventKind::kAllocate, .bytes = plan.micro_batch * 64 * kMiB / share},
         {.kind = ir::EventKind::kFree}};
     program.blocks = 1;
-    program.phases.push_back({.name = "step1.forward", .begin = 0, .end = 2, .work = {}});
+    program.phases.push_back({.name = {.kind = ir::PhaseKind::kForward, .at = {.step = 1}},
+                              .begin = 0,
+                              .end = 2,
+                              .work = {}});
     return program;
   }
   [[nodiscard]] std::span<const ir::OwnChange> changes(

@@ -34,8 +34,10 @@ PriceList plain_prices(double launch = 0) {
 class Program {
  public:
   Program() {
-    program_.operations = {"", std::string(ir::kForwardPass), std::string(ir::kBackwardPass),
-                           std::string(ir::kRecomputation), std::string(ir::kRangeEnd)};
+    program_.operations = {"", std::string(name_of(ir::RangeKind::kForwardPass)),
+                           std::string(name_of(ir::RangeKind::kBackwardPass)),
+                           std::string(name_of(ir::RangeKind::kRecomputation)),
+                           std::string(ir::kRangeEnd)};
     for (std::uint16_t operation = 0; operation < 5; ++operation) {
       program_.sites.push_back({.layer = 0, .operation = operation});
     }
@@ -43,7 +45,7 @@ class Program {
   void phase(const char* name) {
     close();
     ir::Phase& phase = program_.phases.emplace_back();
-    phase.name = name;
+    phase.name = ir::parse_phase_name(name);
     phase.first_item = program_.work.items.size();
   }
   void run(const ir::WorkShape& shape, std::uint8_t stream = 0) {

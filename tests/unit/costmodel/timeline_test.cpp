@@ -49,7 +49,9 @@ ir::RankProgram program_of_six_blocks() {
                     allocation(4, 18 * kMiB, TensorRole::kGradient),
                     release(2),
                     allocation(5, 100, TensorRole::kWorkspace)};
-  program.phases = {{"load", 0, 2, {}}, {"forward", 2, 5, {}}, {"backward", 5, 8, {}}};
+  program.phases = {{ir::parse_phase_name("load"), 0, 2, {}},
+                    {ir::parse_phase_name("forward"), 2, 5, {}},
+                    {ir::parse_phase_name("backward"), 5, 8, {}}};
   program.blocks = 6;
   return program;
 }
@@ -65,7 +67,7 @@ TEST_CASE("replay: bytes before, after and at the peak of each phase") {
   REQUIRE(timeline.phases.size() == 3);
   CHECK_FALSE(timeline.out_of_memory);
   const PhaseMemory& load = timeline.phases[0];
-  CHECK(load.name == "load");
+  CHECK(load.name.kind == ir::PhaseKind::kLoad);
   CHECK(load.allocated_before == Bytes{0});
   CHECK(load.allocated_after == Bytes{28 * kMiB});
   CHECK(load.peak_allocated == Bytes{28 * kMiB});
@@ -110,7 +112,9 @@ TEST_CASE("replay: roles sum to the peak and to the end of each phase") {
 TEST_CASE("replay: a phase that only frees peaks at its beginning") {
   ir::RankProgram program;
   program.events = {allocation(0, 16 * kMiB, TensorRole::kParameter), release(0)};
-  program.phases = {{"load", 0, 1, {}}, {"unload", 1, 2, {}}, {"nothing", 2, 2, {}}};
+  program.phases = {{ir::parse_phase_name("load"), 0, 1, {}},
+                    {ir::parse_phase_name("unload"), 1, 2, {}},
+                    {ir::parse_phase_name("nothing"), 2, 2, {}}};
   program.blocks = 1;
   const MemoryTimeline timeline = replay(program, {}, Bytes{kGiB});
   CHECK(timeline.phases[1].peak_allocated == Bytes{16 * kMiB});
@@ -126,7 +130,7 @@ TEST_CASE("replay: a peak that is reached twice is named by its first event") {
   ir::RankProgram program;
   program.events = {allocation(0, 512, TensorRole::kBuffer), release(0),
                     allocation(1, 512, TensorRole::kBuffer)};
-  program.phases = {{"load", 0, 3, {}}};
+  program.phases = {{ir::parse_phase_name("load"), 0, 3, {}}};
   program.blocks = 2;
   CHECK(replay(program, {}, Bytes{kGiB}).phases[0].peak_event == 0);
 }
@@ -156,7 +160,7 @@ TEST_CASE("replay: emptying the cache is an event") {
   ir::Event empty;
   empty.kind = ir::EventKind::kEmptyCache;
   program.events.push_back(empty);
-  program.phases.push_back({"empty", 8, 9, {}});
+  program.phases.push_back({ir::parse_phase_name("empty"), 8, 9, {}});
   const MemoryTimeline timeline = replay(program, {}, Bytes{kGiB});
   CHECK(timeline.phases[2].reserved_after == Bytes{92 * kMiB});
   CHECK(timeline.phases[3].reserved_after == Bytes{48 * kMiB});  // 16 + 12 + 18 + 2
@@ -193,7 +197,7 @@ TEST_CASE("live_blocks: equal sizes come in the order of their numbers") {
   program.events = {allocation(1, 512, TensorRole::kBuffer),
                     allocation(0, 512, TensorRole::kBuffer),
                     allocation(2, 512, TensorRole::kBuffer)};
-  program.phases = {{"load", 0, 3, {}}};
+  program.phases = {{ir::parse_phase_name("load"), 0, 3, {}}};
   program.blocks = 3;
   const std::vector<LiveBlock> live = live_blocks(program, replay(program, {}, Bytes{kGiB}), 2);
   REQUIRE(live.size() == 3);
@@ -205,7 +209,7 @@ TEST_CASE("live_blocks: equal sizes come in the order of their numbers") {
 TEST_CASE("replay: a program that frees what is not live is a bug") {
   ir::RankProgram program;
   program.events = {release(0)};
-  program.phases = {{"load", 0, 1, {}}};
+  program.phases = {{ir::parse_phase_name("load"), 0, 1, {}}};
   program.blocks = 1;
   CHECK_THROWS_AS((void)replay(program, {}, Bytes{kGiB}), InternalError);
 }

@@ -18,7 +18,7 @@ constexpr std::int64_t kBytes = 4096;
 template <class Build>
 std::string events_of_graph(Build build) {
   Eager eager{DeviceTraits{}};
-  eager.begin_phase("graph");
+  eager.begin_phase(parse_phase_name("graph"));
   {
     CompiledGraph graph(eager);
     build(graph, eager);

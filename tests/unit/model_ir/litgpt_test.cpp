@@ -48,7 +48,7 @@ std::int64_t peak_of(const ModelSpec& model, const ParallelPlan& plan, const std
   REQUIRE(program);
   for (const cost::PhaseMemory& phase :
        cost::replay(program.value(), plan.allocator, Bytes{600'000'000'000}).phases) {
-    if (phase.name == name) {
+    if (to_text(phase.name) == name) {
       return phase.peak_allocated.value();
     }
   }

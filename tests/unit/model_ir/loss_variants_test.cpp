@@ -91,7 +91,7 @@ TEST_CASE("losses: evaluation makes the logits whichever loss trains") {
   const cost::PhaseMemory fused = peak();
   plan.loss = LossKind::kHf;
   const cost::PhaseMemory own = peak();
-  CHECK(fused.name == "evaluation");
+  CHECK(fused.name.kind == PhaseKind::kEvaluation);
   CHECK(fused.peak_allocated - fused.allocated_before == own.peak_allocated - own.allocated_before);
 }
 

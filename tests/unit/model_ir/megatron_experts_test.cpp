@@ -51,7 +51,8 @@ cost::MemoryTimeline replayed(const ModelSpec& model, const ParallelPlan& plan) 
 
 const cost::PhaseMemory& memory_of_phase(const cost::MemoryTimeline& timeline,
                                          const std::string& name) {
-  const auto found = std::ranges::find(timeline.phases, name, &cost::PhaseMemory::name);
+  const auto found =
+      std::ranges::find(timeline.phases, parse_phase_name(name), &cost::PhaseMemory::name);
   REQUIRE(found != timeline.phases.end());
   return *found;
 }

@@ -83,7 +83,7 @@ std::int64_t own_bytes() {
 }
 
 const Phase& phase_named(const RankProgram& program, const std::string& name) {
-  const auto found = std::ranges::find(program.phases, name, &Phase::name);
+  const auto found = std::ranges::find(program.phases, parse_phase_name(name), &Phase::name);
   REQUIRE(found != program.phases.end());
   return *found;
 }

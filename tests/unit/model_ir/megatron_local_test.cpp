@@ -42,7 +42,8 @@ std::int64_t growth(const ModelSpec& model, const ParallelPlan& plan, const std:
   const RankProgram program = lower(model, plan, Rank{0}, DeviceTraits{}).value();
   const cost::MemoryTimeline timeline =
       cost::replay(program, plan.allocator, Bytes{600'000'000'000});
-  const auto found = std::ranges::find(timeline.phases, phase, &cost::PhaseMemory::name);
+  const auto found =
+      std::ranges::find(timeline.phases, parse_phase_name(phase), &cost::PhaseMemory::name);
   REQUIRE(found != timeline.phases.end());
   REQUIRE(found != timeline.phases.begin());
   return (found->peak_requested - std::prev(found)->requested_after).value();

@@ -34,7 +34,7 @@ ParallelPlan offloading_modules(const MegatronOffload& modules, std::int64_t pip
 }
 
 const Work& work_of(const RankProgram& program, const std::string& name) {
-  const auto found = std::ranges::find(program.phases, name, &Phase::name);
+  const auto found = std::ranges::find(program.phases, parse_phase_name(name), &Phase::name);
   REQUIRE(found != program.phases.end());
   return found->work;
 }

@@ -507,7 +507,7 @@ TEST_CASE("megatron: tensor parallelism halves what the ranks of a pair hold") {
         lower(model, plan_with(megatron, 2), Rank{0}, DeviceTraits{}).value();
     const cost::MemoryTimeline timeline = cost::replay(program, {}, Bytes{600'000'000'000});
     for (const cost::PhaseMemory& each : timeline.phases) {
-      if (each.name == phase) {
+      if (to_text(each.name) == phase) {
         return each.requested_after.value();
       }
     }

@@ -199,7 +199,7 @@ TEST_CASE("memory budget: peaks of Llama 3 as recorded") {
 TEST_CASE("memory budget: what backward makes again is recomputation") {
   const auto again = [](const ParallelPlan& plan) {
     const RankProgram program = lower(titan_model("llama"), plan, Rank{0}, DeviceTraits{}).value();
-    return std::ranges::count(work_ranges(program), kRecomputation, &WorkRange::name);
+    return std::ranges::count(work_ranges(program), RangeKind::kRecomputation, &WorkRange::kind);
   };
   CHECK(again(under_budget(1)) == 0);
   CHECK(again(under_budget(0.5)) > 0);

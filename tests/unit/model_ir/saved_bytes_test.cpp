@@ -44,7 +44,7 @@ std::int64_t left_by_forward(const ModelSpec& model, const ParallelPlan& asked) 
   const RankProgram program = lower(model, plan, Rank{0}, DeviceTraits{}).value();
   const cost::MemoryTimeline timeline =
       cost::replay(program, plan.allocator, Bytes{1} * (kGiB * 1024));
-  REQUIRE(timeline.phases.at(1).name == "step1.forward");
+  REQUIRE(to_text(timeline.phases.at(1).name) == "step1.forward");
   return (timeline.phases[1].requested_after - timeline.phases[0].requested_after).value();
 }
 

@@ -25,7 +25,7 @@ struct Toy {
 
 RankProgram train_toy(const Toy& toy) {
   Eager eager{DeviceTraits{}};
-  eager.begin_phase("load");
+  eager.begin_phase(parse_phase_name("load"));
   const std::vector<Tensor> weights{eager.parameter({16, 8}, DType::kBf16, !toy.frozen_first),
                                     eager.parameter({24, 16}, DType::kFp32, true),
                                     eager.parameter({40, 24}, DType::kBf16, true),
@@ -37,7 +37,7 @@ RankProgram train_toy(const Toy& toy) {
           buffers);
   eager.end_phase();
   for (const char* micro_batch : {"first", "second"}) {
-    eager.begin_phase(std::string(micro_batch) + ".forward");
+    eager.begin_phase(parse_phase_name(std::string(micro_batch) + ".forward"));
     Tensor input = eager.empty({1, 2, 8}, DType::kBf16);
     ddp.before_forward();
     Tensor output = input;
@@ -46,7 +46,7 @@ RankProgram train_toy(const Toy& toy) {
       output = linear(eager, output, weight, Tensor{});
     }
     eager.end_phase();
-    eager.begin_phase(std::string(micro_batch) + ".backward");
+    eager.begin_phase(parse_phase_name(std::string(micro_batch) + ".backward"));
     Tensor seed = eager.empty(output.shape(), output.dtype());
     eager.backward(output, seed);
     input.reset();
@@ -54,13 +54,13 @@ RankProgram train_toy(const Toy& toy) {
     seed.reset();
     eager.end_phase();
   }
-  eager.begin_phase("evaluation");
+  eager.begin_phase(parse_phase_name("evaluation"));
   {
     const GradMode no_grad(eager, false);
     ddp.before_forward();
   }
   eager.end_phase();
-  eager.begin_phase("zero_grad");
+  eager.begin_phase(parse_phase_name("zero_grad"));
   zero_grad(eager, weights);
   eager.end_phase();
   return eager.finish();

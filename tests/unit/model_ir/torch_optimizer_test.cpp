@@ -47,7 +47,7 @@ RankProgram train(const std::vector<Parameter>& set, const OptimizerPlan& plan, 
   GradScaler scaler(eager);
   for (int step = 1; step <= how.steps; ++step) {
     const std::string tag = "step" + std::to_string(step);
-    eager.begin_phase(tag + ".backward");
+    eager.begin_phase(parse_phase_name(tag + ".backward"));
     for (std::size_t i = 0; i < set.size(); ++i) {
       if (set[i].has_gradient) {
         const Tensor gradient = eager.empty(set[i].shape, set[i].dtype, TensorRole::kGradient);
@@ -61,7 +61,7 @@ RankProgram train(const std::vector<Parameter>& set, const OptimizerPlan& plan, 
       loss.reset();
     }
     eager.end_phase();
-    eager.begin_phase(tag + ".optimizer");
+    eager.begin_phase(parse_phase_name(tag + ".optimizer"));
     if (how.clip) {
       if (how.scaler) {
         scaler.unscale(parameters);
@@ -75,7 +75,7 @@ RankProgram train(const std::vector<Parameter>& set, const OptimizerPlan& plan, 
       torch::step(eager, plan, parameters, state);
     }
     eager.end_phase();
-    eager.begin_phase(tag + ".zero_grad");
+    eager.begin_phase(parse_phase_name(tag + ".zero_grad"));
     zero_grad(eager, parameters);
     eager.end_phase();
   }
@@ -150,7 +150,8 @@ TEST_CASE("optimizer: each form moves its parameters' bytes as often as its kern
   constexpr double kParameterBytes = 128 + 4 + 4096 + 256;
   const auto moved = [](const OptimizerPlan& plan, bool clip) {
     const RankProgram program = train(kMixed, plan, {.clip = clip});
-    const auto phase = std::ranges::find(program.phases, "step2.optimizer", &Phase::name);
+    const auto phase =
+        std::ranges::find(program.phases, parse_phase_name("step2.optimizer"), &Phase::name);
     double bytes = 0;
     for (std::size_t i = phase->first_item; i < phase->end_item; ++i) {
       const auto* const traffic =

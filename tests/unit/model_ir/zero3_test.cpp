@@ -44,7 +44,7 @@ Work::Collective collective_of_phase(const RankProgram& program, std::string_vie
   Work::Collective none;
   for (const Phase& each : program.phases) {
     for (const Work::Collective& one : each.work.collectives) {
-      if (each.name == phase && name_of(one.kind) == operation) {
+      if (to_text(each.name) == phase && name_of(one.kind) == operation) {
         return one;
       }
     }
@@ -368,7 +368,7 @@ TEST_CASE("zero 3: a block of experts is gathered, kept and reduced as one") {
 
 TEST_CASE("zero 3: a linear layer keeps its weight, and makes the input's gradient first") {
   torch::Eager eager(DeviceTraits{});
-  eager.begin_phase("step");
+  eager.begin_phase(parse_phase_name("step"));
   const torch::Tensor weight = eager.parameter({300, 200}, DType::kBf16, true);
   const torch::Tensor input = eager.parameter({2, 50, 200}, DType::kBf16, true);
   torch::Tensor output = deepspeed::memory_efficient_linear(eager, input, weight, {});

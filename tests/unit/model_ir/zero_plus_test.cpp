@@ -43,7 +43,7 @@ std::int64_t gathered_bytes(const RankProgram& program, std::string_view phase, 
   std::int64_t bytes = 0;
   for (const Phase& each : program.phases) {
     for (const Work::Collective& one : each.work.collectives) {
-      const bool wanted = each.name == phase && one.kind == kind && one.ranks == ranks;
+      const bool wanted = to_text(each.name) == phase && one.kind == kind && one.ranks == ranks;
       bytes += wanted ? one.bytes : 0;
     }
   }

@@ -391,7 +391,8 @@ Scoring score_arguments(const std::string& gpu, const std::string& with) {
     const double peak = static_cast<double>(setting.plan.accumulation) * 100 + attention * 10 +
                         static_cast<double>(setting.rank);
     return Prediction{.fits = true,
-                      .phases = {{.name = "step1", .values = {{Metric::kPeakAllocated, peak}}}}};
+                      .phases = {{.name = ir::parse_phase_name("step1"),
+                                  .values = {{Metric::kPeakAllocated, peak}}}}};
   };
   return score_row(parse_published(text), tools);
 }

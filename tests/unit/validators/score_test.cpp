@@ -35,7 +35,7 @@ constexpr const char* kPhases =
 
 Prediction fake_prediction() {
   return {.fits = true,
-          .phases = {{"load",
+          .phases = {{ir::parse_phase_name("load"),
                       {{Metric::kAllocatedAfter, 1100},
                        {Metric::kPeakAllocated, 2000},
                        {Metric::kPeakReserved, 3000},
@@ -45,7 +45,7 @@ Prediction fake_prediction() {
                        {Metric::kGemmFlops, 3},
                        {Metric::kCollectiveBytes, 50},
                        {Metric::kCollectiveCalls, 4}}},
-                     {"step1.forward", {}}}};
+                     {{.kind = ir::PhaseKind::kForward, .at = {.step = 1}}, {}}}};
 }
 
 ScoreTools tools_with(Predictor predict) {
@@ -212,7 +212,7 @@ TEST_CASE("prediction_of: memory by phase, work only where the program counts it
   ir::RankProgram program;
   program.blocks = 1;
   program.events = {{.kind = ir::EventKind::kAllocate, .block = 0, .bytes = 100, .site = 0}};
-  program.phases = {{.name = "load", .begin = 0, .end = 1, .work = {}}};
+  program.phases = {{.name = ir::parse_phase_name("load"), .begin = 0, .end = 1, .work = {}}};
   program.phases[0].work.gemm_flops = 7;
   program.phases[0].work.collectives = {
       {.kind = ir::CollectiveKind::kAllReduce, .ranks = 2, .calls = 3, .bytes = 40}};
@@ -231,6 +231,23 @@ TEST_CASE("prediction_of: memory by phase, work only where the program counts it
   CHECK_FALSE(load.find(Metric::kKernels));  // Counted nowhere: not modelled, not zero.
   CHECK(load.find(Metric::kCollectiveCalls) == 3);
   CHECK(load.find(Metric::kCollectiveBytes) == 40);
+}
+
+TEST_CASE("prediction_of: kernels are counted where a phase has passes forward, by its kind") {
+  const auto counts_kernels = [](ir::PhaseName name) {
+    ir::RankProgram program;
+    program.phases = {{.name = std::move(name), .begin = 0, .end = 0, .work = {}}};
+    program.phases[0].work.kernels = 3;
+    program.phases[0].work.gemms = 1;
+    const Prediction prediction =
+        prediction_of(program, cost::replay(program, ir::AllocatorSettings{}, ir::kUnnamedDevice));
+    return prediction.phases.at(0).find(Metric::kKernels) == 3;
+  };
+  const ir::StepPosition step{.step = 1};
+  CHECK(counts_kernels({.kind = ir::PhaseKind::kForward, .at = step}));
+  CHECK(counts_kernels({.kind = ir::PhaseKind::kForwardBackward, .at = step}));
+  CHECK_FALSE(counts_kernels({.kind = ir::PhaseKind::kBackward, .at = step}));
+  CHECK_FALSE(counts_kernels({.kind = ir::PhaseKind::kOther, .at = step, .other = "my.forward"}));
 }
 
 TEST_CASE("metric_named: every name of a report, and the closest one for a slip") {
