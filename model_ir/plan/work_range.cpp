@@ -6,7 +6,8 @@
 namespace headroom::ir {
 namespace {
 
-/// What a mark opens or ends, by the operation of its site; nothing for other marks.
+/// The names of the ranges that a mark opens or ends, by the operation of its site; empty for other
+/// marks.
 std::vector<std::string_view> range_names(const RankProgram& program) {
   constexpr std::array<std::string_view, 6> kNames = {kForwardPass, kBackwardPass,  kInputPass,
                                                       kWeightPass,  kRecomputation, kRangeEnd};
