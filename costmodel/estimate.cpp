@@ -15,14 +15,14 @@
 namespace headroom::cost {
 namespace {
 
-/// More than any device holds: no replay runs out of it.
+/// More than any device has, so that no replay runs out of memory.
 constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 
 bool is_number(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Cuts the part up to the next dot off `rest`.
+/// Removes the part up to the next dot from `rest` and returns it.
 std::string_view next_part(std::string_view& rest) {
   const std::size_t dot = std::min(rest.find('.'), rest.size());
   const std::string_view part = rest.substr(0, dot);
@@ -81,18 +81,18 @@ struct RankEstimate {
   std::optional<StagePrice> price;
 };
 
-/// The price of a stage, from the first of its ranks; nothing from the others.
+/// The time of a stage, computed on the first of its ranks; nothing for its other ranks.
 std::optional<StagePrice> price_rank(const StepEstimate& estimate, const ir::ParallelPlan& plan,
                                      const Machine& machine) {
   const ir::PipelineRuns pipeline = ir::runtime_of(plan).pipeline(plan);
   const auto rank = static_cast<std::int64_t>(estimate.rank);
-  // A rank that the plan asks for stands for its whole pipeline only where there is none.
+  // If the plan asks for one rank, its time is the step's only without a pipeline.
   if (plan.rank ? pipeline.stages > 1 : rank % pipeline.stage_stride != 0) {
     return std::nullopt;
   }
   StagePrice price{.stage = plan.rank ? 0 : rank / pipeline.stage_stride,
                    .time = price_program(estimate.program, plan, prices_on(machine, plan))};
-  price.time.timeline = {};  // As long as the program, and nobody asks for it.
+  price.time.timeline = {};  // The timeline is as long as the program and is not needed.
   return price;
 }
 
@@ -183,7 +183,7 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
   DeviceSpec sized = device;
   sized.total = budget > Bytes{0} ? budget : device.total;
   if (Status status = ir::check_plan(model, plan); !status) {
-    return std::move(status).error();  // Ranks are sought in a grid that divides.
+    return std::move(status).error();  // Ranks are searched in a grid whose degrees must divide.
   }
   const std::vector<ir::Rank> ranks = binding_ranks(model, plan);
   const auto of_rank = [&](ir::Rank rank) -> Result<RankEstimate> {
