@@ -148,8 +148,7 @@ double fits_probability(const StepEstimate& estimate, const ErrorModel& model,
   const auto total = static_cast<double>(estimate.device_total.value());
   const auto chance = [&](double needed) {
     double sum = 0;
-    double weights = 0;  // Their sum, with the same rounding: a run that always fits has a
-                         // probability of exactly 1.
+    double weights = 0;  // The sum, rounded alike: what always fits has a probability of exactly 1.
     for (const ErrorModel::Sample& sample : model.samples) {
       sum += sample.weight * share_within(total - needed * (1 + sample.error), least, most);
       weights += sample.weight;

@@ -51,8 +51,7 @@ struct ErrorModel {
   std::size_t gpu_runs = 0;
   std::size_t own_runs = 0;  ///< Number of the user's runs.
   std::vector<std::string> sources;
-  bool borrowed = false;  ///< Some sets come from other runtimes, because this one has too few runs
-                          ///< on GPUs.
+  bool borrowed = false;  ///< Some sets come from other runtimes; this one has too few on GPUs.
 };
 
 /// Which errors to expect of a prediction of `measurand` for `runtime`.

@@ -40,8 +40,7 @@ struct StepEstimate {
   Bytes peak_allocated;  ///< Over the whole program.
   Bytes peak_reserved;
   Bytes margin;             ///< capacity - peak_reserved; negative: missing.
-  MemoryTimeline timeline;  ///< If the plan does not fit, replayed without a limit, so that peaks
-                            ///< are complete.
+  MemoryTimeline timeline;  ///< Replayed without a limit if the plan does not fit.
   ir::RankProgram program;
   std::string peak_phase;   ///< "step2.backward"
   std::string peak_moment;  ///< "step 2, backward: log_softmax", "step 1, forward, layer 31: silu"

@@ -12,8 +12,7 @@ struct Routing {
   std::int64_t experts = 1;  ///< E
   std::int64_t ranks = 1;    ///< Expert-parallel ranks; divides E.
   std::int64_t top_k = 1;    ///< Experts that each token goes to.
-  double imbalance = 0;      ///< Standard deviation of the tokens per expert, divided by their
-                             ///< mean.
+  double imbalance = 0;      ///< Standard deviation of the tokens per expert over their mean.
 };
 
 /// Tokens that the busiest rank receives, as a multiple of an even share.

@@ -70,8 +70,8 @@ double compute_seconds(const TileWork& work, const GemmPerformance& gemm,
   const double k = static_cast<double>(shape.k);
   const double overhead = gemm.k_overhead * work.stage;
   const double units = static_cast<double>(tiles) / work.multiprocessors;
-  if (shape.batch == ir::GemmBatch::kSeries) {  // The next product uses the multiprocessors that
-                                                // this one leaves idle.
+  // The next product uses the multiprocessors that this one leaves idle.
+  if (shape.batch == ir::GemmBatch::kSeries) {
     return units * (k + overhead) * step;
   }
   const double whole = waves_of(units, gemm.wave_loss) * (k + overhead) * step;
@@ -116,8 +116,7 @@ double row_factor(const GemmPerformance& gemm, const ir::GemmShape& shape) {
   // The contiguous extents in memory, of both operands and of the result.
   const std::int64_t first = shape.layout == ir::GemmLayout::kNT ? shape.m : shape.k;
   const std::int64_t second = shape.layout == ir::GemmLayout::kTN ? shape.k : shape.n;
-  const std::int64_t rows = first | second | shape.n;  // Low bits: set if any of the extents has
-                                                       // them.
+  const std::int64_t rows = first | second | shape.n;  // Low bits: set if any extent has them.
   const std::int64_t even = 128 / ir::bits_of(shape.dtype);
   if (rows % even == 0 || ir::bits_of(shape.dtype) == 32) {  // No tensor cores: not measured.
     return 1;

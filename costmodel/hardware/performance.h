@@ -23,10 +23,8 @@ struct GemmPerformance {
   Seconds floor;            ///< The shortest product.
   double input_gradient = 1;   ///< Time of the NN layout relative to TN.
   double weight_gradient = 1;  ///< Time of the NT layout relative to TN.
-  double together = 1;         ///< Rate while the other devices of the run work, relative to the
-                               ///< rate alone.
-  double uneven_rows = 1;      ///< Rate if rows are not a multiple of 16 bytes, relative to the
-                               ///< usual one.
+  double together = 1;         ///< Rate while the run's other devices work, relative to that alone.
+  double uneven_rows = 1;      ///< Rate if rows are no multiple of 16 bytes, relative to others.
   double odd_rows = 1;         ///< The same if rows have an odd number of elements.
   double series = 1;           ///< Time of a series (`ir::GemmBatch`) relative to its waves' time.
   double accumulate_loss = 0;  ///< Exposed share of the traffic of a series' accumulated results.
@@ -47,10 +45,8 @@ struct AttentionRates {
 /// How fused attention runs.
 struct AttentionPerformance {
   AttentionRates native;     ///< Kernels of the GPU's own generation.
-  AttentionRates flash2;     ///< FlashAttention-2; equals `native` where that is the GPU's own
-                             ///< generation.
-  AttentionRates efficient;  ///< PyTorch's memory-efficient kernels; equals `flash2` if not
-                             ///< measured.
+  AttentionRates flash2;     ///< FlashAttention-2; `native` where that is the own generation's.
+  AttentionRates efficient;  ///< PyTorch's memory-efficient kernels; as `flash2` if not measured.
   double key_overhead = 0;   ///< Start and end of one block of queries, in keys.
   Seconds floor;
 };
@@ -61,12 +57,10 @@ void scale_attention(AttentionPerformance& attention, double factor);
 /// Kernels that only move memory.
 struct MemoryPerformance {
   BytesPerSecond rate;         ///< Bytes read and written per second.
-  Seconds floor;               ///< The shortest kernel, up to the start of the next one on its
-                               ///< stream.
+  Seconds floor;               ///< The shortest kernel, up to the next one's start on its stream.
   BytesPerSecond permutation;  ///< Rates of kernels of these kinds (`ir::TrafficKind`).
   BytesPerSecond cross_entropy;
-  double elements = 0;  ///< Elements per second of kernels with one element per thread; 0: no
-                        ///< limit.
+  double elements = 0;  ///< Elements per second of kernels with one per thread; 0: no limit.
   /// Seconds per element of a list in addition to its bytes, by kind of kernel.
   double list_element = 0;
   double fused_step_element = 0;
@@ -80,8 +74,7 @@ struct LaunchPerformance {
   Seconds eager;     ///< An operator of PyTorch.
   Seconds module;    ///< Modules of Transformer Engine and Megatron, which run more Python.
   Seconds exchange;  ///< A dispatch or combine of HybridEP.
-  Seconds tensor;    ///< Each tensor that a loop of Transformer Engine makes, in addition to its
-                     ///< launches.
+  Seconds tensor;    ///< Each tensor made by a loop of Transformer Engine, besides its launches.
   Seconds compiled;  ///< torch.compile without graphs.
   Seconds graph;     ///< A CUDA graph.
 };

@@ -150,8 +150,7 @@ namespace {
 /// over 16, 32 or 64 ranks. A job with such groups is assumed to get 64 devices of each domain, so
 /// that no group spans two domains; no publication says how jobs were placed.
 std::int64_t segment_for(std::int64_t extent, std::int64_t devices) {
-  constexpr std::int64_t kLargestNode = 16;  // Larger nodes consist of many trays behind one
-                                             // switch.
+  constexpr std::int64_t kLargestNode = 16;  // Larger nodes are many trays behind one switch.
   const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(devices)));
   const bool cut = devices > kLargestNode && devices % extent != 0 && power % extent == 0;
   return cut ? power : devices;

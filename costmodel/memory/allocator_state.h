@@ -70,8 +70,7 @@ struct AllocatorState {
   Bytes peak_allocated;
   Bytes peak_requested;
   Bytes peak_reserved;
-  std::int64_t retries = 0;  ///< How often the whole cache was released because an allocation
-                             ///< failed.
+  std::int64_t retries = 0;  ///< How often the cache was released after a failed allocation.
   friend bool operator==(const AllocatorState&, const AllocatorState&) = default;
 };
 

@@ -135,8 +135,7 @@ class CachingAllocator {
   std::vector<Index> unused_;  ///< Of `blocks_`.
   std::vector<Index> live_;    ///< By `BlockId`.
   std::vector<Pool> pools_;
-  std::int64_t next_address_ = kSegmentStart;  ///< For ranges, and for segments at rising
-                                               ///< addresses.
+  std::int64_t next_address_ = kSegmentStart;  ///< For ranges and for segments at rising addresses.
   DriverAddresses driver_;                     ///< For segments at the driver's addresses.
   std::int64_t small_searches_ = 0;
   std::int64_t large_searches_ = 0;

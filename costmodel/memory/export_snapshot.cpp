@@ -237,8 +237,7 @@ class SnapshotWriter {
   const ir::AllocatorSettings& settings_;
   std::vector<Origin> origins_;  ///< By `BlockId`.
   PickleWriter out_;
-  std::unordered_map<std::uint64_t, std::uint32_t> frames_;  ///< Used for lookups only, never
-                                                             ///< iterated.
+  std::unordered_map<std::uint64_t, std::uint32_t> frames_;  ///< Only for lookups, never iterated.
 };
 
 }  // namespace

@@ -43,8 +43,7 @@ struct OutOfMemory {
 struct MemoryTimeline {
   std::vector<PhaseMemory> phases;  ///< Up to and including the one that ran out of memory.
   std::optional<OutOfMemory> out_of_memory;
-  std::size_t peak_phase = 0;      ///< Phase with the highest `peak_allocated`; the first of equal
-                                   ///< ones.
+  std::size_t peak_phase = 0;      ///< Phase with the highest `peak_allocated`; the first if equal.
   std::vector<Bytes> block_sizes;  ///< As allocated, by `ir::BlockId`; 0: never allocated.
 };
 

@@ -18,8 +18,7 @@ struct Machine {
   Topology topology;
   std::string node;  ///< Catalogue name of the node type; empty if the catalogue has none.
   std::string note;  ///< What is assumed about the machine; empty if nothing is.
-  std::vector<std::string> graphed{};  ///< Operators of layers that the run executes in CUDA
-                                       ///< graphs.
+  std::vector<std::string> graphed{};  ///< Operators of layers that the run has in CUDA graphs.
 };
 
 /// The machine that contains `device`.

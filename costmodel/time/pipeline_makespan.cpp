@@ -37,8 +37,7 @@ class Simulation {
       }
     }
     for (const Stage& stage : stages_) {
-      HEADROOM_ASSERT(stage.next == stage.actions.size());  // Otherwise the schedule has a
-                                                            // deadlock.
+      HEADROOM_ASSERT(stage.next == stage.actions.size());  // Otherwise the schedule is deadlocked.
     }
     return out;
   }

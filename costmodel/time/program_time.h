@@ -16,17 +16,14 @@ namespace headroom::cost {
 
 /// Costs of work on a machine.
 struct PriceList {
-  std::function<Seconds(const ir::WorkShape&)> time_of;  ///< Time alone, on the device or its
-                                                         ///< links.
+  std::function<Seconds(const ir::WorkShape&)> time_of;  ///< Time alone, on the device or a link.
   Seconds launch;                                        ///< Host time to launch one kernel.
-  std::optional<Seconds> looped{};     ///< The same in a loop inside an operator; unset: as
-                                       ///< `launch`.
+  std::optional<Seconds> looped{};     ///< The same in a loop of one operator; unset: as `launch`.
   std::optional<Seconds> exchange{};   ///< The same for a token exchange; unset: as `launch`.
   Seconds tensor{};                    ///< For each tensor that a loop makes.
   Seconds graph{};                     ///< Launch of a kernel in a CUDA graph.
   std::vector<std::string> graphed{};  ///< Operators of layers (`Site`) that run in CUDA graphs.
-  double taken_ratio = 0;  ///< Share of the multiprocessors that a running collective takes from
-                           ///< products.
+  double taken_ratio = 0;  ///< Share of the multiprocessors that a collective takes from products.
 };
 
 /// A range of the compute stream's time: what it computes and what it waits for.

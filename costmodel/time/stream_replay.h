@@ -14,8 +14,7 @@ namespace headroom::cost {
 
 /// Durations and launch costs of a program's items.
 struct WorkCosts {
-  std::span<const Seconds> durations;  ///< Duration of each shape of `DeviceWork::shapes` on its
-                                       ///< stream.
+  std::span<const Seconds> durations;  ///< Duration of each of `DeviceWork::shapes` on its stream.
   Seconds launch;                      ///< Host time to launch one kernel.
   /// The same for each product of a series and each kernel of a loop inside an operator; unset: as
   /// `launch`.
@@ -23,8 +22,7 @@ struct WorkCosts {
   std::optional<Seconds> exchange{};  ///< The same for a token exchange; unset: as `launch`.
   Seconds tensor{};                   ///< For each tensor that a loop makes.
   Seconds graph{};                    ///< Launch of a kernel in a CUDA graph.
-  std::vector<bool> graphed{};        ///< By site: whether its kernels run in a graph. Empty: none
-                                      ///< do.
+  std::vector<bool> graphed{};        ///< By site: whether its kernels are in a graph. Empty: none.
   /// Share of the multiprocessors that a collective takes from concurrent products and attention.
   double taken_ratio = 0;
 };

@@ -21,8 +21,7 @@ struct ModelParameter {
   TensorInfo info;  ///< Name as in `named_parameters()`; the layer counts through all stacks.
   OpRole role = OpRole::kNone;  ///< The role of the operator that reads it.
   ParameterPart part = ParameterPart::kWeight;
-  Module module = Module::kNone;  ///< The module within the layer; tells self-attention from
-                                  ///< cross-attention.
+  Module module = Module::kNone;  ///< The layer's module: tells self- from cross-attention.
 };
 
 }  // namespace headroom::ir

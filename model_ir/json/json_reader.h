@@ -110,8 +110,7 @@ class JsonReader {
   /// `file` names the text in messages.
   ///
   /// Errors:  kInvalidInput, with line and column, if the text is no JSON, nests too deeply, names
-  /// a
-  ///          key twice or is no object.
+  ///          a key twice or is no object.
   [[nodiscard]] static Result<JsonReader> from_text(std::string_view text, std::string_view file);
 
   JsonReader(JsonReader&& other) noexcept;

@@ -30,8 +30,7 @@ struct GemmShape {
   DType dtype = DType::kBf16;  ///< Type of the operands.
   GemmLayout layout = GemmLayout::kTN;
   GemmBatch batch = GemmBatch::kStrided;
-  bool accumulate = false;  ///< Adds to the content of C (weight gradients that accumulate in a
-                            ///< buffer).
+  bool accumulate = false;  ///< Adds to the content of C (weight gradients in a buffer).
   [[nodiscard]] double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
            static_cast<double>(count);
@@ -70,8 +69,7 @@ struct AttentionShape {
 enum class TrafficKind : std::uint8_t {
   kElementwise,
   kPermutation,    ///< Sorts rows by expert and back (Transformer Engine's Triton kernels).
-  kCrossEntropy,   ///< Works on whole rows of logits (Triton kernels of Transformer Engine and
-                   ///< Liger).
+  kCrossEntropy,   ///< Whole rows of logits (Triton kernels of Transformer Engine and Liger).
   kList,           ///< One operation on a list of tensors (multi_tensor_apply).
   kFusedStep,      ///< The whole Adam step on such a list.
   kQuantisedStep,  ///< A step whose states are looked up in a table (bitsandbytes, 8 bits).
@@ -120,8 +118,7 @@ enum class CollectiveKind : std::uint8_t {
 /// The axis of the device mesh that a collective serves, independent of the ranks in its group.
 enum class MeshAxis : std::uint8_t {
   kData,      ///< Gradients, parameters and sharded states; the norm of all gradients.
-  kTensor,    ///< Tensor parallelism; also sequence parallelism, which shards what it would
-              ///< replicate.
+  kTensor,    ///< Tensor parallelism and sequence parallelism, which shards what it replicates.
   kContext,   ///< Tokens of one sequence that are on other ranks.
   kExpert,    ///< Tokens on their way to experts and back.
   kPipeline,  ///< Activations and gradients between stages; weights that two stages share.
@@ -135,7 +132,7 @@ struct CollectiveShape {
   MeshAxis axis = MeshAxis::kData;
   std::int32_t experts = 0;  ///< kTokenExchange: experts of all ranks; `bytes` are those of a
                              ///< rank's tokens.
-  std::int32_t top_k = 0;  ///< kTokenExchange: experts per token.
+  std::int32_t top_k = 0;    ///< kTokenExchange: experts per token.
   friend bool operator==(const CollectiveShape&, const CollectiveShape&) = default;
 };
 
@@ -154,8 +151,7 @@ using WorkShape = std::variant<GemmShape, AttentionShape, TrafficShape, Collecti
 /// Device work of a phase: sums over its items.
 struct Work {
   double gemm_flops = 0;       ///< FLOPs of library calls; grouped kernels count in `kernels`.
-  double apex_gemm_flops = 0;  ///< The share of `gemm_flops` in apex's extension for weight
-                               ///< gradients.
+  double apex_gemm_flops = 0;  ///< Share of `gemm_flops` in apex's extension for weight gradients.
   std::int64_t gemms = 0;
   std::int64_t kernels = 0;        ///< Launches other than library calls.
   std::int64_t traffic_bytes = 0;  ///< Bytes that kernels bound by memory read and write.
@@ -200,8 +196,7 @@ struct WorkItem {
 struct DeviceWork {
   std::vector<WorkItem> items;
   std::vector<WorkShape> shapes;     ///< Each distinct shape once.
-  std::vector<std::string> streams;  ///< "compute", "all_gather", ...: the index is the stream's
-                                     ///< number.
+  std::vector<std::string> streams;  ///< "compute", "all_gather", ...: indexed by stream.
   std::uint32_t marks = 0;
 };
 

@@ -15,8 +15,7 @@ namespace headroom::ir {
 enum class Precision : std::uint8_t {
   kFp32,
   kBf16,              ///< Pure bf16: parameters, gradients and states.
-  kFp16,              ///< Pure fp16 parameters without a loss scaler (for study; DeepSpeed scales
-                      ///< itself).
+  kFp16,              ///< Pure fp16 parameters without a scaler (for study; DeepSpeed scales).
   kAutocastBf16,      ///< fp32 parameters under torch.autocast(bf16).
   kAutocastFp16,      ///< fp32 parameters under torch.autocast(fp16) with GradScaler.
   kBf16AutocastBf16,  ///< bf16 parameters under torch.autocast(bf16).
@@ -234,8 +233,7 @@ enum class MegatronFp8 : std::uint8_t {
   kNone,
   kDelayed,     ///< Scales from the amax of previous steps.
   kTensorwise,  ///< Scales from the amax of the tensor itself.
-  kBlockwise,   ///< One scale per 128 elements of an activation and per 128 x 128 elements of a
-                ///< weight.
+  kBlockwise,   ///< One scale per 128 elements of an activation, per 128 x 128 of a weight.
   kMxfp8,       ///< One scale per 32 elements; compute capability 10.0 and later.
 };
 
@@ -262,10 +260,8 @@ struct MegatronPlan {
   std::int64_t expert = 1;              ///< EP
   std::int64_t expert_tensor = 0;       ///< ETP; 0: same as `tensor`.
   std::int64_t layers_per_chunk = 0;    ///< --num-layers-per-virtual-pipeline-stage; 0: one chunk.
-  std::int64_t first_stage_layers = 0;  ///< --decoder-first-pipeline-num-layers; 0: same as the
-                                        ///< others.
-  std::int64_t last_stage_layers = 0;   ///< --decoder-last-pipeline-num-layers; 0: same as the
-                                        ///< others.
+  std::int64_t first_stage_layers = 0;  ///< --decoder-first-pipeline-num-layers; 0: as others.
+  std::int64_t last_stage_layers = 0;   ///< --decoder-last-pipeline-num-layers; 0: as others.
   /// --pipeline-model-parallel-layout: the layers of every chunk; empty: the fields above decide.
   std::string pipeline_layout{};
   std::int64_t micro_batch_group = 0;    ///< Consecutive micro-batches on one chunk; 0: PP.
@@ -332,8 +328,7 @@ struct MegatronPlan {
 
 /// torchtitan's parallelism.fsdp_reshard_after_forward.
 enum class TitanReshard : std::uint8_t {
-  kDefault,  ///< Reshard all but the last group, which would be gathered again at once; none in a
-             ///< pipeline.
+  kDefault,  ///< All but the last group, which is gathered at once again; none in a pipeline.
   kAlways,
   kNever,
 };
@@ -351,8 +346,7 @@ enum class Float8Recipe : std::uint8_t {
 /// degree is `ParallelPlan::world` divided by the other degrees.
 struct TitanPlan {
   std::int64_t tensor = 1;   ///< tensor_parallel_degree; implies sequence parallelism.
-  std::int64_t context = 1;  ///< context_parallel_degree: ring attention that gathers all keys at
-                             ///< once.
+  std::int64_t context = 1;  ///< context_parallel_degree: ring attention, keys gathered at once.
   std::int64_t expert = 1;   ///< expert_parallel_degree; uses ranks of the data-parallel group.
   std::int64_t expert_tensor = 1;  ///< expert_tensor_parallel_degree: 1 or `tensor`.
   std::int64_t pipeline = 1;       ///< pipeline_parallel_degree
@@ -360,10 +354,8 @@ struct TitanPlan {
   /// pipeline_parallel_microbatch_size: how many of the rank's `ParallelPlan::micro_batch`
   /// sequences pass through the pipeline together.
   std::int64_t pipeline_batch = 1;
-  std::int64_t stage_layers = 0;      ///< pipeline_parallel_layers_per_stage; 0: one or two stages
-                                      ///< per rank.
-  std::int64_t first_stage_less = 1;  ///< Layers that the embedding counts as when layers are split
-                                      ///< among stages.
+  std::int64_t stage_layers = 0;      ///< pipeline_parallel_layers_per_stage; 0: one or two.
+  std::int64_t first_stage_less = 1;  ///< Layers that the embedding counts as in the split.
   std::int64_t last_stage_less = 1;   ///< Layers that norm and head count as.
   bool loss_parallel = true;          ///< Logits stay sharded by vocabulary.
   TitanReshard reshard = TitanReshard::kDefault;
@@ -374,8 +366,7 @@ struct TitanPlan {
   /// memory_budget checkpointing: the share, from 0 to 1, of the tensors that compiled blocks would
   /// save.
   std::optional<double> memory_budget = std::nullopt;
-  Float8Recipe float8 = Float8Recipe::kNone;  ///< For the linear layers of the blocks, not for the
-                                              ///< head.
+  Float8Recipe float8 = Float8Recipe::kNone;  ///< Of the blocks' linear layers, not of the head.
   bool float8_gather = false;                 ///< enable_fsdp_float8_all_gather
   bool float8_precompute = false;             ///< precompute_float8_dynamic_scale_for_fsdp
   friend bool operator==(const TitanPlan&, const TitanPlan&) = default;
@@ -384,10 +375,8 @@ struct TitanPlan {
 /// torchtune's own options.
 struct TunePlan {
   bool compiled = false;               ///< compile: every layer and the loss of each chunk.
-  bool optimizer_in_backward = false;  ///< optimizer_in_bwd: a parameter is updated as soon as it
-                                       ///< has its gradient.
-  bool offload_activations = false;    ///< enable_activation_offloading: saved activations go to
-                                       ///< the host.
+  bool optimizer_in_backward = false;  ///< optimizer_in_bwd: each gradient is applied at once.
+  bool offload_activations = false;    ///< enable_activation_offloading: to the host.
   friend bool operator==(const TunePlan&, const TunePlan&) = default;
 };
 

@@ -80,8 +80,7 @@ class Writer {
 
   std::vector<PipelineAction> actions_;
   std::vector<Counters> next_;
-  std::deque<std::int64_t> owed_;  ///< Chunks whose first half has run and whose second half has
-                                   ///< not.
+  std::deque<std::int64_t> owed_;  ///< Chunks whose first half has run, but not the second.
 };
 
 std::vector<PipelineAction> gpipe(const PipelineShape& shape) {
@@ -250,8 +249,7 @@ class DualPipe {
   }
   void run() {
     for (std::int64_t i = 0; i < main_; ++i) {
-      if (i == 0 && inner_ == 0) {  // The middle stage sends its first result before it starts the
-                                    // backward.
+      if (i == 0 && inner_ == 0) {  // The middle sends its first result before it starts backward.
         write_.forward(near_);
         write_.backward(far_);
       } else {

@@ -15,8 +15,7 @@ enum class PipelineKind : std::uint8_t {
   kGPipe,
   kOneForwardOneBackward,
   kInterleaved,  ///< 1F1B with several chunks of layers on each stage.
-  kZbH1,         ///< Zero bubble with the memory of 1F1B; with several chunks, ordered as in
-                 ///< kInterleaved.
+  kZbH1,         ///< Zero bubble with 1F1B's memory; with several chunks as kInterleaved.
   kZbH2,         ///< Zero bubble with twice the memory of 1F1B.
   kZbV,          ///< Zero bubble with two chunks per stage in a V shape.
   kDualPipe,     ///< Two copies of the model; micro-batches enter at both ends.

@@ -112,8 +112,7 @@ struct MoeSpec {
   bool router_bias = false;      ///< gpt-oss: a bias parameter of the router's Linear.
   bool correction_bias = false;  ///< DeepSeek-V3: e_score_correction_bias, a buffer.
   bool normalise_top_k = false;
-  bool auxiliary_loss = false;  ///< output_router_logits: the loss includes the load-balancing
-                                ///< loss.
+  bool auxiliary_loss = false;  ///< output_router_logits: the loss has a load-balancing term.
   bool input_noise = false;     ///< Mixtral's router_jitter_noise, in training.
   std::int64_t groups = 1;      ///< Group-limited routing (DeepSeek).
   std::int64_t top_groups = 1;

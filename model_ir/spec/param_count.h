@@ -10,8 +10,7 @@ namespace headroom::ir {
 /// Parameters of one block, by part.
 struct LayerParameters {
   std::int64_t attention = 0;        ///< Projections, biases, QK norms and sinks.
-  std::int64_t cross_attention = 0;  ///< Of the decoder in an encoder-decoder model; its norm
-                                     ///< counts in norms.
+  std::int64_t cross_attention = 0;  ///< The decoder's in two-stack models; norm counted in norms.
   std::int64_t mlp = 0;              ///< Dense MLP; or router, all experts and shared expert.
   std::int64_t norms = 0;
   std::int64_t idle_experts = 0;  ///< The share of `mlp` that one token does not use.

@@ -8,7 +8,8 @@
 
 namespace headroom::ir::torch {
 
-/// Gives what runs while it lives a name (`plan/work_range.h`). The site stays what it was.
+/// Gives a name to the work that runs during its lifetime (`plan/work_range.h`). The site is
+/// unchanged.
 class RangeScope {
  public:
   RangeScope(Eager& eager, std::string_view name, std::int32_t chunk = 0) : eager_(eager) {

@@ -360,8 +360,7 @@ struct Fitter {
       const double clock = blackwell_step_clock(name, b200_step_clock);
       device.gemm.half = clock * device.gemm.half;
       device.gemm.fp8 = clock * device.gemm.fp8;
-      device.memory.rate = relative.memory.rate;  // Measured with training kernels, not with reads
-                                                  // of weights.
+      device.memory.rate = relative.memory.rate;  // Measured in training, not when reading weights.
     }
     device.gemm.input_gradient = relative.gemm.input_gradient;
     device.gemm.weight_gradient = relative.gemm.weight_gradient;

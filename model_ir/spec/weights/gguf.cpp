@@ -33,8 +33,7 @@ constexpr std::array<int, kValueTypes> kWidths = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 
 
 constexpr std::uint64_t kKeyLimit = 65'535;     // docs/gguf.md: a key has at most 2^16 - 1 bytes.
 constexpr std::uint64_t kTextKept = 1 << 20;    // Chat templates have some 10 KiB.
-constexpr std::uint64_t kNameLimit = 1'024;     // ggml keeps 63 bytes of a name; some files have
-                                                // longer ones.
+constexpr std::uint64_t kNameLimit = 1'024;     // ggml keeps 63 bytes of a name; some have more.
 constexpr std::uint64_t kDimensions = 4;        // GGML_MAX_DIMS
 constexpr std::int64_t kDefaultAlignment = 32;  // GGUF_DEFAULT_ALIGNMENT
 constexpr std::int64_t kLeastKeyValue = 8 + 4 + 1;

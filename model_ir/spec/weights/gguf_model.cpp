@@ -186,8 +186,7 @@ void build_phi3(ConfigBuilder& config) {
   set_llama_sizes(config);
   config.copy_if("sliding_window", "attention.sliding_window");
   set_rotated_share(config, "partial_rotary_factor");
-  config.set("pad_token_id", std::int64_t{0});  // The class's default lies outside small
-                                                // vocabularies.
+  config.set("pad_token_id", std::int64_t{0});  // The class's default is beyond small vocabularies.
 }
 
 void build_cohere(ConfigBuilder& config) {

@@ -15,8 +15,7 @@ namespace headroom::ir {
 class HeaderFile {
  public:
   /// Errors:  kEnvironment for a folder, a missing or an unreadable file, and for a file without a
-  /// size
-  ///          (a pipe).
+  ///          size (a pipe).
   [[nodiscard]] static Result<HeaderFile> open(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return path_; }

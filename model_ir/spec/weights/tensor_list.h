@@ -12,8 +12,7 @@ namespace headroom::ir {
 /// One tensor of a weight file.
 struct TensorEntry {
   std::string name;
-  std::string type;                 ///< Name of the type in its format: "BF16", "Q4_K". Empty: not
-                                    ///< known.
+  std::string type;                 ///< Type in its format's words: "BF16", "Q4_K". Empty: unknown.
   std::vector<std::int64_t> shape;  ///< Outermost dimension first, whatever the format's order.
   std::int64_t elements = 0;
   Bytes bytes;       ///< In the file, without padding.
