@@ -8,7 +8,7 @@
 
 namespace headroom::cost {
 
-/// The ranks among which the one with the highest peak is; the one that the plan asks for, if any.
+/// The ranks that can have the highest peak. If the plan names a rank, only that one.
 [[nodiscard]] std::vector<ir::Rank> binding_ranks(const ir::ModelSpec& model,
                                                   const ir::ParallelPlan& plan);
 

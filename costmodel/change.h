@@ -13,8 +13,8 @@ using ir::cost_of;
 using ir::describe;
 using ir::source_of;
 
-/// `plan` with the change made, as its framework makes it; nothing where the framework lacks it, it
-/// is made already, does not apply to the plan, or the device cannot do it.
+/// `plan` with the change applied as its framework does it. Nothing if the framework lacks it, the
+/// plan has it already, it does not apply to the plan, or the device does not support it.
 [[nodiscard]] std::optional<ir::ParallelPlan> with_change(const ir::ParallelPlan& plan,
                                                           const Change& change,
                                                           const DeviceSpec& device);

@@ -16,7 +16,7 @@ bool is_memory(Measurand measurand) {
   return measurand != Measurand::kStepTime;
 }
 
-/// Whether errors of `lender` say something about `wanted`.
+/// Whether errors of `lender` can be used for `wanted`.
 bool lends(Measurand lender, Measurand wanted) {
   return lender == wanted || (is_memory(lender) && is_memory(wanted));
 }
@@ -36,7 +36,8 @@ ErrorRange hull(const ErrorRange& a, const ErrorRange& b) {
   return {std::min(a.low, b.low), std::max(a.high, b.high)};
 }
 
-/// Those that speak for the prediction; `borrowed` says whether other runtimes had to help.
+/// The residual sets that apply to the prediction; `borrowed` says whether sets of other runtimes
+/// are among them.
 Sets chosen(std::span<const ResidualSet> sets, const std::string& runtime, Measurand measurand,
             bool& borrowed) {
   constexpr std::size_t kEnough = 2;
@@ -62,10 +63,10 @@ Sets chosen(std::span<const ResidualSet> sets, const std::string& runtime, Measu
   return found;
 }
 
-/// All differences between two runs of one source, scaled to the error of predicting one run from
-/// the mean of `own` others: variance 1 + 1 / own instead of 2.
+/// All differences between two runs of one source. They are scaled to the error of predicting one
+/// run from the mean of `own` others: variance 1 + 1 / own instead of 2.
 std::vector<double> differences(const std::vector<double>& errors, std::size_t own) {
-  constexpr std::size_t kMostErrors = 200;  // 40,000 differences say all there is.
+  constexpr std::size_t kMostErrors = 200;  // 40,000 differences are enough.
   const double scale = std::sqrt((1 + 1 / static_cast<double>(own)) / 2);
   const std::size_t stride = (errors.size() + kMostErrors - 1) / kMostErrors;
   std::vector<double> all;
@@ -86,7 +87,7 @@ void add_samples(ErrorModel& model, const std::vector<double>& errors, double ce
   }
 }
 
-/// The errors of a source as they are, or around the mean of one's own.
+/// The errors of a source, or their differences around the mean of the user's own runs.
 std::vector<double> shaped(const ResidualSet& set, const std::vector<double>& own) {
   return own.empty() ? set.errors : differences(set.errors, own.size());
 }
@@ -103,16 +104,16 @@ const std::vector<double>& of_measurand(const Calibration& own, Measurand measur
   return own.step_time;
 }
 
-/// Whether `estimate`'s program ends on a device with `capacity` for the allocator.
+/// Whether the replay of `estimate`'s program succeeds with `capacity` bytes for the allocator.
 bool ends_within(const StepEstimate& estimate, const ir::AllocatorSettings& settings,
                  Bytes capacity) {
   return !replay(estimate.program, settings, capacity).out_of_memory.has_value();
 }
 
-/// What the allocator must be given, to 0.5 % of the peak.
+/// The capacity that the allocator needs, to 0.5 % of the peak.
 Bytes needed_by_allocator(const StepEstimate& estimate, const ir::AllocatorSettings& settings) {
   if (estimate.retries == 0 && !estimate.out_of_memory) {
-    return estimate.peak_reserved;  // It never had to give anything back.
+    return estimate.peak_reserved;  // It never had to release memory.
   }
   constexpr std::int64_t kSteps = 200;
   Bytes low = std::min(estimate.peak_allocated, estimate.peak_reserved);
@@ -128,7 +129,7 @@ Bytes needed_by_allocator(const StepEstimate& estimate, const ir::AllocatorSetti
   return high;
 }
 
-/// How likely something uniform in [low, high] is not above `room`.
+/// Probability that a value uniform in [low, high] is at most `room`.
 double share_within(double room, double low, double high) {
   if (room >= high) {
     return 1;
@@ -147,14 +148,14 @@ double fits_probability(const StepEstimate& estimate, const ErrorModel& model,
   const auto total = static_cast<double>(estimate.device_total.value());
   const auto chance = [&](double needed) {
     double sum = 0;
-    double weights = 0;  // Their sum as it is rounded: what always fits has a chance of exactly 1.
+    double weights = 0;  // The sum, rounded alike: what always fits has a probability of exactly 1.
     for (const ErrorModel::Sample& sample : model.samples) {
       sum += sample.weight * share_within(total - needed * (1 + sample.error), least, most);
       weights += sample.weight;
     }
     return model.samples.empty() ? share_within(total - needed, least, most) : sum / weights;
   };
-  // Emptying the cache helps only where what is allocated would fit.
+  // Emptying the cache helps only if the allocated bytes alone would fit.
   const double at_least = chance(
       static_cast<double>(std::min(estimate.peak_allocated, estimate.peak_reserved).value()));
   if (at_least == 0) {

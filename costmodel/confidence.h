@@ -12,17 +12,17 @@
 
 namespace headroom::cost {
 
-/// Share of runs that an interval is made to hold.
+/// Share of runs that an interval should contain.
 inline constexpr double kConfidenceLevel = 0.95;
 /// From this many runs on, the ends of an interval are ranks of the sorted errors; with fewer, the
 /// smallest and the largest.
 inline constexpr std::size_t kRunsForRanks = 39;
 
-/// From this many runs on, a source speaks for its runtime: the extremes of n hold a further run
-/// with (n - 1) / (n + 1), three times of four.
+/// A source counts for its runtime from this many runs on: the extremes of n runs contain a further
+/// run with probability (n - 1) / (n + 1), here three out of four.
 inline constexpr std::size_t kRunsOfSource = 7;
 
-/// Between which relative errors (measured - predicted) / predicted lie.
+/// A range of relative errors (measured - predicted) / predicted.
 struct ErrorRange {
   double low = 0;
   double high = 0;
@@ -30,18 +30,18 @@ struct ErrorRange {
   friend bool operator==(const ErrorRange&, const ErrorRange&) = default;
 };
 
-/// By how much a user's own runs were missed, one entry per run.
+/// Relative errors of the predictions on the user's own runs, one entry per run.
 struct Calibration {
   std::vector<double> allocated;
   std::vector<double> reserved;
   std::vector<double> step_time;
 };
 
-/// The errors that speak for a prediction, and where they come from.
+/// The errors that apply to a prediction, and where they come from.
 struct ErrorModel {
   ErrorRange range;
-  /// What a GPU may show, each source with the same weight: pairs of an error and its weight, the
-  /// weights summing to 1. Empty if nothing is known.
+  /// Errors to expect on a GPU as pairs of an error and its weight. Each source has the same
+  /// weight; the weights sum to 1. Empty if nothing is known.
   struct Sample {
     double error = 0;
     double weight = 0;
@@ -49,20 +49,20 @@ struct ErrorModel {
   std::vector<Sample> samples;
   std::size_t runs = 0;
   std::size_t gpu_runs = 0;
-  std::size_t own_runs = 0;  ///< Of the user.
+  std::size_t own_runs = 0;  ///< Number of the user's runs.
   std::vector<std::string> sources;
-  bool borrowed = false;  ///< Some come from other runtimes: this one has too few runs on GPUs.
+  bool borrowed = false;  ///< Some sets come from other runtimes; this one has too few on GPUs.
 };
 
 /// Which errors to expect of a prediction of `measurand` for `runtime`.
 ///
-/// Model:   per source a split conformal interval: with n >= 39 errors the ranks floor and
-///          ceil of (n + 1) 0.025 and 0.975, with fewer the extremes; the range is the hull over
-///          the runtime's sources, because a next one differs from each of them as they differ
-///          among each other. A runtime with fewer than two sources of seven or more runs on GPUs
-///          takes those of the other runtimes as well; allocated and reserved bytes lend to each
-///          other. Step times borrow only step times. With runs of one's own, the centre is their
-///          mean, and the spread is that of differences within the sources.
+/// Model:   per source a split conformal interval: with n >= 39 errors the ranks floor and ceil of
+///          (n + 1) 0.025 and 0.975, with fewer the extremes; the range is the hull over the
+///          runtime's sources, because a new source differs from them as they differ from each
+///          other. A runtime with fewer than two sources of seven or more runs on GPUs also uses
+///          the sources of other runtimes. Allocated and reserved bytes share their errors. Step
+///          times borrow only step times. If there are own runs, the centre is their mean and the
+///          spread is that of the differences within the sources.
 /// Source:  V. Vovk et al., Algorithmic Learning in a Random World, 2005, section 4.1; J. Lei et
 ///          al., Distribution-Free Predictive Inference for Regression, 2018, section 2.2.
 [[nodiscard]] ErrorModel error_model(std::span<const ResidualSet> sets, const std::string& runtime,
@@ -78,25 +78,26 @@ struct TimeInterval {
   Seconds high;
 };
 
-/// How sure an estimate is.
+/// The uncertainty of an estimate.
 struct Confidence {
   ByteInterval allocated;
   ByteInterval reserved;
   std::optional<TimeInterval>
-      step_time;  ///< Where the estimate has a time, and times were measured.
+      step_time;  ///< Set if the estimate has a time and measured times exist.
   double fits_probability = 0;
-  ErrorModel basis;  ///< That of reserved bytes.
+  ErrorModel basis;  ///< The one for reserved bytes.
 };
 
 /// `predicted` x (1 + e) at both ends of `range`, never below 0.
 [[nodiscard]] ByteInterval interval_of(Bytes predicted, const ErrorRange& range);
 
-/// Intervals for the peaks of `estimate`, and how likely the run is to fit.
+/// Intervals for the peaks of `estimate`, and the probability that the run fits.
 ///
-/// Model:   it fits if what the allocator needs, off by an error of the samples, and what lies
-///          outside it go into the device. The terms outside are together uniform between their
-///          values and their bounds. What the allocator needs is the reserved peak; where it lives
-///          from emptying its cache, or runs out, the least capacity with which the replay ends.
+/// Model:   the run fits if the allocator's need, changed by an error of the samples, plus the
+///          outside terms is at most the device's total. The outside terms move together, uniformly
+///          between their values and their bounds. The allocator's need is the reserved peak. If
+///          the replay had to empty the cache or ran out of memory, the need is the least capacity
+///          with which the replay succeeds.
 [[nodiscard]] Confidence confidence_of(const StepEstimate& estimate, const ir::ParallelPlan& plan,
                                        std::span<const ResidualSet> sets,
                                        const Calibration& own = {});

@@ -15,7 +15,7 @@
 namespace headroom::cost {
 namespace {
 
-/// More than any device holds: no replay runs out of it.
+/// More than any device has, so that no replay runs out of memory.
 constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 
 /// "step 2, micro-step 3, backward"; names outside the steps stay as they are.
@@ -68,18 +68,18 @@ struct RankEstimate {
   std::optional<StagePrice> price;
 };
 
-/// The price of a stage, from the first of its ranks; nothing from the others.
+/// The time of a stage, computed on the first of its ranks; nothing for its other ranks.
 std::optional<StagePrice> price_rank(const StepEstimate& estimate, const ir::ParallelPlan& plan,
                                      const Machine& machine) {
   const ir::PipelineRuns pipeline = ir::runtime_of(plan).pipeline(plan);
   const auto rank = static_cast<std::int64_t>(estimate.rank);
-  // A rank that the plan asks for stands for its whole pipeline only where there is none.
+  // If the plan asks for one rank, its time is the step's only without a pipeline.
   if (plan.rank ? pipeline.stages > 1 : rank % pipeline.stage_stride != 0) {
     return std::nullopt;
   }
   StagePrice price{.stage = plan.rank ? 0 : rank / pipeline.stage_stride,
                    .time = price_program(estimate.program, plan, prices_on(machine, plan))};
-  price.time.timeline = {};  // As long as the program, and nobody asks for it.
+  price.time.timeline = {};  // The timeline is as long as the program and is not needed.
   return price;
 }
 
@@ -170,7 +170,7 @@ Result<StepEstimate> estimate(const ir::ModelSpec& model, const ir::ParallelPlan
   DeviceSpec sized = device;
   sized.total = budget > Bytes{0} ? budget : device.total;
   if (Status status = ir::check_plan(model, plan); !status) {
-    return std::move(status).error();  // Ranks are sought in a grid that divides.
+    return std::move(status).error();  // Ranks are searched in a grid whose degrees must divide.
   }
   const std::vector<ir::Rank> ranks = binding_ranks(model, plan);
   const auto of_rank = [&](ir::Rank rank) -> Result<RankEstimate> {

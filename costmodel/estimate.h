@@ -21,11 +21,11 @@ namespace headroom::cost {
 
 enum class Verdict : std::uint8_t { kFits, kTight, kDoesNotFit };
 
-/// Which operator a moment belongs to.
+/// The operator that a moment belongs to.
 struct PeakSite {
   std::size_t event = 0;
   std::int32_t layer = -1;  ///< -1: outside the layers.
-  std::string operation;    ///< "silu"; empty where the program does not say.
+  std::string operation;    ///< "silu"; empty if the program does not name one.
   bool backward = false;
   friend bool operator==(const PeakSite&, const PeakSite&) = default;
 };
@@ -40,7 +40,7 @@ struct StepEstimate {
   Bytes peak_allocated;  ///< Over the whole program.
   Bytes peak_reserved;
   Bytes margin;             ///< capacity - peak_reserved; negative: missing.
-  MemoryTimeline timeline;  ///< Replayed without a limit if it does not fit, so peaks are whole.
+  MemoryTimeline timeline;  ///< Replayed without a limit if the plan does not fit.
   ir::RankProgram program;
   ir::PhaseName peak_phase;  ///< "step2.backward"
   std::string peak_moment;   ///< "step 2, backward: log_softmax", "step 1, forward, layer 31: silu"
@@ -49,20 +49,20 @@ struct StepEstimate {
   bool out_of_memory = false;          ///< The replay on the real capacity ran out.
   std::optional<OutOfMemory> failure;  ///< Where it ran out.
   std::int64_t retries = 0;            ///< Of the replay on the real capacity.
-  ir::Rank rank{};                     ///< The one that binds.
-  std::optional<StepTime> time;        ///< Where the machine is known.
+  ir::Rank rank{};                     ///< The binding rank.
+  std::optional<StepTime> time;        ///< Set if the machine is known.
 };
 
 /// Margin below this share of the device makes a verdict "tight": fragmentation and outside terms
 /// vary by that much from run to run (docs/model-assumptions.md, "Verdict").
 inline constexpr double kTightShare = 0.05;
 
-/// Judges a program that is already lowered: the replay, the verdict and the peak's name.
+/// Judges a program that is already lowered: replays it and forms the verdict and the peak's name.
 ///
 /// Model:   replays on `total` less the outside terms; if that runs out of memory, once more
 ///          without a limit, so that peaks and phases are whole. "Tight": it fits, but with less
-///          than `kTightShare` of `total` to spare, or only by giving cached memory back to the
-///          driver and asking again.
+///          than `kTightShare` of `total` to spare, or only after the allocator released its cache
+///          and retried.
 /// Units:   `total` in bytes: what the device reports, or a budget.
 [[nodiscard]] StepEstimate judge(ir::RankProgram program, const ir::AllocatorSettings& settings,
                                  Bytes total, std::vector<OutsideTerm> outside);
@@ -75,26 +75,26 @@ inline constexpr double kTightShare = 0.05;
 /// "fits", "tight", "does not fit".
 [[nodiscard]] std::string_view name_of(Verdict verdict);
 
-/// How many of a step's micro-batches are replayed: until memory repeats itself
+/// How many of a step's micro-batches are replayed. After these, memory repeats itself
 /// (`ir::Runtime::steady_micro_batches`).
 [[nodiscard]] std::int64_t replayed_micro_batches(const ir::ParallelPlan& plan);
 
 /// Lowers `model` for the plan's runtime: the program that `estimate` replays.
 ///
-/// Model:   accumulation beyond `replayed_micro_batches` is left out; a step's work is that of the
-///          micro-batches that stay.
-/// Errors:  kInvalidArgument where the plan and the model or runtime do not go together.
+/// Model:   micro-batches beyond `replayed_micro_batches` are left out; a step's work is that of
+///          the remaining micro-batches.
+/// Errors:  kInvalidArgument if the plan does not fit the model or the runtime.
 [[nodiscard]] Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model,
                                                      const ir::ParallelPlan& plan,
                                                      const DeviceSpec& device,
                                                      ir::Rank rank = ir::Rank{0});
 
-/// Lowers `model` for the plan's runtime, replays it and judges it against `device`: the rank that
-/// binds, where ranks differ.
+/// Lowers `model` for the plan's runtime, replays it and judges it against `device`. If ranks
+/// differ, the answer is for the binding rank.
 ///
 /// Errors:  those of `lower_replayed`.
-/// `budget`: bytes to judge against instead of the device's total; 0: the device's.
-/// `machine`: what the step's time is predicted for; null: it is not.
+/// `budget`: bytes to judge against instead of the device's total; 0: the device's total.
+/// `machine`: the machine for which the step's time is predicted; null: no time is predicted.
 [[nodiscard]] Result<StepEstimate> estimate(const ir::ModelSpec& model,
                                             const ir::ParallelPlan& plan, const DeviceSpec& device,
                                             Bytes budget = Bytes{0},

@@ -10,7 +10,7 @@ namespace {
 
 using Beta = boost::math::beta_distribution<double>;
 
-/// Mean of the maximum of `ranks` shares in [0, 1]: the integral of 1 - F^ranks.
+/// Expected maximum of `ranks` shares in [0, 1]: the integral of 1 - F^ranks.
 double mean_of_maximum(const Beta& share, double ranks) {
   constexpr int kCells =
       4096;  // Midpoints; the integrand is monotone, so the error is below 1/8192.

@@ -13,7 +13,7 @@
 namespace headroom::cost {
 namespace {
 
-/// What is alive at most, in blocks of the allocator that nothing is left over of.
+/// The most bytes alive at once, in blocks of the allocator without unused tails.
 Bytes peak_live(const ir::RankProgram& program) {
   std::vector<Bytes> sizes(program.blocks);
   Bytes live;

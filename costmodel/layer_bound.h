@@ -9,14 +9,14 @@
 
 namespace headroom::cost {
 
-/// A lower bound of the peak of allocated bytes, at a twentieth of the price of a replay for a
-/// model of 80 layers; nothing where there is none: few layers, two stacks, a framework whose
-/// memory does not grow evenly with them.
+/// A lower bound of the peak of allocated bytes. For a model of 80 layers it costs a twentieth of a
+/// replay. Nothing if no bound exists: few layers, two stacks, or a framework whose memory does not
+/// grow evenly with the layers.
 ///
-/// Model:   the layers repeat. Two programs with one and two repetitions are lowered and their
-///          live bytes counted, without an allocator. Bytes at each moment of a program grow with
-///          the number of layers by a constant, so their maximum is convex in it, and the line
-///          through two points lies below every point behind them:
+/// Model:   the layers repeat. Two programs with one and two repetitions are lowered and their live
+///          bytes counted, without an allocator. At each moment of a program the bytes are linear
+///          in the number of layers, so their maximum is convex, and the line through two points
+///          lies below every later point:
 ///
 ///              peak |                 /  replayed
 ///                   |              / .
@@ -26,8 +26,8 @@ namespace headroom::cost {
 ///                   | x
 ///                   +-1--2------------- layers
 ///
-///          Buckets that fill up break this (`ir::Runtime::grows_by_layers`).
-/// Ignores: what the allocator adds.
+///          Buckets that fill up break this property (`ir::Runtime::grows_by_layers`).
+/// Ignores: the allocator's overhead.
 [[nodiscard]] std::optional<Bytes> layer_bound(const ir::ModelSpec& model,
                                                const ir::ParallelPlan& plan,
                                                const DeviceSpec& device);

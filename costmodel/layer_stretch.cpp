@@ -5,7 +5,7 @@
 namespace headroom::cost {
 namespace {
 
-/// The longest stretch of this period.
+/// The longest stretch with this period.
 LayerStretch stretch_of(const std::vector<ir::LayerSpec>& layers, std::size_t period) {
   LayerStretch longest{.begin = 0, .length = 0, .period = period};
   std::size_t begin = 0;

@@ -13,15 +13,15 @@ struct LayerStretch {
   std::size_t length = 0;
   std::size_t period = 1;
 
-  /// Layers that can go if `kept` periods stay.
+  /// Layers that can be removed if `kept` periods stay.
   [[nodiscard]] std::size_t removable(std::size_t kept) const {
     const std::size_t periods = length / period;
     return periods > kept ? (periods - kept) * period : 0;
   }
 };
 
-/// The stretch that lets most layers go if two periods stay. Where every `every`-th layer is
-/// treated in another way, periods are multiples of it.
+/// The stretch from which most layers can be removed if two periods stay. If every `every`-th layer
+/// is treated differently, periods are multiples of `every`.
 [[nodiscard]] LayerStretch best_stretch(const std::vector<ir::LayerSpec>& layers,
                                         std::size_t every);
 

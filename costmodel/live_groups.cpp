@@ -9,7 +9,7 @@ namespace headroom::cost {
 
 std::vector<LiveGroup> group_blocks(const ir::RankProgram& program,
                                     const std::vector<LiveBlock>& blocks) {
-  // Operation by index: names would be compared once per block.
+  // Operations by index, because comparing names for every block would be slower.
   using Key = std::tuple<ir::TensorRole, std::uint32_t, bool, Bytes>;
   constexpr std::uint32_t kUnknown = UINT32_MAX;
   std::map<Key, std::int64_t> counts;

@@ -12,7 +12,7 @@ namespace headroom::cost {
 /// Blocks alive at one moment that have role, operator and size in common.
 struct LiveGroup {
   ir::TensorRole role = ir::TensorRole::kTemporary;
-  std::string operation;  ///< Which operator asked for them; empty where the program does not say.
+  std::string operation;  ///< The operator that allocated them; empty if it is not named.
   bool backward = false;
   Bytes each;  ///< As allocated.
   std::int64_t count = 0;

@@ -11,7 +11,7 @@ Bytes memory_floor(const ir::ModelSpec& model, const ir::ParallelPlan& plan, Hel
   const auto bytes_of = [parameters](const ir::HeldParameters::Part& part) {
     return Bytes{parameters / part.ranks * part.bits / 8};
   };
-  // Under quantisation embeddings and head stay as they are; their bits are counted as the others'.
+  // Quantisation leaves embeddings and head as they are; here they count with the quantised bits.
   const ir::HeldParameters held = ir::runtime_of(plan).held_parameters(plan);
   if (plan.lora || plan.optimizer.kind == ir::OptimizerKind::kNone) {
     return bytes_of(held.weights);

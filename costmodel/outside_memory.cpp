@@ -20,10 +20,10 @@ constexpr std::string_view kLazyKernelsSource =
     "stas00/ml-engineering training/performance: eager loading 0.92 GiB less lazy loading 0.47 "
     "GiB, A100, torch 2.1";
 
-// Of 119 processes that trained on an H100 (tests/measured/gpu_h100.jsonl.gz, `outside_pytorch`) 82
-// took 787283968 bytes, 5 took 789381120 and 26, with cuDNN's attention, 804061184; the context
-// alone takes 552402944. With an NCCL communicator of one rank it was 1378680832 in four,
-// 1380777984 in two.
+// 119 processes trained on an H100 (tests/measured/gpu_h100.jsonl.gz, `outside_pytorch`): 82 took
+// 787283968 bytes, 5 took 789381120, and 26 with cuDNN's attention took 804061184; the context
+// alone takes 552402944. With an NCCL communicator of one rank, four took 1378680832 and two
+// 1380777984.
 constexpr Bytes kHopperContext{552'402'944};
 constexpr Bytes kHopperKernels{251'658'240};
 constexpr Bytes kHopperNccl{591'396'864};
@@ -31,7 +31,7 @@ constexpr std::string_view kHopperSource =
     "cudaMemGetInfo on an H100 SXM (driver 580.159, CUDA 13.0, torch 2.11), "
     "tests/measured/gpu_h100.jsonl.gz";
 
-// Both were seen with tensor-parallel inference, whose ranks hold one communicator each as well.
+// Both were measured with tensor-parallel inference, whose ranks also have one communicator each.
 constexpr Bytes kNcclTwoRanks{342 * kMiB};
 constexpr Bytes kNcclMoreRanks{392 * kMiB};
 constexpr Bytes kNcclBound{1485 * kMiB};  // 1.45 GiB
@@ -88,8 +88,8 @@ OutsideTerm nccl_term(std::int64_t ranks, const DeviceSpec& device) {
           .source = std::string(kNcclSource)};
 }
 
-/// NCCL takes NVLink SHARP for all-reduce among more than four GPUs of one node, where the GPUs
-/// hang on a switch. Source: NVIDIA/nccl src/transport/nvls.cc (channels), src/graph/tuning.cc.
+/// NCCL uses NVLink SHARP for all-reduce among more than four GPUs of one node if a switch connects
+/// the GPUs. Source: NVIDIA/nccl src/transport/nvls.cc (channels), src/graph/tuning.cc.
 bool uses_nvls(const ir::ParallelPlan& plan, const DeviceSpec& device) {
   return ir::runtime_of(plan).has_all_reduce(plan) && device.traits.compute_major >= 9 &&
          plan.world > 4 && device.link.rfind("nvlink", 0) == 0;

@@ -14,13 +14,12 @@ using ir::Basis;
 using ir::name_of;
 using ir::OutsideTerm;
 
-/// Everything that one rank of `plan` takes from its device besides what its allocator reserves.
+/// All device memory that one rank of `plan` uses in addition to what its allocator reserves.
 ///
-/// Model:   the CUDA context; the kernels that lazy loading brings in later; with several ranks one
-///          NCCL communicator per process, and its NVLink SHARP buffers where NCCL uses them for
-///          all-reduce; buffers of the framework's own.
-/// Ignores: other processes and a display on the same GPU; one communicator per further process
-///          group.
+/// Model:   the CUDA context; kernels that lazy loading adds later; with several ranks one NCCL
+///          communicator per process, and its NVLink SHARP buffers where NCCL uses them for
+///          all-reduce; the framework's own buffers.
+/// Ignores: other processes and a display on the same GPU; communicators of further process groups.
 /// Source:  named in each term.
 [[nodiscard]] std::vector<OutsideTerm> outside_terms(const ir::ModelSpec& model,
                                                      const ir::ParallelPlan& plan,

@@ -14,7 +14,7 @@ namespace {
 
 using ir::ParallelPlan;
 
-/// Matrix FLOPs of the replayed program for each token that it processes.
+/// Matrix FLOPs of the replayed program per token that it processes.
 double flops_per_token(const ir::RankProgram& program, const ParallelPlan& plan) {
   double flops = 0;
   for (const ir::Phase& phase : program.phases) {
@@ -31,7 +31,7 @@ double flops_ratio(const StepEstimate& before, const ParallelPlan& plan_before,
   return flops > 0 ? flops_per_token(after.program, plan_after) / flops : 1.0;
 }
 
-/// A search of one question: remembers what was replayed, so that nothing is replayed twice.
+/// One search for remedies. It caches replays, so that no plan is replayed twice.
 class Search {
  public:
   Search(const RemedyQuestion& question, const StepEstimate& found)
@@ -42,9 +42,8 @@ class Search {
            (found_.verdict == Verdict::kDoesNotFit && remedy.verdict == Verdict::kTight);
   }
 
-  /// What the plan after `changes` comes to; nothing if they do not apply or the runtime refuses
-  /// the plan. Where bounds may be used, one that says that the plan cannot mend takes the place
-  /// of the replay.
+  /// The result of the plan after `changes`; nothing if they do not apply or the runtime refuses
+  /// the plan. If bounds are allowed and one shows that the plan cannot fit, no replay runs.
   std::optional<Remedy> judge(const std::vector<Change>& changes) {
     std::optional<ParallelPlan> plan = changed(changes);
     if (!plan) {
@@ -70,7 +69,7 @@ class Search {
     return remedy;
   }
 
-  /// Replaces the bounds of an estimated remedy by what a replay says.
+  /// Replaces the bounds of an estimated remedy with the results of a replay.
   void make_exact(Remedy& remedy) {
     if (remedy.estimated && replay(remedy)) {
       remedy.estimated = false;
@@ -107,10 +106,10 @@ class Search {
     remedy.saved = found_.peak_reserved - least;
   }
 
-  /// A bound that says that the plan cannot mend.
+  /// A bound that shows that the plan cannot fit.
   [[nodiscard]] std::optional<Bytes> hopeless(const ParallelPlan& plan) const {
     if (question_.tree == TreeWalk::kAlways) {
-      return std::nullopt;  // Every step of the tree is shown with its figures.
+      return std::nullopt;  // Every step of the tree is shown with its own figures.
     }
     const std::optional<Bytes> bound = layer_bound(question_.model, plan, question_.device);
     const double share = found_.verdict == Verdict::kDoesNotFit ? 0 : kTightShare;
@@ -138,7 +137,7 @@ class Search {
   [[nodiscard]] Result<StepEstimate> replay_of(const ParallelPlan& plan) const {
     ParallelPlan other = question_.plan;
     other.allocator = plan.allocator;
-    if (other == plan) {  // The same program, served in another way.
+    if (other == plan) {  // The same program with other allocator settings.
       return cost::judge(found_.program, plan.allocator, found_.device_total, found_.outside);
     }
     return estimate(question_.model, plan, question_.device, question_.budget);
@@ -150,7 +149,7 @@ class Search {
   std::size_t replays_ = 0;
 };
 
-/// Halves the micro-batch until it mends, or as far as it goes.
+/// Halves the micro-batch until the plan fits, or down to 1.
 std::optional<Remedy> try_micro_batches(Search& search) {
   std::optional<Remedy> best;
   std::vector<Change> changes;
@@ -191,7 +190,7 @@ std::vector<Remedy> walk_tree(Search& search, const ParallelPlan& plan) {
   std::vector<Remedy> walked;
   std::vector<Change> changes;
   for (const Change& step : ir::runtime_of(plan).remedy_order(plan)) {
-    // The micro-batch is halved as far as it goes before the next step is considered.
+    // The micro-batch is halved as far as possible before the next step is considered.
     do {
       changes.push_back(step);
       std::optional<Remedy> remedy = search.judge(changes);
@@ -208,7 +207,7 @@ std::vector<Remedy> walk_tree(Search& search, const ParallelPlan& plan) {
   return walked;
 }
 
-/// Leaves out what the last step made unnecessary, dearest first.
+/// Removes changes that a later step made unnecessary, the most expensive first.
 Remedy without_needless_changes(Search& search, Remedy remedy) {
   std::vector<Change> by_cost = remedy.changes;
   std::ranges::sort(by_cost, std::ranges::greater{});
@@ -226,7 +225,8 @@ Remedy without_needless_changes(Search& search, Remedy remedy) {
   return remedy;
 }
 
-/// Mending ones by their dearest change, then their number; the others by what they save.
+/// Plans that fit come first, by their most expensive change, then by the number of changes; the
+/// others by the bytes saved.
 void sort_by_cost(const Search& search, std::vector<Remedy>& tried) {
   const auto rank = [&](const Remedy& remedy) {
     const bool mends = search.mends(remedy);
@@ -238,7 +238,7 @@ void sort_by_cost(const Search& search, std::vector<Remedy>& tried) {
   std::ranges::stable_sort(tried, {}, rank);
 }
 
-/// Bounds sort what is not shown; what is shown was replayed.
+/// Bounds may rank remedies that are not shown; shown ones are replayed.
 void keep_cheapest(Search& search, std::size_t count, std::vector<Remedy>& tried) {
   sort_by_cost(search, tried);
   std::erase_if(tried, [&](const Remedy& remedy) {

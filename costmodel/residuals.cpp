@@ -75,7 +75,7 @@ ir::JsonValue residuals_to_json(std::span<const ResidualSet> sets) {
     std::int64_t exact = 0;
     for (const double error : set.errors) {
       if (rounded(error) == 0) {
-        ++exact;  // Most are; a count keeps the file short.
+        ++exact;  // Most are exact; a count keeps the file short.
       } else {
         errors.emplace_back(rounded(error));
       }

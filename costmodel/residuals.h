@@ -18,19 +18,19 @@ enum class Measurand : std::uint8_t { kPeakAllocated, kPeakReserved, kStepTime }
 /// "peak_allocated", "peak_reserved", "step_time".
 [[nodiscard]] std::string_view name_of(Measurand measurand);
 
-/// By how much one source of measured runs was missed: e = (measured - predicted) / predicted, one
-/// per run.
+/// The errors of the predictions for one source of measured runs: e = (measured - predicted) /
+/// predicted, one per run.
 struct ResidualSet {
   std::string source;   ///< The name of the file of rows.
   std::string runtime;  ///< `residual_runtime` of the rows.
   Measurand measurand = Measurand::kPeakAllocated;
-  bool on_gpu = false;         ///< Measured on a GPU; otherwise on a device that only accounts.
+  bool on_gpu = false;         ///< Measured on a GPU; otherwise on an accounting device.
   std::vector<double> errors;  ///< Sorted, at least one.
   friend bool operator==(const ResidualSet&, const ResidualSet&) = default;
 };
 
-/// Under which name runs of `plan` are compared with measured ones: the runtime's, or that of the
-/// modelling code that stands in its place.
+/// The name under which runs of `plan` are compared with measured runs: the runtime's, or that of
+/// the modelling code that replaces it.
 [[nodiscard]] std::string residual_runtime(const ir::ParallelPlan& plan);
 
 /// The document of `configs/accuracy/residuals.json` (`configs/schema/residuals.schema.json`);

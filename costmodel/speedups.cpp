@@ -16,7 +16,7 @@ using ir::ParallelPlan;
 constexpr std::array<Bottleneck, 4> kBottlenecks = {
     Bottleneck::kCommunication, Bottleneck::kSmallBatch, Bottleneck::kBubble, Bottleneck::kOffload};
 
-/// Twice as many sequences at once, in half as many micro-batches where there are several.
+/// Twice as many sequences at once, in half as many micro-batches if there are several.
 ParallelPlan with_larger_batch(const ParallelPlan& plan) {
   ParallelPlan larger = plan;
   larger.micro_batch *= 2;
@@ -26,7 +26,7 @@ ParallelPlan with_larger_batch(const ParallelPlan& plan) {
   return larger;
 }
 
-/// The parts of a step that a bottleneck is made of.
+/// The parts of a step that make up a bottleneck.
 std::span<const StepPart> parts_of(Bottleneck bottleneck) {
   static constexpr std::array<StepPart, 4> kCommunication = {StepPart::kTensor, StepPart::kContext,
                                                              StepPart::kExpert, StepPart::kData};

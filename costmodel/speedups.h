@@ -12,15 +12,15 @@ namespace headroom::cost {
 using ir::Bottleneck;
 using ir::describe;
 
-/// From this share of the step on, a bottleneck is worth a word. A choice, not a measurement.
+/// A bottleneck with at least this share of the step is reported. A choice, not a measurement.
 inline constexpr double kBottleneckShare = 0.1;
 
 /// A changed plan that fits and is faster.
 struct Speedup {
   Bottleneck bottleneck = Bottleneck::kCommunication;
-  double share = 0;  ///< Of the original step that the bottleneck takes.
+  double share = 0;  ///< The bottleneck's share of the original step.
   ir::ParallelPlan plan;
-  double gain = 0;  ///< Tokens per second over the original's, less 1.
+  double gain = 0;  ///< Tokens per second relative to the original plan, minus 1.
   Verdict verdict = Verdict::kFits;
   Bytes margin;
 };
@@ -29,25 +29,25 @@ struct SpeedupQuestion {
   const ir::ModelSpec& model;
   const ir::ParallelPlan& plan;
   const DeviceSpec& device;
-  Bytes budget;  ///< As `estimate` takes it.
+  Bytes budget;  ///< As in `estimate`.
   const Machine& machine;
 };
 
-/// How much of a step a bottleneck takes.
+/// The bottleneck's share of a step.
 [[nodiscard]] double share_of(const StepTime& step, Bottleneck bottleneck);
 
-/// Single changes against `bottleneck`: larger micro-batches, and what the framework has, such as
-/// less sharding, overlap, smaller groups; several chunks on a stage, fewer stages; states and
-/// parameters on the device. The tokens of a step stay, but where a micro-batch grows and there is
-/// no accumulation to shorten. The framework may refuse some.
+/// Single changes against `bottleneck`: larger micro-batches, and the framework's own, such as less
+/// sharding, overlap or smaller groups; more chunks per stage or fewer stages; states and
+/// parameters on the device. The tokens per step stay the same, unless a micro-batch grows and
+/// there is no accumulation to shorten. The framework may refuse some.
 [[nodiscard]] std::vector<ir::ParallelPlan> changes_against(const ir::ParallelPlan& plan,
                                                             Bottleneck bottleneck,
                                                             std::int64_t layers);
 
-/// For every bottleneck of `found` the change that helps most, with what it gains.
+/// For every bottleneck of `found`, the change that helps most, and its gain.
 ///
-/// Model:   every change is replayed on the same machine, memory and time; those that do not fit
-///          or are not faster are left out.
+/// Model:   memory and time of every change are replayed on the same machine. Changes that do not
+///          fit or are not faster are left out.
 /// Requires that `found` is the estimate of the question's plan, with its time. Deterministic.
 [[nodiscard]] std::vector<Speedup> find_speedups(const SpeedupQuestion& question,
                                                  const StepEstimate& found);

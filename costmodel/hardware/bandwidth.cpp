@@ -29,7 +29,7 @@ void skip_blanks(std::string_view& text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
 }
 
-/// What stands before the next blank, taken off `text`.
+/// Removes the text before the next blank from `text` and returns it.
 std::string_view take_word(std::string_view& text) {
   skip_blanks(text);
   const std::string_view word = text.substr(0, text.find(' '));

@@ -34,7 +34,7 @@ std::string catalogue_spelling(std::string_view name) {
   }
   constexpr std::array<std::string_view, 6> kMakers = {"nvidia-",  "amd-",   "intel-",
                                                        "geforce-", "tesla-", "instinct-"};
-  for (const std::string_view maker : kMakers) {  // In the order in which product names hold them.
+  for (const std::string_view maker : kMakers) {  // In the order in which product names have them.
     if (spelt.starts_with(maker)) {
       spelt.erase(0, maker.size());
     }
@@ -45,7 +45,7 @@ std::string catalogue_spelling(std::string_view name) {
 template <typename Spec>
 using SpecReader = Result<Spec> (*)(const std::string& path);
 
-/// Reads an entry that must call itself what its file is called, or it could not be found again.
+/// Reads an entry. Its name must be its file's name, because entries are found by it.
 template <typename Spec>
 Result<Spec> read_entry(const ir::EntryFolder& folder, const std::string& entry,
                         SpecReader<Spec> read) {
@@ -66,7 +66,7 @@ Result<Spec> load(const ir::EntryFolder& folder, const std::string& name, SpecRe
   if (!entry) {
     Error error = std::move(entry).error();
     if (error.code == ErrorCode::kInvalidArgument) {
-      error.got = name;  // As it was written.
+      error.got = name;  // As the user wrote it.
     }
     return error;
   }

@@ -9,8 +9,8 @@
 namespace headroom::cost {
 
 /// The GPU that the catalogue below `config_dir` knows as `name`. Upper and lower case, blanks,
-/// underscores and the maker's name do not matter: "NVIDIA H100 80GB HBM3", "h100" and
-/// "H100_80GB" are one GPU. A name that ends in ".json" is the path of a file of one's own.
+/// underscores and the maker's name do not matter: "NVIDIA H100 80GB HBM3", "h100" and "H100_80GB"
+/// are one GPU. A name that ends in ".json" is the path of the user's own file.
 ///
 /// Model:   opens the one file of that name; only if there is none, `aliases.json` as well.
 /// Errors:  kInvalidArgument for a name that is not known, with the closest ones; otherwise those

@@ -10,7 +10,7 @@
 namespace headroom::cost {
 namespace {
 
-// Far above any machine, and low enough that no sum or product of them overflows.
+// Far above any machine's, and small enough that no sum or product overflows.
 constexpr ir::IntegerRange kByteRange = {.least = 1, .greatest = std::int64_t{1} << 50};
 constexpr ir::IntegerRange kCountRange = {.least = 1, .greatest = 1'000'000};
 constexpr ir::NumberRange kRateRange = {.least = 1, .greatest = 1e21};

@@ -16,34 +16,34 @@ constexpr std::array<double, kProtocols> kTreeHop = {0.6, 1.25, 4.0};  // NVLink
 constexpr std::array<double, kProtocols> kTreeNetworkHop = {5.0, 8.5, 14.0};
 constexpr std::array<double, kProtocols> kRingNetworkHop = {2.7, 4.0, 14.0};
 constexpr double kMulticastNetworkHop = 20.9;  // NVLS tree
-// ... and what the flags of LL and LL128 leave of a ring's rate across nodes.
+// The share of a ring's rate across nodes that remains with the flags of LL and LL128.
 constexpr std::array<double, kProtocols> kNetworkShare = {0.5, 0.92, 1.0};
-// ... of LL across nodes, in bytes per second, whatever the link (llMaxBws, more than two nodes).
+// Maximum of LL across nodes, in bytes per second, for every link (llMaxBws, more than two nodes).
 constexpr double kNetworkLLRate = 20e9;
-constexpr double kTreeShare = 0.92;  // Of a ring's rate.
-// ... "plateau effect of ring": longer steps of large all-reduces over several nodes.
+constexpr double kTreeShare = 0.92;  // Share of a ring's rate.
+// "plateau effect of ring": large all-reduces over several nodes have longer steps.
 constexpr double kRingPlateau = 1.4;
 
 constexpr double kMicro = 1e-6;
 
-/// What the devices of a node bring to the network for this group.
+/// Bandwidth of a node's adapters for this group.
 double network_rate(const Topology& topology, const GroupPlacement& group) {
   return topology.network.rate.value() * topology.network.adapters_per_device *
          static_cast<double>(group.fewest);
 }
 
-/// What the protocol's flags leave of it.
+/// The rate after the overhead of the protocol's flags.
 double protocol_rate(const Topology& topology, const GroupPlacement& group, std::size_t protocol) {
   const double rate = kNetworkShare[protocol] * network_rate(topology, group);
   return protocol == 0 ? std::min(rate, kNetworkLLRate) : rate;
 }
 
-/// Whether ranks of a group on one node lie in several PCIe domains.
+/// Whether the group's ranks on one node are in several PCIe domains.
 bool crosses(const Fabric& fabric, const GroupPlacement& group) {
   return fabric.domain > 0 && group.most * group.crowd > fabric.domain;
 }
 
-/// Of one ring between PCIe domains.
+/// Rate of one ring between PCIe domains.
 BytesPerSecond rate_across(const Fabric& fabric, ir::CollectiveKind kind) {
   switch (kind) {
     case ir::CollectiveKind::kAllReduce:
@@ -56,7 +56,7 @@ BytesPerSecond rate_across(const Fabric& fabric, ir::CollectiveKind kind) {
   }
 }
 
-/// Rate of a ring inside a node: where it leaves a PCIe domain it shares the way out.
+/// Rate of a ring inside a node. If it leaves a PCIe domain, it shares the link out of the domain.
 double fabric_rate(const Fabric& fabric, const GroupPlacement& group, ir::CollectiveKind kind,
                    BytesPerSecond rate) {
   if (!crosses(fabric, group)) {
@@ -66,18 +66,19 @@ double fabric_rate(const Fabric& fabric, const GroupPlacement& group, ir::Collec
   return std::min({rate.value(), rate_across(fabric, kind).value(), shared});
 }
 
-/// An all-to-all's way between PCIe domains: what all ranks of one domain send to the others.
+/// The part of an all-to-all between PCIe domains: all ranks of one domain send to all ranks of the
+/// others.
 double crossing_seconds(const Fabric& fabric, const GroupPlacement& group, double bytes) {
   if (!crosses(fabric, group)) {
     return 0;
   }
   const double domain = static_cast<double>(fabric.domain);
-  const double inside = domain / static_cast<double>(group.crowd);  // Of one group.
+  const double inside = domain / static_cast<double>(group.crowd);  // Bytes of one group.
   const double leaving = 1 - inside / static_cast<double>(group.most);
   return domain * bytes * leaving / fabric.exchanged.value();
 }
 
-/// Steps of a ring, the chunks of 1/n that each rank sends, and those it moves within itself.
+/// Steps of a ring, the chunks of 1/n that each rank sends, and the chunks that it moves locally.
 struct RingWork {
   double steps;
   double sent;
@@ -90,7 +91,7 @@ RingWork ring_work(const Fabric& fabric, ir::CollectiveKind kind, double ranks) 
     case ir::CollectiveKind::kAllGather:
     case ir::CollectiveKind::kReduceScatter:
       return {ranks - 1, ranks - 1, fabric.own_gather};
-    case ir::CollectiveKind::kBroadcast:  // The whole buffer passes every rank, in a pipeline.
+    case ir::CollectiveKind::kBroadcast:  // The whole buffer passes every rank in a pipeline.
     case ir::CollectiveKind::kReduce:
       return {ranks - 1, ranks, 0};
     case ir::CollectiveKind::kAllToAll:
@@ -115,7 +116,7 @@ double ring_seconds(const Topology& topology, const GroupPlacement& group,
     moving = std::max(moving, chunk * work.sent / protocol_rate(topology, group, protocol));
     const bool twice = shape.kind == ir::CollectiveKind::kAllReduce;
     const double crossings = static_cast<double>((twice ? 2 : 1) * (group.nodes - 1));
-    // With one rank on each node, nothing hides the network's latency: that of the tree counts.
+    // With one rank per node, nothing hides the network's latency, so the tree's latency counts.
     const double hop = group.most == 1 ? kTreeNetworkHop[protocol] : kRingNetworkHop[protocol];
     latency += crossings * (hop * kMicro - pace.hop.value());
     const bool plateau = twice && protocol == kProtocols - 1;
@@ -138,7 +139,7 @@ double tree_seconds(const Topology& topology, const GroupPlacement& group,
   return latency * kMicro + 2 * static_cast<double>(shape.bytes) / rate;
 }
 
-/// All-reduce in the switches of each node, and over trees between the nodes.
+/// All-reduce in each node's switches, and over trees between the nodes.
 double multicast_seconds(const Topology& topology, const GroupPlacement& group,
                          const ir::CollectiveShape& shape) {
   const Pace& pace = topology.fabric.multicast;
@@ -169,8 +170,8 @@ double ring_or_tree_seconds(const Topology& topology, const GroupPlacement& grou
   return multicast ? std::min(best, multicast_seconds(topology, group, shape)) : best;
 }
 
-/// Every rank to every other: `chunk` bytes to each one on the node over the fabric while
-/// `leaving` bytes pass the adapters.
+/// Every rank sends to every other rank: `chunk` bytes to each rank of its node over the fabric,
+/// while `leaving` bytes pass the adapters.
 double exchange_seconds(const Topology& topology, const GroupPlacement& group, double chunk,
                         double leaving) {
   const Fabric& fabric = topology.fabric;
@@ -195,7 +196,7 @@ double all_to_all_seconds(const Topology& topology, const GroupPlacement& group,
                           chunk * static_cast<double>(group.ranks - group.fewest));
 }
 
-/// A token passes the network once for each other node, and the fabric once for each rank there.
+/// A token crosses the network once per other node, and the fabric once per rank there.
 double token_exchange_seconds(const Topology& topology, const GroupPlacement& group,
                               const ir::CollectiveShape& shape) {
   const double bytes = static_cast<double>(shape.bytes);
@@ -205,7 +206,8 @@ double token_exchange_seconds(const Topology& topology, const GroupPlacement& gr
                           bytes * (nodes - 1) * ir::reached_share(shape, nodes));
 }
 
-/// To the neighbour `stride` away: over the network if any pair of neighbours lies on two nodes.
+/// Send to the neighbour `stride` away. It uses the network if any pair of neighbours is on two
+/// nodes.
 double neighbour_seconds(const Topology& topology, const GroupPlacement& group,
                          const ir::CollectiveShape& shape) {
   const double bytes = static_cast<double>(shape.bytes);

@@ -6,17 +6,16 @@
 
 namespace headroom::cost {
 
-/// Time of one collective operation once all of its ranks are there.
+/// Time of one collective operation once all of its ranks have started it.
 ///
-/// Model:   the quickest of what NCCL can choose from: rings with each protocol, trees across
-/// nodes,
-///          and the switch's own reduction (NVLS), each a latency for its steps and the bytes at
-///          the rate of the narrowest place it passes: the fabric, or the adapters of its ranks on
-///          a node.
-/// Units:   `bytes` of the full buffer (for kAllToAll, kSend and kReceive: what a rank sends in
-/// all,
+/// Model:   the fastest of NCCL's algorithms: rings with each protocol, trees across nodes,
+///          and the switch's own reduction (NVLS). Each takes a latency for its steps, plus the
+///          bytes at the rate of the bottleneck: the fabric, or the adapters of the group's ranks
+///          on a node.
+/// Units:   `bytes` of the full buffer (for kAllToAll, kSend and kReceive: all that a rank sends,
 ///          its own share of an all-to-all included).
-/// Ignores: other groups' traffic, but for adapters and PCIe switches that they share by layout.
+/// Ignores: traffic of other groups, except on the adapters and PCIe switches that they share by
+///          layout.
 /// Source:  NVIDIA/nccl 2.30.7, src/graph/tuning.cc (the same terms); figures inside a node fitted
 ///          to measurements (docs/time-model.md).
 [[nodiscard]] Seconds collective_time(const Topology& topology, const ir::CollectiveShape& shape);

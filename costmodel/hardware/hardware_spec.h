@@ -19,11 +19,11 @@ struct DeviceSpec {
   std::string architecture;  ///< "ampere", "cdna3"
   std::vector<std::string> aliases;
   Bytes nominal;                      ///< What the box says, base 10.
-  std::optional<Bytes> driver_total;  ///< What nvidia-smi or its like lists.
+  std::optional<Bytes> driver_total;  ///< What nvidia-smi or a similar tool lists.
   Bytes total;               ///< What the device reports to a process (cudaMemGetInfo total).
   std::string total_basis;   ///< "measured" or "derived": how `total` is known.
   std::string total_source;  ///< Where it was read, or from what it was derived.
-  DeviceTraits traits;       ///< Compute capability 0.0: none that CUDA code could ask for.
+  DeviceTraits traits;       ///< Compute capability 0.0: not a CUDA device.
   BytesPerSecond memory_bandwidth;
   FlopsPerSecond fp32;
   std::optional<FlopsPerSecond> tf32;
@@ -31,8 +31,8 @@ struct DeviceSpec {
   bool bf16 = true;                    ///< bf16 arithmetic in hardware.
   std::optional<FlopsPerSecond> fp8;
   std::optional<FlopsPerSecond> fp4;
-  std::string link;       ///< Name of a `LinkSpec`: how it reaches its neighbours.
-  std::string host_link;  ///< Name of a `LinkSpec`: how it reaches the host's memory.
+  std::string link;       ///< Name of the `LinkSpec` to neighbouring devices.
+  std::string host_link;  ///< Name of the `LinkSpec` to the host's memory.
   double power_watts = 0;
   friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
 };
@@ -55,7 +55,7 @@ struct NodeSpec {
   int devices = 8;
   std::string intra_link;          ///< Between its GPUs.
   std::string inter_link;          ///< To other nodes, one adapter.
-  double adapters_per_device = 1;  ///< Adapters of `inter_link` for each GPU: 0.5 shares one.
+  double adapters_per_device = 1;  ///< Adapters of `inter_link` per GPU; 0.5: two GPUs share one.
   std::optional<Bytes> host_memory;
   friend bool operator==(const NodeSpec&, const NodeSpec&) = default;
 };

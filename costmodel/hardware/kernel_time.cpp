@@ -14,19 +14,19 @@ struct Tile {
   int m_bits;
   int n_bits;
 };
-// What cuBLAS and CUTLASS offer on tensor cores: the larger the tile, the less each operand is
-// read.
+// Tile shapes of cuBLAS and CUTLASS on tensor cores. The larger the tile, the less often operands
+// are read.
 constexpr std::array<Tile, 6> kTiles = {{{8, 7}, {7, 8}, {7, 7}, {7, 6}, {6, 7}, {6, 6}}};
-// Without tensor cores narrow ones are there too, as adapters need them.
+// Without tensor cores there are also narrow tiles, as adapters need them.
 constexpr std::array<Tile, 2> kNarrowTiles = {{{7, 5}, {5, 7}}};
 
-constexpr std::int64_t kLeastSplit = 256;  ///< Of k, for one part of a split product.
+constexpr std::int64_t kLeastSplit = 256;  ///< Least part of k in a split product.
 
 std::int64_t blocks(std::int64_t extent, int bits) {
   return (extent + (std::int64_t{1} << bits) - 1) >> bits;
 }
 
-/// Full waves and what an unfilled last one costs: between tiles/width and its ceiling.
+/// Full waves plus the cost of a partly filled last wave: between tiles/width and its ceiling.
 double waves_of(double units, double wave_loss) {
   const double whole = static_cast<double>(static_cast<std::int64_t>(units));
   const double ceiling = units > whole ? whole + 1 : whole;
@@ -49,10 +49,10 @@ struct TileWork {
   double multiprocessors;
   double element;  ///< Seconds for one element of k of one element of C, on one multiprocessor.
   double loss;
-  double stage;  ///< Share of `k_overhead`, which goes with how much of k is loaded at once.
+  double stage;  ///< Share of `k_overhead`, proportional to the elements of k loaded at once.
 };
 
-/// Elements of k that a kernel loads at once, without tensor cores over with them.
+/// Elements of k that a kernel loads at once: without tensor cores over with tensor cores.
 /// Source: NVIDIA/cutlass include/cutlass/gemm/device/default_gemm_configuration.h,
 /// ThreadblockShape
 ///         of OpClassSimt and of OpClassTensorOp on Sm80.
@@ -70,7 +70,8 @@ double compute_seconds(const TileWork& work, const GemmPerformance& gemm,
   const double k = static_cast<double>(shape.k);
   const double overhead = gemm.k_overhead * work.stage;
   const double units = static_cast<double>(tiles) / work.multiprocessors;
-  if (shape.batch == ir::GemmBatch::kSeries) {  // The next product fills what one leaves idle.
+  // The next product uses the multiprocessors that this one leaves idle.
+  if (shape.batch == ir::GemmBatch::kSeries) {
     return units * (k + overhead) * step;
   }
   const double whole = waves_of(units, gemm.wave_loss) * (k + overhead) * step;
@@ -82,7 +83,7 @@ double compute_seconds(const TileWork& work, const GemmPerformance& gemm,
   return std::min(whole, (k / parts + 2 * overhead) * step);
 }
 
-/// What a product reads, and what it writes (and reads, where it accumulates).
+/// Bytes that a product reads and writes (with accumulation it also reads its result).
 struct Moved {
   double operands;
   double result;
@@ -92,7 +93,7 @@ Moved bytes_moved(const ir::GemmShape& shape) {
   const double n = static_cast<double>(shape.n);
   const double k = static_cast<double>(shape.k);
   const double operand = static_cast<double>(ir::bits_of(shape.dtype)) / 8;
-  // 8-bit operands make 16-bit results; accumulation reads and writes fp32.
+  // 8-bit operands have 16-bit results; accumulation reads and writes fp32.
   const double result = shape.accumulate ? 8 : std::max(operand, 2.0);
   const double count = static_cast<double>(shape.count);
   return {.operands = count * (m * k + k * n) * operand, .result = count * m * n * result};
@@ -110,12 +111,12 @@ double layout_factor(const GemmPerformance& gemm, ir::GemmLayout layout) {
   return 1;
 }
 
-/// Kernels whose operands or result have rows that are no multiple of 16 bytes load less at once.
+/// Kernels load less at once if rows of an operand or of the result are not a multiple of 16 bytes.
 double row_factor(const GemmPerformance& gemm, const ir::GemmShape& shape) {
-  // The rows as they lie in memory: of both operands and of the result.
+  // The contiguous extents in memory, of both operands and of the result.
   const std::int64_t first = shape.layout == ir::GemmLayout::kNT ? shape.m : shape.k;
   const std::int64_t second = shape.layout == ir::GemmLayout::kTN ? shape.k : shape.n;
-  const std::int64_t rows = first | second | shape.n;  // Low bits: those that any of them has.
+  const std::int64_t rows = first | second | shape.n;  // Low bits: set if any extent has them.
   const std::int64_t even = 128 / ir::bits_of(shape.dtype);
   if (rows % even == 0 || ir::bits_of(shape.dtype) == 32) {  // No tensor cores: not measured.
     return 1;
@@ -123,14 +124,14 @@ double row_factor(const GemmPerformance& gemm, const ir::GemmShape& shape) {
   return 1 / (rows % 2 == 0 ? gemm.uneven_rows : gemm.odd_rows);
 }
 
-/// The longer of two that overlap, and what shows of the shorter.
+/// The longer of two overlapping times, plus the exposed share of the shorter.
 double overlapped(double a, double b, double loss) {
   return std::max(a, b) + loss * std::min(a, b);
 }
 
-constexpr std::int64_t kBlock = 128;  ///< Queries, or keys, that one thread block holds.
+constexpr std::int64_t kBlock = 128;  ///< Queries, or keys, per thread block.
 
-/// Pairs below the diagonal that ends in the last query and the last key.
+/// Pairs under a causal mask that aligns the last query with the last key.
 double seen_by_causal(double queries, double keys) {
   const double beyond = std::max(queries - keys, 0.0);  // Queries that see no key at all.
   const double rows = queries - beyond;
@@ -153,7 +154,8 @@ FlopsPerSecond attention_rate(const AttentionPerformance& attention,
   return FlopsPerSecond{narrow + along * (full - narrow)};
 }
 
-/// Of queries, keys, values, output; backward also their gradients, that of queries in fp32 twice.
+/// Bytes of queries, keys, values and output; in backward also of their gradients, where that of
+/// the queries counts twice in fp32.
 double attention_bytes(const ir::AttentionShape& shape) {
   const double rows = static_cast<double>(shape.batch * shape.heads * shape.queries);
   const double kv_rows = static_cast<double>(shape.batch * shape.kv_heads * shape.keys);
@@ -163,7 +165,8 @@ double attention_bytes(const ir::AttentionShape& shape) {
   return shape.backward ? 2 * forward + 8 * rows * static_cast<double>(shape.head_dim) : forward;
 }
 
-/// Of kernels that are not elementwise: their rate, and what each element takes beside its bytes.
+/// A kind of kernel that is not elementwise: its rate, and the time per element in addition to the
+/// bytes.
 struct KindOfTraffic {
   BytesPerSecond rate;
   double element = 0;  ///< Seconds.
@@ -214,7 +217,7 @@ Seconds gemm_time(const DevicePerformance& device, const ir::GemmShape& shape) {
     return gemm.floor + Seconds{overlapped(compute, operands + result, gemm.overlap_loss)};
   }
   compute *= gemm.series;
-  // Results that are added to are read when a product ends, with nothing of its own left to do.
+  // A result that is accumulated is read at the end of a product, when no computation can hide it.
   const double shown = shape.accumulate ? gemm.accumulate_loss * result : 0;
   const double hidden = shape.accumulate ? operands : operands + result;
   return gemm.floor + Seconds{overlapped(compute, hidden, gemm.overlap_loss) + shown};
@@ -238,7 +241,7 @@ Seconds attention_time(const DevicePerformance& device, const ir::AttentionShape
   const std::int64_t held = shape.backward ? shape.keys : shape.queries;
   const std::int64_t rows = ceil_div(held, kBlock);
   const double units = static_cast<double>(shape.batch * shape.heads * rows);
-  // What a block passes over on average, half a block more where the diagonal cuts it.
+  // The keys that a block skips on average; the diagonal cuts half a block more.
   const double cut = shape.causal ? static_cast<double>(kBlock) / 2 : 0;
   const double passed = visible_pairs(shape) / static_cast<double>(held) + cut;
   const double widths = shape.backward ? 3.0 * static_cast<double>(shape.head_dim) +
@@ -262,7 +265,7 @@ Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& sh
   }
   const double each = static_cast<double>(shape.bytes) / static_cast<double>(shape.launches);
   const double fits = static_cast<double>(device.memory.cache.value());
-  // What a launch leaves in the cache is there for the next one; a larger tensor evicts itself.
+  // What a launch leaves in the cache is available to the next one; a larger tensor evicts itself.
   const double cached = std::clamp(2 - 2 * each / fits, 0.0, 1.0) * each;
   double time =
       cached / device.memory.cached.value() + (each - cached) / device.memory.rate.value();

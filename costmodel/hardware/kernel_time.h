@@ -6,7 +6,7 @@
 
 namespace headroom::cost {
 
-/// Time of one matrix product on the device, without the host's launch.
+/// Time of one GEMM on the device, without the host's launch.
 ///
 /// Model:   the best of a few tile shapes: waves of tiles over the multiprocessors, the last one
 ///          partly idle, k split where there are too few tiles; slower where rows in memory are no
@@ -19,20 +19,20 @@ namespace headroom::cost {
 /// Time of one fused attention kernel.
 ///
 /// Model:   blocks of 128 queries (backward: keys) over the multiprocessors, each over the keys
-/// that
-///          its queries see (causal, window); 4 D flops for each pair of a query and a key forward,
-///          10 D backward (Dao et al. 2022, arXiv:2205.14135, appendix B).
+///          that its queries see (causal, window); 4 D flops for each pair of a query and a key
+///          forward, 10 D backward (Dao et al. 2022, arXiv:2205.14135, appendix B).
 /// Shapes:  [batch, heads, queries, head_dim]. Requires all positive but `window`.
 /// Units:   seconds; at least `attention.floor`.
 [[nodiscard]] Seconds attention_time(const DevicePerformance& device,
                                      const ir::AttentionShape& shape);
 
-/// Pairs of a query and a key that `shape` computes in one head: queries end where keys end.
+/// Pairs of a query and a key that `shape` computes in one head. The last query is aligned with the
+/// last key.
 [[nodiscard]] double visible_pairs(const ir::AttentionShape& shape);
 
-/// Time of kernels bound by memory: each launch its floor, and the bytes at the memory's rate, or
-/// the cache's as far as one launch fits into it; or the elements that are handled one by one, if
-/// these take longer. What the elements of lists take comes on top.
+/// Time of kernels bound by memory. Each launch takes at least the floor. The bytes move at the
+/// memory bandwidth, or at the cache's as far as one launch fits into it; elements that are handled
+/// one by one count instead if they take longer. The elements of lists take additional time.
 ///
 /// Units:   seconds. Requires launches >= 1, bytes >= 0.
 [[nodiscard]] Seconds traffic_time(const DevicePerformance& device, const ir::TrafficShape& shape);

@@ -12,8 +12,8 @@
 namespace headroom::cost {
 namespace {
 
-// A share above one is possible: what counts as the peak of a product that skips work, as causal
-// attention does, is less than what the datasheet counts.
+// A share above one is possible: the FLOPs of a product that skips work, such as causal attention,
+// are counted lower than in the datasheet.
 constexpr ir::NumberRange kPeakShare = {.least = 1e-4, .greatest = 4};
 constexpr ir::NumberRange kSlowed = {.least = 1e-4, .greatest = 1};
 constexpr ir::NumberRange kFactor = {.least = 0.1, .greatest = 100};
@@ -24,7 +24,7 @@ constexpr ir::NumberRange kNoTime = {.least = 0, .greatest = 0.1};
 constexpr ir::NumberRange kRate = {.least = 1, .greatest = 1e15};
 constexpr ir::IntegerRange kCache = {.least = 1, .greatest = std::int64_t{1} << 40};
 
-/// A group of figures that names a source of the file.
+/// A group of figures that names one of the file's sources.
 ir::JsonObject sourced(const ir::JsonObject& root, const char* key) {
   ir::JsonObject group = root.object(key);
   const std::string source = group.text("source");
@@ -45,7 +45,7 @@ GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device)
   gemm.fp32 = rate_of_share(group, "fp32_share", device.fp32);
   gemm.half = rate_of_share(group, "half_share", half);
   const std::optional<double> fp8 = group.optional_number("fp8_share", kPeakShare);
-  // Without 8-bit arithmetic the operands are widened first.
+  // Without 8-bit arithmetic, operands are converted to 16 bits first.
   gemm.fp8 = fp8 && device.fp8 ? *fp8 * *device.fp8 : gemm.half;
   gemm.tile_loss = group.number("tile_loss_elements", kElements);
   gemm.k_overhead = group.number("k_overhead_elements", kElements);
@@ -63,7 +63,7 @@ GemmPerformance read_gemm(const ir::JsonObject& group, const DeviceSpec& device)
   return gemm;
 }
 
-/// `wide`: the rate above head size 128 over that at 128, where a group has no such rate.
+/// `wide`: the rate above head size 128 over the rate at 128, used if a group has no such rate.
 AttentionRates read_attention_rates(const ir::JsonObject& group, FlopsPerSecond peak, double wide) {
   const FlopsPerSecond forward = rate_of_share(group, "forward_128_share", peak);
   const FlopsPerSecond backward = rate_of_share(group, "backward_128_share", peak);
@@ -137,9 +137,9 @@ HostPerformance read_host(const ir::JsonObject& group, const LinkSpec& link) {
           .work = BytesPerSecond{group.number("adam_bytes_per_second", kRate)}};
 }
 
-/// What a device with less power for each flop of its datasheet reaches of the measured one's
-/// shares. One chip at two limits tells: the A100's best products run at 271 TFLOP/s with 400 W and
-/// at 253 with 300 W (stas00/ml-engineering, compute/accelerator, August 2026).
+/// Ratio of the shares of a device with less power per datasheet FLOP to those of the measured
+/// device. One chip at two power limits shows it: the A100's best products run at 271 TFLOP/s with
+/// 400 W and at 253 with 300 W (stas00/ml-engineering, compute/accelerator, August 2026).
 double share_at_power(const DeviceSpec& device, const DeviceSpec& measured) {
   const double power = device.power_watts / device.half.value_or(device.fp32).value();
   const double theirs = measured.power_watts / measured.half.value_or(measured.fp32).value();
@@ -155,8 +155,8 @@ void limit_power(DevicePerformance& performance, double share) {
   scale_attention(performance.attention, share);
 }
 
-/// What threads do element by element goes with the multiprocessors, not with the memory.
-/// @param ratio  multiprocessors over those of the device whose figures these are.
+/// Work that threads do element by element scales with the multiprocessors, not with the memory.
+/// @param ratio  multiprocessors over those of the device with the measured figures.
 void scale_elements(MemoryPerformance& memory, double ratio) {
   memory.elements *= ratio;
   for (double* const element :
@@ -165,15 +165,15 @@ void scale_elements(MemoryPerformance& memory, double ratio) {
   }
 }
 
-/// The entry that stands for the devices of one architecture.
+/// The entry that is used for devices of one architecture.
 Result<std::string> family_entry(const std::string& folder, const DeviceSpec& device) {
   const std::string path = folder + "/families.json";
   const Result<ir::JsonReader> reader = ir::JsonReader::from_file(path);
   if (!reader) {
     return reader.error();
   }
-  // The nearest first: the device, then its chips' capability (one architecture can hold chips for
-  // servers and for desks), then the architecture.
+  // The most specific first: the device, then its compute capability (one architecture may include
+  // server and desktop chips), then the architecture.
   const std::string capability = std::to_string(device.traits.compute_major) + "." +
                                  std::to_string(device.traits.compute_minor);
   std::optional<std::string> entry;

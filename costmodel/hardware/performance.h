@@ -9,30 +9,30 @@
 
 namespace headroom::cost {
 
-/// How matrix products run. Rates are those of the whole device with every multiprocessor busy on
-/// full tiles of a long k; `kernel_time.h` says how the other figures enter.
+/// How GEMMs run. The rates are those of the whole device with every multiprocessor busy on full
+/// tiles of a long k; `kernel_time.h` describes how the other figures are used.
 struct GemmPerformance {
   FlopsPerSecond fp32;
   FlopsPerSecond half;
   FlopsPerSecond fp8;
-  double tile_loss = 0;     ///< Elements: a tile of [a, b] takes 1 + tile_loss (1/a + 1/b) times as
-                            ///< long an element, against one of [256, 128].
-  double k_overhead = 0;    ///< Elements of k that starting and ending one tile take.
-  double wave_loss = 0;     ///< Share of what an unfilled last wave leaves idle that is lost.
-  double overlap_loss = 0;  ///< Share of the shorter of computing and moving that shows.
+  double tile_loss = 0;     ///< In elements. One element of a tile [a, b] takes longer by the
+                            ///< factor 1 + tile_loss (1/a + 1/b), relative to a tile of [256, 128].
+  double k_overhead = 0;    ///< Start and end of one tile, in elements of k.
+  double wave_loss = 0;     ///< The share of an unfilled last wave's idle time that is lost.
+  double overlap_loss = 0;  ///< Exposed share of the shorter of computation and traffic.
   Seconds floor;            ///< The shortest product.
-  double input_gradient = 1;   ///< Time of the NN layout over that of TN.
-  double weight_gradient = 1;  ///< Time of the NT layout over that of TN.
-  double together = 1;         ///< Rate with the run's other devices at work, over that alone.
-  double uneven_rows = 1;      ///< Rate where rows are no multiple of 16 bytes, over the usual one.
-  double odd_rows = 1;         ///< The same where they hold an odd number of elements.
-  double series = 1;           ///< Time of a series (`ir::GemmBatch`) over its waves'.
-  double accumulate_loss = 0;  ///< Share of what a series' accumulated results move that shows.
-  Seconds series_call;         ///< What the host needs for each product of a series.
+  double input_gradient = 1;   ///< Time of the NN layout relative to TN.
+  double weight_gradient = 1;  ///< Time of the NT layout relative to TN.
+  double together = 1;         ///< Rate while the run's other devices work, relative to that alone.
+  double uneven_rows = 1;      ///< Rate if rows are no multiple of 16 bytes, relative to others.
+  double odd_rows = 1;         ///< The same if rows have an odd number of elements.
+  double series = 1;           ///< Time of a series (`ir::GemmBatch`) relative to its waves' time.
+  double accumulate_loss = 0;  ///< Exposed share of the traffic of a series' accumulated results.
+  Seconds series_call;         ///< Host time for each product of a series.
 };
 
-/// Rates of fused attention by head size: up to 64, and 128; between them in between; and above.
-/// Flops are counted as computed: half of them for a causal mask.
+/// Rates of fused attention by head size: up to 64, at 128, and above; interpolated between 64 and
+/// 128. FLOPs are counted as computed: half of them with a causal mask.
 struct AttentionRates {
   FlopsPerSecond forward_64;
   FlopsPerSecond forward_128;
@@ -45,36 +45,36 @@ struct AttentionRates {
 /// How fused attention runs.
 struct AttentionPerformance {
   AttentionRates native;     ///< Kernels of the GPU's own generation.
-  AttentionRates flash2;     ///< FlashAttention-2; the same where that is the own generation's.
-  AttentionRates efficient;  ///< PyTorch's memory-efficient kernels; as flash2 where not measured.
-  double key_overhead = 0;   ///< Keys that starting and ending one block of queries take.
+  AttentionRates flash2;     ///< FlashAttention-2; `native` where that is the own generation's.
+  AttentionRates efficient;  ///< PyTorch's memory-efficient kernels; as `flash2` if not measured.
+  double key_overhead = 0;   ///< Start and end of one block of queries, in keys.
   Seconds floor;
 };
 
-/// Every rate of `attention` times `factor`.
+/// Multiplies every rate of `attention` by `factor`.
 void scale_attention(AttentionPerformance& attention, double factor);
 
 /// Kernels that only move memory.
 struct MemoryPerformance {
-  BytesPerSecond rate;         ///< Read and written together.
-  Seconds floor;               ///< The shortest kernel, to the start of the next one on its stream.
-  BytesPerSecond permutation;  ///< Of kernels of those kinds (`ir::TrafficKind`).
+  BytesPerSecond rate;         ///< Bytes read and written per second.
+  Seconds floor;               ///< The shortest kernel, up to the next one's start on its stream.
+  BytesPerSecond permutation;  ///< Rates of kernels of these kinds (`ir::TrafficKind`).
   BytesPerSecond cross_entropy;
-  double elements = 0;  ///< A second, of kernels whose threads handle one each; 0: no limit.
-  /// Seconds that an element of a list takes beside its bytes, by kind of kernel.
+  double elements = 0;  ///< Elements per second of kernels with one per thread; 0: no limit.
+  /// Seconds per element of a list in addition to its bytes, by kind of kernel.
   double list_element = 0;
   double fused_step_element = 0;
   double quantised_step_element = 0;
   Bytes cache;            ///< The last cache before the device memory.
-  BytesPerSecond cached;  ///< Of what the cache still holds.
+  BytesPerSecond cached;  ///< Rate of data that is still in the cache.
 };
 
-/// What the host needs to hand over one kernel.
+/// Host time to launch one kernel.
 struct LaunchPerformance {
   Seconds eager;     ///< An operator of PyTorch.
-  Seconds module;    ///< Transformer Engine's and Megatron's modules, which take Python longer.
-  Seconds exchange;  ///< A dispatch or a combine of HybridEP.
-  Seconds tensor;    ///< That a loop of Transformer Engine makes, beside what it launches.
+  Seconds module;    ///< Modules of Transformer Engine and Megatron, which run more Python.
+  Seconds exchange;  ///< A dispatch or combine of HybridEP.
+  Seconds tensor;    ///< Each tensor made by a loop of Transformer Engine, besides its launches.
   Seconds compiled;  ///< torch.compile without graphs.
   Seconds graph;     ///< A CUDA graph.
 };
@@ -83,15 +83,16 @@ struct LaunchPerformance {
 struct HostPerformance {
   BytesPerSecond to_device;  ///< Pinned memory, one direction.
   BytesPerSecond to_host;
-  Seconds latency;      ///< Of one copy.
-  BytesPerSecond work;  ///< Bytes of host memory that CPU Adam reads and writes in a second.
+  Seconds latency;      ///< Latency of one copy.
+  BytesPerSecond work;  ///< Bytes of host memory that CPU Adam reads and writes per second.
 };
 
 /// What one GPU achieves, as opposed to its datasheet.
 struct DevicePerformance {
   std::string device;  ///< Catalogue name.
   std::string file;    ///< Where the figures come from.
-  std::string note;    ///< Empty if they were fitted to this device; else whose they are.
+  std::string note;    ///< Empty if the figures were fitted to this device; otherwise names the
+                       ///< device they come from.
   int multiprocessors = 1;
   GemmPerformance gemm;
   AttentionPerformance attention;
@@ -100,16 +101,16 @@ struct DevicePerformance {
   HostPerformance host;
 };
 
-/// The performance of `device`: its own file of `configs/performance`, or else the file of its
-/// family (`families.json` there, by device, capability or architecture), whose shares then apply
-/// to the device's datasheet rates, less where it has less power for them; `note` states its use.
+/// The performance of `device`: its own file in `configs/performance`, or the file of its family
+/// (`families.json` there, by device, capability or architecture). The family's shares then apply
+/// to the device's datasheet rates, lowered if it has less power for them; `note` says so.
 ///
 /// Errors:  kInvalidInput with every fault of the file; kInvalidArgument for a device of a family
 ///          without measurements; those of `load_link` for its link to the host.
 [[nodiscard]] Result<DevicePerformance> performance_of(const std::string& config_dir,
                                                        const DeviceSpec& device);
 
-/// The same from a file of one's own, measured on the user's GPU, in the form of
+/// The same from the user's own file, measured on the user's GPU, in the form of
 /// `configs/schema/performance.schema.json`.
 ///
 /// Errors:  kEnvironment if it cannot be read; kInvalidInput with every fault: an unknown key, a

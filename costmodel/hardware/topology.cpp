@@ -18,14 +18,14 @@ constexpr ir::NumberRange kTime = {.least = 0, .greatest = 0.1};
 constexpr ir::NumberRange kChunks = {.least = 0, .greatest = 16};
 constexpr ir::IntegerRange kDevices = {.least = 1, .greatest = 1024};
 
-/// How one axis of a group lies on nodes of `devices`.
+/// How one axis of a group is placed on nodes with `devices` devices.
 GroupPlacement axis_placement(std::int64_t size, std::int64_t stride, std::int64_t devices) {
   GroupPlacement axis{.ranks = size};
   if (size == 1) {
     return axis;
   }
   if (stride >= devices) {
-    axis.nodes = size;  // No two on one node.
+    axis.nodes = size;  // No two ranks are on one node.
     return axis;
   }
   axis.crowd = stride;
@@ -36,8 +36,8 @@ GroupPlacement axis_placement(std::int64_t size, std::int64_t stride, std::int64
     axis.nodes = size / seats;
     axis.most = axis.fewest = seats;
   } else {
-    // Groups begin at multiples of their size, so that a node's edge cuts one at any multiple of
-    // what size and seats have in common.
+    // Groups begin at multiples of their size, so a node's edge can cut a group at any multiple of
+    // the greatest common divisor of size and seats.
     axis.fewest = devices % stride == 0 ? std::gcd(size, seats) : 1;
     axis.most = std::min(seats, std::max<std::int64_t>(size - axis.fewest, 1));
     axis.nodes = ceil_div(size - axis.fewest, seats) + 1;
@@ -146,11 +146,11 @@ Result<Topology> topology_of(const std::string& config_dir, const NodeSpec& node
 
 namespace {
 
-/// Devices of a domain that ranks fill one after the other. 72 hold no whole number of groups over
-/// 16, 32 or 64 ranks: a job that has such groups is assumed to be given 64 of each domain, so that
-/// none of them lies across two; nothing published says how jobs were placed.
+/// The devices of a domain that ranks fill in order. A domain of 72 holds no whole number of groups
+/// over 16, 32 or 64 ranks. A job with such groups is assumed to get 64 devices of each domain, so
+/// that no group spans two domains; no publication says how jobs were placed.
 std::int64_t segment_for(std::int64_t extent, std::int64_t devices) {
-  constexpr std::int64_t kLargestNode = 16;  // Above it, many trays behind one switch.
+  constexpr std::int64_t kLargestNode = 16;  // Larger nodes are many trays behind one switch.
   const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(devices)));
   const bool cut = devices > kLargestNode && devices % extent != 0 && power % extent == 0;
   return cut ? power : devices;

@@ -12,54 +12,55 @@
 
 namespace headroom::cost {
 
-/// NCCL's protocols: flags with every word, flags with every 128 bytes, and whole chunks behind a
-/// barrier; each starts later and moves faster than the one before.
+/// NCCL's protocols: LL sends a flag with every word, LL128 a flag per 128 bytes, Simple whole
+/// chunks with a barrier. Each has a higher latency and a higher rate than the one before.
 enum class Protocol : std::uint8_t { kLL, kLL128, kSimple };
 inline constexpr std::size_t kProtocols = 3;
 
-/// What one way of communicating costs: `base + steps * hop + bytes / rate`.
+/// Cost of one way of communicating: `base + steps * hop + bytes / rate`.
 struct Pace {
   Seconds base;         ///< Before the first byte moves.
   Seconds hop;          ///< For each step from one rank to the next.
-  BytesPerSecond rate;  ///< Of each rank, one direction; 0: not available.
+  BytesPerSecond rate;  ///< Rate of each rank in one direction; 0: not available.
 };
 
 /// What joins the devices of one node.
 struct Fabric {
   std::array<Pace, kProtocols> ring;  ///< By `Protocol`.
-  /// Chunks of 1/n that a rank moves besides those it exchanges (its own, from input to output).
+  /// Chunks of 1/n that a rank moves locally (its own, from input to output) in addition to those
+  /// that it exchanges.
   double own_gather = 0;
   double own_reduce = 0;
   Pace exchange;        ///< All-to-all and send and receive.
   Pace small_exchange;  ///< The same for small messages (LL).
   double own_exchange = 0;
-  Pace multicast;           ///< All-reduce in the switch (NVLS); rate 0: there is none.
-  int multicast_least = 0;  ///< Fewest devices that NCCL uses it for.
-  int domain = 0;           ///< Devices behind one PCIe switch or socket; 0: all are alike.
-  /// Of one ring from one such domain to the next, by what it does.
+  Pace multicast;           ///< All-reduce in the switch (NVLS); rate 0: not available.
+  int multicast_least = 0;  ///< Least number of devices with which NCCL uses it.
+  int domain = 0;           ///< Devices behind one PCIe switch or socket; 0: no domains.
+  /// Rates of one ring from one such domain to the next, by collective.
   BytesPerSecond reduced_across;    ///< All-reduce.
   BytesPerSecond gathered_across;   ///< All-gather, broadcast, and send and receive.
   BytesPerSecond scattered_across;  ///< Reduce-scatter.
-  BytesPerSecond between;           ///< Of several rings together.
-  BytesPerSecond exchanged;         ///< Of all-to-alls, all ranks of a domain together.
-  /// NCCL's channels, each a block that keeps a multiprocessor to itself while a collective runs;
-  /// 0: not known, and none is taken from computing kernels.
+  BytesPerSecond between;           ///< Rate of several rings together.
+  BytesPerSecond exchanged;         ///< Rate of all-to-alls, all ranks of a domain together.
+  /// NCCL's channels. Each is a thread block that occupies a multiprocessor while a collective
+  /// runs. 0: not known, and computing kernels lose none.
   int channels = 0;
-  std::string note;  ///< Empty if measured; else what the figures are derived from.
+  std::string note;  ///< Empty if measured; otherwise what the figures are derived from.
 };
 
-/// What joins nodes, as each device of a node has it.
+/// The network between nodes, as each device of a node sees it.
 struct Network {
-  BytesPerSecond rate;  ///< Of one adapter, one direction, as large messages achieve it.
+  BytesPerSecond rate;  ///< Rate of one adapter in one direction for large messages.
   double adapters_per_device = 1;
 };
 
-/// The network of nodes in which each device has `signalling` of its own, one direction: large
-/// messages reach 0.85 of it.
+/// A network in which each device has `signalling` of its own in one direction; large messages
+/// reach 0.85 of it.
 /// Source: stas00/ml-engineering, network/README.md (August 2026): 80 to 92 %.
 [[nodiscard]] Network network_at(BytesPerSecond signalling);
 
-/// Where ranks sit: rank r on node r / devices_per_node.
+/// Placement of ranks: rank r is on node r / devices_per_node.
 struct Topology {
   int devices_per_node = 8;
   Fabric fabric = {};
@@ -78,25 +79,25 @@ struct Topology {
 /// Errors:  as `topology_of`.
 [[nodiscard]] Result<Fabric> read_fabric(const std::string& path, const LinkSpec& link);
 
-/// The fabric of a link that nobody measured: its rate, with the latencies of NCCL's tables.
+/// The fabric of a link that was not measured: its rate, with the latencies of NCCL's tables.
 [[nodiscard]] Fabric derived_fabric(const LinkSpec& link);
 
-/// How a group lies on the nodes.
+/// How a group is placed on the nodes.
 struct GroupPlacement {
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;
-  std::int64_t most = 1;    ///< Ranks on the node that holds most of them.
-  std::int64_t fewest = 1;  ///< On the node that holds fewest.
-  std::int64_t crowd = 1;   ///< Groups of the same kind that share a node's devices, interleaved.
+  std::int64_t most = 1;    ///< Ranks on the node that has most of them.
+  std::int64_t fewest = 1;  ///< Ranks on the node that has fewest.
+  std::int64_t crowd = 1;   ///< Interleaved groups of the same kind that share a node's devices.
   friend bool operator==(const GroupPlacement&, const GroupPlacement&) = default;
 };
 
-/// Where the worst placed group of this shape lies, of all that tile the ranks from 0 on.
+/// Placement of the worst placed group of this shape, among all groups that tile the ranks from 0.
 ///
 /// Model:   a group whose ranks do not fill nodes evenly is modelled by its worst member: as many
-///          nodes as it can touch, and the adapters of the node that holds fewest of its ranks. Of
-///          a domain of more than 16 devices whose number a group's extent does not divide, but
-///          does divide the power of two below it, only those are filled (64 of 72).
+///          nodes as it can touch, and the adapters of the node that holds fewest of its ranks. In
+///          a domain of more than 16 devices, only a power of two of them is filled (64 of 72) if
+///          the group's extent divides that power of two but not the domain.
 /// Shapes:  Requires positive sizes and strides.
 [[nodiscard]] GroupPlacement placement_of(const Topology& topology, const ir::RankGroup& group);
 

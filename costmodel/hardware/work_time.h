@@ -5,7 +5,7 @@
 
 namespace headroom::cost {
 
-/// Time of one piece of work on the device or on its links, alone: by the function for its kind.
+/// Time of one piece of work alone on the device or its links, by the function for its kind.
 [[nodiscard]] Seconds work_time(const DevicePerformance& device, const Topology& topology,
                                 const ir::WorkShape& shape);
 

@@ -15,7 +15,7 @@ std::int64_t block_size(std::int64_t requested, std::int64_t divisions) {
   if (divisions > 1 && requested > kMinBlock * divisions) {
     const auto floor =
         static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(requested)));
-    return align_up(requested, floor / divisions);  // Powers of two stay as they are.
+    return align_up(requested, floor / divisions);  // Powers of two need no rounding.
   }
   return align_up(requested, kMinBlock);
 }

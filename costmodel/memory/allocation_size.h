@@ -12,7 +12,7 @@ inline constexpr std::int64_t kSmallSegment = 2 << 20;  ///< kSmallBuffer
 inline constexpr std::int64_t kMinLargeRequest = 10 << 20;  ///< kMinLargeAlloc
 inline constexpr std::int64_t kLargeSegment = 20 << 20;     ///< large_segment_size_
 inline constexpr std::int64_t kSegmentRounding = 2 << 20;   ///< kRoundLarge
-/// Larger requests are out of memory on any device (NativeCachingAllocator::allocate).
+/// Larger requests are out of memory on every device (NativeCachingAllocator::allocate).
 inline constexpr std::int64_t kLargestRequest = (std::int64_t{1} << 60) - 1;
 
 /// Size of the block that serves a request of `requested` bytes.

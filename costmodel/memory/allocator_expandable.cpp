@@ -1,4 +1,4 @@
-// Expandable segments: ranges of addresses that memory is mapped into page by page.
+// Expandable segments: ranges of addresses that are mapped page by page.
 //
 //     | live | free | live | unmapped | live | free | unmapped ....................... |
 //     0                    pages wholly free      ^ grows here                  range end
@@ -13,7 +13,7 @@
 namespace headroom::cost {
 namespace {
 
-/// Largest range of addresses: eight PiB, so that a replay without a limit can hold hundreds.
+/// Largest range of addresses: 8 PiB, so that a replay without a limit can have hundreds.
 constexpr std::int64_t kLargestRange = std::int64_t{1} << 53;
 
 }  // namespace
@@ -22,14 +22,14 @@ std::int64_t CachingAllocator::page_size(PoolId pool) {
   return is_small(pool) ? kSmallSegment : kLargeSegment;
 }
 
-/// Size of a free block with the unmapped room directly behind it.
+/// Size of a free block plus the unmapped room directly after it.
 std::int64_t CachingAllocator::expandable_size(Index block) const {
   const Block& free = at(block);
   const bool unmapped_behind = free.next != kNone && !at(free.next).mapped;
   return free.size + (unmapped_behind ? at(free.next).size : 0);
 }
 
-/// A free block of `size` bytes at the lowest address that has the room, mapped as far as needed.
+/// A free block of `size` bytes at the lowest address with enough room, mapped as far as needed.
 CachingAllocator::Index CachingAllocator::expand(PoolId pool, std::int64_t size) {
   Index block = find_room(pool, size);
   if (!at(block).mapped && !map(block, std::min(at(block).size, size))) {
@@ -44,7 +44,7 @@ CachingAllocator::Index CachingAllocator::expand(PoolId pool, std::int64_t size)
     if (!map(behind, std::min(missing, at(behind).size))) {
       return kNone;
     }
-    block = behind;  // It took in the block before it.
+    block = behind;  // It merged with the block before it.
   }
   pool_of(pool).free.erase(at(block).size, at(block).address);
   return block;
@@ -72,7 +72,7 @@ bool CachingAllocator::has_room(Index block, std::int64_t size) const {
   return room >= size;
 }
 
-/// A new range of 1.125 times the device's memory, nothing of it mapped.
+/// A new range of 1.125 times the device's memory, all of it unmapped.
 CachingAllocator::Index CachingAllocator::reserve_addresses(PoolId pool) {
   const std::int64_t device = std::min(capacity_, kLargestRange);
   const std::int64_t range = align_up(device + device / 8, page_size(pool));

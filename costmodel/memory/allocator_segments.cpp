@@ -9,7 +9,7 @@
 
 namespace headroom::cost {
 
-/// Memory for a block of `size` bytes from the driver; `kNone` when it has too little.
+/// Gets memory for a block of `size` bytes from the driver; `kNone` if the driver has too little.
 CachingAllocator::Index CachingAllocator::open_segment(PoolId pool, std::int64_t size) {
   const std::int64_t bytes = segment_size(size);
   if (allowed_ && bytes > *allowed_ - reserved_) {
@@ -28,7 +28,7 @@ CachingAllocator::Index CachingAllocator::malloc_segment(PoolId pool, std::int64
   return block;
 }
 
-/// Where the next segment lies. Addresses of segments that rise are not used again.
+/// Address of the next segment. Rising addresses are never reused.
 std::int64_t CachingAllocator::take_addresses(std::int64_t bytes) {
   if (settings_.segments == ir::SegmentPlaces::kDriver) {
     return driver_.take(bytes);
@@ -50,9 +50,9 @@ void CachingAllocator::release_segment(Index block) {
   drop_block(block);
 }
 
-/// With max_split_size: gives back oversize free blocks of the pool, the one that fits or else the
-/// largest ones until they add up. True if that may help. (A free block of enough bytes is oversize
-/// here: a smaller one would have served.)
+/// With max_split_size: releases oversize free blocks of the pool, either the one that fits or the
+/// largest ones until they add up to enough. True if a retry may succeed. (A free block of enough
+/// bytes is oversize here, because a smaller one would have served.)
 bool CachingAllocator::release_oversize(PoolId pool, std::int64_t size) {
   if (!settings_.max_split_size || settings_.expandable_segments) {
     return false;
@@ -76,7 +76,7 @@ bool CachingAllocator::release_oversize(PoolId pool, std::int64_t size) {
   return released >= size;
 }
 
-/// Gives everything back that is wholly free; the large pools first, as PyTorch does.
+/// Releases everything that is wholly free; large pools first, as in PyTorch.
 void CachingAllocator::release_cached() {
   for (const std::size_t first : {std::size_t{1}, std::size_t{0}}) {
     for (std::size_t pool = first; pool < pools_.size(); pool += 2) {
@@ -85,7 +85,7 @@ void CachingAllocator::release_cached() {
   }
 }
 
-/// Gives whole free segments back, or whole free pages of expandable segments.
+/// Releases whole free segments, or whole free pages of expandable segments.
 void CachingAllocator::release_pool(PoolId pool) {
   for (const FreeList::Entry& entry : pool_of(pool).free.entries()) {
     if (settings_.expandable_segments) {
@@ -96,13 +96,13 @@ void CachingAllocator::release_pool(PoolId pool) {
   }
 }
 
-/// Gives back unsplit large blocks that were free for longer than the average, until the share of
-/// the allowed bytes in use is below the threshold again or nothing is left to give.
+/// Releases unsplit large blocks that were free for longer than the average, until the used share
+/// of the allowed bytes is below the threshold or nothing is left to release.
 void CachingAllocator::collect_garbage() {
   if (!allowed_ || settings_.garbage_collection_threshold <= 0) {
     return;
   }
-  // A share, given as a floating-point number; PyTorch rounds it down in the same way.
+  // The share is a floating-point number; PyTorch rounds down in the same way.
   const auto threshold = static_cast<std::int64_t>(settings_.garbage_collection_threshold *
                                                    static_cast<double>(*allowed_));
   const std::int64_t target = reserved_ - threshold;

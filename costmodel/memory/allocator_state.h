@@ -12,15 +12,15 @@ namespace headroom::cost {
 
 using RoleBytes = std::array<Bytes, ir::kTensorRoleCount>;  ///< Indexed by `ir::TensorRole`.
 
-/// What the allocator may take.
+/// How much memory the allocator may use.
 struct DeviceMemory {
-  Bytes capacity;  ///< What the driver can give it: the device's total less everything outside.
-  /// torch.cuda.set_per_process_memory_fraction, times the device's total; garbage collection is
-  /// only active with it (setMemoryFraction, get_free_block).
+  Bytes capacity;  ///< What the driver can provide: the device's total minus the outside terms.
+  /// torch.cuda.set_per_process_memory_fraction times the device's total. Garbage collection is
+  /// active only if it is set (setMemoryFraction, get_free_block).
   std::optional<Bytes> allowed = std::nullopt;
 };
 
-/// What an allocator did.
+/// One kind of action of the allocator.
 enum class TraceAction : std::uint8_t {
   kAllocate,
   kFree,
@@ -35,7 +35,7 @@ enum class TraceAction : std::uint8_t {
 struct TraceEntry {
   TraceAction action = TraceAction::kAllocate;
   ir::StreamId stream = 0;
-  ir::BlockId block = 0;  ///< Of `kAllocate`, `kFree` and `kOutOfMemory`.
+  ir::BlockId block = 0;  ///< For `kAllocate`, `kFree` and `kOutOfMemory`.
   std::int64_t address = 0;
   std::int64_t size = 0;  ///< Requested bytes of a block, bytes of a segment or of pages.
   friend bool operator==(const TraceEntry&, const TraceEntry&) = default;
@@ -51,8 +51,8 @@ struct BlockView {
   ir::BlockId block = 0;  ///< When live.
 };
 
-/// A stretch of device memory obtained from the driver, as torch.cuda.memory_snapshot shows it:
-/// of an expandable segment, one mapped stretch.
+/// A stretch of device memory obtained from the driver, as torch.cuda.memory_snapshot shows it; one
+/// mapped stretch if the segment is expandable.
 struct SegmentView {
   std::int64_t address = 0;
   std::int64_t size = 0;
@@ -62,15 +62,15 @@ struct SegmentView {
   std::vector<BlockView> blocks;  ///< In order, without gaps.
 };
 
-/// What an allocator says of itself at one moment.
+/// The allocator's statistics at one moment.
 struct AllocatorState {
   Bytes allocated;  ///< Sum of the blocks handed out, rounding and unsplit tails included.
-  Bytes requested;  ///< Sum of what was asked for.
+  Bytes requested;  ///< Sum of the requested bytes.
   Bytes reserved;   ///< Sum of the segments obtained from the driver.
   Bytes peak_allocated;
   Bytes peak_requested;
   Bytes peak_reserved;
-  std::int64_t retries = 0;  ///< Times the whole cache was given back because an allocation failed.
+  std::int64_t retries = 0;  ///< How often the cache was released after a failed allocation.
   friend bool operator==(const AllocatorState&, const AllocatorState&) = default;
 };
 

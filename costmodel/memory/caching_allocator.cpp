@@ -66,7 +66,7 @@ bool CachingAllocator::allocate(ir::BlockId block, Bytes requested, ir::StreamId
   return true;
 }
 
-/// A free block of at least `size` bytes, taken out of its free list; `kNone`: out of memory.
+/// A free block of at least `size` bytes, removed from its free list; `kNone`: out of memory.
 CachingAllocator::Index CachingAllocator::obtain(PoolId pool, std::int64_t size) {
   Index block = take_free(pool, size);
   if (block != kNone) {
@@ -95,8 +95,7 @@ CachingAllocator::Index CachingAllocator::take_free(PoolId pool, std::int64_t si
     return kNone;
   }
   if (settings_.expandable_segments) {
-    // The block at the end of the mapped range counts with the room behind it, so that it is
-    // taken last.
+    // The block at the end of the mapped range counts with the room after it, so it is taken last.
     FreeList::Position next = free.next(place);
     while (next != free.end() &&
            expandable_size(free.at(next).block) < expandable_size(free.at(place).block)) {
@@ -131,7 +130,7 @@ CachingAllocator::Index CachingAllocator::split_front(Index block, std::int64_t 
   const Block& whole = at(block);
   const Index front =
       new_block({.address = whole.address, .size = size, .pool = whole.pool, .mapped = true});
-  Block& rest = at(block);  // `new_block` may have moved it.
+  Block& rest = at(block);  // `new_block` may have moved the block.
   rest.address += size;
   rest.size -= size;
   link(rest.previous, front, block);
@@ -157,7 +156,7 @@ void CachingAllocator::free(ir::BlockId block) {
   add_free(index);
 }
 
-/// Takes `neighbour` into `into` if both are free and both mapped or both unmapped.
+/// Merges `neighbour` into `into` if both are free, and both mapped or both unmapped.
 void CachingAllocator::merge(Index into, Index neighbour) {
   if (neighbour == kNone) {
     return;

@@ -20,7 +20,7 @@ namespace headroom::cost {
 ///          expandable_segments; release of cached segments and one retry before out of memory.
 ///          Segments lie where the driver puts them (`DriverAddresses`), or above one another.
 ///          A request for no bytes succeeds and takes nothing.
-/// Ignores: frees delayed by cross-stream events, private pools of CUDA graphs.
+/// Ignores: frees delayed by cross-stream events; private pools of CUDA graphs.
 /// Source:  pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp, c10/core/AllocatorConfig.h, 2.11.
 ///
 /// Blocks live in one flat array and are linked to their neighbours in the segment:
@@ -29,7 +29,7 @@ namespace headroom::cost {
 ///                      <-> previous / next <->
 ///
 /// Free mapped blocks are also in the free list of their (stream, pool). An expandable segment is
-/// one range of addresses; its parts without memory behind them are unmapped blocks.
+/// one range of addresses; parts without physical memory are unmapped blocks.
 class CachingAllocator {
  public:
   CachingAllocator(const ir::AllocatorSettings& settings, const DeviceMemory& device,
@@ -48,10 +48,10 @@ class CachingAllocator {
   [[nodiscard]] std::vector<SegmentView> segments() const;
 
  private:
-  using Index = BlockIndex;  ///< Of `blocks_`.
+  using Index = BlockIndex;  ///< Into `blocks_`.
   static constexpr Index kNone{0xffff'ffff};
-  static constexpr Index kNothing{0xffff'fffe};  ///< A live request for no bytes.
-  /// Of a pool in `pools_`: 2 * stream for the small one, 2 * stream + 1 for the large one.
+  static constexpr Index kNothing{0xffff'fffe};  ///< A live request of zero bytes.
+  /// Index into `pools_`: 2 * stream for the small pool, 2 * stream + 1 for the large one.
   enum class PoolId : std::uint16_t {};
 
   struct Block {
@@ -135,8 +135,8 @@ class CachingAllocator {
   std::vector<Index> unused_;  ///< Of `blocks_`.
   std::vector<Index> live_;    ///< By `BlockId`.
   std::vector<Pool> pools_;
-  std::int64_t next_address_ = kSegmentStart;  ///< Of ranges, and of segments that rise.
-  DriverAddresses driver_;                     ///< Of segments that do not.
+  std::int64_t next_address_ = kSegmentStart;  ///< For ranges and for segments at rising addresses.
+  DriverAddresses driver_;                     ///< For segments at the driver's addresses.
   std::int64_t small_searches_ = 0;
   std::int64_t large_searches_ = 0;
 
@@ -148,7 +148,7 @@ class CachingAllocator {
   std::int64_t peak_reserved_ = 0;
   std::int64_t retries_ = 0;
 
-  /// No block may sit at address 0: a viewer takes that for no address.
+  /// No block may be at address 0, because a viewer takes that for no address.
   static constexpr std::int64_t kSegmentStart = std::int64_t{1} << 32;
 };
 

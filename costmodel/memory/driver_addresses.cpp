@@ -11,7 +11,7 @@ namespace headroom::cost {
 namespace {
 
 constexpr std::int64_t kChunk = 32 * kMiB;
-/// No block may sit at address 0: a viewer takes that for no address.
+/// No block may be at address 0, because a viewer takes that for no address.
 constexpr std::int64_t kBegin = std::int64_t{1} << 32;
 constexpr std::int64_t kEnd = std::int64_t{1} << 61;
 constexpr std::array<std::int64_t, 3> kFirstPlaces = {400 * kMiB, 22 * kMiB, 32 * kMiB};
@@ -99,7 +99,7 @@ void DriverAddresses::give_back(std::int64_t address) {
   HEADROOM_ASSERT(segment != segments_.end());
   const auto chunk = std::prev(chunks_.upper_bound(address));
   const auto [begin, whole] = *chunk;
-  // Places of neighbouring chunks must not grow together: each chunk's are joined by themselves.
+  // Ranges of neighbouring chunks must not merge, so each chunk's ranges are joined separately.
   Ranges own;
   for (auto place = places_.lower_bound(begin);
        place != places_.end() && place->first < whole.end;) {

@@ -44,7 +44,7 @@ void EventReplay::let_go(const ir::Event& event) {
   HEADROOM_ASSERT(event.block < slots_.size());
   Slot& slot = slots_[event.block];
   if (!slot.live) {
-    return;  // Let go before it is freed.
+    return;  // It was let go before it is freed.
   }
   allocated_ -= slot.size;
   by_role_[static_cast<std::size_t>(slot.role)] -= slot.size;

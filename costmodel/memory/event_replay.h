@@ -9,15 +9,15 @@
 
 namespace headroom::cost {
 
-/// A replay between two events: the allocator, and what is alive by role. Behind `replay` and the
-/// exports.
+/// The state of a replay between two events: the allocator and the live bytes by role. Used by
+/// `replay` and the exports.
 class EventReplay {
  public:
-  /// Keeps a reference to `program`. With `trace` the allocator writes down what it does.
+  /// Keeps a reference to `program`. With `trace`, the allocator records its actions.
   EventReplay(const ir::RankProgram& program, const ir::AllocatorSettings& settings,
               const DeviceMemory& device, AllocatorTrace* trace = nullptr);
 
-  /// What is known of a block from its allocation on.
+  /// What is known about a block once it is allocated.
   struct Slot {
     Bytes size;  ///< As allocated.
     std::uint32_t site = 0;
@@ -25,8 +25,8 @@ class EventReplay {
     bool live = false;
   };
 
-  /// Serves event `index` of the program; false: out of memory, and nothing has changed but the
-  /// allocator's cache.
+  /// Processes event `index` of the program. False: out of memory; only the allocator's cache has
+  /// changed.
   [[nodiscard]] bool step(std::size_t index);
 
   [[nodiscard]] Bytes allocated() const { return allocated_; }

@@ -11,7 +11,7 @@
 
 namespace headroom::cost {
 
-/// "silu", "silu.backward"; empty where the program does not say.
+/// "silu", "silu.backward"; empty if the program does not name one.
 [[nodiscard]] std::string operator_name(const ir::RankProgram& program, std::uint32_t site);
 
 /// The layer a site belongs to; nothing outside the layers.
@@ -21,13 +21,13 @@ namespace headroom::cost {
 /// Appends the decimal digits of `value`.
 void append_number(std::string& out, std::int64_t value);
 
-/// What an event is about: its own site, role and bytes, or those of the block it frees.
+/// Site, role and bytes of an event: its own, or those of the block that it frees.
 struct EventSubject {
   std::uint32_t site = 0;
-  std::optional<ir::TensorRole> role;  ///< Nothing when no block is concerned.
+  std::optional<ir::TensorRole> role;  ///< Nothing if the event has no block.
   std::int64_t bytes = 0;              ///< Requested.
 };
-/// Of every event of the program.
+/// The subject of every event of the program.
 [[nodiscard]] std::vector<EventSubject> subjects_of(const ir::RankProgram& program);
 
 }  // namespace headroom::cost

@@ -12,10 +12,10 @@ namespace headroom::cost {
 /// One line per event, after a line of names:
 /// `event,phase,step,kind,role,operator,layer,bytes,allocated,reserved`.
 ///
-/// Units:   bytes: `bytes` as requested, `allocated` and `reserved` as they stand after the event.
-///          `step` is empty outside a training step, `layer` outside the layers. `kind` is
-///          allocate, free, empty_cache, or out_of_memory in the last line of a program that does
-///          not fit. Backward operators end in ".backward".
+/// Units:   bytes: `bytes` as requested, `allocated` and `reserved` after the event. `step` is
+///          empty outside a training step, `layer` outside the layers. `kind` is allocate, free,
+///          empty_cache, or out_of_memory in the last line of a program that does not fit. Backward
+///          operators end in ".backward".
 [[nodiscard]] std::string timeline_csv(const ir::RankProgram& program,
                                        const ir::AllocatorSettings& settings, Bytes capacity);
 
@@ -23,16 +23,15 @@ namespace headroom::cost {
 /// operators as slices, bytes by role and reserved bytes as counters.
 ///
 /// Units:   bytes; the clock is logical, one microsecond per event.
-/// `more`:  further events of other processes, as `stream_events` writes them, on a clock of
-///          theirs.
+/// `more`:  events of other processes, as `stream_events` writes them, with their own clock.
 /// Source:  "Trace Event Format", Chromium project, 2016, sections Complete, Counter and Metadata.
 [[nodiscard]] std::string chrome_trace(const ir::RankProgram& program,
                                        const ir::AllocatorSettings& settings, Bytes capacity,
                                        std::string_view more = {});
 
-/// The allocator's whole history and its last state as torch.cuda.memory._dump_snapshot writes
-/// them: a pickle for pytorch.org/memory_viz and torch.cuda._memory_viz. Each allocation's "stack"
-/// is its operator, its role and its phase.
+/// The allocator's history and its last state in the form of torch.cuda.memory._dump_snapshot: a
+/// pickle for pytorch.org/memory_viz and torch.cuda._memory_viz. Each allocation's "stack" is its
+/// operator, its role and its phase.
 ///
 /// Units:   bytes; `time_us` is the number of the event.
 /// Source:  pytorch/pytorch torch/csrc/cuda/memory_snapshot.cpp and

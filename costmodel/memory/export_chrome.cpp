@@ -32,7 +32,7 @@ void append_json(std::string& out, std::string_view text) {
   out += '"';
 }
 
-/// Roles that the program uses, so that a picture has no empty rows.
+/// Roles that the program uses; others would be empty rows.
 std::vector<ir::TensorRole> roles_of(const ir::RankProgram& program) {
   std::vector<ir::TensorRole> roles;
   for (int role = 0; role < ir::kTensorRoleCount; ++role) {

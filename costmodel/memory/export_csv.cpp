@@ -41,7 +41,7 @@ std::string_view kind_name(ir::EventKind kind) {
   return "";
 }
 
-/// Names that many lines share, worded once.
+/// Names that many lines share, formatted once.
 struct SiteColumns {
   std::vector<std::string> operators;  ///< By site, ready for the format.
   std::vector<std::string> layers;

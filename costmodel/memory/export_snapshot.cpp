@@ -75,7 +75,7 @@ class SnapshotWriter {
   }
 
  private:
-  /// Where a block comes from.
+  /// Site, role and phase of a block.
   struct Origin {
     std::uint32_t site = 0;
     ir::TensorRole role = ir::TensorRole::kTemporary;
@@ -86,7 +86,7 @@ class SnapshotWriter {
     const ir::Phase& events = program_.phases[phase];
     for (std::size_t index = events.begin; index < events.end; ++index) {
       const ir::Event& event = program_.events[index];
-      const bool known = event.block < origins_.size();  // The replay stops at any other block.
+      const bool known = event.block < origins_.size();  // The replay ends at any other block.
       if (known && event.kind == ir::EventKind::kAllocate) {
         origins_[event.block] = {.site = event.site, .role = event.role, .phase = phase};
       }
@@ -237,7 +237,7 @@ class SnapshotWriter {
   const ir::AllocatorSettings& settings_;
   std::vector<Origin> origins_;  ///< By `BlockId`.
   PickleWriter out_;
-  std::unordered_map<std::uint64_t, std::uint32_t> frames_;  ///< Only looked up, never walked.
+  std::unordered_map<std::uint64_t, std::uint32_t> frames_;  ///< Only for lookups, never iterated.
 };
 
 }  // namespace

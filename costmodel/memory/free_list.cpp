@@ -13,7 +13,7 @@ struct Key {
   std::int64_t address;
 };
 
-/// No `||` and `&&`: where an entry stands is a matter of chance to the branch predictor.
+/// No `||` and `&&`: branches would be unpredictable here.
 bool precedes(const FreeList::Entry& entry, const Key& key) {
   const auto smaller = static_cast<unsigned>(entry.size < key.size);
   const auto equal = static_cast<unsigned>(entry.size == key.size);
@@ -21,8 +21,8 @@ bool precedes(const FreeList::Entry& entry, const Key& key) {
   return (smaller | (equal & lower)) != 0;
 }
 
-/// How many of the `count` > 0 ordered items at `first` are before the place looked for: as
-/// std::partition_point, but with moves in the place of branches.
+/// Number of the `count` > 0 ordered items at `first` that come before the wanted place: as
+/// std::partition_point, but with conditional moves instead of branches.
 template <typename Item, typename Before>
 std::size_t count_before(const Item* first, std::size_t count, Before before) {
   const Item* base = first;
@@ -53,7 +53,7 @@ FreeList::Position FreeList::lower_bound(std::int64_t size, std::int64_t address
                                 [&](const Entry& candidate) { return precedes(candidate, key); })};
 }
 
-/// An empty run with room for `kRun` entries, one that was emptied before if there is one.
+/// An empty run with room for `kRun` entries; one that was emptied before, if there is one.
 FreeList::Run FreeList::empty_run() {
   Run run;
   if (!spare_.empty()) {

@@ -6,7 +6,7 @@
 
 namespace headroom::cost {
 
-/// What the owner of a `FreeList` calls a block.
+/// The id of a block for the owner of a `FreeList`.
 enum class BlockIndex : std::uint32_t {};
 
 /// The free blocks of one pool and stream, ordered by size, then by address, so that the best fit
@@ -23,7 +23,7 @@ class FreeList {
     BlockIndex block{0};
     friend bool operator==(const Entry&, const Entry&) = default;
   };
-  /// A place in the order; any change of the list ends its validity.
+  /// A place in the order; any change of the list invalidates it.
   struct Position {
     std::size_t run = 0;
     std::size_t index = 0;
@@ -44,7 +44,7 @@ class FreeList {
   }
 
   [[nodiscard]] bool empty() const { return runs_.empty(); }
-  /// All entries in order: for the rare walks that change the list on their way.
+  /// All entries in order, for the rare loops that change the list.
   [[nodiscard]] std::vector<Entry> entries() const;
 
  private:

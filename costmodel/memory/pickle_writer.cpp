@@ -24,7 +24,7 @@ PickleWriter::PickleWriter() {
   out_ = {'\x80', '\x02'};
 }  // PROTO 2
 
-/// Before each value: a list whose batch is full is told to take it.
+/// Called before each value: ends the batch of a list if it is full.
 void PickleWriter::begin_value() {
   if (open_.empty() || open_.back() == kNoList) {
     return;

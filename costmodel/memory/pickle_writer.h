@@ -9,11 +9,11 @@
 namespace headroom::cost {
 
 /// Writes one Python object as a pickle of protocol 2: dicts, lists, tuples, integers, floats,
-/// booleans and text, nothing that runs code when it is loaded.
+/// booleans and text. Loading it runs no code.
 ///
-/// Values follow each other as in the object: within a dict key, value, key, value. Lists are
-/// written in batches of a thousand items, as Python does: pytorch.org/memory_viz passes each batch
-/// as the arguments of one call and dies of longer ones.
+/// Values come in the order of the object; in a dict: key, value, key, value. Lists are written in
+/// batches of a thousand items, as Python does: pytorch.org/memory_viz passes each batch as the
+/// arguments of one call, which fails for longer ones.
 /// Source:  Python, Lib/pickletools.py, "opcodes", protocol 2.
 class PickleWriter {
  public:
@@ -35,7 +35,7 @@ class PickleWriter {
   [[nodiscard]] std::uint32_t remember();
   void recall(std::uint32_t name);
 
-  /// The whole pickle; the writer is spent afterwards.
+  /// The whole pickle; the writer must not be used afterwards.
   [[nodiscard]] std::string finish();
 
  private:

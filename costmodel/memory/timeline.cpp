@@ -10,7 +10,7 @@
 namespace headroom::cost {
 namespace {
 
-/// Replays one phase into `memory`; the event that could not be served, if any.
+/// Replays one phase into `memory`. Returns the event that ran out of memory, if any.
 std::optional<std::size_t> run_phase(EventReplay& run, const ir::Phase& phase,
                                      PhaseMemory& memory) {
   run.allocator().reset_peaks();
@@ -85,7 +85,7 @@ std::vector<LiveBlock> live_blocks(const ir::RankProgram& program, const MemoryT
     end = std::min(end, timeline.out_of_memory->event);
   }
   constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
-  std::vector<std::size_t> born(program.blocks, kNone);  // Event by block, while it is alive.
+  std::vector<std::size_t> born(program.blocks, kNone);  // Event that allocated a live block.
   for (std::size_t index = 0; index < end; ++index) {
     const ir::Event& at = program.events[index];
     if (at.kind != ir::EventKind::kEmptyCache) {

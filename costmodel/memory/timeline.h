@@ -12,7 +12,7 @@
 
 namespace headroom::cost {
 
-/// What the allocator showed in one phase, as torch.cuda.memory_stats would.
+/// The allocator's statistics in one phase, as torch.cuda.memory_stats reports them.
 struct PhaseMemory {
   ir::PhaseName name;
   Bytes allocated_before;
@@ -23,14 +23,14 @@ struct PhaseMemory {
   Bytes requested_after;
   Bytes peak_requested;
   std::int64_t retries = 0;  ///< Since the program's start.
-  /// The first event after which `peak_allocated` stood; the last one before the phase when its
-  /// beginning is its peak.
+  /// The first event after which `peak_allocated` is reached; if the phase begins at its peak, the
+  /// last event before the phase.
   std::size_t peak_event = 0;
-  RoleBytes at_peak{};  ///< By role, at that moment; sums to `peak_allocated`.
+  RoleBytes at_peak{};  ///< Bytes by role at that moment; the sum is `peak_allocated`.
   RoleBytes after{};
 };
 
-/// The allocation that could not be served.
+/// The allocation that ran out of memory.
 struct OutOfMemory {
   std::size_t event = 0;
   std::size_t phase = 0;
@@ -39,30 +39,30 @@ struct OutOfMemory {
   Bytes reserved;
 };
 
-/// One rank's program, replayed.
+/// The replay of one rank's program.
 struct MemoryTimeline {
   std::vector<PhaseMemory> phases;  ///< Up to and including the one that ran out of memory.
   std::optional<OutOfMemory> out_of_memory;
-  std::size_t peak_phase = 0;      ///< Phase of the greatest `peak_allocated`; the first if equal.
+  std::size_t peak_phase = 0;      ///< Phase with the highest `peak_allocated`; the first if equal.
   std::vector<Bytes> block_sizes;  ///< As allocated, by `ir::BlockId`; 0: never allocated.
 };
 
 /// Replays `program` through PyTorch's caching allocator on a device of `capacity` bytes.
 ///
-/// Model:   costmodel/memory/caching_allocator.h; events are served in program order, frees at
-///          once.
+/// Model:   costmodel/memory/caching_allocator.h; events are processed in program order; frees take
+///          effect at once.
 /// Units:   `capacity` is what the allocator may take from the driver: the device's total less
 ///          everything outside the allocator.
 /// Ignores: frees delayed by cross-stream events.
 [[nodiscard]] MemoryTimeline replay(const ir::RankProgram& program,
                                     const ir::AllocatorSettings& settings, Bytes capacity);
 
-/// The same on a device that also has a limit of its own (a memory fraction).
+/// The same on a device with an additional limit (a memory fraction).
 [[nodiscard]] MemoryTimeline replay(const ir::RankProgram& program,
                                     const ir::AllocatorSettings& settings,
                                     const DeviceMemory& device);
 
-/// A block alive at a moment, for "what is alive at the peak".
+/// A block that is alive at a moment, for "what is alive at the peak".
 struct LiveBlock {
   ir::BlockId block = 0;
   Bytes size;  ///< As allocated.
@@ -70,9 +70,9 @@ struct LiveBlock {
   std::uint32_t site = 0;
   friend bool operator==(const LiveBlock&, const LiveBlock&) = default;
 };
-/// Blocks alive just after event `event`, largest first, ties by block id; just before the
-/// allocation that could not be served if there is one on the way. Requires that `timeline` is a
-/// replay of `program`.
+/// Blocks alive just after event `event`, largest first, ties by block id. If the replay runs out
+/// of memory before that event, blocks alive just before the failed allocation. Requires that
+/// `timeline` is a replay of `program`.
 [[nodiscard]] std::vector<LiveBlock> live_blocks(const ir::RankProgram& program,
                                                  const MemoryTimeline& timeline, std::size_t event);
 

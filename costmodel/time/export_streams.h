@@ -8,12 +8,12 @@
 
 namespace headroom::cost {
 
-/// Rows of streams and stages for a trace in the Trace Event Format, each event on a line, with
-/// commas between them and none at the end: what `chrome_trace` takes.
+/// Rows of streams and stages in the Trace Event Format, for `chrome_trace`: one event per line,
+/// separated by commas, without a final comma.
 ///
-/// Model:   process 2 has a row for every stream of one rank, neighbouring items of one operator as
-///          one slice; process 3 one for every stage of `pipeline`, if there is one: "forward 3",
-///          "backward 3", with the chunk where a stage has several.
+/// Model:   process 2 has a row for every stream of one rank, consecutive items of one operator as
+///          one slice; process 3 has one for every stage of `pipeline`, if there is one: "forward
+///          3", "backward 3", with the chunk if a stage has several.
 /// Units:   microseconds.
 [[nodiscard]] std::string stream_events(const ir::RankProgram& program,
                                         const StreamTimeline& timeline,

@@ -17,7 +17,7 @@ bool is_cloud(const NodeSpec& node) {
                              [&node](const char* prefix) { return node.name.starts_with(prefix); });
 }
 
-/// Eight devices on their own link, behind one shared 100-gigabit adapter: no node type of the
+/// Eight devices on their own link that share one 100-gigabit adapter: no node type of the
 /// catalogue has less.
 NodeSpec assumed_node(const DeviceSpec& device) {
   return {.name = {},

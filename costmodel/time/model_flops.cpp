@@ -7,7 +7,7 @@
 namespace headroom::cost {
 namespace {
 
-/// Parameters that every token is multiplied by.
+/// Parameters that multiply every token.
 double multiplied(const ir::ModelSpec& model) {
   const ir::ParameterCount count = ir::count_parameters(model);
   const std::int64_t lookups =

@@ -6,16 +6,16 @@
 
 namespace headroom::cost {
 
-/// Which keys a query is counted with in causal attention.
+/// How many keys count for a query in causal attention.
 enum class AttentionCount : std::uint8_t {
-  kAllKeys,   ///< PaLM's and Korthikanti's way: masked ones too.
-  kSeenKeys,  ///< Half of them.
+  kAllKeys,   ///< All keys, masked ones too, as PaLM and Korthikanti et al. count.
+  kSeenKeys,  ///< Half of the keys.
 };
 
-/// Model FLOPs of one token, forward and backward, nothing run again: 6 for every parameter that
-/// multiplies it (experts: those it is sent to; the head also where it is tied; no lookups), and 12
-/// A D for every key of every layer (a window's keys where there is one). A layer of multi-token
-/// prediction is one more layer, with a projection of its own and the head once more.
+/// Model FLOPs of one token, forward and backward, without recomputation: 6 per parameter that
+/// multiplies it (experts: only the chosen ones; the head even if it is tied; no lookups), and 12 A
+/// D per key of every layer (with a window: only its keys). Each layer of multi-token prediction
+/// counts as one more layer with its own projection and one more head.
 ///
 /// Units:   FLOPs. `sequence` in tokens.
 /// Source:  Chowdhery et al. 2022, "PaLM", arXiv:2204.02311, appendix B (6N + 12 L H Q T);

@@ -37,7 +37,7 @@ class Simulation {
       }
     }
     for (const Stage& stage : stages_) {
-      HEADROOM_ASSERT(stage.next == stage.actions.size());  // Else the schedule waits for itself.
+      HEADROOM_ASSERT(stage.next == stage.actions.size());  // Otherwise the schedule is deadlocked.
     }
     return out;
   }
@@ -58,7 +58,7 @@ class Simulation {
         (place.stage * chunks_ + place.chunk) * shape_.micro_batches + micro_batch)];
   }
 
-  /// When what `action` needs is on `stage`; nothing if that is not known yet.
+  /// When the input of `action` is on `stage`; nothing if that is not known yet.
   [[nodiscard]] std::optional<Seconds> ready(std::int64_t stage, const PipelineAction& action) {
     const PipelinePlace here{stage, action.chunk};
     if (action.work == PipelineWork::kBackwardWeight) {
@@ -113,7 +113,8 @@ class Simulation {
     }
   }
 
-  /// Runs the next action of a stage, and those that run with it, if they can.
+  /// Runs the next action of a stage, together with those that must run with it, if their inputs
+  /// are known.
   bool advance(std::size_t index, PipelineTimeline& out) {
     Stage& stage = stages_[index];
     const auto number = static_cast<std::int64_t>(index);

@@ -9,17 +9,17 @@
 
 namespace headroom::cost {
 
-/// What one micro-batch takes on one chunk of one stage.
+/// Times of one micro-batch on one chunk of one stage.
 struct ChunkTimes {
   Seconds forward;
-  Seconds backward_input;   ///< The part that the stage before waits for.
-  Seconds backward_weight;  ///< The rest; a whole backward takes both.
+  Seconds backward_input;   ///< The part that the previous stage waits for.
+  Seconds backward_weight;  ///< The other part; a whole backward takes both.
 };
 
-/// How stages hand tensors to each other.
+/// How stages send tensors to each other.
 struct PipelineTransfer {
   Seconds time;           ///< From one stage to the next.
-  bool blocking = false;  ///< The sender does nothing else meanwhile.
+  bool blocking = false;  ///< The sender does nothing else during a transfer.
 };
 
 struct PipelineTimes {
@@ -27,7 +27,7 @@ struct PipelineTimes {
   PipelineTransfer transfer;
 };
 
-/// When an action runs.
+/// Begin and end of an action.
 struct ActionSpan {
   ir::PipelineAction action;
   Seconds begin;
@@ -41,18 +41,18 @@ struct PipelineTimeline {
   std::vector<Seconds> busy;                    ///< Of each stage; without transfers.
 };
 
-/// Lays the actions of a schedule out in time.
+/// Computes begin and end of every action of a schedule.
 ///
-/// Model:   a stage runs its actions in their order, each as soon as what it needs is there: the
-///          activations of the chunk before, or the gradient of the chunk after, `transfer` later
-///          if that is on another stage. Actions that run with each other begin and end together
-///          and take as long as both.
-/// Errors:  those of `check_pipeline`; kInvalidArgument where the times are not those of so many
+/// Model:   a stage runs its actions in their order, each as soon as its input is there: the
+///          activations of the previous chunk, or the gradient of the next chunk, plus `transfer`
+///          if that chunk is on another stage. Actions that run together begin and end together and
+///          take the sum of their times.
+/// Errors:  those of `check_pipeline`; kInvalidArgument if the times do not match the number of
 ///          stages and chunks.
 [[nodiscard]] Result<PipelineTimeline> pipeline_makespan(const ir::PipelineShape& shape,
                                                          const PipelineTimes& times);
 
-/// What `stage` idles between its own first and last action, transfers included.
+/// Idle time of `stage` between its own first and last action, transfers included.
 [[nodiscard]] Seconds inner_bubble(const PipelineTimeline& timeline, std::size_t stage);
 
 }  // namespace headroom::cost

@@ -12,7 +12,7 @@ namespace {
 
 using ir::WorkItem;
 
-/// Whether a stage of a pipeline hands something to another.
+/// Whether `shape` is a transfer between stages of a pipeline.
 bool is_transfer(const ir::WorkShape& shape) {
   const auto* const collective = std::get_if<ir::CollectiveShape>(&shape);
   return collective != nullptr && collective->axis == ir::MeshAxis::kPipeline &&
@@ -20,7 +20,7 @@ bool is_transfer(const ir::WorkShape& shape) {
           collective->kind == ir::CollectiveKind::kReceive);
 }
 
-/// Reads stretches of time off a replayed program.
+/// Reads the times of ranges off a replayed program.
 class StretchReader {
  public:
   StretchReader(const ir::RankProgram& program, const StreamTimeline& timeline)
@@ -56,7 +56,7 @@ class StretchReader {
     return stretch;
   }
 
-  /// What still runs after the compute stream's last item.
+  /// Adds what still runs after the compute stream's last item.
   void read_tail(WorkTime& stretch) const {
     std::size_t last = 0;
     Seconds computed;
@@ -81,7 +81,7 @@ class StretchReader {
     }
   }
 
-  /// Adds `time` to the part of an item, which is returned.
+  /// Adds `time` to the part of an item and returns that part.
   StepPart add_item(std::size_t item, Seconds time, WorkTime& stretch) const {
     const StepPart part = part_of_item(item);
     stretch.parts.add(part, time);
@@ -167,7 +167,7 @@ std::vector<std::size_t> micro_batches_of(const ir::RankProgram& program, ItemRa
   return starts;
 }
 
-/// A pass waits for the stage before it: that is the pipeline's time and not the pass's own.
+/// A pass waits for the previous stage; that time belongs to the pipeline, not to the pass.
 void drop_transfers(WorkTime& pass) {
   pass.parts.add(StepPart::kPipeline, -1.0 * pass.transfers);
   pass.transfers = Seconds{};
@@ -210,8 +210,8 @@ ItemRange last_full_run(const ir::RankProgram& program, const ir::ParallelPlan& 
              : ItemRange{starts[starts.size() - 2 * passes], starts[starts.size() - passes]};
 }
 
-/// Reads the passes of a program. The last backward reduces gradients, so the one before stands for
-/// the steady state where there is one.
+/// Reads the passes of a program. The last backward also reduces gradients, so the one before it is
+/// used as the steady state, if there is one.
 void read_chunks(const ir::RankProgram& program, const ir::ParallelPlan& plan,
                  const StretchReader& reader, ProgramTime& out) {
   out.outside = out.step;
@@ -235,7 +235,7 @@ void read_chunks(const ir::RankProgram& program, const ir::ParallelPlan& plan,
   }
   for (const Passes& passes : chunks) {
     out.chunks.push_back(chunk_of(passes));
-    // What the last pass takes longer than the steady one is the step's, once.
+    // The step pays once for the time that the last pass takes beyond the steady one.
     for (const std::vector<WorkTime>& kind : passes) {
       if (!kind.empty()) {
         out.outside.add(kind.back());
@@ -257,7 +257,7 @@ Seconds transfer_of(const ir::DeviceWork& work, const std::vector<Seconds>& dura
   return longest;
 }
 
-/// Of each site: whether its operator is one of `operations`, in a layer.
+/// For each site: whether its operator is one of `operations`, in a layer.
 std::vector<bool> graphed_sites(const ir::RankProgram& program,
                                 const std::vector<std::string>& operations) {
   std::vector<bool> graphed;

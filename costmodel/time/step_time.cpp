@@ -22,8 +22,8 @@ std::optional<FlopsPerSecond> peak_of(const ir::ParallelPlan& plan, const Device
   return dtype == ir::DType::kFp32 ? std::optional(device.fp32) : device.half;
 }
 
-/// The priced program that stands for each stage: one with as many layers, and of the inner stages
-/// another inner one, however near an end is; of these the nearest.
+/// The program whose times are used for each stage: one with the same number of layers, and an
+/// inner stage's for an inner stage, even if an end is nearer. The nearest of these is chosen.
 std::vector<const StagePrice*> price_all(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                          const std::vector<StagePrice>& priced,
                                          std::int64_t count) {
@@ -64,7 +64,7 @@ PipelineTimes times_of(const std::vector<const StagePrice*>& stages,
   return times;
 }
 
-/// What a stage does in a step, were it alone.
+/// Work of a stage in a step, without waiting for other stages.
 WorkTime work_of(const StagePrice& stage, std::int64_t micro_batches) {
   WorkTime work = stage.time.outside;
   for (const ProgramTime::Chunk& chunk : stage.time.chunks) {
@@ -75,7 +75,7 @@ WorkTime work_of(const StagePrice& stage, std::int64_t micro_batches) {
 }
 
 struct Composed {
-  WorkTime work;  ///< Of the slowest stage, bubble and transfers included.
+  WorkTime work;  ///< Work of the slowest stage, bubble and transfers included.
   std::int64_t stage = 0;
   double share_recomputed = 0;
   std::optional<PipelineTimeline> pipeline;
@@ -96,7 +96,7 @@ Composed without_pipeline(const ir::ParallelPlan& plan, const StagePrice& only) 
   return out;
 }
 
-/// Times that a step runs its pipeline beyond those of the program.
+/// Runs of the pipeline in a step that the program leaves out.
 std::int64_t left_out_runs(const ir::PipelineRuns& pipeline, const StagePrice& stage) {
   return pipeline.runs == 1 ? 0 : pipeline.runs - stage.time.micro_batches / pipeline.micro_batches;
 }
@@ -106,7 +106,7 @@ Composed with_pipeline(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   const ir::PipelineRuns pipeline = ir::runtime_of(plan).pipeline(plan);
   const ir::PipelineShape shape = ir::runtime_of(plan).schedule(model, plan);
   const auto rounds = static_cast<double>(pipeline.runs);
-  // Those that the programs leave out do outside the passes what the last but one does.
+  // Outside the passes, a run that the programs leave out takes as long as the last but one.
   const auto left_out = static_cast<double>(left_out_runs(pipeline, priced.front()));
   const std::vector<const StagePrice*> stages = price_all(model, plan, priced, shape.stages);
   const PipelineTimes times = times_of(stages, shape);
@@ -177,7 +177,7 @@ StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
   step.model_flops =
       step.tokens * model_flops_per_token(model, plan.sequence, AttentionCount::kAllKeys,
                                           runtime.predicted_layers(plan));
-  // Backward is twice a forward: what is run again stands for so much of a third.
+  // A backward has twice the FLOPs of a forward: recomputing everything would add a third.
   step.hardware_flops = step.model_flops * (1 + composed.share_recomputed);
   step.peak = peak_of(plan, device);
   step.pipeline = std::move(composed.pipeline);

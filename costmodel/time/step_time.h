@@ -12,29 +12,29 @@
 
 namespace headroom::cost {
 
-/// How long one optimizer step takes, and what that comes to.
+/// The time of one optimizer step, and the rates that follow.
 struct StepTime {
   Seconds total;
-  PartTimes parts;         ///< Of the slowest stage; their sum is `total`.
+  PartTimes parts;         ///< Times of the slowest stage; their sum is `total`.
   std::int64_t stage = 0;  ///< The slowest.
-  double tokens = 0;       ///< Of a step, all ranks together.
+  double tokens = 0;       ///< Tokens per step, all ranks together.
   std::int64_t gpus = 1;
-  double model_flops = 0;     ///< Of a step (`model_flops.h`).
-  double hardware_flops = 0;  ///< The same and what is run again for backward.
-  /// What the device's datasheet promises for the matrix products' type, dense.
+  double model_flops = 0;     ///< FLOPs per step (`model_flops.h`).
+  double hardware_flops = 0;  ///< The same plus recomputation.
+  /// The datasheet's dense rate for the matrix products' type.
   std::optional<FlopsPerSecond> peak;
-  /// The pipeline's passes, of a plan with stages.
+  /// The pipeline's passes, if the plan has stages.
   std::optional<PipelineTimeline> pipeline;
 
   [[nodiscard]] double tokens_per_second_per_gpu() const;
-  [[nodiscard]] FlopsPerSecond model_rate() const;     ///< Of each GPU.
-  [[nodiscard]] FlopsPerSecond hardware_rate() const;  ///< Of each GPU.
-  /// Model and hardware FLOPs utilisation: the rates over `peak`.
+  [[nodiscard]] FlopsPerSecond model_rate() const;     ///< Per GPU.
+  [[nodiscard]] FlopsPerSecond hardware_rate() const;  ///< Per GPU.
+  /// Model and hardware FLOPs utilisation: the rates divided by `peak`.
   [[nodiscard]] std::optional<double> mfu() const;
   [[nodiscard]] std::optional<double> hfu() const;
 };
 
-/// A priced program, and the pipeline stage it stands for.
+/// The times of a program, and the pipeline stage it belongs to.
 struct StagePrice {
   std::int64_t stage = 0;
   ProgramTime time;
@@ -42,22 +42,22 @@ struct StagePrice {
 
 /// The time of a step from the programs of its distinct stages.
 ///
-/// Model:   without a pipeline, the step as replayed and the micro-batches that the program leaves
-///          out, each as long as one in the steady state. With one, the passes of each stage laid
-///          out by the schedule; a stage that is not priced is like the nearest priced one between
-///          the first and the last that holds as many layers; the step ends when every stage has
-///          ended and done what it does outside the passes. What the slowest stage does not account
-///          for is the bubble.
-/// Requires at least one program; those of the first and the last stage among them.
+/// Model:   without a pipeline, the step as replayed plus the micro-batches that the program leaves
+///          out, each as long as one in the steady state. With a pipeline, the schedule lays out
+///          the passes of each stage. A stage without its own program uses that of the nearest
+///          inner stage with the same number of layers. The step ends when every stage has finished
+///          its passes and its work outside them. The part of the step that the slowest stage's
+///          work does not fill is the bubble.
+/// Requires at least one program; the first and the last stage must have one.
 [[nodiscard]] StepTime compose_step(const ir::ModelSpec& model, const ir::ParallelPlan& plan,
                                     const DeviceSpec& device,
                                     const std::vector<StagePrice>& stages);
 
-/// What a run costs, where a price, a power or a number of tokens is known.
+/// What a run costs, if a price, a power or a number of tokens is known.
 struct RunCosts {
   std::optional<double> dollars_per_gpu_hour;
-  std::optional<double> watts_per_gpu;  ///< Drawn on average, with the GPU's share of its node.
-  std::optional<double> tokens;         ///< Of a whole training run.
+  std::optional<double> watts_per_gpu;  ///< Average power, including the GPU's share of its node.
+  std::optional<double> tokens;         ///< Tokens of a whole training run.
 };
 struct RunFigures {
   std::optional<double> tokens_per_dollar;

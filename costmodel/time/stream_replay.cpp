@@ -15,11 +15,11 @@ using ir::WorkItem;
 constexpr std::size_t kStreams = 256;
 constexpr std::uint32_t kHost = StreamTimeline::kHost;
 
-/// However many collectives there are, some multiprocessors are left: a fourth is assumed, which
-/// one or two at a time do not come near.
+/// Some multiprocessors are left however many collectives run. A quarter is assumed; one or two
+/// collectives at a time leave more.
 constexpr double kLeastRate = 0.25;
 
-/// A moment, and the item whose end it is.
+/// A moment, and the item that ends then.
 struct Moment {
   Seconds time;
   std::uint32_t item = kHost;
@@ -31,13 +31,13 @@ void await(Moment& now, const Moment& other) {
   }
 }
 
-/// What the replay needs to know of a shape.
+/// Properties of a shape that the replay needs.
 struct ShapeCost {
   Seconds duration;
-  Seconds tail;  ///< The last launch's share.
+  Seconds tail;  ///< Time of the last launch.
   double launches = 1;
-  bool series = false;      ///< Handed over by a loop.
-  bool exchange = false;    ///< Of tokens.
+  bool series = false;      ///< The host launches it in a loop.
+  bool exchange = false;    ///< A token exchange.
   bool host = false;        ///< Runs on the host itself.
   bool arithmetic = false;  ///< Keeps every multiprocessor busy.
   bool collective = false;
@@ -156,7 +156,7 @@ class Replay {
     arithmetic_ = cost.arithmetic ? stream : arithmetic_;
   }
 
-  /// What the host needs for each launch of an item.
+  /// Host time for each launch of an item.
   [[nodiscard]] Seconds call_of(const WorkItem& item, const ShapeCost& cost) const {
     if (item.site < costs_.graphed.size() && costs_.graphed[item.site]) {
       return costs_.graph;
@@ -167,9 +167,9 @@ class Replay {
     return cost.series || item.loop > 0 ? costs_.looped.value_or(costs_.launch) : costs_.launch;
   }
 
-  /// The end of `alone` from `begin` on, on what collectives leave of the device.
+  /// When `alone` ends if it starts at `begin` with the multiprocessors that collectives leave.
   Seconds end_beside(Seconds begin, Seconds alone) {
-    // The compute stream never goes back: what has ended is of no more use.
+    // The compute stream never goes back, so collectives that have ended are dropped.
     std::erase_if(collectives_, [begin](const Span& span) { return span.end <= begin; });
     Seconds at = begin;
     while (true) {
@@ -200,16 +200,16 @@ class Replay {
 
   const ir::DeviceWork& work_;
   const WorkCosts& costs_;
-  std::vector<Span> collectives_;  ///< Of other streams, which computing may meet.
+  std::vector<Span> collectives_;  ///< On other streams; computation may overlap with them.
   std::vector<ShapeCost> shapes_;
   std::vector<Moment> marks_;
   std::array<Moment, kStreams> streams_{};
-  Moment arithmetic_;  ///< The last product or attention kernel of any stream.
+  Moment arithmetic_;  ///< End of the last product or attention kernel of any stream.
   Seconds host_;
   StreamTimeline out_;
 };
 
-/// Cuts one gap of the compute stream at what it waited for.
+/// Splits one gap of the compute stream among the items that it waited for.
 class GapCutter {
  public:
   GapCutter(const StreamTimeline& timeline, std::vector<Stall>& out)
@@ -240,7 +240,7 @@ class GapCutter {
   }
 
  private:
-  /// What lies between `down_to` and where the cutting has come to is `blocker`'s.
+  /// Assigns the time from `down_to` to the current position to `blocker`.
   void take(std::uint32_t blocker, Seconds down_to) {
     const Seconds low = std::max(down_to, from_);
     if (low < at_) {

@@ -22,10 +22,10 @@ struct ConfigDirQuery {
   std::string source_tree;  ///< `configs` of the tree that the program was built from.
 };
 
-/// The first place of `query` that is a folder. What a person named must exist: a wrong option or
-/// variable is an error, not a reason to look further.
+/// The first place of `query` that is a folder. A place that the user named must exist: a wrong
+/// option or variable is an error; the search does not continue.
 ///
-/// Model:   beside an installed program means `configs` in its own folder (an unpacked archive) or
+/// Model:   next to an installed program means `configs` in its own folder (an unpacked archive) or
 ///          `../share/headroom/configs` (an installation prefix).
 /// Errors:  kEnvironment, naming every place that was tried.
 [[nodiscard]] Result<ConfigDir> find_config_dir(const ConfigDirQuery& query);

@@ -68,7 +68,7 @@ std::string to_text(const Error& error) {
     }
   }
   if (error.wanted.empty() && !error.key.empty()) {
-    // A statement about the option: "--lora is not supported with Megatron-Core".
+    // The message is a statement about the option: "--lora is not supported with Megatron-Core".
     text.resize(text.size() - 2);
     text += " " + error.got;
   } else {
@@ -88,7 +88,7 @@ std::string to_text(const Error& error) {
 
 std::vector<std::string> closest_words(std::string_view word,
                                        std::span<const std::string> candidates, std::size_t count) {
-  constexpr std::size_t kLongestWord = 64;  // Longer ones resemble nothing that we know.
+  constexpr std::size_t kLongestWord = 64;  // A longer word resembles no known word.
   word = word.substr(0, kLongestWord);
   std::vector<std::pair<std::size_t, std::string>> ranked;
   ranked.reserve(candidates.size());

@@ -15,8 +15,8 @@ enum class ErrorCode {
   kEnvironment,      ///< A file cannot be read, a device or a part is missing (exit code 4).
 };
 
-/// A fault of the input or of the environment, worded for the person who can mend it.
-/// Text: lower case, facts first, no full stop.
+/// A fault of the input or of the environment, worded for the person who can fix it.
+/// Style: lower case, facts first, no full stop.
 struct Error {
   ErrorCode code = ErrorCode::kInvalidInput;
   std::string file;     ///< Path as the user gave it; empty when there is none.
@@ -24,7 +24,7 @@ struct Error {
   std::string key;      ///< Option or field that is wrong, when there is no file.
   std::string got;      ///< The offending value.
   std::string wanted;   ///< What would have been accepted.
-  std::string fix;      ///< How to mend it.
+  std::string fix;      ///< How to fix it.
   std::vector<std::string> notes;  ///< Added by callers on the way up.
 
   [[nodiscard]] static Error invalid_argument(std::string_view key, std::string_view got,

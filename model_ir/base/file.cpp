@@ -29,7 +29,7 @@ class Descriptor {
 
   [[nodiscard]] int number() const { return number_; }
   [[nodiscard]] bool is_open() const { return number_ >= 0; }
-  /// False if the system reports a fault it had kept back (a full disk, a lost network share).
+  /// False if the system reports a delayed write error (a full disk, a lost network share).
   bool close() {
     const bool fine = number_ < 0 || ::close(number_) == 0;
     number_ = -1;

@@ -10,8 +10,8 @@
 
 namespace headroom {
 
-/// A number of bytes. Integer, explicit and checked: an overflow is an `InternalError`, because
-/// readers cap every dimension so that no accepted input can reach it.
+/// A number of bytes. Integer, explicit and checked: an overflow is an `InternalError`, because the
+/// readers limit every dimension so that no accepted input can cause one.
 class Bytes {
  public:
   constexpr Bytes() = default;

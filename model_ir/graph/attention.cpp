@@ -27,7 +27,7 @@ Qkv project_separately(GraphBuilder& builder, const AttentionForm& form, TensorI
   if (between) {
     qkv.q = builder.head_norm(OpRole::kQueryNorm, qkv.q);
   }
-  if (model.family == Family::kOpt) {  // Scales queries itself, so that attention does not.
+  if (model.family == Family::kOpt) {  // It scales the queries itself, so attention does not.
     qkv.q = builder.scale(OpRole::kQuery, qkv.q);
   }
   qkv.k = builder.linear(OpRole::kKey, "key", memory);
@@ -52,7 +52,7 @@ Qkv project_fused(GraphBuilder& builder, TensorId hidden) {
   return qkv;
 }
 
-/// DeepSeek-V2, section 2.1 (arXiv:2405.04434). Rotation is part of kLatentQkv, because it touches
+/// DeepSeek-V2, section 2.1 (arXiv:2405.04434). Rotation is part of kLatentQkv because it changes
 /// only the rope parts of queries and keys.
 Qkv project_latent(GraphBuilder& builder, const LatentAttention& latent, TensorId hidden) {
   const ModelSpec& model = builder.model();
@@ -85,7 +85,7 @@ Qkv rotate(GraphBuilder& builder, const Qkv& qkv) {
   return rotated;
 }
 
-/// Falcon passes no dropout to its rotary attention, only to the one with ALiBi.
+/// Falcon passes no dropout to its rotary attention, only to its ALiBi attention.
 double attention_dropout(const ModelSpec& model) {
   const bool rotary_falcon =
       model.family == Family::kFalcon && model.position != PositionKind::kAlibi;

@@ -4,7 +4,7 @@
 namespace headroom::ir {
 namespace {
 
-/// The last operator of a sub-layer that its module still runs itself.
+/// The last operator of a sub-layer that the sub-layer's own module runs.
 enum class ModuleEnd { kProjection, kDropout, kResidual };
 
 ModuleEnd module_end(Family family) {
@@ -18,10 +18,10 @@ ModuleEnd module_end(Family family) {
 
 /// Dropout on the attention's output, before the addition.
 double attention_out_dropout(const ModelSpec& model) {
-  if (model.family == Family::kFalcon) {  // Its layer hands config.attention_dropout over.
+  if (model.family == Family::kFalcon) {  // Its layer passes config.attention_dropout.
     return model.dropout.attention;
   }
-  // StableLmDecoderLayer drops only the MLP's output.
+  // StableLmDecoderLayer applies dropout only to the MLP's output.
   return model.family == Family::kStablelm ? 0 : model.dropout.residual;
 }
 

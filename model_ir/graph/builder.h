@@ -13,7 +13,7 @@
 
 namespace headroom::ir {
 
-/// A graph being built: knows the open layer and module, and finds the parameters of a role.
+/// A graph being built. It knows the open layer and module, and finds parameters by role.
 class GraphBuilder {
  public:
   /// Registers all parameters of `model`, which must outlive the builder.
@@ -53,7 +53,7 @@ class GraphBuilder {
   TensorId act(TensorId input);
   TensorId add_residual(TensorId residual, TensorId value);
   TensorId scale(OpRole role, TensorId input);
-  /// `input` itself where `probability` is 0.
+  /// Returns `input` itself if `probability` is 0.
   TensorId dropout(TensorId input, double probability);
 
  private:

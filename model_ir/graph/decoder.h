@@ -11,7 +11,7 @@ namespace headroom::ir {
 /// The forward pass of a model, loss included, on one micro-batch.
 ///
 /// Model:   all parameters first, in the order of `parameter_table`; then the operators in the
-///          order in which the library's Python runs them. Dropout stands only where its
+///          order in which the library's Python runs them. Dropout is present only if its
 ///          probability is above 0. Inputs are input_ids and labels [B,S]; an encoder-decoder model
 ///          has decoder_input_ids [B,S] too. Layers of an encoder come first: encoder 0..E-1,
 ///          decoder E..E+L-1.

@@ -167,7 +167,7 @@ class DotWriter {
     }
   }
 
-  /// The box that a value comes from; a point for what comes from outside.
+  /// The box that produces a value; a point for values from outside the graph.
   std::string source_name(TensorId id) {
     if (source_[index_of(id)]) {
       return "op" + std::to_string(*source_[index_of(id)]);
@@ -192,7 +192,7 @@ class DotWriter {
     }
   }
 
-  /// Edges stand outside the clusters, or their ends would be drawn inside.
+  /// Edges are written outside the clusters; otherwise Graphviz would draw their ends inside.
   void flush_edges() {
     text_ += edges_;
     edges_.clear();

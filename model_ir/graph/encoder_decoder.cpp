@@ -7,7 +7,7 @@
 namespace headroom::ir {
 namespace {
 
-/// One of the two stacks of a T5.
+/// One of the two stacks of T5.
 struct StackForm {
   std::int64_t layers;
   std::int32_t first;              ///< Number of its first layer in the model.
@@ -42,7 +42,7 @@ TensorId build_stack(GraphBuilder& builder, const StackForm& stack, TensorId hid
       .window = {}, .causal = false, .memory = stack.memory, .relative_bias = {}};
   for (std::int64_t i = 0; i < stack.layers; ++i) {
     builder.begin_layer(stack.first + static_cast<std::int32_t>(i), hidden);
-    if (i == 0) {  // The others are handed what this one computed from its table.
+    if (i == 0) {  // The other layers receive what this one computed from its table.
       self.relative_bias = builder.parameters(OpRole::kRelativeBias).at(0);
     }
     hidden = attend(builder, self, hidden);

@@ -13,8 +13,9 @@
 namespace headroom::ir {
 namespace {
 
-/// vecS vertices: a vertex descriptor is a stable index. vecS edges: a few per vertex, two
-/// operators may be joined by several tensors. Bidirectional: readers and producers are both asked.
+/// vecS vertices: a vertex descriptor is a stable index. vecS edges: each vertex has few, and
+/// several tensors may join the same two operators. Bidirectional: both readers and producers are
+/// queried.
 using Adjacency = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS>;
 
 constexpr NodeId kNoNode{UINT32_MAX};

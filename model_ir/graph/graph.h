@@ -20,7 +20,7 @@ struct BatchShape {
 
 /// The forward pass of one micro-batch: operators joined by the tensors that flow between them.
 /// Append-only; `NodeId` and `TensorId` are stable indices, and operators are added in an order in
-/// which they can run. Boost.Graph stays behind this class.
+/// which they can run. Only this class uses Boost.Graph.
 class Graph {
  public:
   Graph();
@@ -45,7 +45,7 @@ class Graph {
   [[nodiscard]] NodeId last_reader(TensorId id) const;
   /// Operators that read what `id` produces, ascending.
   [[nodiscard]] std::vector<NodeId> readers(NodeId id) const;
-  /// Every operator once, each after those it reads from; ties by `NodeId`.
+  /// Every operator once, after all operators whose results it reads; ties by `NodeId`.
   [[nodiscard]] std::vector<NodeId> topological_order() const;
 
  private:

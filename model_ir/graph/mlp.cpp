@@ -24,7 +24,7 @@ TensorId build_gated(GraphBuilder& builder, const GatedRoles& roles, TensorId hi
   return builder.linear(roles.down, "mlp_out", dropped);
 }
 
-/// Phi-3 and GLM-4: one matrix, whose output is cut in two.
+/// Phi-3 and GLM-4: one matrix, whose output is split in two.
 TensorId build_fused_gated(GraphBuilder& builder, TensorId hidden) {
   const TensorId fused = builder.linear(OpRole::kGateUp, "gate_up", hidden);
   const std::int64_t half = builder.width(fused) / 2;
@@ -56,7 +56,8 @@ RouterForm router_form(Family family) {
   }
 }
 
-/// The weights of all experts: fused ones, each with its bias, or gate, up and down of each expert.
+/// The weights of all experts: if fused, each with its bias; otherwise gate, up and down of each
+/// expert.
 std::vector<TensorId> expert_parameters(const GraphBuilder& builder) {
   std::vector<TensorId> experts = builder.parameters(OpRole::kExpertGateUp);
   const std::vector<TensorId> gates = builder.parameters(OpRole::kExpertGate);
@@ -100,7 +101,8 @@ TensorId build_sparse(GraphBuilder& builder, const MoeSpec& moe, TensorId hidden
     const TensorId routed = build_routed(builder, moe, hidden);
     return builder.add_residual(routed, build_gated(builder, kShared, hidden));
   }
-  // Qwen2-MoE runs the shared expert first, but behind experts that are modules, and its gate last.
+  // Qwen2-MoE runs the shared expert first; where the experts are modules, it runs after them. Its
+  // gate comes last.
   const bool last = builder.experts() == ExpertWeights::kModules;
   TensorId routed = last ? build_routed(builder, moe, hidden) : TensorId{};
   const TensorId shared = build_gated(builder, kShared, hidden);

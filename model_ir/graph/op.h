@@ -39,7 +39,7 @@ enum class OpKind : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(OpKind kind);
 
-/// Whether it makes the one number that training minimises.
+/// Whether `kind` computes the number that training minimises.
 [[nodiscard]] constexpr bool is_loss(OpKind kind) {
   return kind == OpKind::kCrossEntropy || kind == OpKind::kSquaredError;
 }
@@ -84,25 +84,25 @@ enum class OpRole : std::uint8_t {
   kSinks,         ///< gpt-oss: one logit per head.
   kRelativeBias,  ///< T5's table, owned by the first layer of a stack.
   kExpertGateUp,
-  kExpertGate,  ///< Of one expert, where each is a module: ExpertWeights::kModules.
+  kExpertGate,  ///< The gate of one expert, where experts are modules (ExpertWeights::kModules).
   kExpertUp,    ///< Likewise.
   kExpertDown,
   kSharedSigmoid,  ///< Weight of the sigmoid gate on a shared expert.
   kCrossAttentionNorm,
-  kHeadDenseNorm,  ///< Of BERT's head.
-  kPooler,         ///< BERT's, of the first token.
+  kHeadDenseNorm,  ///< The norm in BERT's head.
+  kPooler,         ///< BERT's pooler of the first token.
   kEncoderFinalNorm,
 };
 [[nodiscard]] std::string_view name_of(OpRole role);
 
-/// Part of a layer whose local values die together when it returns.
+/// A part of a layer whose local values are all freed when it returns.
 enum class Module : std::uint8_t { kNone, kAttention, kMlp, kCrossAttention, kHead };
 [[nodiscard]] std::string_view name_of(Module module);
 
 /// How a router turns its logits into the weights of the chosen experts.
 enum class RouterForm : std::uint8_t {
   kSoftmaxFp32,      ///< fp32 softmax, the k largest divided by their sum, left fp32 (Mixtral).
-  kSoftmax,          ///< The same, dividing where the model says so, then cast back (Qwen).
+  kSoftmax,          ///< The same, but divides only if the model says so, then casts back (Qwen).
   kSoftmaxOfChosen,  ///< The k largest logits, then softmax over those (gpt-oss).
   kWideSoftmax,      ///< fp32 linear and softmax; the k largest, by groups or not (DeepSeek-V2).
   kWideSigmoid,      ///< fp32 linear and sigmoid; by groups, with a correction (DeepSeek-V3).
@@ -114,10 +114,10 @@ enum class ExpertGate : std::uint8_t {
   kInterleavedClamped,  ///< gpt-oss: even and odd columns, both clamped, (up + 1) * swish(gate).
 };
 
-/// Which token stands for its sequence.
+/// Which token represents its sequence.
 enum class Pooling : std::uint8_t {
   kFirst,
-  kLast,  ///< The last one that is no padding.
+  kLast,  ///< The last one that is not padding.
 };
 
 /// One operator.

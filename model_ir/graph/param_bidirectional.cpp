@@ -29,7 +29,7 @@ void write_bert_head(ParameterWriter& writer) {
   writer.set_module(Module::kHead);
   writer.bare(OpRole::kHead, "cls.predictions.bias", {model.vocabulary}, ParameterPart::kBias);
   if (!model.tied_embeddings) {
-    writer.mark_last_unused();  // The decoder then has a bias of its own.
+    writer.mark_last_unused();  // The decoder then has its own bias.
   }
   writer.linear(OpRole::kHeadDense, "cls.predictions.transform.dense",
                 {model.hidden, model.hidden, true});

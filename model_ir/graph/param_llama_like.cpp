@@ -51,7 +51,7 @@ void write_qk_norms(ParameterWriter& writer) {
       writer.weight(OpRole::kKeyNorm, "self_attn.k_norm", {model.kv_heads * dim});
       return;
     case QkNorm::kPerHeadWeights:
-      if (model.family == Family::kStablelm) {  // A module per head.
+      if (model.family == Family::kStablelm) {  // One module per head.
         write_norms_per_head(writer, OpRole::kQueryNorm, "self_attn.q_layernorm", model.heads);
         write_norms_per_head(writer, OpRole::kKeyNorm, "self_attn.k_layernorm", model.kv_heads);
       } else {
@@ -75,7 +75,7 @@ void write_attention(ParameterWriter& writer) {
     writer.bare(OpRole::kSinks, "self_attn.sinks", {model.heads});
   }
   const LinearSize output{query, model.hidden, model.output_bias};
-  if (model.qkv == QkvLayout::kFused) {  // Phi-3's constructor names the output first.
+  if (model.qkv == QkvLayout::kFused) {  // Phi-3's constructor creates the output projection first.
     writer.linear(OpRole::kAttentionOutput, "self_attn.o_proj", output);
     writer.linear(OpRole::kQkv, "self_attn.qkv_proj",
                   {model.hidden, query + 2 * key, model.qkv_bias});
@@ -148,7 +148,7 @@ void write_experts(ParameterWriter& writer, const MoeSpec& moe) {
     writer.bare(OpRole::kExpertDown, "mlp.experts.down_proj", {moe.experts, hidden, width});
     return;
   }
-  // gpt-oss: transposed, since its experts are batched products of tokens and weights.
+  // gpt-oss: transposed, because its experts are batched products of tokens and weights.
   writer.bare(OpRole::kExpertGateUp, "mlp.experts.gate_up_proj", {moe.experts, hidden, 2 * width});
   writer.bare(OpRole::kExpertGateUp, "mlp.experts.gate_up_proj_bias", {moe.experts, 2 * width},
               ParameterPart::kBias);
@@ -209,7 +209,7 @@ void write_norms(ParameterWriter& writer) {
       break;
   }
   writer.norm(OpRole::kAttentionNorm, "input_layernorm", width);
-  if (model.family == Family::kGlm4) {  // "post_attention" stands before the MLP here.
+  if (model.family == Family::kGlm4) {  // Here, "post_attention" comes before the MLP.
     writer.norm(OpRole::kMlpNorm, "post_attention_layernorm", width);
     writer.norm(OpRole::kAttentionOutNorm, "post_self_attn_layernorm", width);
     writer.norm(OpRole::kMlpOutNorm, "post_mlp_layernorm", width);

@@ -8,7 +8,7 @@
 namespace headroom::ir {
 
 /// Every parameter of a model, in the order of `model.named_parameters()`: the order in which the
-/// constructors register them, which is also that of optimizer states and gradient buckets.
+/// constructors register them. Optimizer states and gradient buckets have the same order.
 ///
 /// Model:   fused experts are tensors [E, out, in] (gpt-oss [E, in, out]), as the library holds
 ///          them in memory; a tied head has no parameter of its own. Layers of an encoder come

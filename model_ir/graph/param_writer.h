@@ -11,14 +11,14 @@
 
 namespace headroom::ir {
 
-/// Of a Linear: weight [out, in] and, if there is one, bias [out].
+/// The size of a Linear: weight [out, in] and, if there is one, bias [out].
 struct LinearSize {
   std::int64_t in = 0;
   std::int64_t out = 0;
   bool bias = false;
 };
 
-/// Where a layer stands: in the names (a stack counts from 0) and in the model.
+/// The index of a layer: in its names (every stack counts from 0) and in the model.
 struct LayerPlace {
   std::int64_t in_stack = 0;
   std::int32_t in_model = 0;
@@ -29,7 +29,7 @@ class ParameterWriter {
  public:
   ParameterWriter(const ModelSpec& model, ExpertWeights experts);
 
-  /// Names that follow begin with `stack`, the layer's number and a dot, until `leave_layer`.
+  /// The names that follow, up to `leave_layer`, begin with `stack`, the layer's number and a dot.
   void enter_layer(std::string_view stack, LayerPlace place);
   void leave_layer();
   void set_module(Module module) { module_ = module; }
@@ -43,9 +43,10 @@ class ParameterWriter {
   void conv1d(OpRole role, std::string_view name, LinearSize size);
   /// A norm of the model's kind: a weight and, for LayerNorm, a bias.
   void norm(OpRole role, std::string_view name, std::int64_t width);
-  /// A weight without a bias, of whatever shape.
+  /// A weight of any shape, without a bias.
   void weight(OpRole role, std::string_view name, std::vector<std::int64_t> dims);
-  /// The head of a model that classifies; false, and nothing, for one of another task.
+  /// Writes the head of a model that classifies. Returns false, and writes nothing, for other
+  /// tasks.
   bool classifier();
   void mark_last_unused() { table_.back().info.unused = true; }
 

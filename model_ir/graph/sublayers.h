@@ -7,11 +7,11 @@
 
 namespace headroom::ir {
 
-/// What one attention differs in from the others of its model.
+/// How one attention differs from the others of its model.
 struct AttentionForm {
   std::optional<std::int64_t> window;
   bool causal = true;
-  std::optional<TensorId> memory;         ///< Keys and values come from here (cross-attention).
+  std::optional<TensorId> memory;         ///< Source of keys and values in cross-attention.
   std::optional<TensorId> relative_bias;  ///< T5: the table of the stack's first layer.
 };
 
@@ -25,11 +25,12 @@ struct AttentionForm {
 /// One block of a decoder-only or masked model, from hidden state to hidden state.
 [[nodiscard]] TensorId build_block(GraphBuilder& builder, const LayerSpec& layer, TensorId hidden);
 
-/// What follows the last layer of the (decoder's) stack, up to the loss. `embedding` is the token
+/// Everything from the end of the (decoder's) last layer to the loss. `embedding` is the token
 /// table, which a tied head reads.
 void build_head(GraphBuilder& builder, TensorId hidden, TensorId embedding);
 
-/// Everything between the inputs and the head of an encoder-decoder model; the decoder's output.
+/// Everything between the inputs and the head of an encoder-decoder model. Returns the decoder's
+/// output.
 [[nodiscard]] TensorId build_encoder_decoder(GraphBuilder& builder, TensorId embedding);
 
 /// Embeds ids as all models do; returns [B,S,embedding_dim].

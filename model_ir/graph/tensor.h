@@ -20,7 +20,7 @@ enum class NodeId : std::uint32_t {};
   return static_cast<std::size_t>(id);
 }
 
-/// What a tensor of the model is; what a framework makes of it (gradient, state) comes later.
+/// What a tensor of the model is. Frameworks add gradients and states later.
 enum class ValueKind : std::uint8_t { kParameter, kActivation, kInput };
 
 /// One tensor of the model graph.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kNone = SIZE_MAX;
 
-/// Who makes and who reads each tensor.
+/// The producer and the readers of each tensor.
 struct Uses {
   std::vector<std::size_t> producer;  ///< Operator, or kNone.
   std::vector<bool> read;

@@ -46,7 +46,7 @@ void verify_order(const Graph& graph, Violations& violations) {
   }
 }
 
-/// Whether an operator lies in the range that its layer number claims.
+/// Whether an operator lies in the range of its layer number.
 void verify_membership(const Graph& graph, Violations& violations) {
   std::vector<bool> inside(graph.op_count(), false);
   for (const LayerRange& range : graph.layers()) {

@@ -32,7 +32,7 @@ std::string text_of(const Dims& dims) {
   return text + "]";
 }
 
-/// Equal but for the last extent.
+/// Equal in all but the last extent.
 bool same_rows(const Dims& a, const Dims& b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end() - 1, b.begin());
 }
@@ -80,7 +80,7 @@ Fault norm_fault(const Shapes& s) {
   if (s.op.parameters.size() == 2 && s.op.norm != NormKind::kLayer) {
     return "only a LayerNorm has a bias";
   }
-  // A latent norm reads the first columns only; the others hold the rope part.
+  // A latent norm reads only the first columns; the remaining columns hold the rope part.
   const bool cuts = s.op.role == OpRole::kLatentKvNorm && s.in_width(0) >= s.out_width(0);
   if (same_rows(s.in(0), s.out(0)) && (cuts || s.in_width(0) == s.out_width(0))) {
     return std::nullopt;
@@ -100,7 +100,7 @@ Fault linear_fault(const Shapes& s) {
   return same_rows(s.in(0), s.out(0)) ? std::nullopt : output_like(s, 0);
 }
 
-/// The outputs are columns of the input, all of them, each once.
+/// Each column of the input is in exactly one output.
 Fault split_fault(const Shapes& s) {
   std::int64_t width = 0;
   for (std::size_t i = 0; i < s.op.outputs.size(); ++i) {
@@ -153,7 +153,7 @@ Fault attention_fault(const Shapes& s) {
   if (!same_rows(s.out(0), q) || s.out_width(0) != ratio * v[2]) {
     return "output " + text_of(s.out(0)) + " does not fit values " + text_of(v);
   }
-  if (!s.op.parameters.empty() && q[2] % s.parameter(0).back() != 0) {  // One entry a head.
+  if (!s.op.parameters.empty() && q[2] % s.parameter(0).back() != 0) {  // One entry per head.
     return parameter_misfit(s, 0);
   }
   if (s.op.window && *s.op.window < 1) {
@@ -250,7 +250,7 @@ Fault shared_gate_fault(const Shapes& s) {
   return s.parameter(0) == Dims{1, s.in_width(0)} ? output_like(s, 1) : parameter_misfit(s, 0);
 }
 
-/// One token of each sequence: the second extent goes.
+/// One token of each sequence: the second extent disappears.
 Fault pool_fault(const Shapes& s) {
   const Dims& input = s.in(0);
   const bool pooled = input.size() == 3 && s.out(0) == Dims{input[0], input[2]};
@@ -265,7 +265,7 @@ Fault loss_fault(const Shapes& s) {
   return s.out(0).empty() ? std::nullopt : Fault("the loss is not a single number");
 }
 
-/// All but the loss have a last extent, which the rules below ask for.
+/// All operators but the loss have the last extent that the rules below need.
 bool has_scalar(const Shapes& s) {
   const auto scalar = [&](TensorId id) { return s.graph.tensor(id).dims.empty(); };
   const bool output = std::any_of(s.op.outputs.begin(), s.op.outputs.end(), scalar);
@@ -288,7 +288,7 @@ std::optional<std::string> shape_fault(const Graph& graph, const Op& op) {
     return "has a tensor without dims";
   }
   if (has_zero(shapes)) {
-    return std::nullopt;  // Reported with the tensor; the rules divide by extents.
+    return std::nullopt;  // Reported with the tensor. The rules would divide by these extents.
   }
   switch (op.kind) {
     case OpKind::kEmbedding:

@@ -23,7 +23,7 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-/// Names of entries are made of these characters only, so that no name leads out of the folder.
+/// Names of entries contain only these characters, so that no name leads out of the folder.
 bool is_entry_name(std::string_view name) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789.-_";
   return !name.empty() && name.front() != '.' && name != kAliases &&
@@ -35,7 +35,7 @@ bool is_file(const std::string& path) {
   return std::filesystem::is_regular_file(path, fault);
 }
 
-/// The entry behind an alias; nothing if it is none.
+/// The entry that an alias names; nothing if it is not an alias.
 Result<std::optional<std::string>> resolve_alias(const EntryFolder& folder,
                                                  const std::string& alias) {
   const std::string path = entry_path(folder, kAliases);
@@ -54,7 +54,8 @@ Result<std::optional<std::string>> resolve_alias(const EntryFolder& folder,
   return entry;
 }
 
-/// Names a person may have meant: those that contain the text, then those spelt nearly like it.
+/// Names that the user may have meant: those that contain the text, then those with a similar
+/// spelling.
 std::vector<std::string> suggestions(const std::string& wanted,
                                      const std::vector<std::string>& names) {
   std::vector<std::string> found;

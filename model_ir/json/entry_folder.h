@@ -9,7 +9,7 @@
 namespace headroom::ir {
 
 /// A folder of the catalogue: one JSON file per entry, named after it, and `aliases.json`, which
-/// maps further names to entries. Only the file that is asked for is opened.
+/// maps further names to entries. Only the requested file is opened.
 struct EntryFolder {
   std::string path;
   std::string kind;          ///< "model", "gpu": the option that names an entry.

@@ -56,7 +56,7 @@ std::string as_note(const Error& error) {
 }  // namespace
 
 struct JsonObject::State {
-  /// An object that was read, and the keys asked of it.
+  /// An object that was read, and the keys that were requested from it.
   struct Opened {
     const JsonValue* object = nullptr;
     std::vector<std::string> asked;
@@ -64,7 +64,7 @@ struct JsonObject::State {
 
   std::string file;
   JsonValue root;
-  JsonValue nothing{JsonValue::Object{}};  ///< Stands in for an object that is missing.
+  JsonValue nothing{JsonValue::Object{}};  ///< Used in place of a missing object.
   std::vector<Opened> opened;
   std::vector<Error> errors;
 
@@ -79,7 +79,8 @@ struct JsonObject::State {
     return found != opened.end() ? &*found : nullptr;
   }
 
-  /// `visit(pointer, key, asked keys)` for every field nobody asked for below `value`.
+  /// Calls `visit(pointer, key, requested keys)` for every field below `value` that nobody
+  /// requested.
   template <typename Visit>
   void walk(const JsonValue& value, const std::string& pointer, const Visit& visit) const {
     if (const JsonValue::Array* items = value.as_array()) {
@@ -129,7 +130,7 @@ std::string describe(const JsonValue& value) {
   if (text.size() > kQuotedLength) {
     text.resize(kQuotedLength);
     while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0U) == 0x80U) {
-      text.pop_back();  // Never half a character: drop its last bytes, then its first one.
+      text.pop_back();  // Do not cut a character in half: drop its last bytes, then its first one.
     }
     if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xC0U) {
       text.pop_back();

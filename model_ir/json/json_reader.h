@@ -14,7 +14,7 @@
 
 namespace headroom::ir {
 
-/// Least and greatest value a field may have, both included.
+/// Least and greatest value a field may have, both inclusive.
 struct IntegerRange {
   std::int64_t least = INT64_MIN;
   std::int64_t greatest = INT64_MAX;
@@ -28,15 +28,15 @@ struct NumberRange {
 
 class JsonReader;
 
-/// An object of a document, read field by field. A field of the wrong type or range is noted in the
-/// reader, with its place, and a harmless value comes back, so that reading goes on and one run
+/// An object of a document, read field by field. If a field has the wrong type or range, the reader
+/// notes the fault with its place and returns a harmless value. Reading goes on, so that one run
 /// reports every fault. Cheap to copy; valid as long as its `JsonReader` is.
 ///
 /// Getters come in three forms: `integer` demands the field, `optional_integer` yields nothing if
 /// it is absent or null, `integer_or` takes a fallback if it is absent or null.
 class JsonObject {
  public:
-  /// There and not null. Counts as known afterwards, like a field that was read.
+  /// Present and not null. The key counts as known afterwards, like a field that was read.
   [[nodiscard]] bool has(std::string_view key) const;
   [[nodiscard]] bool is_null(std::string_view key) const;
 
@@ -68,7 +68,7 @@ class JsonObject {
   [[nodiscard]] std::vector<std::string> texts_or_none(std::string_view key) const;
   [[nodiscard]] std::vector<JsonObject> objects_or_none(std::string_view key) const;
 
-  /// A field that is missing is noted and reads as an object without fields.
+  /// A missing field is noted and reads as an object without fields.
   [[nodiscard]] JsonObject object(std::string_view key) const;
   [[nodiscard]] std::optional<JsonObject> optional_object(std::string_view key) const;
 
@@ -77,11 +77,11 @@ class JsonObject {
 
   /// Whether a fault was noted anywhere in the document.
   [[nodiscard]] bool any_faults() const;
-  /// Says that `key` is understood and needs no reading.
+  /// Says that `key` is known and needs no reading.
   void accept(std::string_view key) const;
   /// Notes that the value of `key` cannot be accepted.
   void refuse(std::string_view key, std::string_view wanted, std::string_view fix = {}) const;
-  /// Notes that fields of this object do not go together; `got` names them with their values.
+  /// Notes that fields of this object do not fit together; `got` names them with their values.
   void refuse_product(std::string_view got, std::string_view wanted) const;
   /// JSON pointer of a field of this object, or of the object itself if `key` is empty.
   [[nodiscard]] std::string pointer(std::string_view key = {}) const;
@@ -110,8 +110,7 @@ class JsonReader {
   /// `file` names the text in messages.
   ///
   /// Errors:  kInvalidInput, with line and column, if the text is no JSON, nests too deeply, names
-  /// a
-  ///          key twice or is no object.
+  ///          a key twice or is no object.
   [[nodiscard]] static Result<JsonReader> from_text(std::string_view text, std::string_view file);
 
   JsonReader(JsonReader&& other) noexcept;
@@ -122,14 +121,14 @@ class JsonReader {
   [[nodiscard]] const std::string& file() const;
   [[nodiscard]] bool has_errors() const;
 
-  /// Pointers of the fields that nobody asked for, in the order of the file. Objects nobody opened
-  /// count as one field.
+  /// Pointers of the fields that nobody requested, in the order of the file. An object that nobody
+  /// opened counts as one field.
   [[nodiscard]] std::vector<std::string> unread() const;
 
-  /// For our own files: every unread field is a fault, too. One error for all faults: the first
-  /// one, with the others as notes.
+  /// For our own files: every unread field is a fault, too. Returns one error for all faults: the
+  /// first fault, with the rest as notes.
   [[nodiscard]] Status finish_refusing_unknown_keys() const;
-  /// For foreign files, which may hold more than we need.
+  /// For files of others, which may contain more than we need.
   [[nodiscard]] Status finish() const;
 
  private:
@@ -137,7 +136,7 @@ class JsonReader {
   std::unique_ptr<JsonObject::State> state_;
 };
 
-/// A value as it is quoted in a message: short, and long ones described.
+/// A value as messages quote it: long values are described instead.
 [[nodiscard]] std::string describe(const JsonValue& value);
 
 /// "line L, column C" of a byte of `text`, both counted from 1.

@@ -228,7 +228,7 @@ const JsonValue* JsonValue::find(std::string_view key) const {
 // NOLINTNEXTLINE(bugprone-easily-swappable-parameters): text, then its name, in all our parsers.
 Result<JsonValue> parse_json(std::string_view text, std::string_view file,
                              const JsonLimits& limits) {
-  // The library takes a NUL for the end of the text and what follows for nothing.
+  // nlohmann's parser takes a NUL for the end of the text and ignores what follows.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
     return Error::invalid_input(file, "byte " + std::to_string(nul + 1), "a NUL byte", "JSON");
   }

@@ -44,7 +44,7 @@ class JsonValue {
   [[nodiscard]] Array* as_array() { return std::get_if<Array>(&state_); }
   [[nodiscard]] Object* as_object() { return std::get_if<Object>(&state_); }
 
-  /// The member `key`; nullptr if there is none or this is no object.
+  /// The member `key`; nullptr if it is absent or this is not an object.
   [[nodiscard]] const JsonValue* find(std::string_view key) const;
 
  private:
@@ -65,7 +65,7 @@ inline JsonValue::JsonValue(const char* value) : state_(std::string(value)) {}
 inline JsonValue::JsonValue(Array value) : state_(std::move(value)) {}
 inline JsonValue::JsonValue(Object value) : state_(std::move(value)) {}
 
-/// Bounds on what `parse_json` accepts; hostile input meets them before it costs memory or stack.
+/// Bounds on what `parse_json` accepts, so that hostile input cannot exhaust memory or stack.
 struct JsonLimits {
   std::size_t depth = 64;                     ///< Nested arrays and objects.
   std::size_t values = std::size_t{1} << 26;  ///< In the whole document; each costs some 50 bytes.

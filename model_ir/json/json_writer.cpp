@@ -12,7 +12,7 @@ bool is_container(const JsonValue& value) {
   return value.as_array() != nullptr || value.as_object() != nullptr;
 }
 
-/// Whether an array or object has others inside it.
+/// Whether an array or object contains another array or object.
 bool holds_container(const JsonValue& value) {
   if (const JsonValue::Array* items = value.as_array()) {
     return std::any_of(items->begin(), items->end(), is_container);

@@ -12,8 +12,8 @@
 
 namespace headroom::ir {
 
-/// Builds a JSON object field by field, in the order of the calls. Bytes become exact integers;
-/// a number that is not finite becomes null. The caller keeps keys apart.
+/// Builds a JSON object field by field, in the order of the calls. Bytes become exact integers; a
+/// number that is not finite becomes null. The caller must not repeat a key.
 class JsonFields {
  public:
   JsonFields& add(std::string_view key, JsonValue value);
@@ -38,8 +38,8 @@ class JsonFields {
 /// An array of strings.
 [[nodiscard]] JsonValue json_texts(const std::vector<std::string>& texts);
 
-/// The value for people: two spaces a level. Objects and arrays without others inside stay on one
-/// line if it keeps within 100 columns. No line end.
+/// The value for people, indented by two spaces per level. An object or array that contains no
+/// other stays on one line if it fits into 100 columns. No final line end.
 [[nodiscard]] std::string to_pretty_json(const JsonValue& value);
 
 }  // namespace headroom::ir

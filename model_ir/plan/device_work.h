@@ -8,18 +8,17 @@
 
 #include "model_ir/spec/dtype.h"
 
-/// What a program asks of the machine, item by item: the time model prices each distinct shape once
-/// and lays the items out on streams.
+/// The work that a program gives to the device, item by item. The time model gives each distinct
+/// shape a time once and lays the items out on streams.
 namespace headroom::ir {
 
-/// Which of the two operands of C[m, n] = A[m, k] B[k, n] a BLAS library finds transposed; the
-/// names that frameworks give them in forward (TN), for input gradients (NN) and weight gradients
-/// (NT).
+/// Which operands of C[m, n] = A[m, k] B[k, n] are transposed for the BLAS library. Frameworks use
+/// these names in forward (TN), for input gradients (NN) and for weight gradients (NT).
 enum class GemmLayout : std::uint8_t { kTN, kNN, kNT };
 
-/// How `GemmShape::count` products run: as strided batches, one call of the library; grouped by
-/// expert in one kernel, which is counted as a kernel and not as a library call; or one call each,
-/// side by side on a few streams, as Transformer Engine's GroupedLinear runs them.
+/// How `GemmShape::count` products run: as one strided batched call of the library; grouped by
+/// expert in one kernel, which counts as a kernel and not as a library call; or one call each, in
+/// parallel on a few streams, as Transformer Engine's GroupedLinear does.
 enum class GemmBatch : std::uint8_t { kStrided, kGrouped, kSeries };
 
 /// `count` products of [m, k] by [k, n].
@@ -28,10 +27,10 @@ struct GemmShape {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t count = 1;
-  DType dtype = DType::kBf16;  ///< Of the operands.
+  DType dtype = DType::kBf16;  ///< Type of the operands.
   GemmLayout layout = GemmLayout::kTN;
   GemmBatch batch = GemmBatch::kStrided;
-  bool accumulate = false;  ///< Adds to what C holds (weight gradients into a buffer).
+  bool accumulate = false;  ///< Adds to the content of C (weight gradients in a buffer).
   [[nodiscard]] double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
            static_cast<double>(count);
@@ -39,13 +38,13 @@ struct GemmShape {
   friend bool operator==(const GemmShape&, const GemmShape&) = default;
 };
 
-/// Who wrote the attention kernel: FlashAttention-2, which PyTorch and flash-attn run on every GPU;
+/// Which attention kernel runs: FlashAttention-2, which PyTorch and flash-attn run on every GPU;
 /// kernels of the GPU's own generation (FlashAttention-3 or cuDNN, as Transformer Engine and
 /// PyTorch pick them); or PyTorch's memory-efficient kernels, which take masks.
 enum class AttentionKernel : std::uint8_t { kFlash2, kNative, kEfficient };
 
-/// A fused attention kernel over [batch, heads, queries, head_dim]: one launch. What prepares or
-/// finishes it stands beside it as traffic.
+/// A fused attention kernel over [batch, heads, queries, head_dim]: one launch. The kernels that
+/// prepare its inputs or finish its outputs are separate items of traffic.
 struct AttentionShape {
   std::int64_t batch = 0;
   std::int64_t heads = 0;
@@ -54,7 +53,7 @@ struct AttentionShape {
   std::int64_t keys = 0;     ///< Columns of the scores.
   std::int64_t head_dim = 0;
   std::int64_t value_dim = 0;
-  std::int64_t window = 0;  ///< Keys that a query sees; 0: all.
+  std::int64_t window = 0;  ///< Number of keys that a query sees; 0: all.
   DType dtype = DType::kBf16;
   bool causal = true;
   bool backward = false;
@@ -62,32 +61,35 @@ struct AttentionShape {
   friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
 
-/// Kernels that reach less of the memory's rate than elementwise ones do.
+/// Kernels bound by memory, by kind. All but the elementwise ones reach a lower share of the memory
+/// bandwidth.
 /// Sources: NVIDIA/TransformerEngine transformer_engine/pytorch/triton (permutation, loss);
 ///          pytorch/pytorch aten/src/ATen/native/cuda/MultiTensorApply.cuh, fused_adam_impl.cu;
 ///          bitsandbytes-foundation/bitsandbytes csrc/kernels.cu, kOptimizer*8bit2StateBlockwise.
 enum class TrafficKind : std::uint8_t {
   kElementwise,
-  kPermutation,    ///< Rows in the order of experts and back (Transformer Engine's, in Triton).
-  kCrossEntropy,   ///< Over whole rows of logits (Transformer Engine's and Liger's, in Triton).
+  kPermutation,    ///< Sorts rows by expert and back (Transformer Engine's Triton kernels).
+  kCrossEntropy,   ///< Whole rows of logits (Triton kernels of Transformer Engine and Liger).
   kList,           ///< One operation on a list of tensors (multi_tensor_apply).
-  kFusedStep,      ///< Adam's whole step on such a list.
+  kFusedStep,      ///< The whole Adam step on such a list.
   kQuantisedStep,  ///< A step whose states are looked up in a table (bitsandbytes, 8 bits).
 };
 
-/// Kernels bound by memory: what they read and write together.
+/// Kernels bound by memory: the bytes that they read and write together.
 struct TrafficShape {
   std::int64_t bytes = 0;
   std::int64_t launches = 1;
   TrafficKind kind = TrafficKind::kElementwise;
-  /// Of the lists. Elementwise: those that one thread at a time handles, results of operands that
-  /// differ in type, size or order; 0: several side by side, as wide as memory is read.
+  /// kList: elements of the list's tensors. kElementwise: elements that each take one thread,
+  /// because the operands differ in type, size or order; 0: a thread handles several elements in
+  /// one vectorised access.
   std::int64_t elements = 0;
   friend bool operator==(const TrafficShape&, const TrafficShape&) = default;
 };
 
-/// `size` ranks, each `stride` apart, and of such groups `outer_size`, each `outer_stride` apart: a
-/// group along one axis of the mesh, or along two that do not lie side by side.
+/// Groups of `size` ranks, each `stride` apart; `outer_size` such groups, each `outer_stride`
+/// apart, form the whole. This describes a group along one axis of the mesh or along two axes that
+/// are not adjacent.
 struct RankGroup {
   std::int64_t size = 1;
   std::int64_t stride = 1;
@@ -104,19 +106,20 @@ enum class CollectiveKind : std::uint8_t {
   kBroadcast,
   kReduce,  ///< To one rank.
   kAllToAll,
-  kSend,     ///< To a rank `group.stride` away. Sends and receives of one batch lie on two streams.
+  kSend,     ///< To a rank `group.stride` away. Sends and receives of one batch use two streams.
   kReceive,  ///< From a rank `group.stride` away.
-  /// Tokens to the ranks that have their experts, each once however many it has (HybridEP).
+  /// Tokens go to the ranks that have their experts, once per rank however many of its experts a
+  /// token has (HybridEP).
   kTokenExchange,
 };
 /// "all_reduce", "send", ...
 [[nodiscard]] std::string_view name_of(CollectiveKind kind);
 
-/// The axis of the device mesh that a collective serves, whatever ranks its group has.
+/// The axis of the device mesh that a collective serves, independent of the ranks in its group.
 enum class MeshAxis : std::uint8_t {
   kData,      ///< Gradients, parameters and sharded states; the norm of all gradients.
-  kTensor,    ///< Sequence parallelism, which shards what tensor parallelism replicates, too.
-  kContext,   ///< Tokens of one sequence that other ranks hold.
+  kTensor,    ///< Tensor parallelism and sequence parallelism, which shards what it replicates.
+  kContext,   ///< Tokens of one sequence that are on other ranks.
   kExpert,    ///< Tokens on their way to experts and back.
   kPipeline,  ///< Activations and gradients between stages; weights that two stages share.
 };
@@ -124,18 +127,19 @@ enum class MeshAxis : std::uint8_t {
 /// A collective of NCCL: a kernel of its own, which is not counted among `Work::kernels`.
 struct CollectiveShape {
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  std::int64_t bytes = 0;  ///< Of the full (gathered, unsharded) buffer.
+  std::int64_t bytes = 0;  ///< Size of the full (gathered, unsharded) buffer.
   RankGroup group;
   MeshAxis axis = MeshAxis::kData;
-  std::int32_t experts =
-      0;                   ///< kTokenExchange: of all ranks; `bytes` are those of a rank's tokens.
-  std::int32_t top_k = 0;  ///< kTokenExchange: of them for each token.
+  std::int32_t experts = 0;  ///< kTokenExchange: experts of all ranks; `bytes` are those of a
+                             ///< rank's tokens.
+  std::int32_t top_k = 0;    ///< kTokenExchange: experts per token.
   friend bool operator==(const CollectiveShape&, const CollectiveShape&) = default;
 };
 
 enum class CopyKind : std::uint8_t { kDeviceToDevice, kHostToDevice, kDeviceToHost, kHostWork };
 
-/// A copy, or `kHostWork`: work on the host that touches `bytes` of its memory (CPU Adam).
+/// A copy; or, as `kHostWork`, work on the host that reads or writes `bytes` of host memory (CPU
+/// Adam).
 struct CopyShape {
   CopyKind kind = CopyKind::kDeviceToDevice;
   std::int64_t bytes = 0;
@@ -146,11 +150,11 @@ using WorkShape = std::variant<GemmShape, AttentionShape, TrafficShape, Collecti
 
 /// Device work of a phase: sums over its items.
 struct Work {
-  double gemm_flops = 0;       ///< Of library calls; grouped kernels are among `kernels`.
-  double apex_gemm_flops = 0;  ///< Of these: in apex's extension for weight gradients.
+  double gemm_flops = 0;       ///< FLOPs of library calls; grouped kernels count in `kernels`.
+  double apex_gemm_flops = 0;  ///< Share of `gemm_flops` in apex's extension for weight gradients.
   std::int64_t gemms = 0;
-  std::int64_t kernels = 0;        ///< Launches, library calls apart.
-  std::int64_t traffic_bytes = 0;  ///< Read and written by kernels bound by memory.
+  std::int64_t kernels = 0;        ///< Launches other than library calls.
+  std::int64_t traffic_bytes = 0;  ///< Bytes that kernels bound by memory read and write.
   std::int64_t host_to_device_bytes = 0;
   std::int64_t device_to_host_bytes = 0;
   std::int64_t device_to_device_bytes = 0;
@@ -158,7 +162,7 @@ struct Work {
     CollectiveKind kind = CollectiveKind::kAllReduce;
     std::int64_t ranks = 0;
     std::int64_t calls = 0;
-    std::int64_t bytes = 0;  ///< Of the full (gathered, unsharded) buffers.
+    std::int64_t bytes = 0;  ///< Size of the full (gathered, unsharded) buffers.
   };
   std::vector<Collective> collectives;
 
@@ -173,25 +177,26 @@ struct Work {
 struct WorkItem {
   enum class Kind : std::uint8_t {
     kRun,     ///< Runs `WorkShape` number `index` on `stream`.
-    kRecord,  ///< Marks what `stream` has been given so far as mark number `index`.
+    kRecord,  ///< Records mark number `index` after all work given to `stream` so far.
     kWait,    ///< `stream` goes on only when mark number `index` is reached.
     kHost,    ///< The host itself waits for mark number `index` (a synchronisation).
   };
   Kind kind = Kind::kRun;
   std::uint8_t stream = 0;  ///< 0: the compute stream.
-  /// 1 and more: handed over by a loop inside one operator, as products of a series are, which has
-  /// made one tensor less than this number first. 0: by an operator of its own.
+  /// The loop inside one operator that issues the item, such as the products of a series. 0: none,
+  /// the operator issues the item itself. N >= 1: before this item, the loop has made N - 1
+  /// tensors.
   std::uint16_t loop = 0;
   std::uint32_t index = 0;
   std::uint32_t event = 0;  ///< Index of the memory event that comes next.
   std::uint32_t site = 0;   ///< Index into `RankProgram::sites`.
 };
 
-/// The items of a whole program; a phase knows which are its own.
+/// The items of a whole program; each phase knows its range.
 struct DeviceWork {
   std::vector<WorkItem> items;
-  std::vector<WorkShape> shapes;     ///< Each once.
-  std::vector<std::string> streams;  ///< "compute", "all_gather", ...: by number.
+  std::vector<WorkShape> shapes;     ///< Each distinct shape once.
+  std::vector<std::string> streams;  ///< "compute", "all_gather", ...: indexed by stream.
   std::uint32_t marks = 0;
 };
 

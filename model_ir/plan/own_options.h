@@ -5,8 +5,8 @@
 
 namespace headroom::ir {
 
-/// The options of one framework, in a type that its folder alone knows: none, or one value of any
-/// type that can be copied and compared. Copies share the value until one of them is edited.
+/// The options of one framework, in a type that only its folder knows: either empty, or one value
+/// of any type that can be copied and compared. Copies share the value until one of them is edited.
 class OwnOptions {
  public:
   OwnOptions() = default;
@@ -17,8 +17,8 @@ class OwnOptions {
     const auto* const held = dynamic_cast<const Held<T>*>(held_.get());
     return held == nullptr ? nullptr : &held->value;
   }
-  /// The options as a `T` to change, at once: a copy of this object shares what is changed later.
-  /// Default ones take the place of none and of another type.
+  /// The options as a `T` to edit. Edit at once: later copies of this object share the value. If
+  /// the object is empty or has another type, a default `T` replaces its value.
   template <typename T>
   T& edit() {
     const T* const before = find<T>();

@@ -13,7 +13,8 @@ bool is_v_shaped(PipelineKind kind) {
 
 namespace {
 
-/// Writes the actions of one stage; every kind of work takes the micro-batches of a chunk in turn.
+/// Writes the actions of one stage. Each kind of work processes the micro-batches of a chunk in
+/// order.
 class Writer {
  public:
   explicit Writer(std::size_t chunks) : next_(chunks) {}
@@ -31,7 +32,7 @@ class Writer {
     actions_.push_back({PipelineWork::kBackwardWeight, static_cast<std::int32_t>(chunk),
                         counters(chunk).weight++, false});
   }
-  /// The second half of one chunk, not in the order of the first halves.
+  /// The second half of one chunk, independent of the order of the first halves.
   void weight(std::int64_t chunk) {
     owed_.erase(std::find(owed_.begin(), owed_.end(), chunk));
     actions_.push_back({PipelineWork::kBackwardWeight, static_cast<std::int32_t>(chunk),
@@ -51,7 +52,7 @@ class Writer {
   [[nodiscard]] std::int64_t forwards(std::int64_t chunk) const {
     return next_[static_cast<std::size_t>(chunk)].forward;
   }
-  /// Gives the actions of micro-batches below `count`.
+  /// Returns the actions of micro-batches below `count`.
   [[nodiscard]] std::vector<PipelineAction> take(std::int64_t count) {
     std::erase_if(actions_, [count](const PipelineAction& action) {
       return std::int64_t{action.micro_batch} >= count;
@@ -79,7 +80,7 @@ class Writer {
 
   std::vector<PipelineAction> actions_;
   std::vector<Counters> next_;
-  std::deque<std::int64_t> owed_;  ///< Chunks of first halves without their second.
+  std::deque<std::int64_t> owed_;  ///< Chunks whose first half has run, but not the second.
 };
 
 std::vector<PipelineAction> gpipe(const PipelineShape& shape) {
@@ -112,7 +113,7 @@ std::vector<PipelineAction> one_forward_one_backward(const PipelineShape& shape,
   return write.take(shape.micro_batches);
 }
 
-/// `ahead` forwards before the first backward, and weights `behind` backwards late:
+/// `ahead` forwards before the first backward; weight gradients run `behind` backwards late:
 ///
 ///   ahead = 3, behind = 1   F F F B F B W F B W ... B W B W W
 std::vector<PipelineAction> zero_bubble(const PipelineShape& shape, std::int64_t ahead,
@@ -137,7 +138,8 @@ std::vector<PipelineAction> zero_bubble(const PipelineShape& shape, std::int64_t
   return write.take(count);
 }
 
-/// The interleaved order with fewer forwards ahead; weights as late as their stage stands.
+/// The interleaved order with fewer forwards ahead; weight gradients are delayed by the stage's
+/// index.
 std::vector<PipelineAction> interleaved_zero_bubble(const PipelineShape& shape,
                                                     std::int64_t stage) {
   const std::int64_t group = shape.group > 0 ? shape.group : shape.stages;
@@ -164,7 +166,7 @@ std::vector<PipelineAction> interleaved_zero_bubble(const PipelineShape& shape,
 }
 
 std::vector<PipelineAction> zero_bubble_v(const PipelineShape& shape, std::int64_t stage) {
-  const std::int64_t after = shape.stages - stage;  // Stages from this one on.
+  const std::int64_t after = shape.stages - stage;  // Number of stages from this one to the last.
   const std::int64_t count = std::max(2 * shape.stages - 1, shape.micro_batches);
   Writer write(2);
   for (std::int64_t i = 0; i < 2 * after - 1; ++i) {
@@ -203,9 +205,9 @@ std::vector<PipelineAction> zero_bubble_v(const PipelineShape& shape, std::int64
   return write.take(shape.micro_batches);
 }
 
-/// The order of one half of DualPipe's stages, from the outer ones (`depth` 0) to the middle.
-/// Chunk `near` is the one whose micro-batches begin at this half. The V-shaped form is the same
-/// with all its stages as the half.
+/// The order of one half of DualPipe's stages, from the outer ones (`depth` 0) to the middle. Chunk
+/// `near` is the one whose micro-batches enter at this half. In the V-shaped form, all stages form
+/// this half.
 class DualPipe {
  public:
   struct Half {
@@ -247,7 +249,7 @@ class DualPipe {
   }
   void run() {
     for (std::int64_t i = 0; i < main_; ++i) {
-      if (i == 0 && inner_ == 0) {  // The middle sends its first result on before it goes back.
+      if (i == 0 && inner_ == 0) {  // The middle sends its first result before it starts backward.
         write_.forward(near_);
         write_.backward(far_);
       } else {
@@ -287,7 +289,7 @@ class DualPipe {
   std::int64_t near_;
   std::int64_t far_;
   std::int64_t inner_;  ///< Stages between this one and the middle.
-  std::int64_t outer_;  ///< Stages from the edge up to this one.
+  std::int64_t outer_;  ///< Stages from the outer end up to this one.
   std::int64_t main_;
   bool odd_;
   Writer write_;

@@ -8,26 +8,26 @@
 
 #include "model_ir/base/result.h"
 
-/// In which order the stages of a pipeline work on the micro-batches of a step.
+/// The order in which the stages of a pipeline process the micro-batches of a step.
 namespace headroom::ir {
 
 enum class PipelineKind : std::uint8_t {
   kGPipe,
   kOneForwardOneBackward,
   kInterleaved,  ///< 1F1B with several chunks of layers on each stage.
-  kZbH1,         ///< Zero bubble with the memory of 1F1B; with several chunks as interleaved ones.
-  kZbH2,         ///< Zero bubble with twice of it.
-  kZbV,          ///< Zero bubble with two chunks on each stage, laid out as a V.
-  kDualPipe,     ///< Two copies of the model, run through from both ends.
-  kDualPipeV,    ///< Its half: two chunks on each stage, laid out as a V.
+  kZbH1,         ///< Zero bubble with 1F1B's memory; with several chunks as kInterleaved.
+  kZbH2,         ///< Zero bubble with twice the memory of 1F1B.
+  kZbV,          ///< Zero bubble with two chunks per stage in a V shape.
+  kDualPipe,     ///< Two copies of the model; micro-batches enter at both ends.
+  kDualPipeV,    ///< Half of DualPipe: two chunks per stage in a V shape.
 };
 /// "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", "dualpipev".
 [[nodiscard]] std::string_view name_of(PipelineKind kind);
-/// Whether the two chunks of each stage are laid out as a V.
+/// Whether the two chunks of each stage form a V.
 [[nodiscard]] bool is_v_shaped(PipelineKind kind);
 
 /// A pipeline. `chunks`: pieces of the model on each stage, for kInterleaved and kZbH1; the
-/// V-shaped and the two-way schedules have two, the others one. `group`: micro-batches that an
+/// V-shaped schedules and DualPipe have two, the others one. `group`: micro-batches that an
 /// interleaved schedule runs through one chunk before the next; 0: as many as stages.
 struct PipelineShape {
   PipelineKind kind = PipelineKind::kOneForwardOneBackward;
@@ -37,18 +37,18 @@ struct PipelineShape {
   std::int64_t group = 0;
   friend bool operator==(const PipelineShape&, const PipelineShape&) = default;
 };
-/// Chunks on each stage, as the kind has it.
+/// Chunks on each stage under the shape's kind.
 [[nodiscard]] std::int64_t chunks_of(const PipelineShape& shape);
 
-/// A backward pass is whole, or in two parts: the gradient of the input, which the stage before
-/// waits for, and those of the weights, for which nobody waits.
+/// A backward pass is whole or split in two: the gradient of the input, which the previous stage
+/// needs, and the weight gradients, which no other stage needs.
 enum class PipelineWork : std::uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
 
 struct PipelineAction {
   PipelineWork work = PipelineWork::kForward;
-  std::int32_t chunk = 0;        ///< Of the stage.
-  std::int32_t micro_batch = 0;  ///< DualPipe's second chunk has micro-batches of its own.
-  bool with_next = false;        ///< Runs at the same time as the action behind it (DualPipe).
+  std::int32_t chunk = 0;        ///< Index of the chunk on the stage.
+  std::int32_t micro_batch = 0;  ///< DualPipe's second chunk counts its own micro-batches.
+  bool with_next = false;        ///< Runs at the same time as the next action (DualPipe).
   friend bool operator==(const PipelineAction&, const PipelineAction&) = default;
 };
 
@@ -58,21 +58,22 @@ struct PipelinePlace {
   std::int64_t chunk = 0;
   friend bool operator==(const PipelinePlace&, const PipelinePlace&) = default;
 };
-/// Where a micro-batch goes forward after `place`; nothing behind the last layer.
+/// Where a micro-batch goes forward after `place`; nothing after the last layer.
 [[nodiscard]] std::optional<PipelinePlace> place_after(const PipelineShape& shape,
                                                        PipelinePlace place);
-/// Where it came from; nothing before the first layer.
+/// Where a micro-batch comes from before `place`; nothing before the first layer.
 [[nodiscard]] std::optional<PipelinePlace> place_before(const PipelineShape& shape,
                                                         PipelinePlace place);
 
-/// Errors: kInvalidArgument naming what the schedule cannot have: stages or micro-batches below 1,
-///         DualPipe on an odd number of stages or with fewer micro-batches than it fills its
-///         stages with.
+/// Errors: kInvalidArgument naming what the schedule does not accept: stages or micro-batches below
+/// 1,
+///         DualPipe on an odd number of stages or with fewer micro-batches than it needs to fill
+///         its stages.
 [[nodiscard]] Status check_pipeline(const PipelineShape& shape);
 
-/// What one stage does, in order.
+/// The actions of one stage, in order.
 ///
-/// Requires that `check_pipeline` is content.
+/// Requires that `check_pipeline` accepts the shape.
 /// Source:  Huang et al. 2019, "GPipe", arXiv:1811.06965, section 2.3; Narayanan et al. 2021,
 ///          arXiv:2104.04473, section 2.2, with the order of NVIDIA/Megatron-LM
 ///          megatron/core/pipeline_parallel/schedules.py; Qi et al. 2023, "Zero Bubble Pipeline
@@ -86,11 +87,11 @@ struct PipelinePlace {
 [[nodiscard]] std::vector<PipelineAction> actions_of_stage(const PipelineShape& shape,
                                                            std::int64_t stage);
 
-/// Most forward passes of any chunk whose activations a stage holds at once: from forward to the
-/// end of backward, weights included.
+/// The largest number of forward passes, of any chunk, whose activations a stage holds at once. A
+/// pass holds them from its forward to the end of its backward, weight gradients included.
 [[nodiscard]] std::int64_t peak_in_flight(const std::vector<PipelineAction>& actions);
 
-/// Which chunk of a stage runs in the order of an interleaved schedule, micro-batches in groups.
+/// The chunk that each step of an interleaved schedule runs on a stage, micro-batches in groups.
 /// Source: Megatron-LM schedules.py, get_schedule_table.
 [[nodiscard]] std::vector<std::int64_t> chunk_order(std::int64_t micro_batches, std::int64_t chunks,
                                                     std::int64_t group);

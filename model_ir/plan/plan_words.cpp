@@ -18,7 +18,7 @@ constexpr std::array<Word<Precision>, 8> kPrecisions = {
      {"bf16-master", Precision::kBf16Master},
      {"fp16-master", Precision::kFp16Master}}};
 
-// foreach is torch's default on CUDA; transformers' Adafactor is a loop over the parameters.
+// foreach is torch's default on CUDA; transformers' Adafactor loops over the parameters.
 constexpr std::array<Word<OptimizerPlan>, 17> kOptimizers = {
     {{"adamw", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw-fused", {OptimizerKind::kAdamW, OptimizerForm::kFused, 0}},

@@ -10,7 +10,7 @@
 
 namespace headroom::ir {
 
-/// A choice and the word for it, in options and in plan files alike.
+/// A value and its name, in options and in plan files alike.
 template <typename Value>
 struct Word {
   std::string_view text;
@@ -72,7 +72,8 @@ template <typename Value>
   return Error::invalid_argument(key, text, "one of " + join(known), suggestion(text, known));
 }
 
-/// "none", "full", "full-reentrant", "every-4": recomputation and its step in one word.
+/// "none", "full", "full-reentrant", "every-4": the kind of recomputation and its interval in one
+/// word.
 [[nodiscard]] std::string checkpointing_text(Recompute recompute, std::int64_t every);
 struct Checkpointing {
   Recompute recompute = Recompute::kNone;

@@ -11,7 +11,7 @@
 
 namespace headroom::ir {
 
-/// What a block of memory is for; the categories of every breakdown.
+/// What a block of memory is for. Every breakdown has these categories.
 enum class TensorRole : std::uint8_t {
   kParameter,
   kGradient,
@@ -36,13 +36,14 @@ using BlockId = std::uint32_t;
 
 enum class EventKind : std::uint8_t {
   kAllocate,
-  kLetGo,  ///< A block that another stream has used is freed, but not yet seen to be idle: it no
-           ///< longer counts as allocated, and can be had again only after its `kFree`.
+  kLetGo,  ///< A block that another stream has used is freed, but that stream is not known to be
+           ///< done with it. The block no longer counts as allocated and can be reused only after
+           ///< its `kFree`.
   kFree,
   kEmptyCache
 };
 
-/// One step of a rank's memory history, in program order. 16 bytes: programs have 10^5 of them.
+/// One entry of a rank's memory history, in program order. 16 bytes: programs have 10^5 of them.
 struct Event {
   EventKind kind = EventKind::kAllocate;
   TensorRole role = TensorRole::kTemporary;
@@ -50,10 +51,10 @@ struct Event {
   std::uint8_t reserved = 0;
   BlockId block = 0;
   std::int64_t bytes = 0;  ///< Requested bytes of an allocation, before any rounding; 0 for a free.
-  std::uint32_t site = 0;  ///< Index into `RankProgram::sites`: which operator asked.
+  std::uint32_t site = 0;  ///< Index into `RankProgram::sites`: the operator that allocates.
 };
 
-/// The operator on whose behalf something happens; worded only when shown.
+/// The operator on whose behalf something happens; turned into text only when shown.
 struct Site {
   std::int32_t layer = -1;      ///< -1: outside the layers.
   std::uint16_t operation = 0;  ///< Index into `RankProgram::operations`.
@@ -78,11 +79,11 @@ enum class Rank : std::int32_t {};
 struct RankProgram {
   std::vector<Event> events;
   std::vector<Phase> phases;  ///< In order, without gaps.
-  DeviceWork work;            ///< What it asks of the device's streams.
+  DeviceWork work;            ///< What the rank asks of the device's streams.
   std::vector<Site> sites;
   std::vector<std::string> operations;  ///< "silu", "rms_norm", "adamw.foreach".
   BlockId blocks = 0;                   ///< Number of distinct blocks.
-  std::int64_t host_bytes = 0;  ///< Pinned or pageable host memory this rank needs (offload).
+  std::int64_t host_bytes = 0;  ///< Pinned or pageable host memory that this rank needs (offload).
   std::int64_t nvme_bytes = 0;
   std::int64_t trainable_parameters = 0;
   std::int64_t parameters = 0;

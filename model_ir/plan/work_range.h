@@ -25,7 +25,7 @@ enum class RangeKind : std::uint8_t {
 /// The operation of the mark behind any of them.
 inline constexpr std::string_view kRangeEnd = "range.end";
 
-/// A stretch: its items are [begin, end).
+/// A range: its items are [begin, end).
 struct WorkRange {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
@@ -33,7 +33,7 @@ struct WorkRange {
   RangeKind kind = RangeKind::kForwardPass;
 };
 
-/// All of them, in the order of their ends. Ranges may lie in each other.
+/// All ranges, in the order of their ends. Ranges may be nested.
 [[nodiscard]] std::vector<WorkRange> work_ranges(const RankProgram& program);
 
 }  // namespace headroom::ir

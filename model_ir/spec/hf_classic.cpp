@@ -6,7 +6,7 @@
 namespace headroom::ir::hf {
 namespace {
 
-/// LayerNorm, a plain MLP and biases everywhere: the form of the first generation.
+/// LayerNorm, a plain MLP and biases everywhere: the form of the first generation of models.
 void set_classic_form(ModelSpec& model) {
   model.norm = NormKind::kLayer;
   model.gated_mlp = false;
@@ -120,7 +120,7 @@ void read_bloom(const HfFields& fields, ModelSpec& model) {
   set_layers(model, fields.required({"n_layer", "num_hidden_layers"}, kLayerCount));
   model.vocabulary = json.integer("vocab_size", kVocabulary);
   fields.derive_head_dim(model, json.has("n_head") ? "n_head" : "num_attention_heads");
-  model.ffn = 4 * model.hidden;  // Not a key of this class.
+  model.ffn = 4 * model.hidden;  // This class has no key for it.
   model.position = PositionKind::kAlibi;
   model.qkv = QkvLayout::kFused;
   model.embedding_norm = true;
@@ -226,7 +226,7 @@ void read_t5(const HfFields& fields, ModelSpec& model) {
   const std::string name = model.gated_mlp ? form.substr(kGated.size()) : form;
   // "gated-gelu" has meant gelu_new since T5 v1.1 (T5Config.__post_init__).
   read_t5_activation(json, form == "gated-gelu" ? "gelu_new" : name, model);
-  // T5Config ties always; the key only says whether the decoder's output is scaled down first.
+  // T5Config always ties; the key only says whether the decoder's output is scaled down first.
   model.tied_embeddings = true;
   if (json.boolean_or("tie_word_embeddings", true)) {
     model.head_input_scale = 1 / std::sqrt(static_cast<double>(model.hidden));

@@ -70,7 +70,7 @@ void read_family(const HfFields& fields, ModelSpec& model) {
   }
 }
 
-/// The family to read as; nothing, with the fault noted, if that cannot be told.
+/// The family that the file is read as; nothing, with the fault noted, if it cannot be determined.
 std::optional<Family> family_of(const JsonObject& config, const HfConfigOptions& options) {
   if (options.as) {
     config.accept("model_type");
@@ -99,7 +99,7 @@ std::optional<Family> family_of(const JsonObject& config, const HfConfigOptions&
   return std::nullopt;
 }
 
-/// Where the sizes are: a multimodal file keeps its text part in `text_config`.
+/// The object with the sizes: a multimodal file has its text part in `text_config`.
 JsonObject text_part(const JsonObject& config, Family family, const HfConfigOptions& options) {
   const bool nested = config.text_or("model_type", "") == kMultimodalGemma3 || options.as;
   if (nested && !config.has("hidden_size")) {
@@ -133,7 +133,8 @@ bool pads_by_default(Family family) {
   }
 }
 
-/// Before a head that classifies: classifier_dropout, else hidden_dropout where the class has one.
+/// The dropout before a head that classifies: classifier_dropout, else hidden_dropout where the
+/// class has it.
 double classifier_dropout(const HfFields& fields, const ModelSpec& model) {
   constexpr double kDefault = 0.1;
   switch (model.family) {
@@ -147,7 +148,7 @@ double classifier_dropout(const HfFields& fields, const ModelSpec& model) {
   }
 }
 
-/// The head that `architectures` names, and what configurations say about heads that classify.
+/// Reads the head that `architectures` names, and the keys of heads that classify.
 void read_task(const HfFields& fields, const JsonObject& config, ModelSpec& model) {
   const JsonObject& json = fields.json();
   model.pad_token = json.is_null("pad_token_id")
@@ -179,7 +180,7 @@ void read_task(const HfFields& fields, const JsonObject& config, ModelSpec& mode
   }
 }
 
-/// What the file says and the model leaves out.
+/// What the file describes and the model leaves out.
 std::vector<std::string> notes_on(const JsonObject& config) {
   std::vector<std::string> notes;
   if (const auto quantisation = config.optional_object("quantization_config")) {

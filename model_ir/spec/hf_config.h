@@ -17,7 +17,7 @@ struct HfConfigOptions {
   std::string name;          ///< `ModelSpec::name`; empty: the file's.
 };
 
-/// A configuration as read.
+/// The result of reading a configuration.
 struct HfConfig {
   ModelSpec model;
   /// JSON pointers of the keys that had no influence, in the order of the file.
@@ -30,15 +30,16 @@ struct HfConfig {
 
 /// Reads the config.json of a model on the Hugging Face hub.
 ///
-/// Model:   what transformers 5.17.0 makes of the file: keys that are absent take the defaults of
-///          the family's configuration class. hidden_size, num_hidden_layers, num_attention_heads
-///          and vocab_size (or the family's own names of them) must be there, because a guess
-///          would change the model's size unnoticed. `model_type` "gemma3" stands for the text
-///          part in `text_config`, in which the published files leave heads and vocabulary to the
-///          defaults.
+/// Model:   the model that transformers 5.17.0 builds from the file: keys that are absent take the
+///          defaults of the family's configuration class. hidden_size, num_hidden_layers, num_attention_heads
+///          and vocab_size (or the family's own names of them) must be there, because a guess would
+///          change the model's size unnoticed. `model_type` "gemma3" means the text part in
+///          `text_config`; the published files omit heads and vocabulary there, so the defaults
+///          apply.
 /// Errors:  those of `read_file`; kInvalidInput for what is no JSON, an unknown `model_type`
 ///          (with the closest known ones), wrong types, values outside their bounds and sizes that
-///          do not fit together. One error for all faults: the first, with the others as notes.
+///          do not fit together. Returns one error for all faults: the first, with the rest as
+///          notes.
 /// Ignores: keys that change no tensor (rotary frequencies, token ids, norm epsilons), weight
 ///          quantisation, layer drop.
 /// Source:  huggingface/transformers 5.17.0, src/transformers/models/*/configuration_*.py.

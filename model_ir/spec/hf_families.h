@@ -3,8 +3,8 @@
 #include "model_ir/spec/hf_fields.h"
 #include "model_ir/spec/model_spec.h"
 
-/// One function per family of model code: `model` comes in with its family set and leaves complete
-/// but for `name` and `checkpoint_dtype`. Faults are noted in `fields`.
+/// One function per family of model code. `model` comes in with its family set and leaves complete
+/// except for `name` and `checkpoint_dtype`. Faults are noted in `fields`.
 ///
 /// Source: huggingface/transformers 5.17.0, src/transformers/models/*/configuration_*.py (defaults)
 /// and modeling_*.py (structure). Keys that change no tensor are left unread.

@@ -12,7 +12,7 @@
 namespace headroom::ir {
 namespace {
 
-constexpr std::size_t kMostDivisors = 12;  ///< Divisors named in a remedy.
+constexpr std::size_t kMostDivisors = 12;  ///< Divisors named in a suggested fix.
 
 struct NamedActivation {
   std::string_view name;
@@ -63,7 +63,7 @@ std::string quoted(std::string_view text) {
   return "\"" + std::string(text) + "\"";
 }
 
-/// The names that the file uses, all with one value; nothing if it uses none.
+/// The names of a field that the file uses, all with the same value; nothing if it uses none.
 std::optional<std::string_view> used_name(const JsonObject& json,
                                           std::initializer_list<std::string_view> names,
                                           IntegerRange range) {
@@ -82,13 +82,13 @@ std::optional<std::string_view> used_name(const JsonObject& json,
   return used;
 }
 
-/// A number of a product that may be too large, and what to call it.
+/// A factor of a product that may be too large, and its name in messages.
 struct Factor {
   std::string_view name;
   std::int64_t value;
 };
 
-/// Refuses heads of which an odd number of elements would be rotated: rotation turns pairs.
+/// Refuses heads with an odd number of rotated elements, because rotation works on pairs.
 void check_rotation(const ModelSpec& model, const JsonObject& json) {
   if (model.position != PositionKind::kRope || model.latent) {
     return;
@@ -179,7 +179,7 @@ void HfFields::derive_head_dim(ModelSpec& model, std::string_view heads_key) con
 }
 
 void HfFields::require_whole_heads(const ModelSpec& model) const {
-  if (model.hidden % model.heads != 0 && json_.has("head_dim")) {  // Else reported already.
+  if (model.hidden % model.heads != 0 && json_.has("head_dim")) {  // Otherwise reported already.
     json_.refuse("num_attention_heads",
                  "a divisor of the hidden size (" + std::to_string(model.hidden) + ")",
                  divisors_of(model.hidden));
@@ -208,7 +208,7 @@ void HfFields::read_tying(ModelSpec& model, bool fallback) const {
 
 void HfFields::read_dtype(ModelSpec& model, const JsonObject& outer) const {
   // The newer key wins, as in PreTrainedConfig.__post_init__; a text_config may leave it to the
-  // object around it. Silence means fp32, torch's own default.
+  // enclosing object. If both are absent, the type is fp32, torch's default.
   model.checkpoint_dtype = DType::kFp32;
   for (const JsonObject* json : {&json_, &outer}) {
     for (const std::string_view key : {"dtype", "torch_dtype"}) {
@@ -286,7 +286,7 @@ void HfFields::support_only(std::string_view key, bool supported, std::string_vi
 
 void check_size(const ModelSpec& model, const JsonObject& json) {
   if (json.any_faults()) {
-    return;  // Sizes that were refused stand as placeholders; more would be said about those.
+    return;  // Refused sizes have placeholder values, which would cause further messages.
   }
   check_rotation(model, json);
   constexpr std::int64_t kMostHeadsWidth = std::int64_t{1} << 24;
@@ -310,7 +310,7 @@ void check_size(const ModelSpec& model, const JsonObject& json) {
     return refuse({"moe_intermediate_size", moe.expert_ffn},
                   {"n_shared_experts", moe.shared_ffn / moe.expert_ffn}, "at most 2^24");
   }
-  // Each factor is at most 2^24 from here on, but for experts (2^14) and vocabulary (2^27).
+  // From here on, each factor is at most 2^24, except experts (2^14) and vocabulary (2^27).
   const Factor hidden{"hidden size", model.hidden};
   const Factor width{"width of the experts",
                      moe.experts * std::max({model.ffn, moe.expert_ffn, moe.shared_ffn})};

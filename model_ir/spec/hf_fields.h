@@ -11,8 +11,8 @@
 
 namespace headroom::ir {
 
-/// Bounds on what a configuration may ask for. Products are bounded apart (`check_size`), so that
-/// no accepted model can overflow a 64-bit count of parameters or bytes.
+/// Bounds on the dimensions of a configuration. `check_size` also bounds products, so that no
+/// accepted model can overflow a 64-bit count of parameters or bytes.
 inline constexpr IntegerRange kDimension{1, std::int64_t{1} << 24};
 inline constexpr IntegerRange kVocabulary{1, std::int64_t{1} << 27};
 inline constexpr IntegerRange kLayerCount{1, std::int64_t{1} << 12};
@@ -20,12 +20,12 @@ inline constexpr IntegerRange kExpertCount{1, std::int64_t{1} << 14};
 inline constexpr NumberRange kProbability{0.0, 1.0};
 inline constexpr NumberRange kPositive{1e-30, 1e30};
 
-/// What a decoder class of transformers assumes where the file is silent. No default exists for
-/// hidden_size, num_hidden_layers, num_attention_heads and vocab_size: a guess there would change
-/// the size of the model unnoticed.
+/// What a decoder class of transformers assumes for absent keys. hidden_size, num_hidden_layers,
+/// num_attention_heads and vocab_size have no default: a guess would change the size of the model
+/// unnoticed.
 struct DecoderDefaults {
   std::int64_t ffn = 0;
-  std::optional<std::int64_t> kv_heads = std::nullopt;  ///< None: as many as heads.
+  std::optional<std::int64_t> kv_heads = std::nullopt;  ///< None: same as heads.
   std::optional<std::int64_t> head_dim = std::nullopt;  ///< None: hidden / heads.
   std::int64_t max_positions = 0;
   bool tied = false;
@@ -36,7 +36,7 @@ struct DecoderDefaults {
   std::optional<std::int64_t> vocabulary = std::nullopt;  ///< Likewise.
 };
 
-/// A Hugging Face configuration being turned into a `ModelSpec`: adds to `JsonObject` what only
+/// A Hugging Face configuration being turned into a `ModelSpec`. Adds to `JsonObject` what only
 /// such files need, such as keys with two names.
 class HfFields {
  public:
@@ -61,7 +61,7 @@ class HfFields {
   void read_head_dim(ModelSpec& model, std::optional<std::int64_t> fallback) const;
   /// head size = hidden / heads, which must divide.
   void derive_head_dim(ModelSpec& model, std::string_view heads_key = "num_attention_heads") const;
-  /// Refuses a hidden size that is no multiple of the heads, even if the head size is given.
+  /// Refuses a hidden size that is not a multiple of the heads, even if the head size is given.
   void require_whole_heads(const ModelSpec& model) const;
 
   void read_activation(ModelSpec& model, std::string_view key, std::string_view fallback) const;
@@ -85,8 +85,8 @@ class HfFields {
   JsonObject json_;
 };
 
-/// Notes in `json` every dimension of `model` that is impossible (no rotation of an odd head) or
-/// whose products are beyond what can be counted (2^50 parameters).
+/// Notes in `json` every impossible dimension of `model` (such as an odd head that is rotated) and
+/// every product that is too large to count (2^50 parameters).
 void check_size(const ModelSpec& model, const JsonObject& json);
 
 }  // namespace headroom::ir

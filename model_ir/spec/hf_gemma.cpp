@@ -17,12 +17,12 @@ void read_common(const HfFields& fields, ModelSpec& model, const DecoderDefaults
   model.scales_embedding = true;
 }
 
-/// A softcap: null and absence differ, because Gemma 2 caps by default.
+/// A softcap. null and absence differ, because Gemma 2 has a softcap by default.
 double softcap(const JsonObject& json, std::string_view key, double fallback) {
   return json.is_null(key) ? 0 : json.number_or(key, fallback, kPositive);
 }
 
-/// What Gemma 2 added and Gemma 3 kept.
+/// The keys that Gemma 2 added and Gemma 3 kept.
 void read_second_generation(const HfFields& fields, ModelSpec& model) {
   fields.require_whole_heads(model);
   model.norm_placement = NormPlacement::kSandwich;
@@ -74,7 +74,8 @@ void read_gemma3_text(const HfFields& fields, ModelSpec& model) {
                            .activation = "gelu_pytorch_tanh",
                            .activation_key = "hidden_activation"};
   if (!fields.json().pointer().empty()) {
-    // google/gemma-3-4b-pt and its kin write only what differs from the class into text_config.
+    // google/gemma-3-4b-pt and related files write only what differs from the class into
+    // text_config.
     defaults.heads = 8;
     defaults.vocabulary = 262208;
   }

@@ -37,7 +37,7 @@ void read_mistral(const HfFields& fields, ModelSpec& model) {
 
 void read_qwen2(const HfFields& fields, ModelSpec& model) {
   fields.read_decoder(model, {.ffn = 22016, .kv_heads = 32, .max_positions = 32768});
-  model.qkv_bias = true;  // Not a key of this class: always there, and never on the output.
+  model.qkv_bias = true;  // This class has no key for it: always present, and never on the output.
   read_qwen_windows(fields, model);
 }
 
@@ -53,7 +53,7 @@ void read_phi3(const HfFields& fields, ModelSpec& model) {
   fields.read_decoder(model, {.ffn = 8192, .max_positions = 4096});
   model.qkv = QkvLayout::kFused;
   model.fused_gate_up = true;
-  model.dropout.residual = fields.probability("resid_pdrop", 0);  // embd_pdrop has no user.
+  model.dropout.residual = fields.probability("resid_pdrop", 0);  // embd_pdrop is never used.
   fields.read_uniform_window(model, std::nullopt);
   fields.read_rope_fraction(model, "partial_rotary_factor", 1.0);
 }

@@ -20,7 +20,7 @@ void check_top_k(const HfFields& fields, const MoeSpec& moe) {
   }
 }
 
-/// Whether the model's loss takes the routers' logits in, whatever router_aux_loss_coef weighs it.
+/// Whether the model's loss uses the routers' logits, whatever the value of router_aux_loss_coef.
 bool reads_router_logits(const HfFields& fields) {
   return fields.json().boolean_or("output_router_logits", false);
 }
@@ -72,11 +72,11 @@ void read_latent_attention(const HfFields& fields, ModelSpec& model) {
   }
   model.latent = latent;
   model.head_dim = latent.nope_dim + latent.rope_dim;
-  if (model.kv_heads != model.heads) {  // The code expands keys and values to all heads itself.
+  if (model.kv_heads != model.heads) {  // The code itself expands keys and values to all heads.
     json.refuse("num_key_value_heads",
                 "num_attention_heads (" + std::to_string(model.heads) + "), or nothing");
   }
-  model.qkv_bias = json.boolean_or("attention_bias", false);  // Of the two projections down.
+  model.qkv_bias = json.boolean_or("attention_bias", false);  // For the two down projections.
   model.output_bias = model.qkv_bias;
   model.rope_interleaved = true;
 }

@@ -12,13 +12,13 @@ namespace headroom::ir {
 
 /// One file of `configs/models`.
 struct ModelEntry {
-  std::string name;  ///< That of the file, without ".json".
+  std::string name;  ///< Name of the file, without ".json".
   std::vector<std::string> aliases;
-  std::string hf_id;              ///< Repository on the Hugging Face hub; empty: it has none.
-  std::string config_source;      ///< Where the dimensions are published.
-  std::string parameters_source;  ///< Where the count of parameters is published.
-  std::int64_t parameters = 0;    ///< As the model code builds it, tied weights once.
-  std::int64_t published_parameters = 0;  ///< As the source counts them.
+  std::string hf_id;                      ///< Repository on the Hugging Face hub; empty: none.
+  std::string config_source;              ///< Where the dimensions are published.
+  std::string parameters_source;          ///< Where the count of parameters is published.
+  std::int64_t parameters = 0;            ///< Count of the model code, tied weights once.
+  std::int64_t published_parameters = 0;  ///< Count of the source.
   std::string difference;  ///< Why the two differ (stored buffers, a tied head stored twice).
   ModelSpec spec;
   friend bool operator==(const ModelEntry&, const ModelEntry&) = default;

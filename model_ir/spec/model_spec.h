@@ -58,7 +58,7 @@ enum class NormKind : std::uint8_t {
   kLayerNoBias,  ///< Cohere: fp32 mean and variance in Python, weight only.
 };
 
-/// Where the norms of a block stand.
+/// Where the norms of a block are.
 enum class NormPlacement : std::uint8_t {
   kPre,       ///< Before attention and before the MLP.
   kPost,      ///< Post-LayerNorm of the original transformer: after each residual addition (BERT).
@@ -66,7 +66,7 @@ enum class NormPlacement : std::uint8_t {
   kSandwich,  ///< Before and after both sub-layers (Gemma 2 and 3, GLM-4).
 };
 
-/// How attention and MLP of a block hang on the residual stream.
+/// How attention and MLP of a block connect to the residual stream.
 enum class ResidualForm : std::uint8_t {
   kSequential,
   kParallelOneNorm,   ///< Both read one norm's output (Falcon 7B, Cohere).
@@ -93,7 +93,7 @@ enum class QkvLayout : std::uint8_t {
 
 /// Multi-head latent attention (DeepSeek-V2, section 2.1, arXiv:2405.04434).
 struct LatentAttention {
-  std::int64_t q_rank = 0;  ///< 0: queries straight from the hidden state.
+  std::int64_t q_rank = 0;  ///< 0: queries are projected from the hidden state directly.
   std::int64_t kv_rank = 0;
   std::int64_t nope_dim = 0;
   std::int64_t rope_dim = 0;
@@ -101,7 +101,7 @@ struct LatentAttention {
   friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
 };
 
-/// Mixture of experts of the sparse layers.
+/// The mixture of experts in the sparse layers.
 struct MoeSpec {
   std::int64_t experts = 0;      ///< E.
   std::int64_t top_k = 0;        ///< Experts per token.
@@ -112,14 +112,14 @@ struct MoeSpec {
   bool router_bias = false;      ///< gpt-oss: a bias parameter of the router's Linear.
   bool correction_bias = false;  ///< DeepSeek-V3: e_score_correction_bias, a buffer.
   bool normalise_top_k = false;
-  bool auxiliary_loss = false;  ///< output_router_logits: the loss includes the routers' balance.
+  bool auxiliary_loss = false;  ///< output_router_logits: the loss has a load-balancing term.
   bool input_noise = false;     ///< Mixtral's router_jitter_noise, in training.
   std::int64_t groups = 1;      ///< Group-limited routing (DeepSeek).
   std::int64_t top_groups = 1;
   friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
 };
 
-/// What differs from layer to layer.
+/// What can differ from layer to layer.
 struct LayerSpec {
   bool moe = false;
   std::optional<std::int64_t> window;  ///< Sliding-window size; none: full attention.
@@ -132,25 +132,25 @@ struct DropoutSpec {
   double attention = 0;  ///< On the attention probabilities.
   double residual = 0;   ///< On the outputs of attention and MLP.
   double activation = 0;
-  double classifier = 0.1;  ///< Before a head that classifies, where the code drops there.
+  double classifier = 0.1;  ///< Before a head that classifies, if the code applies dropout there.
   friend bool operator==(const DropoutSpec&, const DropoutSpec&) = default;
 };
 
-/// The encoder of an encoder-decoder model; it shares every dimension but these.
+/// The encoder of an encoder-decoder model. It shares all other dimensions with the decoder.
 struct EncoderSpec {
   std::int64_t layers = 0;
   friend bool operator==(const EncoderSpec&, const EncoderSpec&) = default;
 };
 
-/// A transformer, as its modelling code builds it. Shape letters: H hidden, A heads, K KV heads,
-/// D head size, F feed-forward, V vocabulary, L layers, E experts.
+/// A transformer, as its modelling code builds it. Shape letters: H hidden, A heads, K KV heads, D
+/// head size, F feed-forward, V vocabulary, L layers, E experts.
 struct ModelSpec {
   std::string name;  ///< For people: catalogue name or file.
   Family family = Family::kLlama;
   Architecture architecture = Architecture::kCausalLm;
   Task task = Task::kLanguage;
-  std::int64_t labels = 2;  ///< Of a head that classifies; 1: a regression.
-  bool pad_token = false;   ///< A padding token is known, so that the last token is looked for.
+  std::int64_t labels = 2;  ///< Outputs of a head that classifies; 1: a regression.
+  bool pad_token = false;   ///< A padding token is known, so the code searches for the last token.
 
   std::int64_t hidden = 0;      ///< H
   std::int64_t heads = 0;       ///< A
@@ -204,8 +204,8 @@ struct ModelSpec {
   double attention_scale = 0;  ///< 0: 1/sqrt(D).
   DropoutSpec dropout;
 
-  /// A multiplication stands in the code even where its factor is 1 (Gemma and Granite; Granite;
-  /// Granite and Cohere). False: no operator.
+  /// True: the code multiplies even if the factor is 1 (embedding: Gemma and Granite; residual:
+  /// Granite; logits: Granite and Cohere). False: no operator.
   bool scales_embedding = false;
   bool scales_residual = false;
   bool scales_logits = false;

@@ -126,7 +126,7 @@ ParameterCount count_parameters(const ModelSpec& model) {
     count.head += model.vocabulary * model.embedding_dim;
   }
   if (model.head_bias) {
-    // An untied BERT decoder keeps a bias of its own beside the head's.
+    // An untied BERT decoder has its own bias in addition to the head's.
     count.head += (model.tied_embeddings ? 1 : 2) * model.vocabulary;
   }
   if (model.head_transform) {

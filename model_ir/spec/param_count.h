@@ -10,10 +10,10 @@ namespace headroom::ir {
 /// Parameters of one block, by part.
 struct LayerParameters {
   std::int64_t attention = 0;        ///< Projections, biases, QK norms and sinks.
-  std::int64_t cross_attention = 0;  ///< Decoder of an encoder-decoder model; its norm is in norms.
-  std::int64_t mlp = 0;              ///< Dense MLP, or router, all experts and shared expert.
+  std::int64_t cross_attention = 0;  ///< The decoder's in two-stack models; norm counted in norms.
+  std::int64_t mlp = 0;              ///< Dense MLP; or router, all experts and shared expert.
   std::int64_t norms = 0;
-  std::int64_t idle_experts = 0;  ///< Share of `mlp` that one token does not touch.
+  std::int64_t idle_experts = 0;  ///< The share of `mlp` that one token does not use.
 
   [[nodiscard]] std::int64_t total() const { return attention + cross_attention + mlp + norms; }
   friend bool operator==(const LayerParameters&, const LayerParameters&) = default;
@@ -32,7 +32,7 @@ struct ParameterCount {
   [[nodiscard]] std::int64_t total() const {
     return token_embedding + position_embedding + embedding_other + layers + final_norm + head;
   }
-  /// Used for one token: all but the experts that the router leaves out.
+  /// Parameters used for one token: all except the experts that the router does not choose.
   [[nodiscard]] std::int64_t active() const { return total() - idle_experts; }
   /// Without token and position embeddings and without the head, as model cards count it.
   [[nodiscard]] std::int64_t non_embedding() const {
@@ -41,7 +41,7 @@ struct ParameterCount {
   friend bool operator==(const ParameterCount&, const ParameterCount&) = default;
 };
 
-/// Which of a model's stacks a block stands in.
+/// The stack that a block belongs to.
 enum class Stack { kDecoder, kEncoder };
 
 /// Parameters of a block like `layer`.

@@ -48,7 +48,7 @@ std::optional<ClassifierForm> sequence_form(Family family) {
   switch (family) {
     case Family::kGranite:
     case Family::kCohere:
-    case Family::kT5:  // Its head reads the end of the decoder's sequence; not modelled.
+    case Family::kT5:  // Its head reads the end of the decoder's sequence, which is not modelled.
       return std::nullopt;
     case Family::kBert:
       return ClassifierForm{.module = "classifier", .bias = true, .pools = true, .drops = true};

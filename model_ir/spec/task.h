@@ -22,14 +22,14 @@ namespace headroom::ir {
 /// A head that classifies, as a family's code builds it.
 struct ClassifierForm {
   std::string_view module;  ///< Name of its linear layer.
-  bool bias = false;        ///< That layer's.
+  bool bias = false;        ///< Whether that layer has a bias.
   bool pools = false;       ///< A pooler of the first token comes before it (BERT).
   bool drops = false;       ///< Dropout comes right before it.
   bool widens = false;      ///< The loss is computed on fp32 logits.
   bool operator==(const ClassifierForm&) const = default;
 };
 
-/// How `family` classifies; nothing where its code has no such head or it is not modelled.
+/// The head with which `family` classifies; nothing if its code has none or it is not modelled.
 /// Source: huggingface/transformers 5.17 modeling_layers.py, GenericForSequenceClassification and
 ///         GenericForTokenClassification; modeling_gpt2.py and its like; loss/loss_utils.py.
 [[nodiscard]] std::optional<ClassifierForm> classifier_form(Family family, Task task);
@@ -37,10 +37,10 @@ struct ClassifierForm {
 /// Name of the module that makes the logits: "lm_head", or the classifier's.
 [[nodiscard]] std::string_view head_module(const ModelSpec& model);
 
-/// Puts the head of `task` in the place of the language model's.
+/// Replaces the language model's head with the head of `task`.
 ///
-/// Model:   what only that head had goes: its matrix and tying, BERT's transform, scaled or capped
-///          logits.
+/// Model:   what only the old head had is removed: its matrix and tying, BERT's transform, scaled
+///          or capped logits.
 /// Errors:  kInvalidArgument if the family has no such head, or labels are fewer than 1.
 [[nodiscard]] Status set_task(ModelSpec& model, Task task, std::int64_t labels);
 

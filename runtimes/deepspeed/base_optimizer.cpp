@@ -16,7 +16,8 @@ bool BaseOptimizer::is_own(const OptimizerPlan& plan, const ZeroPlan& zero) {
   return is_compiled(plan, zero) && zero.offload_optimizer == OffloadDevice::kNone;
 }
 
-/// What steps on the device beside a DeepSpeedCPUAdam is torch.optim.AdamW as it comes.
+/// Parameters on the device with a DeepSpeedCPUAdam are stepped by torch.optim.AdamW with its
+/// defaults.
 /// Source: stage3.py, __init__ (backup_optimizer).
 OptimizerPlan BaseOptimizer::inner_plan(const OptimizerPlan& plan, const ZeroPlan& zero) {
   OptimizerPlan inner = plan;

@@ -20,7 +20,7 @@ class BaseOptimizer {
   BaseOptimizer(torch::Eager& eager, const OptimizerPlan& plan, const ZeroPlan& zero)
       : eager_(eager), plan_(inner_plan(plan, zero)), own_(is_own(plan, zero)) {}
 
-  /// What its constructor takes on the device: FusedAdam a flag of overflow.
+  /// Allocates what its constructor needs on the device: FusedAdam an overflow flag.
   void construct();
   /// One step of parameter group `group` on those of `parameters` that have a gradient.
   void step(std::size_t group, std::span<const torch::Tensor> parameters);

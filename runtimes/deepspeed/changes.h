@@ -8,7 +8,7 @@
 
 namespace headroom::ir::deepspeed {
 
-/// What can be changed about a plan of DeepSpeed to make it smaller, cheapest first.
+/// The changes that make a plan of DeepSpeed smaller, cheapest first.
 [[nodiscard]] std::span<const OwnChange> plan_changes();
 
 /// A lower stage against communication; parameters or optimizer on the device against offload.

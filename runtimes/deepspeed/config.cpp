@@ -172,7 +172,7 @@ void read_offload(ConfigSection& zero, std::string_view key, OffloadDevice ZeroP
   section.finish_section();
 }
 
-/// What transformers fills in for "auto"; without it DeepSpeed's own default holds.
+/// The values that transformers fills in for "auto"; without them, DeepSpeed's defaults apply.
 void fill_auto_sizes(const ConfigSection& zero, const ModelSpec& model, ZeroPlan& plan) {
   const std::int64_t square = model.hidden * model.hidden;
   if (zero.is_auto("reduce_bucket_size")) {
@@ -396,7 +396,8 @@ void read_optimizer(ConfigSection& root, ParallelPlan& plan) {
   section.finish_section();
 }
 
-/// Any two of the three numbers give the third, as DeepSpeed has it; "auto" takes the trainer's.
+/// Any two of the three numbers determine the third, as in DeepSpeed; "auto" takes the trainer's
+/// value.
 void read_batch(ConfigSection& root, ParallelPlan& plan) {
   constexpr std::string_view kTotal = "train_batch_size";
   constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
@@ -442,7 +443,7 @@ void read_clipping(ConfigSection& root, ParallelPlan& plan) {
   plan.clip_norm = norm > 0 ? std::optional(norm) : std::nullopt;
 }
 
-/// What older versions had: switched off it changes nothing, switched on it is not modelled.
+/// Keys of older versions: switched off they change nothing, switched on they are not modelled.
 void check_removed(ConfigSection& root) {
   for (const std::string_view key : kRemovedRootKeys) {
     if (!root.has(key)) {
@@ -456,8 +457,8 @@ void check_removed(ConfigSection& root) {
   }
 }
 
-/// What DeepSpeed itself breaks off at. Source: zero/stage_1_and_2.py and zero/stage3.py, the
-/// constructors.
+/// The errors at which DeepSpeed itself stops. Source: zero/stage_1_and_2.py and zero/stage3.py,
+/// the constructors.
 void check_reduction(ConfigSection& root, int stage) {
   const bool before = root.boolean("prescale_gradients").value_or(false);
   if (before && stage >= 2) {

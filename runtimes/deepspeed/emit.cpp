@@ -60,7 +60,7 @@ JsonFields adam_params(OptimizerForm form, bool torch_adam) {
   params.add("betas", betas());
   params.add("eps", kEpsilon);
   params.add("weight_decay", kWeightDecay);
-  // Fused is DeepSpeed's own FusedAdam, unless torch's is asked for.
+  // A fused optimizer is DeepSpeed's FusedAdam, unless torch's is requested.
   const bool torch = form != OptimizerForm::kFused || torch_adam;
   params.add("torch_adam", torch);
   if (torch) {

@@ -136,7 +136,7 @@ Error refused(const char* key, const char* got, const char* wanted) {
   return Error::invalid_argument(key, got, wanted, "use --runtime transformers for the rest");
 }
 
-/// What is not modelled under ZeRO, beside what the model code refuses.
+/// The error for what is not modelled under ZeRO, in addition to what the model code refuses.
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
                                  const DeviceTraits& device) {
   const bool partitions = plan.zero && plan.zero->stage == 3;

@@ -67,7 +67,7 @@ void read_zero(RunReader& zero, ZeroPlan& plan) {
   plan.offload_param = read_zero_offload(zero, "offload_param", whole);
 }
 
-/// What the case merges into the DeepSpeed configuration.
+/// The keys that the case merges into the DeepSpeed configuration.
 /// `halves`: whether the case's 16-bit type is on.
 void read_configuration(RunReader& row, ZeroPlan& plan, bool& halves) {
   const JsonValue* value = row.take("ds");
@@ -94,7 +94,7 @@ void read_configuration(RunReader& row, ZeroPlan& plan, bool& halves) {
   row.absorb(configuration.trouble());
 }
 
-/// What transformers puts where a configuration says "auto".
+/// The values that transformers sets where a configuration says "auto".
 /// Source: huggingface/transformers integrations/deepspeed.py, trainer_config_finalize.
 void apply_auto_sizes(std::int64_t hidden, ZeroPlan& plan) {
   plan.reduce_bucket_size = hidden * hidden;

@@ -73,7 +73,7 @@ class Deepspeed final : public Runtime {
     return description(plan);
   }
 
-  /// 16-bit parameters beside an fp32 master copy of DeepSpeed's own.
+  /// 16-bit parameters and DeepSpeed's own fp32 master copy.
   /// Source: deepspeedai/DeepSpeed deepspeed/runtime/engine.py, _configure_bf16_optimizer.
   [[nodiscard]] std::span<const Precision> precisions() const override {
     return master_precisions();

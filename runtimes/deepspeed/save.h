@@ -4,11 +4,10 @@
 
 namespace headroom::ir::deepspeed {
 
-/// What saving a checkpoint allocates on the device.
+/// The device allocations of saving a checkpoint.
 ///
 /// Model:   stages 0 to 2 copy tensors to the host one by one. Stage 3 gathers the 16-bit weights
-/// of
-///          one module after the other, as `stage3_gather_16bit_weights_on_model_save` asks for
+///          of one module after the other, as `stage3_gather_16bit_weights_on_model_save` asks for
 ///          (the form that transformers' Trainer and Accelerate save); without it each rank writes
 ///          its own shards, which allocates nothing.
 /// Ignores: parameters that are kept whole are partitioned before and gathered again afterwards.

@@ -6,7 +6,7 @@
 
 namespace headroom::ir::deepspeed {
 
-/// What runs on behalf of DeepSpeed leaves the names of operator and layer as they were.
+/// Work that runs on behalf of DeepSpeed keeps the names of operator and layer.
 class SiteScope {
  public:
   explicit SiteScope(torch::Eager& eager)

@@ -9,7 +9,7 @@
 
 namespace headroom::ir::deepspeed {
 
-/// What the wrappers of all stages share: the engine, the plan and the module tree.
+/// Shared by the wrappers of all stages: the engine, the plan and the module tree.
 struct EngineState {
   torch::Eager& eager;
   const ParallelPlan& plan;
@@ -47,7 +47,7 @@ struct EngineState {
 /// fp32 states of an optimizer for each parameter.
 [[nodiscard]] std::size_t moment_count(const OptimizerPlan& optimizer);
 
-/// What the engine calls around forward, backward and step: DeepSpeed's own optimizer class.
+/// The calls of the engine around forward, backward and step: DeepSpeed's own optimizer class.
 class OptimizerWrapper {
  public:
   OptimizerWrapper() = default;

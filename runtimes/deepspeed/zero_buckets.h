@@ -58,7 +58,7 @@ class ZeroBuckets final : public OptimizerWrapper {
     std::vector<torch::Tensor> accumulated;  ///< Gradients of `owned` so far.
     std::vector<torch::Tensor> averaged;     ///< The parts of them that lie in the partition.
     torch::Tensor compact;                   ///< The partition's gradient in fp32.
-    /// What of a member lies in this rank's partition, in elements.
+    /// Elements of a member that are in this rank's partition.
     [[nodiscard]] std::int64_t inside(const Member& member) const;
     [[nodiscard]] bool touches(const Member& member) const { return inside(member) > 0; }
   };

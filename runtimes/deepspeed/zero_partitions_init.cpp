@@ -77,7 +77,7 @@ void ZeroPartitions::make_groups() {
   }
 }
 
-/// Of n sub-groups the first int((1 - ratio) * n) stay on the device, however large they are.
+/// The first int((1 - ratio) * n) of n sub-groups stay on the device, whatever their sizes.
 /// Source: stage3.py, _create_fp32_partitions (subgroup_to_device).
 void ZeroPartitions::place_groups() {
   const double kept = (1 - state_.zero.offload_ratio) * static_cast<double>(groups_.size());

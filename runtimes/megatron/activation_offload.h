@@ -30,8 +30,8 @@ class PinnedMemory {
   std::map<std::int64_t, std::int64_t> free_;  ///< Blocks by size.
 };
 
-/// Tensors on the host, each kind of which is taken up again when one of it is wanted: a tensor per
-/// shape and type. Attention's have a dim for heads where others are matrices.
+/// Tensors on the host, pooled by shape and type: a free one is reused when its kind is needed.
+/// Attention's tensors have a dim for heads where others are matrices.
 class HostTensors {
  public:
   explicit HostTensors(PinnedMemory& memory) : memory_(memory) {}
@@ -46,7 +46,7 @@ class HostTensors {
   std::map<Kind, std::int64_t> free_;
 };
 
-/// What one call of a module saves: it leaves together and comes back together.
+/// The tensors that one call of a module saves. They are offloaded and reloaded together.
 /// Source: OffloadTensorGroup, and the hooks of PipelineOffloadManager.
 class OffloadGroup final : public torch::SavedTensorHooks {
  public:
@@ -59,11 +59,11 @@ class OffloadGroup final : public torch::SavedTensorHooks {
   void forget(std::size_t slot) override;
 
   void begin() { slots_.clear(); }
-  /// Copies to the host what is large enough, once the device has it.
+  /// Copies every large enough tensor to the host, once the device has computed it.
   void offload();
-  /// Copies it back, beside what the device computes.
+  /// Copies the tensors back, overlapped with the device's computation.
   void reload();
-  /// The device goes on when what comes back is there.
+  /// The device waits for the reloaded tensors.
   void wait() const;
 
   [[nodiscard]] OffloadModule module() const { return module_; }
@@ -96,7 +96,7 @@ class OffloadGroup final : public torch::SavedTensorHooks {
   bool stays_ = false;
 };
 
-/// Whether a tensor goes to the host: large enough, and no parameter.
+/// Whether a tensor goes to the host: it is large enough and not a parameter.
 [[nodiscard]] bool is_offloaded(const Context& context, const torch::Tensor& tensor);
 
 /// Fine-grained activation offloading: what chosen modules save goes to pinned memory of the host

@@ -49,7 +49,7 @@ class Constructor {
                                  .decays = shape.rank() > 1});
     return tensor;
   }
-  /// A weight of Megatron's own parallel layers, which mark it as they initialise it.
+  /// A weight of Megatron's own parallel layers, which mark it when they initialise it.
   /// Source: megatron/core/tensor_parallel/layers.py, _initialize_affine_weight_gpu.
   Tensor make_own(const Shape& shape, Held held = Held::kInParts) {
     Tensor tensor = make(shape, held);
@@ -390,7 +390,8 @@ std::vector<LayerWeights*> all_layers(Chunk& chunk) {
   return all;
 }
 
-/// What modules have made on the host, in their order: positions, norms of Megatron's own, routers.
+/// Parameters that modules have made on the host, in order: positions, norms of Megatron's own,
+/// routers.
 std::vector<Tensor> host_parameters(const Context& context, Chunk& chunk) {
   std::vector<Tensor> all;
   if (chunk.positions.defined()) {

@@ -39,7 +39,8 @@ Status first_fault(const std::array<Status, kCount>& findings) {
   return fault == findings.end() ? ok() : *fault;
 }
 
-/// A layout has chunks for all stages and the model's layers, and nothing else deals them out.
+/// A layout has chunks for all stages and all of the model's layers; no other option may assign
+/// layers.
 Status check_layout(const MegatronPlan& megatron, std::int64_t layers) {
   const auto fault = [&](const std::string& expected) {
     return Error::invalid_argument("megatron", "pipeline-layout=" + megatron.pipeline_layout,
@@ -75,7 +76,7 @@ Status check_layout(const MegatronPlan& megatron, std::int64_t layers) {
              : fault("an m for each of mtp-layers=" + std::to_string(megatron.mtp_layers));
 }
 
-/// Every stage has layers, and those between the first and the last as many as each other.
+/// Every stage has layers, and all stages between the first and the last have the same number.
 Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
   if (!megatron.pipeline_layout.empty()) {
     return check_layout(megatron, layers);
@@ -300,7 +301,7 @@ Status check_groups(const ParallelPlan& plan) {
   return ok();
 }
 
-/// Ranks that exchange heads need heads to deal out.
+/// The heads must be divisible among the ranks that exchange them.
 Status check_exchange(const ModelSpec& model, const MegatronPlan& megatron) {
   const std::int64_t ranks = megatron.tensor * megatron.context;
   return first_fault(std::array<Status, 2>{
@@ -395,7 +396,7 @@ Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
   return ok();
 }
 
-/// What attention's kernels and its exchanges among ranks leave out.
+/// The error for what attention's kernels and its exchanges among ranks do not support.
 Status check_attention_forms(const ModelSpec& model, const MegatronPlan& megatron) {
   const bool flash = megatron.attention == MegatronAttention::kFlash;
   if (megatron.context_exchange == MegatronContext::kAllToAll) {
@@ -429,7 +430,7 @@ Status check_attention_forms(const ModelSpec& model, const MegatronPlan& megatro
   return ok();
 }
 
-/// What layers that predict further tokens do not go together with.
+/// The error for what multi-token prediction does not support.
 Status check_prediction_forms(const ModelSpec& model, const MegatronPlan& megatron) {
   // Source: megatron/core/transformer/multi_token_prediction.py, _checkpointed_forward.
   if (megatron.mtp_layers > 0 && megatron.recompute == MegatronRecompute::kFullUniform &&
@@ -457,7 +458,7 @@ Status check_prediction_forms(const ModelSpec& model, const MegatronPlan& megatr
   return ok();
 }
 
-/// What the model of the runtime leaves out.
+/// The error for what this model of the runtime does not support.
 Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   const MegatronPlan& megatron = *plan.megatron;
   const MegatronModules& modules = megatron.recompute_modules;
@@ -517,7 +518,7 @@ Status check_forms(const ModelSpec& model, const ParallelPlan& plan) {
   return check_groups(plan);
 }
 
-/// Options of other runtimes that would be silently without effect.
+/// The error for options of other runtimes, which would silently have no effect.
 Status check_others(const ParallelPlan& plan) {
   constexpr std::array<IdleOption, 12> kIdle = {
       {{"lora", ""},

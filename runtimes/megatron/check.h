@@ -6,8 +6,8 @@
 
 namespace headroom::ir {
 
-/// Whether a plan for the runtime megatron can be carried out with `model`: degrees divide what
-/// they cut, and nothing is asked for that Megatron-Core or its model here does not have.
+/// Whether Megatron-Core can run `plan` with `model`: degrees divide what they shard, and no option
+/// is set that Megatron-Core or its model here lacks.
 ///
 /// Errors:  kInvalidArgument naming the key of `megatron`.
 [[nodiscard]] Status check_megatron(const ModelSpec& model, const ParallelPlan& plan);

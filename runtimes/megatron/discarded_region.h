@@ -8,9 +8,9 @@
 
 namespace headroom::ir::megatron {
 
-/// A region whose results may be let go once what follows has run, and made again when backward
-/// comes back: the recomputed results live beside the memory of the first ones until their
-/// gradients are there.
+/// A region whose results may be freed after the following operators have run. Backward recomputes
+/// them; the recomputed results are alive together with the memory of the first ones until their
+/// gradients have been computed.
 /// Source: megatron/core/tensor_parallel/random.py, CheckpointWithoutOutput.
 class DiscardedRegion {
  public:
@@ -19,7 +19,7 @@ class DiscardedRegion {
                   torch::Region region);
   /// The results, which live as long as their readers.
   [[nodiscard]] std::vector<torch::Tensor> take_outputs() const { return outputs_; }
-  /// Lets the results go until the gradient of `hook` is there.
+  /// Frees the results until the gradient of `hook` has been computed.
   void discard_until(const torch::Tensor& hook);
 
  private:

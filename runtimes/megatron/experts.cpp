@@ -192,7 +192,7 @@ Tensor exchange(const Runner& run, const Tensor& input, std::int64_t rows,
 
 namespace {
 
-/// `rows` come for those that go; the longer of the two takes the time.
+/// Receives `rows` rows for those that it sends; the longer direction decides the time.
 Tensor all_to_all(const Runner& run, const Tensor& input, std::int64_t rows) {
   const Shape longer = input.shape().with(0, std::max(rows, input.shape()[0]));
   return exchange(run, input, rows,

@@ -61,7 +61,7 @@ class SavedFp8 {
 
 /// update_usage(rowwise_usage=False): what only products along rows read goes.
 void keep_columns(Fp8Tensor& tensor);
-/// clear_tensor_data: the memory goes, whoever still holds the tensor.
+/// clear_tensor_data: frees the memory even if others still hold the tensor.
 void clear(const Runner& run, const Fp8Tensor& tensor);
 
 enum class Beside : std::uint8_t;  // te_gemm.h
@@ -71,7 +71,7 @@ enum class Beside : std::uint8_t;  // te_gemm.h
 [[nodiscard]] Fp8Tensor gather_fp8(const Runner& run, const Fp8Tensor& part, Fp8Use use,
                                    Beside beside);
 
-/// What follows when what was gathered is there: columns are turned as products read them.
+/// Called when the gather is complete: transposes the columns if products need that.
 void finish_gather(const Runner& run, Fp8Tensor& whole);
 
 /// get_weight_workspace: a weight in 8 bits, cast with the first micro-batch of a step and kept.

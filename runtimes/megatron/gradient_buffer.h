@@ -14,14 +14,14 @@ namespace headroom::ir::megatron {
 /// of gradients do. Source: NVIDIA/Megatron-LM megatron/training/training.py, get_model.
 inline constexpr StreamId kWrappingStream = 1;
 
-/// Where a parameter lies in its buffer, in elements.
+/// The place of a parameter in its buffer, in elements.
 struct Slot {
   const Parameter* parameter = nullptr;
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
 
-/// A stretch of the buffer that is reduced as a whole, in elements.
+/// A part of the buffer that is reduced as a whole, in elements.
 struct Bucket {
   std::int64_t begin = 0;
   std::int64_t end = 0;   ///< Padding included.

@@ -11,9 +11,9 @@
 
 namespace headroom::ir::megatron {
 
-/// DistributedDataParallel of every chunk: lets the gradients of parameters go as soon as they have
-/// been added to their buffers, and reduces the buffers, at the end of a step or, overlapped, each
-/// group of buckets when its last gradient is there.
+/// DistributedDataParallel of every chunk. It frees the gradients of parameters as soon as they
+/// have been added to their buffers. It reduces the buffers at the end of a step or, if overlapped,
+/// each group of buckets when its last gradient has arrived.
 /// Source: megatron/core/distributed/{distributed_data_parallel,param_and_grad_buffer}.py.
 class GradientSync {
  public:
@@ -49,8 +49,8 @@ class GradientSync {
   bool first_ = true;  ///< The first step counts gradients and reduces at its end.
 };
 
-/// The all-gather of updated parameters under the distributed optimizer. Where it overlaps, the
-/// process notes when the parameters of a layer are there.
+/// The all-gather of updated parameters under the distributed optimizer. If it overlaps, the
+/// process records when each layer's parameters have arrived.
 void gather_parameters(const Runner& run, std::span<const GradientBuffer> buffers);
 
 }  // namespace headroom::ir::megatron

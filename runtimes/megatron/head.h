@@ -3,7 +3,7 @@
 #include "runtimes/megatron/transformer_engine.h"
 #include "runtimes/torch/eager.h"
 
-/// What stands before and behind the layers. Source: megatron/core/tensor_parallel.
+/// The operators before and after the layers. Source: megatron/core/tensor_parallel.
 namespace headroom::ir::megatron {
 
 /// LanguageModelEmbedding: ids [B, S/CP] -> rows of the residual stream.

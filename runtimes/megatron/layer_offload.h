@@ -12,7 +12,7 @@
 
 namespace headroom::ir::megatron {
 
-/// In what form operators save what they save.
+/// The form in which operators save tensors.
 enum class SavedForm : std::uint8_t {
   kTensors,  ///< Themselves; views of parts of a tensor stay on the device.
   kWhole,    ///< As parts of one tensor, which leaves whole: `offload_base_tensor`.
@@ -20,7 +20,7 @@ enum class SavedForm : std::uint8_t {
   kStaying,  ///< As views in another order, or marked not to leave: they stay on the device.
 };
 
-/// What one layer saves, on the device or on the host: each storage once.
+/// The tensors that one layer saves, on the device or on the host, each storage once.
 /// Source: NVIDIA/TransformerEngine v2.11 transformer_engine/pytorch/cpu_offload.py,
 ///         OffloadableLayerState and TensorGroupProcessor.
 class OffloadedLayer final : public torch::SavedTensorHooks {

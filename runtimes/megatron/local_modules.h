@@ -3,8 +3,8 @@
 #include "runtimes/megatron/transformer_engine.h"
 #include "runtimes/torch/eager.h"
 
-/// Megatron-Core's own modules, of which layers are made without Transformer Engine
-/// (--transformer-impl local), the output layer always.
+/// Megatron-Core's own modules: all layers with --transformer-impl local, and always the output
+/// layer.
 namespace headroom::ir::megatron {
 
 /// ColumnParallelLinear: [T, in] to [T, out/TP]; under sequence parallelism the input is gathered

@@ -8,10 +8,10 @@
 #include "runtimes/interface/held_parameters.h"
 #include "runtimes/interface/outside_term.h"
 
-/// What decides the memory of a plan of Megatron-Core without a replay.
+/// Memory of a plan of Megatron-Core that needs no replay.
 namespace headroom::ir::megatron {
 
-/// The ranks among which the one with the highest peak is.
+/// The ranks that can have the highest peak.
 ///
 /// Model:   data-parallel ranks hold shares of one size, and the first tensor-parallel rank reads
 ///          the data for the others. Of pipeline stages with as many layers of the same kinds,

@@ -11,7 +11,7 @@
 
 namespace headroom::ir::megatron {
 
-/// One axis of the process grid: how many ranks it has, and which of them this one is.
+/// One axis of the process grid: its number of ranks, and this rank's index.
 struct Axis {
   std::int64_t size = 1;
   std::int64_t rank = 0;

@@ -30,7 +30,7 @@ class Optimizer {
   /// Allocates the fp32 copies and the scalars of optimizer and loss scaler.
   Optimizer(const Runner& run, std::span<const GradientBuffer> buffers, bool experts);
 
-  /// Brings the gradients to fp32 and, under fp16, out of their scale.
+  /// Casts the gradients to fp32 and, under fp16, divides them by the loss scale.
   void prepare();
   /// Elements of what this rank counts in the norm of gradients.
   [[nodiscard]] std::span<const std::int64_t> in_norm() const { return in_norm_; }

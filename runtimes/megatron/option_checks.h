@@ -14,23 +14,23 @@ namespace headroom::ir {
 [[nodiscard]] Error unsupported_megatron(std::string_view value, std::string_view expected,
                                          std::string_view fix = {});
 
-/// Products in 8 bits want bf16 beside them and sizes of whole blocks.
+/// FP8 products need bf16 otherwise, and sizes of whole blocks.
 /// Errors:  kInvalidArgument naming the recipe and what it does not go with.
 /// Source:  transformer_engine/pytorch/utils.py, assert_dim_for_fp8_exec; tensor/mxfp8_tensor.py.
 [[nodiscard]] Status check_megatron_fp8(const ModelSpec& model, const ParallelPlan& plan);
 
-/// A recipe asks for a device that has its products.
+/// A recipe needs a device that has its products.
 /// Errors:  kInvalidArgument naming the recipe and the compute capability that it asks for.
 /// Source:  transformer_engine/pytorch/quantization.py, check_fp8_support and those beside it.
 [[nodiscard]] Status check_megatron_fp8_device(MegatronFp8 recipe, const DeviceTraits& device);
 
-/// Weights that are held in 8 bits alone want a recipe and the distributed optimizer's copies.
+/// Weights stored only in 8 bits need a recipe and the distributed optimizer's copies.
 /// Errors:  kInvalidArgument naming the key and what it does not go with.
 /// Source:  megatron/training/arguments.py, validate_args; megatron/core/optimizer/
 ///          optimizer_config.py, __post_init__.
 [[nodiscard]] Status check_megatron_fp8_parameters(const MegatronPlan& megatron);
 
-/// What --offload-modules names is there, saves what it says, and runs once.
+/// The modules in --offload-modules exist, save tensors, and run once.
 /// Errors:  kInvalidArgument naming the modules and what they do not go with.
 /// Source:  megatron/core/transformer/transformer_config.py, __post_init__;
 ///          megatron/training/arguments.py, validate_args.

@@ -28,7 +28,7 @@ struct MegatronOffloadModule {
 
 [[nodiscard]] std::span<const MegatronModule> megatron_modules();
 [[nodiscard]] std::span<const MegatronOffloadModule> megatron_offload_modules();
-/// What selective recomputation runs again: the modules that are chosen, core attention if none is.
+/// The modules that selective recomputation recomputes; core attention if none is chosen.
 /// Source: megatron/core/transformer/transformer_config.py, __post_init__.
 [[nodiscard]] MegatronModules recomputed_modules(const MegatronPlan& megatron);
 /// The modules that are chosen.

@@ -52,7 +52,7 @@ struct Fp8Tensor {
   torch::Tensor column_scales;
 };
 
-/// What a process makes once and keeps.
+/// Objects that a process makes once and keeps.
 class Process {
  public:
   explicit Process(const Context& context)

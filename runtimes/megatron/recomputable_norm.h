@@ -6,16 +6,16 @@
 
 namespace headroom::ir::megatron {
 
-/// A norm whose output may be let go once what follows has run, and made again when backward comes
-/// back: CheckpointWithoutOutput around a norm that is no part of a linear layer.
+/// A norm whose output may be freed after the following operators have run and is recomputed in
+/// backward: CheckpointWithoutOutput around a norm that is not part of a linear layer.
 /// Source: megatron/core/tensor_parallel/random.py, CheckpointWithoutOutput.
 class RecomputableNorm {
  public:
   RecomputableNorm(const Runner& run, const torch::Tensor& input, const NormWeights& weights,
                    bool recompute);
   [[nodiscard]] const torch::Tensor& output() const { return output_; }
-  /// Lets the output go until the gradient of `hook` is there. Nothing happens to a norm that is
-  /// not recomputed.
+  /// Frees the output until the gradient of `hook` has been computed. Does nothing for a norm that
+  /// is not recomputed.
   void discard_until(const torch::Tensor& hook);
 
  private:

@@ -232,7 +232,7 @@ std::int64_t read_levels(RunReader& row) {
   return list != nullptr && list->size() == 2 ? list->front().as_integer().value_or(1) : 1;
 }
 
-/// Attention sinks, and windows of every layer or of all but each so manieth.
+/// Attention sinks, and windows of every layer or of all layers except every Nth.
 /// Source: megatron/core/transformer/utils.py, is_layer_window_attention.
 void read_sinks_and_windows(RunReader& config, ModelSpec& spec) {
   spec.attention_sinks = config.text("softmax_type", "vanilla") == "learnable";

@@ -5,7 +5,8 @@
 
 namespace headroom::ir::megatron {
 
-/// All micro-batches of one step, forward and backward: without a pipeline, 1F1B, or interleaved.
+/// All micro-batches of one step, forward and backward: without a pipeline, with 1F1B, or
+/// interleaved.
 /// Source: schedules.py, forward_backward_no_pipelining, _pipelining_without_interleaving and
 /// _pipelining_with_interleaving (overlap_p2p_comm, as the training script sets it).
 /// Gradients are reduced last, while the schedule's local names still hold what they held.

@@ -28,11 +28,11 @@ class Stage {
   /// a loss.
   [[nodiscard]] torch::Tensor backward(std::size_t chunk, const torch::Tensor& input,
                                        torch::Tensor output, const torch::Tensor& gradient);
-  /// deallocate_output_tensor: what has been sent keeps its graph but not its memory.
+  /// deallocate_output_tensor: a sent tensor keeps its graph but not its memory.
   void deallocate(const torch::Tensor& output);
-  /// A tensor that another stage's is received into.
+  /// The tensor into which another stage's tensor is received.
   [[nodiscard]] torch::Tensor receive();
-  /// Hands `tensor` to another stage.
+  /// Sends `tensor` to another stage.
   void send(const torch::Tensor& tensor);
 
   /// Ends a step: what has been reported of each of its micro-batches.

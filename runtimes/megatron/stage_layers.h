@@ -8,7 +8,7 @@
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/interface/pipeline.h"
 
-/// How Megatron deals the layers of a model out to pipeline stages and their chunks.
+/// How Megatron assigns the layers of a model to pipeline stages and their chunks.
 /// Source: megatron/core/transformer/transformer_block.py, get_num_layers_to_build;
 ///         megatron/core/transformer/transformer_layer.py, get_transformer_layer_offset.
 namespace headroom::ir {
@@ -30,7 +30,7 @@ struct ChunkPlace {
 
 /// Whether stages hold several chunks, which micro-batches pass through in turn.
 [[nodiscard]] bool is_interleaved(const MegatronPlan& plan);
-/// Takes back all that the plan says about which layers a stage has: even stages of one chunk.
+/// Removes everything in the plan about which layers a stage has: even stages of one chunk.
 void deal_evenly(MegatronPlan& plan);
 
 /// Layers of a stage that is neither first nor last, of a model of `layers`; the embedding and the

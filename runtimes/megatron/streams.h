@@ -4,7 +4,7 @@
 
 #include "model_ir/plan/rank_program.h"
 
-/// Streams that a process has beside the compute stream and those of its communicators.
+/// Streams of a process other than the compute stream and those of its communicators.
 namespace headroom::ir::megatron {
 
 /// The stream that context parallelism has beside the current one.

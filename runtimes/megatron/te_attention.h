@@ -36,7 +36,7 @@ struct KernelOutput {
                                                          const AttentionSizes& sizes,
                                                          const Extent& extent);
 
-/// Keys and values go round the ranks that share a sequence: [T, heads*D] of this rank's part.
+/// Keys and values travel around the ranks that share a sequence: [T, heads*D] of this rank's part.
 /// Source: context_parallel.py, AttnFuncWithCPAndKVP2P.
 [[nodiscard]] torch::Tensor ring_attention(const Runner& run, const QueryKeyValue& parts,
                                            const AttentionSizes& sizes);

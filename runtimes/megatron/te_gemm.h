@@ -4,7 +4,7 @@
 
 #include "runtimes/megatron/transformer_engine.h"
 
-/// What Transformer Engine's linear layers have in common, whatever type they multiply in.
+/// Shared by Transformer Engine's linear layers, whatever type they multiply in.
 namespace headroom::ir::megatron {
 
 /// The dims of a product of `rows` rows with a weight: forward, the gradient of the rows, that of

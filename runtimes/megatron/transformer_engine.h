@@ -28,7 +28,7 @@ struct Runner {
                                         const NormWeights& norm, const LinearWeights& linear,
                                         bool gemm_bias);
 
-/// How a linear layer is cut among tensor-parallel ranks.
+/// How a linear layer is sharded among tensor-parallel ranks.
 enum class Cut : std::uint8_t {
   kNone,    ///< Whole on every rank.
   kColumn,  ///< By outputs.

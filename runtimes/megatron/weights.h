@@ -128,7 +128,7 @@ struct PredictionWeights {
   NormWeights final_norm;
 };
 
-/// How tensor-parallel ranks hold a parameter.
+/// How tensor-parallel ranks store a parameter.
 enum class Held : std::uint8_t {
   kInParts,
   kWhole,   ///< Each has it all.

@@ -4,7 +4,7 @@
 
 #include "runtimes/interface/runtime.h"
 
-/// What the window offers of Megatron-Core.
+/// Megatron-Core's controls in the window.
 namespace headroom::ir::megatron {
 
 /// `Runtime::settle`: degrees that divide the ranks, checkpointing as Megatron's own recomputation,

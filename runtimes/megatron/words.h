@@ -6,10 +6,10 @@
 
 #include "runtimes/interface/runtime.h"
 
-/// How a plan for Megatron-Core is said (`Runtime::layout`, `kernels`, `describe`).
+/// The words that describe a plan for Megatron-Core (`Runtime::layout`, `kernels`, `describe`).
 namespace headroom::ir::megatron {
 
-/// "TP 4 x PP 2 x DP 2": what the degrees make of the GPUs.
+/// "TP 4 x PP 2 x DP 2": how the degrees divide the GPUs.
 [[nodiscard]] std::string layout_words(const ParallelPlan& plan);
 
 /// "fused attention, sequence parallel, recompute selective".

@@ -16,7 +16,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// What a node waits for, and the gradients that have arrived.
+/// The number of gradients that a node waits for, and those that have arrived.
 struct Pending {
   int dependencies = 0;
   Gradients buffer;
@@ -48,8 +48,8 @@ PendingMap count_dependencies(Node* root) {
   return pending;
 }
 
-/// Adds `gradient` to what has arrived. In place only when nobody else can see the old sum.
-/// Tensor subclasses are never added up in place.
+/// Adds `gradient` to the sum so far. In place only if nobody else can see the old sum; tensor
+/// subclasses are never added in place.
 /// Source: torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace and accumulate.
 void accumulate(Eager& eager, const Node& target, Tensor& slot, Tensor gradient) {
   if (!slot.defined()) {
@@ -59,7 +59,7 @@ void accumulate(Eager& eager, const Node& target, Tensor& slot, Tensor gradient)
   const bool in_place = !target.distributed && !slot->tracked_view && slot->uses == 1 &&
                         (slot->storage == nullptr || slot->storage->uses == 1);
   if (!in_place) {
-    const Layout layout = slot->layout;  // The sum lies in memory as its first operand does.
+    const Layout layout = slot->layout;  // The sum has the layout of its first operand.
     const Tensor before = std::move(slot);
     slot = computed(eager, before.shape(), before.dtype(), {&before, &gradient});
     slot->layout = layout;
@@ -74,7 +74,7 @@ void accumulate_leaf(Eager& eager, Node& node, Gradients& gradients) {
   TensorImpl* const leaf = node.leaf;
   Tensor& gradient = gradients[0];
   if (leaf->grad == nullptr) {
-    // A gradient that lies in memory otherwise than its variable is copied.
+    // A gradient whose layout differs from its variable's is copied.
     const bool fits = leaf->leaf_parameter || gradient->layout == leaf->layout;
     const bool steal = gradient->uses <= 1 && fits;
     Tensor own = steal ? eager.alias(gradient, gradient.shape(), false)
@@ -101,7 +101,7 @@ void accumulate_leaf(Eager& eager, Node& node, Gradients& gradients) {
   }
 }
 
-/// Brings gradients to the shape and type of the inputs they belong to.
+/// Converts gradients to the shape and type of the inputs they belong to.
 /// Source: torch/csrc/autograd/engine.cpp, validate_outputs.
 void validate(Eager& eager, const Node& node, Gradients& gradients) {
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -120,7 +120,7 @@ void validate(Eager& eager, const Node& node, Gradients& gradients) {
   }
 }
 
-/// Nodes that may run, the greatest sequence number first; among equals the first to come.
+/// Nodes that may run: highest sequence number first, then first in, first out.
 class ReadyQueue {
  public:
   void push(Node* node) {
@@ -175,10 +175,10 @@ void Eager::backward(const Tensor& root, const Tensor& seed) {
   run_backward(first, std::move(seeds));
 }
 
-/// GraphRoot hands the seeds out; leaves accumulate theirs first.
+/// GraphRoot distributes the seeds; leaves accumulate theirs first.
 /// Source: torch/csrc/autograd/functions/basic_ops.h, GraphRoot.
 void Eager::backward(std::span<const Tensor> roots, std::vector<Tensor> seeds) {
-  auto* const graph_root = make_node();  // Counted by hand, as its edges are.
+  auto* const graph_root = make_node();  // References are counted by hand, as for its edges.
   add_use(graph_root);
   graph_root->sequence = std::numeric_limits<std::uint64_t>::max();
   graph_root->layer = layer_;
@@ -205,7 +205,7 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
   ++backward_depth_;
   PendingMap pending = count_dependencies(first);
   ReadyQueue ready;
-  StreamId apart = 0;  ///< A stream of leaves beside the compute stream.
+  StreamId apart = 0;  ///< The stream of leaves that is not the compute stream.
   pending[first].buffer = std::move(seeds);
   ready.push(first);
   while (!ready.empty()) {
@@ -230,7 +230,7 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
       Pending& target = pending[edge.node];
       if (i < outputs.size() && outputs[i].defined()) {
         target.buffer.resize(static_cast<std::size_t>(edge.node->inputs));
-        // What another stream has made is waited for by the one that goes on with it.
+        // The stream that uses a gradient waits for the stream that made it.
         wait_stream(edge.node->stream, node->stream);
         if (edge.node->leaf != nullptr) {
           apart = edge.node->stream != 0 ? edge.node->stream : apart;
@@ -247,7 +247,7 @@ void Eager::run_backward(Node* first, std::vector<Tensor> seeds) {
       }
     }
   }
-  wait_stream(0, apart);  // The caller's stream waits for the leaves'.
+  wait_stream(0, apart);  // The caller's stream waits for the leaves' stream.
   --backward_depth_;
   set_site(operation_before, layer_before);
 }

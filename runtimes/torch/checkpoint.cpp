@@ -11,7 +11,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Restores the autocast state that was in force when the region first ran.
+/// Restores the autocast state that was active when the region first ran.
 class AutocastScope {
  public:
   AutocastScope(Eager& eager, std::optional<DType> dtype) : eager_(eager), entered_(dtype) {
@@ -46,9 +46,9 @@ std::size_t CheckpointFrame::pack(Eager& eager, const Tensor& tensor, Tensor& ke
   }
   const std::size_t slot = next_++;
   HEADROOM_ASSERT(slot < slots_.size());
-  // x.detach() if x.requires_grad: what is kept must not keep the recomputed graph alive. An output
-  // that is being saved gets its grad_fn only afterwards, so only parameters can be asked. A frozen
-  // one is kept itself, wherever its memory moves to.
+  // x.detach() if x.requires_grad: the saved tensor must not keep the recomputed graph alive. An
+  // output that is being saved has no grad_fn yet, so only parameters can be checked. A frozen
+  // parameter is saved itself, wherever its memory moves.
   if (tensor->leaf_parameter && !tensor->requires_grad) {
     kept = tensor;
   } else {
@@ -105,7 +105,7 @@ void CheckpointFrame::recompute(Eager& eager) {
     try {
       region_(eager, inputs_);
     } catch (const StopRecomputation&) {
-      // Every slot is filled; the rest of the region is not run.
+      // Every slot is filled, so the rest of the region is not run.
     }
   }
   eager.set_layer(layer);
@@ -161,7 +161,7 @@ std::vector<Tensor> run_recomputed(Eager& eager, const std::vector<Tensor>& inpu
       whole);
   for (const Tensor& input : inputs) {
     if (input.defined()) {
-      eager.mark_saved(input);  // By the frame, until backward.
+      eager.mark_saved(input);  // The frame saves it until backward.
     }
   }
   if (stash != nullptr) {
@@ -171,11 +171,11 @@ std::vector<Tensor> run_recomputed(Eager& eager, const std::vector<Tensor>& inpu
   return region(eager, inputs);
 }
 
-/// CheckpointFunction: what its backward needs of the call.
+/// CheckpointFunction: what its backward needs from the call.
 struct ReentrantCall {
   Region region;
   std::vector<bool> given;    ///< Which arguments are tensors.
-  std::vector<Shape> shapes;  ///< Of the results; those that are no tensors have none.
+  std::vector<Shape> shapes;  ///< Shapes of the results; results that are not tensors have none.
   std::vector<std::optional<DType>> dtypes;
   std::optional<DType> autocast;
   std::int32_t layer = -1;
@@ -188,7 +188,7 @@ Tensor detached(Eager& eager, const Tensor& tensor, bool tracked) {
   return alias;
 }
 
-/// The arguments again, detached; gradients flow to those that wanted one.
+/// The arguments, detached; those that required a gradient still do.
 std::vector<Tensor> detached_arguments(Eager& eager, const ReentrantCall& call, Node& node) {
   std::vector<Tensor> arguments(call.given.size());
   std::size_t slot = 0;
@@ -237,8 +237,8 @@ Gradients reentrant_gradients(Eager& eager, const ReentrantCall& call, Gradients
   return gradients;
 }
 
-/// The results as autograd hands them out: an argument among them as a view, and without what a
-/// part of the region has recorded in spite of no_grad.
+/// The results as autograd returns them: an argument among them is returned as a view, without the
+/// graph that a part of the region recorded despite no_grad.
 std::vector<Tensor> results_of(Eager& eager, const std::vector<Tensor>& inputs,
                                std::vector<Tensor> outputs) {
   for (Tensor& output : outputs) {

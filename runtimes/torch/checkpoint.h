@@ -13,26 +13,28 @@
 namespace headroom::ir::torch {
 
 /// Unwinds a recomputation once the last saved tensor has been rebuilt ("early stop"). Mirrors the
-/// exception that torch.utils.checkpoint raises; caught by `CheckpointFrame` alone.
+/// exception that torch.utils.checkpoint raises; only `CheckpointFrame` catches it.
 struct StopRecomputation {};
 
-/// One region under torch.utils.checkpoint(use_reentrant=False): what its operators save is
-/// dropped, and rebuilt by running the region again when backward first asks for any of it.
+/// One region under torch.utils.checkpoint(use_reentrant=False). Tensors that its operators save
+/// are dropped and rebuilt: the region runs again when backward first needs one of them.
 /// Source: pytorch/pytorch torch/utils/checkpoint.py, _CheckpointFrame and its hooks.
 class CheckpointFrame final : public SavedTensorHooks {
  public:
-  /// `inputs`: the region's arguments, kept alive until every saved slot has been let go.
-  /// `whole`: the second run does not end with the last saved tensor (early_stop=False).
+  /// `inputs`: the region's arguments, kept alive until every saved slot has been released.
+  /// `whole`: recomputation runs the whole region instead of ending with the last saved tensor
+  /// (early_stop=False).
   CheckpointFrame(std::vector<Tensor> inputs,
                   std::function<void(Eager&, const std::vector<Tensor>&)> region,
                   bool whole = false);
 
-  /// An operator saves `tensor`: counts it in the first run, keeps it in the second, and hands it
-  /// back as `kept`: what runs again has a graph of its own, which holds what it saves.
+  /// Called when an operator saves `tensor`. The first run counts it; the recomputation stores it
+  /// and returns it as `kept`, because the recomputed operators have their own graph, which holds
+  /// what it saves.
   std::size_t pack(Eager& eager, const Tensor& tensor, Tensor& kept) override;
   [[nodiscard]] Tensor unpack(Eager& eager, std::size_t slot) override;
   void forget(std::size_t slot) override;
-  /// The arguments go to the host, and come back when the region runs again.
+  /// Moves the arguments to the host; they come back when the region is recomputed.
   void offload();
 
  private:
@@ -58,36 +60,37 @@ class CheckpointFrame final : public SavedTensorHooks {
   std::size_t next_ = 0;
 };
 
-/// What the checkpointed regions of a forward were given, on its way to the host: the last few stay
-/// until backward.
+/// Arguments of a forward's checkpointed regions on their way to the host. The last few stay on the
+/// device until backward.
 /// Source: pytorch/torchtune torchtune/training/_activation_offloading.py, OffloadActivations
 ///         (max_fwd_stash_size).
-/// Ignores: the stream that copies, and with it the pool of what comes back.
+/// Ignores: the stream of the copies, and thus the memory pool of the tensors that come back.
 class OffloadStash {
  public:
-  /// Of the call of a region whose arguments are packed now.
+  /// Called for a region whose arguments are being packed.
   void push(std::shared_ptr<CheckpointFrame> frame);
-  /// What is packed after the regions takes the last places.
+  /// Tensors packed after the regions take the last places.
   void flush();
 
  private:
   std::deque<std::shared_ptr<CheckpointFrame>> frames_;
 };
 
-/// Runs `region` on `input` as torch.utils.checkpoint(use_reentrant=False) would and returns its
-/// output. Without gradients it simply runs. `stash`: where arguments are offloaded, or null.
+/// Runs `region` on `input` as torch.utils.checkpoint(use_reentrant=False) does and returns its
+/// output. If gradients are disabled, it only runs the region. `stash`: for offloaded arguments;
+/// otherwise null.
 [[nodiscard]] Tensor checkpoint(Eager& eager, const Tensor& input,
                                 std::function<Tensor(Eager&, const Tensor&)> region,
                                 OffloadStash* stash = nullptr);
 
-/// The same with use_reentrant=True: forward under no_grad; backward runs the region again from a
-/// detached input and calls backward inside backward.
+/// The same with use_reentrant=True: forward runs under no_grad; backward runs the region again
+/// from a detached input and calls backward inside backward.
 [[nodiscard]] Tensor checkpoint_reentrant(Eager& eager, const Tensor& input,
                                           std::function<Tensor(Eager&, const Tensor&)> region);
 
 /// How a region of several arguments and results runs.
 enum class RegionForm : std::uint8_t {
-  kKept,             ///< As it is.
+  kKept,             ///< Without checkpointing.
   kRecomputed,       ///< As `checkpoint` does.
   kRecomputedWhole,  ///< As `checkpoint` does with early_stop=False.
   kReentrant,        ///< As `checkpoint_reentrant` does.
@@ -96,9 +99,9 @@ enum class RegionForm : std::uint8_t {
 using Region = std::function<std::vector<Tensor>(Eager&, const std::vector<Tensor>&)>;
 
 /// The same for a region of several arguments and results, any of which may be undefined. With
-/// `kReentrant`, a result that is an argument comes back as a view of it, and results that no
-/// gradient reaches get one of zeros. Arguments go once backward has used them; what `region`
-/// captures (keyword arguments) lives as long as the graph.
+/// `kReentrant`, a result that is an argument is returned as a view of it, and results without a
+/// gradient get one of zeros. Arguments are freed once backward has used them; tensors that
+/// `region` captures (keyword arguments) live as long as the graph.
 [[nodiscard]] std::vector<Tensor> run_region(Eager& eager, const std::vector<Tensor>& inputs,
                                              const Region& region, RegionForm form,
                                              OffloadStash* stash = nullptr);

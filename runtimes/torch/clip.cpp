@@ -30,11 +30,11 @@ void norms_of(Eager& eager, std::span<const Tensor> parameters,
   for (const std::size_t index : group) {
     norms.push_back(eager.empty(Shape{}, parameters[index].dtype(), TensorRole::kTemporary));
   }
-  launch_list(eager, parameters, group, ListKernel::kOneList, 1);  // Gradients: of the same type.
+  launch_list(eager, parameters, group, ListKernel::kOneList, 1);  // Gradients: of one type.
   count_kernels(eager, ceil_div(count, kNormsPerCleanup));
 }
 
-/// The norms in one tensor; of mixed types in fp32, copied one by one.
+/// The norms in one tensor; norms of mixed types are copied to fp32 one by one.
 /// Source: aten/src/ATen/native/cuda/Shape.cu, cat_out_cuda.
 Tensor stack(Eager& eager, const std::vector<Tensor>& norms) {
   const auto count = static_cast<std::int64_t>(norms.size());
@@ -44,7 +44,7 @@ Tensor stack(Eager& eager, const std::vector<Tensor>& norms) {
   const DType dtype = others == 0 ? first : DType::kFp32;
   Tensor stacked = eager.empty(Shape{count}, dtype, TensorRole::kTemporary);
   if (others > 0) {
-    // Norms that are fp32 already are copied without a kernel.
+    // Norms that are already fp32 need no kernel to be cast.
     count_kernels(eager, std::count_if(norms.begin(), norms.end(), [](const Tensor& norm) {
                     return norm.dtype() != DType::kFp32;
                   }));
@@ -54,8 +54,8 @@ Tensor stack(Eager& eager, const std::vector<Tensor>& norms) {
   return stacked;
 }
 
-/// Norms of shards are raised to their power, summed up among the ranks and brought back, each in a
-/// tensor of its own.
+/// Norms of shards are raised to their power, summed over the ranks and brought back by the root.
+/// Each step makes a new tensor.
 Tensor all_reduced(Eager& eager, const Tensor& stacked, std::int64_t ranks) {
   const auto like = [&] {
     return eager.empty(stacked.shape(), stacked.dtype(), TensorRole::kTemporary);
@@ -72,8 +72,8 @@ Tensor all_reduced(Eager& eager, const Tensor& stacked, std::int64_t ranks) {
   return norms;
 }
 
-/// The stacked norms; those that are alike on all ranks of a dimension are brought to parts of a
-/// sum first, in tensors of their own.
+/// The stacked norms. Norms that are equal on all ranks of a dimension are first divided into parts
+/// of a sum, in new tensors.
 Tensor stack_shards(Eager& eager, const std::vector<Tensor>& norms, const NormMesh& mesh) {
   std::vector<Tensor> parts;
   for (std::size_t i = 0; i < norms.size() && mesh.tensor_ranks > 1; ++i) {
@@ -130,7 +130,7 @@ void scale_gradients(Eager& eager, std::span<const Tensor> parameters, const Gro
       launch_list(eager, parameters, group, ListKernel::kOneList, 2);
       continue;
     }
-    // A factor of another type keeps the list kernel from being used.
+    // A factor of another type prevents the list kernel.
     for (const std::size_t index : group) {
       launch_in_place(eager, parameters[index], 1, 2);
     }
@@ -170,7 +170,7 @@ Tensor clip_grad_norm(Eager& eager, std::span<const NormGroup> groups) {
       squares.push_back(scalar_like(eager, each));
     }
     total = scalar_like(eager, totals.front());
-    count_kernels(eager, 1);  // The root, in place.
+    count_kernels(eager, 1);  // The root is taken in place.
     release_list(squares);
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {

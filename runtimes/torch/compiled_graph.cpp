@@ -117,8 +117,8 @@ void CompiledGraph::find_last_readers() {
   }
 }
 
-/// Bytes alive at each step, as if nothing ever took another's place. Arguments of forward are not
-/// counted.
+/// Estimated bytes alive at each step, as if no buffer reused another's memory. Arguments of
+/// forward do not count.
 void CompiledGraph::estimate() {
   alive_.assign(steps_.size(), 0);
   for (const Buffer& buffer : buffers_) {
@@ -273,7 +273,7 @@ void CompiledGraph::run() {
 
 namespace {
 
-/// The divisor of `number` that is nearest to `target`; of two, the smaller.
+/// The divisor of `number` that is closest to `target`; of two, the smaller one.
 std::int64_t nearest_divisor(std::int64_t number, std::int64_t target) {
   std::int64_t best = 1;
   for (std::int64_t divisor = 1; divisor <= number; ++divisor) {
@@ -289,12 +289,12 @@ std::int64_t nearest_divisor(std::int64_t number, std::int64_t target) {
 std::int64_t parts_of_sum(std::int64_t multiprocessors, std::int64_t rows, std::int64_t width) {
   constexpr std::int64_t kFewest = 32;
   constexpr std::int64_t kMost = 512;
-  constexpr std::int64_t kThreads = 2048;  // Of a multiprocessor.
+  constexpr std::int64_t kThreads = 2048;  // Threads per multiprocessor.
   constexpr std::int64_t kBlock = 256;
   constexpr std::int64_t kRowsPerThread = 4;
   constexpr std::int64_t kColumnsPerBlock = 128;
-  constexpr std::int64_t kEven = 20;        // A divisor so near is preferred,
-  constexpr std::int64_t kEvenOfMost = 50;  // with the longest parts one so near.
+  constexpr std::int64_t kEven = 20;        // A divisor this close is preferred;
+  constexpr std::int64_t kEvenOfMost = 50;  // for the longest parts, one this close.
   if (rows <= kFewest || width >= multiprocessors * 2 * kFewest) {
     return 1;
   }

@@ -23,15 +23,16 @@ void CompiledGraph::fuse(std::vector<Id> made, std::size_t sums, Call run) {
   groups_.push_back({.made = std::move(made), .sums = sums, .run = std::move(run)});
 }
 
-/// An operand that another part of the kernel reads is not written over, unless that part comes
-/// before. Source: torch/_inductor/scheduler.py, SchedulerNode.decide_inplace_update.
+/// A kernel does not write over an operand that another part of it reads, unless that part runs
+/// earlier. Source: torch/_inductor/scheduler.py, SchedulerNode.decide_inplace_update.
 void CompiledGraph::keep_shared_operands(const Group& group) {
   const std::size_t parts = group.made.size();
   const auto reads = [&](std::size_t part, Id buffer) {
     const std::vector<Id>& all = steps_[buffers_[group.made[part]].made_at].reads;
     return std::ranges::find(all, buffer) != all.end();
   };
-  // An edge leads from a part to one that reads it or, behind the closure, what is made of it.
+  // An edge leads from a part to every part that reads its result; after the closure, also to those
+  // that read it indirectly.
   boost::adjacency_matrix<boost::directedS> before(parts);
   for (std::size_t i = 0; i < parts; ++i) {
     for (std::size_t j = 0; j < parts; ++j) {
@@ -53,7 +54,7 @@ void CompiledGraph::keep_shared_operands(const Group& group) {
   }
 }
 
-/// One step of a group's: what it reads from outside, what it makes.
+/// The single step of a group: what it reads from outside and what it makes.
 CompiledGraph::Step CompiledGraph::merged(Group& group) {
   keep_shared_operands(group);
   Step step;
@@ -61,7 +62,7 @@ CompiledGraph::Step CompiledGraph::merged(Group& group) {
   step.made = group.made;
   step.run = std::move(group.run);
   step.is_fused = true;
-  step.again = true;  // Until a part is not.
+  step.again = true;  // Becomes false if one part does not recompute.
   for (const Id id : group.made) {
     Step& part = steps_[buffers_[id].made_at];
     HEADROOM_ASSERT(part.made.size() == 1 && !part.is_product && !part.run);
@@ -98,7 +99,7 @@ void CompiledGraph::merge_groups() {
   }
 }
 
-/// What no other step reads, and no caller, is never written to memory.
+/// A buffer that only its own kernel reads is never written to memory.
 void CompiledGraph::find_inside() {
   std::vector<bool> is_read(buffers_.size(), false);
   for (const Step& step : steps_) {
@@ -114,11 +115,11 @@ void CompiledGraph::find_inside() {
   }
 }
 
-/// Steps, and behind each call one for each of its results.
+/// The steps; after each call, one step per result.
 void CompiledGraph::put_in_order() {
   std::vector<ScheduledNode> nodes;
   std::vector<ScheduledBuffer> buffers(buffers_.size());
-  std::vector<std::size_t> step_of;  // Of a node; of a result: the call's.
+  std::vector<std::size_t> step_of;  // Step of each node; for a result, the step of its call.
   std::vector<bool> is_item;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];

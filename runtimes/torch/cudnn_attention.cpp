@@ -10,7 +10,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-constexpr std::int64_t kPlanWorkspace = 256;  ///< Bytes that every plan asks for.
+constexpr std::int64_t kPlanWorkspace = 256;  ///< Bytes that every plan needs.
 
 Tensor like(Eager& eager, const Tensor& heads, const Shape& shape) {
   Tensor made = eager.empty(shape, heads.dtype());
@@ -22,7 +22,7 @@ Tensor workspace_of(Eager& eager, std::int64_t bytes) {
   return eager.empty({bytes}, DType::kUInt8, TensorRole::kWorkspace);
 }
 
-/// Bytes that backward works in.
+/// Bytes of the backward workspace.
 std::int64_t backward_workspace(const AttentionShape& shape) {
   const std::int64_t rows = shape.batch * shape.heads * shape.queries;
   const std::int64_t columns = shape.batch * shape.heads * shape.keys;
@@ -38,7 +38,7 @@ Gradients backward(Eager& eager, Gradients& grads, Node& node, AttentionShape ke
   const Tensor& value = saved[2];
   const Tensor& output = saved[4];
   Tensor matching;                          // permute_to_matching_layout
-  if (grads[0]->layout != query->layout) {  // The output lies as the queries do.
+  if (grads[0]->layout != query->layout) {  // The output gets the layout of the queries.
     matching = like(eager, query, output.shape());
     launch(eager, {&grads[0], &matching});
   }
@@ -104,7 +104,7 @@ Tensor cudnn_attention(Eager& eager, const Tensor& query, const Tensor& key, con
     record.save(output);
     record.save(offset);
     record.save(seed);
-    record.save(mask);  // Last: it may be undefined, and then takes no place.
+    record.save(mask);  // The mask comes last, because it may be undefined and then takes no slot.
     record.finish(output, [kernel](Eager& e, Gradients& grads, Node& node) -> Gradients {
       return backward(e, grads, node, kernel);
     });

@@ -15,7 +15,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Bytes that one broadcast of buffers carries at most, and how many may be under way.
+/// Largest size of one broadcast of buffers, and how many may run at once.
 /// Source: torch/nn/parallel/distributed.py, broadcast_bucket_size; c10d/comm.cpp, kMaxInFlight.
 constexpr std::int64_t kBroadcastBytes = 250 * kMiB;
 constexpr std::size_t kMaxInFlight = 2;
@@ -32,7 +32,7 @@ std::vector<std::vector<std::size_t>> assign_buckets(std::span<const std::int64_
     std::int64_t bytes = 0;
   };
   std::vector<std::vector<std::size_t>> buckets;
-  // The type that appeared last comes first, as a hash map of libstdc++ hands them out.
+  // The type that appeared last comes first: the order of libstdc++'s hash map.
   std::deque<Open> open;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     auto bucket = std::find_if(open.begin(), open.end(),
@@ -73,7 +73,7 @@ void broadcast_coalesced(Eager& eager, std::int64_t world, std::span<const Tenso
       total += bytes[index];
       elements += tensors[index].elements();
     }
-    if (members.size() > 1) {  // A single buffer is sent from where it is.
+    if (members.size() > 1) {  // A single buffer is sent without a copy.
       in_flight.push_back(eager.empty(Shape{elements}, tensors[members.front()].dtype(),
                                       TensorRole::kCommunication));
       count_kernels(eager, ceil_div(static_cast<std::int64_t>(members.size()), kTensorsPerConcat));
@@ -101,7 +101,7 @@ Ddp::Ddp(Eager& eager, const DdpPlan& plan, std::int64_t world, std::span<const 
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   auto assignment = assign(order, std::numeric_limits<std::int64_t>::max());
-  std::sort(assignment.begin(), assignment.end());  // By their first parameter.
+  std::sort(assignment.begin(), assignment.end());  // Sorted by their first parameter.
   std::reverse(assignment.begin(), assignment.end());
   make_buckets(assignment);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -136,7 +136,8 @@ std::vector<std::vector<std::size_t>> Ddp::assign(const std::vector<std::size_t>
 void Ddp::make_buckets(const std::vector<std::vector<std::size_t>>& assignment) {
   const TensorRole role =
       plan_.gradient_as_bucket_view ? TensorRole::kGradient : TensorRole::kCommunication;
-  // Old buckets go first; gradients that live in them keep their memory until they have moved.
+  // Old buckets are released first; gradients that are views of them keep the memory until they
+  // have moved.
   buckets_.clear();
   for (const auto& members : assignment) {
     std::int64_t elements = 0;
@@ -157,7 +158,7 @@ void Ddp::make_buckets(const std::vector<std::vector<std::size_t>>& assignment) 
 }
 
 void Ddp::move_gradient(const Tensor& parameter, const Bucket& bucket) {
-  const Tensor old = gradient_of(eager_, parameter);  // Freed with this name, if nobody shares it.
+  const Tensor old = gradient_of(eager_, parameter);  // Freed with this name, unless shared.
   const Tensor view = eager_.alias(bucket.memory, parameter.shape(), false);
   --parameter->grad->uses;
   parameter->grad = view.impl();
@@ -185,7 +186,7 @@ void Ddp::broadcast(std::int64_t bytes) {
 void Ddp::rebuild_buckets() {
   eager_.set_site("ddp.buckets", -1);
   const auto assignment = assign(arrivals_, plan_.bucket_cap_bytes);
-  // Rank 0 tells the others its order: parameter indices and their number, then bucket sizes.
+  // Rank 0 broadcasts its order: parameter indices and their number, then bucket sizes.
   const auto slots = static_cast<std::int64_t>(parameters_.size()) + 1;
   const auto sizes = static_cast<std::int64_t>(assignment.size());
   {

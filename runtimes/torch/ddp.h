@@ -18,13 +18,13 @@ namespace headroom::ir::torch {
 [[nodiscard]] std::vector<std::vector<std::size_t>> assign_buckets(
     std::span<const std::int64_t> bytes, std::span<const DType> dtypes, std::int64_t cap_bytes);
 
-/// _broadcast_coalesced: tensors of one type are sent together, up to 250 MiB and the tensor that
-/// exceeds it, two such buckets at once.
+/// _broadcast_coalesced: tensors of one type are sent together, up to 250 MiB plus the tensor that
+/// exceeds it. Two such buckets are sent at once.
 /// Source: pytorch/pytorch 2.11 torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced.
 void broadcast_coalesced(Eager& eager, std::int64_t world, std::span<const Tensor> tensors);
 
-/// `torch.nn.parallel.DistributedDataParallel` around a model on one device: what it allocates and
-/// which collectives it starts. It must outlive every backward of the model.
+/// The allocations and collectives of `torch.nn.parallel.DistributedDataParallel` around a model on
+/// one device. It must outlive every backward of the model.
 ///
 ///   construction        one bucket per type, of all its gradients
 ///   1st before_forward  buffers are broadcast
@@ -32,18 +32,18 @@ void broadcast_coalesced(Eager& eager, std::int64_t world, std::span<const Tenso
 ///   2nd before_forward  buckets are rebuilt in that order, at most `bucket_cap_bytes` and the
 ///                       gradient that exceeds it
 ///
-/// With `gradient_as_bucket_view` a gradient lives in its bucket once it has been copied there.
-/// Collectives read and write the buckets in place and allocate nothing.
+/// With `gradient_as_bucket_view`, a gradient becomes a view of its bucket once it has been copied
+/// there. Collectives work on the buckets in place and allocate nothing.
 ///
 /// Requires: every parameter gets a gradient in every backward (find_unused_parameters is off).
-/// Ignores:  what the constructor sends to the other ranks once (shapes, initial parameters);
-///           a smaller first bucket, which PyTorch makes when no cap is given.
+/// Ignores:  what the constructor sends to the other ranks once (shapes, initial parameters); the
+///           smaller first bucket that PyTorch makes if no cap is given.
 /// Source:   pytorch/pytorch 2.11 torch/nn/parallel/distributed.py,
 ///           torch/csrc/distributed/c10d/{reducer,comm}.cpp.
 class Ddp {
  public:
-  /// `parameters`: in the module's order, each once; those that are frozen are skipped.
-  /// `buffers`: all of the module's, in order.
+  /// `parameters`: in the module's order, each once; frozen ones are skipped. `buffers`: all of the
+  /// module's, in order.
   Ddp(Eager& eager, const DdpPlan& plan, std::int64_t world, std::span<const Tensor> parameters,
       std::span<const Tensor> buffers);
   ~Ddp();
@@ -64,7 +64,7 @@ class Ddp {
   void rebuild_buckets();
   void broadcast_buffers();
   void broadcast(std::int64_t bytes);
-  /// Buckets are reduced in their order, each when it and those before it are complete.
+  /// Buckets are reduced in order, each as soon as it and all previous ones are complete.
   void reduce_complete_buckets();
   /// Runs when the gradient of parameter `index` is complete.
   void arrived(std::size_t index);
@@ -80,10 +80,10 @@ class Ddp {
   std::vector<Tensor> buffers_;
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;  ///< By parameter.
-  std::vector<std::size_t> arrivals_;   ///< Order of the first backward.
+  std::vector<std::size_t> arrivals_;   ///< Order of arrival in the first backward.
   bool rebuilt_ = false;
-  std::size_t next_bucket_ = 0;         ///< That is to be reduced.
-  std::vector<std::uint32_t> reduced_;  ///< Marks behind the reductions under way.
+  std::size_t next_bucket_ = 0;         ///< Next bucket to be reduced.
+  std::vector<std::uint32_t> reduced_;  ///< Marks after the reductions in progress.
 };
 
 }  // namespace headroom::ir::torch

@@ -44,7 +44,7 @@ Tensor Eager::empty(const Shape& shape, DType dtype, TensorRole role) {
   impl->shape = shape;
   impl->dtype = dtype;
   if (bytes == 0) {
-    return {*this, impl};  // The allocator is not asked.
+    return {*this, impl};  // The allocator is not called.
   }
   Storage* storage = nullptr;
   if (free_storages_.empty()) {
@@ -312,7 +312,7 @@ void Eager::relabel(const Tensor& tensor, TensorRole role) {
 
 void Eager::mark_saved(const Tensor& tensor) {
   if (tensor->storage == nullptr || tensor->storage->bytes == 0) {
-    return;  // A partitioned parameter: its shard is elsewhere.
+    return;  // A partitioned parameter, whose shard is stored elsewhere.
   }
   TensorRole& role = program_.events[tensor->storage->event].role;
   if (role == TensorRole::kTemporary) {
@@ -350,7 +350,7 @@ void Eager::destroy(TensorImpl* impl) {
   TensorImpl* const grad = std::exchange(impl->grad, nullptr);
   Storage* const storage = std::exchange(impl->storage, nullptr);
   free_impls_.push_back(impl);
-  // TensorImpl::release_resources: what autograd holds goes before the storage.
+  // TensorImpl::release_resources: autograd's references are dropped before the storage.
   drop_use(grad_fn);
   drop_use(accumulator);
   if (grad != nullptr && --grad->uses == 0) {

@@ -20,9 +20,9 @@ namespace headroom::ir::torch {
 
 class WorkRecorder;
 
-/// An eager PyTorch process as its allocator sees it: operators allocate their outputs, autograd
-/// keeps what backward needs, references decide when memory goes back. Every allocation and free
-/// is written to a `RankProgram`; nothing is computed.
+/// An eager PyTorch process from the allocator's point of view: operators allocate their outputs,
+/// autograd keeps what backward needs, and reference counts decide when memory is freed. Every
+/// allocation and free is written to a `RankProgram`; nothing is computed.
 ///
 /// The operators in `functions.h` follow ATen's and autograd's order of events:
 ///   save inputs -> allocate outputs (and workspaces) -> save outputs -> drop temporaries.
@@ -43,21 +43,22 @@ class Eager {
   /// A parameter: a leaf that may require a gradient.
   [[nodiscard]] Tensor parameter(const Shape& shape, DType dtype, bool trainable);
 
-  /// Makes `tensor` live in the storage of `target`; in none at all when `target` is undefined.
-  /// What it lived in before goes unless others use it.
+  /// Moves `tensor` to the storage of `target`, or to none if `target` is undefined. Its previous
+  /// storage is freed unless others use it.
   void move_storage(const Tensor& tensor, const Tensor& target);
-  /// `storage.resize_`: takes or gives back the memory of a storage; tensors that share it stay.
+  /// `storage.resize_`: allocates or frees the memory of a storage; the tensors that share it stay.
   void fill_storage(const Tensor& tensor, std::int64_t bytes, TensorRole role);
   void drain_storage(const Tensor& tensor);
   /// While set, new tensors have storages without memory: torch.device("meta").
   void set_meta(bool meta) { meta_ = meta; }
-  /// Makes `stream` the current one, which new tensors belong to, and returns the one before.
+  /// Makes `stream` the current stream, on which new tensors are allocated. Returns the previous
+  /// one.
   StreamId exchange_stream(StreamId stream) { return std::exchange(stream_, stream); }
   [[nodiscard]] StreamId stream() const { return stream_; }
-  /// `tensor.record_stream`: when nobody holds it any more it no longer counts as allocated, but
-  /// its memory goes back at the next allocation after that, when the allocator looks whether the
-  /// other stream is done with it. Source: c10/cuda/CUDACachingAllocator.cpp, insert_events and
-  /// process_events.
+  /// `tensor.record_stream`: when the last reference is dropped, the tensor no longer counts as
+  /// allocated. Its memory is freed only at the next allocation after that, when the allocator
+  /// checks whether the other stream is done with it. Source: c10/cuda/CUDACachingAllocator.cpp,
+  /// insert_events and process_events.
   void record_stream(const Tensor& tensor);
   /// `tensor.grad = None`
   void drop_grad(const Tensor& tensor);
@@ -66,31 +67,31 @@ class Eager {
   [[nodiscard]] BlockId allocate(std::int64_t bytes, TensorRole role, StreamId stream = 0);
   void release(BlockId block);
 
-  /// Room for a GEMM: the workspace that each (cuBLAS handle, stream) allocates at its first call
-  /// and keeps. Forward and backward run on different threads, so on different handles.
+  /// The workspace of a GEMM, which each (cuBLAS handle, stream) allocates at its first call and
+  /// keeps. Forward and backward run on different threads and thus on different handles.
   /// Source: aten/src/ATen/cuda/CublasHandlePool.cpp.
   void touch_cublas();
-  /// CUBLAS_WORKSPACE_CONFIG: bytes of that workspace in place of PyTorch's own choice.
+  /// CUBLAS_WORKSPACE_CONFIG: bytes of that workspace instead of PyTorch's default.
   void set_cublas_workspace(std::int64_t bytes) { cublas_bytes_ = bytes; }
-  /// The same for addmm with a bias, which goes through cuBLASLt: a workspace of its own on top.
+  /// The same for addmm with a bias, which uses cuBLASLt and allocates an additional workspace.
   void touch_cublaslt();
   // --- device work ----------------------------------------------------------------------------
-  /// Gives work to the current stream, and counts it in the current phase. Nothing runs on the meta
-  /// device, nor before the first phase.
+  /// Adds work to the current stream and to the current phase. On the meta device and before the
+  /// first phase, nothing runs.
   void run(const GemmShape& shape);
   void run(const AttentionShape& shape);
   void run(const TrafficShape& shape);
   void run(const CollectiveShape& shape);
   void run(const CopyShape& shape);
-  /// Marks what `stream` has been given so far: an event that is recorded.
+  /// Records an event on `stream`: a mark after all work given to it so far.
   std::uint32_t record_mark(StreamId stream);
-  /// `stream` goes on only when the mark is reached.
+  /// `stream` continues only after the mark.
   void wait_mark(StreamId stream, std::uint32_t mark);
   /// The host itself waits for the mark.
   void host_wait(std::uint32_t mark);
   /// `waiting.wait_stream(other)`
   void wait_stream(StreamId waiting, StreamId other);
-  /// Who writes the work down: names of streams, streams of communicators.
+  /// Records the work: names of streams, streams of communicators.
   [[nodiscard]] WorkRecorder& recorder() { return *recorder_; }
 
   void begin_phase(const PhaseName& name);
@@ -98,22 +99,22 @@ class Eager {
   [[nodiscard]] RankProgram finish();
   RankProgram& program() { return program_; }
 
-  /// Names what follows: operator and layer, for people; and the role of new tensors.
+  /// Names the following events: operator and layer, for people; and the role of new tensors.
   void set_site(std::string_view operation, std::int32_t layer);
   void set_site(std::uint16_t operation, std::int32_t layer);
   void set_layer(std::int32_t layer);
   [[nodiscard]] std::int32_t layer() const { return layer_; }
-  /// What follows is handed over by a loop inside one operator, which makes so many tensors before
-  /// the next item (`WorkItem::loop`).
+  /// The following items are launched by a loop inside one operator, which makes `tensors` tensors
+  /// before the next item (`WorkItem::loop`).
   void begin_loop(std::size_t tensors) { loop_ = static_cast<std::uint16_t>(tensors + 1); }
   void end_loop() { loop_ = 0; }
   [[nodiscard]] TensorRole role() const { return role_; }
   void set_role(TensorRole role) { role_ = role; }
-  /// Changes what an already live block is shown as.
+  /// Changes the role of a live block.
   void relabel(const Tensor& tensor, TensorRole role);
   /// Backward keeps `tensor`: a temporary becomes an activation.
   void mark_saved(const Tensor& tensor);
-  /// Saves `tensor` for backward, with the hooks in force if there are any.
+  /// Saves `tensor` for backward, through the active hooks if there are any.
   [[nodiscard]] SavedTensor save(const Tensor& tensor);
   [[nodiscard]] std::uint16_t operation() const { return operation_; }
 
@@ -125,13 +126,13 @@ class Eager {
   [[nodiscard]] bool in_backward() const { return backward_depth_ > 0; }
   std::uint64_t next_sequence() { return sequence_++; }
 
-  /// Who takes what operators save, if anyone does: the innermost scope's.
+  /// The hooks of the innermost scope, which take the tensors that operators save; nullptr: none.
   [[nodiscard]] SavedTensorHooks* saved_tensor_hooks() const { return saved_tensor_hooks_; }
   SavedTensorHooks* exchange_saved_tensor_hooks(SavedTensorHooks* hooks) {
     return std::exchange(saved_tensor_hooks_, hooks);
   }
 
-  /// Tensors are DTensors for a while: what operators record gets gradients that are, too.
+  /// While set, tensors are DTensors, and so are the gradients of operators that are recorded.
   [[nodiscard]] bool distributed() const { return distributed_; }
   void set_distributed(bool distributed) { distributed_ = distributed; }
 
@@ -139,24 +140,24 @@ class Eager {
   [[nodiscard]] std::optional<DType> autocast() const { return autocast_; }
   void enter_autocast(DType dtype);
   void leave_autocast();
-  /// Sets it without opening a region, and returns what it was: an operator that autocast has
-  /// dispatched runs without it.
+  /// Sets it without opening a region and returns the previous value. Autocast is off while an
+  /// operator that autocast has dispatched runs.
   std::optional<DType> exchange_autocast(std::optional<DType> dtype) {
     return std::exchange(autocast_, dtype);
   }
-  /// The low-precision copy of a leaf weight, made once per autocast region.
+  /// The low-precision copies of leaf weights, made once per autocast region.
   /// Source: aten/src/ATen/autocast_mode.cpp, cached_cast.
   std::unordered_map<TensorImpl*, Tensor>& autocast_cache() { return autocast_cache_; }
 
-  /// What a wrapper has put in place of torch.nn.functional.linear, if anything; `bias` may be
-  /// undefined.
+  /// The function with which a wrapper has replaced torch.nn.functional.linear; empty if none has.
+  /// `bias` may be undefined.
   std::function<Tensor(const Tensor& input, const Tensor& weight, const Tensor& bias)>
       linear_override;
 
   /// Runs backward from `root`, seeded with `seed`. Order, accumulation and releases are those of
   /// the engine's device thread.
   void backward(const Tensor& root, const Tensor& seed);
-  /// The same from several roots, each of which has a gradient or is a leaf that wants one.
+  /// The same from several roots, each of which has a gradient or is a leaf that requires one.
   void backward(std::span<const Tensor> roots, std::vector<Tensor> seeds);
 
  private:
@@ -179,7 +180,7 @@ class Eager {
   std::vector<TensorImpl*> free_impls_;
   std::deque<Storage> storages_;
   std::vector<Storage*> free_storages_;
-  std::vector<BlockId> waiting_;  ///< Let go, but not yet seen to be free.
+  std::vector<BlockId> waiting_;  ///< Released, but not yet known to be free.
   std::unordered_map<std::string_view, std::uint16_t> operation_index_;
   std::deque<std::string> operation_names_;
   std::uint16_t operation_ = 0;
@@ -196,7 +197,7 @@ class Eager {
   std::uint64_t sequence_ = 0;
   SavedTensorHooks* saved_tensor_hooks_ = nullptr;
   std::optional<DType> autocast_;
-  std::vector<std::optional<DType>> autocast_stack_;  ///< What each open region replaced.
+  std::vector<std::optional<DType>> autocast_stack_;  ///< The state that each open region replaced.
   bool cublas_forward_ = false;
   bool cublas_backward_ = false;
   bool cublaslt_forward_ = false;
@@ -219,7 +220,7 @@ class GradMode {
   bool before_;
 };
 
-/// Puts hooks in force for a scope; none where `hooks` is null.
+/// Activates hooks for a scope; none if `hooks` is null.
 class SavedTensorScope {
  public:
   SavedTensorScope(Eager& eager, SavedTensorHooks* hooks)

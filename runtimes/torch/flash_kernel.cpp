@@ -10,13 +10,14 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Whether a tensor [B, A, S, D] seen as [B, S, A, D] is contiguous.
+/// Whether a tensor [B, A, S, D], viewed as [B, S, A, D], is contiguous.
 bool rows_first(const Tensor& heads) {
   const Shape& shape = heads.shape();
   return heads->layout == Layout::kSwapped || shape[1] == 1 || shape[2] == 1;
 }
 
-/// In how many parts the keys are split where batch, heads and rows are too few for the device.
+/// Number of parts into which the keys are split if batch, heads and rows are too few for the
+/// device.
 /// Source: flash_attn/flash_api.cpp, set_params_splitkv and num_splits_heuristic.
 std::int64_t flash_splits(const Eager& eager, const Shape& q, std::int64_t keys) {
   constexpr std::int64_t kMaxSplits = 128;
@@ -77,7 +78,7 @@ FlashOutputs run_flash(Eager& eager, const Tensor& q, const AttentionShape& kern
   }
   eager.run(kernel);
   if (splits > 1) {
-    launch(eager, {&split_output, &split_sum, &outputs.output});  // Joined.
+    launch(eager, {&split_output, &split_sum, &outputs.output});  // Combines the splits.
   }
   split_sum.reset();
   split_output.reset();
@@ -122,7 +123,7 @@ void run_flash_backward(Eager& eager, const FlashInputs& inputs, const FlashGrad
                  bytes_of(inputs.gradient) + bytes_of(inputs.output) + bytes_of(softmax_sum));
   kernel.backward = true;
   eager.run(kernel);
-  launch_kernels(eager, bytes_of(dq_sum) + bytes_of(made.query));  // To the type of the queries.
+  launch_kernels(eager, bytes_of(dq_sum) + bytes_of(made.query));  // Cast to the queries' type.
   if (q[1] != k[1]) {
     Tensor dk_wide = heads_like(eager, k.with(1, q[1]), dtype);
     Tensor dv_wide = heads_like(eager, k.with(1, q[1]), dtype);

@@ -13,7 +13,7 @@ namespace {
 Tensor zeros_behind(Eager& eager, const Tensor& heads, std::int64_t dim, Layout layout) {
   Tensor padded = heads_like(eager, heads.shape().with(3, dim), heads.dtype(), layout);
   launch_fill(eager, padded);
-  launch(eager, {&heads, &heads});  // A copy: as many bytes are written as read.
+  launch(eager, {&heads, &heads});  // A copy writes as many bytes as it reads.
   return padded;
 }
 
@@ -22,7 +22,7 @@ Tensor aligned_rows(Eager& eager, const Tensor& heads) {
   return dim == heads.shape()[3] ? heads : zeros_behind(eager, heads, dim, Layout::kSwapped);
 }
 
-/// x[..., :dim] inside a function whose parts no graph records.
+/// x[..., :dim] inside a function whose parts are not recorded by autograd.
 Tensor seen_rows(Eager& eager, Tensor heads, std::int64_t dim) {
   if (dim == heads.shape()[3]) {
     return heads;

@@ -34,7 +34,7 @@ std::int64_t list_launches(std::span<const std::int64_t> elements, ListKernel ki
       }
       ++launches;
       chunks = 0;
-      tensors = left > 0 ? 1 : 0;  // The rest of this tensor opens the next launch.
+      tensors = left > 0 ? 1 : 0;  // The rest of this tensor begins the next launch.
     }
   }
   return launches + (chunks > 0 ? 1 : 0);

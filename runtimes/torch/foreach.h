@@ -7,11 +7,11 @@
 #include "runtimes/torch/eager.h"
 #include "runtimes/torch/tensor.h"
 
-/// What torch's optimizers share: lists of tensors that one kernel works through, and how many
-/// kernels that takes.
+/// Shared by torch's optimizers: kernels over lists of tensors, and the number of such kernels.
 namespace headroom::ir::torch {
 
-/// Tensors one launch of a list kernel may name, by the number of lists it reads and writes.
+/// Maximum number of tensors in one launch of a list kernel, by the number of lists that it reads
+/// and writes.
 /// Source: pytorch/pytorch 2.11 aten/src/ATen/native/cuda/MultiTensorApply.cuh,
 /// depth_to_max_tensors and depth_to_max_tensors_scalarlist.
 enum class ListKernel : std::uint8_t {
@@ -38,36 +38,36 @@ inline constexpr std::int64_t kTensorsPerConcat = 128;
 /// Adds `launches` kernels to the work of the current phase, if there is one.
 void count_kernels(Eager& eager, std::int64_t launches);
 
-/// A list kernel over tensors of so many `elements`: `bytes` are read and written for all of them.
+/// A list kernel over tensors with `elements` elements each; it reads and writes `bytes` in total.
 /// Source: aten/src/ATen/native/cuda/MultiTensorApply.cuh; Transformer Engine's
 ///         transformer_engine/common/multi_tensor/multi_tensor_apply.cuh launches in the same way.
 void launch_list(Eager& eager, std::span<const std::int64_t> elements, std::int64_t bytes,
                  ListKernel kernel, TrafficKind kind = TrafficKind::kList);
 
-/// A list kernel over these parameters, or over what has their sizes and type: reads and writes
-/// `moves` times their bytes.
+/// A list kernel over these parameters, or over tensors of the same sizes and type. It reads and
+/// writes `moves` times their bytes.
 void launch_list(Eager& eager, std::span<const Tensor> parameters,
                  std::span<const std::size_t> group, ListKernel kernel, std::int64_t moves,
                  TrafficKind kind = TrafficKind::kList);
 
-/// `operations` elementwise kernels on a tensor in place, which read and write `moves` times its
-/// bytes together.
+/// `operations` elementwise kernels on a tensor in place. Together they read and write `moves`
+/// times its bytes.
 void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations,
                      std::int64_t moves);
-/// The same where each of them reads and writes the tensor once.
+/// The same if each kernel reads and writes the tensor once.
 void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations);
 
 /// A tensor of zeros: an allocation and a fill.
 [[nodiscard]] Tensor zeros(Eager& eager, const Shape& shape, DType dtype, TensorRole role);
 
-/// The gradient of a parameter as a reference of its own; undefined where it has none.
+/// The gradient of a parameter as a new reference; undefined if there is none.
 [[nodiscard]] Tensor gradient_of(Eager& eager, const Tensor& parameter);
 
 /// Indices into `parameters` of those with a gradient, in order.
 [[nodiscard]] std::vector<std::size_t> with_gradient(std::span<const Tensor> parameters);
 
-/// `indices` split by type. The type that appeared last comes first: the table behind it is a hash
-/// map of libstdc++, which hands out its latest bucket first.
+/// `indices` grouped by type. The type that appeared last comes first: the table is a hash map of
+/// libstdc++, which iterates over its latest bucket first.
 /// Source: pytorch/pytorch aten/src/ATen/native/ForeachUtils.h,
 /// _group_tensors_by_first_tensors_device_and_dtype.
 [[nodiscard]] std::vector<std::vector<std::size_t>> groups_by_dtype(
@@ -77,7 +77,7 @@ void launch_in_place(Eager& eager, const Tensor& tensor, std::int64_t operations
 [[nodiscard]] std::vector<std::int64_t> elements_of(std::span<const Tensor> parameters,
                                                     std::span<const std::size_t> indices);
 
-/// Lets go of a Python list: its last item is released first.
+/// Releases a Python list: its last item first.
 void release_list(std::vector<Tensor>& list);
 
 }  // namespace headroom::ir::torch

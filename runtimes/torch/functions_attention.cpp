@@ -24,7 +24,7 @@ Gradients flash_gradients(Eager& eager, Gradients& grads, Node& node,
   return {std::move(made.query), std::move(made.key), std::move(made.value)};
 }
 
-/// `dropout`: the probability, which the kernel's random state is kept for.
+/// `dropout`: the probability, for which the kernel's random state is saved.
 Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
              const AttentionShape& kernel, double dropout, FlashOutputs& outputs) {
   Record record(eager, {&q, &k, &v});
@@ -47,15 +47,15 @@ Tensor flash(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
   return output;
 }
 
-/// Heads with zeros behind each row up to what the kernel takes, contiguous by heads.
+/// Heads padded with zeros to the size that the kernel supports, contiguous by heads.
 /// Source: aten/src/ATen/native/transformers/attention.cpp, pad_last_dim.
 Tensor pad_heads(Eager& eager, const Tensor& heads) {
   const std::int64_t dim = align_up(heads.shape()[3], kFlashAlignment);
   return pad_rows(eager, heads, dim, Layout::kContiguous);
 }
 
-/// Flash attention of heads of any size: the kernel takes multiples of 8, and what it pads is cut
-/// off again. The work is that of the size without zeros.
+/// Flash attention of heads of any size. The kernel supports multiples of 8; the padding is cut off
+/// afterwards. The work counts the size without padding.
 /// Source: attention.cpp, scaled_dot_product_attention, post_process_flash_output.
 Tensor padded_flash(Eager& eager, const Tensor& query, const Tensor& key, const Tensor& value,
                     const SdpaOptions& options) {
@@ -70,11 +70,10 @@ Tensor padded_flash(Eager& eager, const Tensor& query, const Tensor& key, const 
 }
 
 /// Floats of the backward kernel's workspace for one head of one sequence. 16-bit kernels sum the
-/// query gradient in fp32, and above 128 dims those of keys and values as well, which are then
-/// made in at most 200 splits over all heads. Each tile of the query gradient has 16 bytes of
-/// locks. Source: mem_eff_attention/kernel_backward.h, workspace_elements_gk, _gv, _gq,
-/// GradQTempStorage; block sizes of generate_kernels.py, BwdKernel; attention_backward.cu,
-/// num_splits_key.
+/// query gradient in fp32; above 128 dims also those of keys and values, in at most 200 splits over
+/// all heads. Each tile of the query gradient has 16 bytes of locks. Source:
+/// mem_eff_attention/kernel_backward.h, workspace_elements_gk, _gv, _gq, GradQTempStorage; block
+/// sizes of generate_kernels.py, BwdKernel; attention_backward.cu, num_splits_key.
 std::int64_t efficient_workspace(const Shape& q, const Shape& v, DType dtype) {
   constexpr std::int64_t kBlockKeys = 64;
   constexpr std::int64_t kLockFloats = 4;
@@ -92,8 +91,8 @@ std::int64_t efficient_workspace(const Shape& q, const Shape& v, DType dtype) {
   return floats;
 }
 
-/// Backward of memory-efficient attention: the three gradients, that of a learned mask, the row
-/// sums of grad * output, which 16-bit kernels make themselves, and the workspace. Source:
+/// Backward of memory-efficient attention: the three gradients, the gradient of a learned mask, the
+/// row sums of grad * output (16-bit kernels compute them internally) and the workspace. Source:
 /// aten/src/ATen/native/transformers/cuda/attention_backward.cu, _efficient_attention_backward;
 /// kernel_backward.h, kKernelComputesDelta.
 Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node, AttentionShape kernel) {
@@ -105,7 +104,7 @@ Gradients efficient_gradients(Eager& eager, Gradients& grads, Node& node, Attent
   Tensor dk = heads_like(eager, k, dtype);
   Tensor dv = heads_like(eager, k.with(3, grads[0].shape()[3]), dtype);
   Tensor mask_gradient;
-  if (node.wants(3)) {  // Rows of a multiple of 16, of which the first columns are seen.
+  if (node.wants(3)) {  // Rows are padded to a multiple of 16; only the first columns are visible.
     const Shape& mask = node.input_shapes[3];
     const Tensor wide = eager.empty(mask.with(-1, align_up(mask[-1], 16)), dtype);
     mask_gradient = eager.alias(wide, mask, false);
@@ -147,12 +146,12 @@ Tensor efficient(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v
   const Shape& shape = q.shape();
   Tensor output = heads_like(eager, shape.with(3, v.shape()[3]), q.dtype());
   // The log-sum-exp rows are padded to 32. Source: mem_eff_attention/kernel_forward.h, kAlignLSE.
-  // Kept for backward alone.
+  // Saved only for backward.
   Tensor log_sum;
   if (record.active()) {
     log_sum = eager.empty({shape[0], shape[1], align_up(shape[2], 32)}, DType::kFp32);
   }
-  // Above 128 dims the output does not stay in registers: kNeedsOutputAccumulatorBuffer.
+  // Above 128 dims, the output does not fit into registers: kNeedsOutputAccumulatorBuffer.
   if (q.dtype() != DType::kFp32 && std::max(shape[3], v.shape()[3]) > 128) {
     const Tensor sum = eager.empty(output.shape(), DType::kFp32, TensorRole::kWorkspace);
   }
@@ -225,7 +224,7 @@ Tensor math(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
     Tensor scores =
         batched_matmul(eager, query, scaled, Shape{shape[0], shape[1], shape[2], k.shape()[2]});
     scaled.reset();
-    if (mask.requires_grad()) {  // attn.add_: of a constant nothing is recorded.
+    if (mask.requires_grad()) {  // attn.add_ of a constant records nothing.
       scores = add_in_place(eager, scores, mask);
     } else if (mask.defined()) {
       launch(eager, {&scores, &mask, &scores});
@@ -239,8 +238,8 @@ Tensor math(Eager& eager, const Tensor& q, const Tensor& k, const Tensor& v,
   return to(eager, output, dtype);
 }
 
-/// Whether memory-efficient attention takes heads of this size: rows of 16 bytes where tensor cores
-/// run, those of 16-bit types from compute capability 7.0 on, those of fp32 from 8.0 on.
+/// Whether memory-efficient attention supports this head size: rows must be multiples of 16 bytes
+/// if tensor cores are used, for 16-bit types from compute capability 7.0 on, for fp32 from 8.0 on.
 /// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, minimum_gemm_alignment,
 /// check_head_dim_size_mem_efficient.
 bool takes_rows(const Eager& eager, const Tensor& heads) {
@@ -263,7 +262,8 @@ Tensor dispatch(Eager& eager, const Tensor& query, const Tensor& key, const Tens
   if (half && ampere && flash_head && !options.mask && (same_heads || !options.broadcast)) {
     return padded_flash(eager, query, key, value, options);
   }
-  // Fused kernels want elements of a row side by side: check_last_dim_stride_equals_1_dense.
+  // Fused kernels need the elements of a row to be contiguous:
+  // check_last_dim_stride_equals_1_dense.
   const bool strided = options.mask && (*options.mask)->layout == Layout::kSwapped;
   const bool aligned_rows = takes_rows(eager, query) && takes_rows(eager, value);
   if (!same_heads || strided || !aligned_rows || (query.dtype() == DType::kBf16 && !ampere)) {

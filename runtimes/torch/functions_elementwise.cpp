@@ -11,7 +11,8 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Type promotion of two floating tensors: the wider one; of two 16-bit types fp32.
+/// Type promotion of two floating-point tensors: the wider type; for two different 16-bit types
+/// fp32.
 DType promote(DType a, DType b) {
   if (a == b) {
     return a;
@@ -52,7 +53,7 @@ Tensor computed_like(Eager& eager, const Tensor& model) {
   return computed_like(eager, model, model.dtype(), {&model});
 }
 
-/// An operator of one input whose backward makes one tensor and keeps nothing.
+/// An operator of one input whose backward makes one tensor and saves nothing.
 Tensor unary(Eager& eager, const Tensor& input) {
   Record record(eager, {&input});
   Tensor output = computed_like(eager, input);
@@ -66,7 +67,7 @@ Tensor unary(Eager& eager, const Tensor& input) {
 
 enum class Saves : bool { kInput, kOutput };
 
-/// An operator of one input that keeps its input or its output, with a fused backward kernel.
+/// An operator of one input that saves its input or its output, with a fused backward kernel.
 Tensor unary_saving(Eager& eager, const Tensor& input, Saves saves) {
   Record record(eager, {&input});
   if (saves == Saves::kInput) {
@@ -85,8 +86,8 @@ Tensor unary_saving(Eager& eager, const Tensor& input, Saves saves) {
   return output;
 }
 
-/// `exponent * x^(exponent-1)` times the gradient: three tensors, one of which stays. Autocast runs
-/// pow in fp32. `lower`: how x^(exponent-1) is made; x to the power of one is a copy.
+/// `exponent * x^(exponent-1)` times the gradient: three tensors, one of which remains. Autocast
+/// runs pow in fp32. `lower`: how x^(exponent-1) is computed; for an exponent of one it is a copy.
 enum class LowerPower : bool { kCopy, kKernel };
 Tensor power(Eager& eager, const Tensor& base, LowerPower form) {
   const Tensor input = eager.autocast() ? to(eager, base, DType::kFp32) : base;

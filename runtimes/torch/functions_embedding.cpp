@@ -16,13 +16,13 @@ constexpr std::int64_t kRowsPerThread = 10;
 /// Source: the same file, MAX_ATOMIC_ACCUM_BLOCKS_PER_SM, and SortingCommon.cuh, MAX_BLOCK_SIZE.
 constexpr std::int64_t kFusedBlocksPerMultiprocessor = 4;
 constexpr std::int64_t kMaxBlock = 1024;
-/// Kernels of the sorted backward beside the zeros: sort, segments, scans, sums.
+/// Kernels of the sorted backward in addition to the zero fill: sort, segments, scans, sums.
 /// Source: observed on PyTorch 2.11.
 constexpr std::int64_t kSortedKernels = 20;
-/// CUB lays its temporaries out in pieces of this alignment, and asks for as much again less one.
+/// CUB aligns its temporaries to this and requests the same number minus one in addition.
 constexpr std::int64_t kCubAlignment = 256;
 
-/// Elements that one thread block of CUB's kernels takes, by generation.
+/// Elements per thread block of CUB's kernels, by GPU generation.
 /// Source: observed on PyTorch 2.11 with int64 keys; NVIDIA/cccl cub/device/dispatch/tuning.
 struct CubTiles {
   std::int64_t unique = 4480;
@@ -39,13 +39,15 @@ CubTiles cub_tiles(const DeviceTraits& device) {
   return tiles;
 }
 
-/// cub::DeviceScan and DeviceSelect: 16 bytes of look-back state per tile and a warp more.
+/// cub::DeviceScan and DeviceSelect: 16 bytes of look-back state per tile, for one more warp of
+/// tiles.
 std::int64_t scan_bytes(std::int64_t elements, std::int64_t tile) {
   return align_up((ceil_div(elements, tile) + 32) * 16, kCubAlignment) + kCubAlignment +
          kCubAlignment - 1;
 }
 
-/// A gradient of few, long segments is added up with atomics, in fp32 where it is narrower.
+/// Whether a gradient of few, long segments is summed with atomics; narrower types are summed in
+/// fp32.
 bool is_fused(const Eager& eager, std::int64_t segments, std::int64_t partials,
               std::int64_t width) {
   const std::int64_t lanes = align_up(width, 32);
@@ -77,7 +79,7 @@ Tensor sorted_gradient(Eager& eager, std::int64_t rows, const Shape& weight, DTy
   Tensor offsets = ids(rows);
   Tensor count = ids(1);
   {
-    const Tensor kept = ids(rows);  // The unique keys, which nobody wants.
+    const Tensor kept = ids(rows);  // The unique keys, which are not used.
     scratch(scan_bytes(rows, tiles.unique));
   }
   Tensor sizes = ids(segments);
@@ -107,7 +109,7 @@ Gradients embedding_gradients(Eager& eager, Gradients& grads, Node& node) {
   const Tensor saved = node.saved[0].unpack(eager);
   const Shape& weight = node.input_shapes[0];
   const DType dtype = grads[0].dtype();
-  // The kernels want both contiguous.
+  // The kernels require both to be contiguous.
   const Tensor ids = saved->layout == Layout::kRepeated
                          ? eager.empty(saved.shape(), DType::kInt64, TensorRole::kWorkspace)
                          : Tensor{};
@@ -120,7 +122,7 @@ Gradients embedding_gradients(Eager& eager, Gradients& grads, Node& node) {
     return {sorted_gradient(eager, count, weight, dtype)};
   }
   Tensor gradient = filled(eager, weight, dtype);
-  launch(eager, {&grads[0], &grads[0], &grads[0]});  // Rows are added up in place.
+  launch(eager, {&grads[0], &grads[0], &grads[0]});  // Rows are summed in place.
   return {std::move(gradient)};
 }
 

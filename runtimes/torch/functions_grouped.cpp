@@ -14,14 +14,15 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Rows up to which torch.sort works inside one block.
+/// Largest number of rows that torch.sort handles in one block.
 /// Source: aten/src/ATen/native/cuda/Sort.cpp, should_use_small_sort.
 constexpr std::int64_t kSmallSort = 4096;
-/// Kernels of a sort of 64-bit keys and of a small one, with the range that is sorted along.
+/// Kernels of a sort of 64-bit keys and of a small one, including the range that is sorted with the
+/// keys.
 /// Source: observed on PyTorch 2.11.
 constexpr std::int64_t kSortKernels = 11;
 constexpr std::int64_t kSmallSortKernels = 2;
-/// Items that one block of cub's radix sort takes when it is the only one.
+/// Items per block of cub's radix sort if there is only one block.
 constexpr std::int64_t kSingleTile = 2304;
 /// cub::DeviceScan of up to some thousand 32-bit and 64-bit integers.
 /// Source: observed on PyTorch 2.11.
@@ -32,17 +33,17 @@ std::int64_t tile_items(const DeviceTraits& device) {
   return device.compute_major >= 9 ? 384 * 12 : 384 * 10;
 }
 
-/// Of a further extent that is indexed: counted from the end, times the stride, and the sum.
+/// For each further indexed dim: wrap from the end, multiply by the stride, and add.
 constexpr std::int64_t kKernelsPerIndex = 3;
 
-/// Indices as kernels take them: int64.
+/// Indices in the type that kernels need: int64.
 Tensor widened(Eager& eager, const Tensor& index) {
   return index.dtype() == DType::kInt64 ? index
                                         : computed(eager, index.shape(), DType::kInt64, {&index});
 }
 
-/// Sums the rows of a gradient into `rows` rows: linear indices, sorted with their origins. They
-/// are made of the indices of `dims` extents.
+/// Sums the rows of a gradient into `rows` rows: computes linear indices from the indices of `dims`
+/// dims and sorts them with their origins.
 void scatter_rows(Eager& eager, const Tensor& gradient, std::int64_t items, std::int64_t rows,
                   int dims = 1, Tensor wide = {}) {
   const auto ids = [&] { return eager.empty({items}, DType::kInt64, TensorRole::kWorkspace); };
@@ -59,7 +60,7 @@ void scatter_rows(Eager& eager, const Tensor& gradient, std::int64_t items, std:
   const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows - 1)));
   const Tensor scratch = eager.empty({radix_sort_bytes(items, bits, eager.device())}, DType::kUInt8,
                                      TensorRole::kWorkspace);
-  // The linear index, a sort (a pass for every 8 bits unless one block does it), the sums.
+  // The linear index; a sort (a pass per 8 bits unless one block does it); the sums.
   // Source: observed on PyTorch 2.11.
   const std::int64_t kernels =
       (items <= kSingleTile ? 6 : 7 + ceil_div(bits, 8)) + kKernelsPerIndex * (dims - 1);
@@ -204,7 +205,7 @@ TopK top_k(Eager& eager, const Tensor& input, std::int64_t k) {
   TopK result;
   result.values = eager.empty(shape, input.dtype());
   result.indices = eager.empty(shape, DType::kInt64);
-  // The chosen, and where there are several their order.
+  // Select the largest and, if there are several, sort them.
   launch_kernels(eager, bytes_of(input), k > 1 ? 2 : 1);
   record.save(result.indices);
   record.finish(result.values, scattered);
@@ -240,7 +241,7 @@ Tensor masked_fill_in_place(Eager& eager, const Tensor& input, const Tensor& mas
 
 namespace {
 
-/// Of a quotient: the dividend's gradient is the quotient's over the divisor.
+/// The dividend's gradient is the quotient's gradient over the divisor.
 Gradients quotient_gradients(Eager& e, Gradients& grads, Node& node) {
   const Unpacked saved(e, node);
   const Shape& shape = grads[0].shape();
@@ -310,7 +311,7 @@ Tensor sum_groups(Eager& eager, const Tensor& input, std::int64_t k) {
   const Tensor grouped = eager.alias(input, {shape[0] / k, k, shape[1]}, true);
   Tensor output = reduce_second_last(eager, grouped, false);
   record.finish(output, [shape, k](Eager& e, Gradients& grads, Node&) -> Gradients {
-    // The expanded gradient cannot be seen as rows: reshape copies it.
+    // The expanded gradient has no view as rows, so reshape copies it.
     return {k == 1 ? e.alias(grads[0], shape, true)
                    : computed(e, shape, grads[0].dtype(), {&grads[0]})};
   });
@@ -349,7 +350,7 @@ Tensor permuted(Eager& eager, const Tensor& input, const Shape& seen_as) {
 
 namespace {
 
-/// Products of each expert's factors, their number times the dims of one.
+/// The products of all experts: `out` is the shape of one expert's product times their number.
 void run_products(Eager& eager, const Shape& out, std::int64_t inner, DType dtype,
                   GemmLayout layout) {
   eager.touch_cublas();
@@ -357,7 +358,7 @@ void run_products(Eager& eager, const Shape& out, std::int64_t inner, DType dtyp
       .m = out[1], .n = out[2], .k = inner, .count = out[0], .dtype = dtype, .layout = layout});
 }
 
-/// Gradients of the two factors, each scaled; the left one is copied to be transposed.
+/// Gradients of both factors, each scaled. The left factor is copied to be transposed.
 Gradients factor_gradients(Eager& eager, Gradients& grads, Node& node) {
   const Unpacked saved(eager, node);
   const DType dtype = grads[0].dtype();
@@ -379,7 +380,8 @@ Gradients factor_gradients(Eager& eager, Gradients& grads, Node& node) {
   return result;
 }
 
-/// A product of row groups; the ragged dim of `rows`, `columns` or `inner` is the mean over groups.
+/// A product of row groups. The ragged one of `rows`, `columns` and `inner` is the mean over the
+/// groups.
 struct GroupedProduct {
   std::int64_t groups = 0;
   std::int64_t rows = 0;
@@ -387,9 +389,9 @@ struct GroupedProduct {
   std::int64_t inner = 0;
 };
 
-/// Workspace of the CUTLASS kernel for each multiprocessor: tile scheduler and, on compute
-/// capability 10.0, stream-K state that grows with the tile (256 rows on two multiprocessors, or
-/// 128 on one for small groups).
+/// Workspace per multiprocessor of the CUTLASS kernel: tile scheduler and, on compute capability
+/// 10.0, stream-K state that grows with the tile (256 rows on two multiprocessors, or 128 on one
+/// for small groups).
 std::int64_t workspace_per_multiprocessor(const GroupedProduct& product,
                                           const DeviceTraits& device) {
   if (device.compute_major == 9) {
@@ -399,7 +401,7 @@ std::int64_t workspace_per_multiprocessor(const GroupedProduct& product,
   return small ? 5376 : 5888;
 }
 
-/// Three pointers, three strides and a shape of three 32-bit numbers per group.
+/// Per group: three pointers, three strides and a shape of three 32-bit numbers.
 constexpr std::int64_t kArgumentBytes = 3 * 8 + 3 * 8 + 3 * 4;
 
 void run_grouped(Eager& eager, const GroupedProduct& product, DType dtype, GemmLayout layout) {
@@ -484,9 +486,9 @@ Tensor grouped_mm(Eager& eager, const Tensor& input, const Tensor& weight, const
                                .inner = shape[out_first ? 2 : 1]};
   HEADROOM_ASSERT(product.inner == input.shape()[1]);
   Record record(eager, {&input, &weight});
-  // Saved variables are let go in the alphabetical order of their names: mat2, offs, self.
+  // Saved variables are released in the alphabetical order of their names: mat2, offs, self.
   if (record.wants(0)) {
-    // The transposed weight is a view, which keeps the memory that the parameter has now.
+    // The transposed weight is a view that keeps the parameter's current memory alive.
     record.save(out_first ? eager.alias(weight, shape, true) : weight);
   }
   record.save(offsets);

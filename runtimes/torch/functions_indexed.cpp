@@ -9,7 +9,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;  ///< Of each part of cub's temporary storage.
+constexpr std::int64_t kAlignment = 256;  ///< Alignment of each part of cub's temporary storage.
 constexpr std::int64_t kReduceTile = 256 * 16;
 constexpr std::int64_t kWaves = 5;
 constexpr std::int64_t kBlocksPerMultiprocessor = 2048 / 256;
@@ -55,7 +55,7 @@ Tensor nonzero(Eager& eager, const Tensor& input, std::int64_t found) {
   const auto dims = static_cast<std::int64_t>(input.shape().rank());
   Tensor output = eager.empty({dims, found}, DType::kInt64);
   { const Tensor states = scratch(pick_bytes(items)); }
-  // The states are set, the numbers of elements picked and, of several dims, split.
+  // Kernels: initialise the states, select the indices and, with several dims, split them.
   launch_kernels(eager, bytes_of(input) + bytes_of(output), dims > 1 ? 3 : 2);
   return output;
 }
@@ -84,7 +84,7 @@ Tensor add_rows_in_place(Eager& eager, const Tensor& target, const Tensor& index
 
 namespace {
 
-/// A part of `input` as a view of `seen_as`; its backward is select_backward.
+/// A part of `input` as a view of shape `seen_as`; its backward is select_backward.
 Tensor select(Eager& eager, const Tensor& input, const Shape& seen_as) {
   Record record(eager, {&input});
   Tensor output = eager.alias(input, seen_as, true);

@@ -24,7 +24,7 @@ Tensor expand_heads(Eager& eager, const Tensor& input, std::int64_t heads) {
 
 namespace {
 
-/// The gradient of the whole and, apart, of the slice that was copied into it.
+/// The gradient of the whole tensor and, separately, of the slice that was copied into it.
 struct SliceGradients {
   SliceGradients(Eager& eager, const Tensor& gradient, const Shape& part)
       : whole(computed(eager, gradient.shape(), gradient.dtype(), {&gradient})),
@@ -55,7 +55,7 @@ Tensor copy_side_by_side(Eager& eager, const Tensor& first, const Tensor& second
   Tensor output = eager.alias(begun, begun.shape(), false);
   record.finish(output, [right](Eager& e, Gradients& grads, Node& node) -> Gradients {
     SliceGradients made(e, grads[0], right);
-    Tensor zeros;  // For what was there before and is overwritten.
+    Tensor zeros;  // For the previous content, which is overwritten.
     if (node.wants(0)) {
       zeros = torch::filled(e, right, grads[0].dtype());
     }
@@ -75,7 +75,7 @@ Tensor complex_mul(Eager& eager, const Tensor& input, const Tensor& table) {
   record.finish(output, [](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const Tensor saved = node.saved[0].unpack(e);
     const Shape shape = grads[0].shape();
-    // view_as_real's backward wants its gradient contiguous.
+    // view_as_real's backward needs a contiguous gradient.
     Tensor rows;
     if (grads[0]->layout == Layout::kSwapped && shape[1] > 1 && shape[2] > 1) {
       rows = computed(e, shape, grads[0].dtype(), {&grads[0]});
@@ -130,7 +130,7 @@ Tensor clamp(Eager& eager, const Tensor& input, ClampBounds bounds) {
   record.finish(output, [bounds](Eager& e, Gradients& grads, Node& node) -> Gradients {
     const Tensor saved = node.saved[0].unpack(e);
     const Shape& shape = grads[0].shape();
-    // where(mask, grad, 0), the mask of both bounds joined in place.
+    // where(mask, grad, 0); the masks of both bounds are combined in place.
     const Tensor zero = filled(e, {}, grads[0].dtype());
     const Tensor below = computed(e, shape, DType::kBool, {&saved});
     const Tensor above =

@@ -9,15 +9,15 @@
 /// heads, S sequence, D head size.
 namespace headroom::ir::torch {
 
-/// One head seen A times, without a copy: [B, 1, S, D] -> [B, A, S, D]; backward sums over heads.
+/// One head viewed A times, without a copy: [B, 1, S, D] -> [B, A, S, D]; backward sums over heads.
 [[nodiscard]] Tensor expand_heads(Eager& eager, const Tensor& input, std::int64_t heads);
 
-/// A new tensor whose last dim is filled by `first`, then `second`, with two in-place copies.
+/// A new tensor whose last dim contains `first`, then `second`, written by two in-place copies.
 /// Source: torch/csrc/autograd/functions/tensor.cpp, CopySlices::apply_impl.
 [[nodiscard]] Tensor copy_side_by_side(Eager& eager, const Tensor& first, const Tensor& second);
 
-/// Pairs of the last dim as complex numbers, times a complex table [1, S, D] (as many bytes as D
-/// fp32 numbers per row). `input` is fp32.
+/// Pairs of the last dim as complex numbers, multiplied by a complex table [1, S, D] (as many bytes
+/// as D fp32 numbers per row). `input` is fp32.
 [[nodiscard]] Tensor complex_mul(Eager& eager, const Tensor& input, const Tensor& table);
 
 /// cat of scores [B, A, S, S'] with a logit per head [A], expanded to a further column.

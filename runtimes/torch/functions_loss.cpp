@@ -34,7 +34,7 @@ Tensor nll_loss(Eager& eager, const Tensor& log_probabilities, const Tensor& lab
   record.save(labels);
   Tensor loss = eager.empty({}, log_probabilities.dtype());
   Tensor total_weight = eager.empty({}, log_probabilities.dtype());
-  launch_kernels(eager, 2 * labels.elements() * kLabelBytes);  // Each row is read at one place.
+  launch_kernels(eager, 2 * labels.elements() * kLabelBytes);  // Each row is read at one element.
   if (record.active()) {
     record.save(total_weight);
     record.finish(loss, [](Eager& e, Gradients&, Node& node) -> Gradients {

@@ -17,7 +17,7 @@ struct GemmDims {
 };
 
 /// Backward of a product of rows [rows, in] with a weight. `mm` makes the weight's gradient first,
-/// `addmm` the input's, and its bias gradient is summed from the output's afterwards.
+/// `addmm` the input's, then sums the bias gradient from the output's.
 /// Source: derivatives.yaml, mm and addmm; order observed on PyTorch 2.11.
 Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const GemmDims& dims) {
   const Unpacked saved(eager, node);
@@ -51,17 +51,17 @@ Gradients linear_gradients(Eager& eager, Gradients& grads, Node& node, const Gem
   }
   if (with_bias) {
     weight_gradient();
-    if (node.wants(0)) {  // Summed over the rows when it is validated; over a single one, here.
+    if (node.wants(0)) {  // Validation sums it over the rows; a single row is summed here.
       result[0] = dims.rows == 1 ? computed(eager, {dims.out}, dtype, {&grads[0]}) : grads[0];
     }
   }
   return result;
 }
 
-/// What backward wants of a product that need not be computed.
+/// What backward needs of a product that may already exist.
 struct Kept {
   Tensor weight;   ///< The weight, or a view of it.
-  Tensor product;  ///< Defined: the product is there already.
+  Tensor product;  ///< Defined: the product already exists.
 };
 
 Tensor matrix_product(Eager& eager, const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -70,14 +70,14 @@ Tensor matrix_product(Eager& eager, const Tensor& input, const Tensor& weight, c
       .rows = input.elements() / input.shape()[-1], .in = input.shape()[-1], .out = out};
   HEADROOM_ASSERT(dims.in * dims.out == weight.elements());
   const std::size_t at_input = bias.defined() ? 1 : 0;
-  // addmm takes rows: an input of more dims is seen as such, by an operator of its own whose
+  // addmm takes rows. An input with more dims is first viewed as rows, by a separate operator whose
   // gradient comes after those of weight and bias. Source: aten/src/ATen/native/Linear.cpp,
   // _flatten_nd_linear.
   const bool flattens = bias.defined() && input.shape().rank() > 2;
   const Tensor rows = flattens ? view(eager, input, {dims.rows, dims.in}) : input;
   const auto run = [&](Record& record) {
-    // Saved variables are let go in the alphabetical order of their names: addmm has mat1 and mat2,
-    // mm has mat2 and self.
+    // Saved variables are released in the alphabetical order of their names: addmm has mat1 and
+    // mat2, mm has mat2 and self.
     const auto save_input = [&] {
       if (record.wants(at_input + 1)) {
         record.save(rows);
@@ -146,7 +146,8 @@ Tensor linear(Eager& eager, const Tensor& input, const Tensor& weight, const Ten
     return eager.linear_override(input, weight, bias);
   }
   const std::int64_t out = weight.shape()[0];
-  // What is kept is the transposed view: it holds the memory that a parameter has been moved off.
+  // The transposed view is saved. It keeps memory alive even after the parameter has moved to other
+  // memory.
   const auto turned = [&eager](const Tensor& cast) {
     return eager.alias(cast, cast.shape(), true);
   };
@@ -165,7 +166,7 @@ Tensor linear_of(Eager& eager, const Tensor& input, const Tensor& weight, const 
 }
 
 Tensor matmul_transposed(Eager& eager, const Tensor& input, const Tensor& weight) {
-  // The transposed view is no leaf: autocast casts it, but does not keep the copy in its cache.
+  // The transposed view is not a leaf: autocast casts it but does not cache the copy.
   const std::optional<DType> target = eager.autocast();
   const bool casts = target && weight.dtype() == DType::kFp32;
   const Tensor weight_cast = casts ? to(eager, weight, *target) : weight;
@@ -184,8 +185,8 @@ Tensor conv1d(Eager& eager, const Tensor& input, const Tensor& weight, const Ten
 
 namespace {
 
-/// [B, A, S, D] as the batch of a bmm: memory [B, S, A, D] or one head seen A times has to be
-/// copied when there are several B, since B and A cannot then be merged. Source:
+/// [B, A, S, D] as the batch of a bmm. Memory order [B, S, A, D], or one head viewed A times, must
+/// be copied if there are several B, because B and A cannot be merged then. Source:
 /// aten/src/ATen/native/LinearAlgebra.cpp, _matmul_impl: expand and reshape to three dims.
 Tensor as_batch(Eager& eager, const Tensor& input) {
   const Shape& shape = input.shape();
@@ -194,7 +195,8 @@ Tensor as_batch(Eager& eager, const Tensor& input) {
   return copies ? clone(eager, input) : input;
 }
 
-/// The product's batch seen as [B, A, ..] again; a gradient whose memory is [B, S, A, D] is copied.
+/// The product's batch viewed as [B, A, ..] again; a gradient with memory order [B, S, A, D] is
+/// copied.
 Tensor from_batch(Eager& eager, const Tensor& product) {
   Record record(eager, {&product});
   Tensor output = eager.alias(product, product.shape(), true);
@@ -210,7 +212,7 @@ Tensor from_batch(Eager& eager, const Tensor& product) {
   return output;
 }
 
-/// The product that gives the gradient of factor `factor` of a product of `forward`'s dims.
+/// The product that computes the gradient of factor `factor` of the product `forward`.
 GemmShape gradient_product(const GemmShape& forward, std::size_t factor, DType dtype, bool keys) {
   GemmShape shape = forward;
   shape.dtype = dtype;
@@ -224,7 +226,7 @@ GemmShape gradient_product(const GemmShape& forward, std::size_t factor, DType d
   return shape;
 }
 
-/// `keys`: the second factor was [.., S, D], multiplied as its transpose.
+/// `keys`: the second factor was [.., S, D] and was multiplied as its transpose.
 Gradients bmm_gradients(Eager& eager, Gradients& grads, Node& node, bool keys,
                         const GemmShape& dims) {
   const Unpacked saved(eager, node);
@@ -307,8 +309,8 @@ Tensor biased_scores(Eager& eager, const Tensor& bias, const Tensor& q, const Te
           Tensor product = e.empty(node.input_shapes[i], grads[0].dtype());
           e.touch_cublas();
           e.run(gradient_product(dims, i, grads[0].dtype(), true));
-          result[i] =
-              computed(e, node.input_shapes[i], grads[0].dtype(), {&product});  // Times alpha.
+          result[i] = computed(e, node.input_shapes[i], grads[0].dtype(), {&product});  // Times
+                                                                                        // alpha.
         }
       }
       return result;

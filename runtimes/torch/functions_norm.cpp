@@ -23,7 +23,7 @@ Tensor mean_last(Eager& eager, const Tensor& input) {
   Tensor output = reduce_last(eager, input);
   if (record.active()) {
     record.finish(output, [shape = input.shape()](Eager& e, Gradients& grads, Node&) -> Gradients {
-      return {computed(e, shape, grads[0].dtype(), {&grads[0]})};  // The expanded gradient over n.
+      return {computed(e, shape, grads[0].dtype(), {&grads[0]})};  // The expanded one over n.
     });
   }
   return output;
@@ -107,7 +107,7 @@ Tensor rms_norm_composed(Eager& eager, const Tensor& input, const Tensor& weight
 }
 
 Tensor softmax_last(Eager& eager, const Tensor& input, DType dtype) {
-  // Only fp16 is widened inside the kernel; bf16 is cast first.
+  // The kernel converts only fp16 itself; bf16 is cast first.
   // Source: aten/src/ATen/native/SoftMax.cpp, softmax(input, dim, dtype).
   const bool fused = input.dtype() == DType::kFp16 && dtype == DType::kFp32;
   const Tensor x = fused ? input : to(eager, input, dtype);

@@ -8,7 +8,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Whether bringing [B, A, S, D] with this layout to [B, S, A*D] needs a copy.
+/// Whether converting [B, A, S, D] with this layout to [B, S, A*D] needs a copy.
 bool merge_copies(const Tensor& heads) {
   const Shape& shape = heads.shape();
   return heads->layout == Layout::kRepeated ||
@@ -27,7 +27,7 @@ Gradients reshape_gradient(Eager& eager, const Tensor& gradient, const Shape& sh
   return {seen};
 }
 
-/// slice_backward and select_backward: zeros of the whole, into which the gradient is copied.
+/// slice_backward and select_backward: the gradient is copied into zeros of the whole shape.
 Tensor slice_backward(Eager& eager, const Tensor& gradient, const Shape& whole) {
   Tensor result = filled(eager, whole, gradient.dtype());
   launch(eager, {&gradient, &gradient});
@@ -38,7 +38,7 @@ Tensor slice_backward(Eager& eager, const Tensor& gradient, const Shape& whole) 
 /// Source: observed on PyTorch 2.11.
 constexpr std::int64_t kIndexPutKernels = 6;
 
-/// What an accumulating index_put of one index sorts and scans.
+/// Temporaries for the sort and scan of an accumulating index_put with one index.
 /// Source: aten/src/ATen/native/cuda/Indexing.cu, index_put_with_sort_kernel; observed sizes.
 void index_put_scratch(Eager& eager) {
   const auto scratch = [&](DType dtype) { return eager.empty({1}, dtype, TensorRole::kWorkspace); };
@@ -125,7 +125,7 @@ Tensor merge_heads(Eager& eager, const Tensor& input) {
 
 Tensor slice_last(Eager& eager, const Tensor& input, std::int64_t size) {
   if (size == input.shape()[-1]) {
-    return input;  // x[..., :n] of the whole is no operator.
+    return input;  // x[..., :n] of the whole runs no operator.
   }
   Record record(eager, {&input});
   Tensor output = eager.alias(input, input.shape().with(-1, size), true);
@@ -182,7 +182,7 @@ std::vector<Tensor> split_fused_heads(Eager& eager, const Tensor& input, std::in
     for (int i = 0; i < kParts; ++i) {
       Record record(eager, {&input});
       part();
-      if (record.active()) {  // select_backward: zeros of the whole.
+      if (record.active()) {  // select_backward: zeros of the whole shape.
         record.finish(parts.back(), [whole](Eager& e, Gradients& grads, Node&) -> Gradients {
           return {slice_backward(e, grads[0], whole)};
         });
@@ -194,7 +194,7 @@ std::vector<Tensor> split_fused_heads(Eager& eager, const Tensor& input, std::in
   for (int i = 0; i < kParts; ++i) {
     part();
   }
-  if (record.active()) {  // split_backward joins, then the transposed sum is made contiguous.
+  if (record.active()) {  // split_backward concatenates; then the sum is made contiguous.
     std::vector<Tensor*> outputs = {&parts[0], &parts[1], &parts[2]};
     record.finish(outputs, [whole](Eager& e, Gradients& grads, Node& node) -> Gradients {
       const Tensor joined = computed(e, whole, node.input_dtypes[0]);
@@ -346,7 +346,7 @@ Tensor repeat_heads(Eager& eager, const Tensor& input, std::int64_t times) {
   }
   if (record.active()) {
     record.finish(output, [shape](Eager& e, Gradients& grads, Node&) -> Gradients {
-      // The expanded copies are summed: one tensor of the narrow shape.
+      // The gradients of the expanded copies are summed: one tensor of the narrow shape.
       return {computed(e, shape, grads[0].dtype(), {&grads[0]})};
     });
   }

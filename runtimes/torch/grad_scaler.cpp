@@ -24,7 +24,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
 
 void GradScaler::check(std::span<const Tensor> parameters, Tensor inverse) {
   Tensor found = scalar(DType::kFp32);
-  // One copy of each per device, made when first asked for; copies are no kernels.
+  // One copy of each per device, made when first needed; copies are not kernels.
   found_ = eager_.empty(Shape{}, DType::kFp32, TensorRole::kTemporary);
   Tensor inverse_copy = eager_.empty(Shape{}, DType::kFp32, TensorRole::kTemporary);
   for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
@@ -91,7 +91,7 @@ void GradScaler::fused_step(const OptimizerPlan& plan, std::span<const Tensor> p
   }
   torch::step(eager_, plan, parameters, state);
   if (plan.kind == OptimizerKind::kAdamW) {
-    // Step counts are taken back where an overflow was found.
+    // Step counts are decremented if an overflow was found.
     for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
       const std::vector<std::int64_t> counts(group.size(), 1);
       count_kernels(eager_, list_launches(counts, ListKernel::kTwoLists));

@@ -10,14 +10,14 @@
 
 namespace headroom::ir::torch {
 
-/// How a GradScaler learns what other ranks have found in their shards of the gradients.
+/// How a GradScaler learns about overflows in other ranks' shards of the gradients.
 enum class FoundReduction : std::uint8_t {
-  kNone,      ///< Gradients are whole.
-  kDTensors,  ///< Each check of DTensors adds up what it has found, in a tensor of its own.
-  kInPlace,   ///< ShardedGradScaler: once, in unscale_, which fused optimizers do not call.
+  kNone,      ///< Gradients are not sharded.
+  kDTensors,  ///< Each check of DTensors sums its result over the ranks, in a new tensor.
+  kInPlace,   ///< ShardedGradScaler: once in unscale_, which fused optimizers do not call.
 };
 
-/// `torch.amp.GradScaler("cuda")` with one optimizer, no overflow ever found: every step is taken.
+/// `torch.amp.GradScaler("cuda")` with one optimizer and without overflows: every step is taken.
 /// Order of calls per optimizer step: scale (once per backward), optionally unscale, step, update.
 /// Source: pytorch/pytorch 2.11 torch/amp/grad_scaler.py; torch/distributed/tensor/_dispatch.py,
 ///         found_inf_reduce_handler; torch/distributed/fsdp/sharded_grad_scaler.py.
@@ -31,16 +31,16 @@ class GradScaler {
   [[nodiscard]] Tensor scale(const Tensor& loss);
   /// Divides the gradients of `parameters` by the scale; needed before clipping. Requires a scale.
   void unscale(std::span<const Tensor> parameters);
-  /// Unscales unless that has been done, then runs the optimizer. Fused optimizers unscale in their
-  /// own kernels.
+  /// Unscales unless that has been done, then runs the optimizer. Fused optimizers unscale inside
+  /// their kernels.
   void step(const OptimizerPlan& plan, std::span<const Tensor> parameters, OptimizerState& state);
   void update();
 
  private:
   /// A scalar on the device, made by one kernel.
   [[nodiscard]] Tensor scalar(DType dtype);
-  /// Checks the gradients against infinity and multiplies them by `inverse`; what was found is kept
-  /// in `found_`. Source: GradScaler._unscale_grads_.
+  /// Checks the gradients for infinity and multiplies them by `inverse`; the result of the check is
+  /// kept in `found_`. Source: GradScaler._unscale_grads_.
   void check(std::span<const Tensor> parameters, Tensor inverse);
   void fused_step(const OptimizerPlan& plan, std::span<const Tensor> parameters,
                   OptimizerState& state);

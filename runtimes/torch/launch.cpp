@@ -18,7 +18,7 @@ std::int64_t elementwise_launches(std::int64_t elements, std::int64_t element_by
   if (elements == 0) {
     return 0;
   }
-  // Halves of halves have one of two sizes: `least` elements, or one more.
+  // Repeated halving yields parts of two sizes: `least` elements, or one more.
   std::int64_t least = elements;
   std::int64_t smaller = 1;
   std::int64_t larger = 0;
@@ -51,8 +51,9 @@ std::int64_t launches_over(const Tensor& largest, std::int64_t bytes) {
   return bytes <= kLimit ? 1 : elementwise_launches(largest);
 }
 
-/// What is moved, and the operand that takes most. Operands of one size and order are read as wide
-/// as memory allows; those that are broadcast, or lie in another order, element by element.
+/// Bytes that an operator moves, and its largest operand. Operands of one size and order are read
+/// with vectorised accesses; operands that are broadcast or have another order are read element by
+/// element.
 /// Source: pytorch/pytorch aten/src/ATen/native/cuda/CUDALoops.cuh, gpu_kernel_impl_nocast.
 struct Operands {
   std::int64_t bytes = 0;
@@ -107,7 +108,7 @@ void launch_into(Eager& eager, const Tensor& result, std::initializer_list<const
     widened = widened || (operand->defined() && operand->elements() == result.elements() &&
                           bits_of(operand->dtype()) < bits_of(result.dtype()));
   }
-  // A sum over rows reads as wide as any; a wider type is written element by element.
+  // A sum over rows uses vectorised reads; a wider type is written element by element.
   all.one_by_one = widened || (all.one_by_one && result.elements() == all.count);
   all.run(eager);
 }

@@ -13,8 +13,8 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// The edges of a network and their reverses. An edge knows its place in the list that it was made
-/// of, where its reverse is its neighbour: 2 i and 2 i + 1.
+/// The edges of a network and their reverses. An edge stores its index in the list it was made
+/// from, where edge and reverse are neighbours: 2 i and 2 i + 1.
 using Arcs = boost::compressed_sparse_row_graph<boost::directedS, boost::no_property, std::size_t>;
 using Arc = boost::graph_traits<Arcs>::edge_descriptor;
 
@@ -85,7 +85,7 @@ class ResidualNetwork {
   };
 
   Arcs arcs_;
-  std::vector<std::int64_t> residual_;  ///< By edge, as what follows.
+  std::vector<std::int64_t> residual_;  ///< By edge; the next two as well.
   std::vector<Arc> reverse_;
 };
 

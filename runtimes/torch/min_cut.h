@@ -16,7 +16,7 @@ struct FlowEdge {
 
 /// A flow network; its vertices are the numbers below `vertices`.
 struct FlowNetwork {
-  /// Capacity of an edge that no minimum cut goes through. Four of them do not overflow.
+  /// Capacity of an edge that no minimum cut contains. The sum of four does not overflow.
   static constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max() / 4;
 
   std::size_t vertices = 0;
@@ -26,8 +26,8 @@ struct FlowNetwork {
 };
 
 /// Whether each vertex is on the sink's side of the minimum cut that is nearest to the sink: the
-/// vertices from which the residual network of a maximum flow has a path to the sink. Every maximum
-/// flow gives the same side.
+/// residual network of a maximum flow has a path from the vertex to the sink. Every maximum flow
+/// gives the same side.
 ///
 /// Source: networkx/algorithms/flow/maxflow.py, minimum_cut, which PyTorch's partitioner calls. The
 ///         maximum flow is Boost.Graph's.

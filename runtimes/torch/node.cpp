@@ -40,8 +40,8 @@ Unpacked::~Unpacked() {
 
 namespace {
 
-/// Nodes that have died. Their vectors keep their memory for the next: every step of a program
-/// makes as many again, and allocating them was a third of the work of a prediction.
+/// A pool of dead nodes. Their vectors keep their memory for new nodes: every step of a program
+/// makes as many again, and allocating them took a third of the time of a prediction.
 class NodePool {
  public:
   Node* take() {
@@ -96,7 +96,8 @@ void drop_use(Node* node) {
   if (node == nullptr || --node->uses > 0) {
     return;
   }
-  // Graphs are deep: what a dead node points to is collected in a list instead of recursing.
+  // Graphs are deep: the nodes that a dead node points to are collected in a list instead of
+  // recursing.
   std::vector<Node*> pending;
   const auto bury = [&pending](Node* dead) {
     for (const Edge& edge : dead->next) {

@@ -11,7 +11,7 @@
 
 namespace headroom::ir::torch {
 
-/// Who takes what operators save for backward, in place of their nodes.
+/// Hooks that take the tensors that operators save for backward, instead of the nodes.
 /// Source: pytorch/pytorch torch/autograd/graph.py, saved_tensors_hooks.
 class SavedTensorHooks : public std::enable_shared_from_this<SavedTensorHooks> {
  public:
@@ -20,24 +20,25 @@ class SavedTensorHooks : public std::enable_shared_from_this<SavedTensorHooks> {
   SavedTensorHooks(const SavedTensorHooks&) = delete;
   SavedTensorHooks& operator=(const SavedTensorHooks&) = delete;
 
-  /// An operator saves `tensor`: returns where it can be asked for. What is put in `kept` stays
-  /// with the operator's node, and nobody will ask.
+  /// Called when an operator saves `tensor`. Returns the slot for `unpack`. If `kept` is set, the
+  /// operator's node stores that tensor itself and never calls `unpack`.
   virtual std::size_t pack(Eager& eager, const Tensor& tensor, Tensor& kept) = 0;
-  /// Backward wants the tensor.
+  /// Called when backward needs the tensor.
   [[nodiscard]] virtual Tensor unpack(Eager& eager, std::size_t slot) = 0;
-  /// The node has let go of it.
+  /// Called when the node releases the tensor.
   virtual void forget(std::size_t slot) = 0;
 };
 
-/// What an operator keeps for backward: the tensor itself, or where the hooks in force have it.
+/// What an operator saves for backward: the tensor itself, or the slot in which the active hooks
+/// have it.
 class SavedTensor {
  public:
   SavedTensor() = default;
   explicit SavedTensor(Tensor tensor) : tensor_(std::move(tensor)) {}
-  /// What `hooks` have taken under `slot`.
+  /// The slot `slot` of `hooks`.
   SavedTensor(SavedTensorHooks& hooks, std::size_t slot)
       : hooks_(hooks.shared_from_this()), slot_(slot) {}
-  /// The tensor. Hooks hand it out once.
+  /// The tensor. Hooks return it only once.
   [[nodiscard]] Tensor unpack(Eager& eager);
   void reset();
 
@@ -48,7 +49,7 @@ class SavedTensor {
 };
 
 struct Edge {
-  Node* node = nullptr;  ///< Counted; null: no gradient wanted.
+  Node* node = nullptr;  ///< Counted reference; null: no gradient is needed.
   int input_index = 0;
 };
 
@@ -57,24 +58,25 @@ using Gradients = std::vector<Tensor>;
 /// One backward step of an operator.
 class Node {
  public:
-  /// Gradients of the outputs in, gradients of the inputs out (undefined where none is wanted).
+  /// Takes the gradients of the outputs, returns the gradients of the inputs (undefined if not
+  /// needed).
   using Apply = std::function<Gradients(Eager&, Gradients& grads, Node& node)>;
 
   std::uint64_t sequence = 0;
   int uses = 0;
   std::uint32_t site_operation = 0;
   std::int32_t layer = -1;
-  StreamId stream = 0;       ///< On which it runs and gradients for it are added up.
-  bool distributed = false;  ///< Gradients for it are DTensors, never added up in place.
-  int inputs = 1;            ///< Gradients it waits for: outputs of the forward operator.
+  StreamId stream = 0;       ///< The stream on which it runs and gradients for it are summed.
+  bool distributed = false;  ///< Gradients for it are DTensors, which are never summed in place.
+  int inputs = 1;            ///< Number of gradients it waits for: outputs of the forward operator.
   std::vector<Edge> next;
   std::vector<SavedTensor> saved;
-  std::vector<Shape> input_shapes;  ///< Of `next`: a wider gradient is summed down to it.
+  std::vector<Shape> input_shapes;  ///< Of `next`: a wider gradient is summed to this shape.
   std::vector<DType> input_dtypes;
   Apply apply;
   TensorImpl* leaf = nullptr;  ///< AccumulateGrad: the leaf (not counted).
-  Tensor leaf_owner;           ///< AccumulateGrad of a leaf that is no parameter: keeps it.
-  /// Runs when all gradients of the outputs are there (hooks of tensors).
+  Tensor leaf_owner;           ///< AccumulateGrad of a leaf that is no parameter: keeps it alive.
+  /// Runs when all gradients of the outputs have arrived (hooks of tensors).
   std::function<void(Eager&)> before_apply;
   /// Runs after a leaf's gradient has been accumulated (DDP, ZeRO).
   std::function<void(Eager&)> after_accumulate;
@@ -83,7 +85,8 @@ class Node {
   void release_saved();
 };
 
-/// What a backward function unpacks: its local names, which go in reverse order when it returns.
+/// The tensors that a backward function unpacks. They are its local variables, which are released
+/// in reverse order when it returns.
 class Unpacked {
  public:
   Unpacked(Eager& eager, Node& node);
@@ -96,7 +99,7 @@ class Unpacked {
   std::vector<Tensor> tensors_;
 };
 
-/// A fresh node without uses; it goes when `drop_use` takes the last one.
+/// A new node without references; it dies when `drop_use` drops the last one.
 [[nodiscard]] Node* make_node();
 void add_use(Node* node);
 void drop_use(Node* node);

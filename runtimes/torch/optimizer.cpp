@@ -38,7 +38,7 @@ void zero_grad(Eager& eager, std::span<const Tensor> parameters) {
     if (parameter->grad == nullptr) {
       continue;
     }
-    const Tensor gradient = gradient_of(eager, parameter);  // Freed with this name.
+    const Tensor gradient = gradient_of(eager, parameter);  // Freed when this name goes.
     --parameter->grad->uses;
     parameter->grad = nullptr;
   }

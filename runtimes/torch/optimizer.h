@@ -10,7 +10,7 @@
 
 namespace headroom::ir::torch {
 
-/// What an optimizer keeps between steps.
+/// The state of an optimizer between steps.
 struct OptimizerState {
   /// Tensors of one parameter, in the order in which the optimizer makes them; empty until its
   /// first step with a gradient.
@@ -22,15 +22,15 @@ struct OptimizerState {
   std::vector<bool> layer_matrices;
 };
 
-/// One optimizer step over `parameters`, as the Python and CUDA code behind it allocates and frees.
-/// Parameters without a gradient are skipped. New states have the role kOptimizerState, everything
-/// else kTemporary; after the step only states are left.
+/// One optimizer step over `parameters`, with the allocations and frees of its Python and CUDA
+/// code. Parameters without a gradient are skipped. New states have the role kOptimizerState,
+/// everything else kTemporary; after the step only states remain.
 ///
-/// Model:  states per parameter: AdamW two of the parameter's type (fused: and an fp32 scalar);
+/// Model:  states per parameter: AdamW two of the parameter's type (fused: also an fp32 scalar);
 ///         SGD none, with momentum one; Adafactor a row and a column of the last two dims, or one
-///         tensor for vectors; Lion one; Muon one for a matrix of the layers, AdamW's for the rest;
-///         8-bit states a byte per element with an fp32 factor per block of 256 elements where the
-///         parameter has 4096 elements or more.
+///         tensor for vectors; Lion one; Muon one for a matrix of the layers, AdamW's for the rest.
+///         8-bit states have one byte per element and an fp32 factor per block of 256 elements, if
+///         the parameter has 4096 elements or more.
 /// Errors: InternalError for a form that an optimizer does not have (the plan check refuses it).
 /// Source: pytorch/pytorch 2.11 torch/optim/{adam,sgd,_adafactor,_muon}.py;
 /// huggingface/transformers 5.17
@@ -38,7 +38,7 @@ struct OptimizerState {
 void step(Eager& eager, const OptimizerPlan& plan, std::span<const Tensor> parameters,
           OptimizerState& state);
 
-/// `optimizer.zero_grad(set_to_none=True)`: gradients go in parameter order.
+/// `optimizer.zero_grad(set_to_none=True)`: gradients are released in parameter order.
 void zero_grad(Eager& eager, std::span<const Tensor> parameters);
 
 // The optimizers behind `step`; each is one file.
@@ -50,8 +50,8 @@ struct BitsAndBytes {
   bool paged = false;      ///< Large states in unified memory.
 };
 
-/// One kernel per parameter; states as `form` says. Embeddings are treated like any parameter
-/// (Trainer asks for fp32 states for them).
+/// One kernel per parameter; `form` defines the states. Embeddings are treated like other
+/// parameters (Trainer requests fp32 states for them).
 /// Source: bitsandbytes 0.50.2 bitsandbytes/optim/optimizer.py.
 void bitsandbytes_step(Eager& eager, const BitsAndBytes& form, std::span<const Tensor> parameters,
                        OptimizerState& state);

@@ -10,8 +10,8 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Python's names in Adafactor.step. They outlive the iteration: a tensor goes when its name is
-/// given to the next one.
+/// Python's names in Adafactor.step. They outlive an iteration: a tensor is released when its name
+/// is assigned in the next one.
 struct StepLocals {
   Tensor gradient;   ///< In fp32.
   Tensor parameter;  ///< In fp32.
@@ -32,8 +32,8 @@ Tensor in_fp32(Eager& eager, const Tensor& tensor) {
   return is_half(tensor.dtype()) ? temporary(eager, tensor.shape()) : tensor;
 }
 
-/// Row and column of the last two dims, or a whole tensor; then room for the parameter's RMS.
-/// Rows and columns are made on the host and copied.
+/// Row and column of the last two dims, or a whole tensor; then the parameter's RMS. Rows and
+/// columns are made on the host and copied.
 void create_states(Eager& eager, const Shape& shape, OptimizerState::Tensors& states) {
   const auto state = [&](const Shape& of) {
     return eager.empty(of, DType::kFp32, TensorRole::kOptimizerState);
@@ -65,7 +65,7 @@ Tensor approximate(Eager& eager, const Tensor& row, const Tensor& column, const 
   return product;
 }
 
-/// The second moment takes the squared gradient in, and gives the direction of the step.
+/// Updates the second moment with the squared gradient and computes the direction of the step.
 void update_moment(Eager& eager, const OptimizerState::Tensors& states, StepLocals& locals) {
   const Shape shape = locals.gradient.shape();
   Tensor squared = temporary(eager, shape);

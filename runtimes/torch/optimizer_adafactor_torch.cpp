@@ -9,7 +9,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Python's names in _single_tensor_adafactor, which outlive the iteration.
+/// Python's names in _single_tensor_adafactor, which outlive an iteration.
 struct SingleTensorLocals {
   Tensor row_mean;
   Tensor column_mean;
@@ -38,7 +38,7 @@ void create_states(Eager& eager, const Tensor& parameter, OptimizerState::Tensor
   }
 }
 
-/// A norm that the host reads.
+/// A norm that the host reads, which is a synchronisation.
 void read_norm(Eager& eager, const Tensor& tensor) {
   const Tensor norm = reduce_all(eager, tensor);
 }

@@ -10,8 +10,8 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Moments of parameters that step for the first time; `on_device`: with their step counts, which
-/// otherwise live on the host. Source: torch/optim/adam.py, Adam._init_group.
+/// Moments of parameters in their first step. `on_device`: including their step counts, which are
+/// otherwise on the host. Source: torch/optim/adam.py, Adam._init_group.
 void create_moments(Eager& eager, bool on_device, std::span<const Tensor> parameters,
                     OptimizerState& state) {
   for (const std::size_t index : with_gradient(parameters)) {
@@ -30,13 +30,13 @@ void create_moments(Eager& eager, bool on_device, std::span<const Tensor> parame
   }
 }
 
-/// One of the list kernels of a step: how it launches, and how many tensors of the parameters' size
-/// it reads and writes.
+/// One list kernel of a step: its kind, and how many tensors of the parameters' size it reads and
+/// writes.
 struct ListStep {
   ListKernel kernel = ListKernel::kOneList;
   std::int64_t moves = 0;
 };
-/// Weight decay, lerp, mul, addcmul, sqrt, div by a scalar each, add, addcdiv.
+/// Weight decay, lerp, mul, addcmul, sqrt, div by a scalar per tensor, add, addcdiv.
 constexpr std::array<ListStep, 8> kAdamSteps = {{{ListKernel::kOneList, 2},
                                                  {ListKernel::kTwoLists, 3},
                                                  {ListKernel::kOneList, 2},
@@ -46,8 +46,8 @@ constexpr std::array<ListStep, 8> kAdamSteps = {{{ListKernel::kOneList, 2},
                                                  {ListKernel::kOneList, 2},
                                                  {ListKernel::kThreeLists, 4}}};
 
-/// The square roots of all second moments exist at once; those of one type until the next type's
-/// have been made. Source: torch/optim/adam.py, _multi_tensor_adam.
+/// The square roots of all second moments exist at once. Those of one type live until the next
+/// type's have been made. Source: torch/optim/adam.py, _multi_tensor_adam.
 void foreach_update(Eager& eager, std::span<const Tensor> parameters) {
   std::vector<Tensor> roots;
   for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
@@ -71,7 +71,7 @@ void fused_update(Eager& eager, std::span<const Tensor> parameters) {
   for (const auto& group : groups_by_dtype(parameters, with_gradient(parameters))) {
     const std::vector<std::int64_t> step_counts(group.size(), 1);
     count_kernels(eager, list_launches(step_counts, ListKernel::kOneList));
-    // Parameter, gradient and two moments; all but the gradient are written, too.
+    // Reads parameter, gradient and two moments; writes all but the gradient.
     launch_list(eager, parameters, group, ListKernel::kFourLists, 7, TrafficKind::kFusedStep);
   }
 }

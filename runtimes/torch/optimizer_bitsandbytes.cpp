@@ -42,7 +42,7 @@ class Builder {
       tensors.push_back(zeros(eager_, parameter.shape(), dtype, TensorRole::kOptimizerState));
       return;
     }
-    // Unified memory that PyTorch's allocator does not know.
+    // Unified memory, which PyTorch's allocator does not know.
     eager_.program().host_bytes += bytes_of(parameter.elements(), dtype).value();
     count_kernels(eager_, 1);
     tensors.emplace_back();
@@ -63,7 +63,7 @@ void bitsandbytes_step(Eager& eager, const BitsAndBytes& form, std::span<const T
     if (tensors.empty()) {
       builder.create(parameters[index], tensors);
     }
-    // Parameter and states are read and written, the gradient read.
+    // Parameter and states are read and written; the gradient is only read.
     const bool quantised = form.eight_bit && parameters[index].elements() >= kMinimumFor8Bit;
     const std::int64_t state_bytes =
         form.moments * parameters[index].elements() * (quantised ? 1 : 4);

@@ -6,11 +6,12 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// One momentum in the parameter's type; two temporaries per parameter, one parameter at a time.
+/// One momentum in the parameter's type; two temporaries per parameter, for one parameter at a
+/// time.
 /// Source: lucidrains/lion-pytorch 0.2.5 lion_pytorch/lion_pytorch.py, update_fn.
 void loop_step(Eager& eager, std::span<const Tensor> parameters, OptimizerState& state) {
   constexpr std::int64_t kOperations = 7;  // mul, mul, add, sgn, add, mul, add
-  constexpr std::int64_t kMoves = 17;      // Two for each, three where two tensors meet.
+  constexpr std::int64_t kMoves = 17;      // Two per operation, three if it has two operands.
   for (const std::size_t index : with_gradient(parameters)) {
     const Tensor& parameter = parameters[index];
     OptimizerState::Tensors& tensors = state.of_parameter[index];

@@ -29,7 +29,7 @@ void scale_to_norm(Eager& eager, const Tensor& matrix) {
   launch_in_place(eager, matrix, 1, 2);
 }
 
-/// A product of [m, k] and [k, n], added to a tensor of its shape or not.
+/// A product of [m, k] and [k, n], with or without an added tensor of its shape.
 Tensor product(Eager& eager, std::int64_t m, std::int64_t n, std::int64_t k) {
   Tensor result = eager.empty({m, n}, DType::kBf16, TensorRole::kTemporary);
   eager.touch_cublas();
@@ -37,7 +37,7 @@ Tensor product(Eager& eager, std::int64_t m, std::int64_t n, std::int64_t k) {
   return result;
 }
 
-/// _zeropower_via_newtonschulz: in bf16, on the short side. `update` keeps its name in the caller.
+/// _zeropower_via_newtonschulz in bf16, on the short side. The caller keeps the name `update`.
 Tensor orthogonalise(Eager& eager, const Tensor& update) {
   const std::int64_t rows = std::min(update.shape()[0], update.shape()[1]);
   const std::int64_t columns = std::max(update.shape()[0], update.shape()[1]);

@@ -9,8 +9,8 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// The first momentum is a copy of the gradient. Nothing is filled, so a copy between tensors of
-/// one type is no kernel either.
+/// The first momentum is a copy of the gradient. Nothing is filled, and a copy between tensors of
+/// one type is not a kernel.
 void create_momentum(Eager& eager, const Tensor& parameter, OptimizerState::Tensors& tensors) {
   tensors.push_back(eager.empty(parameter.shape(), parameter.dtype(), TensorRole::kOptimizerState));
 }

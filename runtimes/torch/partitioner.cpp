@@ -13,13 +13,13 @@
 namespace headroom::ir::torch {
 namespace {
 
-constexpr std::int64_t kFar = 1'000'000'000;  ///< Distance of what backward does not need.
+constexpr std::int64_t kFar = 1'000'000'000;  ///< Distance of nodes that backward does not need.
 
 /// MinCutOptions
 struct Bans {
   bool far_apart = true;
   bool materialised = true;
-  bool unlisted = true;  ///< Else only what is dear.
+  bool unlisted = true;  ///< Ban what is not in the list; otherwise only expensive operators.
 };
 
 bool fuses(JointOp op) {
@@ -116,7 +116,7 @@ std::int64_t Partitioner::bytes_of(const Nodes& nodes) const {
   return bytes;
 }
 
-/// Backward would have to write it down, for a reader that does not fuse.
+/// Whether backward would have to write it to memory for a reader that does not fuse.
 bool Partitioner::is_materialised_backward(std::size_t node) const {
   if (graph_[node].op == JointOp::kView) {
     return false;
@@ -137,7 +137,7 @@ bool Partitioner::is_materialised_backward(std::size_t node) const {
   return false;
 }
 
-/// Its result is less than a quarter of what it reads.
+/// Whether its result is less than a quarter of what it reads.
 bool Partitioner::is_reduction(std::size_t node) const {
   constexpr std::int64_t kShare = 4;
   return graph_[node].bytes * kShare < bytes_of(graph_[node].reads);
@@ -156,8 +156,8 @@ bool Partitioner::is_banned(std::size_t node, const Bans& bans) const {
   return dear || (bans.materialised && is_materialised_backward(node)) || is_reduction(node);
 }
 
-/// What saving it costs: more the farther it is from backward, twice if nobody else needs it in
-/// memory.
+/// Cost of saving it: it grows with the distance from backward, and doubles if nobody else needs it
+/// in memory.
 std::int64_t Partitioner::weight(std::size_t node) const {
   constexpr double kPerStep = 1.1;
   constexpr std::int64_t kFarthest = 100;
@@ -171,7 +171,7 @@ std::int64_t Partitioner::weight(std::size_t node) const {
   const std::int64_t steps = std::max<std::int64_t>(std::min(far_[node], kFarthest), 1);
   const double dear =
       static_cast<double>(each.bytes) * std::pow(kPerStep, static_cast<double>(steps));
-  // Nothing that can be cut is as dear as what cannot.
+  // Every edge that can be cut is cheaper than one that cannot.
   const auto cost =
       static_cast<std::int64_t>(std::min(dear, static_cast<double>(FlowNetwork::kUnbounded / 4)));
   const bool is_written =
@@ -181,7 +181,7 @@ std::int64_t Partitioner::weight(std::size_t node) const {
   return is_written ? cost : 2 * cost;
 }
 
-/// The first operator behind `start`, up to `limit`, that does not fuse with what it reads.
+/// The first operator after `start`, up to `limit`, that does not fuse with its operands.
 std::size_t Partitioner::first_unfusible(const Nodes& start, std::size_t limit) const {
   using Entry = std::tuple<std::size_t, std::size_t, bool>;  // Order, node, whether it fuses.
   std::set<Entry> entries;
@@ -203,7 +203,8 @@ std::size_t Partitioner::first_unfusible(const Nodes& start, std::size_t limit) 
   return limit;
 }
 
-/// What reads a value both near to where it is made and behind something that does not fuse.
+/// Bans values that are read both close to where they are made and after an operator that does not
+/// fuse.
 void Partitioner::ban_far_apart(const Nodes& allowed, std::vector<bool>& banned) const {
   for (std::size_t node = 0; node < graph_.size(); ++node) {
     if (!forward_[node]) {
@@ -226,7 +227,7 @@ void Partitioner::ban_far_apart(const Nodes& allowed, std::vector<bool>& banned)
   }
 }
 
-/// solve_min_cut; `allowed` may run again whatever it is.
+/// solve_min_cut; nodes in `allowed` may always be recomputed.
 Partitioner::Cut Partitioner::cut(const Bans& bans, const Nodes& allowed) const {
   std::vector<bool> banned(graph_.size(), false);
   for (std::size_t i = 0; i < graph_.size(); ++i) {
@@ -264,7 +265,7 @@ Partitioner::Cut Partitioner::cut(const Bans& bans, const Nodes& allowed) const 
   return result;
 }
 
-/// What the knapsack chooses from: banned, needed by backward, and no argument. Largest first.
+/// The candidates of the knapsack: banned, needed by backward, and not an argument. Largest first.
 Partitioner::Nodes Partitioner::worth_choosing(const Nodes& banned) const {
   Nodes items;
   std::ranges::copy_if(banned, std::back_inserter(items), [&](std::size_t node) {
@@ -276,8 +277,8 @@ Partitioner::Nodes Partitioner::worth_choosing(const Nodes& banned) const {
   return items;
 }
 
-/// dp_knapsack: in ten thousandths of the budget, run times summed up in fp32. What is left out may
-/// run again. `full`: bytes that are a budget of one.
+/// dp_knapsack: in ten-thousandths of the budget; run times are summed in fp32. Items that are left
+/// out may be recomputed. `full`: the bytes that correspond to a budget of 1.
 Partitioner::Nodes Partitioner::left_to_run_again(const Nodes& items, double full,
                                                   double budget) const {
   constexpr double kParts = 10000;

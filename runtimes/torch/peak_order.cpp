@@ -23,17 +23,18 @@ void add_once(Order& list, std::size_t item) {
   }
 }
 
-/// An edge leads from a node to one that it waits for.
+/// An edge leads from a node to one that must run before it.
 using Waits = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS>;
 
-/// Depth first from node 0 on, along the edges of each node in the order in which they were added.
+/// Depth-first order from node 0, along the edges of each node in the order in which they were
+/// added.
 Order each_behind_its_waits(const Waits& waits) {
   Order order;
   boost::topological_sort(waits, std::back_inserter(order));
   return order;
 }
 
-/// Nodes in the order of names first; every other order is made of it.
+/// Nodes sorted by name at first; every other order is derived from that one.
 class Scheduler {
  public:
   Scheduler(std::span<const ScheduledNode> nodes, std::span<const ScheduledBuffer> buffers)
@@ -80,8 +81,8 @@ class Scheduler {
   std::span<const ScheduledBuffer> buffers_;
   Order maker_;                 ///< Of each buffer.
   std::vector<Order> readers_;  ///< Of each buffer.
-  std::vector<Order> before_;   ///< Nodes that a node waits for,
-  std::vector<Order> behind_;   ///< and that wait for it.
+  std::vector<Order> before_;   ///< Nodes that must run before a node,
+  std::vector<Order> behind_;   ///< and nodes that wait for it.
   Order rank_;                  ///< Of each node in the first order.
   Order by_rank_;
 };
@@ -154,7 +155,7 @@ std::int64_t Scheduler::peak(const Order& order) const {
   return most;
 }
 
-/// How many nodes each one waits for.
+/// For each node, how many nodes it waits for.
 Order Scheduler::left_before() const {
   Order left;
   for (const Order& nodes : before_) {
@@ -166,7 +167,7 @@ Order Scheduler::left_before() const {
 /// topological_sort_lpmf
 Order Scheduler::least_memory_first() const {
   Order left = left_before();
-  Order open;  // Of each buffer: readers to come, and the function's caller.
+  Order open;  // For each buffer: remaining readers, including the function's caller.
   std::int64_t alive = 0;
   std::int64_t results = 0;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
@@ -252,7 +253,7 @@ Order Scheduler::breadth_first() const {
   return order;
 }
 
-/// topological_sort_dfs: nodes, and those that each waits for, smallest first.
+/// topological_sort_dfs: nodes after those that they wait for, smallest first.
 Order Scheduler::depth_first() const {
   std::vector<std::int64_t> bytes;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {

@@ -15,7 +15,7 @@ Node* accumulator_of(Eager& eager, TensorImpl* leaf) {
     node->leaf = leaf;
     leaf->accumulator = node;
     if (leaf->leaf_parameter) {
-      add_use(leaf->accumulator);  // Parameters outlive every graph: made once.
+      add_use(leaf->accumulator);  // Parameters outlive every graph, so it is made once.
     } else {
       leaf->accumulator->leaf_owner = Tensor(eager, leaf);  // The node keeps its variable alive.
     }
@@ -46,7 +46,7 @@ bool Record::begin(bool wanted) {
   if (!wanted || !eager_.grad_enabled()) {
     return false;
   }
-  node_ = make_node();  // Counted by hand, as its edges are: see add_use and drop_use.
+  node_ = make_node();  // References are counted by hand, as its edges': add_use, drop_use.
   add_use(node_);
   node_->sequence = eager_.next_sequence();
   node_->layer = eager_.layer();

@@ -8,8 +8,8 @@
 
 namespace headroom::ir::torch {
 
-/// The AccumulateGrad node of a leaf, made at its first use. It runs as soon as it can: its
-/// sequence number is the greatest.
+/// The AccumulateGrad node of a leaf, made at its first use. It runs as soon as possible, because
+/// it has the highest sequence number.
 /// Source: pytorch/pytorch torch/csrc/autograd/functions/accumulate_grad.cpp.
 [[nodiscard]] Node* accumulator_of(Eager& eager, TensorImpl* leaf);
 
@@ -32,7 +32,7 @@ class Record {
   [[nodiscard]] bool wants(std::size_t index) const { return active() && node_->wants(index); }
   void save(const Tensor& tensor);
   void finish(Tensor& output, Node::Apply apply);
-  /// For operators with several differentiable outputs; undefined ones take part in nothing.
+  /// For operators with several differentiable outputs; undefined ones are ignored.
   void finish(std::span<Tensor* const> outputs, Node::Apply apply);
 
  private:

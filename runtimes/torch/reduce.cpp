@@ -95,7 +95,7 @@ ReductionWorkspace reduction_workspace(const Reduction& reduction, const DeviceT
 
 namespace {
 
-/// One kernel of a reduction: its workspace is taken and given back.
+/// One kernel of a reduction; allocates and frees its workspace.
 void run_kernel(Eager& eager, const Reduction& reduction) {
   launch_kernels(eager, reduction.outputs * reduction.inputs_per_output * reduction.element_bytes);
   const ReductionWorkspace workspace = reduction_workspace(reduction, eager.device());
@@ -109,7 +109,7 @@ void run_kernel(Eager& eager, const Reduction& reduction) {
   }
 }
 
-/// Offsets of a kernel are 32 bits wide: a longer sum is halved until they suffice.
+/// Offsets of a kernel have 32 bits, so a longer sum is halved until they suffice.
 /// Source: aten/src/ATen/TensorIterator.cpp, can_use_32bit_indexing and with_32bit_indexing.
 std::int64_t kernels_of(const Reduction& reduction) {
   constexpr std::int64_t kMostBytes = std::numeric_limits<std::int32_t>::max();
@@ -138,8 +138,8 @@ Tensor reduce(Eager& eager, const Shape& output, DType dtype, const Reduction& r
 }
 
 Tensor sum_to(Eager& eager, Tensor gradient, const Shape& shape) {
-  // Broadcasting stretched the leading dims (a weight of size H against [.., H]) or the last one
-  // (a factor per row). Anything else is summed by the operator itself.
+  // Broadcasting expanded the leading dims (a weight of size H against [.., H]) or the last one (a
+  // factor per row). In all other cases the operator itself sums.
   const std::int64_t outputs = shape.elements();
   const bool innermost =
       outputs == 1 || (shape.rank() > 0 && shape[-1] == 1) || gradient->layout == Layout::kColumns;
@@ -149,7 +149,7 @@ Tensor sum_to(Eager& eager, Tensor gradient, const Shape& shape) {
                           .innermost = innermost,
                           .accumulator_bytes = 4,
                           .element_bytes = bits_of(gradient.dtype()) / 8});
-  // Leading dims are summed away with the rank kept, and the sum is seen in the narrower shape.
+  // Leading dims are summed with the rank kept; the sum is then viewed in the narrower shape.
   result->tracked_view = gradient.shape().rank() > shape.rank();
   gradient.reset();
   return result;

@@ -9,7 +9,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// The first columns of padded rows: backward fills a zero tensor of the whole.
+/// The first columns of padded rows; backward fills a zero tensor of the whole shape.
 Tensor first_columns(Eager& eager, const Tensor& wide, const Shape& shape) {
   Record record(eager, {&wide});
   Tensor output = eager.alias(wide, shape, true);

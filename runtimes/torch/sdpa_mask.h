@@ -5,25 +5,26 @@
 #include "runtimes/torch/eager.h"
 #include "runtimes/torch/tensor.h"
 
-/// What scaled_dot_product_attention makes of the mask that it is given.
+/// How scaled_dot_product_attention converts its mask.
 /// Source: pytorch/pytorch 2.11 aten/src/ATen/native/transformers/attention.cpp.
 namespace headroom::ir::torch {
 
-/// A boolean mask as an additive one of the batch (convert_boolean_attn_mask); others as they are.
+/// A boolean mask converted to an additive one for the batch (convert_boolean_attn_mask); other
+/// masks unchanged.
 [[nodiscard]] Tensor additive(Eager& eager, const Tensor& mask, std::int64_t batch, DType dtype);
 
-/// The mask with rows of a multiple of 8 elements, as the kernel loads them (pad_bias).
+/// The mask with rows of a multiple of 8 elements, which the kernel needs (pad_bias).
 [[nodiscard]] Tensor aligned(Eager& eager, const Tensor& mask);
 
-/// One mask seen by every sequence of the batch (preprocess_mask).
+/// One mask, expanded to every sequence of the batch (preprocess_mask).
 [[nodiscard]] Tensor expanded(Eager& eager, const Tensor& mask, std::int64_t batch);
 
 /// ones(S, S').tril() as an additive mask of `dtype`.
 [[nodiscard]] Tensor causal_bias(Eager& eager, std::int64_t queries, std::int64_t keys,
                                  DType dtype);
 
-/// where(allowed, bias, lowest): the bias of relative positions [1, A, S, S'] where a boolean
-/// [1, 1, S, S'], which backward keeps, lets it through.
+/// where(allowed, bias, lowest): the bias of relative positions [1, A, S, S'] where the boolean
+/// mask [1, 1, S, S'] allows it. Backward saves the mask.
 [[nodiscard]] Tensor masked_bias(Eager& eager, const Tensor& allowed, const Tensor& bias);
 
 }  // namespace headroom::ir::torch

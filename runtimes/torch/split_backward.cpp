@@ -14,7 +14,7 @@ namespace {
 
 using NodeSet = std::unordered_set<const Node*>;
 
-/// The nodes below a root in an order in which every node comes behind those it points to.
+/// The nodes below a root, each after the nodes it points to.
 std::vector<Node*> nodes_below(Node* root) {
   std::vector<Node*> order;
   NodeSet seen{root};
@@ -34,7 +34,7 @@ std::vector<Node*> nodes_below(Node* root) {
   return order;
 }
 
-/// Those of `order` from which `target` is reached.
+/// The nodes of `order` from which `target` can be reached.
 NodeSet nodes_above(const std::vector<Node*>& order, const Node* target) {
   NodeSet above{target};
   for (Node* const node : order) {
@@ -47,8 +47,8 @@ NodeSet nodes_above(const std::vector<Node*>& order, const Node* target) {
   return above;
 }
 
-/// What a node has saved of its own output is kept without its graph: a node that never releases
-/// what it has saved would hold itself.
+/// A node that saved its own output keeps it without its graph; otherwise a node that never
+/// releases its saved tensors would keep itself alive.
 /// Source: torch/csrc/autograd/saved_variable.cpp, SavedVariable (is_output).
 void let_outputs_go(Eager& eager, std::span<Node* const> nodes) {
   for (Node* const node : nodes) {
@@ -61,7 +61,7 @@ void let_outputs_go(Eager& eager, std::span<Node* const> nodes) {
   }
 }
 
-/// While it lives, edges to nodes outside of `run` lead nowhere.
+/// During its lifetime, edges to nodes outside `run` lead nowhere.
 class EdgeMask {
  public:
   EdgeMask(std::span<Node* const> nodes, const NodeSet& run) {
@@ -89,7 +89,7 @@ class EdgeMask {
   std::vector<Masked> masked_;
 };
 
-/// retain_graph=True: what nodes have saved is there again when it ends.
+/// retain_graph=True: restores what nodes have saved when its lifetime ends.
 class RetainedGraph {
  public:
   RetainedGraph(std::span<Node* const> nodes, const NodeSet& run) {
@@ -115,7 +115,7 @@ class RetainedGraph {
   std::vector<Kept> kept_;
 };
 
-/// register_prehook: what comes to each group's node is kept.
+/// register_prehook: stores the gradients that arrive at each group's node.
 class Watch {
  public:
   explicit Watch(std::vector<OwedWeights::Group>& groups) {
@@ -144,7 +144,7 @@ class Watch {
   std::vector<Watched> watched_;
 };
 
-/// get_param_groups: for each weight, the first nodes above it that are on a way to the input.
+/// get_param_groups: for each weight, the first nodes above it that are on a path to the input.
 std::vector<OwedWeights::Group> groups_of(const std::vector<Node*>& order, const NodeSet& run,
                                           std::span<const Tensor> weights) {
   std::unordered_map<const Node*, std::vector<Node*>> readers;
@@ -175,8 +175,8 @@ std::vector<OwedWeights::Group> groups_of(const std::vector<Node*>& order, const
   return groups;
 }
 
-/// The second part, group by group. Its members are Python's names, which live until they are given
-/// again.
+/// The second part, group by group. Its members are Python's names, which live until they are
+/// assigned again.
 class WeightPass {
  public:
   explicit WeightPass(Eager& eager) : eager_(eager) {}
@@ -196,8 +196,8 @@ class WeightPass {
   }
 
  private:
-  /// autograd.grad: hooks of the tensor that the node made do not run again. `maker`: gives the
-  /// gradient of the weight, which is added to what is there already and keeps its name.
+  /// autograd.grad: hooks of the tensor that the node made do not run again. `maker` computes the
+  /// gradient of the weight, which is added to an existing one and keeps its name.
   void run_from(Node* maker, const Node* accumulator) {
     const Tensor root = eager_.alias(sum_, sum_.shape(), false);
     root->grad_fn = source_;

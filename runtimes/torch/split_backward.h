@@ -6,13 +6,14 @@
 #include "runtimes/torch/eager.h"
 #include "runtimes/torch/node.h"
 
-/// A backward in two parts, as pipelines with zero bubbles run it: the gradient of a stage's input
-/// first, those of its weights later.
+/// A backward in two parts, as zero-bubble pipelines run it: first the gradient of a stage's input,
+/// later those of its weights.
 /// Source: pytorch/pytorch 2.11 torch/distributed/pipelining/_backward.py.
 namespace headroom::ir::torch {
 
-/// What the second part needs: for each weight the node that its gradient comes from, what came to
-/// that node, and through which nodes it goes on. The nodes keep the graph below them.
+/// The input of the second part: for each weight, the node from which its gradient is computed, the
+/// gradient that arrived at that node, and the nodes on the path to the weight. The nodes keep the
+/// graph below them alive.
 class OwedWeights {
  public:
   OwedWeights() = default;
@@ -23,21 +24,22 @@ class OwedWeights {
   ~OwedWeights();
 
   struct Group {
-    Node* source = nullptr;      ///< Counted.
-    std::vector<Node*> through;  ///< Up to the weight; the graph holds them.
-    Tensor gradient;             ///< That came to `source`.
+    Node* source = nullptr;      ///< Counted reference.
+    std::vector<Node*> through;  ///< Nodes up to the weight; the graph keeps them alive.
+    Tensor gradient;             ///< The gradient that arrived at `source`.
   };
   std::vector<Group> groups;
 };
 
-/// stage_backward_input: from `root` to the leaf `input`, whose gradient it gets. The graph stays,
-/// but for what only `root` holds. Nothing else gets a gradient.
-/// Model:  nodes on no way to the input do not run; the others compute no gradients for them.
+/// stage_backward_input: runs from `root` to the leaf `input`, which gets its gradient. The graph
+/// stays alive, except for what only `root` holds. Nothing else gets a gradient.
+/// Model:  nodes that are not on a path to the input do not run; the others compute no gradients
+///         for them.
 [[nodiscard]] OwedWeights backward_input(Eager& eager, const Tensor& root, const Tensor& seed,
                                          const Tensor& input, std::span<const Tensor> weights);
 
-/// stage_backward_weight: in the order of the weights; a sum of what came to each node is made, as
-/// Python's sum() does of one tensor.
+/// stage_backward_weight: in the order of the weights. The gradient that arrived at each node is
+/// summed into a new tensor, as Python's sum() does even for one tensor.
 void backward_weights(Eager& eager, OwedWeights owed);
 
 }  // namespace headroom::ir::torch

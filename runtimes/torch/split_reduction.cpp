@@ -13,7 +13,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// A dim of the loop over input and output; strides in bytes, 0 where the output stays in place.
+/// A dim of the loop over input and output. Strides are in bytes; 0 if the output does not move.
 struct LoopDim {
   std::int64_t size = 1;
   std::int64_t input_stride = 0;
@@ -55,8 +55,8 @@ Reduction reduction_of(const Loop& loop, std::int64_t element_bytes) {
   for (const LoopDim& dim : loop) {
     (dim.reduced() ? reduction.inputs_per_output : reduction.outputs) *= dim.size;
   }
-  reduction.innermost =
-      loop.size() == 1 || loop[0].input_stride < loop[1].input_stride;  // As one dim is reduced.
+  // One dim is always reduced: a single dim is the reduced one.
+  reduction.innermost = loop.size() == 1 || loop[0].input_stride < loop[1].input_stride;
   return reduction;
 }
 
@@ -83,7 +83,7 @@ void run(Eager& eager, const Loop& loop, std::int64_t element_bytes) {
 
 Tensor reduce_loop(Eager& eager, const Tensor& input, const Shape& shape, const Loop& loop) {
   Tensor output = eager.empty(shape, input.dtype(), TensorRole::kTemporary);
-  // Pieces add up in fp32, in the output itself where that is fp32.
+  // Pieces accumulate in fp32, or in the output itself if that is fp32.
   Tensor sums;
   if (!fits_32_bits(loop) && input.dtype() != DType::kFp32) {
     sums = eager.empty(shape, DType::kFp32, TensorRole::kWorkspace);

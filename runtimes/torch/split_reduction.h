@@ -3,17 +3,17 @@
 #include "runtimes/torch/eager.h"
 #include "runtimes/torch/tensor.h"
 
-/// Reductions of tensors of any size: kernels index with 32 bits, so a tensor beyond 2 GiB is
-/// reduced in pieces, each with a workspace of its own.
+/// Reductions of tensors of any size. Kernels index with 32 bits, so a tensor beyond 2 GiB is
+/// reduced in pieces, each with its own workspace.
 /// Source: pytorch/pytorch 2.11 aten/src/ATen/native/cuda/Reduce.cuh, gpu_reduce_kernel;
 ///         aten/src/ATen/TensorIterator.cpp, get_dim_to_split, SplitUntil32Bit.
 namespace headroom::ir::torch {
 
-/// One number from all of `input`, in its type.
+/// Reduces all of `input` to one number of its type.
 [[nodiscard]] Tensor reduce_all(Eager& eager, const Tensor& input);
-/// Over the last dim, which stays as 1 if `keep`.
+/// Reduces the last dim, which becomes 1 if `keep` is set.
 [[nodiscard]] Tensor reduce_last(Eager& eager, const Tensor& input, bool keep);
-/// Over the last dim but one, which stays as 1 if `keep`.
+/// Reduces the last dim but one, which becomes 1 if `keep` is set.
 [[nodiscard]] Tensor reduce_second_last(Eager& eager, const Tensor& input, bool keep);
 
 /// `shape` without dim `index`; negative counts from the end.

@@ -36,17 +36,17 @@ class Shape {
 struct Storage {
   BlockId block = 0;
   std::size_t event = 0;   ///< Index of its allocation in the program.
-  std::int64_t bytes = 0;  ///< 0: resized away, or on no device.
+  std::int64_t bytes = 0;  ///< 0: resized to 0, or not on a device.
   int uses = 0;
   StreamId stream = 0;
-  bool recorded = false;  ///< Another stream has used it: see `Eager::record_stream`.
+  bool recorded = false;  ///< Another stream uses it: see `Eager::record_stream`.
 };
 
-/// How a tensor of shape [B, A, S, D] lies in memory. Everything else is contiguous.
+/// Memory order of a tensor of shape [B, A, S, D]. All other tensors are contiguous.
 enum class Layout : std::uint8_t {
   kContiguous,
   kSwapped,   ///< Memory order [B, S, A, D]: `view(B, S, A, D).transpose(1, 2)` of a projection.
-  kRepeated,  ///< Parts seen several times: `expand` over the head or the batch dim.
+  kRepeated,  ///< A part is viewed several times: `expand` over the head or the batch dim.
   kColumns,   ///< Memory order [B, A, D, S]: the gradient of transposed keys.
 };
 
@@ -56,20 +56,20 @@ struct TensorImpl {
   DType dtype = DType::kFp32;
   bool requires_grad = false;
   bool leaf_parameter = false;
-  /// Made by a view operator while autograd tracks views: the base stays alive with it, so its
+  /// Made by a view operator while autograd tracks views. The view keeps its base alive, so the
   /// storage never counts as unshared. Source: torch/csrc/autograd/variable.h, ViewInfo.
   bool tracked_view = false;
   Layout layout = Layout::kContiguous;
   int output_index = 0;
   Shape shape;
   Storage* storage = nullptr;
-  Node* grad_fn = nullptr;      ///< Counted.
+  Node* grad_fn = nullptr;      ///< Counted reference.
   TensorImpl* grad = nullptr;   ///< Counted; leaves only.
   Node* accumulator = nullptr;  ///< AccumulateGrad of a leaf; counted.
 };
 
-/// A counted reference to a tensor, as a Python name or a C++ local holds one. When the last goes,
-/// the storage is freed at that point of the program.
+/// A counted reference to a tensor, as a Python name or a C++ local variable holds one. When the
+/// last reference is dropped, the storage is freed at that point of the program.
 class Tensor {
  public:
   Tensor() = default;
@@ -81,7 +81,7 @@ class Tensor {
   Tensor& operator=(Tensor&& other) noexcept;
   ~Tensor() { reset(); }
 
-  void reset();  ///< In eager.cpp: what nobody holds goes back to the process that owns it.
+  void reset();  ///< In eager.cpp: an unreferenced tensor returns to the process that owns it.
   [[nodiscard]] bool defined() const { return impl_ != nullptr; }
   explicit operator bool() const { return defined(); }
   [[nodiscard]] TensorImpl* impl() const { return impl_; }

@@ -9,7 +9,7 @@
 namespace headroom::ir::torch {
 namespace {
 
-/// Streams below are those that tensors are allocated on.
+/// Lower stream ids are those on which tensors are allocated.
 constexpr StreamId kFirstCommunicator = 48;
 
 std::uint64_t mix(std::initializer_list<std::int64_t> values) {

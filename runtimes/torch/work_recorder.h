@@ -12,7 +12,7 @@
 
 namespace headroom::ir::torch {
 
-/// Where in a program an item stands.
+/// The place of an item in a program.
 struct WorkPlace {
   StreamId stream = 0;
   std::uint32_t event = 0;
@@ -20,7 +20,7 @@ struct WorkPlace {
   std::uint16_t loop = 0;
 };
 
-/// Writes a `DeviceWork`: every shape once, items in the order in which they are issued.
+/// Writes a `DeviceWork`: every distinct shape once, items in the order in which they are issued.
 class WorkRecorder {
  public:
   WorkRecorder() { work_.items.reserve(std::size_t{1} << 14); }
@@ -38,15 +38,15 @@ class WorkRecorder {
                            .event = place.event,
                            .site = place.site});
   }
-  /// A mark of what the stream has been given so far.
+  /// A mark after all work given to the stream so far.
   std::uint32_t record(const WorkPlace& place) {
     add(WorkItem::Kind::kRecord, work_.marks, place);
     return work_.marks++;
   }
   [[nodiscard]] std::size_t item_count() const { return work_.items.size(); }
   void name_stream(StreamId stream, std::string_view name);
-  /// The stream on which a process group's communicator runs what is asked of it asynchronously;
-  /// `purpose` tells apart several communicators over the same ranks.
+  /// The stream on which a process group's communicator runs asynchronous collectives; `purpose`
+  /// distinguishes communicators over the same ranks.
   [[nodiscard]] StreamId communicator(const RankGroup& group, std::string_view purpose);
   [[nodiscard]] DeviceWork take();
 

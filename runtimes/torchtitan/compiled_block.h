@@ -11,9 +11,9 @@ namespace headroom::ir::torchtitan {
 /// `rotary`: the table of `Model`, as the block is given it.
 ///
 /// Model:  the steps are those that Inductor generates for Llama 3 and Qwen3, in its order: norms,
-/// rotations,
-///         gates and sums are a kernel each; complex products stay PyTorch's. Sums over rows for
-///         the weights of norms are split in two, or run within the kernel of the last norm.
+///         rotations, gates and sums are a kernel each; complex products stay PyTorch's. Sums over
+///         rows for the weights of norms are split in two, or run within the kernel of the last
+///         norm.
 /// Source: pytorch/torchtitan 0.2.2 torchtitan/models/llama3/infra/parallelize.py, apply_compile;
 ///         pytorch/pytorch 2.11 torch/_functorch/partitioners.py, torch/_inductor/scheduler.py,
 ///         MixOrderReduction.can_fuse; steps as they were generated on PyTorch 2.11 for widths of

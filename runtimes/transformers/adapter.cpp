@@ -26,7 +26,7 @@ std::string_view module_name(std::string_view parameter) {
   return parameter.substr(parameter.rfind('.') + 1);
 }
 
-/// Weights of linear layers that `lora` adapts, in registration order. "all-linear" leaves out the
+/// Weights of linear layers that `lora` adapts, in registration order. "all-linear" excludes the
 /// head. Source: huggingface/peft src/peft/tuners/tuners_utils.py,
 /// _maybe_include_all_linear_layers.
 std::vector<TensorId> targets_of(const ModelSpec& spec, const Graph& graph, const LoraPlan& lora) {
@@ -52,8 +52,8 @@ std::vector<TensorId> targets_of(const ModelSpec& spec, const Graph& graph, cons
   return targets;
 }
 
-/// Type that PEFT makes an adapter in: that of the frozen layer's weight, or, for 4 bits, of its
-/// arithmetic; a weight of integers leaves it at fp32.
+/// Type in which PEFT creates an adapter: that of the frozen layer's weight or, for 4 bits, of its
+/// arithmetic; fp32 if the weight has an integer type.
 /// Source: huggingface/peft tuners/tuners_utils.py, _get_base_layer_device_and_dtype.
 DType adapter_dtype(const Model& model, TensorId id) {
   if (model.quantised.contains(static_cast<std::uint32_t>(id))) {
@@ -117,7 +117,7 @@ Tensor with_magnitude(torch::Eager& eager, const Model& model, const Op& op, con
   return sum;
 }
 
-/// What the optimizer is given: adapters and copies in the order of their modules, the head's last.
+/// The optimizer's parameters: adapters and copies in the order of their modules, the head's last.
 void list_trainable(Model& model) {
   const auto list = [&](const Tensor& parameter) {
     if (parameter.defined()) {
@@ -175,7 +175,7 @@ void add_adapters(torch::Eager& eager, Model& model, const LoraPlan& lora) {
     model.adapters[static_cast<std::uint32_t>(id)] = make_expert_adapter(eager, model, id, lora);
   }
   add_saved_modules(eager, model, lora);
-  // torchtune's adapters stay in the type of the model.
+  // torchtune's adapters keep the model's type.
   const bool widens = model.plan->runtime != "torchtune";
   for (auto& [id, adapter] : model.adapters) {  // In registration order.
     if (widens) {
@@ -219,7 +219,7 @@ Tensor adapted_linear(torch::Eager& eager, const Model& model, const Op& op, con
     result = torch::clone(eager, result);
   }
   const DType dtype = result.dtype();
-  // Layers of bitsandbytes leave conversions to autocast where it is on.
+  // bitsandbytes layers leave casts to autocast if it is enabled.
   const bool converts = !packed || !eager.autocast();
   if (model.hooks.read) {
     model.hooks.read({.part = ModuleCall::Part::kAdapted, .layer = op.layer, .op = &op}, adapter.a);

@@ -9,11 +9,11 @@
 
 namespace headroom::ir::transformers {
 
-/// Why `lora` adapts nothing: no linear layer has a name that it targets.
+/// The error if `lora` adapts nothing, because no linear layer has a name that it targets.
 [[nodiscard]] std::optional<Error> missing_targets(const ModelSpec& spec, const Graph& graph,
                                                    const LoraPlan& lora);
 
-/// A frozen linear layer without adapter: plain, Conv1D or quantised.
+/// A frozen linear layer without an adapter: plain, Conv1D or quantised.
 [[nodiscard]] torch::Tensor frozen_linear(torch::Eager& eager, const Model& model, const Op& op,
                                           const torch::Tensor& input);
 

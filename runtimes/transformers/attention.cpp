@@ -28,7 +28,7 @@ Tensor rotate_half(Eager& eager, const Tensor& x) {
   return torch::cat_last(eager, negated, first);
 }
 
-/// A head cut into the part that is rotated and the rest.
+/// A head, split into the rotated part and the rest.
 struct CutHead {
   CutHead(Eager& eager, const Tensor& x, std::int64_t rotated)
       : turning(torch::slice_last(eager, x, rotated)),
@@ -36,7 +36,7 @@ struct CutHead {
   Tensor turning, passing;
 };
 
-/// The tables as GLM-4 widens them in every layer: repeat_interleave(2).
+/// The tables, expanded by repeat_interleave(2) as GLM-4 does in every layer.
 RopeTable repeated(Eager& eager, const RopeTable& table) {
   RopeTable wide;
   wide.cos = torch::computed(eager, table.cos.shape(), table.cos.dtype());
@@ -79,7 +79,8 @@ QueryKey rotate_each(Eager& eager, const QueryKey& heads, const RopeTable& table
   return {std::move(q_turned), join(k)};
 }
 
-/// In fp32, and back: `widens` casts queries and keys themselves, else the tables promote.
+/// Rotates in fp32 and casts back. `widens`: queries and keys themselves are cast; otherwise the
+/// tables promote them.
 QueryKey rotate_wide(Eager& eager, const QueryKey& heads, const RopeTable& table, bool widens) {
   const DType dtype = heads.q.dtype();
   Tensor q = widens ? torch::to(eager, heads.q, DType::kFp32) : heads.q;
@@ -95,7 +96,7 @@ QueryKey rotate_wide(Eager& eager, const QueryKey& heads, const RopeTable& table
   return result;
 }
 
-/// Queries, keys and values as eager attention multiplies them.
+/// Queries, keys and values in the form in which eager attention multiplies them.
 struct EagerHeads {
   Tensor q, k, v;  ///< [B, A, S, D]
 };
@@ -117,8 +118,8 @@ EagerHeads eager_heads(Eager& eager, const AttentionInput& input, EagerScores fo
   return {input.q, std::move(keys), torch::repeat_heads(eager, input.v, groups)};
 }
 
-/// GPT-2's scores over a tensor, and where its buffer of earlier tokens does not let them through
-/// the lowest number.
+/// GPT-2's scores, divided by a tensor. Where its buffer hides a token, they become the lowest
+/// number.
 Tensor chosen_scores(Eager& eager, const Model& model, const EagerHeads& heads,
                      std::vector<Tensor>& frame) {
   const Shape& q = heads.q.shape();
@@ -133,7 +134,7 @@ Tensor chosen_scores(Eager& eager, const Model& model, const EagerHeads& heads,
   return torch::masked_fill(eager, scores, seen);
 }
 
-/// Scores before the mask. `frame` gets BLOOM's, which keep a name.
+/// Scores before the mask. `frame` gets those of BLOOM, which have a name.
 Tensor scores_of(Eager& eager, const Model& model, const EagerHeads& heads, const Tensor& alibi,
                  std::vector<Tensor>& frame) {
   const ModelSpec& spec = *model.spec;
@@ -162,12 +163,12 @@ Tensor scores_of(Eager& eager, const Model& model, const EagerHeads& heads, cons
   return scaled;
 }
 
-/// The type that a softmax without `dtype` runs in: fp32 under autocast.
+/// The type in which a softmax without `dtype` runs: fp32 under autocast.
 DType plain_softmax_type(const Eager& eager, const Tensor& scores) {
   return eager.autocast() ? DType::kFp32 : scores.dtype();
 }
 
-/// The softmax of masked scores, whose name it takes over.
+/// The softmax of masked scores; its result is assigned to their name.
 Tensor weights_of(Eager& eager, EagerScores form, Tensor& masked, DType dtype) {
   switch (form) {
     case EagerScores::kNarrow:
@@ -210,7 +211,7 @@ AttentionOutput eager_attention(Eager& eager, const Model& model, const Attentio
     frame.push_back(masked);
   }
   if (form != EagerScores::kInPlace) {
-    scores.reset();  // The masked scores took the name.
+    scores.reset();  // The masked scores are assigned to this name.
   }
   Tensor weights = weights_of(eager, form, masked, input.q.dtype());
   masked.reset();
@@ -224,7 +225,7 @@ AttentionOutput eager_attention(Eager& eager, const Model& model, const Attentio
   return {std::move(merged), std::move(weights)};
 }
 
-/// The bias of relative positions as sdpa's mask; causality is made part of it.
+/// The bias of relative positions as sdpa's mask, combined with the causal mask.
 /// Source: integrations/sdpa_attention.py, create_position_bias_mask.
 Tensor position_bias_mask(Eager& eager, const AttentionInput& input) {
   if (!input.causal) {
@@ -251,7 +252,7 @@ Tensor sdpa_attention(Eager& eager, const Model& model, const AttentionInput& in
   } else if (input.mask.defined()) {
     options.mask = input.mask;
   }
-  // Falcon's own call repeats no heads; transformers' repeats them where there is a mask.
+  // Falcon's own call repeats no heads; transformers repeats them if there is a mask.
   options.broadcast = modeling_of(*model.spec, *model.plan).scores == EagerScores::kInPlace;
   // Releases before 5.0 are older than PyTorch's preference for cuDNN (2.10).
   options.cudnn = model.plan->attention == AttentionKind::kSdpa &&
@@ -260,7 +261,7 @@ Tensor sdpa_attention(Eager& eager, const Model& model, const AttentionInput& in
   Tensor query = input.q;
   Tensor keys = input.k;
   Tensor values = input.v;
-  const bool own = library.attention_classes;  // They have repeated the heads.
+  const bool own = library.attention_classes;  // They have already repeated the heads.
   if (!own && ((options.mask && !options.broadcast) || library.repeats_heads)) {
     keys = torch::repeat_heads(eager, keys, groups);
     values = torch::repeat_heads(eager, values, groups);
@@ -274,8 +275,9 @@ Tensor sdpa_attention(Eager& eager, const Model& model, const AttentionInput& in
   return torch::merge_heads(eager, output);
 }
 
-/// Whether positions start anew within a sequence, as in packed batches: every layer of a decoder
-/// asks, and of one sequence reads the answer back, which lives as long as what is returned.
+/// Checks whether positions restart within a sequence, as in packed batches. Every layer of a
+/// decoder runs the check. For a batch of one, the host reads the result, which lives as long as
+/// the returned tensor.
 ///     rising = torch.arange(S) + position_ids.min()
 ///     batch_size == 1 and (rising - position_ids).abs().sum().bool()
 /// Source: modeling_flash_attention_utils.py, _is_packed_sequence.
@@ -299,8 +301,9 @@ Tensor check_positions(Eager& eager, const Shape& heads) {
   return temporary({}, DType::kBool);
 }
 
-/// The 16-bit type of what the rotation or an fp32 norm left wide: autocast's, else that of the
-/// weights (a quantised model's configuration names it, bf16 where the rest is fp32).
+/// The 16-bit type to which tensors are cast that the rotation or an fp32 norm left in fp32:
+/// autocast's type, otherwise the weights' (a quantised model's configuration names it; bf16 if the
+/// rest is fp32).
 /// Source: integrations/flash_attention.py, get_target_dtype.
 DType flash_type(const Eager& eager, const Model& model) {
   if (eager.autocast()) {
@@ -310,7 +313,7 @@ DType flash_type(const Eager& eager, const Model& model) {
   return weights == DType::kFp32 ? DType::kBf16 : weights;
 }
 
-/// The package flash-attn: values as wide as queries, inputs in 16 bits.
+/// The package flash-attn: values are as wide as queries; inputs have 16 bits.
 /// Source: integrations/flash_attention.py, flash_attention_forward.
 Tensor flash_attention(Eager& eager, const Model& model, const AttentionInput& input) {
   Tensor output;
@@ -332,7 +335,7 @@ Tensor flash_attention(Eager& eager, const Model& model, const AttentionInput& i
   return torch::merge_heads(eager, output);
 }
 
-/// Probabilities of keys and sink. The shifted logits are a name of the caller.
+/// Probabilities of keys and sink. The caller has a name for the shifted logits.
 struct SinkSoftmax {
   Tensor shifted;
   Tensor probabilities;
@@ -362,8 +365,8 @@ Tensor rotate_half_tables(Eager& eager, const Tensor& x, const RopeTable& table)
   return torch::cat_last(eager, low, high);
 }
 
-/// gpt-oss's eager attention: a learned logit per head joins the scores before the softmax and is
-/// dropped after it. Requires `input.sinks` and, for causality, a mask.
+/// gpt-oss's eager attention: a learned logit per head is appended to the scores before the softmax
+/// and dropped after it. Requires `input.sinks` and, for causality, a mask.
 /// Source: huggingface/transformers 5.17 modeling_gpt_oss.py, eager_attention_forward.
 AttentionOutput attend_with_sinks(Eager& eager, const AttentionInput& input) {
   const torch::Shape& q = input.q.shape();
@@ -391,8 +394,8 @@ AttentionOutput attend_with_sinks(Eager& eager, const AttentionInput& input) {
   return {std::move(merged), std::move(weights)};
 }
 
-/// Rotary position embedding with tables of half a head: the halves of a head, each multiplied
-/// by both tables. Source: modeling_gpt_oss.py, apply_rotary_pos_emb.
+/// Rotary position embedding with tables of half a head: each half of a head is multiplied by both
+/// tables. Source: modeling_gpt_oss.py, apply_rotary_pos_emb.
 QueryKey rotate_halves(Eager& eager, const QueryKey& heads, const RopeTable& table) {
   Tensor q = rotate_half_tables(eager, heads.q, table);
   return {std::move(q), rotate_half_tables(eager, heads.k, table)};

@@ -9,7 +9,7 @@
 
 namespace headroom::ir::transformers {
 
-/// [B, S, A*D] seen as [B, A, S, D]; what is split already stays.
+/// [B, S, A*D] viewed as [B, A, S, D]; a tensor that is already split is unchanged.
 [[nodiscard]] torch::Tensor split(torch::Eager& eager, const torch::Tensor& input,
                                   std::int64_t head_dim);
 
@@ -26,8 +26,8 @@ struct RopeTable {
   torch::Tensor cos, sin;  ///< [1, S, rotated D]
 };
 
-/// Rotary position embedding as the family's attention applies it. `frame` gets what the attention
-/// module has names for.
+/// Rotary position embedding as in the family's attention. `frame` gets the tensors for which the
+/// attention module has names.
 [[nodiscard]] QueryKey apply_rope(torch::Eager& eager, const ModelSpec& spec, const QueryKey& heads,
                                   const RopeTable& table, std::vector<torch::Tensor>& frame);
 
@@ -37,18 +37,18 @@ struct AttentionInput {
   torch::Tensor alibi;    ///< [B*A, 1, S]
   torch::Tensor bias;     ///< T5: [1, A, S, S'], added to the scores.
   bool causal = true;
-  torch::Tensor sinks;        ///< [A]; gpt-oss's.
-  bool casts_weights = true;  ///< With sinks: to the type of the values (not in 4.x).
+  torch::Tensor sinks;        ///< [A]; only gpt-oss.
+  bool casts_weights = true;  ///< With sinks: weights get the type of the values (not in 4.x).
   double dropout = 0;
 };
 
 struct AttentionOutput {
   torch::Tensor output;   ///< [B, S, A*D]
-  torch::Tensor weights;  ///< Eager attention returns them, and the layer's frame holds them.
+  torch::Tensor weights;  ///< Returned by eager attention and kept in the layer's frame.
 };
 
-/// The attention function that the plan selects. `frame` gets what the attention module has names
-/// for.
+/// The attention function that the plan selects. `frame` gets the tensors for which the attention
+/// module has names.
 /// Source: huggingface/transformers integrations/sdpa_attention.py and the families'
 /// eager_attention_forward.
 [[nodiscard]] AttentionOutput attention(torch::Eager& eager, const Model& model,

@@ -17,7 +17,7 @@ using torch::Tensor;
 
 namespace {
 
-/// The names of GptOssExperts.forward within its loop.
+/// The names of GptOssExperts.forward inside its loop.
 struct BiasedFrame {
   Tensor mask, hit;
   Found found;  ///< _, token_idx
@@ -40,7 +40,7 @@ Tensor biased_product(Eager& eager, const Tensor& rows, const Tensor& weight, co
   return torch::add(eager, product, shift);
 }
 
-/// Clamped even columns times their sigmoid, times clamped odd columns plus one.
+/// Clamped even columns times their sigmoid, times (clamped odd columns plus one).
 void gate_columns(Eager& eager, BiasedFrame& frame) {
   const std::int64_t width = frame.gate_up.shape()[-1] / 2;
   frame.gate = torch::slice_last(eager, frame.gate_up, width);
@@ -118,7 +118,7 @@ Tensor batched_product(Eager& eager, const Tensor& rows, const Tensor& weight) {
   return product;
 }
 
-/// A new tensor of the same shape and type: with biases, or weighed.
+/// A new tensor of the same shape and type: with biases added or weights applied.
 Tensor changed(Eager& eager, const Tensor& input, const Tensor& by) {
   return torch::computed(eager, input.shape(), input.dtype(), {&input, &by});
 }

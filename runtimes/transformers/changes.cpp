@@ -6,7 +6,8 @@
 namespace headroom::ir::transformers {
 namespace {
 
-/// DeepSpeed's recipe for what the plan computes in: an fp32 master copy of 16-bit parameters.
+/// DeepSpeed's precision for the type in which the plan computes: an fp32 master copy of 16-bit
+/// parameters.
 Precision master_precision(Precision precision) {
   switch (precision) {
     case Precision::kFp32:
@@ -153,7 +154,7 @@ std::optional<ParallelPlan> quantised_adapters(const ParallelPlan& plan,
     changed.precision = autocast_of(device);
   }
   changed.optimizer = {OptimizerKind::kAdamW, OptimizerForm::kPagedEightBit, 0};
-  // prepare_model_for_kbit_training switches it on.
+  // prepare_model_for_kbit_training enables it.
   if (plan.recompute == Recompute::kNone) {
     changed.recompute = Recompute::kFull;
   }

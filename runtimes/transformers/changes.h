@@ -6,8 +6,8 @@
 #include "model_ir/plan/parallel_plan.h"
 #include "runtimes/interface/change.h"
 
-/// What can be changed about a plan of transformers' Trainer to make it smaller. Some changes hand
-/// the model to DeepSpeed, as the Trainer's argument --deepspeed does.
+/// Changes that make a plan of transformers' Trainer smaller. Some pass the model to DeepSpeed, as
+/// the Trainer's argument --deepspeed does.
 namespace headroom::ir::transformers {
 
 /// All of them, cheapest first.

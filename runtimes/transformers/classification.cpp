@@ -13,7 +13,7 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-/// Names of forward that live until it returns.
+/// Local names of forward, which live until it returns.
 struct LastToken {
   Tensor mask;
   Tensor positions;
@@ -66,7 +66,7 @@ ModelOutput run_classifier(Eager& eager, Model& model, Interpreter& interpreter,
     return op.kind == OpKind::kPool && op.pooling == Pooling::kLast;
   };
   eager.set_role(TensorRole::kLogits);
-  Tensor classified;  // A name of forward for what the classifier reads.
+  Tensor classified;  // forward's name for the classifier's input.
   for (; head != loss && !pools_last(graph.op(head)); head = next(head)) {
     if (graph.op(head).kind == OpKind::kLinear) {
       classified = interpreter.peek(graph.op(head).inputs[0]);

@@ -8,16 +8,16 @@
 /// Heads that classify sequences or tokens.
 namespace headroom::ir::transformers {
 
-/// What a batch is labelled with: a number for each sequence where sequences are classified, in
-/// fp32 for a regression, else the ids themselves.
+/// The labels of a batch: one number per sequence if sequences are classified, in fp32 for a
+/// regression; otherwise the ids themselves.
 [[nodiscard]] torch::Tensor labels_of(torch::Eager& eager, const ModelSpec& spec,
                                       const torch::Tensor& ids);
 
-/// From the last hidden states to the loss. `head` is the first operator that has not run; who
-/// calls holds the last hidden states.
+/// From the last hidden states to the loss. `head` is the first operator that has not run; the
+/// caller holds the last hidden states.
 ///
-/// Model:  the last token is looked for among the ids if a padding token is known, which several
-///         sequences need.
+/// Model:  if a padding token is known, the last token is searched among the ids. A batch of
+///         several sequences needs one.
 /// Source: huggingface/transformers 5.17 modeling_layers.py, GenericForSequenceClassification and
 ///         GenericForTokenClassification; modeling_bert.py, BertForSequenceClassification;
 ///         loss/loss_utils.py, ForSequenceClassificationLoss and ForTokenClassification.

@@ -18,13 +18,13 @@ using torch::Tensor;
 
 namespace {
 
-/// Conv1D keeps its weight [in, out], unless it was quantised as a linear layer.
+/// Conv1D stores its weight as [in, out], unless it was quantised as a linear layer.
 bool is_transposed(const Model& model, TensorId id) {
   return model.spec->qkv == QkvLayout::kFusedConv1d &&
          !model.quantised.contains(static_cast<std::uint32_t>(id));
 }
 
-/// torch.linalg.norm of each output's weights; transposed, they do not lie side by side.
+/// torch.linalg.norm of each output's weights; in a transposed weight they are not contiguous.
 Tensor output_norm(Eager& eager, const Model& model, TensorId id, const Tensor& weight,
                    std::int64_t outputs) {
   return torch::reduce(eager, {outputs}, weight.dtype(),
@@ -35,7 +35,7 @@ Tensor output_norm(Eager& eager, const Model& model, TensorId id, const Tensor& 
                         .element_bytes = bits_of(weight.dtype()) / 8});
 }
 
-/// ||W + scaling * BA||, which no gradient flows through.
+/// ||W + scaling * BA||, without a gradient.
 Tensor weight_norm(Eager& eager, const Model& model, TensorId id, const Tensor& weight,
                    const Tensor& lora_weight) {
   const torch::GradMode grad(eager, false);
@@ -45,9 +45,9 @@ Tensor weight_norm(Eager& eager, const Model& model, TensorId id, const Tensor& 
   return output_norm(eager, model, id, sum, lora_weight.shape()[1]);
 }
 
-/// The copies that deepcopy() of a 4-bit layer makes: each tensor's storage, and a scalar of its
-/// type for a moment. A parameter is copied with its quantisation state, which the module holds
-/// once more. Source: torch/_tensor.py, Tensor.__deepcopy__; bitsandbytes nn/modules.py.
+/// The copies that deepcopy() of a 4-bit layer makes: the storage of each tensor and, temporarily,
+/// a scalar of its type. A parameter is copied with its quantisation state, which the module holds
+/// a second time. Source: torch/_tensor.py, Tensor.__deepcopy__; bitsandbytes nn/modules.py.
 class LayerCopy {
  public:
   LayerCopy(Eager& eager, const QuantisedWeight& weight, const Tensor& bias) : eager_(eager) {
@@ -92,7 +92,7 @@ const QuantisedWeight* quantised(const Model& model, TensorId id) {
   return found == model.quantised.end() ? nullptr : &found->second;
 }
 
-/// dequantize_module_weight: itself where it is not quantised.
+/// dequantize_module_weight: the weight itself if it is not quantised.
 Tensor whole_weight(Eager& eager, const Model& model, TensorId id) {
   const QuantisedWeight* const packed = quantised(model, id);
   return packed != nullptr ? dequantise(eager, *packed) : model.parameters[index_of(id)];
@@ -109,7 +109,7 @@ Tensor factor(Eager& eager, const Model& model, const Op& op, ModuleCall::Part p
       });
 }
 
-/// DoRA's layer reads a parameter of the frozen one.
+/// DoRA's layer reads a parameter of the frozen layer.
 void read_frozen(const Model& model, const Op& op, const Tensor& parameter) {
   if (model.hooks.read) {
     model.hooks.read({.part = ModuleCall::Part::kMagnitude, .layer = op.layer, .op = &op},
@@ -117,7 +117,7 @@ void read_frozen(const Model& model, const Op& op, const Tensor& parameter) {
   }
 }
 
-/// BA as the product of the two layers with the identity, [in, out].
+/// BA, computed by passing the identity through both layers: [in, out].
 Tensor lora_weight(Eager& eager, const Model& model, const Op& op, const Adapter& adapter) {
   const std::int64_t in = adapter.a.shape()[1];
   const Tensor identity = torch::computed(eager, {in, in}, adapter.a.dtype());

@@ -17,8 +17,8 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-/// Ids of positions and token types, both from the model's buffers: [1, S] each, the second seen
-/// by every row of the batch.
+/// Ids of positions and token types, both from the model's buffers: [1, S] each; the second is
+/// expanded to every row of the batch.
 void make_ids(Eager& eager, const Model& model, Shared& shared) {
   const std::int64_t sequence = model.plan->sequence;
   const std::int64_t batch = model.plan->micro_batch;
@@ -33,7 +33,7 @@ void make_ids(Eager& eager, const Model& model, Shared& shared) {
   }
 }
 
-/// BertEmbeddings.forward: what its names hold goes when it returns.
+/// BertEmbeddings.forward: its local tensors are freed when it returns.
 Tensor embed(Eager& eager, const Model& model, Interpreter& interpreter) {
   const Graph& graph = *model.graph;
   Shared& shared = interpreter.shared();
@@ -56,7 +56,7 @@ Tensor embed(Eager& eager, const Model& model, Interpreter& interpreter) {
   return embedded;
 }
 
-/// Hooks around the modules that a masked language model's head is made of.
+/// Hooks around the modules of a masked language model's head.
 class HeadModules {
  public:
   HeadModules(const ModuleHooks& hooks, const Op& first) : hooks_(hooks) {
@@ -91,8 +91,8 @@ class HeadModules {
   std::vector<Part> open_;
 };
 
-/// The mask of ones that BertModel makes until 4.57: all there, nothing is masked for sdpa; else
-/// what is added to the scores, [B, 1, 1, S].
+/// The mask of ones that BertModel makes until 4.57. As all of it is set, sdpa gets no mask;
+/// otherwise the result is what is added to the scores, [B, 1, 1, S].
 Tensor make_masks_of_four(Eager& eager, const Model& model, DType dtype, Shared& shared) {
   if (!library_traits(*model.spec, *model.plan).fourth) {
     return {};
@@ -109,14 +109,15 @@ Tensor make_masks_of_four(Eager& eager, const Model& model, DType dtype, Shared&
   return ones;
 }
 
-/// The pooler is the inner model's: pooling, its linear layer and what follows.
+/// Whether the operator is part of the inner model's pooler: pooling, its linear layer and what
+/// follows.
 bool is_pooler(const Graph& graph, NodeId id) {
   const Op& op = graph.op(id);
   return op.kind == OpKind::kPool || op.role == OpRole::kPooler ||
          (op.kind == OpKind::kActivation && op.activation == Activation::kTanh);
 }
 
-/// BertPooler, if there is one; leaves `head` behind it.
+/// Runs BertPooler, if there is one; `head` is then the operator after it.
 Tensor run_pooler(const Model& model, Interpreter& interpreter, const Tensor& hidden,
                   NodeId& head) {
   const Graph& graph = *model.graph;
@@ -173,9 +174,9 @@ ModelOutput forward_masked(Eager& eager, Model& model, const Batch& batch) {
   interpreter->set(graph.op(NodeId{0}).inputs[0], batch.ids);
   eager.set_role(TensorRole::kTemporary);
   NodeId head = next(graph.layers().back().last);
-  // The last hidden states are a name of the outer module and live as long as its forward.
+  // The outer module has a name for the last hidden states, which live as long as its forward.
   Tensor last_hidden;
-  Tensor pooled;  // Likewise.
+  Tensor pooled;  // The same for the pooled output.
   enter_part(model.hooks, {.part = ModuleCall::Part::kModel}, {});
   enter_part(model.hooks, {.part = ModuleCall::Part::kDecoder}, {});
   {
@@ -187,7 +188,7 @@ ModelOutput forward_masked(Eager& eager, Model& model, const Batch& batch) {
     leave_part(model.hooks, {.part = ModuleCall::Part::kEncoder}, {&last_hidden});
     interpreter->leave_layers();
     pooled = run_pooler(model, *interpreter, last_hidden, head);
-    interpreter->shared().mask.reset();  // Checkpointed layers hold what they were given.
+    interpreter->shared().mask.reset();  // Checkpointed layers hold their arguments.
   }
   Tensor& handed = model.spec->task == Task::kSequenceClassification ? pooled : last_hidden;
   leave_part(model.hooks, {.part = ModuleCall::Part::kDecoder}, {&last_hidden, &pooled});

@@ -7,13 +7,13 @@
 
 namespace headroom::ir::transformers {
 
-/// One call of an encoder: the stem with its token types, the layers, the head and, for masked
-/// language, a cross entropy over all positions.
+/// One call of an encoder: the stem with its token types, the layers, the head and, for a masked
+/// language model, a cross entropy over all positions.
 /// Source: huggingface/transformers modeling_bert.py, BertForMaskedLM and BertEmbeddings.
 [[nodiscard]] ModelOutput forward_masked(torch::Eager& eager, Model& model, const Batch& batch);
 
-/// From the last hidden states to the loss, torch.nn.CrossEntropyLoss of the logits as they are.
-/// `head` is the head's first operator; who calls holds the last hidden states.
+/// From the last hidden states to the loss, torch.nn.CrossEntropyLoss of the unchanged logits.
+/// `head` is the head's first operator; the caller holds the last hidden states.
 [[nodiscard]] ModelOutput run_plain_head(torch::Eager& eager, Model& model,
                                          Interpreter& interpreter, const torch::Tensor& labels,
                                          NodeId head);

@@ -17,10 +17,10 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-/// The operators of one stack and where its inputs are.
+/// The operators of one stack and the places of its inputs.
 struct StackNodes {
   NodeId first;  ///< The embedding.
-  NodeId end;    ///< After the last: the decoder's embedding, or the head.
+  NodeId end;    ///< After the last operator: the decoder's embedding, or the head.
   std::int32_t first_layer;
   std::int32_t end_layer;
 };
@@ -48,15 +48,15 @@ StackNodes decoder_nodes(const Model& model) {
           .end_layer = static_cast<std::int32_t>(graph.layers().size())};
 }
 
-/// What T5Stack hands from layer to layer.
+/// What T5Stack passes from layer to layer.
 struct LayerState {
   Tensor hidden;
-  Tensor bias;        ///< Of self-attention; made by the first layer.
+  Tensor bias;        ///< Bias of self-attention, made by the first layer.
   Tensor memory;      ///< Decoder: the encoder's output.
-  Tensor cross_bias;  ///< Decoder: likewise, zeros.
+  Tensor cross_bias;  ///< Decoder: bias of cross-attention, zeros.
 };
 
-/// A layer's names among those of `Interpreter`: they go when the layer returns or is unwound.
+/// A layer's names in `Interpreter`: they are released when the layer returns or is unwound.
 class LayerNames {
  public:
   LayerNames(Interpreter& interpreter, TensorId memory, const LayerState& state)
@@ -89,7 +89,7 @@ class Stack {
         graph_(*model.graph),
         interpreter_(std::move(interpreter)),
         nodes_(nodes),
-        // The encoder's last operator makes what the decoder attends to.
+        // The encoder's last operator makes the decoder's memory.
         memory_(
             graph_.op(NodeId{static_cast<std::uint32_t>(index_of(encoder_nodes(model).end) - 1)})
                 .outputs[0]),
@@ -134,8 +134,8 @@ class Stack {
   }
 
  private:
-  /// What a stack is not told to mask until 4.57: an encoder's mask [B, 1, 1, S], a decoder's
-  /// causal one and that of the memory.
+  /// The masks that a stack makes until 4.57 if it gets none: an encoder's [B, 1, 1, S], or a
+  /// decoder's causal mask and the mask of the memory.
   Tensor make_masks_of_four(DType dtype, const Tensor& memory) {
     eager_.set_site("masks", -1);
     const torch::Shape shape{model_.plan->micro_batch, model_.plan->sequence};
@@ -221,11 +221,11 @@ class Stack {
   std::shared_ptr<Interpreter> interpreter_;
   StackNodes nodes_;
   TensorId memory_;
-  bool fourth_;                ///< As releases before 5.0.
-  std::vector<Tensor> names_;  ///< Of the stack's frame.
+  bool fourth_;                ///< Release before 5.0.
+  std::vector<Tensor> names_;  ///< Local names of the stack's forward.
 };
 
-/// The labels behind a start token. Source: T5PreTrainedModel._shift_right.
+/// The labels after a start token. Source: T5PreTrainedModel._shift_right.
 Tensor shift_right(Eager& eager, const Tensor& labels) {
   const torch::Shape& shape = labels.shape();
   Tensor shifted = torch::computed(eager, shape, DType::kInt64, TensorRole::kInput);
@@ -248,7 +248,7 @@ ModelOutput forward_encoder_decoder(Eager& eager, Model& model, const Tensor& id
   Tensor scaled;
   NodeId head = decoder.end;
   eager.set_role(TensorRole::kLogits);
-  if (model.graph->op(head).kind == OpKind::kScale) {  // Another name than the decoder's output.
+  if (model.graph->op(head).kind == OpKind::kScale) {  // Not the name of the decoder's output.
     interpreter->run(head, head);
     scaled = interpreter->peek(model.graph->op(head).outputs[0]);
     head = next(head);

@@ -17,7 +17,7 @@ using torch::Tensor;
 
 namespace {
 
-/// What the linear layers of an expert were called, and the router.
+/// The former names of an expert's linear layers and of the router.
 struct ExpertNames {
   std::string_view router, gate, up, down;
 };

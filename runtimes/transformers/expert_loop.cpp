@@ -44,7 +44,7 @@ Tensor find_hit(Eager& eager, std::int64_t classes, std::int64_t selected, std::
 
 namespace {
 
-/// The names of MixtralSparseMoeBlock.forward within its loop.
+/// The names of MixtralSparseMoeBlock.forward inside its loop.
 struct LoopFrame {
   Tensor mask, hit;
   Found found;  ///< idx, top_x
@@ -56,7 +56,7 @@ struct LoopFrame {
   }
 };
 
-/// One turn of the loop: `output` with the expert's rows added.
+/// One iteration of the loop: `output` with the expert's rows added.
 Tensor add_expert(Eager& eager, const ExpertLoopInput& input, std::int64_t expert, LoopFrame& frame,
                   const Tensor& output) {
   const Shape& chosen = input.indices.shape();

@@ -21,14 +21,15 @@ using torch::Tensor;
 
 namespace {
 
-/// The locals of a Python function that returns, in the order of their first assignment.
+/// Releases the local names of a Python function that returns, in the order of their first
+/// assignment.
 void leave(std::initializer_list<Tensor*> names) {
   for (Tensor* const name : names) {
     name->reset();
   }
 }
 
-/// Mixtral and Qwen: the chosen probabilities, over their sum where the model says so.
+/// Mixtral and Qwen: the chosen probabilities, divided by their sum if the model says so.
 Routing route_softmax(Eager& eager, RouterForm form, const MoeSpec& moe, const RouterInput& input) {
   Routing routing;
   routing.weight = sum(eager, input.weight);
@@ -80,14 +81,15 @@ Tensor wide_logits(Eager& eager, const RouterInput& input, Routing& routing) {
   return logits;
 }
 
-/// The mask of the best groups of each token, the indices that made it, and the mask per expert.
+/// The mask of each token's best groups, the indices from which it is made, and the mask per
+/// expert.
 struct GroupChoice {
   Tensor indices;
   Tensor mask;
   Tensor each;
 };
 
-/// Scores of the experts outside the chosen groups, blotted out.
+/// Scores with those outside the chosen groups masked.
 Tensor mask_groups(Eager& eager, const Tensor& scores, GroupChoice& choice) {
   choice.each = torch::computed(eager, scores.shape(), choice.mask.dtype());  // expand().reshape()
   Tensor masked;
@@ -113,7 +115,7 @@ Shape grouped_shape(const Tensor& scores, const MoeSpec& moe) {
   return {scores.shape()[0], moe.groups, moe.experts / moe.groups};
 }
 
-/// DeepSeek-V2: the largest of fp32 probabilities, in the best groups where routing is limited.
+/// DeepSeek-V2: the largest fp32 probabilities; if routing is limited, within the best groups.
 Routing route_wide_softmax(Eager& eager, const MoeSpec& moe, const RouterInput& input) {
   Routing routing;
   routing.logits = wide_logits(eager, input, routing);
@@ -135,7 +137,7 @@ Routing route_wide_softmax(Eager& eager, const MoeSpec& moe, const RouterInput& 
   return routing;
 }
 
-/// What corrected scores leave behind when they have chosen the groups and experts.
+/// Tensors that remain after corrected scores have chosen groups and experts.
 struct CorrectedChoice {
   Tensor corrected, group_scores;
   GroupChoice choice;
@@ -157,7 +159,7 @@ Tensor choose_corrected(Eager& eager, const MoeSpec& moe, const RouterInput& inp
   return torch::top_k(eager, names.corrected, moe.top_k).indices;
 }
 
-/// DeepSeek-V3: sigmoid scores; corrected ones choose the groups and experts.
+/// DeepSeek-V3: sigmoid scores; corrected scores choose the groups and experts.
 Routing route_wide_sigmoid(Eager& eager, const MoeSpec& moe, const RouterInput& input) {
   Routing routing;
   routing.logits = wide_logits(eager, input, routing);
@@ -210,7 +212,7 @@ Tensor gate_halves(Eager& eager, Activation kind, const Tensor& fused) {
   return torch::mul(eager, activated, up);
 }
 
-/// gpt-oss: clamped even columns times their sigmoid, times clamped odd columns plus one.
+/// gpt-oss: clamped even columns times their sigmoid, times (clamped odd columns plus one).
 Tensor gate_interleaved(Eager& eager, const Tensor& fused) {
   const std::int64_t width = fused.shape()[-1] / 2;
   Tensor gate = torch::slice_last(eager, fused, width);
@@ -234,7 +236,7 @@ Tensor apply_gate(Eager& eager, const ExpertsInput& input, const Tensor& fused) 
   return gate_halves(eager, input.activation, fused);
 }
 
-/// One product of all rows with their experts' weights, and the biases of those experts.
+/// One product of all rows with their experts' weights, plus the biases of those experts.
 Tensor grouped_linear(Eager& eager, const Tensor& rows, const Tensor& weight, const Tensor& bias,
                       const Tensor& offsets) {
   const Tensor narrow = torch::to(eager, rows, weight.dtype());
@@ -243,7 +245,7 @@ Tensor grouped_linear(Eager& eager, const Tensor& rows, const Tensor& weight, co
   return bias.defined() ? torch::add_in_place(eager, product, bias) : product;
 }
 
-/// Tokens per expert, and where the rows of each expert end.
+/// Tokens per expert, and the ends of the experts' rows.
 struct Groups {
   Tensor narrow_ids;
   Tensor counts;
@@ -275,7 +277,7 @@ struct ExpertsFrame {
   Tensor ids, permutation, rows, weights;
   Groups groups;
   Tensor mask, bias, product, weighted, back, summed;
-  Tensor gate_up, down;  ///< Adapted weights, which PEFT holds until the experts have returned.
+  Tensor gate_up, down;  ///< Adapted weights, which PEFT holds until the experts return.
 
   /// In the order of their first assignment.
   void clear() {
@@ -324,7 +326,8 @@ void run_projections(Eager& eager, const ExpertsInput& input, ExpertsFrame& fram
   frame.product = torch::masked_fill(eager, frame.product, frame.mask);
 }
 
-/// Weighs the rows, puts them back in the tokens' order and sums each token's.
+/// Multiplies the rows by their weights, restores the order of the tokens and sums each token's
+/// rows.
 Tensor combine(Eager& eager, const ExpertsInput& input, ExpertsFrame& frame) {
   {
     const Tensor column = torch::view(eager, frame.weights, {frame.weights.elements(), 1});
@@ -347,14 +350,14 @@ Tensor run_experts(Eager& eager, const ExpertsInput& input) {
     frame.clear();
     return output;
   } catch (const torch::StopRecomputation&) {
-    frame.clear();  // A recomputation that has all it wants unwinds frame by frame.
+    frame.clear();  // A recomputation that has all it needs unwinds frame by frame.
     throw;
   }
 }
 
 namespace {
 
-/// The products of rows [S, in] with weights [S, out, in] of their own.
+/// The products of rows [S, in] with one weight per row [S, out, in].
 Tensor batched_linear(Eager& eager, const Tensor& rows, const Tensor& weights) {
   const std::int64_t selected = rows.shape()[0];
   const std::int64_t out = weights.shape()[1];

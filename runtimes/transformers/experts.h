@@ -9,12 +9,12 @@
 
 namespace headroom::ir::transformers {
 
-/// What a router makes of its tokens.
+/// The result of a router.
 struct Routing {
-  torch::Tensor logits;   ///< [T, E]; the block's frame holds them, though nobody reads them.
+  torch::Tensor logits;   ///< [T, E]; the block's frame holds them, although nothing reads them.
   torch::Tensor weights;  ///< [T, k]
   torch::Tensor indices;  ///< [T, k], int64
-  torch::Tensor weight;   ///< As the router read it; PEFT holds it until the router returns.
+  torch::Tensor weight;   ///< The weight that the router read; PEFT holds it until its return.
 };
 
 struct RouterInput {
@@ -22,8 +22,8 @@ struct RouterInput {
   RouterWeight weight;
   torch::Tensor bias;        ///< gpt-oss; otherwise undefined.
   torch::Tensor correction;  ///< DeepSeek-V3's e_score_correction_bias; otherwise undefined.
-  /// As 4.x does: DeepSeek-V3 chooses experts by a method of its own, without gradients, and
-  /// gpt-oss hands out a weight for every expert [T, E].
+  /// As in 4.x: DeepSeek-V3 chooses experts in a separate method without gradients, and gpt-oss
+  /// returns a weight for every expert [T, E].
   bool fourth = false;
 };
 
@@ -50,8 +50,8 @@ struct ExpertsInput {
 /// huggingface/transformers 5.17 integrations/moe.py.
 [[nodiscard]] torch::Tensor run_experts(torch::Eager& eager, const ExpertsInput& input);
 
-/// batched_mm_experts_forward, which `generate` decodes with: the weights of each row's expert are
-/// copied, a product a row. Without biases or adapters.
+/// batched_mm_experts_forward, which `generate` uses to decode: the weights of each row's expert
+/// are copied, one product per row. Without biases or adapters.
 [[nodiscard]] torch::Tensor run_chosen_experts(torch::Eager& eager, const ExpertsInput& input);
 
 }  // namespace headroom::ir::transformers

@@ -36,8 +36,8 @@ Tensor make_position_ids(Eager& eager, std::int64_t sequence, bool alone) {
 struct RopeRequest {
   RopeForm form;
   Shape sizes;  ///< [S, D]
-  bool copies;  ///< The frequencies are cast, or brought to the device, first.
-  bool late;    ///< Both tables are scaled when they have been made.
+  bool copies;  ///< The frequencies are first cast or copied to the device.
+  bool late;    ///< Both tables are made before they are scaled.
   DType dtype;
 };
 
@@ -61,14 +61,14 @@ RopeTable make_rope_table(Eager& eager, const RopeRequest& request) {
   eager.touch_cublas();
   eager.run(GemmShape{
       .m = dim / 2, .n = sequence, .k = 1, .dtype = DType::kFp32, .layout = GemmLayout::kNN});
-  // gpt-oss takes the frequencies as they are: tables of half a head.
+  // gpt-oss does not double the frequencies: tables of half a head.
   const bool halves = form == RopeForm::kHalfTables;
   const std::int64_t width = halves ? dim / 2 : dim;
   Tensor angles = halves ? Tensor{} : made({1, sequence, width});
   const auto factor = [&] { return made({1, sequence, width}); };
   Tensor cos = factor();
   Tensor late_sin = late ? factor() : Tensor{};
-  cos = factor();  // Scaled.
+  cos = factor();  // The scaled table.
   Tensor sin = late ? std::move(late_sin) : factor();
   sin = factor();
   RopeTable table;
@@ -83,7 +83,7 @@ RopeTable make_rope_table(Eager& eager, const RopeRequest& request) {
   return table;
 }
 
-/// The fp32 ones that a model makes itself where the collator passes no mask.
+/// The fp32 ones that a model makes itself if the collator passes no mask.
 void make_padding(Eager& eager, const Model& model, Shared& shared) {
   const ParallelPlan& plan = *model.plan;
   if (!shared.padding.defined() && makes_padding_mask(model.spec->family)) {
@@ -131,7 +131,7 @@ void make_positions(Eager& eager, const Model& model, Shared& shared) {
                                                 library_traits(*model.spec, *model.plan).fourth);
 }
 
-/// Whether an operator of the stem reads the positions or follows the masks.
+/// Whether an operator of the stem reads the positions or runs after the masks.
 bool comes_after_masks(const Model& model, OpKind kind) {
   return kind == OpKind::kDropout ||
          (kind == OpKind::kPositions && makes_padding_mask(model.spec->family));
@@ -142,7 +142,7 @@ bool scales_next(const Graph& graph, const Modeling& modeling, NodeId id) {
   return modeling.embedding_scales && graph.op(next(id)).kind == OpKind::kScale;
 }
 
-/// Type of the stream that enters the layers; one that is scaled later has that of its rows.
+/// Type of the stream that enters the layers. If it is scaled later, it has the type of its rows.
 DType stem_dtype(const Model& model, Interpreter& interpreter) {
   const Tensor& output = interpreter.peek(model.graph->layers().front().input);
   return output.defined() ? output.dtype() : interpreter.shared().token_rows.dtype();
@@ -197,7 +197,7 @@ void embed(Eager& eager, Model& model, Interpreter& interpreter) {
   }
 }
 
-/// What the layers read: the embedding, or what some scale of it after all else.
+/// The layers' input: the embedding, or its scaled form in families that scale it last.
 Tensor finish_embedding(const Model& model, Interpreter& interpreter) {
   const Graph& graph = *model.graph;
   if (modeling_of(*model.spec, *model.plan).scales_after_tables) {
@@ -251,8 +251,8 @@ void enter_model(const Model& model) {
   enter_part(model.hooks, {.part = ModuleCall::Part::kDecoder}, {});
 }
 
-/// The embeddings' names go when the inner model returns; a checkpointed layer's arguments hold the
-/// positions longer, and so do the arguments of masks that check none (gpt-oss, 4.x:
+/// The embeddings are released when the inner model returns. A checkpointed layer's arguments hold
+/// the positions longer; so do the arguments of masks that do not check them (gpt-oss, 4.x:
 /// `mask_kwargs`).
 void release_positions(const Model& model, Shared& shared) {
   if (library_traits(*model.spec, *model.plan).masks_packed &&
@@ -272,7 +272,7 @@ void release_positions(const Model& model, Shared& shared) {
   shared.padding.reset();
 }
 
-/// The model's own names go when it returns. Checkpointed layers hold theirs longer.
+/// The model's own names are released when it returns. Checkpointed layers hold theirs longer.
 void release_shared(const Model& model, Shared& shared) {
   if (!recomputes(model)) {
     shared = Shared{};
@@ -282,7 +282,7 @@ void release_shared(const Model& model, Shared& shared) {
     shared.cos.reset();
     shared.sin.reset();
   }
-  shared.mask.reset();  // Each layer's arguments hold the one that it was given.
+  shared.mask.reset();  // Each layer's arguments hold its own mask.
   shared.window_mask.reset();
 }
 
@@ -302,7 +302,7 @@ Batch make_batch(Eager& eager, const Model& model) {
 
 namespace {
 
-/// `loss += router_aux_loss_coef * aux_loss`; the model returns what it read, too.
+/// `loss += router_aux_loss_coef * aux_loss`; the model also returns the routers' logits.
 void add_router_loss(Eager& eager, const Model& model, const Batch& batch, Interpreter& interpreter,
                      ModelOutput& output) {
   if (!model.spec->moe || !model.spec->moe->auxiliary_loss) {
@@ -403,7 +403,7 @@ ModelOutput forward(Eager& eager, Model& model, const Batch& batch) {
     leave_part(model.hooks, {.part = ModuleCall::Part::kDecoder}, {&states});
     interpreter.set(last, std::move(states));
   }
-  // The last hidden states are a name of the outer module and live as long as its forward.
+  // The outer module has a name for the last hidden states, which live as long as its forward.
   const Tensor last_hidden = interpreter.peek(graph.op(head).inputs[0]);
   if (model.spec->task != Task::kLanguage) {
     ModelOutput output = run_classifier(eager, model, interpreter, batch, head);

@@ -6,7 +6,7 @@
 
 namespace headroom::ir::transformers {
 
-/// The next micro-batch of a loop: ids, and the labels that `labels_of` makes of them.
+/// The next micro-batch of a loop: ids, and their labels (`labels_of`).
 [[nodiscard]] Batch make_batch(torch::Eager& eager, const Model& model);
 
 /// One call of the model.

@@ -20,13 +20,13 @@ using torch::Tensor;
 
 namespace {
 
-/// One fused loss under way.
+/// The state of one fused loss.
 struct Fused {
   Eager& eager;
   Tensor input;        ///< [T, H]
   Tensor weight;       ///< [V, H]
-  DType logits_dtype;  ///< Of a product of both.
-  bool in_place;       ///< Products go to memory made once: no conversion stands in the way.
+  DType logits_dtype;  ///< Type of the product of both.
+  bool in_place;       ///< Products go to memory made once, because no cast is needed.
   Tensor grad_input;
   Tensor grad_weight;  ///< Undefined for a frozen weight.
 };
@@ -40,7 +40,7 @@ void count_products(Fused& fused, std::int64_t rows) {
     if (product == 1) {  // The gradient of the rows.
       std::swap(shape.n, shape.k);
       shape.layout = GemmLayout::kNN;
-    } else if (product == 2) {  // That of the weight.
+    } else if (product == 2) {  // The gradient of the weight.
       shape = {.m = weight[0],
                .n = weight[1],
                .k = rows,
@@ -53,7 +53,7 @@ void count_products(Fused& fused, std::int64_t rows) {
 }
 
 /// `input @ weight.t()` and `gradient @ weight` under autocast: the transposed weight is a view,
-/// which autocast does not cache; the weight itself is cached if it is trained.
+/// which autocast does not cache. The weight itself is cached if it is trained.
 Tensor converted_logits(Fused& fused, std::int64_t rows) {
   Eager& eager = fused.eager;
   const Shape& weight = fused.weight.shape();
@@ -82,7 +82,7 @@ void converted_gradients(Fused& fused, std::int64_t rows) {
   }
 }
 
-/// The weight's gradient accumulates in place, but from fp32 logits only through a temporary of its
+/// The weight's gradient accumulates in place; with fp32 logits only through a temporary of its
 /// size.
 void weight_gradient(Fused& fused) {
   if (fused.grad_weight.defined() && fused.logits_dtype == DType::kFp32) {
@@ -115,7 +115,8 @@ void run_chunks(Fused& fused) {
 }
 
 Gradients fused_gradients(Eager& eager, Node& node) {
-  // torch.equal(grad_output, torch.tensor(1.0)) decides whether they must be scaled, in place.
+  // torch.equal(grad_output, torch.tensor(1.0)) decides whether the gradients must be scaled, in
+  // place.
   {
     const Tensor one = torch::computed(eager, {}, DType::kFp32);
     const Tensor same = torch::computed(eager, {}, DType::kBool);

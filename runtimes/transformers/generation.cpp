@@ -27,8 +27,8 @@ struct Sequences {
   Tensor unfinished;              ///< [B]
   Tensor scores;                  ///< [B, V] of the last token, fp32.
   Tensor next;                    ///< [B]
-  Tensor last;                    ///< [B, 1], of the model's inputs of the last step,
-  GivenInputs inputs;             ///< and the others of them.
+  Tensor last;                    ///< [B, 1]: among the model's inputs of the last step,
+  GivenInputs inputs;             ///< as are these.
 };
 
 Tensor row(Eager& eager, std::int64_t batch, std::int64_t tokens) {
@@ -39,7 +39,7 @@ Tensor flags(Eager& eager, std::int64_t batch) {
   return torch::computed(eager, {batch}, DType::kBool, TensorRole::kTemporary);
 }
 
-/// Whether prompts are padded on the right is looked at in batches of several.
+/// Batches of several prompts are checked for padding on the right.
 void check_padding(Eager& eager, std::int64_t batch) {
   if (batch > 1) {
     const Tensor padded = flags(eager, batch);
@@ -76,7 +76,7 @@ void lengthen(Eager& eager, GivenInputs& kwargs) {
   kwargs.positions = std::move(positions);
 }
 
-/// Nothing but the length stops a sequence.
+/// Only the length stops a sequence.
 void check_stop(Eager& eager, Sequences& names) {
   const std::int64_t batch = names.ids.shape()[0];
   Tensor none = flags(eager, batch);
@@ -93,7 +93,7 @@ void check_stop(Eager& eager, Sequences& names) {
   most.reset();
 }
 
-/// _has_unfinished_sequences: ranks that share the parameters stop together (synced_gpus).
+/// _has_unfinished_sequences: ranks that share parameters stop together (synced_gpus).
 void ask_ranks(Eager& eager, const ParallelPlan& plan) {
   if (!plan.fsdp || plan.world == 1) {
     return;
@@ -104,7 +104,7 @@ void ask_ranks(Eager& eager, const ParallelPlan& plan) {
                             .group = {.size = plan.world}});
 }
 
-/// The token of the greatest score is appended; `logits` go.
+/// Appends the token with the highest score and releases `logits`.
 void append_token(Eager& eager, Sequences& names, Tensor logits) {
   eager.set_site("sample", -1);
   const std::int64_t batch = names.ids.shape()[0];
@@ -118,7 +118,7 @@ void append_token(Eager& eager, Sequences& names, Tensor logits) {
   logits.reset();
 }
 
-/// prepare_inputs_for_generation for one more token: what the last step was given goes now.
+/// prepare_inputs_for_generation for one more token; releases the inputs of the last step.
 void prepare_inputs(Eager& eager, Sequences& names) {
   eager.set_site("input_ids", -1);
   const std::int64_t batch = names.ids.shape()[0];
@@ -185,7 +185,7 @@ void generate(Eager& eager, const Model& model, const ForwardCall& call) {
     }
     check_padding(eager, batch);
     names.kwargs.positions = count_along(eager, names.kwargs.mask);
-    given = names;  // The caller's, and generate's own arguments.
+    given = names;  // The caller's arguments and generate's own.
     names.unfinished = torch::computed(eager, {batch}, DType::kInt64, TensorRole::kInput);
     ask_ranks(eager, *model.plan);
     Tensor passed = row(eager, batch, prompt);

@@ -13,14 +13,14 @@ namespace headroom::ir::transformers {
 /// One call of a model that generates.
 using ForwardCall = std::function<ModelOutput(torch::Eager& eager, Model& model, const Batch&)>;
 
-/// Why generation, as far as it is modelled, cannot run this; nothing if it can.
+/// Why generation, as far as it is modelled, does not support this; nothing if it does.
 [[nodiscard]] std::optional<Error> generation_trouble(const ModelSpec& spec,
                                                       const ParallelPlan& plan);
 
 /// `model.generate(ids, attention_mask=ones, do_sample=False)` with a DynamicCache, in the phases
-/// "generation.prefill" (the prompt's forward) and "generation.decode" (a token at a time).
+/// "generation.prefill" (the prompt's forward) and "generation.decode" (one token at a time).
 /// Source: huggingface/transformers 5.17 generation/utils.py, GenerationMixin._sample.
-/// `call`: `forward`, or that with a wrapper's hooks around it.
+/// `call`: `forward`, or `forward` with a wrapper's hooks around it.
 void generate(torch::Eager& eager, const Model& model, const ForwardCall& call = forward);
 
 }  // namespace headroom::ir::transformers

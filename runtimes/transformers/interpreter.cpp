@@ -22,13 +22,13 @@ using torch::Tensor;
 
 namespace {
 
-/// Operators with parameters whose modules are hooked as a whole: their tensors are left alone.
+/// Operators with parameters whose modules are hooked as a whole: their tensors are unchanged.
 bool is_hooked_whole(const ModelSpec& spec, const Op& op) {
   return op.kind == OpKind::kAttention && spec.attention_sinks;
 }
 
-/// A module's rows of positions or token types. Their sum with the tokens' is the model's own work:
-/// where the table is frozen no gradient comes to the module.
+/// A module's rows of positions or token types. The model itself adds them to the tokens' rows: if
+/// the table is frozen, the module gets no gradient.
 Tensor table_rows(torch::Eager& eager, const Model& model, const Op& op, const Tensor& ids) {
   return call_module(model.hooks, module_of(op), ids, [&](const Tensor& given) {
     return torch::embedding(eager, parameter_of(model, op, 0), given);
@@ -59,7 +59,7 @@ Tensor Interpreter::parameter(const Op& op, std::size_t index) const {
 void Interpreter::leave_module() {
   rows_.reset();
   block_names_.clear();
-  // Its own names first, then what its caller held for it.
+  // The module's own names first, then those that its caller held for it.
   for (std::vector<TensorId>* names : {&locals_, &arguments_}) {
     for (const TensorId id : *names) {
       values_[index_of(id)].reset();
@@ -85,7 +85,7 @@ void Interpreter::enter_block(const Op& first) {
   if (first.module == Module::kMlp || modeling_.nests_modules || modeling_.drops_in_sum) {
     model_.hooks.enter(call, {&values_[index_of(first.inputs[0])]});
   } else {
-    model_.hooks.enter(call, {});  // Attention is called by keyword.
+    model_.hooks.enter(call, {});  // Attention is called with keyword arguments.
   }
 }
 
@@ -128,7 +128,7 @@ Interpreter::Holder Interpreter::holder_of(const Op& op, TensorId input) const {
         return norm.role == OpRole::kAttentionNorm ? Holder::kLayer : Holder::kCaller;
     }
   }
-  // The fused output has a name, and so has the gate that is cut from one.
+  // The fused output has a name, and so has the gate that is split from it.
   const bool last =
       modeling_.names_inputs && (op.role == OpRole::kAttentionOutput || op.role == OpRole::kDown);
   const bool gate =
@@ -149,7 +149,7 @@ Interpreter::Holder Interpreter::holder_of(const Op& op, TensorId input) const {
 
 void Interpreter::drop_inputs(NodeId id) {
   const Op& op = model_.graph->op(id);
-  // The value added to the residual stream is the name that is assigned again: it goes first.
+  // The value added to the residual stream is released first, because its name is assigned again.
   std::vector<TensorId> inputs = op.inputs;
   if (op.kind == OpKind::kAdd) {
     std::reverse(inputs.begin(), inputs.end());
@@ -285,7 +285,7 @@ Tensor Interpreter::run_embedding(const Op& op) {
   if (!model_.hooks.before) {
     return call_module(model_.hooks, module_of(op), value(op, 0), [&](const Tensor& ids) {
       Tensor rows = torch::embedding(eager_, parameter(op, 0), ids);
-      // PEFT's hook that asks for a gradient of the embedding comes before a wrapper's.
+      // PEFT's hook that requires a gradient of the embedding runs before a wrapper's.
       rows->requires_grad |= model_.hooks.enter && model_.plan->lora && recomputes(model_);
       return rows;
     });
@@ -297,7 +297,7 @@ Tensor Interpreter::run_embedding(const Op& op) {
   return rows;
 }
 
-/// A factor that is a buffer is cast to the type of the rows that it scales.
+/// A scaling factor that is a buffer is cast to the type of the rows.
 Tensor Interpreter::run_scale(const Op& op) {
   const Tensor& input = value(op, 0);
   const bool rows = made_here(op.inputs[0], -1, OpKind::kEmbedding);
@@ -358,7 +358,8 @@ Tensor Interpreter::run_head_norm(const Op& op) {
   return torch::transpose_heads(eager_, normalised);
 }
 
-/// Queries, keys and values are seen as heads as soon as they are made, unless a norm comes first.
+/// Queries, keys and values are viewed as heads as soon as they are made, unless a norm comes
+/// first.
 Tensor Interpreter::as_heads(const Op& op, Tensor projected) {
   const bool projection =
       op.role == OpRole::kQuery || op.role == OpRole::kKey || op.role == OpRole::kValue;
@@ -399,7 +400,7 @@ void Interpreter::run_op(NodeId id) {
       return store(run_embedding(op));
     case OpKind::kPositions: {
       {
-        // OPT's table starts with two rows that no position uses.
+        // OPT's table begins with two rows that no position uses.
         const Tensor ids =
             model_.spec->position_rows > model_.spec->max_positions
                 ? torch::computed(eager_, shared_.position_ids.shape(), DType::kInt64)
@@ -448,7 +449,7 @@ void Interpreter::run_op(NodeId id) {
       return store(run_scale(op));
     case OpKind::kSoftcap: {
       Tensor logits = torch::scale(eager_, value(op, 0));
-      values_[index_of(op.inputs[0])].reset();  // The name is assigned anew.
+      values_[index_of(op.inputs[0])].reset();  // The name is assigned again.
       logits = torch::tanh(eager_, logits);
       return store(torch::scale(eager_, logits));
     }
@@ -536,7 +537,7 @@ void Interpreter::run_rope(const Op& op) {
 void Interpreter::run_attention(const Op& op) {
   const std::int64_t dim = model_.spec->head_dim;
   AttentionInput input;
-  // GPT-2 sees its queries as heads last, so that backward comes to them first.
+  // GPT-2 views its queries as heads last, so backward reaches them first.
   // Source: huggingface/transformers models/gpt2/modeling_gpt2.py, GPT2Attention.forward.
   const bool query_last = model_.spec->qkv == QkvLayout::kFusedConv1d || modeling_.views_query_last;
   if (!query_last) {

@@ -1,4 +1,4 @@
-// What the interpreter does for encoders and encoder-decoders alone, and how a layer is left.
+// Operators that only encoders and encoder-decoders have, and how a layer is left.
 
 #include <optional>
 
@@ -17,7 +17,7 @@ using torch::Tensor;
 
 namespace {
 
-/// torch.where(torch.isinf(x).any(), ..., ...): the bound that T5Block clamps fp16 states with.
+/// torch.where(torch.isinf(x).any(), ..., ...): the bound to which T5Block clamps fp16 states.
 Tensor finite_bound(Eager& eager, const Tensor& x) {
   Tensor size = torch::computed(eager, x.shape(), x.dtype(), {&x});  // isinf: |x| == inf
   Tensor infinite = torch::computed(eager, x.shape(), DType::kBool, {&size});
@@ -48,7 +48,7 @@ Tensor masked_bias(Eager& eager, const Tensor& bias, const Tensor& mask,
   return output;
 }
 
-/// torch.clamp(x, min=-bound, max=bound), which keeps all three.
+/// torch.clamp(x, min=-bound, max=bound), which saves all three.
 Tensor clamp(Eager& eager, const Tensor& x, const Tensor& bound) {
   const Tensor least = torch::computed(eager, {}, DType::kFp32, {&bound});
   torch::Record record(eager, {&x});
@@ -82,7 +82,7 @@ std::optional<Interpreter::Holder> Interpreter::bidirectional_holder(const Op& o
     return norm.role == OpRole::kMlpNorm ? Holder::kCaller : Holder::kAddition;
   }
   if (entered) {
-    // BERT's layer has a name for what its MLP is given.
+    // BERT's layer has a name for the MLP's argument.
     return modeling_.nests_modules && op.module == Module::kMlp ? std::optional(Holder::kLayer)
                                                                 : std::nullopt;
   }
@@ -108,8 +108,8 @@ std::optional<Interpreter::Holder> Interpreter::bidirectional_holder(const Op& o
   return std::nullopt;
 }
 
-/// T5Attention until 4.57: the bias, made with the mask by the first layer, is added to the scores
-/// in place; the softmax of an fp32 copy is brought back to their type.
+/// T5Attention until 4.57: the first layer makes the bias with the mask. The bias is added to the
+/// scores in place; the softmax of an fp32 copy is cast back to their type.
 void Interpreter::run_biased_attention(const Op& op, const AttentionInput& input) {
   const torch::Shape& q = input.q.shape();
   const torch::Shape shape{q[0], q[1], q[2], input.k.shape()[2]};
@@ -139,16 +139,16 @@ void Interpreter::run_biased_attention(const Op& op, const AttentionInput& input
   frame_.push_back(std::move(weights));  // Not returned.
 }
 
-/// T5LayerSelfAttention assigns its sum to the name of what was added; the other sub-layers have a
-/// name for the sum, and let the addend go when they return.
+/// T5LayerSelfAttention assigns its sum to the name of the addend; the other sub-layers have a name
+/// for the sum and release the addend when they return.
 bool Interpreter::is_reassigned(const Op& op, TensorId input) const {
   const std::optional<NodeId>& producer = producers_[index_of(input)];
   return modeling_.drops_in_sum && !modeling_.adds_to_scores && op.kind == OpKind::kDropout &&
          producer && model_.graph->op(*producer).module == Module::kAttention;
 }
 
-/// "clamp inf values to enable fp16 training": what a T5 sub-layer returns, unless an fp32 `wo` of
-/// the layer before has widened it.
+/// "clamp inf values to enable fp16 training": the result of a T5 sub-layer, unless an fp32 `wo` of
+/// the previous layer has made it fp32.
 void Interpreter::keep_finite(const Op& op) {
   if (!modeling_.widens_down || op.kind != OpKind::kAdd || op.layer < 0 ||
       op.module != Module::kNone) {
@@ -160,10 +160,10 @@ void Interpreter::keep_finite(const Op& op) {
   }
 }
 
-/// The bias that a T5 attention is given, or makes from its table or of zeros, for later layers
-/// too.
+/// The bias of a T5 attention: its argument, or made from its table or of zeros, also for later
+/// layers.
 Tensor Interpreter::position_bias(const Op& op, const Tensor& q, const Tensor& k) {
-  Tensor own;  // What is shared has the mask in it.
+  Tensor own;  // The shared bias includes the mask.
   Tensor& shared =
       op.module == Module::kCrossAttention ? shared_.cross_bias : shared_.position_bias;
   Tensor& bias = modeling_.adds_to_scores ? own : shared;
@@ -196,7 +196,7 @@ bool begins_sublayer(const Op& op) {
           op.role == OpRole::kMlpNorm);
 }
 
-/// What the addition of the block of `at` adds to.
+/// The tensor to which the residual addition of the block of `at` adds.
 TensorId residual_of(const Graph& graph, NodeId at) {
   while (graph.op(at).kind != OpKind::kAdd) {
     at = next(at);
@@ -222,7 +222,7 @@ void Interpreter::leave_nested(std::initializer_list<Tensor*> outputs) {
   nested_.pop_back();
   for (auto& [id, caller] : nested.given) {
     if (values_[index_of(id)].defined()) {
-      values_[index_of(id)] = std::move(caller);  // The caller knows what it passed.
+      values_[index_of(id)] = std::move(caller);  // The caller holds what it passed.
     }
   }
   model_.hooks.leave(nested.call, outputs);

@@ -1,4 +1,4 @@
-// What the interpreter does for mixtures of experts and for latent attention.
+// Operators of mixtures of experts and of latent attention.
 
 #include <array>
 #include <utility>
@@ -37,14 +37,15 @@ const Tensor& Interpreter::rows(const Op& op) {
   return rows_;
 }
 
-/// Qwen2-MoE hands its shared expert [T, H], as it does its router.
+/// Qwen2-MoE passes [T, H] to its shared expert, as to its router.
 bool Interpreter::reads_rows(const Op& op) const {
   return model_.spec->moe && model_.spec->moe->shared_gate &&
          (op.role == OpRole::kSharedGate || op.role == OpRole::kSharedUp ||
           op.role == OpRole::kSharedSigmoid);
 }
 
-/// `hidden_states *= torch.empty_like(hidden_states).uniform_(...)`: in place, for all its readers.
+/// `hidden_states *= torch.empty_like(hidden_states).uniform_(...)`: in place, so all readers see
+/// it.
 void Interpreter::disturb(const Op& op) {
   Tensor& hidden = values_[index_of(op.inputs[0])];
   torch::Record record(eager_, {&hidden});
@@ -60,11 +61,11 @@ void Interpreter::disturb(const Op& op) {
   hidden = std::move(disturbed);
 }
 
-/// The router as a module of the library's, which is no linear layer.
+/// The router as a module of the library, which is not a linear layer.
 Routing Interpreter::route_apart(const Op& op) {
   RouterInput input;
   const bool wide = op.router == RouterForm::kWideSoftmax || op.router == RouterForm::kWideSigmoid;
-  // DeepSeek's router is given [B, S, H], and so was gpt-oss's.
+  // DeepSeek's router gets [B, S, H], as gpt-oss's did.
   Tensor given = wide || library_.fourth ? value(op, 0) : rows(op);
   if (model_.hooks.enter) {
     model_.hooks.enter(module_of(op), {&given});
@@ -91,20 +92,20 @@ void Interpreter::run_router(const Op& op) {
   const bool loops = library_.loop != ExpertLoop::kNone;
   const bool within = loops && is_linear_router(op);
   Routing routing = within ? route_within(op) : route_apart(op);
-  // What is run again in backward is no longer recorded.
+  // Recomputed logits are not recorded again.
   if (model_.spec->moe->auxiliary_loss && !eager_.in_backward()) {
     router_logits_.push_back(routing.logits);
   }
   if (!loops) {
     block_names_.push_back(std::move(routing.logits));
-  } else if (within) {  // The block returns them: the layer has a name for them.
+  } else if (within) {  // The block returns them, and the layer has a name for them.
     layer_names_.push_back(std::move(routing.logits));
   }
   values_[index_of(op.outputs[0])] = std::move(routing.weights);
   values_[index_of(op.outputs[1])] = std::move(routing.indices);
 }
 
-/// The experts as a module of their own.
+/// The experts as a separate module.
 Tensor Interpreter::group_experts(const Op& op) {
   const bool biases = op.parameters.size() == 4;
   Tensor hidden = rows(op);
@@ -139,8 +140,8 @@ void Interpreter::run_experts(const Op& op) {
   }
   values_[index_of(op.outputs[0])] = std::move(output);
   if (model_.spec->attention_sinks && attention_weights_.defined()) {
-    // gpt-oss's layer: `hidden_states, _ = ...` of attention and of experts; the scores take over
-    // the name. Source: modeling_gpt_oss.py, GptOssDecoderLayer.
+    // gpt-oss's layer: `hidden_states, _ = ...` of attention and of experts; the scores are
+    // assigned to the same name `_`. Source: modeling_gpt_oss.py, GptOssDecoderLayer.
     attention_weights_ = value(op, 1);
   }
 }
@@ -154,7 +155,7 @@ Tensor Interpreter::run_shared_gate(const Op& op) {
   return gated;
 }
 
-/// Logits of a router that is a linear layer of the block itself, and what follows from them.
+/// Routing from the logits of a router that is a linear layer of the block itself.
 Routing Interpreter::route_within(const Op& op) {
   const Tensor& given = rows(op);
   return route_in_block(eager_, *model_.spec->moe, run_linear_of(op, given), given.dtype());
@@ -211,7 +212,7 @@ Tensor Interpreter::loop_over_experts(const Op& op) {
 Tensor Interpreter::run_latent_norm(const Op& op) {
   const Tensor rows = cut_compressed(eager_, *model_.spec->latent, value(op, 0), latent_);
   Tensor normed = run_norm(op, rows);
-  if (!modeling_.expands_first) {  // There it has no name.
+  if (!modeling_.expands_first) {  // That code has no name for it.
     latent_.normed = normed;
   }
   return normed;
@@ -241,8 +242,8 @@ void Interpreter::run_latent_qkv(const Op& op) {
   values_[index_of(op.outputs[0])] = std::move(latent_query_);
   values_[index_of(op.outputs[1])] = std::move(made.key);
   values_[index_of(op.outputs[2])] = std::move(made.value);
-  // Names of the module, in the order of their first assignment: DeepSeek-V2 calls the normalised
-  // latents anew, V3 as it called the latents.
+  // Names of the module, in the order of their first assignment: DeepSeek-V2 has a new name for the
+  // normalised latents, V3 reuses that of the latents.
   std::array<Tensor, 2> keys = {std::move(latent_.normed), std::move(latent_.key_rope)};
   if (modeling_.rope == RopeForm::kComplex) {
     std::swap(keys[0], keys[1]);

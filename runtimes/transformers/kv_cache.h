@@ -12,15 +12,15 @@
 
 namespace headroom::ir::transformers {
 
-/// What `generate` passes to a forward beside the tokens.
+/// What `generate` passes to a forward in addition to the tokens.
 struct GivenInputs {
   torch::Tensor mask;       ///< [B, tokens so far and those passed], all ones.
   torch::Tensor positions;  ///< [B, tokens passed]
 };
 
-/// DynamicCache: keys and values of each layer, which grow by being copied into longer tensors. A
-/// layer with a window of w tokens copies the last w - 1 only, but what it keeps is a part of the
-/// longer tensor, whose memory stays.
+/// DynamicCache: keys and values of each layer, which grow by copies into longer tensors. A layer
+/// with a window of w tokens copies only the last w - 1, but keeps a view of the longer tensor and
+/// thus its memory.
 /// Source: huggingface/transformers 5.17 cache_utils.py, DynamicLayer.update,
 ///         DynamicSlidingWindowLayer.update.
 class KeyValueCache {
@@ -31,10 +31,10 @@ class KeyValueCache {
     }
   }
 
-  GivenInputs given;     ///< Of the forward under way.
-  bool decodes = false;  ///< The prompt has been taken in.
+  GivenInputs given;     ///< Inputs of the current forward.
+  bool decodes = false;  ///< The prompt has been processed.
 
-  /// Appends k and v [B, K, S, D] of a layer, and makes them all that the layer sees.
+  /// Appends k and v [B, K, S, D] of a layer and replaces them with all that the layer sees.
   void update(torch::Eager& eager, std::int32_t index, torch::Tensor& k, torch::Tensor& v) {
     Layer& layer = layers_.at(static_cast<std::size_t>(index));
     if (layer.window && !layer.width.defined()) {
@@ -42,7 +42,7 @@ class KeyValueCache {
     }
     torch::Tensor keys = joined(eager, layer, layer.keys, k);
     if (!layer.window) {
-      layer.keys = keys;  // Assigned before the values are joined.
+      layer.keys = keys;  // Assigned before the values are concatenated.
     }
     torch::Tensor values = joined(eager, layer, layer.values, v);
     layer.keys = std::move(keys);
@@ -55,7 +55,7 @@ class KeyValueCache {
   struct Layer {
     std::optional<std::int64_t> window;
     torch::Tensor keys;    ///< [B, K, S, D] of the last forward.
-    torch::Tensor values;  ///< Likewise.
+    torch::Tensor values;  ///< The same for values.
     torch::Tensor width;   ///< The window as a number on the device.
   };
 

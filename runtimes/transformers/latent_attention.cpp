@@ -20,7 +20,7 @@ using torch::Tensor;
 
 namespace {
 
-/// Two parts of the last dim of heads that lie as [B, S, A, D] in memory.
+/// Two parts of the last dim of heads with memory order [B, S, A, D].
 std::array<Tensor, 2> cut_heads(Eager& eager, const Tensor& heads, std::int64_t first) {
   const std::array<std::int64_t, 2> sizes = {first, heads.shape()[-1] - first};
   std::vector<Tensor> parts = torch::split_last(eager, heads, sizes);
@@ -50,7 +50,7 @@ Tensor rotate_pairs(Eager& eager, const Pairs& x, const RopeTable& table) {
   return torch::cat_last(eager, first, second);
 }
 
-/// The halves of the tables hold the same angles.
+/// Both halves of the tables have the same angles.
 RopeTable half_table(Eager& eager, const RopeTable& table) {
   const Shape half = table.cos.shape().with(-1, table.cos.shape()[-1] / 2);
   return {eager.alias(table.cos, half, false), eager.alias(table.sin, half, false)};
@@ -90,7 +90,7 @@ Tensor separate_pairs(Eager& eager, const Tensor& x) {
   return separated;
 }
 
-/// As 4.x rotates interleaved heads: as whole ones, whose pairs have been separated.
+/// Rotates interleaved heads as 4.x does: as a whole, after their pairs have been separated.
 QueryKey rotate_separated(Eager& eager, const QueryKey& heads, const RopeTable& table) {
   Tensor q = separate_pairs(eager, heads.q);
   Tensor k = separate_pairs(eager, heads.k);

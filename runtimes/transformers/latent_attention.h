@@ -6,30 +6,30 @@
 
 namespace headroom::ir::transformers {
 
-/// What the frame of a latent attention module holds between its operators.
+/// Tensors that the frame of a latent attention module holds between its operators.
 struct LatentFrame {
   torch::Tensor query;       ///< [B, A, S, nope + rope], as projected.
-  torch::Tensor query_nope;  ///< Views of it.
+  torch::Tensor query_nope;  ///< Views of `query`.
   torch::Tensor query_rope;
-  torch::Tensor key_rope;  ///< [B, 1, S, rope], of the compressed keys and values.
+  torch::Tensor key_rope;  ///< [B, 1, S, rope], from the compressed keys and values.
   torch::Tensor normed;    ///< The normalised latents.
 };
 
-/// Projected queries [B, S, A * (nope + rope)] as heads, cut in two.
+/// Projected queries [B, S, A * (nope + rope)] as heads, split in two.
 [[nodiscard]] LatentFrame cut_query(torch::Eager& eager, const ModelSpec& spec,
                                     const torch::Tensor& projected);
 
-/// The compressed keys and values [B, S, rank + rope], cut: the latent part is returned, the rotary
-/// part goes into `frame`.
+/// Splits the compressed keys and values [B, S, rank + rope]: returns the latent part and puts the
+/// rotary part into `frame`.
 [[nodiscard]] torch::Tensor cut_compressed(torch::Eager& eager, const LatentAttention& latent,
                                            const torch::Tensor& compressed, LatentFrame& frame);
 
-/// Rotates the rotary parts of queries and of the one key.
+/// Rotates the rotary parts of the queries and of the single key.
 /// Source: modeling_deepseek_v2.py, apply_rotary_emb; modeling_deepseek_v3.py,
 ///         apply_rotary_pos_emb_interleave and apply_rotary_pos_emb.
 void rotate_latent(torch::Eager& eager, const Model& model, const RopeTable& table,
                    LatentFrame& frame);
-/// The queries' parts, joined anew.
+/// Concatenates the two parts of the queries.
 [[nodiscard]] torch::Tensor join_query(torch::Eager& eager, const LatentFrame& frame);
 
 struct KeyValue {
@@ -37,7 +37,7 @@ struct KeyValue {
   torch::Tensor value;  ///< [B, A, S, v], a view of the expanded latents.
 };
 
-/// The expanded latents [B, S, A * (nope + v)], cut; the key's rotated part is yet to come.
+/// Splits the expanded latents [B, S, A * (nope + v)]; the key's rotated part follows later.
 [[nodiscard]] KeyValue cut_expanded(torch::Eager& eager, const ModelSpec& spec,
                                     const torch::Tensor& expanded);
 

@@ -13,11 +13,11 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-/// What one layer is called with beside its input.
+/// The arguments of a layer in addition to its input.
 struct LayerArguments {
   LayerRange range;
   Tensor mask;
-  RopeTable tables;  ///< Undefined: those that all layers share.
+  RopeTable tables;  ///< Undefined: the tables that all layers share.
 };
 
 LayerArguments arguments_of(Eager& eager, const Model& model, const LayerRange& range,
@@ -33,7 +33,7 @@ LayerArguments arguments_of(Eager& eager, const Model& model, const LayerRange& 
   return arguments;
 }
 
-/// Gives a layer tables of its own while it runs.
+/// Gives a layer its own tables while it runs.
 class TablesScope {
  public:
   TablesScope(Shared& shared, const RopeTable& tables)
@@ -74,7 +74,7 @@ Tensor run_hooked_layer(Model& model, Interpreter& interpreter, const LayerArgum
   return output;
 }
 
-/// A reentrant checkpoint returns all that its layer does: attention weights that nobody reads get
+/// A reentrant checkpoint returns all results of its layer: attention weights without a reader get
 /// a gradient of zeros.
 template <typename Layer>
 Tensor run_reentrant_layer(Eager& eager, Interpreter& interpreter, Tensor& hidden,

@@ -20,7 +20,7 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// 444 of "4.44" and "4.44.2".
+/// 444 for "4.44" and "4.44.2".
 std::optional<int> number_of(std::string_view version) {
   int major = 0;
   int minor = 0;
@@ -38,31 +38,31 @@ std::optional<int> number_of(std::string_view version) {
   return 100 * major + minor;
 }
 
-/// The releases in which a family's code took what the library shares, as 100 * major + minor.
+/// The releases in which a family's code adopted what the library shares, as 100 * major + minor.
 /// Source: models/*/modeling_*.py of the releases.
 struct FamilyReleases {
-  int first = kMajorOf5;                ///< The first whose code is modelled.
-  int attention_functions = kMajorOf5;  ///< ALL_ATTENTION_FUNCTIONS for classes of its own.
-  int own_masks = 444;                  ///< A mask beside the attention's own buffer.
-  int shared_masks = kMajorOf5;         ///< masking_utils.py for masks of its own.
+  int first = kMajorOf5;                ///< The first release whose code is modelled.
+  int attention_functions = kMajorOf5;  ///< ALL_ATTENTION_FUNCTIONS replaces its own classes.
+  int own_masks = 444;                  ///< A mask in addition to the attention's own buffer.
+  int shared_masks = kMajorOf5;         ///< masking_utils.py replaces its own masks.
   int fused_attention = 444;            ///< sdpa.
-  bool narrow_loss = false;             ///< A loss of its own on narrow logits until 4.47.
-  bool ranges_masks = false;            ///< Filled masks are no triangles first,
-  int triangles_masks = 0;              ///< but in this release.
-  int model_tables = 448;               ///< No layer has rotary tables of its own any more.
-  int builds_once = 0;                  ///< Layers make no modules that they replace.
+  bool narrow_loss = false;             ///< Its own loss on narrow logits until 4.47.
+  bool ranges_masks = false;            ///< Filled masks do not begin as triangles,
+  int triangles_masks = 0;              ///< except in this release.
+  int model_tables = 448;               ///< Layers have no rotary tables of their own from here on.
+  int builds_once = 0;                  ///< Layers no longer make modules that they then replace.
   int expert_numbers = kMajorOf5;       ///< ExpertLoop::kNumbers; before, kAll.
   int expert_tensors = kMajorOf5;       ///< ExpertLoop::kTensors
 };
 
-constexpr int kSharedMasks = 453;  ///< Where most families took masking_utils.py.
+constexpr int kSharedMasks = 453;  ///< Most families adopted masking_utils.py here.
 
-/// Of families whose code came from Llama's or followed it.
+/// Families whose code came from Llama's or followed it.
 FamilyReleases like_llama(int first) {
   return {.first = first, .attention_functions = 448, .shared_masks = kSharedMasks};
 }
 
-/// The same with masks that a window could cut.
+/// The same with masks that support a window.
 FamilyReleases like_mistral(int first) {
   FamilyReleases releases = like_llama(first);
   releases.ranges_masks = true;
@@ -128,7 +128,7 @@ FamilyReleases releases_of(Family family) {
       return like_mistral(452);
     case Family::kGemma2:
     case Family::kGemma3Text:
-      return like_llama(kSharedMasks);  // Earlier masks of their own.
+      return like_llama(kSharedMasks);  // Earlier it had its own masks.
     case Family::kGpt2:
       return {.first = 444,
               .attention_functions = 448,
@@ -162,7 +162,8 @@ std::string text_of(int version) {
   return std::to_string(version / 100) + "." + std::to_string(version % 100);
 }
 
-/// Experts that no token chooses: a loop passes them by, and their weights get no gradient.
+/// The error for experts that no token chooses: a loop skips them, and their weights get no
+/// gradient.
 std::optional<Error> unchosen_experts(const ModelSpec& spec, const ParallelPlan& plan) {
   const std::int64_t tokens = plan.micro_batch * plan.sequence;
   if (!spec.moe || tokens * spec.moe->top_k >= spec.moe->experts) {
@@ -175,7 +176,7 @@ std::optional<Error> unchosen_experts(const ModelSpec& spec, const ParallelPlan&
       "as many chosen experts as there are", "raise --seq or --micro-batch, or use version 5.0");
 }
 
-/// What the family's code of that release does that is not modelled.
+/// The error for what the family's code of that release does and the model does not.
 std::optional<Error> family_trouble(const ModelSpec& spec, const ParallelPlan& plan, int version) {
   const FamilyReleases releases = releases_of(spec.family);
   int first = releases.first;

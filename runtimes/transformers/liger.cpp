@@ -45,7 +45,7 @@ Tensor swapped_copy(Eager& eager, const Tensor& heads) {
   return copy;
 }
 
-/// Heads as [B, S, A, D]: a copy unless they lie in memory so.
+/// Heads as [B, S, A, D]: copied unless memory has this order.
 Tensor turned(Eager& eager, const Tensor& heads) {
   return heads->layout == torch::Layout::kSwapped ? same_memory(eager, heads)
                                                   : swapped_copy(eager, heads);

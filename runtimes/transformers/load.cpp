@@ -18,8 +18,8 @@ namespace {
 using torch::Eager;
 using torch::Tensor;
 
-/// 1 / base^(arange(0, D, 2) / D): temporaries as Python leaves them. `dtype`: fp32, or what a
-/// wrapper makes of new floating-point tensors.
+/// 1 / base^(arange(0, D, 2) / D), with Python's temporaries. `dtype`: fp32, or the type that a
+/// wrapper gives new floating-point tensors.
 /// Source: modeling_llama.py, compute_default_rope_parameters.
 Tensor inverse_frequencies(Eager& eager, std::int64_t count, DType dtype) {
   const torch::Shape shape{count};
@@ -39,7 +39,7 @@ Tensor inverse_frequencies(Eager& eager, std::int64_t count, DType dtype) {
   return result;
 }
 
-/// The one buffer of transformers 4: the range is made of 64-bit integers.
+/// The single buffer of transformers 4; the range has 64-bit integers.
 Tensor frequencies_of_four(Eager& eager, std::int64_t count) {
   Tensor range = torch::computed(eager, {count}, DType::kInt64, TensorRole::kTemporary);
   Tensor integers = torch::computed(eager, {count}, DType::kFp32, TensorRole::kTemporary);
@@ -76,7 +76,7 @@ void add_rotary_buffers(Eager& eager, Model& model) {
   const bool partitioned = model.plan->zero && model.plan->zero->stage == 3;
   const DType dtype = partitioned ? param_dtype(model.plan->precision) : DType::kFp32;
   for (int table = 0; table < tables; ++table) {
-    if (model.plan->quant) {  // Made on the host: two buffers are copied.
+    if (model.plan->quant) {  // Made on the host; two buffers are copied.
       model.buffers.push_back(eager.empty({count}, DType::kFp32, TensorRole::kBuffer));
       model.buffers.push_back(eager.empty({count}, DType::kFp32, TensorRole::kBuffer));
       continue;
@@ -85,7 +85,7 @@ void add_rotary_buffers(Eager& eager, Model& model) {
     model.buffers.push_back(eager.empty({count}, dtype, TensorRole::kBuffer));  // clone()
     if (!model.plan->zero) {
       const Tensor again =
-          inverse_frequencies(eager, count, dtype);  // By the weights' initialisation.
+          inverse_frequencies(eager, count, dtype);  // Repeated when weights are initialised.
     }
   }
 }
@@ -116,13 +116,13 @@ bool begins_mlp(const Graph& graph, const std::vector<TensorId>& order, std::siz
   return at > 0 && in_mlp(at) && !in_mlp(at - 1);
 }
 
-/// Whether the parameter at `at` is the first of a GPT-2's attention.
+/// Whether the parameter at `at` is the first of GPT-2's attention.
 bool begins_attention(const Graph& graph, const std::vector<TensorId>& order, std::size_t at) {
   return graph.tensor(order[at]).name.ends_with(".attn.c_attn.weight");
 }
 
-/// Buffers of an attention that once masked its scores itself: who sees whom, and the lowest
-/// number. Source: modeling_gpt2.py, GPT2Attention.__init__.
+/// Buffers of an attention that used to mask its scores itself: which tokens see which, and the
+/// lowest number. Source: modeling_gpt2.py, GPT2Attention.__init__.
 void add_mask_buffers(Eager& eager, Model& model) {
   const std::int64_t positions = model.spec->max_positions;
   const torch::Shape shape{1, 1, positions, positions};
@@ -132,8 +132,8 @@ void add_mask_buffers(Eager& eager, Model& model) {
   model.buffers.push_back(torch::computed(eager, {}, dtype, TensorRole::kBuffer));
 }
 
-/// Weights that bitsandbytes quantises: linear layers but the head
-/// and what the model would keep in fp32 (_keep_in_fp32_modules).
+/// Weights that bitsandbytes quantises: linear layers except the head and those that the model
+/// keeps in fp32 (_keep_in_fp32_modules).
 /// Source: huggingface/transformers integrations/bitsandbytes.py, replace_with_bnb_linear;
 ///         quantizers/base.py, get_modules_to_not_convert.
 std::set<TensorId> quantised_weights(const ModelSpec& spec, const ParallelPlan& plan,
@@ -149,7 +149,7 @@ std::set<TensorId> quantised_weights(const ModelSpec& spec, const ParallelPlan& 
   return weights;
 }
 
-/// Weights of routers that keep a correction of their scores beside it.
+/// Weights of routers that also have a correction of their scores.
 std::set<TensorId> corrected_routers(const Graph& graph) {
   std::set<TensorId> weights;
   for (std::size_t node = 0; node < graph.op_count(); ++node) {
@@ -161,8 +161,8 @@ std::set<TensorId> corrected_routers(const Graph& graph) {
   return weights;
 }
 
-/// The weight comes to the device whole and is quantised there: 4 bits from its own type, 8 bits
-/// from fp16. A Conv1D's weight is transposed: the layer becomes a linear one.
+/// The weight comes to the device whole and is quantised there: to 4 bits from its own type, to 8
+/// bits from fp16. A Conv1D's weight is transposed, because the layer becomes a linear one.
 Tensor load_quantised(Eager& eager, Model& model, TensorId id) {
   const QuantPlan& quant = *model.plan->quant;
   const DType dtype = quant.bits == 8 ? DType::kFp16 : param_dtype(model.plan->precision);
@@ -171,16 +171,16 @@ Tensor load_quantised(Eager& eager, Model& model, TensorId id) {
       model.spec->qkv == QkvLayout::kFusedConv1d ? torch::Shape{stored[1], stored[0]} : stored;
   const Tensor whole = eager.empty(shape, dtype, TensorRole::kTemporary);
   QuantisedWeight& weight = model.quantised[static_cast<std::uint32_t>(id)];
-  // FSDP shards codes in the type of the other weights: integers would not lie in its groups.
+  // FSDP stores the codes in the type of the other weights; it could not group integers with them.
   const DType storage = model.plan->fsdp ? dtype : DType::kUInt8;
   weight = quantise(eager, quant, whole, storage, model.dynamic_codes);
   return weight.packed;
 }
 
-/// A module fills its parameters when it is made, and transformers again. Weights of experts are
-/// plain parameters, which only the latter fills.
+/// A module initialises its parameters when it is made, and transformers does so again. Weights of
+/// experts are plain parameters, which only transformers initialises.
 ///
-/// Under DeepSpeed weights are read and not made: only norms that ask for ones fill them.
+/// DeepSpeed reads weights instead of making them: only norms, which are set to ones, are filled.
 void initialise(Eager& eager, const ParallelPlan& plan, const TensorInfo& info,
                 const Tensor& parameter) {
   const bool norm = info.dims.size() == 1 && info.name.ends_with(".weight");
@@ -193,8 +193,8 @@ void initialise(Eager& eager, const ParallelPlan& plan, const TensorInfo& info,
   }
 }
 
-/// Modules that a layer's constructor makes, and lets go as it makes their successors: first its
-/// attention, then a dense MLP. Source: huggingface/transformers 4.51.3
+/// Modules that a layer's constructor makes and releases when it makes their replacements: first
+/// its attention, then a dense MLP. Source: huggingface/transformers 4.51.3
 /// models/qwen3_moe/modeling_qwen3_moe.py, Qwen3MoeDecoderLayer.__init__.
 class ReplacedModules {
  public:
@@ -240,8 +240,8 @@ class ReplacedModules {
   std::vector<Tensor> attention_, mlp_;
 };
 
-/// The head of a model with tied embeddings is built with a weight of its own, which tie_weights()
-/// then lets go.
+/// The head of a model with tied embeddings is built with its own weight, which tie_weights() then
+/// releases.
 Tensor tied_head(Eager& eager, const Model& model, DType dtype) {
   const ModelSpec& spec = *model.spec;
   Tensor head =
@@ -254,7 +254,7 @@ Tensor tied_head(Eager& eager, const Model& model, DType dtype) {
   return head;
 }
 
-/// What follows the parameters: rotary tables and the head of a tied model.
+/// What comes after the parameters: rotary tables and the head of a tied model.
 void finish_tied(Eager& eager, Model& model, bool has_head,
                  const std::function<void(const Tensor&)>& created) {
   const DType dtype = param_dtype(model.plan->precision);
@@ -319,8 +319,8 @@ bool is_body_linear(const Op& op) {
   return (op.kind == OpKind::kLinear && op.role != OpRole::kHead) || op.kind == OpKind::kSharedGate;
 }
 
-/// Weights that from_pretrained leaves in fp32 where the rest is fp16 (_keep_in_fp32_modules): what
-/// an MLP's last input is cast to.
+/// Weights that from_pretrained keeps in fp32 while the rest is fp16 (_keep_in_fp32_modules); an
+/// MLP's last input is cast to their type.
 std::set<TensorId> kept_wide(const ModelSpec& spec, const ParallelPlan& plan, const Graph& graph) {
   std::set<TensorId> wide;
   const bool keeps = plan.precision == Precision::kFp16 && modeling_of(spec, plan).widens_down;
@@ -349,7 +349,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
   const std::string head_weight = std::string(head_module(spec)) + ".weight";
   const auto is_head = [&](TensorId id) { return graph.tensor(id).name == head_weight; };
   ConstructorExtras extras(eager, model, created);
-  std::vector<Tensor> made;  // Parameters of the module whose constructor is under way.
+  std::vector<Tensor> made;  // Parameters of the module that is being constructed.
   const std::vector<TensorId> order = construction_order(graph, plan.quant.has_value());
   const LibraryTraits library = library_traits(spec, plan);
   ReplacedModules replaced(eager, model, order);
@@ -363,7 +363,7 @@ Model load_model(Eager& eager, const ModelSpec& spec, const ParallelPlan& plan, 
       add_mask_buffers(eager, model);
     }
     if (library.layer_tables && begins_mlp(graph, order, at)) {
-      add_rotary_buffers(eager, model);  // Of the layer's attention.
+      add_rotary_buffers(eager, model);  // Those of the layer's attention.
     }
     if (is_head(id) && !plan.quant) {
       add_rotary_buffers(eager, model);

@@ -17,7 +17,7 @@ constexpr std::string_view kHeadBias = "cls.predictions.bias";
 constexpr std::string_view kAttention = ".self_attn.";
 constexpr std::string_view kSinks = ".sinks";
 
-/// _adjust_bias: pads the bias of the output layer to the vocabulary, which copies it.
+/// _adjust_bias: pads the output layer's bias to the vocabulary, which copies it.
 void pad_bias(Eager& eager, const Tensor& bias) {
   const Tensor padded = eager.empty(bias.shape(), bias.dtype(), TensorRole::kParameter);
   eager.move_storage(bias, padded);
@@ -74,7 +74,7 @@ void ConstructorExtras::before(TensorId parameter) {
     before_masked(parameter);
   } else if (model_.spec->encoder && !fourth_ && layer != layer_ &&
              (layer == 0 || layer == model_.spec->encoder->layers)) {
-    add_table(false);  // Each stack makes embed_tokens of its own.
+    add_table(false);  // Each stack makes its own embed_tokens.
   }
   layer_ = layer;
 }
@@ -100,7 +100,7 @@ void ConstructorExtras::before_masked(TensorId parameter) {
     const Tensor range = eager_.empty(ids, DType::kInt64, TensorRole::kTemporary);
   }
   if (info.name == kHeadBias && model_.spec->tied_embeddings) {
-    add_table(!fourth_);  // Before 5.0 the decoder's bias was the head's.
+    add_table(!fourth_);  // Before 5.0, the decoder's bias was the head's.
   }
 }
 
@@ -113,7 +113,7 @@ void ConstructorExtras::finish() {
   copies_.clear();
 }
 
-/// The decoder is read last, tied, and its buffers follow from the host.
+/// The decoder is read last, tied; its buffers then come from the host.
 void ConstructorExtras::finish_loaded() {
   const bool has_decoder = model_.spec->task == Task::kLanguage && model_.spec->tied_embeddings;
   if (has_decoder) {
@@ -126,7 +126,8 @@ void ConstructorExtras::finish_loaded() {
   decoder_bias_.reset();
 }
 
-/// tie_weights() runs twice, the second time by who built the model without initial weights.
+/// tie_weights() runs twice; the second call comes from the code that built the model without
+/// initial weights.
 void ConstructorExtras::finish_masked() {
   if (model_.plan->quant) {
     finish_loaded();
@@ -140,7 +141,7 @@ void ConstructorExtras::finish_masked() {
                    [&](TensorId id) { return model_.graph->tensor(id).name == kHeadBias; });
   const Tensor& kept = model_.parameters[index_of(*bias)];
   copies_.clear();
-  if (created_) {  // Partitioned: there is nothing here to pad.
+  if (created_) {  // A partitioned bias cannot be padded here.
     decoder_bias_.reset();
     return;
   }

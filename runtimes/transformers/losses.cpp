@@ -45,8 +45,8 @@ std::vector<Tensor> pieces_of(Eager& eager, const Tensor& hidden) {
 }
 
 Tensor piece_logits(Eager& eager, const HeadInput& head, const Tensor& piece) {
-  // A piece of several sequences is no matrix in memory: it is copied for the weight's gradient,
-  // unless a conversion does. Source: aten/src/ATen/native/LinearAlgebra.cpp, should_fold.
+  // A piece of several sequences is not a matrix in memory: it is copied for the weight's gradient,
+  // unless a cast copies it anyway. Source: aten/src/ATen/native/LinearAlgebra.cpp, should_fold.
   const bool scattered = piece.shape()[0] > 1 && head.weight.requires_grad();
   const bool converts = eager.autocast() && *eager.autocast() != piece.dtype();
   Tensor logits = torch::linear(eager, scattered && !converts ? torch::clone(eager, piece) : piece,
@@ -75,7 +75,7 @@ void accumulate_loss(Eager& eager, Tensor& total, const Tensor& one) {
   total = std::move(sum);
 }
 
-/// Compiled: one reading of the logits for two numbers of each row, one for their gradients.
+/// Compiled: reads the logits once for two numbers per row, and once for their gradients.
 Tensor compiled_cross_entropy(Eager& eager, const Tensor& logits, const Tensor& labels) {
   torch::Record record(eager, {&logits});
   const Shape rows{labels.elements(), 1};
@@ -111,8 +111,8 @@ Tensor sum_of_pieces(Eager& eager, const std::vector<Tensor>& logits,
   return total;
 }
 
-/// logits[..., :-1, :].contiguous(): a copy where there are several sequences. Backward fills a
-/// zero tensor of the whole.
+/// logits[..., :-1, :].contiguous(): a copy if there are several sequences. Backward fills a zero
+/// tensor of the whole shape.
 Tensor without_last_token(Eager& eager, const Tensor& logits) {
   const Shape shape = logits.shape().with(1, logits.shape()[1] - 1);
   torch::Record record(eager, {&logits});

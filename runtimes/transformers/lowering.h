@@ -11,8 +11,8 @@ namespace headroom::ir::transformers {
 /// Hugging Face transformers on PyTorch: the modelling code of the family, run eagerly by a plain
 /// training loop on one GPU, or on one rank of DDP.
 ///
-/// Model:   the graph's operators are run in order on `torch::Eager`, each as the library's Python
-///          expands it; local names live as long as Python keeps them.
+/// Model:   the graph's operators are run in order on `torch::Eager`, each expanded as in the
+///          library's Python code; local names live as long as in Python.
 /// Phases:  load (plain LoRA adapters too), peft (adapters on quantised weights),
 /// stepN[.M].forward,
 ///          .backward, stepN.optimizer, .zero_grad, evaluation, checkpoint-save.

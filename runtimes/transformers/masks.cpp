@@ -32,7 +32,7 @@ class MaskMaker {
         keys_alone_(modeling_of(*model.spec, *model.plan).masks_keys_alone),
         library_(library_traits(*model.spec, *model.plan)) {}
 
-  /// `window`: tokens that a layer sees; none: all earlier ones.
+  /// `window`: number of tokens that a layer sees; none: all earlier ones.
   Tensor make(const std::optional<std::int64_t>& window) {
     const std::int64_t past = tokens_ - sequence_;
     keys_ = window && *window > 0 && past >= *window ? *window - 1 + sequence_ : tokens_;
@@ -60,7 +60,7 @@ class MaskMaker {
       if (!padded_) {
         return {};  // All ones: dropped.
       }
-      sum_of(padding);  // Nor all ones followed by padding.
+      sum_of(padding);  // Nor ones followed by padding.
     }
     Tensor allowed = boolean(window.has_value(), padding);
     return eager_attention_ ? additive(std::move(allowed)) : allowed;
@@ -71,7 +71,7 @@ class MaskMaker {
     return torch::computed(eager_, shape, dtype, TensorRole::kTemporary);
   }
 
-  /// 4.x, where no mask is passed, or the model makes one of ones.
+  /// 4.x, if no mask is passed or the model makes one of ones.
   Tensor make_of_four(const std::optional<std::int64_t>& window) {
     if (library_.masks_packed) {
       const bool checks = source_ != MaskSource::kUnchecked;
@@ -91,13 +91,13 @@ class MaskMaker {
     return {};
   }
 
-  /// torch.all(mask == 1), which is read back.
+  /// torch.all(mask == 1), which the host reads.
   void check_ones() {
     const Tensor ones = temporary(input_.padding.shape(), DType::kBool);
     const Tensor all = temporary({}, DType::kBool);
   }
 
-  /// _prepare_4d_causal_attention_mask_with_cache_position: [S, S + 1], seen by every sequence;
+  /// _prepare_4d_causal_attention_mask_with_cache_position: [S, S + 1], expanded to every sequence;
   /// with a mask of ones [B, 1, S, S].
   Tensor filled_mask() {
     const bool padded = input_.padding.defined();
@@ -125,7 +125,7 @@ class MaskMaker {
     return mask;
   }
 
-  /// The number of the packed sequence of each token, gathered for rows or columns.
+  /// The index of each token's packed sequence, gathered for rows or columns.
   Tensor gathered() {
     const Shape shape{batch_, sequence_};
     const Tensor rows = temporary(shape, DType::kInt64);
@@ -133,7 +133,7 @@ class MaskMaker {
     return temporary(shape, DType::kInt64);
   }
 
-  /// A window's mask function: ones, a lower bound and causality joined.
+  /// A window's mask function: ones, a lower bound and causality combined.
   Tensor windowed(const Shape& square) {
     Tensor ones = temporary({sequence_}, DType::kBool);
     Tensor bound = temporary({sequence_}, DType::kInt64);
@@ -146,7 +146,7 @@ class MaskMaker {
     return temporary(square, DType::kBool);
   }
 
-  /// sdpa_mask where no positions are passed: [1, 1, S, S].
+  /// sdpa_mask if no positions are passed: [1, 1, S, S].
   Tensor unpacked(bool in_window) {
     const Shape square{1, 1, sequence_, sequence_};
     Tensor keys = temporary({sequence_}, DType::kInt64);
@@ -180,7 +180,7 @@ class MaskMaker {
     return mask;
   }
 
-  /// find_packed_sequence_indices until 4.57: the numbers, whatever they are.
+  /// find_packed_sequence_indices until 4.57: the indices, without a check.
   Tensor number_packed() {
     const Tensor first = temporary({batch_, 1}, DType::kInt64);
     Tensor joined = temporary({batch_, sequence_ + 1}, DType::kInt64);
@@ -206,7 +206,7 @@ class MaskMaker {
     breaks_wide.reset();
     breaks.reset();
     Tensor same = temporary({batch_}, DType::kBool);
-    // The only one of a batch of one is copied.
+    // In a batch of one, the only one is copied.
     const Tensor all = eager_.empty({}, DType::kBool, TensorRole::kTemporary);
     torch::launch_copy(eager_, same, all,
                        batch_ > 1 ? torch::CopyOrder::kOther : torch::CopyOrder::kSame);
@@ -216,7 +216,7 @@ class MaskMaker {
     indices.reset();
   }
 
-  /// The part of the padding mask that the layers see is looked up before anything is asked of it.
+  /// The layers' part of the padding mask is selected before any check.
   void cut_to_window() {
     if (keys_ < tokens_) {
       Tensor range = temporary({keys_}, DType::kInt64);
@@ -241,8 +241,8 @@ class MaskMaker {
     return temporary({tokens}, DType::kInt64);  // Plus the offset.
   }
 
-  /// and_masks: ones, with which each mask function's result is joined by `&`. A window's function
-  /// is such a pair itself.
+  /// and_masks: ones, combined by `&` with the result of each mask function. A window's function is
+  /// such a pair itself.
   Tensor joint(bool windowed, const Tensor& padding, const Shape& square) {
     const auto join = [this](Tensor& result, Tensor part, const Shape& shape) {
       Tensor joined = temporary(shape, DType::kBool);
@@ -263,7 +263,7 @@ class MaskMaker {
       join(result, std::move(inner), square);
     }
     if (padding.defined()) {
-      // Indices are expanded to one shape and made contiguous, where they are not already.
+      // Indices are expanded to one shape and made contiguous if necessary.
       Tensor batch_index = temporary({batch_, keys_}, DType::kInt64);
       Tensor key_index = batch_ > 1 ? temporary({batch_, keys_}, DType::kInt64) : Tensor{};
       Tensor present = temporary({batch_, keys_}, DType::kBool);
@@ -274,7 +274,7 @@ class MaskMaker {
     return result;
   }
 
-  /// sdpa_mask: what the mask functions say.
+  /// sdpa_mask: the result of the mask functions.
   Tensor boolean(bool windowed, const Tensor& padding) {
     const Shape square{1, 1, sequence_, keys_};
     Tensor batches = temporary({batch_}, DType::kInt64);
@@ -309,8 +309,8 @@ class MaskMaker {
   const MaskInput& input_;
   std::int64_t batch_;
   std::int64_t sequence_;
-  std::int64_t tokens_;    ///< With a cache those before, too.
-  std::int64_t keys_ = 0;  ///< Of them, those that the layers at hand see.
+  std::int64_t tokens_;    ///< With a cache, including the earlier ones.
+  std::int64_t keys_ = 0;  ///< Keys that the current layers see.
   bool padded_;
   bool flash_;
   bool eager_attention_;
@@ -332,7 +332,7 @@ void scan_scratch(Eager& eager, std::int64_t rows, DType dtype) {
   if (rows == 1) {  // Observed on PyTorch 2.11.
     const std::int64_t bytes = dtype == DType::kInt64 ? 1279 : 1023;
     const Tensor scratch = eager.empty({bytes}, DType::kUInt8, TensorRole::kWorkspace);
-    torch::launch_kernels(eager, 0);  // Sets its state back.
+    torch::launch_kernels(eager, 0);  // Resets its state.
   }
 }
 

@@ -25,7 +25,7 @@ struct Adapter {
   torch::Tensor magnitude;  ///< DoRA: [out]
 };
 
-/// A module that a wrapper may have hooked: a layer by its number, or one of these.
+/// A module that a wrapper may have hooked: a layer by its index, or one of these.
 inline constexpr std::int32_t kEmbeddingModule = -2;
 inline constexpr std::int32_t kHeadModule = -3;
 
@@ -33,15 +33,15 @@ inline constexpr std::int32_t kHeadModule = -3;
 struct ModuleCall {
   enum class Part : std::uint8_t {
     kModel,       ///< The outermost module.
-    kDecoder,     ///< Embedding, layers and last norm; a stack of T5 by its first layer's number.
+    kDecoder,     ///< Embedding, layers and last norm; a stack of T5 by its first layer's index.
     kEmbeddings,  ///< BERT: tables, norm and dropout.
     kEncoder,     ///< BERT: the layers alone.
     kRotary,      ///< Makes the rotary tables; has no parameters.
     kLayer,
-    kSublayer,  ///< T5: norm, block, dropout and addition; by its norm.
+    kSublayer,  ///< T5: norm, block, dropout and addition; identified by its norm.
     kBlock,     ///< Attention or MLP of a layer.
-    kHalf,      ///< BERT: a block's products alone, or what follows them; by its first operator.
-    kOperator,  ///< What runs one operator: a linear layer, a norm, an embedding, an activation.
+    kHalf,      ///< BERT: a block's products, or what follows them; by its first operator.
+    kOperator,  ///< One operator: a linear layer, a norm, an embedding, an activation.
     kAdapted,   ///< PEFT's layer around a linear layer with an adapter; in it:
     kAdapterDropout,
     kAdapterA,
@@ -54,29 +54,29 @@ struct ModuleCall {
   };
   Part part = Part::kModel;
   std::int32_t layer = -1;
-  const Op* op = nullptr;  ///< The operator; of a block, its first.
+  const Op* op = nullptr;  ///< The operator; for a block, its first.
 };
 
-/// The module that runs `op` alone.
+/// The module that runs only `op`.
 [[nodiscard]] inline ModuleCall module_of(const Op& op) {
   return {.part = ModuleCall::Part::kOperator, .layer = op.layer, .op = &op};
 }
 
-/// Hooks of a wrapper around the calls of modules; empty without one.
+/// A wrapper's hooks around the calls of modules; empty without a wrapper.
 struct ModuleHooks {
-  /// Sees what a module is called with, and may replace it; undefined tensors are no arguments.
+  /// Receives a module's arguments and may replace them; undefined tensors are not arguments.
   std::function<void(std::int32_t module, std::vector<torch::Tensor>& inputs)> before;
   std::function<void(std::int32_t module, const std::vector<torch::Tensor>& outputs)> after;
-  /// Both stand around a layer's checkpoint: the wrapper is a module of its own. Otherwise they are
-  /// run again with the layer.
+  /// The hooks run outside a layer's checkpoint, because the wrapper is a separate module.
+  /// Otherwise they run again when the layer is recomputed.
   bool around_checkpoint = false;
-  /// The same around every module. `inputs` are those passed by position; all of them, and the
+  /// The same around every module. `inputs` are the positional arguments; all of them, and the
   /// outputs, may be replaced.
   std::function<void(const ModuleCall& call, std::initializer_list<torch::Tensor*> inputs)> enter;
   std::function<void(const ModuleCall& call, std::initializer_list<torch::Tensor*> outputs)> leave;
   /// `owner` reads an attribute of `parameter`, which belongs to another module.
   std::function<void(const ModuleCall& owner, const torch::Tensor& parameter)> read;
-  /// Type to which layers have their other floating-point arguments cast, too.
+  /// Type to which the layers' other floating-point arguments are cast, too.
   std::optional<DType> input_dtype;
 };
 
@@ -95,7 +95,7 @@ template <typename Body>
   return output;
 }
 
-/// A wrapper's hooks around a module that stands for none of the graph's operators alone.
+/// A wrapper's hooks around a module that does not correspond to a single operator of the graph.
 inline void enter_part(const ModuleHooks& hooks, const ModuleCall& call,
                        std::initializer_list<torch::Tensor*> inputs) {
   if (hooks.enter) {
@@ -109,9 +109,9 @@ inline void leave_part(const ModuleHooks& hooks, const ModuleCall& call,
   }
 }
 
-/// Which module reads a parameter; a tied table has several.
+/// The module that reads a parameter; a tied table has several.
 enum class ParameterReader : std::uint8_t {
-  kModule,   ///< The one that it belongs to. T5's `shared` is called by nobody.
+  kModule,   ///< The module that owns it. No module calls T5's `shared`.
   kEncoder,  ///< T5's encoder.embed_tokens.
   kDecoder,  ///< T5's decoder.embed_tokens.
   kHead,
@@ -119,7 +119,7 @@ enum class ParameterReader : std::uint8_t {
 
 class KeyValueCache;
 
-/// The module tree after loading: what lives as long as the process.
+/// The module tree after loading, which lives as long as the process.
 struct Model {
   const ModelSpec* spec = nullptr;
   const ParallelPlan* plan = nullptr;
@@ -130,7 +130,7 @@ struct Model {
   std::map<std::uint32_t, QuantisedWeight> quantised;  ///< By TensorId of the weight.
   torch::Tensor dynamic_codes;                         ///< Shared by all double quantisation.
   std::map<std::uint32_t, Adapter> adapters;           ///< By TensorId of the adapted weight.
-  /// Trained copies of what PEFT's modules_to_save names, by the parameter's TensorId and the
+  /// Trained copies of the modules in PEFT's modules_to_save, by the parameter's TensorId and the
   /// module that reads it.
   std::map<std::pair<std::uint32_t, ParameterReader>, torch::Tensor> retrained;
   std::vector<torch::Tensor> trainable;  ///< In the order of model.parameters().
@@ -141,22 +141,22 @@ struct Model {
   std::shared_ptr<KeyValueCache> cache;  ///< Generation: a forward appends to it.
 };
 
-/// Creates the parameters and buffers in the order of the modelling code's constructors; `created`
-/// sees the parameters of each module as soon as its constructor has returned.
+/// Creates the parameters and buffers in the order of the modelling code's constructors. `created`
+/// receives the parameters of each module when its constructor returns.
 [[nodiscard]] Model load_model(torch::Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
                                const Graph& graph,
                                const std::function<void(const torch::Tensor&)>& created = {});
 
 [[nodiscard]] ParameterReader reader_of(const Model& model, const Op& op);
 
-/// Parameter `index` of `op` as its module has it; undefined where it has none.
+/// Parameter `index` of `op` in its module; undefined if there is none.
 [[nodiscard]] torch::Tensor parameter_of(const Model& model, const Op& op, std::size_t index);
 
 /// All parameters and adapters in the module's order; `quantised`: the integers of quantised
 /// weights, too.
 [[nodiscard]] std::vector<torch::Tensor> all_parameters(const Model& model, bool quantised = false);
 
-/// Whether `op` is a linear layer of the body: not the head.
+/// Whether `op` is a linear layer other than the head.
 [[nodiscard]] bool is_body_linear(const Op& op);
 
 /// prepare_model_for_kbit_training: parameters that are not quantised become fp32, one by one.

@@ -7,15 +7,15 @@
 
 namespace headroom::ir::transformers {
 
-/// What a call of the model returns.
+/// The result of a call of the model.
 struct ModelOutput {
   torch::Tensor loss;
-  torch::Tensor auxiliary_loss;  ///< Of routers.
+  torch::Tensor auxiliary_loss;  ///< The routers' loss.
   torch::Tensor logits;
   torch::Tensor memory;  ///< Encoder-decoder: encoder_last_hidden_state.
   std::vector<torch::Tensor> router_logits;
 
-  /// Lets all of it go, in the order of its fields.
+  /// Releases all of it, in the order of its fields.
   void clear() {
     loss.reset();
     auxiliary_loss.reset();
@@ -28,7 +28,7 @@ struct ModelOutput {
 /// One micro-batch on the device.
 struct Batch {
   torch::Tensor ids;
-  torch::Tensor labels;  ///< The ids, or a tensor of their own.
+  torch::Tensor labels;  ///< The ids, or a separate tensor.
   torch::Tensor mask{};  ///< [B, S] of padded batches, int64.
 };
 

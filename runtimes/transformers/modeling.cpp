@@ -43,7 +43,7 @@ Modeling modeling_of_experts_and_encoders(Family family) {
       modeling.expert_layers = ExpertLayers::kMixtral;
       break;
     default:
-      break;  // The rest are as Llama.
+      break;  // The others are like Llama.
   }
   return modeling;
 }

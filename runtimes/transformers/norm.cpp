@@ -43,8 +43,8 @@ Tensor rms(Eager& eager, const Tensor& input, const Tensor& weight) {
   return output;
 }
 
-/// T5LayerNorm: only the variance is taken of an fp32 copy; the factor promotes the product, which
-/// is brought back to a narrower weight's type.
+/// T5LayerNorm: only the variance is computed from an fp32 copy. The factor promotes the product,
+/// which is cast back to the type of a narrower weight.
 Tensor rms_t5(Eager& eager, const Tensor& input, const Tensor& weight) {
   Tensor variance;
   {
@@ -177,8 +177,8 @@ Tensor activation(Eager& eager, Activation kind, const Tensor& input) {
 
 namespace {
 
-/// x * 0.5 * (1.0 + tanh(0.79788456 * x * (1 + 0.044715 * x * x))) outside autograd, and of it the
-/// part up to tanh, in the order of its temporaries.
+/// x * 0.5 * (1.0 + tanh(0.79788456 * x * (1 + 0.044715 * x * x))) outside autograd: the part up to
+/// tanh, in the order of its temporaries.
 Tensor python_tanh(const std::function<Tensor()>& make) {
   Tensor scaled = make();
   Tensor inner = make();

@@ -10,9 +10,9 @@
 namespace headroom::ir::transformers {
 namespace {
 
-/// Until PyTorch 2.0 zero_grad left gradients of zeros, which lie beside the activations of the
-/// next step. Source: pytorch/pytorch release notes of 2.0.0, backwards incompatible changes:
-/// gradients are set to None by default.
+/// Until PyTorch 2.0, zero_grad left gradients of zeros, which were alive together with the
+/// activations of the next step. Source: pytorch/pytorch release notes of 2.0.0, backwards
+/// incompatible changes: gradients are set to None by default.
 constexpr std::string_view kGradientsFreedSince = "2023-03";
 
 void read_published_lora(RunReader& row, ParallelPlan& plan) {
@@ -30,7 +30,7 @@ void read_published_lora(RunReader& row, ParallelPlan& plan) {
   row.absorb(lora.trouble());
 }
 
-/// `framework_version` is a date where no release is named.
+/// `framework_version` is a date if no release is named.
 void refuse_old_release(RunReader& row) {
   const std::string version = row.text("framework_version", "");
   if (version.starts_with("20") && version < kGradientsFreedSince) {

@@ -7,8 +7,9 @@
 
 namespace headroom::ir::transformers {
 
-/// What published runs of transformers' Trainer say of the training, whichever framework spreads
-/// it: batch, sequence, types, optimizer, checkpointing, attention and adapters.
+/// What published runs of transformers' Trainer say about the training, independent of the
+/// framework that distributes it: batch, sequence, types, optimizer, checkpointing, attention and
+/// adapters.
 void read_published_training(RunReader& row, ParallelPlan& plan);
 
 /// A published run on one GPU.

@@ -23,7 +23,7 @@ constexpr std::int64_t kBlock = 64;        ///< Elements that share a factor.
 constexpr std::int64_t kOuterBlock = 256;  ///< Factors that share a factor.
 constexpr std::int64_t kFourBitCodes = 16;
 constexpr std::int64_t kEightBitCodes = 256;
-/// bnb_4bit_compute_dtype, and the type weights had before.
+/// bnb_4bit_compute_dtype, which is also the type of the weights before quantisation.
 constexpr DType kComputeType = DType::kBf16;
 
 Tensor state(Eager& eager, const Shape& shape, DType dtype) {
@@ -56,7 +56,7 @@ void quantise_factors(Eager& eager, QuantisedWeight& result, Tensor& dynamic_cod
   result.factors = std::move(narrow);
 }
 
-/// The factors in fp32: themselves, or computed from their bytes.
+/// The factors in fp32: unchanged, or computed from their bytes.
 Tensor wide_factors(Eager& eager, const QuantisedWeight& weight) {
   return weight.offset.defined() ? torch::computed(eager, weight.factors.shape(), DType::kFp32)
                                  : weight.factors;
@@ -112,7 +112,7 @@ Tensor matmul_four_bit(Eager& eager, const QuantisedWeight& weight, const Tensor
   torch::Record record(eager, {&input});
   Tensor output = four_bit_product(eager, weight, input, bias);
   if (record.active()) {
-    // ctx.tensors holds the memory that the weight has now: under ZeRO the gathered one.
+    // ctx.tensors holds the weight's current memory: under ZeRO, the gathered weight.
     QuantisedWeight kept = weight;
     kept.packed = eager.alias(weight.packed, weight.packed.shape(), false);
     record.finish(output, [kept](Eager& e, Gradients& grads, Node& node) -> Gradients {
@@ -122,8 +122,8 @@ Tensor matmul_four_bit(Eager& eager, const QuantisedWeight& weight, const Tensor
   return output;
 }
 
-/// Columns with outliers are looked for in fp16; none are assumed to be found. The columns that are
-/// not there are zeroed all the same.
+/// Columns with outliers are searched for in fp16; none are assumed to be found. The empty set of
+/// columns is zeroed nevertheless.
 /// Source: backends/cuda/ops.py, bitsandbytes::int8_vectorwise_quant, threshold 6.
 void look_for_outliers(Eager& eager, const Tensor& narrow, std::int64_t rows) {
   Tensor magnitude = torch::computed(eager, narrow.shape(), DType::kFp16);
@@ -142,7 +142,7 @@ void look_for_outliers(Eager& eager, const Tensor& narrow, std::int64_t rows) {
 }
 
 /// Source: backends/default/ops.py, int8_scaled_mm; backends/cuda/ops.py, int8_mm_dequant: int32
-/// sums become fp16, a bias is added, and that is cast.
+/// sums become fp16, a bias is added, and the result is cast.
 Tensor eight_bit_product(Eager& eager, const QuantisedWeight& weight, const Tensor& input) {
   const std::int64_t in = weight.shape[1];
   const std::int64_t rows = input.elements() / in;
@@ -183,8 +183,8 @@ Gradients eight_bit_gradients(Eager& eager, const QuantisedWeight& weight, Gradi
   return {gradient};
 }
 
-/// The node keeps its input as an attribute of its own (ctx.tensors), which neither a checkpoint's
-/// hooks nor the end of backward lets go: it goes with the graph.
+/// The node stores its input as its own attribute (ctx.tensors). Neither a checkpoint's hooks nor
+/// the end of backward release it; it dies with the graph.
 Tensor matmul_eight_bit(Eager& eager, const QuantisedWeight& weight, const Tensor& input) {
   torch::Record record(eager, {&input});
   Tensor output;

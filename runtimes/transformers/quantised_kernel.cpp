@@ -6,8 +6,8 @@
 namespace headroom::ir::transformers {
 namespace {
 
-/// bitsandbytes 0.50.2 chooses by capability, by how many waves of blocks of 64 outputs the weight
-/// makes, and by whether it is deep (many inputs per output).
+/// bitsandbytes 0.50.2 decides by capability, by the number of waves of blocks of 64 outputs, and
+/// by whether the weight is deep (many inputs per output).
 struct Product {
   std::int64_t out = 0;
   std::int64_t in = 0;
@@ -20,7 +20,7 @@ struct Product {
 };
 
 constexpr std::int64_t kAlways = 4;  ///< Rows up to which every product is fused.
-constexpr std::int64_t kFew = 7;     ///< Below 8 rows a kernel without matrix units wins.
+constexpr std::int64_t kFew = 7;     ///< Below 8 rows, a kernel without matrix units is faster.
 constexpr std::int64_t kSmallWeight = 4 * 1024 * 1024;  ///< Elements.
 
 std::int64_t small_weight_rows(const Product& p) {
@@ -69,7 +69,7 @@ std::int64_t blackwell_rows(const Product& p) {
   return p.fills(1) && p.in < p.out ? 8 : kAlways;
 }
 
-/// Cards without HBM, compute capability 8.9 and what is not listed.
+/// GPUs without HBM, compute capability 8.9, and all that are not listed.
 std::int64_t other_rows(const Product& p) {
   const bool deep = p.in > p.out * 2;
   if (p.fills(2)) {

@@ -18,8 +18,8 @@ constexpr std::array<RowWord<AttentionKind>, 3> kCaseAttention = {
      {"eager", AttentionKind::kEager},
      {"flash_attention_2", AttentionKind::kFlash}}};
 
-// checkpoint_wrapper stands inside the layer's FSDP group, whose hooks do nothing when a layer is
-// run again: memory is the same.
+// checkpoint_wrapper is inside the layer's FSDP group, whose hooks do nothing when a layer is
+// recomputed: memory is the same.
 constexpr std::array<RowWord<Recompute>, 4> kCaseCheckpointing = {
     {{"none", Recompute::kNone},
      {"full", Recompute::kFull},
@@ -33,7 +33,7 @@ constexpr std::array<RowWord<Cast>, 3> kCasts = {
 constexpr std::array<RowWord<DType>, 3> kStoredTypes = {
     {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}, {"fp16", DType::kFp16}}};
 
-/// Puts the head on the model that the case's `task` names.
+/// Adds the head of the case's `task` to the model.
 void set_head(RunReader& row, ModelSpec& model) {
   const std::string got = row.text("task", "causal");
   std::string_view expected = "causal";
@@ -75,8 +75,8 @@ void read_run_of_model(RunReader& row, Recorder recorder, RunSetting& run,
   read_allocator(row, "allocator", "", run.plan.allocator);
   read(row, run);
   if (recorder == Recorder::kAccountingDevice) {
-    // A mask of ones that a model makes itself looks like padding where it reads back zeros. Before
-    // 5.0 the mask itself was asked whether all of it is set.
+    // If reads return zeros, a mask of ones that a model makes looks like padding. Before 5.0, the
+    // code checked whether the whole mask is set.
     const bool reads_mask =
         makes_padding_mask(run.model.family) && !run.plan.runtime_version.starts_with("4.");
     run.plan.padded_batch = run.plan.padded_batch || reads_mask;
@@ -88,7 +88,7 @@ void read_run_of_model(RunReader& row, Recorder recorder, RunSetting& run,
 }
 
 void read_common_keys(RunReader& row, ParallelPlan& plan) {
-  // What a case says about itself and about how it was recorded.
+  // What a case says about itself and about its recording.
   constexpr std::array<std::string_view, 8> kAside = {
       "id", "model", "layers", "config", "trace", "events", "time_steps", "persistent"};
   row.ignore(kAside);

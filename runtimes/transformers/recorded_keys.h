@@ -8,23 +8,22 @@
 #include "runtimes/interface/runs/run_reader.h"
 
 /// Keys that the recorded runs of transformers' models share, whichever framework trains them
-/// (tests/measured/README.md, "Fields"). Each function leaves what it cannot follow in the reader.
+/// (tests/measured/README.md, "Fields"). Each function leaves unsupported keys in the reader.
 namespace headroom::ir::transformers {
 
-/// Reads a run whose model is the case's `config`: the model with its head, GPU, allocator, and
-/// what `read` reads of the rest. On the accounting device, every value read back from the device
-/// is zero and cuDNN's attention is missing.
+/// Reads a run whose model is the case's `config`: the model with its head, the GPU, the allocator,
+/// and the keys that `read` reads. On the accounting device, every value read back from the device
+/// is zero, and cuDNN's attention is missing.
 void read_run_of_model(RunReader& row, Recorder recorder, RunSetting& run,
                        void (*read)(RunReader& row, RunSetting& run));
 
 /// Batch, sequence, accumulation, steps, attention, checkpointing.
 void read_common_keys(RunReader& row, ParallelPlan& plan);
-/// The keys of the harness that trains on one GPU, under DDP and under FSDP, up to how the run is
-/// spread.
+/// The keys of the harness for one GPU, DDP and FSDP, except how the run is distributed.
 void read_training_keys(RunReader& row, ParallelPlan& plan);
 /// World and rank of `parallel`.
 void read_ranks(RunReader& parallel, RunSetting& run);
-/// All of Liger's kernels; `fused_linear_cross_entropy` is an option of its own.
+/// All of Liger's kernels; `fused_linear_cross_entropy` is a separate option.
 void read_liger(RunReader& row, ParallelPlan& plan);
 /// {r, alpha, dropout, targets, dora}.
 void read_lora(RunReader& row, ParallelPlan& plan);
@@ -32,14 +31,14 @@ void read_lora(RunReader& row, ParallelPlan& plan);
 [[nodiscard]] LoraPlan read_peft_config(RunReader& peft);
 /// {bits, double, load, type, compute} and `prepare_kbit`.
 void read_quant(RunReader& row, ParallelPlan& plan);
-/// The key that says what type parameters have, and the type if it is absent.
+/// The key that gives the parameters' type, and the type if it is absent.
 struct DtypeKey {
   std::string_view key;
   std::string_view absent;
 };
 /// "fp32" | "bf16" | "fp16" parameters, under `precision` autocast or not.
 [[nodiscard]] Precision read_precision(RunReader& row, const DtypeKey& dtype);
-/// Module names of a LoRA; empty for "all-linear" and for nothing.
+/// Module names of a LoRA; empty for "all-linear" and if none are given.
 [[nodiscard]] std::vector<std::string> read_targets(RunReader& row, std::string_view key);
 
 /// `parallel.kind` of a case: "none", "ddp", "fsdp2".

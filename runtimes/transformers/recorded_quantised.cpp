@@ -58,8 +58,8 @@ void read_quant(RunReader& row, ParallelPlan& plan) {
   if (plan.quant->bits != 4 && plan.quant->bits != 8) {
     quant.fail("bits", std::to_string(plan.quant->bits));
   }
-  // 4-bit weights are quantised on the GPU, 8-bit ones and FullyShardedDataParallel's before they
-  // get there. FSDP's codes have the type of the other weights.
+  // 4-bit weights are quantised on the GPU; 8-bit weights and those of FullyShardedDataParallel are
+  // quantised before they are copied. FSDP's codes have the type of the other weights.
   const bool wrapped = plan.fsdp && plan.fsdp->version == 1;
   if (const std::string load = quant.text("load", "gpu");
       load != (plan.quant->bits == 8 || wrapped ? "cpu" : "gpu")) {

@@ -7,8 +7,8 @@
 namespace headroom::ir::transformers {
 namespace {
 
-// foreach is torch's default on CUDA for every optimizer that has it; transformers' Adafactor is a
-// loop over the parameters.
+// foreach is torch's default on CUDA for every optimizer that has it; transformers' Adafactor loops
+// over the parameters.
 constexpr std::array<RowWord<OptimizerPlan>, 14> kTransformersOptimizers = {
     {{"adamw", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
      {"adamw_foreach", {OptimizerKind::kAdamW, OptimizerForm::kForeach, 0}},
@@ -93,7 +93,7 @@ void read_liger(RunReader& row, ParallelPlan& plan) {
 }
 
 void read_training_keys(RunReader& row, ParallelPlan& plan) {
-  plan.runtime_version = row.text("library", "");  // transformers', where it is not the newest.
+  plan.runtime_version = row.text("library", "");  // transformers' version, if not the newest.
   read_common_keys(row, plan);
   plan.precision = read_precision(row, {"param_dtype", "fp32"});
   plan.optimizer = row.word<OptimizerPlan>("optimizer", "adamw", kTransformersOptimizers);
@@ -103,7 +103,7 @@ void read_training_keys(RunReader& row, ParallelPlan& plan) {
   plan.keep_logits = !row.flag("drop_logits", true);
   plan.evaluation = row.flag("eval", false);
   plan.padded_batch = row.flag("padded", false);
-  // Most rows were measured with it off.
+  // Most rows were measured with it disabled.
   if (!row.flag("cudnn", false) && plan.attention == AttentionKind::kSdpa) {
     plan.attention = AttentionKind::kSdpaNoCudnn;
   }

@@ -12,7 +12,7 @@ using torch::Eager;
 using torch::Shape;
 using torch::Tensor;
 
-/// Integers of one direction, or of both: [S, S'].
+/// Integers for one direction or for both: [S, S'].
 class Buckets {
  public:
   Buckets(Eager& eager, const BiasForm& form)
@@ -28,7 +28,7 @@ class Buckets {
     Tensor large = logarithmic();
     Tensor chosen = integers();
     if (causal_) {
-      sum = integers();  // 0 + where(..) is another tensor; else the sum takes it in place.
+      sum = integers();  // 0 + where(..) is a new tensor; otherwise the sum is in place.
     }
     chosen.reset();
     distances.reset();
@@ -41,7 +41,7 @@ class Buckets {
   Tensor integers() { return torch::computed(eager_, square_, DType::kInt64); }
   Tensor numbers() { return torch::computed(eager_, square_, DType::kFp32); }
 
-  /// (relative_position > 0).to(torch.long) * num_buckets, and 0 added to it.
+  /// (relative_position > 0).to(torch.long) * num_buckets, added to 0.
   Tensor sign_part() {
     Tensor positive = torch::computed(eager_, square_, DType::kBool);
     Tensor wide = integers();
@@ -60,7 +60,7 @@ class Buckets {
     distances = integers();
   }
 
-  /// The bucket of a large distance, at most the last.
+  /// The bucket of a large distance, limited to the last one.
   Tensor logarithmic() {
     Tensor value = numbers();
     for (int step = 0; step < 4; ++step) {  // over max_exact, log, over its range, times buckets
@@ -89,7 +89,7 @@ Tensor relative_bias(Eager& eager, const std::function<Tensor(const Tensor&)>& l
   Tensor queries;
   if (!form.positions_given) {
     const Tensor plain = range(form.queries);
-    queries = range(form.queries);  // Plus the tokens seen before.
+    queries = range(form.queries);  // Plus the number of earlier tokens.
   }
   Tensor keys = range(form.keys);
   Tensor distances = torch::computed(eager, {form.queries, form.keys}, DType::kInt64);

@@ -7,16 +7,16 @@
 
 namespace headroom::ir::transformers {
 
-/// Sizes of the scores that a relative position bias is added to.
+/// Sizes of the scores to which a relative position bias is added.
 struct BiasForm {
   std::int64_t queries = 0;
   std::int64_t keys = 0;
-  bool positions_given = false;  ///< Those of the queries are there.
-  bool causal = false;           ///< Of a decoder's self-attention: one direction only.
+  bool positions_given = false;  ///< The queries' positions already exist.
+  bool causal = false;           ///< A decoder's self-attention: one direction only.
 };
 
-/// T5's learned bias [1, A, S, S'] of the bucketed distances of queries and keys; `look_up` gives
-/// the rows of the table [buckets, A].
+/// T5's learned bias [1, A, S, S'] for the bucketed distances of queries and keys; `look_up`
+/// returns rows of the table [buckets, A].
 /// Source: huggingface/transformers modeling_t5.py, T5Attention.compute_bias and
 /// _relative_position_bucket.
 [[nodiscard]] torch::Tensor relative_bias(

@@ -58,7 +58,7 @@ Tensor count_tokens(Eager& eager, const Tensor& indices, std::int64_t experts) {
   return torch::to(eager, counts, DType::kFp32);
 }
 
-/// The same where padding does not count: zeros, to which the mask of each token is added.
+/// The same if padding does not count: zeros, to which the mask of each token is added.
 Tensor weigh_tokens(Eager& eager, const Tensor& indices, const Tensor& mask, std::int64_t experts) {
   Tensor counts = torch::filled(eager, {experts}, DType::kFp32);
   const Tensor repeated = torch::computed(eager, {indices.elements()}, DType::kFp32, {&mask});
@@ -79,7 +79,7 @@ struct LossFrame {
   }
 };
 
-/// `total = total + part`: the part goes before the name is assigned.
+/// `total = total + part`: `part` is released before the name is assigned.
 void add_part(Eager& eager, Tensor& total, Tensor part) {
   Tensor sum = torch::add(eager, total, part);
   part.reset();
@@ -121,7 +121,7 @@ void add_layer(Eager& eager, const MoeSpec& moe, const Tensor& logits, LossFrame
   add_rows(eager, frame.mask, frame.rows);
 }
 
-/// By the number of rows: a Python number, or one that the mask gave.
+/// Divides by the number of rows: a Python number, or one computed from the mask.
 Tensor mean_of(Eager& eager, const Tensor& total, const Tensor& rows) {
   if (!rows.defined()) {
     return torch::scale(eager, total);

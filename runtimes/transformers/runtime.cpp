@@ -28,7 +28,7 @@ class Transformers final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank /*rank*/,
                                           const DeviceTraits& device) const override {
-    // Data-parallel ranks hold and do the same.
+    // All data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
   }
   void complete(ParallelPlan& plan) const override { complete_data_parallel(plan); }
@@ -39,12 +39,12 @@ class Transformers final : public Runtime {
                                    const TypedOption& /*typed*/) const override {
     return plan.world > 1 ? "DDP" : "";
   }
-  /// Several GPUs are DDP.
+  /// Several GPUs mean DDP.
   void settle(ParallelPlan& plan) const override {
     drop_foreign_parts(plan, {"ddp"});
     complete_data_parallel(plan);
   }
-  /// torch.autocast is the framework's way.
+  /// This framework computes in 16 bits by torch.autocast.
   void prepare_for_search(ParallelPlan& plan) const override {
     if (plan.precision == Precision::kBf16Master) {
       plan.precision = Precision::kAutocastBf16;

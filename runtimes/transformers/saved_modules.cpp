@@ -15,7 +15,7 @@ namespace {
 
 using torch::Tensor;
 
-/// What reads T5's `shared` table.
+/// The module that reads T5's `shared` table.
 constexpr std::string_view kEncoderTable = "encoder.embed_tokens";
 constexpr std::string_view kDecoderTable = "decoder.embed_tokens";
 
@@ -28,7 +28,7 @@ std::string_view last_part(std::string_view path) {
   return path.substr(path.rfind('.') + 1);
 }
 
-/// PeftModelForSequenceClassification and its like add the head to modules_to_save.
+/// PeftModelForSequenceClassification and similar classes add the head to modules_to_save.
 /// Source: huggingface/peft src/peft/peft_model.py.
 bool saves_head(const ModelSpec& spec) {
   return spec.task != Task::kLanguage;
@@ -59,7 +59,7 @@ std::set<std::string> known_modules(const ModelSpec& spec, const Graph& graph) {
   return known;
 }
 
-/// Under zero.Init the original is gathered for its copy, and rank 0 sends round what it may have
+/// Under zero.Init, the original is gathered to be copied, and rank 0 broadcasts it in case it has
 /// changed. Source: huggingface/peft src/peft/utils/other.py, ModulesToSaveWrapper.update;
 /// deepspeed/runtime/zero/partition_parameters.py, GatheredParameters.
 Tensor copy_of(torch::Eager& eager, const Model& model, const Tensor& original) {

@@ -17,7 +17,7 @@ Error no_flash(std::string_view got, std::string_view wanted, std::string_view h
   return Error::invalid_argument("attention", got, wanted, hint);
 }
 
-/// What flash-attn's kernels refuse.
+/// The error for what flash-attn's kernels refuse.
 /// Source: Dao-AILab/flash-attention 2.8.3 csrc/flash_attn/flash_api.cpp, mha_fwd, run_mha_fwd.
 std::optional<Error> flash_kernel_trouble(const ModelSpec& spec, const ParallelPlan& plan,
                                           const DeviceTraits& device) {
@@ -47,7 +47,7 @@ std::optional<Error> flash_kernel_trouble(const ModelSpec& spec, const ParallelP
   return std::nullopt;
 }
 
-/// What FlashAttention 2 refuses, and what its integration is not modelled for.
+/// The error for what FlashAttention-2 refuses, and for what is not modelled of its integration.
 std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& plan,
                                    const DeviceTraits& device) {
   if (plan.attention != AttentionKind::kFlash) {
@@ -65,7 +65,7 @@ std::optional<Error> flash_trouble(const ModelSpec& spec, const ParallelPlan& pl
   return flash_kernel_trouble(spec, plan, device);
 }
 
-/// What is not modelled together with the routers' auxiliary loss.
+/// The error for what is not modelled together with the routers' auxiliary loss.
 std::optional<Error> router_loss_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (!spec.moe || !spec.moe->auxiliary_loss) {
     return std::nullopt;
@@ -83,7 +83,7 @@ std::optional<Error> router_loss_trouble(const ModelSpec& spec, const ParallelPl
                                  "set output_router_logits of config.json to false");
 }
 
-/// What is not modelled for heads that classify.
+/// The error for what is not modelled for heads that classify.
 std::optional<Error> task_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
   if (spec.task == Task::kLanguage) {
     return std::nullopt;

@@ -9,8 +9,8 @@
 
 namespace headroom::ir::transformers {
 
-/// Why the library's modelling code under `plan` cannot be lowered yet, if it cannot: an option
-/// that is not modelled is an answer, never a silent approximation.
+/// Why the library's modelling code under `plan` cannot be lowered, if it cannot. An option that is
+/// not modelled is an error, never a silent approximation.
 [[nodiscard]] std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan,
                                                const DeviceTraits& device);
 

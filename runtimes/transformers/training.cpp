@@ -32,12 +32,12 @@ struct Training {
   Model model;
   Batch batch;
   torch::OptimizerState optimizer;
-  std::vector<torch::OptimizerState> own_optimizers;  ///< Of one parameter each.
+  std::vector<torch::OptimizerState> own_optimizers;  ///< One per parameter.
   std::optional<torch::GradScaler> scaler;            ///< fp16 autocast.
-  std::unique_ptr<torch::Ddp> ddp;                    ///< Several ranks.
+  std::unique_ptr<torch::Ddp> ddp;                    ///< With several ranks.
 };
 
-/// A loop variable is assigned: the next batch is there before the last one goes.
+/// Assigns the loop variable: the next batch exists before the last one is freed.
 void next_batch(Training& run) {
   Batch batch = make_batch(run.eager, run.model);
   if (run.plan.keep_batch && batch.labels.impl() == batch.ids.impl()) {
@@ -88,7 +88,7 @@ void run_micro_batch(Training& run, StepPosition at) {
   }
 }
 
-/// What comes between the loaded model and the first step: adapters, replicas.
+/// Steps between loading and the first step: adapters, replicas.
 void attach(Training& run) {
   Eager& eager = run.eager;
   const ParallelPlan& plan = run.plan;
@@ -100,7 +100,7 @@ void attach(Training& run) {
   }
 }
 
-/// Muon is for the matrices of the layers; adapters are matrices of theirs.
+/// Muon steps the matrices of the layers, among them adapters.
 void note_layer_matrices(Training& run) {
   std::vector<bool>& matrices = run.optimizer.layer_matrices;
   if (run.plan.lora) {
@@ -131,7 +131,8 @@ void run_optimizer(Training& run) {
   }
 }
 
-/// optimizer_in_bwd: an optimizer for each parameter, whose step and zero_grad follow at once.
+/// optimizer_in_bwd: each parameter has an optimizer, whose step and zero_grad run as soon as it
+/// has its gradient.
 /// Source: pytorch/torchtune torchtune/training/memory.py, register_optim_in_bwd_hooks.
 void step_in_backward(Training& run) {
   run.own_optimizers.resize(run.model.trainable.size());
@@ -158,8 +159,8 @@ void evaluate(Training& run) {
   output.clear();
 }
 
-/// torch.save and safetensors copy one tensor after the other to the host: nothing is allocated on
-/// the device but a copy of the codes of each doubly quantised weight, in the state dict.
+/// torch.save and safetensors copy one tensor after the other to the host. The device only
+/// allocates a copy of the codes of each doubly quantised weight, in the state dict.
 /// Source: pytorch/pytorch 2.11 torch/serialization.py, _save; huggingface/safetensors
 ///         bindings/python/py_src/safetensors/torch.py, _tobytes; bitsandbytes 0.50.2
 ///         functional.py, QuantState.as_dict.
@@ -175,7 +176,7 @@ void save_checkpoint(Training& run) {
   }
 }
 
-/// Of the module, in order: what routers correct their scores by, then the tables.
+/// The module's buffers in order: the routers' score corrections, then the tables.
 std::vector<Tensor> all_buffers(const Model& model) {
   std::vector<Tensor> buffers;
   for (const auto& [weight, correction] : model.corrections) {

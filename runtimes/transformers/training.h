@@ -7,8 +7,8 @@
 
 namespace headroom::ir::transformers {
 
-/// A plain training loop: load, then for each step the micro-batches' forward and backward, the
-/// optimizer's step and zero_grad; at the end, if asked for, one evaluation.
+/// A plain training loop: load; for each step, forward and backward of the micro-batches, the
+/// optimizer's step and zero_grad; at the end, if requested, one evaluation.
 void train(torch::Eager& eager, const ModelSpec& spec, const ParallelPlan& plan,
            const Graph& graph);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kStep = 0.3;  ///< First step of a search, in logarithms.
 
-/// A share between 0 and 1 from any number, and back.
+/// Maps any number to a share between 0 and 1, and back.
 double share_of(double x) {
   return 1 / (1 + std::exp(-x));
 }
@@ -22,7 +22,7 @@ double logit(double share) {
 
 /// What all fits of products have in common.
 constexpr std::size_t kShared = 5;
-// Where searches begin, and what they stay near to: tiles that lose little by their size, a
+// Where searches begin and what they stay close to: tiles that lose little because of their size, a
 // prologue of a few steps of 32 to 64 elements, and waves and traffic that partly overlap.
 Point shared_point(const DevicePerformance& device) {
   return {std::log(device.gemm.half.value()), std::log(20.0), std::log(150.0), logit(0.6),
@@ -113,7 +113,7 @@ void fit_series(DevicePerformance& device, const Samples<ir::GemmShape>& samples
 }
 
 void set_products_in_step(DevicePerformance& device, FlopsPerSecond rate) {
-  // Llama 3 8B: queries and output; keys and values; gate and up, and down; 32 layers and the head.
+  // Llama 3 8B: queries and output; keys and values; gate and up; down; 32 layers and the head.
   struct Products {
     std::int64_t n;
     std::int64_t k;

@@ -4,34 +4,35 @@
 
 namespace headroom::cost::fit {
 
-/// Fits the rate of 16-bit products, what tiles, waves and k cost, and the memory's rate.
+/// Fits the rate of 16-bit products, the costs of tiles, waves and k, and the memory bandwidth.
 void fit_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
 
-/// The same from the products of a training framework, whose layouts are fitted too; the memory's
-/// rate stays.
+/// The same from the products of a training framework, whose layouts are fitted too; the memory
+/// bandwidth stays as it is.
 void fit_training_gemm(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
 
-/// A series of products alone on the device: as long as the host needs to hand them over, if that
-/// is longer.
+/// Time of a series of products alone on the device: the host's time to launch them, if that is
+/// longer.
 [[nodiscard]] Seconds series_time(const DevicePerformance& device, const ir::GemmShape& shape);
 
-/// Fits what a series costs, with all else as it is.
+/// Fits the costs of a series; everything else stays as it is.
 void fit_series(DevicePerformance& device, const Samples<ir::GemmShape>& samples);
 
-/// Fits forward rates by head size and the overhead of a block. Where nothing was measured at head
-/// size 64, it is as far below 128 as FlashAttention-2 was elsewhere.
+/// Fits forward rates by head size and the overhead of a block. Without measurements at head size
+/// 64, its rate is set below that of 128 by the ratio that FlashAttention-2 has elsewhere.
 void fit_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples);
 
-/// Sets the rate of 16-bit products such that those of a training step of an 8B model at 8k tokens
-/// run at `rate` together: a step keeps the power limit, a lone product does not.
+/// Sets the rate of 16-bit products such that the products of a training step of an 8B model at 8k
+/// tokens together run at `rate`. A step runs at the clocks of the power limit; a single product
+/// does not.
 void set_products_in_step(DevicePerformance& device, FlopsPerSecond rate);
 
-/// Fits forward and backward rates at head size 128 and above; those at 64 keep their ratio to
+/// Fits forward and backward rates at head size 128 and above; the rates at 64 keep their ratio to
 /// them.
 void fit_training_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples);
 
 /// Fits forward and backward rates at head sizes 64, 128 and above, from kernels of all these
-/// sizes; with `overhead` that of a block, too.
+/// sizes; with `overhead`, also the overhead of a block.
 void fit_all_attention(DevicePerformance& device, const Samples<ir::AttentionShape>& samples,
                        bool overhead);
 

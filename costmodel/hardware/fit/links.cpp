@@ -15,7 +15,8 @@
 namespace headroom::cost::fit {
 namespace {
 
-/// One link, the devices over which it was measured, and from how many on they use the switch.
+/// A link, the number of devices it was measured with, and from how many devices on it uses the
+/// switch.
 struct MeasuredLink {
   const char* link;
   std::vector<const char*> devices;
@@ -102,7 +103,7 @@ void write_link(const std::string& path, const Fabric& fabric, const LinkSpec& l
   if (const Result<std::string> text = read_file(path)) {
     const Result<ir::JsonValue> before = ir::parse_json(*text, path);
     if (const ir::JsonValue* channels = before ? before->find("channels") : nullptr) {
-      fields.add("channels", *channels);  // No benchmark tells them.
+      fields.add("channels", *channels);  // No benchmark measures them.
     }
   }
   fields.add("source",

@@ -1,6 +1,6 @@
 // Fits configs/performance to the measurements in `data` and prints residuals as Markdown tables:
 //     headroom_fit_performance DATA CONFIGS [--write]
-// Figures that no measurement here determines stay as the files have them.
+// Figures that no measurement here determines keep their values in the files.
 
 #include <algorithm>
 #include <cmath>
@@ -37,7 +37,7 @@ T or_fail(Result<T> result) {
   return std::move(result).value();
 }
 
-/// A number with four significant digits: no fit knows more.
+/// A number with four significant digits; no fit is more accurate.
 double rounded(double value) {
   if (value == 0) {
     return 0;
@@ -58,7 +58,7 @@ ir::JsonValue* member_of(ir::JsonValue& object, std::string_view key) {
   return nullptr;
 }
 
-/// Sets a figure of a group that the file has already.
+/// Sets a figure of a group; the file must already have it.
 void set(ir::JsonValue& group, std::string_view key, double value) {
   if (ir::JsonValue* figure = member_of(group, key)) {
     *figure = ir::JsonValue{rounded(value)};
@@ -89,7 +89,7 @@ Residuals attention_residuals(const DevicePerformance& device,
       samples, [&](const ir::AttentionShape& shape) { return attention_time(device, shape); });
 }
 
-/// Those of `samples` with at least `rows` rows: what training multiplies.
+/// The samples with at least `rows` rows, as products in training have.
 Samples<ir::GemmShape> with_rows(const Samples<ir::GemmShape>& samples, std::int64_t rows) {
   Samples<ir::GemmShape> some;
   for (const Sample<ir::GemmShape>& sample : samples) {
@@ -140,7 +140,7 @@ void write_device(const std::string& path, const DevicePerformance& fitted,
   }
 }
 
-/// The best large products that anyone measured, of the datasheet's rate: 16-bit and 8-bit.
+/// The best measured large products as shares of the datasheet's rate: 16-bit and 8-bit.
 /// Source: stas00/ml-engineering, compute/accelerator (August 2026), maximum achievable matmul.
 struct BestShares {
   double half;
@@ -160,10 +160,11 @@ std::optional<BestShares> best_shares(const std::string& device) {
   return found == known.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// What 8-bit products of training reach: as far below the best one as 16-bit products of the same
-/// series of measurements are. Serving's own 8-bit kernels scale by row and tell nothing of it.
+/// Sets the rate of 8-bit products in training. It lies below the best one by the same factor as
+/// 16-bit products of the same series of measurements. The 8-bit kernels of serving scale by row,
+/// so they are no guide.
 void set_fp8(DevicePerformance& device, FlopsPerSecond typical_half, const DeviceSpec& spec) {
-  // Of the GB300 no best product is known; the GB200's, of the same peak, stands in.
+  // No best product of the GB300 is known; the GB200's is used, which has the same peak.
   const std::optional<BestShares> best =
       best_shares(device.device == "gb300" ? "gb200" : device.device);
   if (best && spec.fp8) {
@@ -172,38 +173,38 @@ void set_fp8(DevicePerformance& device, FlopsPerSecond typical_half, const Devic
   }
 }
 
-/// What 16-bit products reach in training steps. Derived: in a step of Llama 3.1 8B (DeepSpeed
-/// ZeRO-2 on eight GPUs, one sequence of 8192 tokens, Liger's kernels) everything but attention ran
-/// at 463 TFLOP/s on H200 and at 771 on B200 (stas00/ml-engineering, insights, August 2026), which
+/// Rate of 16-bit products in training steps. Derived: in a step of Llama 3.1 8B (DeepSpeed ZeRO-2
+/// on eight GPUs, one sequence of 8192 tokens, Liger's kernels) everything except attention ran at
+/// 463 TFLOP/s on H200 and at 771 on B200 (stas00/ml-engineering, insights, August 2026), which
 /// takes 852 and 512 ms; kernels bound by memory, exposed communication and the optimizer take 163
 /// and 110 ms of it in this model.
 constexpr FlopsPerSecond kBlackwellProductsInStep{982e12};
 
 /// The same on an H100 SXM, from the kernels of 17 training steps: those of Llama, Mistral and
 /// Qwen3 with 1 to 8 billion parameters, no adapters, whose kernels filled 0.94 of the step
-/// (tests/gpu/results/h100_step_kernels.csv): 772 to 793 TFLOP/s, where long series of lone
-/// products leave 685 of the power limit. The H200 has its chip and its power limit.
+/// (tests/gpu/results/h100_step_kernels.csv): 772 to 793 TFLOP/s, while long series of single
+/// products reach 685 under the power limit. The H200 has its chip and its power limit.
 constexpr FlopsPerSecond kHopperProductsInStep{780e12};
-/// On eight H200, derived as for the B200: the step's products take 852 ms less 163.
+/// The same on eight H200, derived as for the B200: the step's products take 852 ms minus 163 ms.
 constexpr FlopsPerSecond kHopperProductsTogether{573e12};
 
-/// What FlashAttention-2's rate with heads of 128 becomes in training steps, whose clocks are below
-/// those of lone kernels: from the profiled steps of tests/gpu/results/h100_step_kernels.csv.
+/// Rate of FlashAttention-2 with heads of 128 in training steps, relative to lone kernels; the
+/// clocks are lower in steps. From the profiled steps of tests/gpu/results/h100_step_kernels.csv.
 constexpr double kFlash2InStep = 0.965;
 
-/// The device whose training kernels stand for those of `device`.
+/// The device whose measured training kernels are used for `device`.
 const char* training_relative(const std::string& device) {
   return device.starts_with("b") || device.starts_with("g") ? "b200" : "a100-80gb-pcie";
 }
 
-/// What a training step leaves of the rate of lone products, whatever their type, on GPUs with the
-/// B200's chip or the B300's, at other power limits and with the same memory. Derived: a step of
-/// Llama 3 8B in MXFP8 ran at 29455 tokens/s on each of eight B200, at 29857 on GB200 and at 36108
-/// on GB300 (means of the figures in parentheses of releases 25.09 and 25.11 in
-/// NVIDIA-NeMo/Megatron-Bridge docs/performance-summary.md; no row of tests/measured). This model
-/// has 30407 on B200; as much too fast on the others, products take 2.54 and 2.05 s of their steps
-/// of 4.25 and 3.52, where lone ones would take 1.96 and 1.82. Of the B300 no step is known: it is
-/// taken to leave what the B200's leaves.
+/// Rate of products in a training step over their rate alone, for every type, on GPUs with the chip
+/// of the B200 or B300, the same memory and other power limits. Derived: a step of Llama 3 8B in
+/// MXFP8 ran at 29455 tokens/s on each of eight B200, at 29857 on GB200 and at 36108 on GB300
+/// (means of the figures in parentheses of releases 25.09 and 25.11 in NVIDIA-NeMo/Megatron-Bridge
+/// docs/performance-summary.md; no row of tests/measured). This model predicts 30407 on B200. If it
+/// is too fast by the same factor on the others, products take 2.54 s and 2.05 s of their steps of
+/// 4.25 s and 3.52 s; alone, they would take 1.96 s and 1.82 s. No step of the B300 is known; the
+/// B200's factor is used.
 double blackwell_step_clock(const std::string& device, double on_b200) {
   return device == "gb200" ? 0.772 : device == "gb300" ? 0.886 : on_b200;
 }
@@ -216,12 +217,12 @@ struct Fitter {
   bool write = false;
   Data data;
   std::map<std::string, DevicePerformance> fitted;
-  /// What long steps leave of the rate of lone products on the B200, whatever their type.
+  /// Rate of products in long steps over their rate alone, for every type, on the B200.
   double b200_step_clock = 1;
 
   DeviceSpec spec(const std::string& name) const { return or_fail(load_device(configs, name)); }
 
-  /// Where fits begin: usual shares of the datasheet's rates, whatever the file says now.
+  /// Where fits begin: typical shares of the datasheet's rates, independent of the current file.
   DevicePerformance start(const std::string& name) const {
     const DeviceSpec device = spec(name);
     DevicePerformance performance = or_fail(performance_of(configs, device));
@@ -244,7 +245,7 @@ struct Fitter {
     }
   }
 
-  /// A device whose training kernels were measured; those of serving give what they leave open.
+  /// Fits a device whose training kernels were measured; serving kernels provide the rest.
   void fit_training(const std::string& name, const std::string& serving) {
     DevicePerformance device = start(name);
     DevicePerformance served = start(serving);
@@ -278,7 +279,7 @@ struct Fitter {
     finish(device);
   }
 
-  /// A device on which the kernels that PyTorch runs in training were measured.
+  /// Fits a device on which the kernels of PyTorch training were measured.
   void fit_hopper(const std::string& name) {
     DevicePerformance device = start(name);
     DevicePerformance served = device;
@@ -318,7 +319,7 @@ struct Fitter {
     finish(device);
   }
 
-  /// A device with the chip, the peak and the power limit of another one that was fitted.
+  /// Copies the kernels of a fitted device that has the same chip, peak and power limit.
   void take_kernels(const std::string& name, const std::string& from) {
     DevicePerformance device = start(name);
     device.gemm = fitted.at(from).gemm;
@@ -329,10 +330,10 @@ struct Fitter {
     finish(device);
   }
 
-  /// Operands of a serving benchmark need not be random, and those that are not draw less power: no
-  /// product of training beats the best one with random operands. On the A100, where they do by a
-  /// tenth, the products of training on the other board with its chip stand in, at the ratio of the
-  /// two boards' best products.
+  /// Limits products to the best one with random operands. A serving benchmark may use operands
+  /// that are not random; they draw less power, so its products can be faster than any in training.
+  /// On the A100 they are, by a tenth. Its products are therefore those of training on the other
+  /// board with the same chip, scaled by the ratio of the two boards' best products.
   void hold_to_best(DevicePerformance& device) const {
     const DeviceSpec own = spec(device.device);
     const std::optional<BestShares> best = best_shares(device.device);
@@ -346,7 +347,8 @@ struct Fitter {
     }
   }
 
-  /// A device whose serving kernels were measured; a relative gives layouts, groups and backward.
+  /// Fits a device whose serving kernels were measured; layouts, groups and backward come from a
+  /// relative.
   void fit_serving(const std::string& name) {
     DevicePerformance device = start(name);
     fit_gemm(device, data.gemms[name]);
@@ -358,7 +360,7 @@ struct Fitter {
       const double clock = blackwell_step_clock(name, b200_step_clock);
       device.gemm.half = clock * device.gemm.half;
       device.gemm.fp8 = clock * device.gemm.fp8;
-      device.memory.rate = relative.memory.rate;  // Of training kernels, not of reading weights.
+      device.memory.rate = relative.memory.rate;  // Measured in training, not when reading weights.
     }
     device.gemm.input_gradient = relative.gemm.input_gradient;
     device.gemm.weight_gradient = relative.gemm.weight_gradient;

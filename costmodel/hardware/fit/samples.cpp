@@ -10,7 +10,8 @@ namespace {
 constexpr double kMicro = 1e-6;
 constexpr Seconds kShortestSpan{120e-6};
 
-/// A fourth of a device's samples judges the fit: scattered, for neighbours are alike.
+/// A quarter of a device's samples evaluates the fit. They are scattered, because neighbours are
+/// alike.
 template <typename Shape>
 void add(SamplesOf<Shape>& all, const std::string& device, Sample<Shape> sample) {
   Samples<Shape>& samples = all[device];
@@ -18,8 +19,8 @@ void add(SamplesOf<Shape>& all, const std::string& device, Sample<Shape> sample)
   samples.push_back(sample);
 }
 
-/// A step of training lasts seconds and runs at the clocks that the power limit leaves; a short
-/// benchmark runs at higher ones. Long products tell more of it.
+/// Weight of a sample. A training step lasts seconds and runs at the clocks of the power limit; a
+/// short benchmark runs at higher clocks. Long products therefore get more weight.
 double weight_of(Seconds measured) {
   return 0.05 + std::min(measured / Seconds{1e-3}, 1.0);
 }
@@ -31,7 +32,7 @@ ir::GemmLayout layout_in(const std::string& text) {
   return text == "NT" ? ir::GemmLayout::kNT : ir::GemmLayout::kTN;
 }
 
-/// Peaks that training_*.csv holds shares of, FLOP/s.
+/// Peaks in FLOP/s that the shares in training_*.csv refer to.
 double assumed_peak(const std::string& device) {
   if (device.starts_with("h100")) {
     return 989e12;
@@ -61,7 +62,7 @@ Result<SamplesOf<ir::GemmShape>> read_gemms(const std::string& folder) {
   for (std::size_t row = 0; row < table->rows.size(); ++row) {
     const std::string& dtype = table->text(row, "dtype");
     if (dtype == "nvfp4") {
-      continue;  // No element type of the graph.
+      continue;  // The graph has no such element type.
     }
     for (std::size_t i = table->column("k") + 1; i < table->columns.size(); ++i) {
       const std::string& cell = table->rows[row][i];
@@ -74,8 +75,8 @@ Result<SamplesOf<ir::GemmShape>> read_gemms(const std::string& folder) {
                                 .k = table->integer(row, "k"),
                                 .dtype = dtype == "fp8" ? ir::DType::kFp8 : ir::DType::kBf16};
       const std::string& device = table->text(row, "device");
-      // The node of these measurements fell to half its rate at the largest products, which others
-      // of its kind keep up (stas00/ml-engineering: 1822 TFLOP/s).
+      // In these measurements the node fell to half its rate at the largest products; other nodes
+      // of this kind do not (stas00/ml-engineering: 1822 TFLOP/s).
       if (device == "gb200" && m > 4096) {
         continue;
       }
@@ -95,7 +96,7 @@ Result<SamplesOf<ir::AttentionShape>> read_attention(const std::string& folder) 
   SamplesOf<ir::AttentionShape> all;
   for (std::size_t row = 0; row < table->rows.size(); ++row) {
     if (table->text(row, "phase") != "context") {
-      continue;  // One query at a time: another kernel.
+      continue;  // One query at a time uses another kernel.
     }
     ir::AttentionShape shape{.batch = table->integer(row, "batch"),
                              .heads = table->integer(row, "heads"),
@@ -106,7 +107,7 @@ Result<SamplesOf<ir::AttentionShape>> read_attention(const std::string& folder) 
                              .kernel = ir::AttentionKernel::kNative};
     shape.value_dim = shape.head_dim;
     if (shape.kv_heads == shape.heads) {
-      continue;  // Keys of many heads in pages, which only serving has: slower by a fifth.
+      continue;  // Paged keys of many heads occur only in serving and are a fifth slower.
     }
     for (std::size_t i = table->column("head_dim") + 1; i < table->columns.size(); ++i) {
       const std::string& cell = table->rows[row][i];
@@ -183,14 +184,14 @@ Result<SamplesOf<ir::AttentionShape>> read_training_attention(const std::string&
                                    .value_dim = table->integer(row, "value_dim"),
                                    .backward = table->text(row, "phase") == "backward",
                                    .kernel = ir::AttentionKernel::kNative};
-    // The shares count every pair of a query and a key, half of which a causal mask leaves out.
+    // The shares count every pair of a query and a key; a causal mask skips half of them.
     const double flops = (shape.backward ? 5.0 : 2.0) * static_cast<double>(shape.batch) *
                          static_cast<double>(shape.heads) * static_cast<double>(shape.queries) *
                          static_cast<double>(shape.keys) *
                          static_cast<double>(shape.head_dim + shape.value_dim);
     const Seconds measured{flops / (table->number(row, "share_of_peak") * assumed_peak(device))};
-    // The spans that were measured run from the first kernel to the last: the host's pace shows in
-    // the shortest.
+    // The measured spans run from the first kernel to the last. In the shortest, the host's pace
+    // shows.
     if (measured > kShortestSpan) {
       add(all, device, {.shape = shape, .measured = measured});
     }

@@ -16,7 +16,7 @@ template <typename Shape>
 struct Sample {
   Shape shape;
   Seconds measured;
-  bool held_out = false;  ///< Kept from the fit, to judge it by.
+  bool held_out = false;  ///< Not used by the fit, only to evaluate it.
   double weight = 1;
 };
 template <typename Shape>
@@ -36,17 +36,17 @@ using SamplesOf = std::map<std::string, Samples<Shape>>;
 [[nodiscard]] Result<SamplesOf<ir::AttentionShape>> read_training_attention(
     const std::string& folder);
 
-/// How far predictions lie from measurements: |predicted / measured - 1|.
+/// Distance of predictions from measurements: |predicted / measured - 1|.
 struct Residuals {
   std::vector<double> fitted;
   std::vector<double> held_out;
 };
 [[nodiscard]] double quantile(std::vector<double> values, double share);
 
-/// "| LABEL | count | median | p90 |" for the held-out part, and for all that was fitted.
+/// "| LABEL | count | median | p90 |" for the held-out samples and for the fitted ones.
 [[nodiscard]] std::string table_row(const std::string& label, const Residuals& residuals);
 
-/// The mean of |log(predicted / measured)| over what is not held out, by weight.
+/// The weighted mean of |log(predicted / measured)| over the samples that are not held out.
 template <typename Shape, typename Predict>
 double misfit(const Samples<Shape>& samples, const Predict& predict) {
   double sum = 0;

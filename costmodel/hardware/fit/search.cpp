@@ -22,7 +22,7 @@ Point along(const Point& from, const Point& to, double share) {
   return point;
 }
 
-/// A simplex on its way down.
+/// The simplex during the search.
 class Simplex {
  public:
   Simplex(const std::function<double(const Point&)>& objective, const Point& start, double scale)

@@ -7,9 +7,9 @@ namespace headroom::cost::fit {
 
 using Point = std::vector<double>;
 
-/// A local minimum of `objective` near `start`, from a simplex that is restarted around its best
-/// corner until a restart gains nothing. Deterministic. A thousandth of the squared distance from
-/// `start` is added, so that what the measurements do not determine stays what it was.
+/// A local minimum of `objective` near `start`. The simplex is restarted around its best corner
+/// until a restart brings no gain. Deterministic. A thousandth of the squared distance from `start`
+/// is added, so that figures that the measurements do not determine stay as they were.
 ///
 /// Units:   `scale` is the first step along every axis; fits pass logarithms.
 /// Source:  Nelder & Mead 1965, The Computer Journal 7(4):308-313.

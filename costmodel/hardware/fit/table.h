@@ -27,7 +27,7 @@ struct Table {
 ///          values.
 [[nodiscard]] Result<Table> read_table(const std::string& path);
 
-/// A number that a cell holds. Requires one.
+/// The number in a cell. Requires that there is one.
 [[nodiscard]] double number_in(const std::string& cell);
 
 }  // namespace headroom::cost::fit

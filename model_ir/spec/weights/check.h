@@ -15,7 +15,7 @@ struct ExpectedTensor {
   friend bool operator==(const ExpectedTensor&, const ExpectedTensor&) = default;
 };
 
-/// A tensor of both sides whose shapes differ.
+/// A tensor that is on both sides, with different shapes.
 struct ShapeDifference {
   std::string name;
   std::vector<std::int64_t> expected;

@@ -33,7 +33,7 @@ constexpr std::array<int, kValueTypes> kWidths = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 
 
 constexpr std::uint64_t kKeyLimit = 65'535;     // docs/gguf.md: a key has at most 2^16 - 1 bytes.
 constexpr std::uint64_t kTextKept = 1 << 20;    // Chat templates have some 10 KiB.
-constexpr std::uint64_t kNameLimit = 1'024;     // ggml keeps 63 bytes of a name; files stray.
+constexpr std::uint64_t kNameLimit = 1'024;     // ggml keeps 63 bytes of a name; some have more.
 constexpr std::uint64_t kDimensions = 4;        // GGML_MAX_DIMS
 constexpr std::int64_t kDefaultAlignment = 32;  // GGUF_DEFAULT_ALIGNMENT
 constexpr std::int64_t kLeastKeyValue = 8 + 4 + 1;
@@ -70,8 +70,8 @@ double read_real(HeaderCursor& cursor, ValueType type) {
   return std::bit_cast<double>(cursor.number(8, "a number"));
 }
 
-/// A whole number, extended by its sign if its type has one. Above 2^63 - 1 it is no dimension of
-/// anything and counts as that.
+/// A whole number, sign-extended if its type has a sign. A value above 2^63 - 1 cannot be a
+/// dimension and is read as 2^63 - 1.
 std::int64_t read_whole(HeaderCursor& cursor, ValueType type) {
   const int width = kWidths.at(static_cast<std::size_t>(type));
   const std::uint64_t raw = cursor.number(width, "a number");
@@ -138,7 +138,7 @@ GgufValue read_value(HeaderCursor& cursor) {
   return std::int64_t{0};
 }
 
-/// A tensor, where its data lies, and where the header speaks of it.
+/// A tensor, the place of its data and the offset of its header entry.
 struct GgufTensor {
   TensorEntry entry;
   std::int64_t begin = 0;  ///< From the start of the data.
@@ -213,7 +213,7 @@ GgufTensor read_tensor(HeaderCursor& cursor, const std::string& file) {
   return placed;
 }
 
-/// Alignment, bounds and overlaps of the data, once the header has been read.
+/// Checks alignment, bounds and overlaps of the data, once the header has been read.
 void check_layout(HeaderCursor& cursor, std::vector<GgufTensor>& tensors, std::int64_t alignment,
                   std::int64_t data_bytes) {
   std::stable_sort(tensors.begin(), tensors.end(),
@@ -352,7 +352,7 @@ Result<GgufFile> read_gguf(const std::string& path) {
   std::vector<GgufTensor> tensors =
       read_tensors(cursor, tensor_count, std::filesystem::path(path).filename().string());
   const std::int64_t alignment = cursor.failed() ? 1 : read_alignment(cursor, gguf);
-  // A file without tensors may end with its header, unpadded.
+  // In a file without tensors, the header may end the file without padding.
   gguf.data_begin = std::min(align_up(cursor.offset(), alignment), file->size());
   if (!cursor.failed()) {
     check_layout(cursor, tensors, alignment, file->size() - gguf.data_begin);

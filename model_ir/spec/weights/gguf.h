@@ -12,8 +12,8 @@
 
 namespace headroom::ir {
 
-/// Numbers of a short metadata array (per-layer head counts); longer ones, and those of texts, only
-/// say how many items they have.
+/// Numbers of a short metadata array (per-layer head counts). Longer arrays and arrays of texts
+/// only have their number of items.
 struct GgufArray {
   std::uint64_t size = 0;
   std::vector<double> numbers;  ///< Empty if there are more than `kGgufNumbersKept`, or texts.
@@ -48,8 +48,7 @@ struct GgufFile {
 /// Reads the header of a GGUF file: metadata and tensor list.
 ///
 /// Model:   little endian; "GGUF", version 2 or 3, counts, key-value pairs, tensor infos with
-/// ggml's
-///          dimensions (innermost first; `TensorEntry::shape` has them outermost first), then data
+///          ggml's dimensions (innermost first; `TensorEntry::shape` has them outermost first), then data
 ///          aligned to general.alignment (32).
 /// Errors:  kEnvironment if the file cannot be read; kInvalidInput, with the byte offset, for
 ///          another magic, version or byte order, counts and lengths that the file cannot hold,

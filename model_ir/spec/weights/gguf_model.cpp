@@ -14,7 +14,7 @@
 namespace headroom::ir {
 namespace {
 
-/// Collects configuration keys from the metadata of one architecture; the first fault stays.
+/// Collects configuration keys from the metadata of one architecture and keeps the first fault.
 class ConfigBuilder {
  public:
   ConfigBuilder(const GgufFile& gguf, std::string architecture)
@@ -54,7 +54,7 @@ class ConfigBuilder {
     add(config, JsonValue{std::string(value)});
   }
   void set_null(const char* config) { add(config, JsonValue{}); }
-  /// Copies a key that has to be there, or one that may be.
+  /// Copies a required key, or an optional one.
   void copy(const char* config, std::string_view key) { set(config, demand(key)); }
   void copy_if(const char* config, std::string_view key) {
     if (const auto value = find(key)) {
@@ -77,7 +77,7 @@ class ConfigBuilder {
   [[nodiscard]] std::string text() { return to_json(JsonValue{std::move(config_)}); }
 
  private:
-  /// A key that is set again takes the later value.
+  /// If a key is set twice, the later value counts.
   void add(std::string_view key, JsonValue value) {
     for (JsonMember& member : config_) {
       if (member.key == key) {
@@ -186,7 +186,7 @@ void build_phi3(ConfigBuilder& config) {
   set_llama_sizes(config);
   config.copy_if("sliding_window", "attention.sliding_window");
   set_rotated_share(config, "partial_rotary_factor");
-  config.set("pad_token_id", std::int64_t{0});  // The class's default lies outside small models.
+  config.set("pad_token_id", std::int64_t{0});  // The class's default is beyond small vocabularies.
 }
 
 void build_cohere(ConfigBuilder& config) {
@@ -257,8 +257,8 @@ void build_falcon(ConfigBuilder& config) {
 
 void build_deepseek(ConfigBuilder& config) {
   set_llama_sizes(config);
-  // Latent attention stored as one KV head has key_length of the compressed keys; *_mla are those
-  // of the model then.
+  // Latent attention may be stored as one KV head. key_length is then that of the compressed keys,
+  // and *_mla are the model's own lengths.
   const std::int64_t rope = config.demand("rope.dimension_count");
   const auto key = config.find("attention.key_length_mla");
   const auto value = config.find("attention.value_length_mla");
@@ -323,7 +323,7 @@ bool has_tensor_ending(const GgufFile& gguf, std::string_view ending) {
                      [ending](const TensorEntry& entry) { return entry.name.ends_with(ending); });
 }
 
-/// One architecture of llama.cpp may stand for several model types of transformers.
+/// One architecture of llama.cpp may cover several model types of transformers.
 Result<GgufArchitecture> architecture_of(const GgufFile& gguf) {
   const std::string name = gguf.text("general.architecture").value_or("");
   if (name == "llama" && gguf.integer("llama.expert_count").value_or(0) > 0) {
@@ -348,7 +348,7 @@ Result<GgufArchitecture> architecture_of(const GgufFile& gguf) {
                               "a known architecture; the closest are " + closest);
 }
 
-/// The type that the weights were trained in, as far as the file shows it.
+/// The type in which the weights were trained, as far as the file shows it.
 std::string_view stored_type(const GgufFile& gguf) {
   const std::vector<TypeTotal> totals = totals_by_type(gguf.tensors);
   const std::string type = totals.empty() ? "" : totals.front().type;

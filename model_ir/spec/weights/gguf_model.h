@@ -8,11 +8,10 @@
 
 namespace headroom::ir {
 
-/// The model that a GGUF file holds: what its Hugging Face configuration would say.
+/// The model in a GGUF file, as its Hugging Face configuration would describe it.
 ///
 /// Model:   general.architecture picks the family; dimensions come from its metadata, the
-/// vocabulary
-///          from the rows of token_embd.weight, biases and QK norms from the tensors that are
+///          vocabulary from the rows of token_embd.weight, biases and QK norms from the tensors that are
 ///          there, tied embeddings from the absence of output.weight. The result is read as a
 ///          config.json, so that defaults and checks are the same.
 /// Errors:  kInvalidInput for an unknown architecture (with the closest ones), a missing key, sizes
@@ -25,7 +24,7 @@ namespace headroom::ir {
 
 /// The config.json text that `model_of_gguf` reads.
 ///
-/// Errors:  as `model_of_gguf`, but for those of `parse_hf_config`.
+/// Errors:  as `model_of_gguf`, without those of `parse_hf_config`.
 [[nodiscard]] Result<std::string> config_of_gguf(const GgufFile& gguf);
 
 }  // namespace headroom::ir

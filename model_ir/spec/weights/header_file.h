@@ -11,18 +11,18 @@
 
 namespace headroom::ir {
 
-/// A weight file, of which only what is asked for is read: the weights are never touched.
+/// A weight file that is read only where requested: the weights are never read.
 class HeaderFile {
  public:
-  /// Errors:  kEnvironment for a folder, a missing or an unreadable file, and for what has no size
-  ///          (a pipe).
+  /// Errors:  kEnvironment for a folder, a missing or an unreadable file, and for a file without a
+  ///          size (a pipe).
   [[nodiscard]] static Result<HeaderFile> open(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::int64_t size() const { return size_; }
 
-  /// Bytes [offset, offset + count), fewer only where the file has shrunk meanwhile. Requires the
-  /// range to lie within `size()`.
+  /// Bytes [offset, offset + count); fewer only if the file has shrunk in the meantime. Requires
+  /// the range to lie within `size()`.
   ///
   /// Errors:  kEnvironment if the system cannot read them.
   [[nodiscard]] Result<std::string> read(std::int64_t offset, std::int64_t count);
@@ -35,8 +35,8 @@ class HeaderFile {
   std::int64_t size_ = 0;
 };
 
-/// Reads little-endian fields one after the other. The first fault stays and makes every later read
-/// yield zero, so that a parser checks once per item, not once per field.
+/// Reads little-endian fields in sequence. The cursor keeps the first fault, and every later read
+/// yields zero, so that a parser checks once per item, not once per field.
 class HeaderCursor {
  public:
   explicit HeaderCursor(HeaderFile& file) : file_(&file) {}
@@ -55,7 +55,7 @@ class HeaderCursor {
   /// A 64-bit length, then that many bytes; more than `limit` is a fault.
   std::string text(std::uint64_t limit, const char* what);
   /// A 64-bit count of items that take at least `item_bytes` each; a count that the rest of the
-  /// file cannot hold is a fault, so that nothing is ever reserved for it.
+  /// file cannot hold is a fault, so that no memory is reserved for it.
   std::uint64_t count(std::int64_t item_bytes, const char* what);
   void skip(std::uint64_t bytes, const char* what);
 

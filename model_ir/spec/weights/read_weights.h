@@ -7,7 +7,8 @@
 
 namespace headroom::ir {
 
-/// Reads a .safetensors file, a model.safetensors.index.json or a .gguf file, told by content.
+/// Reads a .safetensors file, a model.safetensors.index.json or a .gguf file. The content decides
+/// which.
 ///
 /// Errors:  those of `read_safetensors`, `read_safetensors_index` and `read_gguf`; kInvalidInput
 ///          for a file that is none of them.

@@ -34,7 +34,7 @@ struct SafetensorsTensor {
   std::int64_t end = 0;
 };
 
-/// Reads one entry of the header; knows the file for messages.
+/// Reads one entry of the header; knows the file's name for messages.
 class EntryReader {
  public:
   EntryReader(const std::string& file, std::int64_t data_bytes)
@@ -136,7 +136,7 @@ class EntryReader {
   std::int64_t data_bytes_;
 };
 
-/// Holes and overlaps between tensors sorted by where they begin.
+/// Finds gaps and overlaps between tensors, which are sorted by their first byte.
 std::optional<Error> check_layout(const std::string& path,
                                   const std::vector<SafetensorsTensor>& sorted,
                                   std::int64_t data_bytes) {

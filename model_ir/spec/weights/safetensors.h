@@ -23,12 +23,13 @@ inline constexpr JsonLimits kSafetensorsLimits{.depth = 8, .values = std::size_t
 /// Source:  huggingface/safetensors README.md, "Format" (header of at most 100 MB).
 [[nodiscard]] Result<TensorList> read_safetensors(const std::string& path);
 
-/// Reads a model.safetensors.index.json, and the headers of its shards where all of them lie beside
-/// it.
+/// Reads a model.safetensors.index.json, and the headers of its shards if all of them are in the
+/// same folder.
 ///
 /// Model:   {"metadata": {"total_size": bytes}, "weight_map": {tensor: file}}. Without all shards
-///          the list has names and files only (`has_shapes` is false). A `total_size` that the
-///          shards do not add up to is a note: transformers counts some tied tensors twice.
+///          the list has names and files only (`has_shapes` is false). If `total_size` differs from
+///          the sum of the shards, the list gets a note: transformers counts some tied tensors
+///          twice.
 /// Errors:  as `read_safetensors`; kInvalidInput for a `weight_map` that is missing, names files
 ///          outside the folder, or disagrees with the shards on which tensors there are.
 /// Source:  huggingface/huggingface_hub, serialization/_base.py (StateDictSplit).

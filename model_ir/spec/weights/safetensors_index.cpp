@@ -62,7 +62,7 @@ Result<Index> parse_index(const std::string& text, const std::string& path) {
   return index;
 }
 
-/// The index against what the shards hold.
+/// Compares the index with the contents of the shards.
 std::optional<Error> check_against_shards(const std::string& path, const Index& index,
                                           const TensorList& list) {
   std::set<std::string> seen;

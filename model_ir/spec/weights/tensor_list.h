@@ -12,7 +12,7 @@ namespace headroom::ir {
 /// One tensor of a weight file.
 struct TensorEntry {
   std::string name;
-  std::string type;                 ///< As its format calls it: "BF16", "Q4_K". Empty: not known.
+  std::string type;                 ///< Type in its format's words: "BF16", "Q4_K". Empty: unknown.
   std::vector<std::int64_t> shape;  ///< Outermost dimension first, whatever the format's order.
   std::int64_t elements = 0;
   Bytes bytes;       ///< In the file, without padding.
@@ -31,19 +31,19 @@ struct TypeTotal {
 
 enum class WeightFormat : std::uint8_t { kSafetensors, kGguf };
 
-/// What a checkpoint holds, read from its headers alone.
+/// The contents of a checkpoint, read from its headers alone.
 struct TensorList {
   WeightFormat format = WeightFormat::kSafetensors;
   std::vector<TensorEntry> tensors;  ///< In the order of their data; shards in order of name.
   /// False: an index without its shards. Names and files are known, types and sizes are not.
   bool has_shapes = true;
   std::optional<Bytes> stated_total;  ///< `metadata.total_size` of an index.
-  std::vector<std::string> notes;     ///< What is odd but no error.
+  std::vector<std::string> notes;     ///< What is unusual but not an error.
   friend bool operator==(const TensorList&, const TensorList&) = default;
 };
 
 [[nodiscard]] std::int64_t total_elements(const TensorList& list);
-/// Sum over the tensors; what an index states if that is all there is.
+/// The sum over the tensors, or the stated total of an index without shards.
 [[nodiscard]] Bytes total_bytes(const TensorList& list);
 /// One entry for each type, most bytes first, ties by name.
 [[nodiscard]] std::vector<TypeTotal> totals_by_type(const TensorList& list);
