@@ -7,6 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "runtimes/registry.h"
+
 namespace headroom::cli {
 namespace {
 
@@ -34,6 +36,15 @@ Error unknown_option(const VerbSpec& verb, std::string_view given) {
     known.push_back("--" + std::string(option.name));
   }
   const std::string name(given.substr(0, given.find('=')));
+  const bool is_runtime = std::ranges::any_of(
+      ir::runtime_words(), [&](std::string_view word) { return name == "--" + std::string(word); });
+  const bool takes_one =
+      std::ranges::find(verb.options, "runtime", &OptionSpec::name) != verb.options.end();
+  if (is_runtime && takes_one) {
+    return Error::invalid_argument(name,
+                                   "an option that '" + std::string(verb.name) + "' does not have",
+                                   "one of its options", "use --runtime " + name.substr(2));
+  }
   const std::optional<std::string> closest = closest_word(name, known);
   return Error::invalid_argument(
       name, "an option that '" + std::string(verb.name) + "' does not have", "one of its options",

@@ -20,7 +20,7 @@ Result<KeyValues> KeyValues::parse(std::string_view option, std::string_view tex
     if (key.empty()) {
       return Error::invalid_argument(
           option, text,
-          "parts of the form key" + std::string(1, separator) + "value with commas between them");
+          "parts of the form key" + std::string(1, separator) + "value, comma-separated");
     }
     const bool twice = std::any_of(values.parts_.begin(), values.parts_.end(),
                                    [&](const auto& earlier) { return earlier.first == key; });

@@ -240,7 +240,9 @@ Result<std::string> model_text(const Arguments& arguments) {
     return Error::invalid_argument(
         "MODEL", given.empty() ? "nothing" : "'" + ir::join(given) + "'",
         "one model: a catalogue name, a config.json, a folder with one, a .gguf file, or -",
-        "headroom catalog models lists the names");
+        given.size() < 2 ? "headroom catalog models lists the names"
+                         : "give each option its value: an option without one takes the next word, "
+                           "as --fsdp does in '--fsdp --zero 3'");
   }
   return given[0];
 }

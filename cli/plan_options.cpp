@@ -186,8 +186,7 @@ class PlanOptionSpecs {
         {.name = name,
          .value = "SPEC",
          .fallback = fallback,
-         .help =
-             keep(what + (what.ends_with("and") ? " " : "; keys with commas between: ") + keys)});
+         .help = keep(what + (what.ends_with("and") ? " " : ". Comma-separated keys: ") + keys)});
   }
 
   std::deque<std::string> texts_;  ///< Never moved.

@@ -219,7 +219,7 @@ Command plan_command() {
                .summary = "The best plan for a model on some GPUs, proven",
                .positionals = "MODEL",
                .detail = "MODEL as headroom fit takes it. Every option that names an axis takes "
-                         "a value, several with commas between, a range of numbers, or any.",
+                         "a value, comma-separated values, a range of numbers, or any.",
                .options = plan_search_options(),
                .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8"},
       .run = run_plan};

@@ -95,7 +95,8 @@ std::string replayed_lines(const PlanAnswer& answer) {
   if (answer.result.replayed.empty()) {
     return "";
   }
-  std::string text = "\nby replayed time, the time that was searched by beside it\n";
+  std::string text =
+      "\nby replayed time; the second column is the time that the search worked with\n";
   for (const plan::ReplayedPlan& one : answer.result.replayed) {
     text += "  " + pad_left(duration_text(one.step.value()), 9) + "  " +
             pad_left(duration_text(one.plan.time.total().value()), 9) + "  " +

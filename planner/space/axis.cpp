@@ -56,13 +56,13 @@ std::string expected(Axis axis) {
   }
   const AxisWords words = words_of_axis(axis);
   if (words.empty()) {
-    return "whole numbers with commas between, a range as 2-16, or any";
+    return "comma-separated whole numbers, a range such as 2-16, or any";
   }
   std::string text;
   for (const std::string_view word : words) {
     text += std::string(word) + ", ";
   }
-  return text + "with commas between, or any";
+  return text + "comma-separated, or any";
 }
 
 /// One part between commas.

@@ -57,11 +57,11 @@ Status check_layout(const MegatronPlan& megatron, std::int64_t layers) {
   even.pipeline_layout = megatron.pipeline_layout;
   if (!(even == megatron)) {
     return fault(
-        "nothing else that deals layers out beside it (first-stage-layers, last-stage-layers, "
-        "account-for-embedding, account-for-loss, layers-per-virtual-stage)");
+        "none of the other options that distribute layers: first-stage-layers, "
+        "last-stage-layers, account-for-embedding, account-for-loss, layers-per-virtual-stage");
   }
   if (megatron.pipeline == 1) {
-    return fault("pp of 2 or more beside it");
+    return fault("pp of 2 or more as well");
   }
   if (chunks % megatron.pipeline != 0) {
     return fault("chunks for pp=" + std::to_string(megatron.pipeline) +
@@ -87,7 +87,7 @@ Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
     Status even = check_division({"pp", megatron.pipeline, "layers", layers});
     if (!even) {
       return Error::invalid_argument(even.error().key, even.error().got, even.error().wanted,
-                                     "deal them out with first-stage-layers, last-stage-layers, "
+                                     "distribute them with first-stage-layers, last-stage-layers, "
                                      "account-for-embedding, account-for-loss or pipeline-layout");
     }
     return even;
@@ -95,12 +95,12 @@ Status check_stages(const MegatronPlan& megatron, std::int64_t layers) {
   if (uneven && (accounts || megatron.layers_per_chunk > 0)) {
     return Error::invalid_argument(
         "megatron", "first-stage-layers or last-stage-layers",
-        "neither account-for-embedding nor account-for-loss nor layers-per-virtual-stage beside it",
+        "no account-for-embedding, account-for-loss or layers-per-virtual-stage with them",
         "leave one of them out");
   }
   if (megatron.pipeline == 1) {
-    return Error::invalid_argument("megatron", "layers dealt out to stages",
-                                   "pp of 2 or more beside it");
+    return Error::invalid_argument("megatron", "layers distributed over stages",
+                                   "pp of 2 or more as well");
   }
   if (even_stage_layers(megatron, layers) == 0) {
     return Error::invalid_argument("megatron", "pp=" + std::to_string(megatron.pipeline),
@@ -195,39 +195,39 @@ Status check_needs(const ModelSpec& model, const MegatronPlan& megatron) {
   const bool shares = model.moe && model.moe->shared_ffn > 0;
   const std::array<Need, 15> needs = {
       {{megatron.overlap_param_gather && !overlaps, "overlap-param-gather",
-        "distributed-optimizer and overlap-grad-reduce beside it"},
+        "distributed-optimizer and overlap-grad-reduce as well"},
        {megatron.tp_comm_overlap && !(megatron.sequence_parallel && megatron.transformer_engine),
-        "tp-comm-overlap", "sequence-parallel beside it and Transformer Engine's layers"},
+        "tp-comm-overlap", "sequence-parallel as well, and Transformer Engine's layers"},
        {megatron.recompute_layers != usual.recompute_layers && !full, "recompute-layers",
-        "recompute=uniform or block beside it"},
+        "recompute=uniform or recompute=block as well"},
        {!(megatron.recompute_modules == MegatronModules{}) &&
             megatron.recompute != MegatronRecompute::kSelective,
-        "recompute-modules", "recompute=selective beside it"},
+        "recompute-modules", "recompute=selective as well"},
        {megatron.precision_aware && !megatron.distributed_optimizer, "precision-aware",
-        "distributed-optimizer beside it"},
+        "distributed-optimizer as well"},
        {megatron.bf16_moments && !megatron.precision_aware, "bf16-moments",
-        "precision-aware beside it"},
+        "precision-aware as well"},
        {megatron.optimizer_offload > 0 && (!megatron.precision_aware || megatron.bf16_moments),
-        "optimizer-offload", "precision-aware beside it and no bf16-moments"},
+        "optimizer-offload", "precision-aware as well, and no bf16-moments"},
        {megatron.layers_per_chunk > 0 && megatron.pipeline == 1, "layers-per-virtual-stage",
-        "pp of 2 or more beside it"},
+        "pp of 2 or more as well"},
        {!model.moe && (megatron.expert_tensor > 0 || megatron.capacity_factor ||
                        megatron.permute_fusion || !megatron.aux_loss || !megatron.grouped_gemm ||
                        megatron.sinkhorn || megatron.router_fp32 || !usual_dispatcher),
         "etp, capacity-factor, permute-fusion, aux-loss, grouped-gemm, sinkhorn, router-fp32 or "
         "dispatcher",
         "a model with experts"},
-       {megatron.sinkhorn && megatron.aux_loss, "sinkhorn", "aux-loss=no beside it"},
+       {megatron.sinkhorn && megatron.aux_loss, "sinkhorn", "aux-loss=no as well"},
        {gathers && (megatron.capacity_factor || megatron.permute_fusion), "dispatcher=allgather",
-        "neither capacity-factor nor permute-fusion beside it"},
+        "no capacity-factor and no permute-fusion with it"},
        {hybrid && (megatron.expert == 1 || expert_tensor > 1), "dispatcher=hybridep",
-        "ep of 2 or more beside it and etp=1"},
+        "ep of 2 or more and etp=1"},
        {megatron.shared_expert_overlap && (!shares || !usual_dispatcher), "shared-expert-overlap",
         "a model with shared experts, and dispatcher=alltoall"},
        {megatron.shared_expert_overlap && megatron.recompute_modules.shared_experts,
-        "shared-expert-overlap", "no recompute-modules=shared_experts beside it"},
+        "shared-expert-overlap", "no recompute-modules=shared_experts with it"},
        {megatron.expert_load != usual.expert_load && !spreads, "expert-load",
-        "ep of 2 or more beside it and no capacity-factor"}}};
+        "ep of 2 or more, and no capacity-factor"}}};
   for (const Need& need : needs) {
     if (need.missing) {
       return Error::invalid_argument("megatron", need.key, need.needs);
@@ -282,8 +282,7 @@ Status check_groups(const ParallelPlan& plan) {
   if (!interleaved && megatron.micro_batch_group > 0) {
     return Error::invalid_argument(
         "megatron", "micro-batch-group",
-        "layers-per-virtual-stage or a pipeline-layout of several chunks beside it",
-        "leave it out");
+        "layers-per-virtual-stage or a pipeline-layout of several chunks as well", "leave it out");
   }
   const std::int64_t group =
       megatron.micro_batch_group > 0 ? megatron.micro_batch_group : megatron.pipeline;
@@ -324,7 +323,7 @@ Status check_levels(const ModelSpec& model, const MegatronPlan& megatron) {
       megatron.attention != MegatronAttention::kFused || model.latent) {
     return unsupported_megatron(
         value + " with cp-comm-type=a2a, latent attention or another kernel",
-        "cp-comm-type=p2p and attention=fused beside it");
+        "cp-comm-type=p2p and attention=fused");
   }
   return first_fault(std::array<Status, 2>{
       check_division(
@@ -352,7 +351,7 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
   };
   const std::array<Lack, 7> lacks = {
       {{megatron.attention != MegatronAttention::kUnfused, "transformer-engine=no",
-        "attention=unfused beside it, which its modules have alone"},
+        "attention=unfused as well: Megatron-Core's own modules have no other"},
        {megatron.context > 1, "transformer-engine=no with cp", "cp=1"},
        {model.norm != NormKind::kLayer || model.qk_norm != QkNorm::kNone,
         "transformer-engine=no for this model's norms",
@@ -361,11 +360,12 @@ Status check_local(const ModelSpec& model, const ParallelPlan& plan) {
         "transformer-engine=no for latent attention or mtp-layers", "other layers"},
        {model.moe && (megatron.grouped_gemm || model.moe->shared_ffn > 0),
         "transformer-engine=no for these experts",
-        "grouped-gemm=no beside it, and no shared experts"},
+        "grouped-gemm=no as well, and no shared experts"},
        {megatron.recompute_modules.norms, "transformer-engine=no with recompute-modules=layernorm",
         "core_attn or mlp"},
        {!fits, "transformer-engine=no for these scores",
-        "16 bits, 17 to 4096 tokens and sequences times heads of a rank, both multiples of 4"}}};
+        "16 bits, 17 to 4096 tokens (a multiple of 4), and sequences x heads of a rank that are a "
+        "multiple of 4"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {
       return unsupported_megatron(std::string(lack.value), std::string(lack.expected),
@@ -391,7 +391,8 @@ Status check_order(const ModelSpec& model, const MegatronPlan& megatron) {
   if (megatron.optimizer_instances > 1) {
     return unsupported_megatron("use-tp-pp-dp-mapping with optimizer-instances=" +
                                     std::to_string(megatron.optimizer_instances),
-                                "one instance", "leave one of the two out");
+                                "optimizer-instances=1",
+                                "leave out use-tp-pp-dp-mapping or optimizer-instances");
   }
   return ok();
 }

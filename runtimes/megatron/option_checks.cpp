@@ -138,9 +138,9 @@ Status check_megatron_fp8_parameters(const MegatronPlan& megatron) {
     std::string_view expected;
   };
   const std::array<Lack, 5> lacks = {{
-      {megatron.fp8 == MegatronFp8::kNone, "without fp8-recipe", "a recipe of 8 bits beside it"},
+      {megatron.fp8 == MegatronFp8::kNone, "without fp8-recipe", "an fp8-recipe as well"},
       {!megatron.distributed_optimizer, "without distributed-optimizer",
-       "distributed-optimizer beside it, from whose fp32 copies weights are cast"},
+       "distributed-optimizer as well: the weights are cast from its fp32 copies"},
       {megatron.precision_aware, "with precision-aware", "parameters with fp32 copies"},
       {megatron.mtp_layers > 0, "with mtp-layers", "no layers that predict further tokens"},
       {!(megatron.offload_modules == MegatronOffload{}), "with offload-modules",
@@ -160,7 +160,7 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
   const MegatronOffload& parts = megatron.offload_modules;
   if (parts == MegatronOffload{}) {
     const bool idle = megatron.least_offloaded != MegatronPlan{}.least_offloaded;
-    return idle ? unsupported_megatron("min-offloaded-tensor-size", "offload-modules beside it",
+    return idle ? unsupported_megatron("min-offloaded-tensor-size", "offload-modules as well",
                                        "leave it out")
                 : ok();
   }
@@ -176,11 +176,11 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
   };
   const std::array<Lack, 10> lacks = {
       {{!megatron.transformer_engine, "offload-modules with transformer-engine=no",
-        "Transformer Engine's modules", "leave one of the two out"},
+        "Transformer Engine's modules", "leave out offload-modules or transformer-engine=no"},
        {whole, "offload-modules with recompute=uniform or block", "layers that run once",
         "use recompute=selective, or leave it out"},
        {parts.attention_projection && !parts.core_attention, "offload-modules=attn_proj",
-        "core_attn beside it, whose backward reads what attn_proj reads", "add +core_attn"},
+        "core_attn as well: its backward reads the tensor that attn_proj saves", "add +core_attn"},
        {parts.attention_norm && !model.latent, "offload-modules=attn_norm",
         "latent attention: elsewhere the norm is a part of the projection", "use qkv_linear"},
        {(parts.mlp_norm || experts) && !model.moe,
@@ -188,13 +188,12 @@ Status check_megatron_offload(const ModelSpec& model, const MegatronPlan& megatr
         "use qkv_linear, core_attn or attn_proj"},
        {experts && !megatron.grouped_gemm,
         "offload-modules=expert_fc1 or moe_act with grouped-gemm=no", "experts with grouped GEMMs",
-        "leave one of the two out"},
+        "leave out these modules or grouped-gemm=no"},
        {experts && again.moe, "offload-modules=expert_fc1 or moe_act with recompute-modules=moe",
-        "experts that run once", "leave one of the two out"},
+        "experts that are not recomputed", "leave out these modules or recompute-modules=moe"},
        {parts.qkv_linear && again.latent_up && !parts.attention_projection,
         "offload-modules=qkv_linear with recompute-modules=mla_up_proj",
-        "attn_proj beside it, by whose backward Megatron-Core knows the pass whose projections run "
-        "again",
+        "attn_proj as well: Megatron-Core finds the pass to recompute by its backward",
         "add +core_attn+attn_proj"},
        {megatron.fp8 != MegatronFp8::kNone &&
             (parts.qkv_linear || parts.attention_projection || parts.expert_up),
@@ -235,12 +234,13 @@ Status check_megatron_layer_offload(const ModelSpec& model, const MegatronPlan& 
        {megatron.recompute != MegatronRecompute::kNone,
         key + " with recompute=" +
             std::string(word_of(megatron_recompute_words(), megatron.recompute)),
-        "layers that run once", "leave one of the two out"},
+        "layers that are not recomputed", "leave out cpu-offloading-num-layers or recompute"},
        {!(megatron.offload_modules == MegatronOffload{}), key + " with offload-modules",
-        "one of the two", "leave one of the two out"},
+        "either whole layers or modules on the host",
+        "leave out cpu-offloading-num-layers or offload-modules"},
        {model.moe && !megatron.grouped_gemm, key + " with grouped-gemm=no",
-        "experts with grouped GEMMs: others copy a configuration that holds a stream",
-        "leave one of the two out"}}};
+        "experts with grouped GEMMs: Megatron-Core cannot copy the others' configuration",
+        "leave out cpu-offloading-num-layers or grouped-gemm=no"}}};
   for (const Lack& lack : lacks) {
     if (lack.has) {
       return unsupported_megatron(lack.value, lack.expected, lack.fix);

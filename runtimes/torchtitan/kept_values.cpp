@@ -14,7 +14,7 @@ using torch::JointNode;
 using torch::JointOp;
 using Id = std::size_t;
 
-constexpr std::int64_t kHalf = 2;  ///< Bytes of the activations' 16 bits,
+constexpr std::int64_t kHalf = 2;       ///< Bytes of the activations' 16 bits,
 constexpr std::int64_t kFullBytes = 4;  ///< and of fp32.
 
 /// A block's forward and backward, operator by operator, as they are traced. Of backward only what

@@ -52,7 +52,7 @@ std::optional<Error> unsupported_budget(const ModelSpec& spec, const ParallelPla
   if (!titan.compiled) {
     return Error::invalid_argument(
         "titan", "memory-budget without compiled",
-        "`compiled` beside it: the budget is for the partitioner of compiled blocks");
+        "compiled as well: the budget is for the partitioner of compiled blocks");
   }
   if (plan.recompute != Recompute::kNone || titan.selective_operators) {
     return Error::invalid_argument(

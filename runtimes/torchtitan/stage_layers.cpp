@@ -149,7 +149,7 @@ std::optional<Error> unsupported_pipeline(const ParallelPlan& plan, std::int64_t
                       titan.last_stage_less == usual.last_stage_less;
     return idle ? std::nullopt
                 : std::optional(refused("schedule, pp-batch, pp-layers or pp-...-less",
-                                        "pp of 2 or more beside it"));
+                                        "pp of 2 or more as well"));
   }
   if (plan.loss == LossKind::kChunked) {
     return refused("a chunked loss with pp=" + std::to_string(titan.pipeline),

@@ -107,7 +107,7 @@ std::string expected_modules() {
   for (const ir::MegatronOffloadModule& module : ir::megatron_offload_modules()) {
     text += std::string(module.name) + ", ";
   }
-  return text + "with commas between sets, or any";
+  return text + "commas between sets, or any";
 }
 
 }  // namespace megatron_axes

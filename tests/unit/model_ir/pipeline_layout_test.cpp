@@ -102,7 +102,7 @@ TEST_CASE("pipeline layout: a plan has chunks for its stages and the layers of i
   CHECK(refused_layout(6, {.pipeline = 3, .pipeline_layout = "Et|tt|ttt|L"}) ==
         "pipeline-layout=Et|tt|ttt|L: chunks for pp=3, a multiple of it; it has 4");
   CHECK(refused_layout(6, {.pipeline = 1, .pipeline_layout = "Et|tt|ttt|L"}) ==
-        "pipeline-layout=Et|tt|ttt|L: pp of 2 or more beside it");
+        "pipeline-layout=Et|tt|ttt|L: pp of 2 or more as well");
   CHECK(
       refused_layout(6, {.pipeline = 2, .first_stage_layers = 2, .pipeline_layout = "Et|tt|ttt|L"})
           .find("nothing else that deals layers out") != std::string::npos);
