@@ -1,5 +1,7 @@
 #include "gui/models/plan_choices.h"
 
+#include <algorithm>
+#include <optional>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -7,6 +9,7 @@
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/registry.h"
 #include "tests/gui/fake_estimate.h"
+#include "tests/support/toy_framework.h"
 
 namespace headroom::gui {
 namespace {
@@ -54,6 +57,23 @@ TEST_CASE("plan choices: every framework is offered, with controls of its own") 
     }
   }
   CHECK_FALSE(control_of(ir::ParallelPlan{}, ir::kTensorParallelLabel));
+}
+
+TEST_CASE("plan choices: a framework that is added is offered with its own controls") {
+  const headroom::test::ToyFramework toy;
+  const ir::RegisteredRuntime registered(toy);
+  const auto choices = runtime_choices();
+  CHECK(std::ranges::any_of(choices, [](const auto& one) { return one.value == "toy"; }));
+  CHECK(std::ranges::any_of(
+      all_controls(), [](const ir::PlanControl& control) { return control.label == "Wheels"; }));
+  ir::ParallelPlan plan;
+  plan.runtime = "toy";
+  toy.settle(plan);
+  const std::optional<ir::PlanControl> wheels = control_of(plan, "Wheels");
+  REQUIRE(wheels);
+  wheels->set(plan, 4);
+  CHECK(headroom::test::toy_of(plan).wheels == 4);
+  CHECK_FALSE(control_of(ir::ParallelPlan{}, "Wheels"));
 }
 
 TEST_CASE("plan choices: what is read in the window can be typed at the command line") {

@@ -91,7 +91,6 @@ TEST_CASE("explain: every change makes the request feasible, and no smaller one 
   const ir::ModelSpec model = test::small_llama();
   SearchQuestion question = small_question(model);
   SearchRecords records;
-  auto& memory = records.of<PlanMemory>(model, question.device);
   question.budget = Bytes{kGiB};
   const Infeasibility need = explain_infeasible(question, {}, records).value();
   // Room for less than micro-batches of two need.

@@ -350,7 +350,6 @@ TEST_CASE("search: more GPUs to choose from never make the best step longer") {
   CAPTURE(random.seed());
   const ir::ModelSpec model = tiny_model(4, 4);
   SearchRecords records;
-  auto& memory = records.of<PlanMemory>(model, h100());
   for (int round = 0; round < 100; ++round) {
     SearchQuestion question = tiny_question(random, model);
     question.objective = Objective::kThroughput;
