@@ -88,7 +88,7 @@ class Evaluator {
   Evaluator& operator=(const Evaluator&) = delete;
   virtual ~Evaluator() = default;
 
-  /// How many units of a wave (`kWave`) looking into a cell takes.
+  /// The work of looking into a cell, in units of `kWave`: 1 for closed forms, more for lowering.
   [[nodiscard]] virtual std::size_t work_of_cell() const = 0;
   /// No plan of the cell takes less.
   [[nodiscard]] virtual Seconds least_of_cell(const Cell& cell) = 0;
@@ -131,8 +131,8 @@ struct SearchState {
 /// The state of a search over `cells`, with an evaluator for each of their frameworks.
 [[nodiscard]] SearchState search_state(const SearchInputs& inputs, const std::vector<Cell>& cells);
 
-/// Cells that are looked into between two settlements of what the best plan, or the front, is.
-/// Fixed, so that counts do not depend on threads.
+/// Work (`Evaluator::work_of_cell`) between two settlements of what the best plan, or the front,
+/// is. Fixed, so that counts do not depend on threads.
 inline constexpr std::size_t kWave = 16;
 /// More than any device has.
 inline constexpr Bytes kMostBytes{INT64_MAX};

@@ -10,14 +10,16 @@
 
 namespace headroom::plan {
 
-/// What searches of one model on one device and machine have worked out and share.
+/// What searches of one model on one device and machine have worked out and share. Requires that
+/// the model, the device and the machine are always the same.
 ///
 /// Threads: may be used by any number of threads.
 class SearchRecords {
  public:
   LoweredRecords lowered;
 
-  /// The records of one framework, of its own type; made from `arguments` when first asked for.
+  /// The records of one framework, of its own type; made from `arguments` when first
+  /// asked for. Making one must not ask for others.
   template <typename Records, typename... Arguments>
   [[nodiscard]] Records& of(Arguments&&... arguments) {
     const std::lock_guard lock(mutex_);

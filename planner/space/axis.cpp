@@ -58,11 +58,11 @@ std::string expected(Axis axis) {
   if (words.empty()) {
     return "comma-separated whole numbers, a range such as 2-16, or any";
   }
-  std::string text;
+  std::string text = "any, or some of (comma-separated) ";
   for (const std::string_view word : words) {
-    text += std::string(word) + ", ";
+    text += (word == words.front() ? "" : ", ") + std::string(word);
   }
-  return text + "comma-separated, or any";
+  return text;
 }
 
 /// One part between commas.

@@ -33,7 +33,8 @@ struct AxisTraits {
   std::int64_t absent = 0;
   /// Whoever names the axis asks for a framework that has it, whatever the value.
   bool demanded = false;
-  /// It is chosen within a cell by every framework that has it.
+  /// Some framework chooses it within a cell: which values the space has is found by asking for
+  /// each.
   bool within_cells = false;
   /// Reads one part between commas, for words that can be combined; null: one word or a range.
   std::optional<AxisValues> (*parse)(std::string_view part) = nullptr;
@@ -180,7 +181,8 @@ inline constexpr AxisTraits kScheduleTraits{
     .values = "KIND,..",
     .help = "1f1b, interleaved (megatron, torchtitan), gpipe, zb-h1, zb-v, dualpipev (torchtitan)",
     .words = axis_words::schedules,
-    .absent = 1};  // 1f1b
+    .absent = 1  // 1f1b
+};
 inline constexpr AxisTraits kContextTraits{.order = 70,
                                            .option = "cp",
                                            .values = "N,..",

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "model_ir/plan/plan_words.h"
 #include "planner/placement/stage_placement.h"
@@ -81,14 +80,9 @@ std::unique_ptr<const Choices> FrameworkSearch::choices(const SpaceQuestion& que
   return std::make_unique<ListedChoices>(whole_recomputations(question, cell.plan));
 }
 
-AxisValues FrameworkSearch::values_of(const SpaceQuestion& question, const Cell& cell,
+AxisValues FrameworkSearch::values_of(const SpaceQuestion& /*question*/, const Cell& cell,
                                       Axis axis) const {
-  std::set<std::int64_t> values;
-  const std::unique_ptr<const Choices> all = choices(question, cell);
-  for (std::uint64_t index = 0; index < all->size(); ++index) {
-    values.insert(value_of(all->plan_at(index), axis));
-  }
-  return {values.begin(), values.end()};
+  return {value_of(cell.plan, axis)};
 }
 
 AxisValues FrameworkSearch::numbers_within_cells(const SpaceQuestion& /*question*/,
@@ -114,11 +108,6 @@ Result<std::vector<StagePlacement>> FrameworkSearch::placements(const ir::ModelS
                                                                 const cost::Machine& /*machine*/,
                                                                 Bytes /*capacity*/) const {
   return std::vector<StagePlacement>{};
-}
-
-const FrameworkSearch& search_of(const ir::ParallelPlan& plan) {
-  const std::vector<const FrameworkSearch*> all = framework_searches();
-  return **std::ranges::find(all, plan.runtime, &FrameworkSearch::runtime);
 }
 
 const FrameworkSearch& search_of_runtime(std::int64_t runtime) {

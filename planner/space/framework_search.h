@@ -15,11 +15,11 @@
 namespace headroom::plan {
 
 class Evaluator;
-class LoweredRecords;
 class PlanBounds;
 struct SearchInputs;
 
-/// Where a walk over the axes of a framework stands: `plan` has the values of the axes before.
+/// A walk over the axes of a framework. `plan` has the values that were chosen so far: those of the
+/// rows before the current one.
 class SpaceWalk {
  public:
   explicit SpaceWalk(const SpaceQuestion& asked_question) : question(asked_question) {}
@@ -55,14 +55,16 @@ struct SearchAxis {
   /// The value that a plan of the framework has.
   std::int64_t (*get)(const ir::ParallelPlan& plan);
   /// What plans demand of the value, with the figures of the model and the request: "a divisor of
-  /// the heads (32)". Null: as for all frameworks (`common_rule`).
+  /// the heads (32)". Null: `rule_of` has one rule for all frameworks.
   std::string (*rule)(const SpaceQuestion& question) = nullptr;
-  /// The values that are possible beside those of the axes before, in the order of the space. The
-  /// walk leaves out those that are not allowed. Null: chosen with another axis or within a cell.
+  /// The values that are possible with those that were chosen so far, in the order of the space.
+  /// The walk leaves out those that the constraints do not allow. Null: the value is chosen with
+  /// another axis or within a cell, and whoever chooses it has to apply the constraints.
   AxisValues (*candidates)(SpaceWalk& walk) = nullptr;
   /// Gives the plan of the walk a candidate.
   void (*set)(SpaceWalk& walk, std::int64_t value) = nullptr;
-  /// Values of several axes at once: `candidates` are numbers of their own, which are all allowed.
+  /// One row for several axes: `candidates` returns indices that only `set` understands, already
+  /// filtered by the constraints.
   bool several = false;
   /// Other values are offered for a plan that does not fit even if nothing was said.
   bool offered = false;
@@ -94,9 +96,9 @@ class FrameworkSearch {
   /// Its axes, in the order in which the walk nests them.
   [[nodiscard]] virtual std::span<const SearchAxis> axes() const;
 
-  /// Begins a walk: the plan has the framework's name, GPUs, sequence and optimizer, and its
-  /// precision is as asked. Gives it the framework's parts and way to keep this precision; whether
-  /// the framework has plans of it on this device.
+  /// Begins a walk. The plan has the framework's name, GPUs, sequence, optimizer and precision as
+  /// asked. Adds the framework's parts and replaces the precision by what the framework calls it;
+  /// returns whether the framework has such plans on this device.
   [[nodiscard]] virtual bool begin(SpaceWalk& walk) const;
 
   /// Ends a walk: makes its plan the first choice of a cell; the number of choices, 0 if there is
@@ -105,7 +107,8 @@ class FrameworkSearch {
   /// The choices of a cell of this framework.
   [[nodiscard]] virtual std::unique_ptr<const Choices> choices(const SpaceQuestion& question,
                                                                const Cell& cell) const;
-  /// The values of the plans of a cell on an axis that is not `AxisTraits::within_cells`.
+  /// The values of the plans of a cell on an axis that is not `AxisTraits::within_cells`; by
+  /// default the plans of a cell have one.
   [[nodiscard]] virtual AxisValues values_of(const SpaceQuestion& question, const Cell& cell,
                                              Axis axis) const;
   /// The values on an axis of numbers that is `AxisTraits::within_cells`.
@@ -135,8 +138,8 @@ class FrameworkSearch {
   std::string runtime_;
 };
 
-/// How each framework of the registry is searched, in its order. Defined where all frameworks are
-/// known (runtimes/search/searches.cpp).
+/// How each framework of the registry is searched, in its order. This function and the next are
+/// defined where all frameworks are known (runtimes/search/searches.cpp).
 [[nodiscard]] std::vector<const FrameworkSearch*> framework_searches();
 
 /// That of the framework of `plan`.

@@ -93,7 +93,8 @@ std::string working_text(const SpaceQuestion& question, const std::vector<Axis>&
                         : "use " + option_text(axis, values);
 }
 
-/// "use --runtime torchtitan", which alone has what was asked for if no runtime was named.
+/// "use --runtime torchtitan": the frameworks that are searched only if they are named and that
+/// have what was asked for, if no runtime was named.
 std::string named_runtime_text(const SpaceQuestion& question) {
   const std::vector<Axis> given = given_axes(question);
   if (std::ranges::find(given, Axis::kRuntime) != given.end()) {
@@ -110,8 +111,11 @@ std::string frameworks_rule(const SpaceQuestion& question, Axis axis) {
   bool all = true;
   for (const FrameworkSearch* const framework : framework_searches()) {
     const SearchAxis* const own = find_axis(*framework, axis);
-    if (own == nullptr || own->rule == nullptr) {
+    if (own == nullptr) {
       all = false;
+      continue;
+    }
+    if (own->rule == nullptr) {
       continue;
     }
     std::string rule = own->rule(question);
@@ -152,7 +156,7 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
   }
   if (axis == Axis::kPrecision) {
     return "a precision that the framework has; 8 bits: megatron, on a GPU of compute capability "
-           "8.9 or later (fp8-blockwise: 9.0, fp8-mxfp8: 10.0 or later), fp8-delayed without "
+           "8.9 or later (fp8-blockwise: 9.0 only, fp8-mxfp8: 10.0 or later), fp8-delayed without "
            "recomputation";
   }
   if (axis == Axis::kOptimizer) {

@@ -40,15 +40,23 @@ const FrameworkSearch* usual_search(std::string_view runtime) {
   return &found->second;
 }
 
+const FrameworkSearch* search_named(std::string_view runtime) {
+  const FrameworkSearch* const own = own_search(runtime);
+  return own != nullptr ? own : usual_search(runtime);
+}
+
 }  // namespace
 
 std::vector<const FrameworkSearch*> framework_searches() {
   std::vector<const FrameworkSearch*> all;
   for (const std::string_view runtime : ir::runtime_words()) {
-    const FrameworkSearch* const own = own_search(runtime);
-    all.push_back(own != nullptr ? own : usual_search(runtime));
+    all.push_back(search_named(runtime));
   }
   return all;
+}
+
+const FrameworkSearch& search_of(const ir::ParallelPlan& plan) {
+  return *search_named(plan.runtime);
 }
 
 }  // namespace headroom::plan

@@ -123,7 +123,7 @@ class ToyFramework final : public ir::Runtime {
                        std::int64_t value) { plan.own.edit<ToyOptions>().wheels = value; }}};
   }
   [[nodiscard]] std::vector<ir::ConfigurationFormat> configuration_formats() const override {
-    return {{.name = "toy", .options = "--toy wheels=2", .option = {}}};
+    return {{.name = "toy", .options = "--toy wheels=2", .option = {}, .help = {}}};
   }
   [[nodiscard]] Result<std::string> emit(const ir::ModelSpec& /*model*/,
                                          const ir::ParallelPlan& plan,

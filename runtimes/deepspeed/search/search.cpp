@@ -113,10 +113,6 @@ class DeepSpeedSearch final : public FrameworkSearch {
     ir::runtime_of(walk.plan).prepare_for_search(walk.plan);
     return walk.eight_bit_recipe == 0;
   }
-
-  [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {
-    return precision_value(arithmetic_of(plan));
-  }
 };
 
 }  // namespace

@@ -103,11 +103,11 @@ std::optional<AxisValues> parse_modules(std::string_view text) {
 }
 
 std::string expected_modules() {
-  std::string text = "none, or modules joined by + out of ";
+  std::string text = "any, or sets (comma-separated) of none or modules joined by + out of ";
   for (const ir::MegatronOffloadModule& module : ir::megatron_offload_modules()) {
-    text += std::string(module.name) + ", ";
+    text += (text.back() == ' ' ? "" : ", ") + std::string(module.name);
   }
-  return text + "commas between sets, or any";
+  return text;
 }
 
 }  // namespace megatron_axes

@@ -100,7 +100,7 @@ AxisValues expert_degrees(SpaceWalk& walk) {
 AxisValues expert_tensor_degrees(SpaceWalk& walk) {
   const std::int64_t tensor = plan_of(walk).tensor;
   if (!walk.question.model.moe) {
-    return {plan_of(walk).expert_tensor};
+    return walk.asks(Axis::kExpertTensor) ? AxisValues{} : AxisValues{MegatronPlan{}.expert_tensor};
   }
   return tensor > 1 ? AxisValues{1, tensor} : AxisValues{1};
 }
@@ -474,11 +474,6 @@ class MegatronSearch final : public FrameworkSearch {
   [[nodiscard]] std::unique_ptr<const Choices> choices(const SpaceQuestion& question,
                                                        const Cell& cell) const override {
     return std::make_unique<CellChoices>(megatron_choices(question, cell.plan));
-  }
-
-  [[nodiscard]] AxisValues values_of(const SpaceQuestion& /*question*/, const Cell& cell,
-                                     Axis axis) const override {
-    return {value_of(cell.plan, axis)};
   }
 
   /// Groups of uniform recomputation divide all chunks; block leaves a layer of the longest.

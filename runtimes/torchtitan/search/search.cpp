@@ -2,6 +2,7 @@
 
 #include <array>
 #include <numeric>
+#include <set>
 
 #include "planner/evaluate/plan_bounds.h"
 #include "planner/search/evaluator.h"
@@ -204,9 +205,12 @@ std::string replicas_rule(const SpaceQuestion& question) {
   return "a divisor of the GPUs (" + gpus_text(question) + ") below them";
 }
 
-template <typename Value>
-std::string yes_or_no(const Value& /*question*/) {
+std::string reshard_rule(const SpaceQuestion& /*question*/) {
   return "yes or no";
+}
+
+std::string account_rule(const SpaceQuestion& /*question*/) {
+  return "no, or yes with several stages";
 }
 
 // -- The table. ----------------------------------------------------------------------------------
@@ -226,13 +230,13 @@ std::vector<SearchAxis> make_axes() {
   rows.push_back(
       {.axis = Axis::kAccountEmbedding,
        .get = get_end_weight<&TitanPlan::first_stage_less>,
-       .rule = yes_or_no,
+       .rule = account_rule,
        .candidates = [](SpaceWalk& walk) { return end_weights(walk, Axis::kAccountEmbedding); },
        .set = set_end_weight<&TitanPlan::first_stage_less>});
   rows.push_back(
       {.axis = Axis::kAccountLoss,
        .get = get_end_weight<&TitanPlan::last_stage_less>,
-       .rule = yes_or_no,
+       .rule = account_rule,
        .candidates = [](SpaceWalk& walk) { return end_weights(walk, Axis::kAccountLoss); },
        .set = set_end_weight<&TitanPlan::last_stage_less>});
   rows.push_back({.axis = Axis::kContext,
@@ -310,7 +314,7 @@ std::vector<SearchAxis> make_axes() {
                     return plan.titan && plan.titan->compiled ? 1 : 0;
                   },
                   .rule = compile_rule});
-  rows.push_back({.axis = Axis::kReshard, .get = reshard_of, .rule = yes_or_no});
+  rows.push_back({.axis = Axis::kReshard, .get = reshard_of, .rule = reshard_rule});
   return rows;
 }
 
@@ -364,6 +368,19 @@ class TitanSearch final : public FrameworkSearch {
   [[nodiscard]] std::unique_ptr<const Choices> choices(const SpaceQuestion& question,
                                                        const Cell& cell) const override {
     return std::make_unique<ListedChoices>(plans_of(question, cell.plan));
+  }
+
+  [[nodiscard]] AxisValues values_of(const SpaceQuestion& question, const Cell& cell,
+                                     Axis axis) const override {
+    const SearchAxis* const own = find_axis(*this, axis);
+    if (own == nullptr) {
+      return {value_of(cell.plan, axis)};
+    }
+    std::set<std::int64_t> values;
+    for (const ParallelPlan& plan : plans_of(question, cell.plan)) {
+      values.insert(own->get(plan));
+    }
+    return {values.begin(), values.end()};
   }
 
   [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {

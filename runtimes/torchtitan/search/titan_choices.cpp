@@ -252,7 +252,8 @@ std::vector<TitanChoice> titan_choices(const SpaceQuestion& question, const Para
 }
 
 std::int64_t sequences_of_pass(const ParallelPlan& plan) {
-  return plan.titan->pipeline > 1 ? plan.titan->pipeline_batch : plan.micro_batch;
+  const bool pipelined = plan.titan && plan.titan->pipeline > 1;
+  return pipelined ? plan.titan->pipeline_batch : plan.micro_batch;
 }
 
 }  // namespace headroom::plan

@@ -1,12 +1,15 @@
 #include "planner/space/refusal.h"
 
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "model_ir/spec/hf_config.h"
+#include "planner/space/framework_search.h"
 #include "runtimes/deepspeed/search/search.h"
 #include "runtimes/megatron/search/axes.h"
 
@@ -67,6 +70,25 @@ TEST_CASE("refusal: values that are offered work beside all else that was asked 
       refusal({{Axis::kRuntime, "megatron"}, {Axis::kPipeline, "4"}, {Axis::kChunk, "7"}});
   CHECK(error.got == "--layers-per-virtual-stage 7");
   CHECK(error.fix == "use --layers-per-virtual-stage 0,1,2");
+}
+
+TEST_CASE("refusal: a dense model has no tensor degree of experts") {
+  const Error error = refusal({{Axis::kRuntime, "megatron"}, {Axis::kExpertTensor, "0"}});
+  CHECK(error.got == "--etp 0");
+  CHECK(error.fix == "leave out --etp");
+}
+
+TEST_CASE("axes: options and places are unique, and what a framework lacks is a value") {
+  std::set<std::string_view> options;
+  std::set<int> places;
+  for (const Axis axis : all_axes()) {
+    CAPTURE(axis->option);
+    CHECK(options.insert(axis->option).second);
+    CHECK(places.insert(axis->order).second);
+    const AxisWords words = words_of_axis(axis);
+    CHECK((words.empty() || axis->absent < static_cast<std::int64_t>(words.size())));
+  }
+  CHECK(Axis::kSchedule->absent == schedule_with(ir::PipelineKind::kOneForwardOneBackward));
 }
 
 }  // namespace headroom::plan
