@@ -105,7 +105,7 @@ TEST_CASE("pipeline layout: a plan has chunks for its stages and the layers of i
         "pipeline-layout=Et|tt|ttt|L: pp of 2 or more as well");
   CHECK(
       refused_layout(6, {.pipeline = 2, .first_stage_layers = 2, .pipeline_layout = "Et|tt|ttt|L"})
-          .find("nothing else that deals layers out") != std::string::npos);
+          .find("none of the other options that distribute layers") != std::string::npos);
   CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tttttmL"}) ==
         "pipeline-layout=Et|tttttmL: an m for each of mtp-layers=0");
   CHECK(refused_layout(6, {.pipeline = 2, .pipeline_layout = "Et|tttttX"})
