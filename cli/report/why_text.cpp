@@ -2,6 +2,7 @@
 
 #include "cli/report/plan_answer.h"
 #include "model_ir/plan/plan_words.h"
+#include "planner/space/all_axes.h"
 
 namespace headroom::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 
 namespace headroom::plan {
 namespace {

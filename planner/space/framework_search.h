@@ -54,8 +54,10 @@ struct SearchAxis {
   Axis axis;
   /// The value that a plan of the framework has.
   std::int64_t (*get)(const ir::ParallelPlan& plan);
+  /// For the help: the values that the framework has, unless it has all: "none or full".
+  std::string_view help = {};
   /// What plans demand of the value, with the figures of the model and the request: "a divisor of
-  /// the heads (32)". Null: `rule_of` has one rule for all frameworks.
+  /// the heads (32)". Null: the framework demands nothing of its own.
   std::string (*rule)(const SpaceQuestion& question) = nullptr;
   /// The values that are possible with those that were chosen so far, in the order of the space.
   /// The walk leaves out those that the constraints do not allow. Null: the value is chosen with
@@ -93,7 +95,9 @@ class FrameworkSearch {
   /// an explanation.
   [[nodiscard]] virtual bool takes_long() const { return false; }
 
-  /// Its axes, in the order in which the walk nests them.
+  /// Its axes, in the order in which the walk nests them. An axis that all frameworks have
+  /// (`common_axes`) has a row here only if the framework reads it in its own way, or demands or
+  /// adds something.
   [[nodiscard]] virtual std::span<const SearchAxis> axes() const;
 
   /// Begins a walk. The plan has the framework's name, GPUs, sequence, optimizer and precision as
@@ -115,8 +119,6 @@ class FrameworkSearch {
   [[nodiscard]] virtual AxisValues numbers_within_cells(const SpaceQuestion& question,
                                                         Axis axis) const;
 
-  /// The value on `Axis::kPrecision`.
-  [[nodiscard]] virtual std::int64_t precision_of(const ir::ParallelPlan& plan) const;
   /// What the framework demands of the model and the device if it has no plan at all.
   [[nodiscard]] virtual std::string requirement(const SpaceQuestion& question) const;
 
@@ -147,16 +149,6 @@ class FrameworkSearch {
 /// That of a value of `Axis::kRuntime`.
 [[nodiscard]] const FrameworkSearch& search_of_runtime(std::int64_t runtime);
 
-/// The value that `plan` has on `axis`; for an axis that its framework does not have,
-/// `AxisTraits::absent`.
-[[nodiscard]] std::int64_t value_of(const ir::ParallelPlan& plan, Axis axis);
-
-/// Every axis, in the order of `AxisTraits::order`.
-[[nodiscard]] std::vector<Axis> all_axes();
-
-/// What a framework has on an axis; nullptr if it lacks it.
-[[nodiscard]] const SearchAxis* find_axis(const FrameworkSearch& framework, Axis axis);
-
 /// Rows that frameworks share.
 [[nodiscard]] SearchAxis micro_batch_axis();
 /// None or all layers.
@@ -171,9 +163,5 @@ class FrameworkSearch {
 [[nodiscard]] std::vector<std::int64_t> divisors(std::int64_t number);
 /// Of `candidates`, those that are allowed.
 [[nodiscard]] AxisValues among(const Constraints& allowed, Axis axis, AxisValues candidates);
-
-/// Half and twice of the value of `plan` on each of these axes.
-[[nodiscard]] std::vector<Alternative> halves_and_doubles(const ir::ParallelPlan& plan,
-                                                          std::span<const Axis> axes);
 
 }  // namespace headroom::plan

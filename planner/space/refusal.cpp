@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "planner/space/all_axes.h"
 #include "planner/space/conflict.h"
-#include "planner/space/framework_search.h"
 
 namespace headroom::plan {
 namespace {
@@ -131,48 +131,16 @@ std::string frameworks_rule(const SpaceQuestion& question, Axis axis) {
     text += (text.empty() ? "" : "; ");
     text += all && rules.size() == 1 ? rule : names + ": " + rule;
   }
-  const bool otherwise = !all && !axis->demanded;
+  const bool otherwise = !all && !axis->demanded && find_common_axis(axis) == nullptr;
   return text + (otherwise ? "; other frameworks: " + value_text(axis, axis->absent) : "");
-}
-
-/// Why no framework that is asked for has a plan.
-std::string runtime_rule(const SpaceQuestion& question) {
-  const AxisValues& asked = question.constraints.of(Axis::kRuntime);
-  const std::string own =
-      asked.size() == 1 ? search_of_runtime(asked.front()).requirement(question) : "";
-  return own.empty() ? "a framework that has the model and what is asked for" : own;
 }
 
 }  // namespace
 
 std::string rule_of(const SpaceQuestion& question, Axis axis) {
-  const std::string batch = std::to_string(question.global_batch);
-  if (axis == Axis::kRuntime) {
-    return runtime_rule(question);
-  }
-  if (axis == Axis::kGpus) {
-    return "GPUs that degrees divide and whose data-parallel ranks divide the batch (" + batch +
-           ")";
-  }
-  if (axis == Axis::kPrecision) {
-    return "a precision that the framework has; 8 bits: megatron, on a GPU of compute capability "
-           "8.9 or later (fp8-blockwise: 9.0 only, fp8-mxfp8: 10.0 or later), fp8-delayed without "
-           "recomputation";
-  }
-  if (axis == Axis::kOptimizer) {
-    return "an optimizer that the framework has (megatron: adamw)";
-  }
-  if (axis == Axis::kMicroBatch) {
-    return "a divisor of the sequences of a data-parallel rank (a batch of " + batch +
-           " over ranks that divide " + gpus_text(question) + " GPUs)";
-  }
-  if (axis == Axis::kSequence) {
-    const std::int64_t positions = question.model.max_positions;
-    return positions > 0
-               ? "a length that the model has positions for (" + std::to_string(positions) + ")"
-               : "a length that the framework has";
-  }
-  return frameworks_rule(question, axis);
+  const std::string own = frameworks_rule(question, axis);
+  const SearchAxis* const common = find_common_axis(axis);
+  return common == nullptr ? own : common->rule(question) + (own.empty() ? "" : "; " + own);
 }
 
 Error refusal_of(const SpaceQuestion& question) {

@@ -42,13 +42,16 @@ std::vector<SearchAxis> fsdp_axes() {
        .get = [](const ParallelPlan& plan) -> std::int64_t {
          return plan.fsdp && plan.fsdp->cpu_offload ? kEverything : 0;
        },
+       .help = "none, all",
        .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "none or all"; },
        .candidates =
            [](SpaceWalk& /*walk*/) {
              return AxisValues{0, kEverything};
            },
        .set = [](SpaceWalk& walk,
-                 std::int64_t value) { walk.plan.fsdp->cpu_offload = value != 0; }}};
+                 std::int64_t value) { walk.plan.fsdp->cpu_offload = value != 0; }},
+      {.axis = Axis::kPrecision,
+       .get = [](const ParallelPlan& plan) { return precision_value(arithmetic_of(plan)); }}};
   for (const SearchAxis& row : transformers_axes()) {
     rows.push_back(row);
   }
@@ -77,10 +80,6 @@ class FsdpSearch final : public FrameworkSearch {
       walk.plan.fsdp->param_dtype = ir::DType::kFp32;
     }
     return true;
-  }
-
-  [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {
-    return precision_value(arithmetic_of(plan));
   }
 };
 
