@@ -4,7 +4,7 @@
 
 #include "runtimes/interface/runtime.h"
 
-/// How a plan for DeepSpeed is said (`Runtime::layout`, `Runtime::describe`).
+/// How a DeepSpeed plan is put into words (`Runtime::layout`, `Runtime::describe`).
 namespace headroom::ir::deepspeed {
 
 /// " ZeRO-3 hpz=8".
