@@ -30,7 +30,7 @@ inline constexpr std::int32_t kLeafModule = -4;
 /// contains them. Under autocast, trained parameters become fp32 at the end. `plan` is the plan of
 /// the arithmetic.
 /// Source: pytorch/pytorch 2.11 torch/distributed/fsdp/_init_utils.py,
-/// _init_param_handle_from_module;
+///         _init_param_handle_from_module;
 ///         huggingface/accelerate 1.15 accelerator.py, prepare_model;
 ///         huggingface/peft 0.21 src/peft/utils/other.py, fsdp_auto_wrap_policy.
 [[nodiscard]] std::unique_ptr<WrappedModel> load_wrapped(const Sharding& sharding,
