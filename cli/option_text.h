@@ -12,8 +12,8 @@
 /// (`runtimes/interface/option.h`).
 namespace headroom::cli {
 
-/// The key without leading dashes, in lower case and with dashes for underscores, so that
-/// "Tensor_Parallel" and "--tensor-parallel" are the same key.
+/// The key without leading dashes and with dashes for underscores, so that "tensor_parallel" and
+/// "--tensor-parallel" are the same key.
 [[nodiscard]] std::string plain_key(std::string_view key);
 
 /// Converts the value of an option to the text of the command line ("yes", "4", "q_proj+v_proj"),

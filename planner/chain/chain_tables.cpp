@@ -280,7 +280,7 @@ void ChainTables::find_needs() {
 
 /// The largest recomputation of the segment that a schedule within the limit can have.
 float ChainTables::allowed(std::size_t s, std::size_t t) const {
-  constexpr double kRounding = 1e-5;  // Of sums in single precision.
+  constexpr double kRounding = 1e-5;  // Rounding of sums in single precision.
   return static_cast<float>(limit_ - needs_[index(s, t)] + kRounding * (forward_[count_] + limit_));
 }
 

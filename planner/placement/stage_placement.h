@@ -25,7 +25,7 @@ struct LayerAction {
 /// A placement that follows a simple rule, for comparison with the optimum.
 struct PlacementRule {
   enum class Kind : std::uint8_t {
-    kPlan,        ///< As the plan says.
+    kPlan,        ///< The plan's own recomputation.
     kModules,     ///< `modules` in every layer: the fastest set that fits.
     kUniform,     ///< Every layer, in groups of `number`.
     kSquareRoot,  ///< The same in groups of about the square root of the layers.

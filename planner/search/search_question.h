@@ -39,9 +39,9 @@ struct SearchProgress {
   std::uint64_t evaluated = 0;
   std::uint64_t cells = 0;
   std::uint64_t cells_done = 0;
-  double best_seconds = 0;  ///< Of a step; 0: none yet.
-  double bound = 0;         ///< As `PlanResult::bound`.
-  double gap = 0;           ///< As `PlanResult::gap`; 1 before there is a best.
+  double best_seconds = 0;  ///< Step time of the best; 0: none yet.
+  double bound = 0;         ///< See `PlanResult::bound`.
+  double gap = 0;           ///< See `PlanResult::gap`; 1 if there is no best yet.
   std::uint64_t front = 0;  ///< Plans of the front; 0: its search has not begun.
 };
 

@@ -233,7 +233,8 @@ Tensor GradientPartitions::all_reduce_bucket() {
 }
 
 /// Adds this rank's parts of the gradients to its partition. `reduced` holds the whole gradients
-/// side by side, or is undefined. If it is defined, parts that end with padding are made anew.
+/// side by side, or is undefined. If it is defined, parts that end with padding are allocated
+/// again.
 void GradientPartitions::share_out(const std::vector<std::size_t>& parameters, Tensor reduced) {
   torch::Eager& eager = state_.eager;
   const DType dtype = communication_dtype(state_);

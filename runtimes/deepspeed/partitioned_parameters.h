@@ -45,7 +45,8 @@ struct ParameterGather {
   bool complete = false;
 };
 
-/// hpZ: gives `parameter` its secondary partition, a copy that the ranks of a node share.
+/// hpZ: gives `parameter` its secondary partition, this rank's part of a copy that the ranks of a
+/// node share.
 /// Source: partition_parameters.py, _partition_param_sec.
 void make_secondary(torch::Eager& eager, const ParallelPlan& plan, const ZeroPlan& zero,
                     PartitionedParameter& parameter);

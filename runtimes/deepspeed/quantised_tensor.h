@@ -14,8 +14,9 @@ struct QuantisedTensor {
 
 /// Number of groups into which DeepSpeed's quantiser cuts `elements`, a multiple of 8.
 ///
-/// Model:  the smallest number of at least one group per 8000 elements whose multiple by eight
-///         divides `elements`. It is doubled as long as a group is larger than 8000.
+/// Model:  the smallest number that is at least `elements` / 8000 and of which the eightfold
+/// divides
+///         `elements`. It is doubled as long as a group is larger than 8000.
 /// Source: deepspeedai/DeepSpeed 0.19.8 deepspeed/runtime/zero/partition_parameters.py,
 ///         CUDAQuantizer.quantize.
 [[nodiscard]] std::int64_t quantisation_groups(std::int64_t elements);

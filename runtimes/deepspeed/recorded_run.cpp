@@ -146,7 +146,7 @@ void read_zero_run(RunReader& row, RunSetting& run) {
   ParallelPlan& plan = run.plan;
   plan.runtime = "deepspeed";
   transformers::read_common_keys(row, plan);
-  // What is not written or not computed on the host does not matter to the device.
+  // If the recording does not write to the host or compute there, the device's memory is the same.
   constexpr std::array<std::string_view, 2> kAside = {"keep_grad_norm", "fake_host"};
   row.ignore(kAside);
   plan.world = row.integer("world", 8, kWorldRange);

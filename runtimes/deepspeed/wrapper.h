@@ -15,7 +15,7 @@ struct EngineState {
   const ParallelPlan& plan;
   const ZeroPlan& zero;
   transformers::Model& model;
-  std::int64_t rank = 0;  ///< Of `plan.world`.
+  std::int64_t rank = 0;  ///< One of `plan.world` ranks.
 
   [[nodiscard]] bool offloads_optimizer() const {
     return zero.offload_optimizer != OffloadDevice::kNone;

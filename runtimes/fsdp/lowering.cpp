@@ -79,7 +79,7 @@ Error refused(const char* key, const char* got, const char* wanted) {
   return Error::invalid_argument(key, got, wanted, "use --runtime transformers for the rest");
 }
 
-/// What is not modelled of FullyShardedDataParallel.
+/// The error for what is not modelled of FullyShardedDataParallel.
 std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelPlan& plan,
                                          const FsdpPlan& fsdp) {
   if (fsdp.reshard_ranks != 0 || fsdp.shard_embeddings) {
@@ -103,7 +103,7 @@ std::optional<Error> unsupported_wrapper(const ModelSpec& model, const ParallelP
   return std::nullopt;
 }
 
-/// What neither wrapper can do with quantised weights.
+/// The error for what neither wrapper can do with quantised weights.
 /// Source: bitsandbytes 0.50.2 bitsandbytes/nn/modules.py, Linear4bit.forward,
 /// Linear8bitLt.forward;
 ///         pytorch/pytorch 2.11 torch/distributed/fsdp/_flat_param.py, _writeback_orig_params.

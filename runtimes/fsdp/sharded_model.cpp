@@ -186,7 +186,7 @@ ShardedModel load_sharded(const Sharding& sharding, const ModelSpec& spec, const
       give_tied_again(eager, named, result);
     }
     layer = parameter.info->layer;
-    if (parameter.name == kTiedHeadCopy) {  // Beside the tied module itself.
+    if (parameter.name == kTiedHeadCopy) {  // The tied module comes with its copy.
       give_tied_again(eager, named, result);
     }
     if (parameter.name.starts_with(head)) {  // Rotary modules end the inner model.

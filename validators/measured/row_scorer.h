@@ -18,7 +18,7 @@ struct Score {
   std::string runtime;
   std::string parallel;
   std::string phase;
-  bool on_gpu = false;  ///< As `MeasuredRow::on_gpu`.
+  bool on_gpu = false;  ///< See `MeasuredRow::on_gpu`.
   Metric metric = Metric::kAllocatedAfter;
   double predicted = 0;
   double measured = 0;
