@@ -60,7 +60,7 @@ std::string usual_keys(const ir::PlanPart& part, std::string_view option) {
   return text;
 }
 
-/// "adamw, with torchtitan adamw-fused".
+/// The default optimizers in words: "adamw, with torchtitan adamw-fused".
 std::string usual_optimizers() {
   const auto word = [](const ir::OptimizerPlan& optimizer) {
     return std::string(ir::word_of(ir::optimizer_words(), optimizer));

@@ -287,7 +287,7 @@ float ChainTables::allowed(std::size_t s, std::size_t t) const {
 void ChainTables::share_equal_segments() {
   // How many stages from s on equal those from an earlier r on. For each s, the r with the longest
   // match.
-  std::vector<std::size_t> equal(count_ + 1, 0);  // [r]; of s + 1 until that of s is known.
+  std::vector<std::size_t> equal(count_ + 1, 0);  // [r]: first for s + 1, then for s.
   std::vector<std::size_t> most(count_, 0);
   std::vector<std::size_t> where(count_, 0);
   for (std::size_t s = count_; s-- > 0;) {

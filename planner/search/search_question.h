@@ -85,8 +85,8 @@ struct PlanResult {
   /// optimal, it is the value of the best; if infeasible, 0.
   double bound = 0;
   double gap = 0;  ///< (best - bound) / best.
-  std::optional<RatedPlan>
-      leanest;                   ///< If nothing fits: the plan with the lowest peak that was found.
+  /// If nothing fits: the plan with the lowest peak that was found.
+  std::optional<RatedPlan> leanest;
   std::vector<RatedPlan> front;  ///< By time; each has been replayed.
   bool front_whole = false;      ///< Whether no plan is missing in the front.
   /// No plan is better than every plan of the front by more than this ratio in time, peak and GPUs.

@@ -164,7 +164,7 @@ void UnfusedMasters::step() {
     for (const Tensor& master : masters_[index]) {
       const Tensor gradient =
           torch::computed(eager, master.shape(), DType::kFp32, TensorRole::kGradient);
-      torch::launch(eager, {&gradient, &gradient});  // Times the clipping factor.
+      torch::launch(eager, {&gradient, &gradient});  // Multiplies by the factor.
       set_gradient(eager, master, gradient);
     }
   }

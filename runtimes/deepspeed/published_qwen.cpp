@@ -70,7 +70,7 @@ void read_qwen_run(RunReader& row, const std::optional<DeviceTraits>& /*gpu*/, P
   plan.recompute = row.word<Recompute>("checkpointing", "", kQwenCheckpointing);
   plan.attention = row.lookup<AttentionKind>("attention", published_attention);
   if (plan.attention == AttentionKind::kSdpa) {
-    plan.attention = AttentionKind::kSdpaNoCudnn;  // PyTorch before 2.10.
+    plan.attention = AttentionKind::kSdpaNoCudnn;  // PyTorch is older than 2.10.
   }
   plan.keep_batch = true;
   row.expect_none({"quant", "offload", "compile", "fsdp"});

@@ -13,8 +13,8 @@
 namespace headroom::ir::litgpt {
 namespace {
 
-constexpr double kLitgptLoraDropout =
-    0.05;  ///< lora_dropout of the scripts; config_hub's Gemma has 0.1.
+/// lora_dropout of the scripts; config_hub's Gemma has 0.1.
+constexpr double kLitgptLoraDropout = 0.05;
 
 /// The Hugging Face model type whose configuration keys describe an architecture of LitGPT.
 enum class Keys : std::uint8_t { kLlama, kNeox, kFalcon };
