@@ -119,7 +119,7 @@ void FullyShard::after(std::int32_t module, const std::vector<Tensor>& outputs) 
     return;
   }
   const SiteScope site(eager_);
-  const bool empty = unit->group->parameters().empty();  // A root without parameters.
+  const bool empty = unit->group->parameters().empty();  // It then only begins and ends forward.
   if (!eager_.in_backward() && !empty) {
     if (unit->group->reshards()) {
       unit->group->release_after_forward();
