@@ -169,7 +169,7 @@ std::optional<Remedy> try_micro_batches(Search& search) {
 std::vector<Remedy> try_single_changes(Search& search, std::size_t count) {
   std::vector<Remedy> tried;
   std::size_t mending = 0;
-  for (const ir::OwnChange& own : ir::runtime_of(search.plan()).changes(search.plan())) {
+  for (const ir::OwnChange& own : ir::changes_of(search.plan())) {
     const Change& change = own.change;
     std::optional<Remedy> remedy =
         change == Change::kSmallerMicroBatch ? try_micro_batches(search) : search.judge({change});

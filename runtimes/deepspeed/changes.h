@@ -11,6 +11,10 @@ namespace headroom::ir::deepspeed {
 /// The changes that make a plan of DeepSpeed smaller, cheapest first.
 [[nodiscard]] std::span<const OwnChange> plan_changes();
 
+/// Changes that pass a plan of another framework to DeepSpeed, as the argument --deepspeed of
+/// transformers' Trainer does.
+[[nodiscard]] std::span<const OwnChange> moves();
+
 /// A lower stage against communication; parameters or optimizer on the device against offload.
 [[nodiscard]] std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck,
                                                      const ParallelPlan& plan);

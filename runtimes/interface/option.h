@@ -161,6 +161,7 @@ struct PlanPart {
   /// given; nullptr: the same.
   Precision (*precision)(Precision before) = nullptr;
   bool always = false;  ///< Every plan has it; otherwise it may be absent (null in JSON).
+  bool shards = false;  ///< Its framework shards parameters or optimizer states among ranks.
   const void* (*find)(const ParallelPlan& plan) = nullptr;  ///< nullptr: the plan lacks it.
   void* (*edit)(ParallelPlan& plan) = nullptr;              ///< Creates a missing part.
   void (*drop)(ParallelPlan& plan) = nullptr;
@@ -414,8 +415,8 @@ template <auto kMember>
   return part;
 }
 
-/// The part that is a plan's `OwnOptions` of type `T`, for a framework that has no member in
-/// `ParallelPlan`. `name` is its key in JSON and its option on the command line.
+/// The part that is a framework's own options, of type `T`. `name` is its key in JSON and its
+/// option on the command line.
 template <typename T>
 [[nodiscard]] constexpr PlanPart own_part(std::string_view name,
                                           std::span<const OptionField> fields) {
@@ -425,11 +426,7 @@ template <typename T>
   part.fields = fields;
   part.find = [](const ParallelPlan& plan) -> const void* { return plan.own.find<T>(); };
   part.edit = [](ParallelPlan& plan) -> void* { return &plan.own.edit<T>(); };
-  part.drop = [](ParallelPlan& plan) {
-    if (plan.own.find<T>() != nullptr) {
-      plan.own.reset();
-    }
-  };
+  part.drop = [](ParallelPlan& plan) { plan.own.reset<T>(); };
   part.usual = []() -> const void* {
     static const T usual{};
     return &usual;

@@ -46,7 +46,7 @@ class Litgpt final : public Runtime {
   /// One GPU, LitGPT's own attention and loss, nothing recomputed, weights of 4 bits or whole.
   void settle(ParallelPlan& plan) const override {
     const ParallelPlan usual;
-    drop_foreign_parts(plan, {});
+    plan.own = {};
     plan.world = 1;
     plan.recompute = usual.recompute;
     plan.recompute_every = usual.recompute_every;
@@ -63,6 +63,7 @@ class Litgpt final : public Runtime {
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return transformers::plan_changes();
   }
+  [[nodiscard]] bool can_move(const ParallelPlan& /*plan*/) const override { return true; }
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "runtimes/deepspeed/plan.h"
 #include "runtimes/registry.h"
 #include "runtimes/transformers/search/search.h"
 
@@ -17,7 +18,7 @@ constexpr auto kOptimizer = static_cast<std::int64_t>(OffloadChoice::kOptimizer)
 constexpr auto kAll = static_cast<std::int64_t>(OffloadChoice::kAll);
 
 std::int64_t stage_of(const ParallelPlan& plan) {
-  return plan.zero ? plan.zero->stage : 0;
+  return has_zero(plan) ? zero_of(plan).stage : 0;
 }
 
 /// The runtime follows causal models alone at stage 3.
@@ -34,10 +35,10 @@ AxisValues offloads(SpaceWalk& walk) {
 }
 
 std::int64_t offload_of(const ParallelPlan& plan) {
-  if (!plan.zero || plan.zero->offload_optimizer == OffloadDevice::kNone) {
+  if (!has_zero(plan) || zero_of(plan).offload_optimizer == OffloadDevice::kNone) {
     return kNone;
   }
-  return plan.zero->offload_param == OffloadDevice::kNone ? kOptimizer : kAll;
+  return zero_of(plan).offload_param == OffloadDevice::kNone ? kOptimizer : kAll;
 }
 
 /// All of an optimizer that is on the host, or at stage 3 a share if that is asked for.
@@ -48,7 +49,7 @@ AxisValues shares(SpaceWalk& walk) {
 }
 
 void set_share(SpaceWalk& walk, std::int64_t share) {
-  walk.plan.zero->offload_ratio =
+  edit_zero(walk.plan).offload_ratio =
       share > 0 ? static_cast<double>(share) / static_cast<double>(kOffloadSteps) : 1;
   walk.plan.optimizer = walk.optimizer;
   if (walk.optimizer == ir::OptimizerPlan{}) {
@@ -66,8 +67,8 @@ std::vector<SearchAxis> zero_axes() {
        .candidates = stages,
        .set =
            [](SpaceWalk& walk, std::int64_t stage) {
-             walk.plan.zero = ZeroPlan{};
-             walk.plan.zero->stage = static_cast<int>(stage);
+             edit_zero(walk.plan) = ZeroPlan{};
+             edit_zero(walk.plan).stage = static_cast<int>(stage);
            }},
       {.axis = Axis::kOffload,
        .get = offload_of,
@@ -77,7 +78,7 @@ std::vector<SearchAxis> zero_axes() {
        .candidates = offloads,
        .set =
            [](SpaceWalk& walk, std::int64_t offload) {
-             ZeroPlan& zero = *walk.plan.zero;
+             ZeroPlan& zero = edit_zero(walk.plan);
              zero.offload_optimizer = offload != kNone ? OffloadDevice::kCpu : OffloadDevice::kNone;
              zero.offload_param = offload == kAll ? OffloadDevice::kCpu : OffloadDevice::kNone;
            }},
@@ -85,7 +86,7 @@ std::vector<SearchAxis> zero_axes() {
        .get = [](const ParallelPlan& plan) -> std::int64_t {
          return offload_of(plan) == kNone
                     ? 0
-                    : std::lround(plan.zero->offload_ratio * static_cast<double>(kOffloadSteps));
+                    : std::lround(zero_of(plan).offload_ratio * static_cast<double>(kOffloadSteps));
        },
        .rule = [](const SpaceQuestion& /*question*/) -> std::string {
          return "0, or with the optimizer on the host 1, at stage 3 0.25, 0.5 or 0.75 as well";

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "planner/space/axis.h"
+#include "runtimes/megatron/plan.h"
 
 /// Axes that Megatron-Core alone has.
 namespace headroom::plan {

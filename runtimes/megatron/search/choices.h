@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/space/search_space.h"
+#include "runtimes/megatron/plan.h"
 
 /// What is chosen within a cell of Megatron-Core's.
 namespace headroom::plan {

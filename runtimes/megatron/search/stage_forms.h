@@ -5,6 +5,7 @@
 
 #include "model_ir/plan/parallel_plan.h"
 #include "planner/space/axis.h"
+#include "runtimes/megatron/plan.h"
 
 /// The ways in which Megatron can deal layers out to the stages of a pipeline.
 namespace headroom::plan {

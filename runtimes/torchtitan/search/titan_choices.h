@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "planner/space/search_space.h"
+#include "runtimes/torchtitan/plan.h"
 
 /// What is chosen within a cell of torchtitan's.
 namespace headroom::plan {
