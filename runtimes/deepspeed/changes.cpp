@@ -94,7 +94,7 @@ std::optional<ParallelPlan> offloaded_parameters(const ParallelPlan& plan,
   return with_host_optimizer(under_engine(plan, std::move(zero)));
 }
 
-/// DeepSpeedCPUAdam is fused already, where the optimizer lives on the host.
+/// If the optimizer is on the host, DeepSpeedCPUAdam is fused already.
 std::optional<ParallelPlan> fused_on_device(const ParallelPlan& plan, const DeviceTypes& device) {
   const bool offloaded = has_zero(plan) && zero_of(plan).offload_optimizer != OffloadDevice::kNone;
   return offloaded ? std::nullopt : changes::fused_optimizer(plan, device);

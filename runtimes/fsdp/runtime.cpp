@@ -53,7 +53,7 @@ class Fsdp final : public Runtime {
     return std::string(name()) + sharding_words(plan);
   }
 
-  /// What shards are stored in; FSDP's policy casts from there.
+  /// The types in which shards are stored. FSDP's mixed-precision policy casts them.
   [[nodiscard]] std::span<const Precision> precisions() const override {
     return stored_precisions();
   }

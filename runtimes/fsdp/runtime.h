@@ -21,7 +21,7 @@ namespace headroom::ir::fsdp {
 /// The precision in which the model computes: bf16 if parameters are gathered in it.
 [[nodiscard]] Precision arithmetic_precision(const ParallelPlan& plan);
 
-/// The type that products multiply in: that of the gathered parameters.
+/// The type of matrix products, which is that of the gathered parameters.
 [[nodiscard]] DType gathered_dtype(const ParallelPlan& plan);
 
 }  // namespace headroom::ir::fsdp

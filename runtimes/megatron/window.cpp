@@ -43,7 +43,7 @@ Recompute recomputation_of(const ParallelPlan& plan) {
 }
 
 void put_recomputation(ParallelPlan& plan, Recompute recompute) {
-  plan.recompute = recompute;  // `settle_plan` takes it over.
+  plan.recompute = recompute;  // `settle_plan` translates it.
   if (has_megatron(plan) && recompute == Recompute::kNone) {
     edit_megatron(plan).recompute = MegatronRecompute::kNone;
   }

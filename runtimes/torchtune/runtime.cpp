@@ -48,7 +48,7 @@ class Torchtune final : public Runtime {
     return has_fsdp(plan) ? fsdp::lower(model, plan, rank, device, setting)
                           : transformers::lower(model, plan, device, setting);
   }
-  /// Its recipes shard by FSDP2 or not at all.
+  /// torchtune's recipes shard with FSDP2 or not at all.
   void complete(ParallelPlan& plan) const override {
     if (has_fsdp(plan)) {
       plan.own.reset<DdpPlan>();
@@ -69,11 +69,11 @@ class Torchtune final : public Runtime {
     return std::string(name()) + fsdp::sharding_words(plan);
   }
 
-  /// The recipes' `dtype`.
+  /// The values of the recipes' `dtype`.
   [[nodiscard]] std::span<const Precision> precisions() const override {
     return stored_precisions();
   }
-  /// Recipes on several GPUs shard by FSDP2.
+  /// Recipes for several GPUs shard with FSDP2.
   void settle(ParallelPlan& plan) const override {
     plan.own.keep<FsdpPlan, TunePlan>();
     if (plan.world == 1) {
@@ -110,7 +110,7 @@ class Torchtune final : public Runtime {
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& plan) const override {
     return !has_fsdp(plan);
   }
-  /// Their peaks are those of FSDP's groups, whoever wrote the model.
+  /// With FSDP2, the groups of FSDP determine the peak, whatever the model code.
   [[nodiscard]] std::string_view residual_family(const ParallelPlan& plan) const override {
     return has_fsdp(plan) ? fsdp::runtime().name() : name();
   }
