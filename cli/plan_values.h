@@ -11,9 +11,9 @@ namespace headroom::cli {
 /// The adapters of a plan as the value of their option: "r=16,targets=q_proj+v_proj". Adapters
 /// share one list of keys with the quantisation of the frozen weights.
 [[nodiscard]] inline std::string adapter_text(const ir::ParallelPlan& plan) {
-  std::string text = spec_text(ir::lora_options(), &*plan.lora);
+  std::string text = spec_text(ir::lora_options(), plan);
   if (plan.quant) {
-    const std::string quant = spec_text(ir::quant_options(), &*plan.quant);
+    const std::string quant = spec_text(ir::quant_options(), plan);
     text += (quant.empty() ? "" : ",") + quant;
   }
   return text;

@@ -49,7 +49,7 @@ class Deepspeed final : public Runtime {
                                           Rank rank, const DeviceTraits& device) const override {
     return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }
-  void complete(ParallelPlan& plan) const override { static_cast<void>(options().edit(plan)); }
+  void complete(ParallelPlan& plan) const override { options().add(plan); }
   /// If the optimizer is on the host, it is DeepSpeedCPUAdam, which is fused.
   /// Source: deepspeedai/DeepSpeed deepspeed/ops/adam/cpu_adam.py.
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& plan) const override {

@@ -19,7 +19,7 @@ bool is_given(const ParallelPlan& plan, std::string_view option) {
   }
   for (const PlanPart* const part : {&lora_options(), &quant_options(), &generation_options()}) {
     if (part->option == option) {
-      return part->find(plan) != nullptr;
+      return part->has(plan);
     }
   }
   HEADROOM_ASSERT(false);

@@ -48,9 +48,7 @@ class Torchtitan final : public Runtime {
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const override {
     return {.kind = OptimizerKind::kAdamW, .form = OptimizerForm::kFused};
   }
-  void complete(ParallelPlan& plan) const override {
-    static_cast<void>(fsdp::options().edit(plan));
-  }
+  void complete(ParallelPlan& plan) const override { fsdp::options().add(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &torchtitan::measured_runs();
   }

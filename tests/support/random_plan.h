@@ -159,7 +159,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   plan.runtime = "megatron";
   plan.precision = random.pick<ir::Precision>(
       {ir::Precision::kBf16Master, ir::Precision::kFp16Master, ir::Precision::kFp32});
-  ir::MegatronPlan megatron;
+  ir::MegatronPlan& megatron = edit_megatron(plan);
   megatron.tensor = random.pick<std::int64_t>({1, 2, 4, 8});
   megatron.pipeline = random.pick<std::int64_t>({1, 2, 4});
   megatron.context = random.pick<std::int64_t>({1, 2, 4});
@@ -168,7 +168,7 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   }
   for (const ir::OptionField& field : ir::megatron::options().fields) {
     if (field.kind == ir::OptionKind::kSwitch) {
-      field.set(&megatron, ir::JsonValue{random.chance(1, 2)});
+      field.set(plan, ir::JsonValue{random.chance(1, 2)});
     }
   }
   // The model is dense. Options that need another model, or other options, have their defaults.
@@ -213,7 +213,6 @@ inline ir::ParallelPlan random_megatron_plan(Random& random) {
   } else if (megatron.recompute != ir::MegatronRecompute::kNone) {
     megatron.recompute_layers = random.between(1, 4);
   }
-  edit_megatron(plan) = megatron;
   plan.world = megatron.tensor * megatron.pipeline * megatron.context * random.between(1, 4);
   plan.sequence = 64 * random.between(1, 32);
   plan.micro_batch = random.between(1, 4);

@@ -41,14 +41,16 @@ TEST_CASE("property: a SPEC reads back as the part that it was printed from") {
       }
       CAPTURE(part->name);
       ir::ParallelPlan plan;
-      test::randomise(random, part->fields, part->edit(plan));
+      part->add(plan);
+      test::randomise(random, part->fields, plan);
       if (has_fsdp(plan) && fsdp_of(plan).reshard_ranks > 0) {
         edit_fsdp(plan).reshard_after_forward = true;  // "reshard=4" says both.
       }
-      const std::string text = spec_text(*part, part->find(plan));
+      const std::string text = spec_text(*part, plan);
       CAPTURE(text);
       ir::ParallelPlan again;
-      const SpecTarget target{part->fields, part->option, part->edit(again)};
+      part->add(again);
+      const SpecTarget target{part->fields, part->option, &again};
       const Status status = parse_spec(part->option, text, {&target, 1});
       if (!status) {
         FAIL_CHECK(to_text(status.error()));

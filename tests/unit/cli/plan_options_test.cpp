@@ -43,7 +43,9 @@ ir::TitanPlan parsed_titan(const std::string& text) {
 }
 
 std::string text_of(const ir::TitanPlan& titan) {
-  return spec_text(ir::torchtitan::options(), &titan);
+  ir::ParallelPlan plan;
+  edit_titan(plan) = titan;
+  return spec_text(ir::torchtitan::options(), plan);
 }
 
 Error refusal_of(const std::vector<OptionValue>& options) {
@@ -239,15 +241,17 @@ TEST_CASE("plan options: every value is checked and named") {
 }
 
 TEST_CASE("plan options: FullyShardedDataParallel's own") {
-  const ir::FsdpPlan fsdp = fsdp_of(
+  const ir::ParallelPlan plan =
       plan_of({{"runtime", "fsdp"},
                {"gpus", "8"},
-               {"fsdp", "version=1,prefetch=post,forward-prefetch,orig-params=no,replicas=2"}}));
+               {"fsdp", "version=1,prefetch=post,forward-prefetch,orig-params=no,replicas=2"}});
+  const ir::FsdpPlan& fsdp = fsdp_of(plan);
   CHECK(fsdp.backward_prefetch == ir::FsdpPrefetch::kBackwardPost);
   CHECK(fsdp.forward_prefetch);
   CHECK_FALSE(fsdp.use_orig_params);
-  CHECK(spec_text(ir::fsdp::options(), &fsdp)
-            .find(",orig-params=no,prefetch=post,forward-prefetch") != std::string::npos);
+  CHECK(
+      spec_text(ir::fsdp::options(), plan).find(",orig-params=no,prefetch=post,forward-prefetch") !=
+      std::string::npos);
 }
 
 TEST_CASE("plan options: adapters") {

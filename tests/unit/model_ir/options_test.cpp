@@ -26,10 +26,11 @@ namespace {
 /// A plan with every part, and a random value of every option.
 ParallelPlan any_plan(test::Random& random) {
   ParallelPlan plan;
-  test::randomise(random, plan_options().fields.subspan(1), &plan);
-  test::randomise(random, optimizer_options().fields, optimizer_options().edit(plan));
+  test::randomise(random, plan_options().fields.subspan(1), plan);
+  test::randomise(random, optimizer_options().fields, plan);
   for (const PlanPart* const part : plan_parts()) {
-    test::randomise(random, part->fields, part->edit(plan));
+    part->add(plan);
+    test::randomise(random, part->fields, plan);
   }
   return plan;
 }
@@ -147,16 +148,16 @@ TEST_CASE("property: parts with the same value of every option are equal, and ha
       ParallelPlan other = any_plan(random);
       for (const OptionField& field : part->fields) {
         CAPTURE(field.name);
-        CHECK(field.set(part->edit(other), field.get(part->find(one))));
-        CHECK(field.same(part->find(other), part->find(one)));
+        CHECK(field.set(other, field.get(one)));
+        CHECK(field.same(other, one));
       }
-      CHECK(same_options(part->fields, part->find(one), part->find(other)));
-      CHECK(hash_of_options(part->fields, part->find(one)) ==
-            hash_of_options(part->fields, part->find(other)));
+      CHECK(same_options(part->fields, one, other));
+      CHECK(hash_of_options(part->fields, one) == hash_of_options(part->fields, other));
       ParallelPlan with_part = one;
       part->drop(with_part);
+      part->add(with_part);
       for (const OptionField& field : part->fields) {
-        field.set(part->edit(with_part), field.get(part->find(other)));
+        field.set(with_part, field.get(other));
       }
       CHECK(with_part == one);
     }
@@ -174,12 +175,11 @@ TEST_CASE("options: one option that differs makes parts differ") {
       JsonValue value;
       do {
         value = test::random_value(random, field);
-      } while (to_json(value) == to_json(field.get(part->find(plan))));
-      REQUIRE(field.set(part->edit(other), value));
+      } while (to_json(value) == to_json(field.get(plan)));
+      REQUIRE(field.set(other, value));
       CHECK_FALSE(other == plan);
-      CHECK_FALSE(same_options(part->fields, part->find(plan), part->find(other)));
-      CHECK(hash_of_options(part->fields, part->find(plan)) !=
-            hash_of_options(part->fields, part->find(other)));
+      CHECK_FALSE(same_options(part->fields, plan, other));
+      CHECK(hash_of_options(part->fields, plan) != hash_of_options(part->fields, other));
     }
   }
 }
@@ -214,9 +214,10 @@ TEST_CASE("options: what is out of range or unknown is refused, and nothing chan
   CHECK(suggestion_of(modules, unknown) == "use 'core_attn'");
   const OptionField& bits = *find_field(part_named("quant").fields, "bits");
   CHECK_FALSE(accepts(bits, JsonValue{std::int64_t{5}}));
-  MegatronPlan megatron;
-  CHECK_FALSE(modules.set(&megatron, unknown));
-  CHECK(megatron == MegatronPlan{});
+  ParallelPlan plan;
+  edit_megatron(plan);
+  CHECK_FALSE(modules.set(plan, unknown));
+  CHECK(megatron_of(plan) == MegatronPlan{});
 }
 
 TEST_CASE("options: a part that the framework does not read is refused by its option") {
@@ -226,7 +227,7 @@ TEST_CASE("options: a part that the framework does not read is refused by its op
       CAPTURE(part->name);
       ParallelPlan plan;
       plan.runtime = runtime->name();
-      static_cast<void>(part->edit(plan));
+      part->add(plan);
       const std::span<const PlanPart* const> own = runtime->parts();
       const bool reads = std::find(own.begin(), own.end(), part) != own.end();
       const Status status = refuse_foreign_parts(plan);
