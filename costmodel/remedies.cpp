@@ -170,7 +170,7 @@ std::optional<Remedy> try_micro_batches(Search& search) {
 std::vector<Remedy> try_single_changes(Search& search, std::size_t count) {
   std::vector<Remedy> tried;
   std::size_t mending = 0;
-  for (const ir::OwnChange& own : ir::runtime_of(search.plan()).changes(search.plan())) {
+  for (const ir::OwnChange& own : ir::changes_of(search.plan())) {
     const Change& change = own.change;
     std::optional<Remedy> remedy =
         change == Change::kSmallerMicroBatch ? try_micro_batches(search) : search.judge({change});
@@ -287,7 +287,7 @@ Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found
 
 std::optional<ir::ParallelPlan> with_change(const ir::ParallelPlan& plan, const Change& change,
                                             const DeviceSpec& device) {
-  const std::span<const ir::OwnChange> own = ir::runtime_of(plan).changes(plan);
+  const std::vector<ir::OwnChange> own = ir::changes_of(plan);
   const auto found = std::ranges::find(own, change, &ir::OwnChange::change);
   if (found == own.end()) {
     return std::nullopt;

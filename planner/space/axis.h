@@ -10,6 +10,7 @@
 
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/pipeline_schedule.h"
 
 namespace headroom::plan {
 

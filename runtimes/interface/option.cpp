@@ -66,7 +66,8 @@ std::string bound_text(double bound) {
 
 }  // namespace
 
-bool same_options(std::span<const OptionField> fields, const void* one, const void* other) {
+bool same_options(std::span<const OptionField> fields, const ParallelPlan& one,
+                  const ParallelPlan& other) {
   return std::ranges::all_of(fields,
                              [&](const OptionField& field) { return field.same(one, other); });
 }

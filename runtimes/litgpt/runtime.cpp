@@ -51,7 +51,7 @@ class Litgpt final : public Runtime {
   /// quantised.
   void settle(ParallelPlan& plan) const override {
     const ParallelPlan usual;
-    drop_foreign_parts(plan, {});
+    plan.own = {};
     plan.world = 1;
     plan.recompute = usual.recompute;
     plan.recompute_every = usual.recompute_every;
@@ -68,6 +68,7 @@ class Litgpt final : public Runtime {
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return transformers::plan_changes();
   }
+  [[nodiscard]] bool can_move(const ParallelPlan& /*plan*/) const override { return true; }
 };
 
 }  // namespace

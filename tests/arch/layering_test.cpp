@@ -44,7 +44,7 @@ const std::vector<Layer>& layers() {
       {"runtimes/megatron/search",
        {"model_ir", "runtimes", "runtimes/megatron", "costmodel", "planner"}},
       {"runtimes/torchtitan/search",
-       {"model_ir", "runtimes", "runtimes/torchtitan", "costmodel", "planner"}},
+       {"model_ir", "runtimes", "runtimes/torchtitan", "runtimes/fsdp", "costmodel", "planner"}},
       {"runtimes/search",
        {"model_ir", "runtimes", "planner", "runtimes/transformers/search",
         "runtimes/deepspeed/search", "runtimes/fsdp/search", "runtimes/megatron/search",

@@ -113,7 +113,7 @@ class ToyFramework final : public ir::Runtime {
     return std::to_string(toy_of(plan).wheels) + " wheels";
   }
   void settle(ir::ParallelPlan& plan) const override {
-    ir::drop_foreign_parts(plan, {"toy"});
+    plan.own.keep<ToyOptions>();
     plan.own.edit<ToyOptions>();
   }
   [[nodiscard]] std::vector<ir::PlanControl> controls() const override {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "planner/space/axis.h"
+#include "runtimes/megatron/plan.h"
 
 /// Axes that only Megatron-Core has.
 namespace headroom::plan {
