@@ -26,6 +26,13 @@ namespace headroom::cli {
 [[nodiscard]] Status set_option(const ir::OptionField& field, std::string_view option,
                                 const std::string& text, void* part);
 
+/// An option with its value; a flag has none.
+struct OptionValue {
+  std::string name;
+  std::string value;
+  friend bool operator==(const OptionValue&, const OptionValue&) = default;
+};
+
 /// What an option's SPEC writes to: the rows of `fields` that are keys of the option `of`.
 struct SpecTarget {
   std::span<const ir::OptionField> fields;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/option_text.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
 #include "model_ir/spec/model_spec.h"
@@ -32,16 +33,14 @@ struct PlanRequest {
 [[nodiscard]] Result<PlanRequest> read_plan_options(const Arguments& arguments,
                                                     const ir::ModelSpec& model);
 
-/// An option with its value; a flag has none.
-struct OptionValue {
-  std::string name;
-  std::string value;
-  friend bool operator==(const OptionValue&, const OptionValue&) = default;
-};
 /// The options that ask for `plan`: `read_plan_options` turns them back into it. Bucket sizes and
 /// thresholds of ZeRO have no options; they come from `--plan` or `--deepspeed`.
 [[nodiscard]] std::vector<OptionValue> options_of(const ir::ParallelPlan& plan,
                                                   const ir::ModelSpec& model);
+
+/// The adapters of a plan as the value of their option: "r=16,targets=q_proj+v_proj". Adapters, and
+/// what quantises the weights below them, share one list of keys.
+[[nodiscard]] std::string adapter_text(const ir::ParallelPlan& plan);
 
 /// The options that say what `options_of` leaves out because it is usual.
 [[nodiscard]] std::vector<OptionValue> usual_options();

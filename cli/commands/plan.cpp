@@ -12,6 +12,7 @@
 #include "cli/plan_search.h"
 #include "cli/report/plan_answer.h"
 #include "cli/report/why_text.h"
+#include "cli/scalars.h"
 #include "costmodel/hardware/catalogue.h"
 #include "planner/explain/explain.h"
 

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "cli/plan_options.h"
-#include "cli/plan_values.h"
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
