@@ -30,11 +30,4 @@ namespace headroom::plan {
 [[nodiscard]] std::optional<ChainSchedule> optimal_chain(const Chain& chain, std::int64_t slots,
                                                          int threads = 1);
 
-/// Stages in groups of `group`, of each of which only the input is kept and which runs again as a
-/// whole before its backward: 1 is every layer, the square root of their number is Chen et al.
-/// 2016, arXiv:1604.06174; nothing is run again of the last group.
-[[nodiscard]] ChainSchedule grouped_chain(const Chain& chain, std::size_t group);
-/// The first `recomputed` stages each run again, the others keep all.
-[[nodiscard]] ChainSchedule block_chain(const Chain& chain, std::size_t recomputed);
-
 }  // namespace headroom::plan

@@ -71,14 +71,6 @@ bool same_options(std::span<const OptionField> fields, const void* one, const vo
                              [&](const OptionField& field) { return field.same(one, other); });
 }
 
-std::size_t hash_of_options(std::span<const OptionField> fields, const void* part) {
-  std::string text;
-  for (const OptionField& field : fields) {
-    text += to_json(field.get(part)) + ",";
-  }
-  return std::hash<std::string>{}(text);
-}
-
 bool accepts(const OptionField& field, const JsonValue& value) {
   if (value.is_null()) {
     return field.optional;

@@ -442,8 +442,6 @@ template <typename T>
 /// Whether two parts of one type have the same value of every option.
 [[nodiscard]] bool same_options(std::span<const OptionField> fields, const void* one,
                                 const void* other);
-/// A hash of the values of all options. It is equal if `same_options` is true.
-[[nodiscard]] std::size_t hash_of_options(std::span<const OptionField> fields, const void* part);
 
 /// Whether a value of the right type is within the row's range or among its words. Null is accepted
 /// if the option may be absent.
