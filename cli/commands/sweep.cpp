@@ -1,4 +1,4 @@
-#include "cli/commands/sweep.h"
+#include "cli/commands/verbs.h"
 
 #include <algorithm>
 #include <array>

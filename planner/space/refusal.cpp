@@ -2,14 +2,97 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "planner/space/all_axes.h"
-#include "planner/space/conflict.h"
 
 namespace headroom::plan {
 namespace {
+
+/// `question` with nothing said but the GPUs; and the runtimes if one of them is searched only if
+/// it is named and they have a plan.
+SpaceQuestion freed(const SpaceQuestion& question) {
+  SpaceQuestion some = question;
+  some.constraints = {};
+  some.constraints.of(Axis::kGpus) = question.constraints.of(Axis::kGpus);
+  const AxisValues& runtimes = question.constraints.of(Axis::kRuntime);
+  if (std::ranges::any_of(runtimes, [](std::int64_t runtime) {
+        return search_of_runtime(runtime).only_if_named();
+      })) {
+    some.constraints.of(Axis::kRuntime) = runtimes;
+    if (cells_of(some).empty()) {
+      some.constraints.of(Axis::kRuntime) = {};
+    }
+  }
+  return some;
+}
+
+/// The axes of which something was said.
+std::vector<Axis> given_axes(const SpaceQuestion& question) {
+  std::vector<Axis> given;
+  for (const Axis axis : all_axes()) {
+    if (!question.constraints.of(axis).empty()) {
+      given.push_back(axis);
+    }
+  }
+  return given;
+}
+
+/// The smallest of `given` that leave no plan; in order one axis, a pair, and what cannot be freed.
+std::vector<Axis> least_conflict(const std::vector<Axis>& given,
+                                 const std::function<bool(const std::vector<Axis>&)>& is_empty) {
+  for (const Axis one : given) {
+    if (is_empty({one})) {
+      return {one};
+    }
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    for (std::size_t j = i + 1; j < given.size(); ++j) {
+      if (is_empty({given[i], given[j]})) {
+        return {given[i], given[j]};
+      }
+    }
+  }
+  std::vector<Axis> kept = given;
+  for (const Axis axis : given) {
+    std::vector<Axis> fewer = kept;
+    std::erase(fewer, axis);
+    kept = is_empty(fewer) ? fewer : kept;
+  }
+  return kept;
+}
+
+/// Axes whose values alone leave no plan, as few as can be: without any of them some would be left.
+/// Nothing if the space has plans, and where the GPUs and the batch alone leave none.
+///
+/// Model:   one axis, else a pair, else what is left when axes are freed one after the other for as
+///          long as the space stays empty.
+std::optional<std::vector<Axis>> conflict_of(const SpaceQuestion& question) {
+  const std::vector<Axis> given = given_axes(question);
+  const auto beside = [&](SpaceQuestion some, const std::vector<Axis>& kept) {
+    for (const Axis axis : kept) {
+      some.constraints.of(axis) = question.constraints.of(axis);
+    }
+    return some;
+  };
+  SpaceQuestion least = freed(question);
+  const auto is_empty = [&](const std::vector<Axis>& kept) {
+    return cells_of(beside(least, kept)).empty();
+  };
+  if (!is_empty(given) || is_empty({})) {
+    return std::nullopt;
+  }
+  std::vector<Axis> conflict = least_conflict(given, is_empty);
+  // Runtimes that `freed` kept may be what refuses the others.
+  if (!std::exchange(least.constraints.of(Axis::kRuntime), {}).empty() &&
+      std::ranges::find(conflict, Axis::kRuntime) == conflict.end() && !is_empty(conflict)) {
+    conflict.insert(conflict.begin(), Axis::kRuntime);
+  }
+  return conflict;
+}
 
 std::string values_text(Axis axis, const AxisValues& values) {
   std::string text;
@@ -144,23 +227,22 @@ std::string rule_of(const SpaceQuestion& question, Axis axis) {
 }
 
 Error refusal_of(const SpaceQuestion& question) {
-  const std::optional<Conflict> conflict = conflict_of(question);
-  if (!conflict) {
+  const std::optional<std::vector<Axis>> axes = conflict_of(question);
+  if (!axes) {
     return Error::invalid_argument(
         "gpus",
         gpus_text(question) + " with --global-batch " + std::to_string(question.global_batch),
         rule_of(question, Axis::kGpus), "change one of the two");
   }
-  const std::vector<Axis>& axes = conflict->axes;
   std::string got;
   std::string wanted;
   std::string fix;
-  for (const Axis axis : axes) {
+  for (const Axis axis : *axes) {
     got += (got.empty() ? "" : " with ") + option_text(axis, question.constraints.of(axis));
     const std::string rule =
-        (axes.size() > 1 ? std::string(option_of(axis)) + ": " : "") + rule_of(question, axis);
+        (axes->size() > 1 ? std::string(option_of(axis)) + ": " : "") + rule_of(question, axis);
     wanted += (wanted.empty() ? "" : "; ") + rule;
-    std::string working = working_text(question, axes, axis);
+    std::string working = working_text(question, *axes, axis);
     if (!fix.empty() && working.starts_with("use ")) {
       working.erase(0, 4);  // "use --tp 1, or --pp 1"
     }
@@ -169,7 +251,7 @@ Error refusal_of(const SpaceQuestion& question) {
   if (const std::string named = named_runtime_text(question); !named.empty()) {
     fix += (fix.empty() ? "" : ", or ") + named;
   }
-  return Error::invalid_argument(option_of(axes.front()), got, wanted,
+  return Error::invalid_argument(option_of(axes->front()), got, wanted,
                                  fix.empty() ? "leave one of them out" : fix);
 }
 

@@ -16,7 +16,7 @@ namespace {
 /// Folders whose code asks `ir::Runtime` about a plan and knows no framework by name.
 const std::vector<std::string_view>& folders_without_names() {
   static const std::vector<std::string_view> folders = {"cli", "costmodel", "gui", "planner",
-                                                       "validators"};
+                                                        "validators"};
   return folders;
 }
 
@@ -71,7 +71,7 @@ const std::regex& names() {
   return pattern;
 }
 
-/// "costmodel/change.cpp:12: plan.zero" of every line that names one.
+/// "costmodel/remedies.cpp:12: plan.zero" of every line that names one.
 std::vector<std::string> lines_with_names(const std::string& file) {
   std::vector<std::string> found;
   std::size_t number = 0;
