@@ -17,28 +17,29 @@
 
 namespace headroom::cli {
 
-/// Everything that `fit` says, before it is worded.
+/// All data of the answer of `fit`, before it is put into words.
 struct FitAnswer {
   const Arguments& arguments;
   Question question;
   cost::StepEstimate estimate;
   cost::Confidence confidence;
   std::vector<cost::LiveGroup> live;       ///< At the peak, largest sum first.
-  std::optional<cost::Remedies> remedies;  ///< Unless it fits.
+  std::optional<cost::Remedies> remedies;  ///< Unset if it fits.
   TimeRequest time;
   std::optional<RoutingAnswer> routing;  ///< If --routing-imbalance was given.
-  std::vector<cost::Speedup> speedups;   ///< If asked for.
+  std::vector<cost::Speedup> speedups;   ///< If the user requested them.
 };
 
-/// (reserved - allocated) / reserved at the peak: what the allocator holds without using it.
+/// (reserved - allocated) / reserved at the peak: the share of reserved memory that is not
+/// allocated.
 [[nodiscard]] double fragmentation_of(const cost::StepEstimate& estimate);
 
-/// What to run next: the first remedy, or the export of the timeline.
+/// The command to run next: the first remedy, or the export of the timeline.
 [[nodiscard]] std::string next_command(const FitAnswer& answer);
 
-/// The answer as one JSON document (`configs/schema/fit.schema.json`): exact integers in bytes.
+/// The answer as one JSON document (`configs/schema/fit.schema.json`). Bytes are exact integers.
 [[nodiscard]] std::string fit_json(const FitAnswer& answer);
-/// The answer on one screen of 80 columns: verdict first, then why, then what to do.
+/// The answer on one screen of 80 columns: the verdict first, then its reasons, then what to do.
 [[nodiscard]] std::string fit_text(const FitAnswer& answer, const Terminal& terminal);
 
 }  // namespace headroom::cli

@@ -19,14 +19,15 @@ std::int64_t optimizer_of_plan(const ir::ParallelPlan& plan) {
   ir::OptimizerPlan optimizer = plan.optimizer;
   if (optimizer.kind == ir::OptimizerKind::kAdamW && optimizer.form == ir::OptimizerForm::kFused &&
       value_of(plan, Axis::kOffload) > 0) {
-    optimizer.form = ir::OptimizerForm::kForeach;  // The host's own AdamW is called adamw as well.
+    optimizer.form = ir::OptimizerForm::kForeach;  // The host's AdamW is called adamw, too.
   }
   const auto words = ir::optimizer_words();
   const auto found = std::ranges::find(words, optimizer, &ir::Word<ir::OptimizerPlan>::value);
   return found == words.end() ? -1 : found - words.begin();
 }
 
-// -- What every framework demands. ---------------------------------------------------------------
+// -- Requirements of every framework.
+// ---------------------------------------------------------------
 
 std::string runtime_rule(const SpaceQuestion& question) {
   const AxisValues& asked = question.constraints.of(Axis::kRuntime);
@@ -71,10 +72,10 @@ std::string runtime_help() {
          " are searched unless you name some; " + named + " only if you name them";
 }
 
-/// What frameworks have of an axis, and their names.
+/// Which values of an axis frameworks have (`SearchAxis::help`), and the names of these frameworks.
 using HelpGroups = std::vector<std::pair<std::string_view, std::string>>;
 
-/// The groups of `axis`; whether every framework has a row goes to `all`.
+/// The groups of `axis`. Sets `all` to whether every framework has the axis.
 HelpGroups help_groups(Axis axis, bool& all) {
   HelpGroups groups;
   all = true;

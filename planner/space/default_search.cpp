@@ -1,4 +1,4 @@
-// `FrameworkSearch` as it is: how a framework is searched that brings no search of its own.
+// The default `FrameworkSearch`, for frameworks that bring no search of their own.
 
 #include <array>
 #include <utility>
@@ -11,8 +11,8 @@
 namespace headroom::plan {
 namespace {
 
-/// The plan of a cell without recomputation and with that of every layer, as far as the framework
-/// takes them.
+/// The plan of a cell without recomputation and with recomputation of every layer, if the framework
+/// accepts them.
 std::vector<ir::ParallelPlan> whole_recomputations(const SpaceQuestion& question,
                                                    const ir::ParallelPlan& plan) {
   std::vector<ir::ParallelPlan> all;

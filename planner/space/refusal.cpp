@@ -12,8 +12,8 @@
 namespace headroom::plan {
 namespace {
 
-/// `question` with nothing said but the GPUs; and the runtimes if one of them is searched only if
-/// it is named and they have a plan.
+/// `question` with only its GPUs as a constraint. The named runtimes are kept, too, if one of them
+/// is searched only by name and they have a plan.
 SpaceQuestion freed(const SpaceQuestion& question) {
   SpaceQuestion some = question;
   some.constraints = {};
@@ -30,7 +30,7 @@ SpaceQuestion freed(const SpaceQuestion& question) {
   return some;
 }
 
-/// The axes of which something was said.
+/// The axes that the user has constrained.
 std::vector<Axis> given_axes(const SpaceQuestion& question) {
   std::vector<Axis> given;
   for (const Axis axis : all_axes()) {
@@ -41,7 +41,8 @@ std::vector<Axis> given_axes(const SpaceQuestion& question) {
   return given;
 }
 
-/// The smallest of `given` that leave no plan; in order one axis, a pair, and what cannot be freed.
+/// A smallest subset of `given` that leaves no plan: one axis, else a pair, else axes of which none
+/// can be freed.
 std::vector<Axis> least_conflict(const std::vector<Axis>& given,
                                  const std::function<bool(const std::vector<Axis>&)>& is_empty) {
   for (const Axis one : given) {
@@ -65,11 +66,12 @@ std::vector<Axis> least_conflict(const std::vector<Axis>& given,
   return kept;
 }
 
-/// Axes whose values alone leave no plan, as few as can be: without any of them some would be left.
-/// Nothing if the space has plans, and where the GPUs and the batch alone leave none.
+/// The conflict that makes the space empty: axes whose values together leave no plan; without any
+/// one of them, some plan would be left. Nothing if the space is not empty, or if the GPUs and the
+/// batch alone leave no plan.
 ///
-/// Model:   one axis, else a pair, else what is left when axes are freed one after the other for as
-///          long as the space stays empty.
+/// Model:   one axis, else a pair, else the axes that remain when axes are freed one after the
+///          other for as long as the space stays empty.
 std::optional<std::vector<Axis>> conflict_of(const SpaceQuestion& question) {
   const std::vector<Axis> given = given_axes(question);
   const auto beside = [&](SpaceQuestion some, const std::vector<Axis>& kept) {
@@ -86,7 +88,7 @@ std::optional<std::vector<Axis>> conflict_of(const SpaceQuestion& question) {
     return std::nullopt;
   }
   std::vector<Axis> conflict = least_conflict(given, is_empty);
-  // Runtimes that `freed` kept may be what refuses the others.
+  // The runtimes that `freed` kept may be what excludes the others.
   if (!std::exchange(least.constraints.of(Axis::kRuntime), {}).empty() &&
       std::ranges::find(conflict, Axis::kRuntime) == conflict.end() && !is_empty(conflict)) {
     conflict.insert(conflict.begin(), Axis::kRuntime);
@@ -106,7 +108,7 @@ std::string option_text(Axis axis, const AxisValues& values) {
   return "--" + std::string(option_of(axis)) + " " + values_text(axis, values);
 }
 
-/// `freed` with these axes.
+/// `freed` with the constraints of these axes.
 SpaceQuestion only(const SpaceQuestion& question, const std::vector<Axis>& axes) {
   SpaceQuestion some = freed(question);
   for (const Axis axis : axes) {
@@ -115,13 +117,13 @@ SpaceQuestion only(const SpaceQuestion& question, const std::vector<Axis>& axes)
   return some;
 }
 
-/// Whether some plan of `some` has `value` where it is asked for.
+/// Whether some plan of `some` has `value` on `axis`.
 bool has_plans(SpaceQuestion some, Axis axis, std::int64_t value) {
   some.constraints.of(axis) = {value};
   return !cells_of(some).empty();
 }
 
-/// Of the frameworks that are searched only if they are named, those with a plan.
+/// The frameworks that are searched only by name and that have a plan.
 AxisValues named_runtimes_with_plans(const SpaceQuestion& some) {
   AxisValues values;
   const std::vector<const FrameworkSearch*> all = framework_searches();
@@ -141,13 +143,13 @@ AxisValues working_runtimes(SpaceQuestion some) {
   return values;
 }
 
-/// "--tp 1,2,4": the values of `axis` nearest to those given that work with all else that was asked
-/// for, or else with the other `axes`; "leave out --zero" if plans have no such axis, and nothing
-/// if none is left.
+/// "use --tp 1,2,4": the values of `axis` that are nearest to the given one and possible with all
+/// other constraints, or else with the other `axes`. If plans have no such axis, "leave out
+/// --zero". Empty if no value is possible.
 std::string working_text(const SpaceQuestion& question, const std::vector<Axis>& axes, Axis axis) {
   constexpr std::size_t kMost = 6;
   if (axis == Axis::kGpus) {
-    return "";  // The other axes say what would do.
+    return "";  // The other axes say what is possible.
   }
   const auto values_with = [&](std::vector<Axis> others) {
     std::erase(others, axis);
@@ -176,8 +178,8 @@ std::string working_text(const SpaceQuestion& question, const std::vector<Axis>&
                         : "use " + option_text(axis, values);
 }
 
-/// "use --runtime torchtitan": the frameworks that are searched only if they are named and that
-/// have what was asked for, if no runtime was named.
+/// A text such as "use --runtime NAME" with the frameworks that are searched only by name and that
+/// satisfy the constraints. Empty if the user named a runtime or there is none.
 std::string named_runtime_text(const SpaceQuestion& question) {
   const std::vector<Axis> given = given_axes(question);
   if (std::ranges::find(given, Axis::kRuntime) != given.end()) {
@@ -187,8 +189,8 @@ std::string named_runtime_text(const SpaceQuestion& question) {
   return runtimes.empty() ? "" : "use " + option_text(Axis::kRuntime, runtimes);
 }
 
-/// "megatron, torchtitan: a divisor of the heads (32); other frameworks: 1": what the frameworks
-/// that have `axis` demand.
+/// The requirements of the frameworks that have `axis`, in a form such as "NAME, NAME: a divisor of
+/// the heads (32); other frameworks: 1".
 std::string frameworks_rule(const SpaceQuestion& question, Axis axis) {
   std::vector<std::pair<std::string, std::string>> rules;  // The rule and its frameworks.
   bool all = true;
@@ -244,7 +246,7 @@ Error refusal_of(const SpaceQuestion& question) {
     wanted += (wanted.empty() ? "" : "; ") + rule;
     std::string working = working_text(question, *axes, axis);
     if (!fix.empty() && working.starts_with("use ")) {
-      working.erase(0, 4);  // "use --tp 1, or --pp 1"
+      working.erase(0, 4);  // The text becomes "use --tp 1, or --pp 1".
     }
     fix += (fix.empty() || working.empty() ? "" : ", or ") + working;
   }

@@ -27,12 +27,13 @@ std::vector<const FrameworkSearch*>& own_searches() {
   return list;
 }
 
+/// The search that a framework brings; nothing if it brings none.
 const FrameworkSearch* own_search(std::string_view runtime) {
   const auto found = std::ranges::find(own_searches(), runtime, &FrameworkSearch::runtime);
   return found == own_searches().end() ? nullptr : *found;
 }
 
-/// `FrameworkSearch` as it is, for frameworks that bring none.
+/// The default `FrameworkSearch`, for frameworks that bring none.
 const FrameworkSearch* usual_search(std::string_view runtime) {
   static std::mutex mutex;
   static std::map<std::string, FrameworkSearch, std::less<>> searches;

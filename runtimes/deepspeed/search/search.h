@@ -4,15 +4,15 @@
 
 namespace headroom::plan {
 
-/// The axis that DeepSpeed alone has.
+/// The search axis that only DeepSpeed has.
 namespace deepspeed_axes {
 inline constexpr AxisTraits kZeroTraits{
     .order = 360, .option = "zero", .values = "STAGE,..", .help = "ZeRO stages", .demanded = true};
 inline constexpr Axis kZero{kZeroTraits};
 }  // namespace deepspeed_axes
 
-/// How DeepSpeed is searched: ZeRO stages, offload, the optimizer's share on the host, and what
-/// transformers' models have.
+/// The search for DeepSpeed: ZeRO stages, offload, the optimizer's share on the host, and the axes
+/// of transformers' models.
 [[nodiscard]] const FrameworkSearch& deepspeed_search();
 
 }  // namespace headroom::plan
