@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "model_ir/base/device_traits.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
@@ -25,5 +27,8 @@ namespace headroom::ir::fsdp {
 /// Source:  pytorch/pytorch 2.11 torch/distributed/fsdp/_fully_shard/.
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                                         const DeviceTraits& device);
+
+/// Why FSDP cannot run the plan, whatever the device; nothing if it can.
+[[nodiscard]] std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan);
 
 }  // namespace headroom::ir::fsdp
