@@ -34,4 +34,7 @@ namespace headroom::ir::fsdp {
 /// Why FSDP cannot run the plan, whatever the device; nothing if it can.
 [[nodiscard]] std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan);
 
+/// Why FSDP cannot run the plan, whatever the device; nothing if it can.
+[[nodiscard]] std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan);
+
 }  // namespace headroom::ir::fsdp
