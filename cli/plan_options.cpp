@@ -198,7 +198,7 @@ class PlanOptionSpecs {
 void read_own_fields(OptionReader& reader, ParallelPlan& plan) {
   for (const ir::OptionField& field : ir::plan_options().fields) {
     if (field.name != "runtime" && field.name != "precision") {
-      reader.field(field, &plan);
+      reader.field(field, plan);
     }
   }
 }
