@@ -40,7 +40,7 @@ class Torchtune final : public Runtime {
         return status;
       }
     }
-    const std::optional<Error> refused = plan.fsdp ? fsdp::unsupported(model, plan) : std::nullopt;
+    const std::optional<Error> refused = has_fsdp(plan) ? fsdp::unsupported(model, plan) : std::nullopt;
     return refused ? Status(*refused) : ok();
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
