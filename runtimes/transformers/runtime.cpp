@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "runtimes/torch/ddp_plan.h"
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/changes.h"
 #include "runtimes/transformers/lowering.h"
