@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/allocator_options.h"
+#include "cli/host_options.h"
 #include "cli/plan_options.h"
 #include "cli/question.h"
 #include "cli/scalars.h"
@@ -169,6 +170,8 @@ std::vector<OptionSpec> plan_search_options() {
   std::vector<OptionSpec> options = {
       {"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"}};
   options.insert(options.end(), kMachineOptions.begin(), kMachineOptions.end());
+  const std::vector<OptionSpec> host = host_options();
+  options.insert(options.end(), host.begin(), host.end());
   for (const plan::Axis axis : plan::all_axes()) {
     options.push_back({axis->option, axis->values, axis->usual, axis->help});
   }

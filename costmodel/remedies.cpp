@@ -138,7 +138,10 @@ class Search {
     ParallelPlan other = question_.plan;
     other.allocator = plan.allocator;
     if (other == plan) {  // The same program with other allocator settings.
-      return cost::judge(found_.program, plan.allocator, found_.device_total, found_.outside);
+      StepEstimate judged =
+          cost::judge(found_.program, plan.allocator, found_.device_total, found_.outside);
+      judge_host(judged, found_.host);
+      return judged;
     }
     return estimate(question_.model, plan, question_.device, question_.budget);
   }

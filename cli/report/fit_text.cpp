@@ -8,6 +8,7 @@
 
 #include "cli/plan_options.h"
 #include "cli/plan_values.h"
+#include "cli/report/host_text.h"
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
@@ -45,6 +46,10 @@ Style style_of(cost::Verdict verdict) {
 }
 
 std::string margin_text(const cost::StepEstimate& estimate) {
+  const std::string shortage = host_shortage(estimate.host);
+  if (!shortage.empty() && estimate.margin >= Bytes{0}) {
+    return shortage;
+  }
   return estimate.margin < Bytes{0} ? size_text(-estimate.margin) + " short"
                                     : size_text(estimate.margin) + " to spare";
 }
@@ -56,7 +61,9 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
                               std::to_string(question.request.plan.world) + " x " +
                               question.device.name + " (" + size_text(estimate.device_total) +
                               (question.budget > Bytes{0} ? " budget" : " usable") + "): ";
-  const std::string verdict = std::string(name_of(estimate.verdict)) + ", " + margin_text(estimate);
+  const std::string verdict = std::string(name_of(estimate.verdict)) +
+                              (host_shortage(estimate.host).empty() ? ", " : ": ") +
+                              margin_text(estimate);
   const bool one_line = columns_of(subject) + columns_of(verdict) <= terminal.width;
   return subject + (one_line ? "" : "\n  ") +
          styled(terminal, style_of(estimate.verdict), verdict) + "\n";
@@ -276,14 +283,7 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   if (fragmentation > kFragmentationFlag) {
     text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";
   }
-  if (estimate.program.host_bytes > 0) {
-    text += line("host memory", Bytes{estimate.program.host_bytes}, "per rank, offloaded");
-  }
-  if (estimate.program.nvme_bytes > 0) {
-    text += line("NVMe", Bytes{estimate.program.nvme_bytes}, "per rank, offloaded");
-  }
-  text += communication(answer);
-  return text;
+  return text + communication(answer) + host_lines(estimate, answer.question.device, terminal);
 }
 
 /// The phases worth a line: all of them, or the last step's where there are many.

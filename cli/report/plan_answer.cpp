@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "cli/report/host_text.h"
 #include "cli/report/placement_text.h"
 #include "cli/report/why_text.h"
 #include "model_ir/json/json_writer.h"
@@ -55,6 +56,7 @@ JsonFields estimate_fields(const PlanAnswer& answer) {
   fields.add("peak_reserved_bytes", estimate.peak_reserved);
   fields.add("capacity_bytes", estimate.capacity);
   fields.add("margin_bytes", estimate.margin);
+  fields.add("host", host_json(estimate));
   fields.add("moment", estimate.peak_moment);
   fields.add("rank", static_cast<std::int32_t>(estimate.rank));
   fields.add("replayed_step_seconds",
@@ -176,6 +178,11 @@ const plan::RatedPlan* leanest_of(const PlanAnswer& answer) {
 std::string infeasible_lines(const PlanAnswer& answer) {
   const plan::PlanResult& result = answer.result;
   const plan::RatedPlan* lean = leanest_of(answer);
+  if (const auto& host = result.least_host) {
+    return "every plan that fits the GPUs takes too much of the host: " + to_text(host->host) +
+           " at least, the node has " + to_text(host->host_capacity) + "\n  " +
+           plan_words(host->plan) + "\n";
+  }
   if (lean == nullptr) {
     return result.status == plan::PlanStatus::kInfeasible
                ? "every plan's parameters and optimizer states alone are too many\n"
@@ -307,7 +314,8 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
     }
     text += "\npeak " + to_text(estimate.peak_allocated) + " allocated, " +
             to_text(estimate.peak_reserved) + " reserved of " + to_text(estimate.capacity) + " (" +
-            std::string(name_of(estimate.verdict)) + "), " + estimate.peak_moment + "\n";
+            std::string(name_of(estimate.verdict)) + "), " + estimate.peak_moment + "\n" +
+            host_summary(estimate.host);
   } else {
     text += infeasible_lines(answer);
   }

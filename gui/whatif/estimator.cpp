@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "costmodel/hardware/catalogue.h"
+#include "costmodel/hardware/host.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/spec/hf_config.h"
 #include "model_ir/spec/model_catalogue.h"
@@ -29,6 +30,9 @@ Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario&
   Result<cost::DeviceSpec> device = cost::load_device(config_dir, scenario.gpu);
   if (!device) {
     return std::move(device).error();
+  }
+  if (Result<cost::DeviceSpec> placed = cost::with_host(config_dir, *device)) {
+    device = std::move(placed);
   }
   if (stop.stop_requested()) {
     return Error::invalid_argument("scenario", "a newer one", "the newest");

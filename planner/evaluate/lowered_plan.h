@@ -21,6 +21,9 @@ namespace headroom::plan {
 struct LoweredPlan {
   Bytes peak;      ///< Of live bytes.
   StepParts time;  ///< As `cost::estimate` says it of the same plan.
+  Bytes host{};    ///< As `RatedPlan` has them.
+  Bytes host_capacity{};
+  bool host_fits = true;
 };
 
 /// What plans have taken that were lowered, for searches of one model on one machine to share.

@@ -49,6 +49,22 @@ BoundedCell bound_cell(const SearchState& state, Cell cell) {
   return bounded;
 }
 
+bool keep_too_large(const RatedPlan& plan, CellAnswer& answer) {
+  if (plan.peak > plan.capacity) {
+    if (!answer.leanest || plan.peak < answer.leanest->peak) {
+      answer.leanest = plan;
+    }
+    return true;
+  }
+  if (!plan.host_fits) {
+    if (!answer.least_host || plan.host < answer.least_host->host) {
+      answer.least_host = plan;
+    }
+    return true;
+  }
+  return false;
+}
+
 Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan) {
   const Bytes total = question.budget > Bytes{0} ? question.budget : question.device.total;
   const Bytes outside =

@@ -59,8 +59,9 @@ struct CellAnswer {
   std::optional<RatedPlan> best;
   Worth worth;
   std::uint64_t evaluated = 0;
-  std::optional<RatedPlan> leanest;  ///< Where nothing fitted; its peak is that of some rank.
-  std::optional<Next> next;          ///< Nothing: all of the cell has been seen.
+  std::optional<RatedPlan> leanest;     ///< Where nothing fitted; its peak is that of some rank.
+  std::optional<RatedPlan> least_host;  ///< Of plans that only the host has no room for.
+  std::optional<Next> next;             ///< Nothing: all of the cell has been seen.
 };
 
 /// What a cell adds to a front.
@@ -136,6 +137,9 @@ struct SearchState {
 inline constexpr std::size_t kWave = 16;
 /// More than any device has.
 inline constexpr Bytes kMostBytes{INT64_MAX};
+
+/// Notes a plan that is too large for the device or for the host; false: it fits.
+[[nodiscard]] bool keep_too_large(const RatedPlan& plan, CellAnswer& answer);
 
 /// The worth that no plan of the cell falls below.
 [[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell);

@@ -214,11 +214,11 @@ class LoweredVisit {
                           .time = lowered->time,
                           .peak = lowered->peak,
                           .capacity = capacity_,
-                          .number = number};
-    if (rated.peak > capacity_) {
-      if (!answer_.leanest || rated.peak < answer_.leanest->peak) {
-        answer_.leanest = rated;
-      }
+                          .number = number,
+                          .host = lowered->host,
+                          .host_capacity = lowered->host_capacity,
+                          .host_fits = lowered->host_fits};
+    if (keep_too_large(rated, answer_)) {
       return ok();
     }
     Worth worth = worth_of(question_.objective, plan, rated.time.total().value(), rated.peak);
@@ -312,7 +312,7 @@ class LoweredEvaluator final : public Evaluator {
         return lowered.error();
       }
       ++answer.evaluated;
-      if (lowered->peak <= capacity) {
+      if (lowered->peak <= capacity && lowered->host_fits) {
         answer.plans.push_back({.plan = plan,
                                 .time = lowered->time,
                                 .peak = lowered->peak,

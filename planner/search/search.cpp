@@ -201,6 +201,10 @@ class CellPass {
     if (leanest && (!result_.leanest || leanest->peak < result_.leanest->peak)) {
       result_.leanest = leanest;
     }
+    const auto& least_host = answer.least_host;
+    if (least_host && (!result_.least_host || least_host->host < result_.least_host->host)) {
+      result_.least_host = least_host;
+    }
   }
 
   void rank(Ranked one) {
@@ -236,6 +240,7 @@ class CellPass {
       result_.status = whole ? PlanStatus::kOptimal : PlanStatus::kFeasible;
       result_.gap = gap();
       result_.leanest.reset();
+      result_.least_host.reset();
       for (std::size_t i = 1; i < ranking_.size(); ++i) {
         result_.next.push_back(ranking_[i].plan);
       }

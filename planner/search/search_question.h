@@ -85,7 +85,10 @@ struct PlanResult {
   double bound = 0;
   double gap = 0;  ///< (best - bound) / best.
   std::optional<RatedPlan>
-      leanest;                   ///< Nothing fits: of the plans worked out, one that comes near.
+      leanest;  ///< Nothing fits: of the plans worked out, one that comes near.
+  /// Nothing fits: of the plans worked out that fit the device, but not the host, the one that
+  /// takes least of the host.
+  std::optional<RatedPlan> least_host;
   std::vector<RatedPlan> front;  ///< By time; each has been replayed.
   bool front_whole = false;      ///< No plan of the space is missing in it.
   /// No plan is better than some of the front by more than this share in time, peak and GPUs; 0 if

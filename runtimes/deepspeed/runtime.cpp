@@ -11,6 +11,7 @@
 #include "runtimes/deepspeed/options.h"
 #include "runtimes/deepspeed/words.h"
 #include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/host_memory.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -112,6 +113,12 @@ class Deepspeed final : public Runtime {
   /// ZeRO-3 prefetches and keeps parameters by the room that there is.
   [[nodiscard]] bool depends_on_room(const ParallelPlan& plan) const override {
     return plan.zero.has_value();
+  }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    const bool parts = plan.zero && plan.zero->stage == 3;
+    return transformers::loading_terms(
+        model, plan, parts ? transformers::LoadedBy::kParts : transformers::LoadedBy::kEveryRank);
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});

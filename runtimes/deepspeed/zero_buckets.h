@@ -78,6 +78,8 @@ class ZeroBuckets final : public OptimizerWrapper {
   /// Parameters wait on the host while the flat group is made there.
   void move_to_host(const Group& group);
   void make_master(Group& group);
+  void hold_group(std::int64_t partition);
+  void hold_accumulated();
   void make_buckets();
   void arrived(Position position);
   /// Brings one gradient to the bucket.

@@ -11,6 +11,7 @@
 #include "runtimes/fsdp/window.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/host_memory.h"
 
 namespace headroom::ir::fsdp {
 namespace {
@@ -66,6 +67,10 @@ class Fsdp final : public Runtime {
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan);
+  }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    return transformers::loading_terms(model, plan, transformers::LoadedBy::kFirstOfNode);
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     return sharded_parameters(plan);

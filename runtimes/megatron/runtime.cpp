@@ -103,6 +103,14 @@ class Megatron final : public Runtime {
                                                        const ParallelPlan& plan) const override {
     return plan.megatron ? own_buffers(model, plan) : std::vector<OutsideTerm>{};
   }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& /*model*/,
+                                                 const ParallelPlan& /*plan*/) const override {
+    return {loader_term()};
+  }
+  [[nodiscard]] Bytes held_on_host(const ModelSpec& model,
+                                   const ParallelPlan& plan) const override {
+    return plan.megatron ? optimizer_on_host(model, plan) : Bytes{0};
+  }
   /// As many as are in flight, and two in the steady state; an interleaved schedule wants multiples
   /// of the stages.
   [[nodiscard]] std::int64_t steady_micro_batches(const ParallelPlan& plan) const override {

@@ -4,6 +4,7 @@
 
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/changes.h"
+#include "runtimes/transformers/host_memory.h"
 #include "runtimes/transformers/lowering.h"
 #include "runtimes/transformers/measured_runs.h"
 #include "runtimes/transformers/options.h"
@@ -55,6 +56,10 @@ class Transformers final : public Runtime {
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan);
+  }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    return loading_terms(model, plan, LoadedBy::kEveryRank);
   }
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
