@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,8 +55,12 @@ struct StepEstimate {
   std::int64_t retries = 0;            ///< Of the replay on the real capacity.
   ir::Rank rank{};                     ///< The binding rank.
   std::optional<StepTime> time;        ///< Set if the machine is known.
+  std::optional<double> chance;        ///< To fit on the device, if measured errors tell it.
   HostMemory host;                     ///< Of a node; judged if `DeviceSpec::host` is set.
 };
+
+/// Replaces the device's verdict by one that measured errors give (`confidence.h`).
+using Judge = std::function<void(const ir::ParallelPlan& plan, StepEstimate& estimate)>;
 
 /// Margin below this share of the device makes a verdict "tight": fragmentation and outside terms
 /// vary by that much from run to run (docs/model-assumptions.md, "Verdict").

@@ -54,6 +54,13 @@ std::string margin_text(const cost::StepEstimate& estimate) {
                                     : size_text(estimate.margin) + " to spare";
 }
 
+/// ", chance to fit 62.1 %" where the interval straddles the capacity.
+std::string chance_text(const cost::StepEstimate& estimate) {
+  const bool open = estimate.device_verdict == cost::Verdict::kTight && estimate.chance &&
+                    *estimate.chance < cost::kConfidenceLevel;
+  return open ? ", chance to fit " + percent_text(*estimate.chance) : "";
+}
+
 std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
   const Question& question = answer.question;
   const cost::StepEstimate& estimate = answer.estimate;
@@ -61,9 +68,10 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
                               std::to_string(question.request.plan.world) + " x " +
                               question.device.name + " (" + size_text(estimate.device_total) +
                               (question.budget > Bytes{0} ? " budget" : " usable") + "): ";
-  const std::string verdict = std::string(name_of(estimate.verdict)) +
-                              (host_shortage(estimate.host).empty() ? ", " : ": ") +
-                              margin_text(estimate);
+  std::string verdict = std::string(name_of(estimate.verdict)) +
+                        (host_shortage(estimate.host).empty() ? ", " : ": ") +
+                        margin_text(estimate);
+  verdict += chance_text(estimate);
   const bool one_line = columns_of(subject) + columns_of(verdict) <= terminal.width;
   return subject + (one_line ? "" : "\n  ") +
          styled(terminal, style_of(estimate.verdict), verdict) + "\n";

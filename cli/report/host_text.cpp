@@ -18,8 +18,17 @@ std::string host_line(std::string_view name, Bytes bytes, const std::string& rem
 /// Whether the framework keeps anything on the host from step to step.
 bool offloads(const cost::HostMemory& host) {
   return host.nvme > Bytes{0} || std::ranges::any_of(host.terms, [](const ir::HostTerm& term) {
-           return term.span == ir::HostSpan::kTraining && !term.reclaimable;
+           return term.span == ir::HostSpan::kTraining && !term.reclaimable &&
+                  term.use != ir::HostUse::kDataLoaders;
          });
+}
+
+/// Whether the text has something to say of the host.
+bool is_shown(const cost::HostMemory& host) {
+  constexpr double kMuch = 0.95;  // Less than `cost::kTightShare` to spare.
+  return host.capacity && (offloads(host) || !host.fits() ||
+                           static_cast<double>(host.bytes.value()) >
+                               kMuch * static_cast<double>(host.capacity->value()));
 }
 
 std::string term_remark(const ir::HostTerm& term) {
@@ -62,7 +71,7 @@ std::string host_shortage(const cost::HostMemory& host) {
 }
 
 std::string host_summary(const cost::HostMemory& host) {
-  if (!host.capacity) {
+  if (!is_shown(host)) {
     return {};
   }
   return "host memory of " + ranks_text(host) + " " + to_text(host.bytes) + " of " +
@@ -75,12 +84,8 @@ std::string host_lines(const cost::StepEstimate& estimate, const cost::DeviceSpe
                        const Terminal& terminal) {
   const cost::HostMemory& host = estimate.host;
   const std::string when = "while " + std::string(name_of(host.peak_span));
-  if (!host.capacity) {
+  if (!is_shown(host)) {
     return {};
-  }
-  if (!offloads(host) && host.fits()) {
-    return host_line("host memory of " + ranks_text(host), host.bytes,
-                     "of " + to_text(*host.capacity) + ", " + when);
   }
   std::string text = "\n" + styled(terminal, Style::kStrong, "against the host") + "\n";
   std::vector<ir::HostTerm> terms = host.terms;

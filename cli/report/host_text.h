@@ -12,10 +12,12 @@ namespace headroom::cli {
 /// "the host needs 7.4 TiB, the node has 2.0 TiB"; empty if the node has what the run takes.
 [[nodiscard]] std::string host_shortage(const cost::HostMemory& host);
 
-/// "host memory 421 GiB of 2.0 TiB, 380 GiB pinned, while training\n"; empty if it is not judged.
+/// "host memory 421 GiB of 2.0 TiB, 380 GiB pinned, while training\n"; empty if nothing is
+/// offloaded and there is enough.
 [[nodiscard]] std::string host_summary(const cost::HostMemory& host);
 
-/// The host's memory by use, for each rank and for the node; one line if nothing is offloaded.
+/// The host's memory by use, for each rank and for the node; empty if nothing is offloaded and
+/// there is enough.
 [[nodiscard]] std::string host_lines(const cost::StepEstimate& estimate,
                                      const cost::DeviceSpec& device, const Terminal& terminal);
 

@@ -8,6 +8,7 @@
 #include "cli/report/host_text.h"
 #include "cli/report/placement_text.h"
 #include "cli/report/why_text.h"
+#include "cli/scalars.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/framework_search.h"
@@ -51,6 +52,7 @@ JsonFields estimate_fields(const PlanAnswer& answer) {
   const cost::StepEstimate& estimate = *answer.result.estimate;
   JsonFields fields;
   fields.add("verdict", name_of(estimate.verdict));
+  fields.add("fits_probability", estimate.chance ? JsonValue{*estimate.chance} : JsonValue{});
   fields.add("fast_peak_bytes", answer.result.best->peak);
   fields.add("peak_allocated_bytes", estimate.peak_allocated);
   fields.add("peak_reserved_bytes", estimate.peak_reserved);
@@ -136,6 +138,14 @@ std::string length_words(const PlanAnswer& answer) {
   return chosen && answer.result.best
              ? " of " + with_commas(answer.result.best->plan.sequence) + " tokens"
              : "";
+}
+
+/// ", chance to fit 97.2 %, at least 90 % asked for"
+std::string chance_words(const PlanAnswer& answer) {
+  const std::optional<double> chance = answer.result.estimate->chance;
+  return chance ? ", chance to fit " + percent_text(*chance) + ", at least " +
+                      percent_text(answer.search.confidence) + " asked for"
+                : "";
 }
 
 std::string head_line(const PlanAnswer& answer) {
@@ -270,6 +280,7 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   fields.add("lowered_whole", result.memory.lowered);
   const bool bounded = result.status != plan::PlanStatus::kInfeasible;
   fields.add("objective", ir::word_of(plan::objective_words(), answer.search.objective));
+  fields.add("confidence", answer.search.confidence);
   fields.add("bound", bounded ? JsonValue{result.bound} : JsonValue{});
   fields.add("gap", result.best ? JsonValue{result.gap} : JsonValue{});
   fields.add("seconds", answer.seconds);
@@ -314,8 +325,8 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
     }
     text += "\npeak " + to_text(estimate.peak_allocated) + " allocated, " +
             to_text(estimate.peak_reserved) + " reserved of " + to_text(estimate.capacity) + " (" +
-            std::string(name_of(estimate.verdict)) + "), " + estimate.peak_moment + "\n" +
-            host_summary(estimate.host);
+            std::string(name_of(estimate.verdict)) + chance_words(answer) + "), " +
+            estimate.peak_moment + "\n" + host_summary(estimate.host);
   } else {
     text += infeasible_lines(answer);
   }

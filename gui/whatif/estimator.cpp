@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "costmodel/confidence.h"
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/hardware/host.h"
 #include "costmodel/time/machine.h"
@@ -39,8 +40,14 @@ Result<cost::StepEstimate> answer(const std::string& config_dir, const Scenario&
   }
   // A device without performance data gets a verdict without a time.
   const Result<cost::Machine> machine = cost::load_machine(config_dir, *device);
-  return cost::estimate(*model, scenario.plan, *device, scenario.budget,
-                        machine ? &*machine : nullptr);
+  Result<cost::StepEstimate> found = cost::estimate(*model, scenario.plan, *device, scenario.budget,
+                                                    machine ? &*machine : nullptr);
+  const Result<std::vector<cost::ResidualSet>> residuals =
+      cost::read_residuals(config_dir + "/accuracy/residuals.json");
+  if (found && residuals) {  // Without errors of measured runs, the replay's verdict stays.
+    cost::settle_verdict(found.value(), cost::confidence_of(*found, scenario.plan, *residuals));
+  }
+  return found;
 }
 
 }  // namespace

@@ -147,7 +147,15 @@ inline constexpr Bytes kMostBytes{INT64_MAX};
 
 /// Bounds the worth of the plans of a cell from below.
 [[nodiscard]] BoundedCell bound_cell(const SearchState& state, Cell cell);
-/// Bytes that the allocator may take under `plan`.
+/// Replays `plan` in `budget` (0: the device's total) and judges it (`SearchQuestion::judge`).
+///
+/// Errors:  those of `cost::estimate`.
+[[nodiscard]] Result<cost::StepEstimate> judged_replay(const SearchQuestion& question,
+                                                       const ir::ParallelPlan& plan, Bytes budget,
+                                                       const cost::Machine* machine = nullptr);
+/// Whether a replay fits with the confidence that is asked for.
+[[nodiscard]] bool is_accepted(const SearchQuestion& question, const cost::StepEstimate& replayed);
+/// What the allocator may take under `plan` (`SearchQuestion::room`).
 [[nodiscard]] Bytes capacity_of(const SearchQuestion& question, const ir::ParallelPlan& plan);
 /// Whether the fastest plan of a cell that fits is the best of the cell.
 [[nodiscard]] bool stops_at_first(const SearchQuestion& question);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "costmodel/confidence.h"
 #include "costmodel/estimate.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/evaluate/plan_figures.h"
@@ -59,6 +60,11 @@ struct SearchQuestion {
   /// that were not looked at may be better, even if the status says optimal.
   bool any = false;
   std::size_t replays = 1;  ///< Number of plans to replay, the best of as many cells.
+  cost::Judge judge{};      ///< Applied to every replay; none: the replay's own verdict.
+  double confidence = 0;    ///< Least chance to fit of the best plan, where `judge` gives one.
+  /// What the allocator may take if a plan is to fit with this confidence; none: all that the
+  /// device has besides `outside_terms`.
+  cost::Room room{};
   const std::atomic<bool>* stop = nullptr;
   std::function<void(const SearchProgress&)> progress;  ///< Called between waves.
 };

@@ -116,9 +116,12 @@ class Deepspeed final : public Runtime {
   }
   [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
                                                  const ParallelPlan& plan) const override {
+    using transformers::LoadedBy;
+    using transformers::SavedFrom;
     const bool parts = plan.zero && plan.zero->stage == 3;
-    return transformers::loading_terms(
-        model, plan, parts ? transformers::LoadedBy::kParts : transformers::LoadedBy::kEveryRank);
+    return transformers::joined(
+        transformers::loading_terms(model, plan, parts ? LoadedBy::kParts : LoadedBy::kEveryRank),
+        transformers::saving_terms(model, plan, parts ? SavedFrom::kGathered : SavedFrom::kDevice));
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     const ZeroPlan zero = plan.zero.value_or(ZeroPlan{});

@@ -1,5 +1,7 @@
 #include "runtimes/transformers/host_memory.h"
 
+#include <algorithm>
+
 #include "model_ir/spec/dtype.h"
 #include "model_ir/spec/param_count.h"
 
@@ -29,6 +31,33 @@ std::vector<HostTerm> loading_terms(const ModelSpec& model, const ParallelPlan& 
                      .source = kSource});
   }
   return terms;
+}
+
+std::vector<HostTerm> joined(std::vector<HostTerm> terms, const std::vector<HostTerm>& more) {
+  terms.insert(terms.end(), more.begin(), more.end());
+  return terms;
+}
+
+std::vector<HostTerm> saving_terms(const ModelSpec& model, const ParallelPlan& plan,
+                                   SavedFrom from) {
+  constexpr Bytes kFile{50'000'000'000};
+  if (!plan.checkpoint_save || plan.lora) {
+    return {};
+  }
+  const std::int64_t parameters = count_parameters(model).total();
+  const bool gathered = from == SavedFrom::kGathered;
+  const Bytes copies = gathered
+                           ? bytes_of(parameters, DType::kBf16)
+                           : std::min(kFile, bytes_of(parameters, param_dtype(plan.precision)));
+  return {{.use = HostUse::kSaving,
+           .span = HostSpan::kSaving,
+           .once = true,
+           .requested = copies,
+           .bytes = copies,
+           .source = gathered
+                         ? "DeepSpeed 0.19.8 engine.py, _zero3_consolidated_16bit_state_dict"
+                         : "transformers 5.17 save_pretrained: files of 50 GB; safetensors 0.8 "
+                           "torch.py, _flatten_as_ptr"}};
 }
 
 }  // namespace headroom::ir::transformers

@@ -30,4 +30,24 @@ enum class LoadedBy : std::uint8_t {
 [[nodiscard]] std::vector<HostTerm> loading_terms(const ModelSpec& model, const ParallelPlan& plan,
                                                   LoadedBy by);
 
+/// The terms of both lists.
+[[nodiscard]] std::vector<HostTerm> joined(std::vector<HostTerm> terms,
+                                           const std::vector<HostTerm>& more);
+
+/// How the first rank collects the weights that a checkpoint gets.
+enum class SavedFrom : std::uint8_t {
+  kDevice,    ///< save_pretrained copies a file's tensors to the host at once.
+  kGathered,  ///< All 16-bit weights are gathered on the host first.
+};
+
+/// What saving the model takes of the host of the first rank; none without `checkpoint_save`.
+///
+/// Model:   a file has at most 50 GB of weights. Of a model with adapters, only these are saved.
+/// Source:  huggingface/transformers 5.17 src/transformers/modeling_utils.py, save_pretrained
+///          (max_shard_size); safetensors 0.8 safetensors/torch.py, _flatten_as_ptr (copies of a
+///          file's tensors live until it is written); deepspeedai/DeepSpeed 0.19.8
+///          deepspeed/runtime/engine.py, _zero3_consolidated_16bit_state_dict.
+[[nodiscard]] std::vector<HostTerm> saving_terms(const ModelSpec& model, const ParallelPlan& plan,
+                                                 SavedFrom from);
+
 }  // namespace headroom::ir::transformers

@@ -59,7 +59,8 @@ class Transformers final : public Runtime {
   }
   [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
                                                  const ParallelPlan& plan) const override {
-    return loading_terms(model, plan, LoadedBy::kEveryRank);
+    return joined(loading_terms(model, plan, LoadedBy::kEveryRank),
+                  saving_terms(model, plan, SavedFrom::kDevice));
   }
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
