@@ -72,9 +72,10 @@ struct SizeKey {
   std::string_view key;
   std::string_view alias;
   std::int64_t ZeroPlan::*value;
+  IntegerRange range = kElements;
 };
 constexpr std::array<SizeKey, 8> kSizes = {
-    {{"reduce_bucket_size", "", &ZeroPlan::reduce_bucket_size},
+    {{"reduce_bucket_size", "", &ZeroPlan::reduce_bucket_size, {0, kMostElements}},
      {"allgather_bucket_size", "", &ZeroPlan::allgather_bucket_size},
      {"sub_group_size", "", &ZeroPlan::sub_group_size},
      {"stage3_prefetch_bucket_size", "prefetch_bucket_size", &ZeroPlan::prefetch_bucket_size},
@@ -261,7 +262,7 @@ ZeroPlan read_zero(ConfigSection& root, const ModelSpec& model) {
   for (const SizeKey& size : kSizes) {
     for (const std::string_view key : {size.key, size.alias}) {
       if (!key.empty()) {
-        plan.*size.value = zero.integer(key, kElements).value_or(plan.*size.value);
+        plan.*size.value = zero.integer(key, size.range).value_or(plan.*size.value);
       }
     }
   }

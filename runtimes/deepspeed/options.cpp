@@ -29,6 +29,7 @@ constexpr std::array kZeroFields = {
         .spelled({.name = "zero_optimization.stage"})
         .means("ZeRO stage: 1 shards optimizer states, 2 gradients as well, 3 parameters as well."),
     elements<&Z::reduce_bucket_size>("reduce_bucket_elements")
+        .between(0, kMostElements)  // It is one tensor.
         .spelled({.name = "zero_optimization.reduce_bucket_size"})
         .means("Size of the buckets in which gradients are reduced."),
     elements<&Z::allgather_bucket_size>("allgather_bucket_elements")
