@@ -140,11 +140,11 @@ std::string length_words(const PlanAnswer& answer) {
              : "";
 }
 
-/// ", chance to fit 97.2 %, at least 90 % asked for"
-std::string chance_words(const PlanAnswer& answer) {
+/// "chance to fit 97.2 %, at least 90.0 % asked for\n"; empty if no measured errors apply.
+std::string chance_line(const PlanAnswer& answer) {
   const std::optional<double> chance = answer.result.estimate->chance;
-  return chance ? ", chance to fit " + percent_text(*chance) + ", at least " +
-                      percent_text(answer.search.confidence) + " asked for"
+  return chance ? "chance to fit " + percent_text(*chance) + ", at least " +
+                      percent_text(answer.search.confidence) + " asked for\n"
                 : "";
 }
 
@@ -188,21 +188,24 @@ const plan::RatedPlan* leanest_of(const PlanAnswer& answer) {
 std::string infeasible_lines(const PlanAnswer& answer) {
   const plan::PlanResult& result = answer.result;
   const plan::RatedPlan* lean = leanest_of(answer);
+  std::string host_line;
   if (const auto& host = result.least_host) {
-    return "every plan that fits the GPUs takes too much of the host: " + to_text(host->host) +
-           " at least, the node has " + to_text(host->host_capacity) + "\n  " +
-           plan_words(host->plan) + "\n";
+    host_line = "offloading takes too much of the host: " + to_text(host->host) +
+                " at least, the node has " + to_text(host->host_capacity) + "\n  " +
+                plan_words(host->plan) + "\n";
   }
   if (lean == nullptr) {
-    return result.status == plan::PlanStatus::kInfeasible
-               ? "every plan's parameters and optimizer states alone are too many\n"
-               : "stopped before a plan that fits was found\n";
+    if (result.status != plan::PlanStatus::kInfeasible) {
+      return "stopped before a plan that fits was found\n" + host_line;
+    }
+    return host_line.empty() ? "every plan's parameters and optimizer states alone are too many\n"
+                             : host_line;
   }
   const bool proven = answer.infeasible && answer.infeasible->proven;
   return std::string(proven ? "the smallest possible peak is " : "the smallest peak found is ") +
          to_text(lean->peak) + ", of " + to_text(lean->capacity) + " that the allocator may take" +
          (lean->peak <= lean->capacity ? ", but its segments are larger" : "") + "\n  " +
-         plan_words(lean->plan) + "\n";
+         plan_words(lean->plan) + "\n" + host_line;
 }
 
 JsonValue would_fit_json(const PlanAnswer& answer) {
@@ -325,8 +328,8 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
     }
     text += "\npeak " + to_text(estimate.peak_allocated) + " allocated, " +
             to_text(estimate.peak_reserved) + " reserved of " + to_text(estimate.capacity) + " (" +
-            std::string(name_of(estimate.verdict)) + chance_words(answer) + "), " +
-            estimate.peak_moment + "\n" + host_summary(estimate.host);
+            std::string(name_of(estimate.verdict)) + "), " + estimate.peak_moment + "\n" +
+            chance_line(answer) + host_summary(estimate.host);
   } else {
     text += infeasible_lines(answer);
   }

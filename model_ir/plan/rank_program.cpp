@@ -31,7 +31,7 @@ std::string_view name_of(TensorRole role) {
 }
 
 void hold_on_host(RankProgram& program, HostUse use, HostPages pages, std::int64_t bytes) {
-  add_to(program.host, {.use = use, .source = {}}, pages, bytes);
+  add_to(program.host, {.use = use, .requested = {}, .bytes = {}, .source = {}}, pages, bytes);
   program.host_bytes += bytes;
 }
 

@@ -209,7 +209,8 @@ void ZeroPartitions::move_to_flat(std::int64_t elements, DType dtype) {
     for (const std::size_t parameter : group.parameters) {
       const std::int64_t bytes = bytes_of(parameters_[parameter].shard_elements, dtype).value();
       hold_on_host(program, HostUse::kParameters, HostPages::kPinnedBlock, -bytes);
-      add_to(kept, {.use = HostUse::kStaging, .source = {}}, HostPages::kPinnedBlock, bytes);
+      add_to(kept, {.use = HostUse::kStaging, .requested = {}, .bytes = {}, .source = {}},
+             HostPages::kPinnedBlock, bytes);
     }
   }
   for (HostTerm& term : kept) {

@@ -1,5 +1,6 @@
 #include "runtimes/fsdp/runtime.h"
 
+#include <algorithm>
 #include <array>
 
 #include "model_ir/spec/param_count.h"
@@ -71,6 +72,19 @@ class Fsdp final : public Runtime {
   [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
                                                  const ParallelPlan& plan) const override {
     return transformers::loading_terms(model, plan, transformers::LoadedBy::kFirstOfNode);
+  }
+  /// Shards, and gradients and moments of what is trained.
+  [[nodiscard]] Bytes held_on_host(const ModelSpec& model,
+                                   const ParallelPlan& plan) const override {
+    if (!plan.fsdp || !plan.fsdp->cpu_offload) {
+      return Bytes{0};
+    }
+    const std::int64_t ranks = std::max<std::int64_t>(plan.world / plan.fsdp->replicas, 1);
+    const Bytes shard =
+        bytes_of(count_parameters(model).total() / ranks, param_dtype(plan.precision));
+    const bool trains = !plan.lora && plan.optimizer.kind != OptimizerKind::kNone;
+    const std::int64_t moments = plan.optimizer.kind == OptimizerKind::kAdamW ? 2 : 0;
+    return (1 + (trains ? 1 + moments : 0)) * shard;
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     return sharded_parameters(plan);

@@ -60,4 +60,18 @@ std::vector<HostTerm> saving_terms(const ModelSpec& model, const ParallelPlan& p
                            "torch.py, _flatten_as_ptr"}};
 }
 
+std::vector<HostTerm> resuming_terms(const ModelSpec& model, const ParallelPlan& plan, double bytes,
+                                     std::string_view source) {
+  if (!plan.resume || plan.lora || plan.optimizer.kind == OptimizerKind::kNone || bytes == 0) {
+    return {};  // Adapters have states of few bytes.
+  }
+  const auto parameters = static_cast<double>(count_parameters(model).total());
+  const Bytes states{static_cast<std::int64_t>(bytes * parameters)};
+  return {{.use = HostUse::kLoading,
+           .span = HostSpan::kResuming,
+           .requested = states,
+           .bytes = states,
+           .source = source}};
+}
+
 }  // namespace headroom::ir::transformers

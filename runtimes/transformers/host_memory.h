@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "model_ir/plan/host_term.h"
@@ -49,5 +50,12 @@ enum class SavedFrom : std::uint8_t {
 ///          deepspeed/runtime/engine.py, _zero3_consolidated_16bit_state_dict.
 [[nodiscard]] std::vector<HostTerm> saving_terms(const ModelSpec& model, const ParallelPlan& plan,
                                                  SavedFrom from);
+
+/// The optimizer states of a checkpoint that a run resumes from (`resume`), as far as every rank
+/// reads `bytes` of them for each trained parameter to the host.
+///
+/// Model:   they are there beside what training holds, until they are copied.
+[[nodiscard]] std::vector<HostTerm> resuming_terms(const ModelSpec& model, const ParallelPlan& plan,
+                                                   double bytes, std::string_view source);
 
 }  // namespace headroom::ir::transformers

@@ -59,8 +59,13 @@ class Transformers final : public Runtime {
   }
   [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
                                                  const ParallelPlan& plan) const override {
-    return joined(loading_terms(model, plan, LoadedBy::kEveryRank),
-                  saving_terms(model, plan, SavedFrom::kDevice));
+    // Several ranks read the states to their devices.
+    const double states = plan.world == 1 ? 2.0 * bits_of(param_dtype(plan.precision)) / 8 : 0;
+    return joined(joined(loading_terms(model, plan, LoadedBy::kEveryRank),
+                         saving_terms(model, plan, SavedFrom::kDevice)),
+                  resuming_terms(model, plan, states,
+                                 "transformers 5.17 trainer.py, _load_optimizer_and_scheduler: "
+                                 "map_location is cpu with one process"));
   }
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {

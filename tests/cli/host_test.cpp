@@ -1,5 +1,8 @@
+#include <string>
+
 #include <doctest/doctest.h>
 
+#include "model_ir/base/units.h"
 #include "tests/support/cli.h"
 
 namespace headroom {
@@ -71,7 +74,7 @@ TEST_CASE("plan: no plan needs more host memory than there is") {
   CHECK(found.integer("estimate/host/bytes") <= 64 * kGiB);
   const Answer none = test::headroom(question + " --host-memory 8GiB");
   CHECK(none.code == ExitCode::kNo);
-  CHECK(none.says("takes too much of the host"));
+  CHECK(none.says("offloading takes too much of the host"));
 }
 
 }  // namespace headroom

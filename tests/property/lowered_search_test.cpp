@@ -94,10 +94,9 @@ TEST_CASE("lowered plans: time and peaks are the replay's, and no bound is above
       Setting setting(model, gpu);
       for (int round = 0; round < 12; ++round) {
         // Some hosts have room for the processes, and for little else.
-        setting.device.host = cost::HostSpec{.node = {},
-                                             .memory = Bytes{random.between(1'710, 1'740) * kMiB},
-                                             .memory_per_rank = true,
-                                             .note = {}};
+        setting.device.host.emplace();
+        setting.device.host->memory = Bytes{random.between(1'710, 1'740) * kMiB};
+        setting.device.host->memory_per_rank = true;
         SearchQuestion question = lowered_question(setting, random);
         question.space.constraints.of(Axis::kGpus) = {random.pick<std::int64_t>({1, 2, 4, 8, 16})};
         question.space.global_batch = 16 * random.between(1, 4);

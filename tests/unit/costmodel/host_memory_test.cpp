@@ -20,6 +20,8 @@ using ir::HostSpan;
 using ir::HostTerm;
 using ir::HostUse;
 
+constexpr std::int64_t kParameters = 1'235'814'400;  ///< Of `small_model`.
+
 DeviceSpec device_in(const char* name, HostSpec host) {
   DeviceSpec device = load_device(test::kConfigs, name).value();
   device.host = std::move(host);
@@ -34,7 +36,9 @@ ir::ParallelPlan offloading_plan() {
   plan.micro_batch = 4;
   plan.sequence = 2048;
   plan.recompute = ir::Recompute::kFull;
-  plan.zero = ir::ZeroPlan{.stage = 2, .offload_optimizer = ir::OffloadDevice::kCpu};
+  plan.zero.emplace();
+  plan.zero->stage = 2;
+  plan.zero->offload_optimizer = ir::OffloadDevice::kCpu;
   return plan;
 }
 
@@ -55,7 +59,8 @@ TEST_CASE("host memory: PyTorch's pinned allocator takes the next power of two")
   CHECK(ir::pinned_block(4096) == 4096);
   CHECK(ir::pinned_block(4097) == 8192);
   std::vector<HostTerm> terms;
-  const HostTerm parameters{.use = HostUse::kParameters, .source = {}};
+  const HostTerm parameters{
+      .use = HostUse::kParameters, .requested = {}, .bytes = {}, .source = {}};
   ir::add_to(terms, parameters, HostPages::kPinnedBlock, 5 * kGiB);
   ir::add_to(terms, parameters, HostPages::kPinnedBlock, 3 * kGiB);
   ir::add_to(terms, parameters, HostPages::kPageable, 3 * kGiB);
@@ -86,7 +91,9 @@ TEST_CASE("host memory: a node holds what its ranks hold, and no more ranks than
   ir::ParallelPlan plan = offloading_plan();
   ir::RankProgram program;
   hold_on_host(program, HostUse::kOptimizerStates, HostPages::kPageable, 10 * kGiB);
-  const HostSpec host{.node = "node", .memory = Bytes{100 * kGiB}, .devices = 4, .note = {}};
+  HostSpec host;
+  host.memory = Bytes{100 * kGiB};
+  host.devices = 4;
   plan.world = 16;
   const HostMemory memory = host_memory(small_model(), plan, host, program);
   CHECK(memory.ranks == 4);
@@ -103,9 +110,9 @@ TEST_CASE("host memory: the peak is that of loading where fp32 copies are larger
   plan.precision = ir::Precision::kFp32;
   const HostMemory memory = host_memory(small_model(), plan, std::nullopt, {});
   CHECK(memory.peak_span == HostSpan::kLoading);
-  CHECK(bytes_of_use(memory, HostUse::kLoading) == Bytes{4 * 1'235'814'400});
+  CHECK(bytes_of_use(memory, HostUse::kLoading) == Bytes{4 * kParameters});
   // The mapped file is shown and does not count.
-  CHECK(bytes_of_use(memory, HostUse::kPageCache) == Bytes{2 * 1'235'814'400});
+  CHECK(bytes_of_use(memory, HostUse::kPageCache) == Bytes{2 * kParameters});
   CHECK(memory.rank_bytes ==
         bytes_of_use(memory, HostUse::kProcess) + bytes_of_use(memory, HostUse::kLoading));
   plan.precision = ir::Precision::kBf16;
@@ -123,8 +130,8 @@ TEST_CASE("host memory: saving gathers all weights at ZeRO stage 3, else a file 
     CHECK(memory.peak_span == HostSpan::kSaving);
     return bytes_of_use(memory, HostUse::kSaving);
   };
-  CHECK(copies(3, "llama-3.2-1b") == Bytes{2 * 1'235'814'400});
-  CHECK(copies(2, "llama-3.2-1b") == Bytes{2 * 1'235'814'400});
+  CHECK(copies(3, "llama-3.2-1b") == Bytes{2 * kParameters});
+  CHECK(copies(2, "llama-3.2-1b") == Bytes{2 * kParameters});
   CHECK(copies(2, "llama-3.1-70b") == Bytes{50'000'000'000});
   CHECK(copies(3, "llama-3.1-70b") > Bytes{140'000'000'000});
   plan.checkpoint_save = false;
@@ -132,14 +139,24 @@ TEST_CASE("host memory: saving gathers all weights at ZeRO stage 3, else a file 
         Bytes{0});
 }
 
+TEST_CASE("host memory: a run that resumes reads its states beside those that it holds") {
+  ir::ParallelPlan plan = offloading_plan();
+  plan.world = 4;
+  const auto peak = [&] { return host_memory(small_model(), plan, std::nullopt, {}); };
+  const Bytes before = peak().rank_bytes;
+  plan.resume = true;
+  CHECK(peak().peak_span == HostSpan::kResuming);
+  CHECK(peak().rank_bytes == before + Bytes{12 * kParameters / 4});
+}
+
 TEST_CASE("host memory: the verdict is the worse of the device's and the host's") {
   const ir::ModelSpec model = small_model();
   ir::ParallelPlan plan = offloading_plan();
   plan.micro_batch = 1;
   const auto verdict_in = [&](std::int64_t gib) {
-    return estimate(model, plan,
-                    device_in("h100-80gb", {.node = {}, .memory = Bytes{gib * kGiB}, .note = {}}))
-        .value();
+    HostSpec host;
+    host.memory = Bytes{gib * kGiB};
+    return estimate(model, plan, device_in("h100-80gb", host)).value();
   };
   const StepEstimate enough = verdict_in(128);
   CHECK(enough.verdict == Verdict::kFits);
@@ -159,10 +176,12 @@ TEST_CASE("host memory: FSDP's offload pins shards and gradients, and holds page
   plan.precision = ir::Precision::kFp32;
   plan.world = 4;
   for (const int version : {1, 2}) {
-    plan.fsdp = ir::FsdpPlan{.version = version, .cpu_offload = true};
+    plan.fsdp.emplace();
+    plan.fsdp->version = version;
+    plan.fsdp->cpu_offload = true;
     const ir::RankProgram program =
         ir::lower(small_model(), plan, ir::Rank{0}, DeviceTraits{}).value();
-    const std::int64_t shard = 1'235'814'400 / 4;
+    const std::int64_t shard = kParameters / 4;
     CHECK(static_cast<double>(program.host_bytes) ==
           doctest::Approx(static_cast<double>(16 * shard)).epsilon(0.002));
     for (const HostTerm& term : program.host) {

@@ -82,9 +82,9 @@ std::size_t members(const AllocatorSettings& part) {
 }
 std::size_t members(const ParallelPlan& part) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B,
-               C, D, E, F] = part;
+               C, D, E, F, G] = part;
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r,
-                                             s, t, u, v, w, x, y, z, A, B, C, D, E, F))>;
+                                             s, t, u, v, w, x, y, z, A, B, C, D, E, F, G))>;
 }
 
 const PlanPart& part_named(std::string_view name) {
