@@ -54,7 +54,8 @@ std::string node_remark(const cost::DeviceSpec& device) {
 }
 
 std::string ranks_text(const cost::HostMemory& host) {
-  return host.ranks == 1 ? "the node" : "the node's " + std::to_string(host.ranks) + " ranks";
+  return host.ranks == 1 ? "host memory"
+                         : "host memory of " + std::to_string(host.ranks) + " ranks";
 }
 
 }  // namespace
@@ -74,8 +75,7 @@ std::string host_summary(const cost::HostMemory& host) {
   if (!is_shown(host)) {
     return {};
   }
-  return "host memory of " + ranks_text(host) + " " + to_text(host.bytes) + " of " +
-         to_text(*host.capacity) +
+  return ranks_text(host) + " " + to_text(host.bytes) + " of " + to_text(*host.capacity) +
          (host.pinned > Bytes{0} ? ", " + to_text(host.pinned) + " pinned" : "") + ", while " +
          std::string(name_of(host.peak_span)) + "\n";
 }
@@ -96,7 +96,7 @@ std::string host_lines(const cost::StepEstimate& estimate, const cost::DeviceSpe
   const std::string pinned =
       host.pinned > Bytes{0} ? ", " + to_text(host.pinned) + " of it pinned" : "";
   text += host_line(ranks_text(host), host.bytes, when + pinned);
-  text += host_line("memory of the node", *host.capacity, node_remark(device));
+  text += host_line("of the node", *host.capacity, node_remark(device));
   text += host_line("margin", host.margin(), "");
   if (host.nvme > Bytes{0}) {
     text += host_line("NVMe", host.nvme,

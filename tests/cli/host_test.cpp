@@ -22,7 +22,7 @@ TEST_CASE("fit: a run whose host has too little memory does not fit") {
   const Answer answer = test::headroom(kLarge);
   CHECK(answer.code == ExitCode::kNo);
   CHECK(answer.says("does not fit: the host needs"));
-  CHECK(answer.says("the node has 2 TiB"));
+  CHECK(answer.says("the node has 2.00 TiB"));
   CHECK(answer.says("against the host"));
   const Document document = test::json_of(kLarge);
   CHECK(document.text("verdict") == "does not fit");
@@ -38,8 +38,8 @@ TEST_CASE("fit: what the user says of the host counts") {
   CHECK(test::json_of(question).integer("host/capacity_bytes") == 64 * kGiB);
   const Answer little = test::headroom(question + " --host-memory 8GiB");
   CHECK(little.code == ExitCode::kNo);
-  CHECK(little.says("the node has 8 GiB"));
-  CHECK(test::headroom(question + " --host-memory 64").complains("a size as 512GiB"));
+  CHECK(little.says("the node has 8.00 GiB"));
+  CHECK(test::headroom(question + " --host-memory much").complains("a size as 512GiB"));
   const std::string drive = " --zero 3 --offload optimizer=nvme,path=/nvme --checkpointing full";
   const std::string swapped = "fit llama-3.2-1b --gpu rtx-4090" + drive;
   CHECK(test::headroom(swapped + " --nvme 1GB").code == ExitCode::kNo);

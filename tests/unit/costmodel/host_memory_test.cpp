@@ -32,7 +32,7 @@ DeviceSpec device_in(const char* name, HostSpec host) {
 ir::ParallelPlan offloading_plan() {
   ir::ParallelPlan plan;
   plan.runtime = "deepspeed";
-  plan.precision = ir::Precision::kBf16;
+  plan.precision = ir::Precision::kBf16Master;
   plan.micro_batch = 4;
   plan.sequence = 2048;
   plan.recompute = ir::Recompute::kFull;
