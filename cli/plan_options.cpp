@@ -112,7 +112,7 @@ class PlanOptionSpecs {
                       .fallback = "",
                       .help = "PYTORCH_ALLOC_CONF: expandable_segments:True,..."});
     own(ir::plan_options(), {"clip_norm", "padded_batch", "keep_logits", "keep_batch", "evaluation",
-                             "checkpoint_save", "steps"});
+                             "checkpoint_save", "resume", "steps"});
     specs_.push_back({.name = "plan",
                       .value = "FILE",
                       .fallback = "",
@@ -408,7 +408,7 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   parts(PartPlace::kLast);
   add_if(!(plan.allocator == usual.allocator), "alloc-conf", to_text(plan.allocator));
   own({"clip_norm", "padded_batch", "keep_logits", "keep_batch", "evaluation", "checkpoint_save",
-       "steps"},
+       "resume", "steps"},
       usual);
   return options;
 }

@@ -10,7 +10,9 @@
 #include <thread>
 #include <utility>
 
+#include "cli/calibration.h"
 #include "cli/allocator_options.h"
+#include "cli/host_options.h"
 #include "cli/plan_options.h"
 #include "cli/question.h"
 #include "cli/scalars.h"
@@ -31,12 +33,14 @@ constexpr std::array<OptionSpec, 4> kMachineOptions = {
       "what this GPU achieves, as headroom fit takes it"},
      {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
 
-constexpr std::array<OptionSpec, 8> kSearchOptions = {
+constexpr std::array<OptionSpec, 9> kSearchOptions = {
     {{"global-batch", "N", "8 for each GPU", "sequences of an optimizer step, all ranks together"},
      {"alloc-conf", "CONF", "expandable_segments:True", "PYTORCH_ALLOC_CONF"},
      {"objective", "WHAT", "throughput",
       "what is best: throughput, gpus (fewest), memory (lowest peak), cost (GPU seconds), "
       "micro-batch (greatest), sequence (longest)"},
+     {"confidence", "PERCENT", "90",
+      "chance that the plan must have to fit, by the errors on measured runs"},
      {"front", "", "",
       "also list the plans that no other beats in time, memory and GPUs (and so in GPU seconds) "
       "at once"},
@@ -98,6 +102,27 @@ Result<ir::ParallelPlan> read_base(const Arguments& arguments, const ir::ModelSp
     base.allocator = *settings;
   }
   return base;
+}
+
+/// --confidence and the errors that it is read off.
+Status read_confidence(const Arguments& arguments, PlanSearch& search) {
+  Result<std::vector<cost::ResidualSet>> residuals = load_residuals(arguments);
+  if (!residuals) {
+    return std::move(residuals).error();
+  }
+  search.residuals = std::move(residuals).value();
+  if (std::optional<std::string> text = arguments.value("confidence")) {
+    constexpr double kMost = 99.9;
+    if (text->ends_with('%')) {
+      text->pop_back();
+    }
+    const Result<double> percent = parse_real("confidence", *text, 0, kMost);
+    if (!percent) {
+      return percent.error();
+    }
+    search.confidence = *percent / 100;
+  }
+  return ok();
 }
 
 Status read_search(const Arguments& arguments, PlanSearch& search) {
@@ -174,6 +199,9 @@ plan::SearchQuestion PlanSearch::question() const {
           .work_limit = work_limit,
           .front = front,
           .replays = replays,
+          .judge = cost::judge_by(residuals),
+          .confidence = confidence,
+          .room = cost::room_by(residuals, confidence),
           .stop = nullptr,
           .progress = {}};
 }
@@ -182,6 +210,8 @@ std::vector<OptionSpec> plan_search_options() {
   std::vector<OptionSpec> options = {
       {"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"}};
   options.insert(options.end(), kMachineOptions.begin(), kMachineOptions.end());
+  const std::vector<OptionSpec> host = host_options();
+  options.insert(options.end(), host.begin(), host.end());
   for (const plan::Axis axis : plan::all_axes()) {
     options.push_back({axis->option, axis->values, axis->usual, kept(plan::help_of(axis))});
   }
@@ -226,7 +256,8 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
     return std::move(machine).error();
   }
   search.machine = std::move(machine).value();
-  for (const Status& status : {read_search(arguments, search), read_batch(arguments, search)}) {
+  for (const Status& status : {read_search(arguments, search), read_batch(arguments, search),
+                               read_confidence(arguments, search)}) {
     if (!status) {
       return status.error();
     }

@@ -23,6 +23,8 @@ struct PlanSearch {
   std::uint64_t work_limit = 0;
   bool front = false;
   std::size_t replays = 1;
+  double confidence = 0.9;                     ///< Least chance to fit of the plan.
+  std::vector<cost::ResidualSet> residuals{};  ///< Errors that say the chance.
 
   /// The returned question refers to this object.
   [[nodiscard]] plan::SearchQuestion question() const;

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <utility>
 
+#include "cli/host_options.h"
 #include "cli/own_options.h"
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
@@ -102,7 +103,9 @@ Result<cost::DeviceSpec> read_gpu(const Arguments& arguments) {
   if (!folder) {
     return folder.error();
   }
-  return cost::load_device(folder->path, *name);
+  Result<cost::DeviceSpec> device = cost::load_device(folder->path, *name);
+  return device ? with_asked_host(arguments, folder->path, std::move(device).value())
+                : std::move(device);
 }
 
 std::vector<OptionSpec> plan_question_options() {
@@ -116,6 +119,8 @@ std::vector<OptionSpec> plan_question_options() {
 
 std::vector<OptionSpec> question_options() {
   std::vector<OptionSpec> options(kDeviceOptions.begin(), kDeviceOptions.end());
+  const std::vector<OptionSpec> host = host_options();
+  options.insert(options.end(), host.begin(), host.end());
   const std::vector<OptionSpec> rest = plan_question_options();
   options.insert(options.end(), rest.begin(), rest.end());
   return options;

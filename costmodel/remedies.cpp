@@ -113,7 +113,8 @@ class Search {
       return std::nullopt;  // Every step of the tree is shown with its own figures.
     }
     const std::optional<Bytes> bound = layer_bound(question_.model, plan, question_.device);
-    const double share = found_.verdict == Verdict::kDoesNotFit ? 0 : kTightShare;
+    const double share =
+        found_.verdict == Verdict::kDoesNotFit || question_.judge ? 0 : kTightShare;
     const double room = static_cast<double>(found_.capacity.value()) -
                         share * static_cast<double>(found_.device_total.value());
     return bound && static_cast<double>(bound->value()) > room ? bound : std::nullopt;
@@ -136,10 +137,22 @@ class Search {
   }
 
   [[nodiscard]] Result<StepEstimate> replay_of(const ParallelPlan& plan) const {
+    Result<StepEstimate> found = bare_replay_of(plan);
+    if (found && question_.judge) {
+      question_.judge(plan, found.value());
+    }
+    return found;
+  }
+
+  /// The replay with its own verdict.
+  [[nodiscard]] Result<StepEstimate> bare_replay_of(const ParallelPlan& plan) const {
     ParallelPlan other = question_.plan;
     other.allocator = plan.allocator;
     if (other == plan) {  // The same program with other allocator settings.
-      return cost::judge(found_.program, plan.allocator, found_.device_total, found_.outside);
+      StepEstimate judged =
+          cost::judge(found_.program, plan.allocator, found_.device_total, found_.outside);
+      judge_host(judged, found_.host);
+      return judged;
     }
     return estimate(question_.model, plan, question_.device, question_.budget);
   }

@@ -70,6 +70,7 @@ struct RemedyQuestion {
   Bytes budget;           ///< As in `estimate`; 0: the device's total.
   std::size_t count = 3;  ///< Number of remedies wanted.
   TreeWalk tree = TreeWalk::kAlways;
+  Judge judge{};  ///< Applied to every replay; none: the replay's own verdict.
 };
 
 /// Looks for the cheapest changes that make `found` fit.

@@ -9,7 +9,8 @@
 namespace headroom::cli {
 namespace {
 
-Status judge_confidence(FitAnswer& answer) {
+/// Intervals, the verdict that follows from them, and what judges remedies alike.
+Result<cost::Judge> judge_confidence(FitAnswer& answer) {
   const ir::ParallelPlan& plan = answer.question.request.plan;
   const Result<std::vector<cost::ResidualSet>> residuals = load_residuals(answer.arguments);
   if (!residuals) {
@@ -21,7 +22,8 @@ Status judge_confidence(FitAnswer& answer) {
     return own.error();
   }
   answer.confidence = cost::confidence_of(answer.estimate, plan, *residuals, *own);
-  return ok();
+  cost::settle_verdict(answer.estimate, answer.confidence);
+  return cost::judge_by(*residuals, *own);
 }
 
 Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
@@ -49,8 +51,9 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                    .time = std::move(time).value(),
                    .routing = *routing,
                    .speedups = {}};
-  if (Status known = judge_confidence(answer); !known) {
-    return std::move(known).error();
+  Result<cost::Judge> judge = judge_confidence(answer);
+  if (!judge) {
+    return std::move(judge).error();
   }
   answer.live = cost::group_blocks(
       answer.estimate.program, cost::live_blocks(answer.estimate.program, answer.estimate.timeline,
@@ -60,7 +63,8 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
                                      .plan = answer.question.request.plan,
                                      .device = answer.question.device,
                                      .budget = answer.question.budget,
-                                     .tree = tree};
+                                     .tree = tree,
+                                     .judge = std::move(judge).value()};
     answer.remedies = cost::find_remedies(asked, answer.estimate);
   }
   if (arguments.has("faster") && answer.estimate.time) {
@@ -87,7 +91,12 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
     return answer.error();
   }
   context.out << (context.json ? fit_json(*answer) : fit_text(*answer, context.terminal));
-  return answer->estimate.verdict == cost::Verdict::kDoesNotFit ? ExitCode::kNo : ExitCode::kYes;
+  // "Tight" is a yes unless it is more likely not to fit.
+  constexpr double kEven = 0.5;
+  const cost::StepEstimate& estimate = answer->estimate;
+  const bool no = estimate.verdict == cost::Verdict::kDoesNotFit ||
+                  (estimate.chance && *estimate.chance < kEven);
+  return no ? ExitCode::kNo : ExitCode::kYes;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "cli/report/why_text.h"
 #include "cli/scalars.h"
 #include "costmodel/hardware/catalogue.h"
+#include "costmodel/hardware/host.h"
 #include "planner/explain/explain.h"
 
 namespace headroom::cli {
@@ -135,8 +136,11 @@ std::vector<plan::OtherDevice> larger_devices(const Arguments& arguments,
     if (device.total <= least) {
       continue;
     }
-    if (Result<cost::Machine> machine = cost::load_machine(folder->path, device)) {
-      larger.push_back({.device = device, .machine = std::move(machine).value()});
+    Result<cost::DeviceSpec> placed = cost::with_host(folder->path, device);
+    Result<cost::Machine> machine = cost::load_machine(folder->path, device);
+    if (placed && machine) {
+      larger.push_back(
+          {.device = std::move(placed).value(), .machine = std::move(machine).value()});
       least = device.total;
     }
   }

@@ -2,10 +2,13 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
+#include "cli/calibration.h"
 #include "cli/output.h"
 #include "cli/question.h"
 #include "cli/time_options.h"
+#include "costmodel/confidence.h"
 #include "costmodel/estimate.h"
 #include "costmodel/memory/export.h"
 #include "costmodel/time/export_streams.h"
@@ -68,12 +71,17 @@ Result<ExitCode> run_timeline(const Arguments& arguments, const Context& context
   if (!time) {
     return time.error();
   }
-  const Result<cost::StepEstimate> estimate =
+  Result<cost::StepEstimate> estimate =
       cost::estimate(question->model.spec, question->request.plan, question->device,
                      question->budget, time->machine ? &*time->machine : nullptr);
   if (!estimate) {
-    return estimate.error();
+    return std::move(estimate).error();
   }
+  Result<std::vector<cost::ResidualSet>> residuals = load_residuals(arguments);
+  if (!residuals) {
+    return std::move(residuals).error();
+  }
+  cost::judge_by(std::move(residuals).value())(question->request.plan, estimate.value());
   const bool limited = !arguments.has("no-limit");
   if (estimate->out_of_memory && limited) {
     context.err << "note: the run is out of memory and ends there; --no-limit shows all of it\n";

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "cli/report/host_text.h"
 #include "cli/report/time_report.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/spec/family.h"
@@ -286,6 +287,7 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("retries", estimate.retries);
   fields.add("host_bytes", estimate.program.host_bytes);
   fields.add("nvme_bytes", estimate.program.nvme_bytes);
+  fields.add("host", host_json(estimate));
   fields.add("outside", outside_json(estimate.outside));
   fields.add("phases", phases_json(estimate));
   fields.add("live_at_peak", live_json(answer.live));

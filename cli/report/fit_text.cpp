@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "cli/plan_options.h"
+#include "cli/report/host_text.h"
 #include "cli/report/time_report.h"
 #include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
@@ -44,8 +45,19 @@ Style style_of(cost::Verdict verdict) {
 }
 
 std::string margin_text(const cost::StepEstimate& estimate) {
+  const std::string shortage = host_shortage(estimate.host);
+  if (!shortage.empty() && estimate.margin >= Bytes{0}) {
+    return shortage;
+  }
   return estimate.margin < Bytes{0} ? to_text(-estimate.margin) + " short"
                                     : to_text(estimate.margin) + " to spare";
+}
+
+/// ", chance to fit 62.1 %" where the interval straddles the capacity.
+std::string chance_text(const cost::StepEstimate& estimate) {
+  const bool open = estimate.device_verdict == cost::Verdict::kTight && estimate.chance &&
+                    *estimate.chance < cost::kConfidenceLevel;
+  return open ? ", chance to fit " + percent_text(*estimate.chance) : "";
 }
 
 std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
@@ -55,7 +67,10 @@ std::string verdict_line(const FitAnswer& answer, const Terminal& terminal) {
                               std::to_string(question.request.plan.world) + " x " +
                               question.device.name + " (" + to_text(estimate.device_total) +
                               (question.budget > Bytes{0} ? " budget" : " usable") + "): ";
-  const std::string verdict = std::string(name_of(estimate.verdict)) + ", " + margin_text(estimate);
+  std::string verdict = std::string(name_of(estimate.verdict)) +
+                        (host_shortage(estimate.host).empty() ? ", " : ": ") +
+                        margin_text(estimate);
+  verdict += chance_text(estimate);
   const bool one_line = columns_of(subject) + columns_of(verdict) <= terminal.width;
   return subject + (one_line ? "" : "\n  ") +
          styled(terminal, style_of(estimate.verdict), verdict) + "\n";
@@ -275,14 +290,7 @@ std::string limits(const FitAnswer& answer, const Terminal& terminal) {
   if (fragmentation > kFragmentationFlag) {
     text += "  fragmentation is high: see --alloc-conf expandable_segments:True\n";
   }
-  if (estimate.program.host_bytes > 0) {
-    text += line("host memory", Bytes{estimate.program.host_bytes}, "per rank, offloaded");
-  }
-  if (estimate.program.nvme_bytes > 0) {
-    text += line("NVMe", Bytes{estimate.program.nvme_bytes}, "per rank, offloaded");
-  }
-  text += communication(answer);
-  return text;
+  return text + communication(answer) + host_lines(estimate, answer.question.device, terminal);
 }
 
 /// The phases to show: all of them, or only those of the last step if there are many.

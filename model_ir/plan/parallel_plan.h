@@ -133,6 +133,7 @@ struct ParallelPlan {
   bool keep_batch = false;
   bool evaluation = false;  ///< One forward pass in evaluation mode after the steps.
   bool checkpoint_save = false;
+  bool resume = false;  ///< The run begins with a checkpoint that has optimizer states.
   int steps = 2;
   std::int64_t world = 1;  ///< Ranks; here also the data-parallel degree.
   /// The rank that is shown; none: the binding rank.

@@ -87,8 +87,7 @@ Mend mend_to(Mend::Kind kind, std::int64_t value) {
 /// The verdict of the replay of `plan` in `budget`.
 Result<cost::Verdict> verdict_of(const SearchQuestion& question, const RatedPlan& plan,
                                  Bytes budget) {
-  const Result<cost::StepEstimate> estimate =
-      cost::estimate(question.space.model, plan.plan, question.device, budget);
+  const Result<cost::StepEstimate> estimate = judged_replay(question, plan.plan, budget);
   return estimate ? Result<cost::Verdict>(estimate->verdict)
                   : Result<cost::Verdict>(estimate.error());
 }
@@ -97,23 +96,21 @@ Result<cost::Verdict> verdict_of(const SearchQuestion& question, const RatedPlan
 class FitsIn {
  public:
   FitsIn(const SearchQuestion& question, const RatedPlan& plan)
-      : question_(question),
-        plan_(plan),
-        outside_(
-            cost::total_of(cost::outside_terms(question.space.model, plan.plan, question.device))) {
-  }
+      : question_(question), plan_(plan) {}
 
   Result<bool> operator()(Bytes budget) {
     if (ir::runtime_of(plan_.plan).depends_on_room(plan_.plan)) {
-      const Result<cost::Verdict> verdict = verdict_of(question_, plan_, budget);
-      return verdict ? Result<bool>(*verdict != cost::Verdict::kDoesNotFit)
-                     : Result<bool>(verdict.error());
+      const Result<cost::StepEstimate> replayed = judged_replay(question_, plan_.plan, budget);
+      return replayed ? Result<bool>(is_accepted(question_, *replayed))
+                      : Result<bool>(replayed.error());
     }
     if (Status status = programs_.empty() ? lower() : ok(); !status) {
       return std::move(status).error();
     }
+    SearchQuestion there = question_;
+    there.budget = budget;
+    const Bytes capacity = capacity_of(there, plan_.plan);
     return std::ranges::none_of(programs_, [&](const ir::RankProgram& program) {
-      const Bytes capacity = std::max(budget - outside_, Bytes{0});
       return cost::replay(program, plan_.plan.allocator, capacity).out_of_memory.has_value();
     });
   }
@@ -134,7 +131,6 @@ class FitsIn {
 
   const SearchQuestion& question_;
   const RatedPlan& plan_;
-  Bytes outside_;
   std::vector<ir::RankProgram> programs_;
 };
 

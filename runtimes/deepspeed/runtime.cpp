@@ -1,7 +1,9 @@
 #include "runtimes/deepspeed/runtime.h"
 
+#include <algorithm>
 #include <array>
 
+#include "model_ir/spec/param_count.h"
 #include "runtimes/deepspeed/changes.h"
 #include "runtimes/deepspeed/check.h"
 #include "runtimes/deepspeed/config.h"
@@ -11,7 +13,9 @@
 #include "runtimes/deepspeed/options.h"
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/deepspeed/words.h"
+#include "runtimes/deepspeed/wrapper.h"
 #include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/host_memory.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -113,6 +117,40 @@ class Deepspeed final : public Runtime {
   /// ZeRO-3 prefetches and keeps parameters according to the free memory.
   [[nodiscard]] bool depends_on_room(const ParallelPlan& plan) const override {
     return has_zero(plan);
+  }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    using transformers::LoadedBy;
+    using transformers::SavedFrom;
+    const bool parts = zero_of(plan).stage == 3;
+    const auto moments = static_cast<double>(moment_count(plan.optimizer));
+    const double states =
+        zero_of(plan).stage > 0 ? 4 * (1 + moments) / static_cast<double>(plan.world) : 0;
+    const std::vector<HostTerm> terms = transformers::joined(
+        transformers::loading_terms(model, plan, parts ? LoadedBy::kParts : LoadedBy::kEveryRank),
+        transformers::saving_terms(model, plan, parts ? SavedFrom::kGathered : SavedFrom::kDevice));
+    return transformers::joined(
+        terms, transformers::resuming_terms(model, plan, states,
+                                            "DeepSpeed 0.19.8 engine.py, "
+                                            "_get_all_zero_checkpoint_state_dicts: a rank's own "
+                                            "masters and moments on the CPU"));
+  }
+  /// Parameters in 16 bits; fp32 masters, gradients and moments of what is trained. Pinned blocks
+  /// are larger, and sub-groups may stay on the device.
+  [[nodiscard]] Bytes held_on_host(const ModelSpec& model,
+                                   const ParallelPlan& plan) const override {
+    const ZeroPlan zero = zero_of(plan);
+    const std::int64_t part =
+        count_parameters(model).total() / std::max<std::int64_t>(plan.world, 1);
+    Bytes held;
+    if (zero.offload_param == OffloadDevice::kCpu) {
+      held += bytes_of(part, param_dtype(plan.precision));
+    }
+    if (zero.offload_optimizer == OffloadDevice::kCpu && zero.offload_ratio == 1 && !plan.lora) {
+      const auto moments = static_cast<std::int64_t>(moment_count(plan.optimizer));
+      held += bytes_of((2 + moments) * part, DType::kFp32);
+    }
+    return held;
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     const ZeroPlan zero = zero_of(plan);

@@ -315,18 +315,24 @@ void run_optimizer(Run& run) {
   }
 }
 
-/// Steps on the host. Gradient, parameter and moments are read; all but the gradient are written.
-void step_on_host(Run& run) {
-  const OptimizerPlan& optimizer = run.plan.optimizer;
-  std::int64_t moments = 1;
+std::int64_t moments_of(const OptimizerPlan& optimizer) {
   if (optimizer.kind == OptimizerKind::kAdamW) {
-    moments = 2;
-  } else if (optimizer.kind == OptimizerKind::kSgd) {
-    moments = optimizer.momentum > 0 ? 1 : 0;
+    return 2;
   }
+  return optimizer.kind == OptimizerKind::kSgd && optimizer.momentum <= 0 ? 0 : 1;
+}
+
+/// The optimizer on the host: gradient, parameter and moments are read, all but the first written.
+/// The moments are pageable memory.
+void step_on_host(Run& run, int step) {
+  const std::int64_t moments = moments_of(run.plan.optimizer);
   std::int64_t bytes = 0;
   for (const Tensor& parameter : run.trained) {
     bytes += (2 * moments + 3) * torch::bytes_of(parameter);
+    if (step == 1 && parameter.requires_grad()) {
+      hold_on_host(run.eager.program(), HostUse::kOptimizerStates, HostPages::kPageable,
+                   moments * torch::bytes_of(parameter));
+    }
   }
   run.eager.set_site("optimizer.host", -1);
   run.eager.run(CopyShape{.kind = CopyKind::kHostWork, .bytes = bytes});
@@ -343,7 +349,7 @@ void run_step(Run& run, int step) {
   {
     const PhaseScope phase(run.eager, PhaseKind::kOptimizer, at);
     if (run.sharding.plan.cpu_offload) {  // The host has norms and states.
-      step_on_host(run);
+      step_on_host(run, step);
     } else {
       run_optimizer(run);
     }

@@ -15,6 +15,7 @@
 #include "runtimes/interface/description.h"
 #include "runtimes/interface/refusals.h"
 #include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/host_memory.h"
 
 namespace headroom::ir::fsdp {
 namespace {
@@ -76,6 +77,23 @@ class Fsdp final : public Runtime {
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan, arithmetic_precision(plan));
+  }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    return transformers::loading_terms(model, plan, transformers::LoadedBy::kFirstOfNode);
+  }
+  /// Shards, and gradients and moments of what is trained.
+  [[nodiscard]] Bytes held_on_host(const ModelSpec& model,
+                                   const ParallelPlan& plan) const override {
+    if (!has_fsdp(plan) || !fsdp_of(plan).cpu_offload) {
+      return Bytes{0};
+    }
+    const std::int64_t ranks = std::max<std::int64_t>(plan.world / fsdp_of(plan).replicas, 1);
+    const Bytes shard =
+        bytes_of(count_parameters(model).total() / ranks, param_dtype(plan.precision));
+    const bool trains = !plan.lora && plan.optimizer.kind != OptimizerKind::kNone;
+    const std::int64_t moments = plan.optimizer.kind == OptimizerKind::kAdamW ? 2 : 0;
+    return (1 + (trains ? 1 + moments : 0)) * shard;
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
     return held_shards(plan);

@@ -122,6 +122,11 @@ constexpr std::array kPlanFields = {
         .as_option("save")
         .changes(OptionEffect::kMemory)
         .means("A checkpoint is saved after the steps."),
+    field<&P::resume>("resume")
+        .as_option("resume")
+        .changes(OptionEffect::kMemory)
+        .means(
+            "The run resumes from a checkpoint with optimizer states, which counts on the host."),
     field<&P::steps>("steps")
         .as_option("steps", "N")
         .between(1, kMostSteps)

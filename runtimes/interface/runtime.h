@@ -210,6 +210,17 @@ class Runtime {
                                                                const ParallelPlan& /*plan*/) const {
     return {};
   }
+  /// What every rank holds of the host's memory besides what its program records: copies while the
+  /// model is loaded and saved, processes that load data.
+  [[nodiscard]] virtual std::vector<HostTerm> host_terms(const ModelSpec& /*model*/,
+                                                         const ParallelPlan& /*plan*/) const {
+    return {};
+  }
+  /// The least that a rank, on average, holds of the host's memory from step to step.
+  [[nodiscard]] virtual Bytes held_on_host(const ModelSpec& /*model*/,
+                                           const ParallelPlan& /*plan*/) const {
+    return Bytes{0};
+  }
   /// Whether ranks sum gradients by all-reduce, for which NCCL may use NVLink SHARP.
   [[nodiscard]] virtual bool has_all_reduce(const ParallelPlan& /*plan*/) const { return true; }
   /// Whether the live bytes at each moment of a program grow by a constant with each layer, so that

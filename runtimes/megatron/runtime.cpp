@@ -104,6 +104,14 @@ class Megatron final : public Runtime {
                                                        const ParallelPlan& plan) const override {
     return has_megatron(plan) ? own_buffers(model, plan) : std::vector<OutsideTerm>{};
   }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& /*model*/,
+                                                 const ParallelPlan& /*plan*/) const override {
+    return {loader_term()};
+  }
+  [[nodiscard]] Bytes held_on_host(const ModelSpec& model,
+                                   const ParallelPlan& plan) const override {
+    return has_megatron(plan) ? optimizer_on_host(model, plan) : Bytes{0};
+  }
   /// The micro-batches in flight, plus two for the steady state. An interleaved schedule needs a
   /// multiple of the stages.
   [[nodiscard]] std::int64_t steady_micro_batches(const ParallelPlan& plan) const override {

@@ -5,6 +5,7 @@
 #include "runtimes/torch/ddp_plan.h"
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/changes.h"
+#include "runtimes/transformers/host_memory.h"
 #include "runtimes/transformers/lowering.h"
 #include "runtimes/transformers/measured_runs.h"
 #include "runtimes/transformers/options.h"
@@ -56,6 +57,16 @@ class Transformers final : public Runtime {
   [[nodiscard]] std::optional<ParallelPlan> one_rank_alone(
       const ParallelPlan& plan) const override {
     return transformers::one_rank_alone(plan, transformers::without_masters(plan.precision));
+  }
+  [[nodiscard]] std::vector<HostTerm> host_terms(const ModelSpec& model,
+                                                 const ParallelPlan& plan) const override {
+    // Several ranks read the states to their devices.
+    const double states = plan.world == 1 ? 2.0 * bits_of(param_dtype(plan.precision)) / 8 : 0;
+    return joined(joined(loading_terms(model, plan, LoadedBy::kEveryRank),
+                         saving_terms(model, plan, SavedFrom::kDevice)),
+                  resuming_terms(model, plan, states,
+                                 "transformers 5.17 trainer.py, _load_optimizer_and_scheduler: "
+                                 "map_location is cpu with one process"));
   }
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {

@@ -151,7 +151,7 @@ TEST_CASE("plan: recipes in 8 bits are in the space where they are asked for, an
 TEST_CASE("plan: context-parallel ranks exchange heads where that is asked for") {
   const std::string line =
       "plan llama-3.1-8b --gpu h100 --gpus 8 --runtime megatron --tp 1 --pp 1 --cp 4 --seq 16384 "
-      "--micro-batch 1 --global-batch 16 --json";
+      "--micro-batch 1 --global-batch 16 --confidence 0 --json";
   const Document usual(test::headroom(line).out);
   CHECK(usual.text("plan/megatron/cp_comm_type") == "p2p");
   const Document any(test::headroom(line + " --cp-comm any").out);
