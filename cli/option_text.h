@@ -27,6 +27,13 @@ namespace headroom::cli {
 [[nodiscard]] Status set_option(const ir::OptionField& field, std::string_view option,
                                 const std::string& text, ir::ParallelPlan& plan);
 
+/// An option and its value; a flag has no value.
+struct OptionValue {
+  std::string name;
+  std::string value;
+  friend bool operator==(const OptionValue&, const OptionValue&) = default;
+};
+
 /// Where the keys of a SPEC are stored: those rows of `fields` that are keys of the option `of`.
 struct SpecTarget {
   std::span<const ir::OptionField> fields;

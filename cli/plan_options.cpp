@@ -10,7 +10,6 @@
 #include "cli/framework_options.h"
 #include "cli/option_reader.h"
 #include "cli/option_text.h"
-#include "cli/plan_values.h"
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/common_options.h"
 #include "runtimes/interface/settle.h"
@@ -330,6 +329,15 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
     return std::move(status).error();
   }
   return request;
+}
+
+std::string adapter_text(const ParallelPlan& plan) {
+  std::string text = spec_text(ir::lora_options(), plan);
+  if (plan.quant) {
+    const std::string quant = spec_text(ir::quant_options(), plan);
+    text += (quant.empty() ? "" : ",") + quant;
+  }
+  return text;
 }
 
 std::vector<OptionValue> usual_options() {

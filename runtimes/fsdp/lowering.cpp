@@ -152,8 +152,8 @@ std::optional<Error> unsupported_precision(const ModelSpec& model, const Paralle
   return std::nullopt;
 }
 
-std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan,
-                                 const FsdpPlan& fsdp) {
+std::optional<Error> unsupported_sharding(const ModelSpec& model, const ParallelPlan& plan,
+                                          const FsdpPlan& fsdp) {
   if (plan.world % fsdp.replicas != 0) {
     return Error::invalid_argument("replicas", std::to_string(fsdp.replicas),
                                    "a divisor of the " + std::to_string(plan.world) + " ranks");
@@ -444,10 +444,14 @@ void run_wrapped(const Setting& setting) {
 
 }  // namespace
 
+std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan) {
+  return unsupported_sharding(model, plan, resharding(plan));
+}
+
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                           const DeviceTraits& device, const transformers::ModelSetting& around) {
   const FsdpPlan fsdp = resharding(plan);
-  if (const std::optional<Error> error = unsupported(model, plan, fsdp)) {
+  if (const std::optional<Error> error = unsupported(model, plan)) {
     return *error;
   }
   const ParallelPlan arithmetic = arithmetic_plan(plan, fsdp);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "model_ir/base/device_traits.h"
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
@@ -28,5 +30,11 @@ namespace headroom::ir::fsdp {
 [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan, Rank rank,
                                         const DeviceTraits& device,
                                         const transformers::ModelSetting& around = {});
+
+/// Why FSDP cannot run the plan, whatever the device; nothing if it can.
+[[nodiscard]] std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan);
+
+/// Why FSDP cannot run the plan, whatever the device; nothing if it can.
+[[nodiscard]] std::optional<Error> unsupported(const ModelSpec& model, const ParallelPlan& plan);
 
 }  // namespace headroom::ir::fsdp

@@ -29,11 +29,14 @@ class Fsdp final : public Runtime {
     static const std::array<const PlanPart*, 1> parts = {&options()};
     return parts;
   }
-  [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    if (Status newest = refuse_version(plan); !newest) {
-      return newest;
+  [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
+    for (const Status& status : {refuse_version(plan), check_replicas(plan)}) {
+      if (!status) {
+        return status;
+      }
     }
-    return check_replicas(plan);
+    const std::optional<Error> refused = unsupported(model, plan);
+    return refused ? Status(*refused) : ok();
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {

@@ -72,14 +72,6 @@ bool same_options(std::span<const OptionField> fields, const ParallelPlan& one,
                              [&](const OptionField& field) { return field.same(one, other); });
 }
 
-std::size_t hash_of_options(std::span<const OptionField> fields, const ParallelPlan& plan) {
-  std::string text;
-  for (const OptionField& field : fields) {
-    text += to_json(field.get(plan)) + ",";
-  }
-  return std::hash<std::string>{}(text);
-}
-
 bool accepts(const OptionField& field, const JsonValue& value) {
   if (value.is_null()) {
     return field.optional;

@@ -490,9 +490,6 @@ template <typename T>
 /// Whether two plans have the same value of every option.
 [[nodiscard]] bool same_options(std::span<const OptionField> fields, const ParallelPlan& one,
                                 const ParallelPlan& other);
-/// A hash of the values of all options. It is equal if `same_options` is true.
-[[nodiscard]] std::size_t hash_of_options(std::span<const OptionField> fields,
-                                          const ParallelPlan& plan);
 
 /// Whether a value of the right type is within the row's range or among its words. Null is accepted
 /// if the option may be absent.

@@ -1,6 +1,7 @@
 #include "runtimes/torchtune/runtime.h"
 
 #include <array>
+#include <optional>
 
 #include "runtimes/fsdp/changes.h"
 #include "runtimes/fsdp/check.h"
@@ -33,8 +34,14 @@ class Torchtune final : public Runtime {
                                                          &options()};
     return parts;
   }
-  [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
-    return check_torchtune(plan);
+  [[nodiscard]] Status check(const ModelSpec& model, const ParallelPlan& plan) const override {
+    for (const Status& status : {check_torchtune(plan), refuse_other_tasks(model, "torchtune")}) {
+      if (!status) {
+        return status;
+      }
+    }
+    const std::optional<Error> refused = has_fsdp(plan) ? fsdp::unsupported(model, plan) : std::nullopt;
+    return refused ? Status(*refused) : ok();
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {

@@ -71,7 +71,7 @@ const std::regex& names() {
   return pattern;
 }
 
-/// "costmodel/change.cpp:12: plan.zero" of every line that names one.
+/// "costmodel/remedies.cpp:12: plan.zero" of every line that names one.
 std::vector<std::string> lines_with_names(const std::string& file) {
   std::vector<std::string> found;
   std::size_t number = 0;

@@ -73,6 +73,7 @@ std::vector<SearchAxis> zero_axes() {
            }},
       {.axis = Axis::kOffload,
        .get = offload_of,
+       .help = "none, optimizer, all",
        .rule = [](const SpaceQuestion& /*question*/) -> std::string {
          return "none, optimizer (stages 1 to 3) or all (stage 3)";
        },
@@ -89,6 +90,7 @@ std::vector<SearchAxis> zero_axes() {
                     ? 0
                     : std::lround(zero_of(plan).offload_ratio * static_cast<double>(kOffloadSteps));
        },
+       .help = "0, 1, at stage 3 also 0.25, 0.5, 0.75",
        .rule = [](const SpaceQuestion& /*question*/) -> std::string {
          return "0, or with the optimizer on the host 1, at stage 3 0.25, 0.5 or 0.75 as well";
        },

@@ -44,13 +44,16 @@ std::vector<SearchAxis> fsdp_axes() {
        .get = [](const ParallelPlan& plan) -> std::int64_t {
          return has_fsdp(plan) && fsdp_of(plan).cpu_offload ? kEverything : 0;
        },
+       .help = "none, all",
        .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "none or all"; },
        .candidates =
            [](SpaceWalk& /*walk*/) {
              return AxisValues{0, kEverything};
            },
        .set = [](SpaceWalk& walk,
-                 std::int64_t value) { edit_fsdp(walk.plan).cpu_offload = value != 0; }}};
+                 std::int64_t value) { edit_fsdp(walk.plan).cpu_offload = value != 0; }},
+      {.axis = Axis::kPrecision,
+       .get = [](const ParallelPlan& plan) { return precision_value(ir::fsdp::arithmetic_precision(plan)); }}};
   for (const SearchAxis& row : transformers_axes()) {
     rows.push_back(row);
   }
@@ -79,10 +82,6 @@ class FsdpSearch final : public FrameworkSearch {
       edit_fsdp(walk.plan).param_dtype = ir::DType::kFp32;
     }
     return true;
-  }
-
-  [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {
-    return precision_value(ir::fsdp::arithmetic_precision(plan));
   }
 };
 

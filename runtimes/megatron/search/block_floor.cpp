@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "costmodel/hardware/work_time.h"
-#include "planner/evaluate/rounding.h"
+#include "planner/evaluate/plan_figures.h"
 #include "runtimes/megatron/plan.h"
 
 namespace headroom::plan {

@@ -9,7 +9,7 @@
 #include "model_ir/plan/plan_words.h"
 #include "planner/placement/stage_placement.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/megatron/option_checks.h"
 #include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
@@ -169,6 +169,12 @@ std::int64_t schedule_of(const ParallelPlan& plan) {
                               : ir::PipelineKind::kOneForwardOneBackward);
 }
 
+std::int64_t precision_of(const ParallelPlan& plan) {
+  const ir::MegatronFp8 recipe = megatron_of(plan).fp8;
+  return recipe != ir::MegatronFp8::kNone ? precision_with_recipe(static_cast<int>(recipe))
+                                          : precision_value(plan.precision);
+}
+
 // -- Rules. --------------------------------------------------------------------------------------
 
 std::string number(std::int64_t value) {
@@ -319,9 +325,11 @@ std::vector<SearchAxis> make_axes() {
                   .several = true});
   rows.push_back({.axis = Axis::kChunk,
                   .get = get_number<&MegatronPlan::layers_per_chunk>,
+                  .help = "0 for 1F1B",
                   .rule = chunk_rule});
   rows.push_back({.axis = Axis::kSchedule,
                   .get = schedule_of,
+                  .help = "1f1b, interleaved",
                   .rule = rule<"1f1b, or interleaved with several stages">});
   rows.push_back({.axis = kFirstStage,
                   .get = get_number<&MegatronPlan::first_stage_layers>,
@@ -350,6 +358,7 @@ std::vector<SearchAxis> make_axes() {
                                ? 1
                                : 0;
                   },
+                  .help = "fused, unfused",
                   .rule = rule<"fused, or unfused without context parallelism">,
                   .candidates =
                       [](SpaceWalk& walk) {
@@ -384,6 +393,7 @@ std::vector<SearchAxis> make_axes() {
                       [](const ParallelPlan& plan) {
                         return static_cast<std::int64_t>(megatron_of(plan).recompute);
                       },
+                  .help = "none, selective, uniform, block",
                   .rule = rule<"none, selective, uniform or block">});
   rows.push_back({.axis = kRecomputeLayers,
                   .get = get_number<&MegatronPlan::recompute_layers>,
@@ -410,14 +420,27 @@ std::vector<SearchAxis> make_axes() {
                       [](const ParallelPlan& plan) {
                         return static_cast<std::int64_t>(megatron_of(plan).cross_entropy);
                       },
+                  .help = "unfused, native, te",
                   .rule = rule<"unfused, native or te">});
   rows.push_back({.axis = Axis::kOptimizerOffload,
                   .get = [](const ParallelPlan& plan) -> std::int64_t {
                     return std::lround(megatron_of(plan).optimizer_offload *
                                        static_cast<double>(kOffloadSteps));
                   },
+                  .help = "0, with the distributed optimizer in bf16 also 0.25, 0.5, 0.75, 1",
                   .rule = rule<"0, or 0.25, 0.5, 0.75 or 1 with the distributed optimizer in bf16">,
                   .offered = true});
+  // What every framework has.
+  rows.push_back({.axis = Axis::kPrecision,
+                  .get = precision_of,
+                  .help = "fp8-delayed, fp8-tensorwise, fp8-blockwise, fp8-mxfp8: bf16 with matrix "
+                          "products in 8 bits",
+                  .rule = rule<"8 bits on a GPU of compute capability 8.9 or later (fp8-blockwise: "
+                               "9.0 only, fp8-mxfp8: 10.0 or later), fp8-delayed without "
+                               "recomputation">});
+  rows.push_back({.axis = Axis::kOptimizer,
+                  .get = find_common_axis(Axis::kOptimizer)->get,
+                  .rule = rule<"adamw">});
   return rows;
 }
 
@@ -504,12 +527,6 @@ class MegatronSearch final : public FrameworkSearch {
       }
     }
     return {values.begin(), values.end()};
-  }
-
-  [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {
-    const ir::MegatronFp8 recipe = megatron_of(plan).fp8;
-    return recipe != ir::MegatronFp8::kNone ? precision_with_recipe(static_cast<int>(recipe))
-                                            : precision_value(plan.precision);
   }
 
   [[nodiscard]] std::vector<Alternative> alternatives(const ParallelPlan& plan) const override {

@@ -6,7 +6,7 @@
 
 #include "planner/evaluate/plan_bounds.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/registry.h"
 #include "runtimes/torchtitan/model.h"
@@ -232,12 +232,14 @@ std::vector<SearchAxis> make_axes() {
   rows.push_back(
       {.axis = Axis::kAccountEmbedding,
        .get = get_end_weight<&TitanPlan::first_stage_less>,
+       .help = "yes unless you say no",
        .rule = account_rule,
        .candidates = [](SpaceWalk& walk) { return end_weights(walk, Axis::kAccountEmbedding); },
        .set = set_end_weight<&TitanPlan::first_stage_less>});
   rows.push_back(
       {.axis = Axis::kAccountLoss,
        .get = get_end_weight<&TitanPlan::last_stage_less>,
+       .help = "yes unless you say no",
        .rule = account_rule,
        .candidates = [](SpaceWalk& walk) { return end_weights(walk, Axis::kAccountLoss); },
        .set = set_end_weight<&TitanPlan::last_stage_less>});
@@ -271,6 +273,7 @@ std::vector<SearchAxis> make_axes() {
            [](const ParallelPlan& plan) {
              return kFirstTorchLoss + static_cast<std::int64_t>(plan.loss);
            },
+       .help = "hf, chunked",
        .rule = [](const SpaceQuestion& /*question*/) -> std::string { return "hf or chunked"; },
        .candidates = losses,
        .set =
@@ -279,15 +282,21 @@ std::vector<SearchAxis> make_axes() {
            }});
   rows.push_back({.axis = Axis::kMicroBatch,
                   .get = sequences_of_pass,
+                  .rule = micro_batch_axis().rule,
                   .candidates = micro_batches,
                   .set = set_micro_batch});
   // Axes within a cell.
-  rows.push_back(
-      {.axis = Axis::kSchedule,
-       .get = [](const ParallelPlan& plan) { return schedule_with(titan_of(plan).schedule); },
-       .rule = schedule_rule});
-  rows.push_back(
-      {.axis = Axis::kChunk, .get = get_number<&TitanPlan::stage_layers>, .rule = chunk_rule});
+  rows.push_back({.axis = Axis::kSchedule,
+                  .get =
+                      [](const ParallelPlan& plan) {
+                        return schedule_with(titan_of(plan).schedule);
+                      },
+                  .help = "1f1b, interleaved, gpipe, zb-h1, zb-v, dualpipev",
+                  .rule = schedule_rule});
+  rows.push_back({.axis = Axis::kChunk,
+                  .get = get_number<&TitanPlan::stage_layers>,
+                  .help = "0 for one or two chunks of a rank",
+                  .rule = chunk_rule});
   rows.push_back({.axis = kPipelineRuns,
                   .get =
                       [](const ParallelPlan& plan) {
@@ -303,6 +312,7 @@ std::vector<SearchAxis> make_axes() {
                   }});
   rows.push_back({.axis = Axis::kRecompute,
                   .get = recompute_of,
+                  .help = "none, selective, full",
                   .rule = [](const SpaceQuestion& /*question*/) -> std::string {
                     return "none, selective or full";
                   }});
@@ -315,6 +325,10 @@ std::vector<SearchAxis> make_axes() {
                   },
                   .rule = compile_rule});
   rows.push_back({.axis = Axis::kReshard, .get = reshard_of, .rule = reshard_rule});
+  rows.push_back({.axis = Axis::kPrecision, .get = [](const ParallelPlan& plan) {
+                    const bool bf16 = has_fsdp(plan) && fsdp_of(plan).param_dtype == ir::DType::kBf16;
+                    return precision_value(bf16 ? ir::Precision::kBf16 : plan.precision);
+                  }});
   return rows;
 }
 
@@ -381,11 +395,6 @@ class TitanSearch final : public FrameworkSearch {
       values.insert(own->get(plan));
     }
     return {values.begin(), values.end()};
-  }
-
-  [[nodiscard]] std::int64_t precision_of(const ParallelPlan& plan) const override {
-    const bool bf16 = has_fsdp(plan) && fsdp_of(plan).param_dtype == ir::DType::kBf16;
-    return precision_value(bf16 ? ir::Precision::kBf16 : plan.precision);
   }
 
   [[nodiscard]] std::string requirement(const SpaceQuestion& question) const override {

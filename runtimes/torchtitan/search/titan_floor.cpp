@@ -12,7 +12,7 @@
 #include "costmodel/estimate.h"
 #include "model_ir/spec/param_count.h"
 #include "planner/evaluate/live_bytes.h"
-#include "planner/evaluate/rounding.h"
+#include "planner/evaluate/plan_figures.h"
 #include "runtimes/fsdp/plan.h"
 #include "runtimes/torchtitan/plan.h"
 #include "runtimes/torchtitan/search/titan_choices.h"

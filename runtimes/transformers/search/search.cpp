@@ -74,6 +74,7 @@ std::vector<SearchAxis> transformers_axes() {
                [](const ir::ParallelPlan& plan) {
                  return kFirstTorchAttention + static_cast<std::int64_t>(plan.attention);
                },
+           .help = "sdpa, eager, flash, sdpa-no-cudnn",
            .rule = [](const SpaceQuestion& /*question*/) -> std::string {
              return "sdpa, eager, flash or sdpa-no-cudnn if the model has it";
            },
@@ -84,6 +85,7 @@ std::vector<SearchAxis> transformers_axes() {
                [](const ir::ParallelPlan& plan) {
                  return kFirstTorchLoss + static_cast<std::int64_t>(plan.loss);
                },
+           .help = "hf, chunked, fused-linear",
            .rule = [](const SpaceQuestion& /*question*/) -> std::string {
              return "hf, chunked or fused-linear";
            },

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include "cli/allocator_options.h"
-#include "cli/plan_values.h"
 #include "model_ir/json/json_writer.h"
 #include "runtimes/deepspeed/plan.h"
 #include "runtimes/fsdp/options.h"

@@ -11,7 +11,7 @@
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/time/machine.h"
 #include "model_ir/spec/hf_config.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/deepspeed/search/search.h"
 #include "runtimes/torchtitan/search/axes.h"
 #include "tests/support/configs.h"
