@@ -4,7 +4,7 @@
 
 #include "planner/explain/held.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "planner/space/refusal.h"
 
 namespace headroom::plan {

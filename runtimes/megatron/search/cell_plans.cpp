@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "costmodel/host_memory.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/search/axes.h"
 
 namespace headroom::plan {

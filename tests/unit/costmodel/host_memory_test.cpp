@@ -9,6 +9,8 @@
 #include "costmodel/hardware/catalogue.h"
 #include "costmodel/hardware/host.h"
 #include "model_ir/spec/model_catalogue.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/registry.h"
 #include "tests/support/configs.h"
 
@@ -36,9 +38,9 @@ ir::ParallelPlan offloading_plan() {
   plan.micro_batch = 4;
   plan.sequence = 2048;
   plan.recompute = ir::Recompute::kFull;
-  plan.zero.emplace();
-  plan.zero->stage = 2;
-  plan.zero->offload_optimizer = ir::OffloadDevice::kCpu;
+  ir::ZeroPlan& zero = ir::edit_zero(plan);
+  zero.stage = 2;
+  zero.offload_optimizer = ir::OffloadDevice::kCpu;
   return plan;
 }
 
@@ -124,7 +126,7 @@ TEST_CASE("host memory: saving gathers all weights at ZeRO stage 3, else a file 
   ir::ParallelPlan plan = offloading_plan();
   plan.checkpoint_save = true;
   const auto copies = [&](int stage, const char* name) {
-    plan.zero->stage = stage;
+    ir::edit_zero(plan).stage = stage;
     const ir::ModelSpec model = ir::load_model(test::kConfigs + "/models", name).value();
     const HostMemory memory = host_memory(model, plan, std::nullopt, {});
     CHECK(memory.peak_span == HostSpan::kSaving);
@@ -176,9 +178,9 @@ TEST_CASE("host memory: FSDP's offload pins shards and gradients, and holds page
   plan.precision = ir::Precision::kFp32;
   plan.world = 4;
   for (const int version : {1, 2}) {
-    plan.fsdp.emplace();
-    plan.fsdp->version = version;
-    plan.fsdp->cpu_offload = true;
+    ir::FsdpPlan& fsdp = ir::edit_fsdp(plan);
+    fsdp.version = version;
+    fsdp.cpu_offload = true;
     const ir::RankProgram program =
         ir::lower(small_model(), plan, ir::Rank{0}, DeviceTraits{}).value();
     const std::int64_t shard = kParameters / 4;
