@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "planner/explain/held.h"
-#include "planner/space/all_axes.h"
 #include "planner/search/evaluator.h"
+#include "planner/space/all_axes.h"
 #include "planner/space/refusal.h"
 
 namespace headroom::plan {

@@ -122,10 +122,10 @@ class Deepspeed final : public Runtime {
                                                  const ParallelPlan& plan) const override {
     using transformers::LoadedBy;
     using transformers::SavedFrom;
-    const bool parts = zero_of(plan).stage == 3;
+    const int stage = has_zero(plan) ? zero_of(plan).stage : 0;
+    const bool parts = stage == 3;
     const auto moments = static_cast<double>(moment_count(plan.optimizer));
-    const double states =
-        zero_of(plan).stage > 0 ? 4 * (1 + moments) / static_cast<double>(plan.world) : 0;
+    const double states = stage > 0 ? 4 * (1 + moments) / static_cast<double>(plan.world) : 0;
     const std::vector<HostTerm> terms = transformers::joined(
         transformers::loading_terms(model, plan, parts ? LoadedBy::kParts : LoadedBy::kEveryRank),
         transformers::saving_terms(model, plan, parts ? SavedFrom::kGathered : SavedFrom::kDevice));
@@ -139,7 +139,7 @@ class Deepspeed final : public Runtime {
   /// are larger, and sub-groups may stay on the device.
   [[nodiscard]] Bytes held_on_host(const ModelSpec& model,
                                    const ParallelPlan& plan) const override {
-    const ZeroPlan zero = zero_of(plan);
+    const ZeroPlan& zero = zero_of(plan);
     const std::int64_t part =
         count_parameters(model).total() / std::max<std::int64_t>(plan.world, 1);
     Bytes held;

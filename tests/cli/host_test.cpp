@@ -77,4 +77,38 @@ TEST_CASE("plan: no plan needs more host memory than there is") {
   CHECK(none.says("offloading takes too much of the host"));
 }
 
+TEST_CASE("fit: verdict, chance to fit and exit code agree") {
+  int tight = 0;
+  for (int gib = 13; gib <= 18; ++gib) {
+    CAPTURE(gib);
+    const std::string question =
+        "fit llama-3.2-1b --gpu a100-80gb --budget " + std::to_string(gib) + "GiB";
+    const Document document = test::json_of(question);
+    const double chance = document.number("confidence/fits_probability");
+    const std::string verdict(document.text("verdict"));
+    CAPTURE(chance);
+    CAPTURE(verdict);
+    CHECK((chance < 0.05) == (verdict == "does not fit"));
+    CHECK((chance >= 0.95 || verdict != "fits"));
+    tight += verdict == "tight" ? 1 : 0;
+    CHECK(test::headroom(question).code == (chance < 0.5 ? ExitCode::kNo : ExitCode::kYes));
+  }
+  CHECK(tight > 0);
+}
+
+TEST_CASE("plan: the plan has the chance to fit that was asked for") {
+  const std::string question =
+      "plan llama-3.2-1b --gpu a100-80gb --budget 26GiB --runtime transformers --global-batch 8";
+  const Document usual = test::json_of(question);
+  CHECK(usual.number("confidence") == 0.9);
+  CHECK(usual.number("estimate/fits_probability") >= 0.9);
+  const Document sure = test::json_of(question + " --confidence 99%");
+  CHECK(sure.number("confidence") == 0.99);
+  CHECK(sure.number("estimate/fits_probability") >= 0.99);
+  CHECK(sure.integer("estimate/peak_reserved_bytes") <=
+        usual.integer("estimate/peak_reserved_bytes"));
+  CHECK(test::headroom(question).says("at least 90.0 % asked for"));
+  CHECK(test::headroom(question + " --confidence 100").code == ExitCode::kUsage);
+}
+
 }  // namespace headroom

@@ -38,8 +38,9 @@ ir::ParallelPlan offloading_plan() {
   plan.micro_batch = 4;
   plan.sequence = 2048;
   plan.recompute = ir::Recompute::kFull;
-  ir::edit_zero(plan).stage = 2;
-  ir::edit_zero(plan).offload_optimizer = ir::OffloadDevice::kCpu;
+  ir::ZeroPlan& zero = ir::edit_zero(plan);
+  zero.stage = 2;
+  zero.offload_optimizer = ir::OffloadDevice::kCpu;
   return plan;
 }
 
@@ -177,8 +178,9 @@ TEST_CASE("host memory: FSDP's offload pins shards and gradients, and holds page
   plan.precision = ir::Precision::kFp32;
   plan.world = 4;
   for (const int version : {1, 2}) {
-    ir::edit_fsdp(plan).version = version;
-    ir::edit_fsdp(plan).cpu_offload = true;
+    ir::FsdpPlan& fsdp = ir::edit_fsdp(plan);
+    fsdp.version = version;
+    fsdp.cpu_offload = true;
     const ir::RankProgram program =
         ir::lower(small_model(), plan, ir::Rank{0}, DeviceTraits{}).value();
     const std::int64_t shard = kParameters / 4;
