@@ -14,6 +14,9 @@ namespace headroom::cli {
 /// Options that make a plan, the same in every verb that takes one.
 [[nodiscard]] std::span<const OptionSpec> plan_option_specs();
 
+/// `--plan`, the same in every verb that has it.
+[[nodiscard]] OptionSpec plan_file_option();
+
 /// A plan and what is worth telling about how it came to be.
 struct PlanRequest {
   ir::ParallelPlan plan;
@@ -21,7 +24,8 @@ struct PlanRequest {
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 
-/// The plan that the command line asks for: defaults, then `--plan`, then a framework's own file
+/// The plan that the command line asks for: defaults, then the plan of `--plan`, then a framework's
+/// own file
 /// (`--deepspeed`), then the options, each over what came before. "auto" in a DeepSpeed file takes
 /// the options' values.
 ///

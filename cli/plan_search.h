@@ -1,11 +1,14 @@
 #pragma once
 
+#include <iosfwd>
+#include <optional>
 #include <vector>
 
 #include "cli/arguments.h"
 #include "cli/model_argument.h"
 #include "model_ir/base/result.h"
 #include "planner/search/search.h"
+#include "runtimes/plan_file.h"
 
 namespace headroom::cli {
 
@@ -23,6 +26,7 @@ struct PlanSearch {
   std::uint64_t work_limit = 0;
   bool front = false;
   std::size_t replays = 1;
+  std::optional<ir::ParallelPlan> filed;  ///< The plan of `--plan`.
 
   /// Refers to this.
   [[nodiscard]] plan::SearchQuestion question() const;
@@ -30,6 +34,20 @@ struct PlanSearch {
 
 /// Options that say which space is searched, and how.
 [[nodiscard]] std::vector<OptionSpec> plan_search_options();
+
+/// The search that was typed or that led to the plan of `--plan`, as the plan file keeps it: axes,
+/// batch and objective. What does not change the answer is left out.
+[[nodiscard]] std::vector<ir::Assumption> search_assumptions(const Arguments& arguments);
+
+/// The arguments with the search of the file of `--plan` where nothing was typed. A plan that was
+/// not searched is asked for with its own GPUs, framework, sequence and batch; what no axis says
+/// comes from the plan. Without --plan, the same arguments.
+///
+/// Errors:  those of `ir::parse_plan_file`; kInvalidInput for an option that no search has.
+[[nodiscard]] Result<Arguments> with_filed_search(const Arguments& arguments);
+
+/// Writes what the command line says instead of the file of `--plan`, a line each.
+void print_filed_notes(std::ostream& err, const Arguments& arguments);
 
 /// Errors:  those of the readers, of the catalogue and of `plan::parse_axis`.
 [[nodiscard]] Result<PlanSearch> read_plan_search(const Arguments& arguments);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct Question {
   PlanRequest request;
 };
 
+/// --gpu and --budget.
+[[nodiscard]] std::span<const OptionSpec> device_options();
 /// --gpu, --budget, --as and everything that makes a plan.
 [[nodiscard]] std::vector<OptionSpec> question_options();
 /// The same without what is about the device: for verbs that need none.

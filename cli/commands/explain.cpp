@@ -1,7 +1,6 @@
 #include "cli/commands/explain.h"
 
 #include "cli/commands/plan.h"
-#include "cli/plan_search.h"
 
 namespace headroom::cli {
 namespace {
@@ -18,8 +17,9 @@ Command explain_command() {
                    .positionals = "MODEL",
                    .detail = "Finds the plan as headroom plan does, then asks the same with each "
                              "degree halved and doubled, and of the other frameworks.",
-                   .options = plan_search_options(),
-                   .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2"},
+                   .options = plan_answer_options(),
+                   .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2",
+                   .model_at = 0},
           .run = run_explain};
 }
 

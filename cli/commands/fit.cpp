@@ -110,7 +110,8 @@ Command fit_command() {
                          "model.safetensors.index.json beside one, a .gguf file, or - for a "
                          "config.json on standard input.",
                .options = std::move(options),
-               .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full"},
+               .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full",
+               .model_at = 0},
       .run = run_fit};
 }
 

@@ -1,4 +1,5 @@
 #include "runtimes/litgpt/runtime.h"
+#include "runtimes/litgpt/launch.h"
 
 #include <array>
 
@@ -62,6 +63,10 @@ class Litgpt final : public Runtime {
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return transformers::plan_changes();
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return litgpt_launch(plan, site);
   }
 };
 

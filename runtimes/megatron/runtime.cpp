@@ -1,4 +1,5 @@
 #include "runtimes/megatron/runtime.h"
+#include "runtimes/megatron/launch.h"
 
 #include <array>
 
@@ -162,6 +163,10 @@ class Megatron final : public Runtime {
  private:
   [[nodiscard]] static MegatronPlan own(const ParallelPlan& plan) {
     return plan.megatron.value_or(MegatronPlan{});
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& model, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return megatron_launch(model, plan, site);
   }
 };
 

@@ -1,4 +1,5 @@
 #include "runtimes/torchtitan/runtime.h"
+#include "runtimes/torchtitan/launch.h"
 
 #include <algorithm>
 #include <array>
@@ -138,6 +139,10 @@ class Torchtitan final : public Runtime {
  private:
   [[nodiscard]] static TitanPlan own(const ParallelPlan& plan) {
     return plan.titan.value_or(TitanPlan{});
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return titan_launch(plan, site);
   }
 };
 
