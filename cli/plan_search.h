@@ -12,7 +12,7 @@
 
 namespace headroom::cli {
 
-/// What `plan`, `explain` and `sweep` are asked.
+/// The question of `plan`, `explain` and `sweep`.
 struct PlanSearch {
   LoadedModel model;
   plan::Constraints constraints;
@@ -28,11 +28,11 @@ struct PlanSearch {
   std::size_t replays = 1;
   std::optional<ir::ParallelPlan> filed;  ///< The plan of `--plan`.
 
-  /// Refers to this.
+  /// The returned question refers to this object.
   [[nodiscard]] plan::SearchQuestion question() const;
 };
 
-/// Options that say which space is searched, and how.
+/// The options that define the space to search and how to search it.
 [[nodiscard]] std::vector<OptionSpec> plan_search_options();
 
 /// The search that was typed or that led to the plan of `--plan`, as the plan file keeps it: axes,
@@ -49,6 +49,8 @@ struct PlanSearch {
 /// Writes what the command line says instead of the file of `--plan`, a line each.
 void print_filed_notes(std::ostream& err, const Arguments& arguments);
 
+/// Reads the question.
+///
 /// Errors:  those of the readers, of the catalogue and of `plan::parse_axis`.
 [[nodiscard]] Result<PlanSearch> read_plan_search(const Arguments& arguments);
 

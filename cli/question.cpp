@@ -32,10 +32,10 @@ bool names(const std::vector<OptionValue>& options, std::string_view name) {
   return std::ranges::find(options, name, &OptionValue::name) != options.end();
 }
 
-/// What has to be typed to get from the question's plan to another.
+/// The options to type to get from the question's plan to another plan.
 struct Difference {
   std::vector<OptionValue> changes;
-  std::vector<std::string> dropped;  ///< Options that must no longer be typed.
+  std::vector<std::string> dropped;  ///< Options to leave out.
 };
 
 Difference difference(const Question& question, const ir::ParallelPlan& plan) {
@@ -60,7 +60,7 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
     }
   }
   if (plan.runtime != question.request.plan.runtime) {
-    found.dropped.emplace_back("runtime");  // The framework's own options say it.
+    found.dropped.emplace_back("runtime");  // The framework's own options imply it.
   }
   return found;
 }
