@@ -85,10 +85,14 @@ bool decides_search(std::string_view option) {
 ir::ParallelPlan base_of_plan(const ir::ParallelPlan& plan) {
   const plan::Axis axis = plan::Axis::kPrecision;
   const std::int64_t masters = plan::precision_value(ir::Precision::kBf16Master);
+  const ir::ParallelPlan usual_recompute;
   ir::ParallelPlan usual = plan;
   usual.precision = ir::Precision::kBf16Master;
   ir::runtime_of(usual).prepare_for_search(usual);
   ir::ParallelPlan base = plan;
+  base.recompute = usual_recompute.recompute;
+  base.recompute_every = usual_recompute.recompute_every;
+  base.recompute_first = usual_recompute.recompute_first;
   if (usual.precision == plan.precision &&
       plan::canonical(axis, plan::value_of(plan, axis)) == plan::canonical(axis, masters)) {
     base.precision = ir::Precision::kBf16Master;

@@ -4,10 +4,12 @@
 
 #include "cli/accuracy_files.h"
 #include "cli/calibration.h"
+#include "cli/plan_file.h"
 #include "cli/question.h"
 #include "cli/report/fit_answer.h"
 #include "cli/report/fit_json.h"
 #include "cli/report/fit_text.h"
+#include "cli/report/plan_commands.h"
 
 namespace headroom::cli {
 namespace {
@@ -77,6 +79,20 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
   return answer;
 }
 
+/// What `--script` asks for.
+std::string script_of(const FitAnswer& answer, const Context& context) {
+  if (!answer.arguments.has("script")) {
+    return {};
+  }
+  const Question& question = answer.question;
+  const std::int64_t node =
+      answer.time.machine ? answer.time.machine->topology.devices_per_node : 8;
+  return commands_text(commands_of(plan_file_of(answer.arguments, question.model, &question.device,
+                                                question.request.plan),
+                                   question.model.spec, node),
+                       context.terminal);
+}
+
 Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   Result<Question> question = read_question(arguments);
   if (!question) {
@@ -89,7 +105,8 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   if (!answer) {
     return answer.error();
   }
-  context.out << (context.json ? fit_json(*answer) : fit_text(*answer, context.terminal));
+  context.out << (context.json ? fit_json(*answer)
+                               : fit_text(*answer, context.terminal) + script_of(*answer, context));
   return answer->estimate.verdict == cost::Verdict::kDoesNotFit ? ExitCode::kNo : ExitCode::kYes;
 }
 
@@ -101,6 +118,9 @@ Command fit_command() {
     options.insert(options.end(), more.begin(), more.end());
   }
   options.push_back(routing_option());
+  options.push_back({"script", "", "",
+                     "also show how the framework is started with the plan, and what its script "
+                     "needs"});
   options.push_back({"faster", "", "", "look for the changes that make a step faster"});
   return {
       .verb = {.name = "fit",

@@ -57,6 +57,20 @@ std::string sharding_words_of(const ParallelPlan& plan) {
   return text + (plan.fsdp->cpu_offload ? " offload all" : "");
 }
 
+namespace {
+
+/// "recomputes every layer", "recomputes one layer in 4", "recomputes the first 8 layers".
+std::string recomputed_words(const ParallelPlan& plan) {
+  if (plan.recompute_first > 0) {
+    return "recomputes the first " + std::to_string(plan.recompute_first) + " layers";
+  }
+  return plan.recompute_every == 1
+             ? "recomputes every layer"
+             : "recomputes one layer in " + std::to_string(plan.recompute_every);
+}
+
+}  // namespace
+
 std::string Runtime::kernels(const ParallelPlan& plan) const {
   return std::string(word_of(attention_words(), plan.attention));
 }
@@ -65,7 +79,7 @@ std::string Runtime::describe(const ParallelPlan& plan) const {
   return std::string(name()) + sharding_words_of(plan) + " dp " + std::to_string(plan.world) +
          precision_words_of(plan) + optimizer_words_of(plan) + kernel_words_of(plan) +
          batch_words(plan.micro_batch, plan.accumulation) +
-         (plan.recompute == Recompute::kNone ? "no recomputation" : "recomputes every layer");
+         (plan.recompute == Recompute::kNone ? "no recomputation" : recomputed_words(plan));
 }
 
 Result<std::string> Runtime::emit(const ModelSpec& /*model*/, const ParallelPlan& /*plan*/,

@@ -52,6 +52,7 @@ class Litgpt final : public Runtime {
     plan.world = 1;
     plan.recompute = usual.recompute;
     plan.recompute_every = usual.recompute_every;
+    plan.recompute_first = usual.recompute_first;
     plan.loss = usual.loss;
     if (plan.attention != AttentionKind::kSdpaNoCudnn) {
       plan.attention = usual.attention;

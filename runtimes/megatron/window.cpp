@@ -18,6 +18,7 @@ void settle_plan(ParallelPlan& plan) {
   plan.megatron = megatron;
   plan.recompute = usual.recompute;
   plan.recompute_every = usual.recompute_every;
+  plan.recompute_first = usual.recompute_first;
   plan.attention = usual.attention;
   plan.loss = usual.loss;
   plan.lora.reset();

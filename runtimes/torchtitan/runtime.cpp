@@ -34,6 +34,9 @@ class Torchtitan final : public Runtime {
     return parts;
   }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
+    if (Status layers = refuse_first_layers(plan); !layers) {
+      return layers;
+    }
     return fsdp::check_replicas(plan);
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,

@@ -11,7 +11,7 @@ namespace {
 /// The conflict between torchtune's options and its recipes; empty if there is none.
 std::string_view tune_trouble(const ParallelPlan& plan) {
   const TunePlan& tune = *plan.tune;
-  const bool recomputed = plan.recompute == Recompute::kFull && plan.recompute_every == 1;
+  const bool recomputed = plan.recompute == Recompute::kFull && plan.recompute_every == 1 && plan.recompute_first == 0;
   const bool alone = !plan.fsdp && !plan.ddp;
   if (tune.compiled && !recomputed) {
     return "compiled layers without --checkpointing full: what they keep is not modelled";
@@ -30,6 +30,9 @@ std::string_view tune_trouble(const ParallelPlan& plan) {
 Status check_torchtune(const ParallelPlan& plan) {
   if (Status version = refuse_version(plan); !version) {
     return version;
+  }
+  if (Status layers = refuse_first_layers(plan); !layers) {
+    return layers;
   }
   if (Status replicas = fsdp::check_replicas(plan); !replicas) {
     return replicas;

@@ -165,18 +165,21 @@ std::vector<std::string> training_arguments(const ParallelPlan& plan) {
 }
 
 std::vector<std::string> checkpointing_lines(const ParallelPlan& plan) {
-  if (plan.recompute == Recompute::kNone || plan.recompute_every == 1) {
+  const bool some = plan.recompute_every > 1 || plan.recompute_first > 0;
+  if (plan.recompute == Recompute::kNone || !some) {
     return {};
   }
   // Source: huggingface/transformers src/transformers/modeling_layers.py,
   // GradientCheckpointingLayer.__call__: a layer is checkpointed if its own switch is on, which
   // gradient_checkpointing_enable() sets on every layer.
-  return {"# after model.gradient_checkpointing_enable(), which Trainer calls when it starts:",
-          "from transformers.modeling_layers import GradientCheckpointingLayer",
-          "layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]",
-          "for index, layer in enumerate(layers):",
-          "    layer.gradient_checkpointing = index % " + std::to_string(plan.recompute_every) +
-              " == 0"};
+  return {
+      "# after model.gradient_checkpointing_enable(), which Trainer calls when it starts:",
+      "from transformers.modeling_layers import GradientCheckpointingLayer",
+      "layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]",
+      "for index, layer in enumerate(layers):",
+      "    layer.gradient_checkpointing = " +
+          (plan.recompute_first > 0 ? "index < " + std::to_string(plan.recompute_first)
+                                    : "index % " + std::to_string(plan.recompute_every) + " == 0")};
 }
 
 std::vector<std::string> script_lines(const ParallelPlan& plan, const std::string& model) {

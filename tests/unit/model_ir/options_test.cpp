@@ -32,7 +32,7 @@ ParallelPlan any_plan(test::Random& random) {
 /// its table, and a name here.
 std::size_t members(const ZeroPlan& part) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B,
-               C, D, E, F] = part;
+               C, D, E, F, G] = part;
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r,
                                              s, t, u, v, w, x, y, z, A, B, C, D, E, F))>;
 }
@@ -82,9 +82,9 @@ std::size_t members(const AllocatorSettings& part) {
 }
 std::size_t members(const ParallelPlan& part) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B,
-               C, D, E, F] = part;
+               C, D, E, F, G] = part;
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r,
-                                             s, t, u, v, w, x, y, z, A, B, C, D, E, F))>;
+                                             s, t, u, v, w, x, y, z, A, B, C, D, E, F, G))>;
 }
 
 const PlanPart& part_named(std::string_view name) {
@@ -112,9 +112,9 @@ TEST_CASE("options: every member of a plan's parts has a row in its table") {
   CHECK(members(OptimizerPlan{}) == optimizer_options().fields.size());
   // Where segments lie is the driver's, not an option.
   CHECK(members(AllocatorSettings{}) == part_named("allocator").fields.size() + 1);
-  // Two members are one row (checkpointing); the optimizer and the other parts have tables of
+  // Three members are one row (checkpointing); the optimizer and the other parts have tables of
   // their own, and a framework without a member brings the table of `own`.
-  CHECK(members(ParallelPlan{}) == plan_options().fields.size() + 3 + plan_parts().size());
+  CHECK(members(ParallelPlan{}) == plan_options().fields.size() + 4 + plan_parts().size());
 }
 
 TEST_CASE("property: a plan with random values of all options reads back from its JSON") {
