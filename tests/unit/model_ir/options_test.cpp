@@ -32,7 +32,7 @@ ParallelPlan any_plan(test::Random& random) {
 /// its table, and a name here.
 std::size_t members(const ZeroPlan& part) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B,
-               C, D, E, F, G] = part;
+               C, D, E, F] = part;
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r,
                                              s, t, u, v, w, x, y, z, A, B, C, D, E, F))>;
 }
