@@ -254,15 +254,15 @@ std::string row_name(const ir::PlanPart& part, const ir::OptionField& field) {
 void add_rows(std::vector<PlanDifference>& all, const ir::PlanPart& part,
               const std::vector<ComparedPlan>& plans) {
   const bool in_all = std::ranges::all_of(plans, [&part](const ComparedPlan& plan) {
-    return plan.refusal || part.find(plan.file.plan) != nullptr;
+    return plan.refusal || part.has(plan.file.plan);
   });
   for (const ir::OptionField& field : part.fields) {
     std::vector<std::string> values;
     bool told = in_all || field.always_shown || (!field.in_spec && field.option == part.option);
     for (const ComparedPlan& plan : plans) {
-      const void* const value = plan.refusal ? nullptr : part.find(plan.file.plan);
-      values.push_back(value == nullptr ? "-" : value_text(field, field.get(value)));
-      told = told || (value != nullptr && !field.same(value, part.usual()));
+      const bool has = !plan.refusal && part.has(plan.file.plan);
+      values.push_back(has ? value_text(field, field.get(plan.file.plan)) : "-");
+      told = told || (has && !field.same(plan.file.plan, part.usual()));
     }
     if (told) {
       add_difference(all, row_name(part, field), std::move(values), plans);

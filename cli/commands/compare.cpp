@@ -1,4 +1,4 @@
-#include "cli/commands/compare.h"
+#include "cli/commands/verbs.h"
 
 #include <algorithm>
 

@@ -1,14 +1,11 @@
-#include "cli/commands/fit.h"
+#include "cli/commands/verbs.h"
 
 #include <utility>
 
-#include "cli/accuracy_files.h"
 #include "cli/calibration.h"
 #include "cli/plan_file.h"
 #include "cli/question.h"
 #include "cli/report/fit_answer.h"
-#include "cli/report/fit_json.h"
-#include "cli/report/fit_text.h"
 #include "cli/report/plan_commands.h"
 
 namespace headroom::cli {

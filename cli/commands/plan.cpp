@@ -1,10 +1,11 @@
-#include "cli/commands/plan.h"
+#include "cli/commands/verbs.h"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <ostream>
 #include <string_view>
 #include <utility>
@@ -13,10 +14,12 @@
 #include "cli/plan_search.h"
 #include "cli/report/plan_answer.h"
 #include "cli/report/why_text.h"
+#include "cli/scalars.h"
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_writer.h"
 #include "planner/explain/explain.h"
+#include "planner/space/all_axes.h"
 #include "planner/space/framework_search.h"
 
 namespace headroom::cli {
@@ -197,8 +200,10 @@ Status write_plan_file(const Arguments& arguments, const Context& context,
   return written;
 }
 
-}  // namespace
+/// What is explained: only what `--why` asks, or also every neighbouring value of the plan.
+enum class Explaining : std::uint8_t { kAsked, kAll };
 
+/// The common implementation of `plan` and `explain`.
 Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
                                  Explaining explaining) {
   const Result<Arguments> filed = with_filed_search(typed);
@@ -281,14 +286,15 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
   return exit_code_of_search(answer.result);
 }
 
-namespace {
-
 Result<ExitCode> run_plan(const Arguments& arguments, const Context& context) {
   return run_plan_search(arguments, context, Explaining::kAsked);
 }
 
-}  // namespace
+Result<ExitCode> run_explain(const Arguments& arguments, const Context& context) {
+  return run_plan_search(arguments, context, Explaining::kAll);
+}
 
+/// The options of `plan` and `explain`: those of the search, and --output.
 std::vector<OptionSpec> plan_answer_options() {
   std::vector<OptionSpec> options = plan_search_options();
   options.push_back({.name = "output",
@@ -298,6 +304,8 @@ std::vector<OptionSpec> plan_answer_options() {
                              "--plan; - writes it in place of the answer"});
   return options;
 }
+
+}  // namespace
 
 Command plan_command() {
   return {
@@ -310,6 +318,18 @@ Command plan_command() {
                .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8",
                .model_at = 0},
       .run = run_plan};
+}
+
+Command explain_command() {
+  return {.verb = {.name = "explain",
+                   .summary = "Why this plan and not another",
+                   .positionals = "MODEL",
+                   .detail = "Finds the plan as headroom plan does, then asks the same with each "
+                             "degree halved and doubled, and of the other frameworks.",
+                   .options = plan_answer_options(),
+                   .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2",
+                   .model_at = 0},
+          .run = run_explain};
 }
 
 }  // namespace headroom::cli

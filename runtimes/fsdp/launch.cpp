@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/transformers/launch.h"
 
 namespace headroom::ir::fsdp {
@@ -24,7 +25,7 @@ std::string mixed_precision(DType dtype) {
 
 /// Source: huggingface/accelerate src/accelerate/commands/launch.py, FSDP Arguments.
 std::vector<std::string> plugin_words(const ParallelPlan& plan) {
-  const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
+  const FsdpPlan fsdp = fsdp_of(plan);
   const bool hybrid = fsdp.replicas > 1;
   std::vector<std::string> words = {"--use_fsdp",
                                     "--fsdp_version",
@@ -60,7 +61,7 @@ std::vector<std::string> plugin_words(const ParallelPlan& plan) {
 }  // namespace
 
 Launch accelerate_launch(const ParallelPlan& plan, const LaunchSite& site) {
-  const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
+  const FsdpPlan fsdp = fsdp_of(plan);
   const std::int64_t local = std::min(plan.world, site.gpus_per_node);
   const std::int64_t nodes = (plan.world + local - 1) / local;
   Launch launch{.command = {"accelerate", "launch", "--num_processes", std::to_string(plan.world),

@@ -69,8 +69,8 @@ std::vector<std::string> own_words(std::span<const OptionField> fields, const vo
                                    const void* usual, std::string_view prefix, OwnForm form) {
   std::vector<std::string> words;
   for (const OptionField& field : fields) {
-    if (!field.own.name.empty() && field.own.name.starts_with(prefix) && !field.same(part, usual)) {
-      append_words(words, words_of_option(field, field.get(part), form));
+    if (!field.own.name.empty() && field.own.name.starts_with(prefix) && !field.same(plan, usual)) {
+      append_words(words, words_of_option(field, field.get(plan), form));
     }
   }
   return words;

@@ -37,8 +37,9 @@ struct Launch {
 /// and value are one word with "=" between, and a switch has the value `true` or `false`.
 enum class OwnForm : std::uint8_t { kSeparate, kJoined };
 [[nodiscard]] std::vector<std::string> own_words(std::span<const OptionField> fields,
-                                                 const void* part, const void* usual,
-                                                 std::string_view prefix, OwnForm form);
+                                                 const ParallelPlan& plan,
+                                                 const ParallelPlan& usual, std::string_view prefix,
+                                                 OwnForm form);
 
 /// Appends words.
 void append_words(std::vector<std::string>& words, const std::vector<std::string>& more);

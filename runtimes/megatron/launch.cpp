@@ -7,6 +7,7 @@
 
 #include "model_ir/json/json_value.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 
 // Source of the arguments: NVIDIA/Megatron-LM megatron/training/arguments.py (core 0.16.1).
 namespace headroom::ir::megatron {
@@ -121,7 +122,7 @@ Words model_words(const ModelSpec& model, const ParallelPlan& plan) {
   add_argument(words, "--vocab-size", model.vocabulary - 1);
   add_model_form(words, model);
   if (model.moe) {
-    add_experts(words, model, plan.megatron.value_or(MegatronPlan{}));
+    add_experts(words, model, megatron_of(plan));
   }
   return words;
 }
@@ -172,7 +173,7 @@ bool is_written_elsewhere(const OptionField& field) {
 }
 
 Words plan_words(const ModelSpec& /*model*/, const ParallelPlan& plan) {
-  const MegatronPlan megatron = plan.megatron.value_or(MegatronPlan{});
+  const MegatronPlan megatron = megatron_of(plan);
   const MegatronPlan usual;
   Words words;
   std::vector<OptionField> rows;
@@ -181,7 +182,7 @@ Words plan_words(const ModelSpec& /*model*/, const ParallelPlan& plan) {
       rows.push_back(field);
     }
   }
-  append_words(words, own_words(rows, &megatron, &usual, "--", OwnForm::kSeparate));
+  append_words(words, own_words(rows, plan, options().usual(), "--", OwnForm::kSeparate));
   // Megatron-Core chooses another backend by itself where none is named.
   if (megatron.attention == usual.attention) {
     append_words(words, {"--attention-backend", "fused"});

@@ -8,6 +8,8 @@
 
 #include "model_ir/json/json_value.h"
 #include "model_ir/plan/plan_words.h"
+#include "runtimes/fsdp/plan.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -97,8 +99,8 @@ void add_pipeline(std::vector<std::string>& words, const TitanPlan& titan) {
 
 /// Source: pytorch/torchtitan torchtitan/config/job_config.py (0.2.2).
 std::vector<std::string> overrides(const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
-  const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
+  const TitanPlan titan = titan_of(plan);
+  const FsdpPlan fsdp = fsdp_of(plan);
   const std::int64_t data =
       std::max<std::int64_t>(1, plan.world / (titan.tensor * titan.context * titan.pipeline));
   const std::string batch = std::to_string(plan.micro_batch * plan.accumulation * data);

@@ -4,12 +4,13 @@
 #include <string>
 
 #include "model_ir/json/json_value.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/torchtune/options.h"
+#include "runtimes/torchtune/plan.h"
 
 namespace headroom::ir::torchtune {
 
 Launch tune_launch(const ParallelPlan& plan, const LaunchSite& site) {
-  const TunePlan tune = plan.tune.value_or(TunePlan{});
   const std::int64_t local = std::min(plan.world, site.gpus_per_node);
   // Source: pytorch/torchtune torchtune/_cli/run.py, recipes/full_finetune_distributed.py and
   // recipes/lora_finetune_distributed.py with those of single_device.
@@ -29,23 +30,23 @@ Launch tune_launch(const ParallelPlan& plan, const LaunchSite& site) {
        std::string("dtype=") + (param_dtype(plan.precision) == DType::kBf16 ? "bf16" : "fp32"),
        std::string("enable_activation_checkpointing=") + flag(plan.recompute != Recompute::kNone),
        "clip_grad_norm=" + (plan.clip_norm ? to_json(JsonValue{*plan.clip_norm}) : "null")});
-  if (plan.fsdp) {
-    append_words(launch.command, {std::string("fsdp_cpu_offload=") + flag(plan.fsdp->cpu_offload),
-                                  std::string("fsdp_reshard_after_forward=") +
-                                      flag(plan.fsdp->reshard_after_forward)});
-    if (plan.fsdp->replicas > 1) {
+  if (has_fsdp(plan)) {
+    append_words(
+        launch.command,
+        {std::string("fsdp_cpu_offload=") + flag(fsdp_of(plan).cpu_offload),
+         std::string("fsdp_reshard_after_forward=") + flag(fsdp_of(plan).reshard_after_forward)});
+    if (fsdp_of(plan).replicas > 1) {
       append_words(launch.command,
-                   {"data_parallel_replicate_dim=" + std::to_string(plan.fsdp->replicas)});
+                   {"data_parallel_replicate_dim=" + std::to_string(fsdp_of(plan).replicas)});
     }
   }
   if (plan.lora) {
     append_words(launch.command, {"model.lora_rank=" + std::to_string(plan.lora->rank)});
   }
-  const TunePlan usual;
   for (const OptionField& field : options().fields) {
-    if (!field.own.name.empty() && !field.same(&tune, &usual)) {
+    if (has_tune(plan) && !field.own.name.empty() && !field.same(plan, options().usual())) {
       launch.command.push_back(std::string(field.own.name) + "=" +
-                               flag(field.get(&tune).as_bool().value_or(false)));
+                               flag(field.get(plan).as_bool().value_or(false)));
     }
   }
   return launch;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "model_ir/json/json_value.h"
+#include "runtimes/torch/ddp_plan.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -158,8 +159,9 @@ std::vector<std::string> training_arguments(const ParallelPlan& plan) {
                   std::string(R"({"use_reentrant": )") + (reentrant ? "true" : "false") + "}"});
   }
   add_liger(words, plan);
-  if (plan.ddp) {
-    append_words(words, {"--ddp_bucket_cap_mb", std::to_string(plan.ddp->bucket_cap_bytes / kMiB)});
+  if (has_ddp(plan)) {
+    append_words(words,
+                 {"--ddp_bucket_cap_mb", std::to_string(ddp_of(plan).bucket_cap_bytes / kMiB)});
   }
   return words;
 }
