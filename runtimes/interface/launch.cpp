@@ -65,8 +65,9 @@ std::vector<std::string> torchrun_words(const ParallelPlan& plan, const LaunchSi
           "$HEAD_NODE:29500"};
 }
 
-std::vector<std::string> own_words(std::span<const OptionField> fields, const void* part,
-                                   const void* usual, std::string_view prefix, OwnForm form) {
+std::vector<std::string> own_words(std::span<const OptionField> fields, const ParallelPlan& plan,
+                                   const ParallelPlan& usual, std::string_view prefix,
+                                   OwnForm form) {
   std::vector<std::string> words;
   for (const OptionField& field : fields) {
     if (!field.own.name.empty() && field.own.name.starts_with(prefix) && !field.same(plan, usual)) {
