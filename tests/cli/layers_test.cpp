@@ -47,7 +47,7 @@ TEST_CASE("property: the first N layers lie between none and all, and all of the
       const std::int64_t peak = some.integer("peak/allocated_bytes");
       CHECK(peak <= before);
       CHECK(peak >= full.integer("peak/allocated_bytes"));
-      const double recomputed = some.number("time/parts_seconds/recomputation");
+      const double recomputed = some.number("time/parts_seconds/recompute");
       CHECK(recomputed > flops);
       before = peak;
       flops = recomputed;
