@@ -11,14 +11,16 @@
 #include "cli/error_json.h"
 #include "cli/help.h"
 #include "cli/own_options.h"
+#include "cli/plan_file.h"
 #include "model_ir/plan/plan_words.h"
 
 namespace headroom::cli {
 namespace {
 
 std::vector<Command> commands() {
-  return {fit_command(),   plan_command(), explain_command(), sweep_command(),   timeline_command(),
-          graph_command(), emit_command(), catalog_command(), validate_command()};
+  return {fit_command(),     plan_command(),     explain_command(), compare_command(),
+          sweep_command(),   timeline_command(), graph_command(),   emit_command(),
+          catalog_command(), validate_command()};
 }
 
 Result<ColorChoice> read_color(const Arguments& arguments) {
@@ -56,7 +58,9 @@ ExitCode run_command(const Command& command, std::span<const std::string> rest, 
   const bool json = std::find(rest.begin(), rest.end(), "--json") != rest.end();
   const Result<Arguments> typed = parse_arguments(command.verb, rest);
   const bool plans = std::ranges::any_of(command.verb.options, &OptionSpec::hidden);
-  const Result<Arguments> arguments = typed && plans ? with_own_options(*typed) : typed;
+  const Result<Arguments> own = typed && plans ? with_own_options(*typed) : typed;
+  const bool helps = own && own->has("help");
+  const Result<Arguments> arguments = own && !helps ? with_plan_file(command.verb, *own) : own;
   if (!arguments) {
     return report(arguments.error(), json, err);
   }

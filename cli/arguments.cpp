@@ -23,6 +23,7 @@ constexpr std::array<OptionSpec, 4> kCommon = {
 struct Slot {
   const OptionSpec* spec = nullptr;
   std::string text;
+  std::vector<std::string> texts;  ///< Of an option that may be repeated.
   bool flag = false;
   CLI::Option* option = nullptr;
 };
@@ -51,6 +52,11 @@ Error unknown_option(const VerbSpec& verb, std::string_view given) {
       closest ? "use " + *closest : "see headroom " + std::string(verb.name) + " --help");
 }
 
+/// A second spelling with one letter, as CLI11 takes it: ",-o".
+std::string short_name(const OptionSpec& spec) {
+  return spec.name == "help" ? ",-h" : spec.name == "output" ? ",-o" : "";
+}
+
 /// The option with which a message of CLI11 begins ("--gpu: 1 required TEXT missing").
 std::string named_option(const std::string& message) {
   const std::size_t begin = message.find("--");
@@ -72,6 +78,15 @@ Error wording_of(const VerbSpec& verb, const CLI::ParseError& fault) {
   return Error::invalid_argument(named_option(message),
                                  missing ? "no value" : "more than one value",
                                  "the option once, with one value", help);
+}
+
+/// `texts`, a line each.
+std::string in_lines(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) {
+    all += (all.empty() ? "" : "\n") + text;
+  }
+  return all;
 }
 
 }  // namespace
@@ -126,9 +141,13 @@ Result<Arguments> parse_arguments(const VerbSpec& verb, std::span<const std::str
     }
     Slot& slot = slots.emplace_back();
     slot.spec = &spec;
-    const std::string name = "--" + std::string(spec.name) + (spec.name == "help" ? ",-h" : "");
-    slot.option = spec.value.empty() ? app.add_flag(name, slot.flag)->disable_flag_override()
-                                     : app.add_option(name, slot.text);
+    const std::string name = "--" + std::string(spec.name) + short_name(spec);
+    if (spec.repeats) {
+      slot.option = app.add_option(name, slot.texts)->expected(1)->take_all();
+    } else {
+      slot.option = spec.value.empty() ? app.add_flag(name, slot.flag)->disable_flag_override()
+                                       : app.add_option(name, slot.text);
+    }
   };
   std::for_each(verb.options.begin(), verb.options.end(), declare);
   std::for_each(kCommon.begin(), kCommon.end(), declare);
@@ -141,7 +160,7 @@ Result<Arguments> parse_arguments(const VerbSpec& verb, std::span<const std::str
   Arguments parsed;
   for (const Slot& slot : slots) {
     if (slot.option->count() > 0) {
-      parsed.set(slot.spec->name, slot.text);
+      parsed.set(slot.spec->name, slot.spec->repeats ? in_lines(slot.texts) : slot.text);
     }
   }
   for (const std::string& rest : app.remaining()) {

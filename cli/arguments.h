@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@ struct OptionSpec {
   std::string_view fallback;  ///< Its default in words; empty: none.
   std::string_view help;      ///< What it sets, with its unit. Lower case, no full stop.
   bool hidden = false;        ///< Another spelling, which the help does not list.
+  bool repeats = false;       ///< It may be given several times; its values are separate lines.
 };
 
 /// A verb of the program, with the arguments that it accepts.
@@ -28,6 +30,16 @@ struct VerbSpec {
   std::string detail;        ///< Describes the positionals.
   std::vector<OptionSpec> options;
   std::string example;  ///< A working command line without the program's name.
+  /// The position of MODEL, for verbs that take it from the file of `--plan` if it is not typed.
+  std::optional<std::size_t> model_at{};
+};
+
+/// The content of the file that `--plan` names. It is read once, as standard input can be.
+struct PlanDocument {
+  std::string name;  ///< As typed.
+  std::string text;
+  std::vector<std::string> notes;  ///< What the command line says instead of the file.
+  friend bool operator==(const PlanDocument&, const PlanDocument&) = default;
 };
 
 /// A parsed command line.
@@ -45,9 +57,14 @@ class Arguments {
   void remove(std::string_view option);
   void add_positional(std::string value) { positionals_.push_back(std::move(value)); }
 
+  /// What `--plan` names, once `with_plan_file` has read it.
+  [[nodiscard]] const std::optional<PlanDocument>& plan_document() const { return document_; }
+  void set_plan_document(PlanDocument document) { document_ = std::move(document); }
+
  private:
   std::vector<std::pair<std::string, std::string>> options_;
   std::vector<std::string> positionals_;
+  std::optional<PlanDocument> document_;
 };
 
 /// Splits the arguments after a verb into options and positionals.

@@ -13,7 +13,7 @@
 #include "model_ir/plan/plan_words.h"
 #include "runtimes/interface/common_options.h"
 #include "runtimes/interface/settle.h"
-#include "runtimes/plan_json.h"
+#include "runtimes/plan_file.h"
 #include "runtimes/plan_parts.h"
 #include "runtimes/registry.h"
 
@@ -113,10 +113,7 @@ class PlanOptionSpecs {
                       .help = "PYTORCH_ALLOC_CONF: expandable_segments:True,..."});
     own(ir::plan_options(), {"clip_norm", "padded_batch", "keep_logits", "keep_batch", "evaluation",
                              "checkpoint_save", "resume", "steps"});
-    specs_.push_back({.name = "plan",
-                      .value = "FILE",
-                      .fallback = "",
-                      .help = "a plan as JSON; options change it"});
+    specs_.push_back(plan_file_option());
     for (const ReadableFile& file : readable_files()) {
       specs_.push_back({.name = file.format.option,
                         .value = "FILE",
@@ -292,7 +289,8 @@ Status read_framework_file(const Arguments& arguments, const ir::ModelSpec& mode
     if (!reading) {
       return std::move(reading).error();
     }
-    request = {.plan = std::move(reading->plan), .notes = std::move(reading->notes)};
+    request.plan = std::move(reading->plan);
+    request.notes.insert(request.notes.end(), reading->notes.begin(), reading->notes.end());
     if (Status status = apply(arguments, request.plan); !status) {
       return status;
     }
@@ -300,7 +298,76 @@ Status read_framework_file(const Arguments& arguments, const ir::ModelSpec& mode
   return ok();
 }
 
+/// The plan of `--plan`, over the usual one.
+Status read_filed_plan(const Arguments& arguments, PlanRequest& request) {
+  const std::optional<std::string> path = arguments.value("plan");
+  if (!path) {
+    return ok();
+  }
+  const std::optional<PlanDocument>& document = arguments.plan_document();
+  Result<ir::PlanFile> file =
+      document ? ir::parse_plan_file(document->text, document->name, request.plan)
+               : ir::read_plan_file(*path, request.plan);
+  if (!file) {
+    return std::move(file).error();
+  }
+  request.plan = std::move(file->plan);
+  if (document) {
+    request.notes = document->notes;
+  }
+  return ok();
+}
+
+/// How the options have `name`: "--name value"; the usual value, or that it is absent, if they do
+/// not.
+std::string said_of(const std::vector<OptionValue>& options, const std::string& name) {
+  const std::vector<OptionValue> usual = usual_options();
+  for (const std::vector<OptionValue>* some : {&options, &usual}) {
+    if (const auto found = std::ranges::find(*some, name, &OptionValue::name);
+        found != some->end()) {
+      return "--" + name + (found->value.empty() ? "" : " " + found->value);
+    }
+  }
+  return "no --" + name;
+}
+
+/// Says which options were typed otherwise than the file has them.
+void note_typed(const Arguments& arguments, const ParallelPlan& filed, const ir::ModelSpec& model,
+                PlanRequest& request) {
+  if (ir::find_runtime(filed.runtime) == nullptr) {
+    return;  // The check of the whole plan names it.
+  }
+  const std::optional<PlanDocument>& document = arguments.plan_document();
+  const std::string file = document ? document->name : arguments.value("plan").value_or("");
+  const std::vector<OptionValue> before = options_of(filed, model);
+  const std::vector<OptionValue> after = options_of(request.plan, model);
+  std::vector<std::string> names;
+  for (const std::vector<OptionValue>* some : {&before, &after}) {
+    for (const OptionValue& option : *some) {
+      if (std::ranges::find(names, option.name) == names.end()) {
+        names.push_back(option.name);
+      }
+    }
+  }
+  for (const std::string& name : names) {
+    const std::string said = said_of(before, name);
+    if (const std::string now = said_of(after, name); now != said) {
+      request.notes.push_back(file + " has " + said + ", the command line " + now +
+                              ", which is used");
+    }
+  }
+}
+
 }  // namespace
+
+OptionSpec plan_file_option() {
+  return {.name = "plan",
+          .value = "FILE",
+          .fallback = "",
+          .help =
+              "a plan file, the --json document of a verb, or a plan as JSON; - is standard "
+              "input. MODEL, --gpu and the plan come from it; what is typed wins"};
+}
 
 std::span<const OptionSpec> plan_option_specs() {
   static const PlanOptionSpecs specs;
@@ -314,16 +381,15 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
     }
   }
   PlanRequest request{.plan = usual_plan(model), .notes = {}};
-  if (const auto file = arguments.value("plan")) {
-    const std::string path = *file == "-" ? "/dev/stdin" : *file;
-    Result<ParallelPlan> plan = ir::read_plan(path, request.plan);
-    if (!plan) {
-      return std::move(plan).error();
-    }
-    request.plan = *plan;
+  if (Status status = read_filed_plan(arguments, request); !status) {
+    return std::move(status).error();
   }
+  const ParallelPlan filed = request.plan;
   if (Status status = apply(arguments, request.plan); !status) {
     return std::move(status).error();
+  }
+  if (arguments.has("plan")) {
+    note_typed(arguments, filed, model, request);
   }
   if (Status status = read_framework_file(arguments, model, request); !status) {
     return std::move(status).error();

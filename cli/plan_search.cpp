@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <mutex>
+#include <ostream>
 #include <set>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@
 #include "model_ir/plan/plan_limits.h"
 #include "model_ir/plan/plan_words.h"
 #include "planner/space/all_axes.h"
+#include "planner/space/framework_search.h"
+#include "runtimes/plan_parts.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -89,11 +93,58 @@ Result<plan::Constraints> read_constraints(const Arguments& arguments) {
   return constraints;
 }
 
-Result<ir::ParallelPlan> read_base(const Arguments& arguments, const ir::ModelSpec& model) {
+/// Options of a search that a plan file keeps: those that decide which plan is found.
+bool decides_search(std::string_view option) {
+  return option == "global-batch" || option == "alloc-conf" || option == "objective";
+}
+
+/// `plan` without what belongs to a framework. Arithmetic in bf16 on fp32 masters has the name that
+/// all frameworks understand.
+ir::ParallelPlan base_of_plan(const ir::ParallelPlan& plan) {
+  const plan::Axis axis = plan::Axis::kPrecision;
+  const std::int64_t masters = plan::precision_value(ir::Precision::kBf16Master);
+  const ir::ParallelPlan usual_recompute;
+  ir::ParallelPlan usual = plan;
+  usual.precision = ir::Precision::kBf16Master;
+  ir::runtime_of(usual).prepare_for_search(usual);
+  ir::ParallelPlan base = plan;
+  base.recompute = usual_recompute.recompute;
+  base.recompute_every = usual_recompute.recompute_every;
+  base.recompute_first = usual_recompute.recompute_first;
+  if (usual.precision == plan.precision &&
+      plan::canonical(axis, plan::value_of(plan, axis)) == plan::canonical(axis, masters)) {
+    base.precision = ir::Precision::kBf16Master;
+  }
+  for (const ir::PlanPart* const part : ir::framework_parts()) {
+    part->drop(base);
+  }
+  return base;
+}
+
+/// What no axis says: the usual, or that of a plan that was not searched.
+Result<ir::ParallelPlan> base_before_options(const Arguments& arguments,
+                                             const ir::ModelSpec& model) {
   ir::ParallelPlan base;
   base.precision = ir::Precision::kBf16Master;
   base.sequence = usual_sequence(model);
   base.allocator.expandable_segments = true;
+  if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
+    const Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name, base);
+    if (!file) {
+      return file.error();
+    }
+    const bool own = arguments.value("runtime") == file->plan.runtime;
+    return file->search || !own ? base : base_of_plan(file->plan);
+  }
+  return base;
+}
+
+Result<ir::ParallelPlan> read_base(const Arguments& arguments, const ir::ModelSpec& model) {
+  Result<ir::ParallelPlan> before = base_before_options(arguments, model);
+  if (!before) {
+    return before;
+  }
+  ir::ParallelPlan base = std::move(before).value();
   if (const auto text = arguments.value("alloc-conf")) {
     const Result<ir::AllocatorSettings> settings = parse_allocator_settings(*text, {});
     if (!settings) {
@@ -182,6 +233,35 @@ Status read_batch(const Arguments& arguments, PlanSearch& search) {
   return ok();
 }
 
+/// The question to which a plan that was not searched is one answer.
+std::vector<ir::Assumption> search_of_plan(const ir::ParallelPlan& plan) {
+  const std::int64_t replica =
+      std::max<std::int64_t>(1, ir::runtime_of(plan).ranks_per_replica(plan));
+  const std::int64_t batch =
+      plan.micro_batch * plan.accumulation * std::max<std::int64_t>(1, plan.world / replica);
+  return {{.option = "runtime", .value = plan.runtime},
+          {.option = "gpus", .value = std::to_string(plan.world)},
+          {.option = "seq", .value = std::to_string(plan.sequence)},
+          {.option = "global-batch", .value = std::to_string(batch)}};
+}
+
+Status check_search_option(const std::string& file, const std::string& option) {
+  std::vector<std::string> known;
+  for (const plan::Axis axis : plan::all_axes()) {
+    known.emplace_back(axis->option);
+  }
+  for (const OptionSpec& one : kSearchOptions) {
+    if (decides_search(one.name)) {
+      known.emplace_back(one.name);
+    }
+  }
+  if (std::ranges::find(known, option) != known.end()) {
+    return ok();
+  }
+  return Error::invalid_input(file, "/search/" + option, "an option of that name",
+                              "one of " + ir::join(known), ir::suggestion(option, known));
+}
+
 }  // namespace
 
 plan::SearchQuestion PlanSearch::question() const {
@@ -216,8 +296,65 @@ std::vector<OptionSpec> plan_search_options() {
     options.push_back({axis->option, axis->values, axis->usual, kept(plan::help_of(axis))});
   }
   options.insert(options.end(), kSearchOptions.begin(), kSearchOptions.end());
+  options.push_back(plan_file_option());
   options.insert(options.end(), model_options().begin(), model_options().end());
   return options;
+}
+
+std::vector<ir::Assumption> search_assumptions(const Arguments& arguments) {
+  std::vector<ir::Assumption> typed;
+  const auto add = [&](std::string_view option) {
+    if (const std::optional<std::string> value = arguments.value(option)) {
+      typed.push_back({.option = std::string(option), .value = *value});
+    }
+  };
+  for (const plan::Axis axis : plan::all_axes()) {
+    add(axis->option);
+  }
+  for (const OptionSpec& option : kSearchOptions) {
+    if (decides_search(option.name)) {
+      add(option.name);
+    }
+  }
+  return typed;
+}
+
+Result<Arguments> with_filed_search(const Arguments& arguments) {
+  const std::optional<PlanDocument>& document = arguments.plan_document();
+  if (!document) {
+    return arguments;
+  }
+  const Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name);
+  if (!file) {
+    return file.error();
+  }
+  const std::vector<ir::Assumption> options =
+      file->search ? *file->search : search_of_plan(file->plan);
+  Arguments with = arguments;
+  PlanDocument notes = *document;
+  for (const ir::Assumption& option : options) {
+    if (Status known = check_search_option(document->name, option.option); !known) {
+      return std::move(known).error();
+    }
+    const std::optional<std::string> typed = with.value(option.option);
+    if (!typed) {
+      with.set(option.option, option.value);
+    } else if (*typed != option.value) {
+      notes.notes.push_back(document->name + " has --" + option.option + " " + option.value +
+                            ", the command line --" + option.option + " " + *typed +
+                            ", which is used");
+    }
+  }
+  with.set_plan_document(std::move(notes));
+  return with;
+}
+
+void print_filed_notes(std::ostream& err, const Arguments& arguments) {
+  if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
+    for (const std::string& note : document->notes) {
+      err << "note: " << note << "\n";
+    }
+  }
 }
 
 Result<PlanSearch> read_plan_search(const Arguments& arguments) {
@@ -261,6 +398,13 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
     if (!status) {
       return status.error();
     }
+  }
+  if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
+    Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name, search.base);
+    if (!file) {
+      return std::move(file).error();
+    }
+    search.filed = std::move(file->plan);
   }
   plan::AxisValues& sequences = search.constraints.of(plan::Axis::kSequence);
   if (search.objective == plan::Objective::kSequence && sequences.empty()) {

@@ -7,6 +7,7 @@
 
 #include "cli/host_options.h"
 #include "cli/own_options.h"
+#include "cli/shell_words.h"
 #include "cli/time_options.h"
 #include "costmodel/hardware/catalogue.h"
 #include "runtimes/registry.h"
@@ -18,20 +19,6 @@ constexpr std::array<OptionSpec, 2> kDeviceOptions = {
     {{"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"},
      {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
 
-/// Quotes the text for a POSIX shell.
-std::string quoted(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {
-    return text;
-  }
-  std::string out = "'";
-  for (const char c : text) {
-    out += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return out + "'";
-}
-
 bool has_value(std::string_view option) {
   const auto options = question_options();
   const auto spec = std::ranges::find(options, option, &OptionSpec::name);
@@ -39,7 +26,7 @@ bool has_value(std::string_view option) {
 }
 
 std::string typed(const OptionValue& option) {
-  return "--" + option.name + (has_value(option.name) ? " " + quoted(option.value) : "");
+  return typed_option(option, has_value(option.name));
 }
 
 bool names(const std::vector<OptionValue>& options, std::string_view name) {
@@ -80,6 +67,10 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
 }
 
 }  // namespace
+
+std::span<const OptionSpec> device_options() {
+  return kDeviceOptions;
+}
 
 Result<Bytes> read_budget(const Arguments& arguments) {
   const std::optional<std::string> text = arguments.value("budget");
@@ -195,7 +186,7 @@ std::string command_line(std::string_view verb, const Arguments& arguments,
   const Difference found = difference(question, plan);
   std::string line = "headroom " + std::string(verb);
   for (const std::string& positional : arguments.positionals()) {
-    line += " " + quoted(positional);
+    line += " " + shell_word(positional);
   }
   for (const OptionSpec& spec : question_options()) {
     const std::optional<std::string> given = arguments.value(spec.name);

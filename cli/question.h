@@ -1,6 +1,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct Question {
   PlanRequest request;
 };
 
+/// --gpu and --budget.
+[[nodiscard]] std::span<const OptionSpec> device_options();
 /// The options --gpu, --budget, --as and all options of a plan.
 [[nodiscard]] std::vector<OptionSpec> question_options();
 /// The same without the options of the device, for verbs that need no device.

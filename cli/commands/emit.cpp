@@ -116,7 +116,8 @@ Command emit_command() {
                              "fit " +
                              read_back + " reads it back.",
                    .options = std::move(options),
-                   .example = command_of(known.front(), "llama-3.1-8b --gpus 8")},
+                   .example = command_of(known.front(), "llama-3.1-8b --gpus 8"),
+                   .model_at = 1},
           .run = run_emit};
 }
 

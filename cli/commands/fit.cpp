@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "cli/calibration.h"
+#include "cli/plan_file.h"
 #include "cli/question.h"
 #include "cli/report/fit_answer.h"
+#include "cli/report/plan_commands.h"
 
 namespace headroom::cli {
 namespace {
@@ -78,6 +80,20 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
   return answer;
 }
 
+/// What `--script` asks for.
+std::string script_of(const FitAnswer& answer, const Context& context) {
+  if (!answer.arguments.has("script")) {
+    return {};
+  }
+  const Question& question = answer.question;
+  const std::int64_t node =
+      answer.time.machine ? answer.time.machine->topology.devices_per_node : 8;
+  return commands_text(commands_of(plan_file_of(answer.arguments, question.model, &question.device,
+                                                question.request.plan),
+                                   question.model.spec, node),
+                       context.terminal);
+}
+
 Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   Result<Question> question = read_question(arguments);
   if (!question) {
@@ -90,7 +106,8 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   if (!answer) {
     return answer.error();
   }
-  context.out << (context.json ? fit_json(*answer) : fit_text(*answer, context.terminal));
+  context.out << (context.json ? fit_json(*answer)
+                               : fit_text(*answer, context.terminal) + script_of(*answer, context));
   // "Tight" is a yes unless it is more likely not to fit.
   constexpr double kEven = 0.5;
   const cost::StepEstimate& estimate = answer->estimate;
@@ -107,6 +124,9 @@ Command fit_command() {
     options.insert(options.end(), more.begin(), more.end());
   }
   options.push_back(routing_option());
+  options.push_back({"script", "", "",
+                     "also show how the framework is started with the plan, and what its script "
+                     "needs"});
   options.push_back({"faster", "", "", "look for the changes that make a step faster"});
   return {
       .verb = {.name = "fit",
@@ -116,7 +136,8 @@ Command fit_command() {
                          "model.safetensors.index.json beside one, a .gguf file, or - for a "
                          "config.json on standard input.",
                .options = std::move(options),
-               .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full"},
+               .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full",
+               .model_at = 0},
       .run = run_fit};
 }
 

@@ -63,7 +63,8 @@ Command graph_command() {
       {"all-layers", "", "", "draw every layer, not one of each kind"},
       output_option()};
   for (const OptionSpec& option : plan_question_options()) {
-    if (option.name == "micro-batch" || option.name == "seq" || option.name == "as") {
+    if (option.name == "micro-batch" || option.name == "seq" || option.name == "as" ||
+        option.name == "plan") {
       options.push_back(option);
     }
   }
@@ -72,7 +73,8 @@ Command graph_command() {
                    .positionals = "MODEL",
                    .detail = "Turn it into a picture with: headroom graph MODEL | dot -Tsvg",
                    .options = std::move(options),
-                   .example = "graph gpt2 --layer 0 --seq 128"},
+                   .example = "graph gpt2 --layer 0 --seq 128",
+                   .model_at = 0},
           .run = run_graph};
 }
 

@@ -61,6 +61,9 @@ Arguments arguments_of(const Arguments& all, const SweepItem& item) {
   one.add_positional(item.model);
   one.set("gpu", item.gpu);
   one.set("gpus", item.gpus);
+  if (all.plan_document()) {
+    one.set_plan_document(*all.plan_document());
+  }
   std::vector<OptionSpec> options = plan_search_options();
   options.insert(options.end(), common_options().begin(), common_options().end());
   for (const OptionSpec& option : options) {
@@ -235,11 +238,17 @@ class Sweep {
   std::map<SweepItem, std::string> lines_;
 };
 
-Result<ExitCode> run_sweep(const Arguments& arguments, const Context& context) {
+Result<ExitCode> run_sweep(const Arguments& typed, const Context& context) {
   const Result<Ranks> ranks = Ranks::join();
   if (!ranks) {
     return ranks.error();
   }
+  const Result<Arguments> filed = with_filed_search(typed);
+  if (!filed) {
+    return filed.error();
+  }
+  const Arguments& arguments = *filed;
+  print_filed_notes(context.err, arguments);
   const Result<SweepFormat> format = read_format(arguments);
   const Status wrong = format ? check_items(arguments, items_of(arguments)) : format.error();
   if (!wrong) {
@@ -279,7 +288,8 @@ Command sweep_command() {
                              "the same order. What is killed loses the items it was working on; "
                              "the same command with --output again adds them.",
                    .options = sweep_options(),
-                   .example = "sweep gpt2 --gpu a100-80gb --gpus 1,2"},
+                   .example = "sweep gpt2 --gpu a100-80gb --gpus 1,2",
+                   .model_at = 0},
           .run = run_sweep};
 }
 

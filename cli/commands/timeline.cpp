@@ -114,7 +114,8 @@ Command timeline_command() {
                    .positionals = "MODEL",
                    .detail = "MODEL and all options about the run are those of fit.",
                    .options = std::move(options),
-                   .example = "timeline llama-3.2-1b --gpu l4 --seq 512 --format csv"},
+                   .example = "timeline llama-3.2-1b --gpu l4 --seq 512 --format csv",
+                   .model_at = 0},
           .run = run_timeline};
 }
 

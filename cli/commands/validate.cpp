@@ -6,11 +6,13 @@
 #include <thread>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/calibration.h"
 #include "cli/model_argument.h"
 #include "costmodel/hardware/catalogue.h"
 #include "model_ir/base/file.h"
 #include "model_ir/json/json_writer.h"
+#include "runtimes/plan_file.h"
 #include "validators/measured/accuracy.h"
 #include "validators/measured/intervals.h"
 #include "validators/measured/measure.h"
@@ -37,6 +39,13 @@ Result<check::ScoreFilter> read_filter(const Arguments& arguments) {
   check::ScoreFilter filter;
   filter.source = arguments.value("source");
   filter.runtime = arguments.value("runtime");
+  if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
+    const Result<ir::PlanFile> file = ir::parse_plan_file(document->text, document->name);
+    if (!file) {
+      return file.error();
+    }
+    filter.runtime = filter.runtime.value_or(file->plan.runtime);
+  }
   if (const auto name = arguments.value("metric")) {
     const Result<check::Metric> metric = check::metric_named(*name);
     if (!metric) {
@@ -50,7 +59,7 @@ Result<check::ScoreFilter> read_filter(const Arguments& arguments) {
 /// Refuses to write a report on only some of the rows, since it would look like a report on all.
 std::optional<Error> refuse_partial_report(const Arguments& arguments) {
   for (const char* file : {"accuracy", "residuals"}) {
-    for (const char* option : {"source", "runtime", "metric"}) {
+    for (const char* option : {"source", "runtime", "metric", "plan"}) {
       if (arguments.has(file) && arguments.has(option)) {
         return Error::invalid_argument(file, "together with --" + std::string(option),
                                        "a report on all rows", "leave out the filter");
@@ -139,6 +148,8 @@ Command validate_command() {
                .options = {{"source", "NAME", "", "only rows of the file of that name"},
                            {"runtime", "NAME", "",
                             "only rows of that framework, as headroom plan names it"},
+                           {"plan", "FILE", "",
+                            "only rows of the framework of that plan file; - is standard input"},
                            {"metric", "NAME", "", "only that metric: peak_allocated, fits, ..."},
                            {"accuracy", "FILE", "",
                             "also write the accuracy report, as docs/accuracy.md is"},

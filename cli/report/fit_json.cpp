@@ -3,12 +3,14 @@
 #include <array>
 #include <utility>
 
+#include "cli/plan_file.h"
 #include "cli/report/host_text.h"
 #include "cli/report/time_report.h"
 #include "model_ir/json/json_writer.h"
 #include "model_ir/spec/family.h"
 #include "model_ir/spec/param_count.h"
 #include "model_ir/spec/task.h"
+#include "runtimes/plan_file.h"
 #include "runtimes/plan_json.h"
 
 namespace headroom::cli {
@@ -304,6 +306,9 @@ std::string fit_json(const FitAnswer& answer) {
   fields.add("model", model_fields(answer));
   fields.add("device", device_fields(answer));
   fields.add("plan", ir::plan_to_json(answer.question.request.plan));
+  fields.add("plan_file", ir::plan_file_to_json(
+                              plan_file_of(answer.arguments, answer.question.model,
+                                           &answer.question.device, answer.question.request.plan)));
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 

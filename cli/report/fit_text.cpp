@@ -133,7 +133,7 @@ std::string plan_line(const FitAnswer& answer, const Terminal& terminal) {
     add("accumulation " + std::to_string(plan.accumulation));
   }
   if (plan.recompute != ir::Recompute::kNone) {
-    add("checkpointing " + ir::checkpointing_text(plan.recompute, plan.recompute_every));
+    add("checkpointing " + ir::checkpointing_text(ir::checkpointing_of(plan)));
   }
   if (plan.lora) {
     add((plan.quant ? "QLoRA " : "LoRA ") + adapter_text(plan));

@@ -170,6 +170,20 @@ std::string time_lines(const PlanAnswer& answer) {
   return text;
 }
 
+/// The step as it was replayed, kernel by kernel, which is what `fit` says; then the time that the
+/// search worked with, whose parts follow.
+std::string step_lines(const PlanAnswer& answer) {
+  const Seconds closed = answer.result.best->time.total();
+  const cost::StepEstimate& estimate = *answer.result.estimate;
+  const Seconds step = estimate.time ? estimate.time->total : closed;
+  const double tokens = tokens_per_second(answer.search, *answer.result.best) * (closed / step);
+  const std::string line = "step " + duration_text(step.value()) + ", " +
+                           with_commas(std::llround(tokens)) + " tokens/s";
+  return estimate.time ? line + ", as replayed kernel by kernel\n" +
+                             "as the search worked it out: " + duration_text(closed.value()) + "\n"
+                       : line + "\n";
+}
+
 /// The plan with the lowest known peak of a space in which no plan fits.
 const plan::RatedPlan* leanest_of(const PlanAnswer& answer) {
   if (answer.infeasible && answer.infeasible->leanest) {
@@ -290,6 +304,8 @@ std::string plan_answer_json(const PlanAnswer& answer) {
   }
   fields.add("why", ir::json_texts(why));
   fields.add("placements", placement_json(answer.placements));
+  fields.add("commands", answer.commands ? commands_json(*answer.commands) : JsonValue{});
+  fields.add("plan_file", answer.file ? ir::plan_file_to_json(*answer.file) : JsonValue{});
   return to_pretty_json(std::move(fields).finish()) + "\n";
 }
 
@@ -299,13 +315,9 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   if (result.best && result.estimate) {
     const cost::StepEstimate& estimate = *result.estimate;
     text += wrap(plan_words(result.best->plan), terminal.width, 2) + "\n\n";
-    text += "step " + duration_text(result.best->time.total().value()) + ", " +
-            with_commas(std::llround(tokens_per_second(answer.search, *result.best))) +
-            " tokens/s\n" + time_lines(answer);
+    text += step_lines(answer) + time_lines(answer);
     if (estimate.time) {
-      text += "  as replayed, kernel by kernel" +
-              pad_left(duration_text(estimate.time->total.value()), 13) + "\n" +
-              doubt_line(estimate.time->total / result.best->time.total());
+      text += doubt_line(estimate.time->total / result.best->time.total());
     }
     text += "\npeak " + to_text(estimate.peak_allocated) + " allocated, " +
             to_text(estimate.peak_reserved) + " reserved of " + to_text(estimate.capacity) + " (" +
@@ -329,6 +341,9 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   }
   if (!answer.placements.empty()) {
     text += "\n" + placement_lines(answer.placements);
+  }
+  if (answer.commands) {
+    text += commands_text(*answer.commands, terminal);
   }
   return text;
 }

@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "cli/plan_search.h"
+#include "cli/report/plan_commands.h"
 #include "cli/terminal.h"
 #include "planner/explain/infeasible.h"
 #include "planner/placement/stage_placement.h"
 #include "planner/search/search.h"
+#include "runtimes/plan_file.h"
 
 namespace headroom::cli {
 
@@ -20,6 +22,8 @@ struct PlanAnswer {
   std::string why;     ///< Answers to `--why`, one per line.
   std::optional<plan::Infeasibility> infeasible{};  ///< Set if no plan fits.
   std::vector<plan::StagePlacement> placements{};   ///< Only under `explain`.
+  std::optional<ir::PlanFile> file{};               ///< The plan that was found.
+  std::optional<PlanCommands> commands{};           ///< What one types to go on with it.
 };
 
 /// Tokens of a step divided by its time.

@@ -1,4 +1,5 @@
 #include "runtimes/deepspeed/runtime.h"
+#include "runtimes/deepspeed/launch.h"
 
 #include <algorithm>
 #include <array>
@@ -96,7 +97,8 @@ class Deepspeed final : public Runtime {
     return {{.name = "deepspeed",
              .options = "--zero 2",
              .option = "deepspeed",
-             .help = "A DeepSpeed configuration; options change it and fill its \"auto\"."}};
+             .help = "A DeepSpeed configuration; options change it and fill its \"auto\".",
+             .file = "ds_config.json"}};
   }
   [[nodiscard]] Result<std::string> emit(const ModelSpec& model, const ParallelPlan& plan,
                                          std::string_view /*format*/) const override {
@@ -182,6 +184,10 @@ class Deepspeed final : public Runtime {
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {
     return faster_plans(bottleneck, plan);
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return deepspeed_launch(plan, site);
   }
 };
 

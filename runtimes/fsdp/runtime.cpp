@@ -1,4 +1,5 @@
 #include "runtimes/fsdp/runtime.h"
+#include "runtimes/fsdp/launch.h"
 
 #include <algorithm>
 #include <array>
@@ -126,6 +127,10 @@ class Fsdp final : public Runtime {
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {
     return faster_plans(bottleneck, plan);
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return accelerate_launch(plan, site);
   }
 };
 

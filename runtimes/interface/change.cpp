@@ -86,6 +86,7 @@ std::optional<ParallelPlan> checkpointing(const ParallelPlan& plan, const Device
   ParallelPlan changed = plan;
   changed.recompute = plan.recompute == Recompute::kNone ? Recompute::kFull : plan.recompute;
   changed.recompute_every = 1;
+  changed.recompute_first = 0;
   return changed;
 }
 

@@ -17,11 +17,9 @@ constexpr OptionField checkpointing_field() {
   OptionField row;
   row.name = "checkpointing";
   row.kind = OptionKind::kText;
-  row.pattern = "^(none|full|full-reentrant|every-[1-9][0-9]*(-reentrant)?)$";
-  row.form = "one of none, full, full-reentrant, every-K";
-  row.get = [](const P& plan) {
-    return JsonValue{checkpointing_text(plan.recompute, plan.recompute_every)};
-  };
+  row.pattern = "^(none|full|full-reentrant|(every|first)-[1-9][0-9]*(-reentrant)?)$";
+  row.form = "one of none, full, full-reentrant, every-K, first-N";
+  row.get = [](const P& plan) { return JsonValue{checkpointing_text(checkpointing_of(plan))}; };
   row.set = [](P& plan, const JsonValue& value) {
     if (value.as_string() == nullptr) {
       return false;
@@ -30,11 +28,12 @@ constexpr OptionField checkpointing_field() {
     if (found) {
       plan.recompute = found->recompute;
       plan.recompute_every = found->every;
+      plan.recompute_first = found->first;
     }
     return found.has_value();
   };
   row.same = [](const P& left, const P& right) {
-    return left.recompute == right.recompute && left.recompute_every == right.recompute_every;
+    return checkpointing_of(left) == checkpointing_of(right);
   };
   return row;
 }
@@ -98,7 +97,8 @@ constexpr std::array kPlanFields = {
         .as_option("checkpointing", "WHICH")
         .searchable()
         .means("Activation recomputation: none, of all layers (full), of every K-th layer "
-               "(every-K), or of all with torch's reentrant checkpoints (full-reentrant)."),
+               "(every-K), of the first N layers, whose activations live longest (first-N), or of "
+               "all with torch's reentrant checkpoints (full-reentrant)."),
     field<&P::clip_norm>("clip_norm")
         .as_option("clip-norm", "X")
         .within(1e-12, 1e12)

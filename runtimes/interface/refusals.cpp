@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "model_ir/plan/plan_words.h"
 #include "model_ir/spec/task.h"
 
 namespace headroom::ir {
@@ -14,6 +15,16 @@ Status refuse_version(const ParallelPlan& plan) {
       "runtime-version", plan.runtime_version,
       "no version: only one version of this framework is modelled",
       "leave out --runtime-version; docs/model-assumptions.md names the version");
+}
+
+Status refuse_first_layers(const ParallelPlan& plan) {
+  if (plan.recompute == Recompute::kNone || plan.recompute_first == 0) {
+    return ok();
+  }
+  return Error::invalid_argument("checkpointing", checkpointing_text(checkpointing_of(plan)),
+                                 "none, full or every-K: only the layers of transformers are "
+                                 "told one by one",
+                                 "use --checkpointing every-2");
 }
 
 Status refuse_other_tasks(const ModelSpec& model, std::string_view runtime) {

@@ -17,6 +17,7 @@
 #include "model_ir/spec/model_spec.h"
 #include "runtimes/interface/change.h"
 #include "runtimes/interface/held_parameters.h"
+#include "runtimes/interface/launch.h"
 #include "runtimes/interface/option.h"
 #include "runtimes/interface/outside_term.h"
 #include "runtimes/interface/pipeline.h"
@@ -45,6 +46,7 @@ struct ConfigurationFormat {
   std::string_view options;  ///< Plan options that the file can express: "--zero 2".
   std::string_view option;   ///< Option of `fit` that reads the file: "deepspeed".
   std::string_view help;     ///< What that option does: a sentence with a full stop.
+  std::string_view file{};   ///< Its usual name: "ds_config.json", which `launch` refers to.
 };
 
 /// A configuration file of a framework, read.
@@ -173,6 +175,11 @@ class Runtime {
   [[nodiscard]] virtual Result<ConfigurationReading> read_configuration(
       const std::string& path, const ModelSpec& model, const ParallelPlan& arguments,
       std::string_view format) const;
+
+  /// How a user starts the framework with a plan that `check_plan` accepts. By default PyTorch's
+  /// launcher with the user's script.
+  [[nodiscard]] virtual Launch launch(const ModelSpec& model, const ParallelPlan& plan,
+                                      const LaunchSite& site) const;
 
   // Experts and stages.
 

@@ -1,4 +1,5 @@
 #include "runtimes/megatron/runtime.h"
+#include "runtimes/megatron/launch.h"
 
 #include <array>
 
@@ -171,6 +172,10 @@ class Megatron final : public Runtime {
 
  private:
   [[nodiscard]] static MegatronPlan own(const ParallelPlan& plan) { return megatron_of(plan); }
+  [[nodiscard]] Launch launch(const ModelSpec& model, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return megatron_launch(model, plan, site);
+  }
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "runtimes/torchtitan/runtime.h"
+#include "runtimes/torchtitan/launch.h"
 
 #include <algorithm>
 #include <array>
@@ -35,6 +36,9 @@ class Torchtitan final : public Runtime {
     return parts;
   }
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
+    if (Status layers = refuse_first_layers(plan); !layers) {
+      return layers;
+    }
     return fsdp::check_replicas(plan);
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
@@ -137,6 +141,10 @@ class Torchtitan final : public Runtime {
 
  private:
   [[nodiscard]] static TitanPlan own(const ParallelPlan& plan) { return titan_of(plan); }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return titan_launch(plan, site);
+  }
 };
 
 }  // namespace

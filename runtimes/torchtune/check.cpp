@@ -14,7 +14,8 @@ namespace {
 /// The conflict between torchtune's options and its recipes; empty if there is none.
 std::string_view tune_trouble(const ParallelPlan& plan) {
   const TunePlan& tune = tune_of(plan);
-  const bool recomputed = plan.recompute == Recompute::kFull && plan.recompute_every == 1;
+  const bool recomputed =
+      plan.recompute == Recompute::kFull && plan.recompute_every == 1 && plan.recompute_first == 0;
   const bool alone = !has_fsdp(plan) && !has_ddp(plan);
   if (tune.compiled && !recomputed) {
     return "compiled layers without --checkpointing full: what they keep is not modelled";
@@ -33,6 +34,9 @@ std::string_view tune_trouble(const ParallelPlan& plan) {
 Status check_torchtune(const ParallelPlan& plan) {
   if (Status version = refuse_version(plan); !version) {
     return version;
+  }
+  if (Status layers = refuse_first_layers(plan); !layers) {
+    return layers;
   }
   if (Status replicas = fsdp::check_replicas(plan); !replicas) {
     return replicas;

@@ -1,4 +1,5 @@
 #include "runtimes/torchtune/runtime.h"
+#include "runtimes/torchtune/launch.h"
 
 #include <array>
 #include <optional>
@@ -132,6 +133,10 @@ class Torchtune final : public Runtime {
                                                         const ParallelPlan& plan,
                                                         std::int64_t /*layers*/) const override {
     return fsdp::faster_plans(bottleneck, plan);
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    return tune_launch(plan, site);
   }
 };
 

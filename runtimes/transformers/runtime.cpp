@@ -1,4 +1,5 @@
 #include "runtimes/transformers/runtime.h"
+#include "runtimes/transformers/launch.h"
 
 #include <array>
 
@@ -71,6 +72,13 @@ class Transformers final : public Runtime {
   [[nodiscard]] bool grows_by_layers(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& /*plan*/) const override {
     return plan_changes();
+  }
+  [[nodiscard]] Launch launch(const ModelSpec& /*model*/, const ParallelPlan& plan,
+                              const LaunchSite& site) const override {
+    Launch launch{.command = torchrun_words(plan, site), .code = script_lines(plan, site.model)};
+    launch.command.emplace_back("train.py");
+    append_words(launch.command, training_arguments(plan));
+    return launch;
   }
   [[nodiscard]] bool can_move(const ParallelPlan& /*plan*/) const override { return true; }
 };
