@@ -98,7 +98,7 @@ TEST_CASE("fit: verdict, chance to fit and exit code agree") {
 
 TEST_CASE("plan: the plan has the chance to fit that was asked for") {
   const std::string question =
-      "plan llama-3.2-1b --gpu a100-80gb --budget 26GiB --runtime transformers --global-batch 8";
+      "plan llama-3.2-1b --gpu a100-80gb --budget 48GiB --runtime transformers --global-batch 8";
   const Document usual = test::json_of(question);
   CHECK(usual.number("confidence") == 0.9);
   CHECK(usual.number("estimate/fits_probability") >= 0.9);

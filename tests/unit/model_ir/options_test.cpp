@@ -88,10 +88,10 @@ std::size_t members(const AllocatorSettings& part) {
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f))>;
 }
 std::size_t members(const ParallelPlan& part) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A] =
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B] =
       part;
   return std::tuple_size_v<decltype(std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r,
-                                             s, t, u, v, w, x, y, z, A))>;
+                                             s, t, u, v, w, x, y, z, A, B))>;
 }
 
 const PlanPart& part_named(std::string_view name) {
