@@ -236,6 +236,13 @@ TEST_CASE("fit: weights without a configuration beside them are the environment'
   CHECK(answer.complains("config.json"));
 }
 
+TEST_CASE("fit: a mixture with fewer routed tokens than experts has an answer") {
+  const Answer answer = test::headroom("fit qwen3-30b-a3b --gpu h100 --seq 8");
+  CHECK(answer.code == ExitCode::kNo);
+  CHECK(answer.says("does not fit"));
+  CHECK(answer.err.empty());
+}
+
 TEST_CASE("fit: a remedy's options make the run fit when they are typed") {
   const Document document = test::json_of("fit llama-3.1-8b --gpu a100-40gb");
   REQUIRE_FALSE(document.array("remedies").empty());
