@@ -45,6 +45,10 @@ bool names(const std::vector<OptionValue>& options, std::string_view name) {
   return std::ranges::find(options, name, &OptionValue::name) != options.end();
 }
 
+ir::Recompute usual_recomputation(const ir::ParallelPlan& plan) {
+  return ir::runtime_of(plan).usual_recomputation(plan).recompute;
+}
+
 /// What has to be typed to get from the question's plan to another.
 struct Difference {
   std::vector<OptionValue> changes;
@@ -56,8 +60,11 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
   const std::vector<OptionValue> after = options_of(plan, question.model.spec);
   const std::vector<OptionValue> usual = usual_options();
   Difference found;
+  // What one framework recomputes unasked has to be typed for the other plan.
+  const bool unsaid = usual_recomputation(question.request.plan) != usual_recomputation(plan);
   for (const OptionValue& option : after) {
-    if (std::ranges::find(before, option) == before.end()) {
+    if (std::ranges::find(before, option) == before.end() ||
+        (unsaid && option.name == "checkpointing")) {
       found.changes.push_back(option);
     }
   }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "costmodel/change.h"
@@ -20,6 +21,8 @@ struct Remedy {
   Bytes saved;   ///< Reserved bytes that the original plan needs in addition; may be negative.
   /// Matrix FLOPs per token, relative to the original plan; 1 if nothing was replayed.
   double flops_ratio = 1;
+  /// Time per token and GPU, relative to the original plan; 0 if it is not known.
+  double time_ratio = 0;
   /// Parameters and states alone are too large, so nothing was replayed. The peaks come from
   /// `memory_floor`; margin and saved bytes are upper bounds.
   bool ruled_out = false;
@@ -31,8 +34,9 @@ struct Remedy {
 
 /// What can be done about a plan that does not fit, or that is tight.
 struct Remedies {
-  /// The cheapest changes after which the plan fits (comfortably, if it was tight), cheapest first.
-  /// If there are too few, also those that save the most and are not ruled out.
+  /// Changes, single and combined, after which the plan fits (comfortably, if it was tight): those
+  /// that train the same first, then by the time that they add to a step. None includes another
+  /// one. If nothing fits: those that save the most and are not ruled out.
   std::vector<Remedy> cheapest;
   /// The decision tree from mixed precision to CPU offload. Each step is added to those before it,
   /// up to the first plan that fits.
@@ -41,12 +45,17 @@ struct Remedies {
   /// Least number of such GPUs that can hold the plan's parameters, gradients and states, all of
   /// them sharded.
   std::int64_t least_gpus = 1;
+  /// If nothing fits on the plan's GPUs: a plan that trains the same and fits on more of them, in
+  /// whole nodes. Its changes are those besides the number of GPUs.
+  std::optional<Remedy> wider;
+  /// If nothing at all was found: the plan with the smallest lack of memory.
+  std::optional<Remedy> leanest;
+  bool cut_short = false;  ///< The time limit ended the search.
   friend bool operator==(const Remedies&, const Remedies&) = default;
 };
 
-/// When to walk the decision tree. kAlways: always, and every step is replayed. kWhenNeeded: only
-/// if too few single changes suffice; bounds may rule steps out.
-enum class TreeWalk : std::uint8_t { kAlways, kWhenNeeded };
+/// Whether the decision tree is walked. kAlways: every step is replayed. kNone: it is left out.
+enum class TreeWalk : std::uint8_t { kAlways, kNone };
 
 /// The input of `find_remedies`.
 struct RemedyQuestion {
@@ -54,16 +63,22 @@ struct RemedyQuestion {
   const ir::ParallelPlan& plan;
   const DeviceSpec& device;
   Bytes budget;           ///< As in `estimate`; 0: the device's total.
-  std::size_t count = 3;  ///< Number of remedies wanted.
+  std::size_t count = 3;  ///< Number of remedies wanted of those that train the same.
   TreeWalk tree = TreeWalk::kAlways;
+  const Machine* machine = nullptr;  ///< Null: remedies are ordered by their prices.
+  /// No replay starts after this time. The answer does not depend on the clock before.
+  Seconds limit{20};
 };
 
 /// Looks for the cheapest changes that make `found` fit.
 ///
-/// Model:   single changes of the framework, cheapest first, then the decision tree, which
-///          accumulates changes and afterwards drops those that are not needed. Plans that
-///          `memory_floor` rules out are not replayed; plans that the runtime refuses are left out.
-/// Requires that `found` is the estimate of the question's plan. Deterministic.
+/// Model:   single changes of the framework, cheapest first. Unless one of them costs next to
+///          nothing, also the cheapest combination for each kind of training (`combined_remedies`).
+///          If no plan on the question's GPUs fits, more of them (`wider_remedy`).
+///          Plans that `memory_floor` rules out are not replayed; plans that the runtime refuses
+///          are left out.
+/// Requires that `found` is the estimate of the question's plan, with its time if there is a
+/// machine. Deterministic within the time limit.
 [[nodiscard]] Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found);
 
 }  // namespace headroom::cost

@@ -59,11 +59,13 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
       answer.estimate.program, cost::live_blocks(answer.estimate.program, answer.estimate.timeline,
                                                  answer.estimate.peak_site.event));
   if (answer.estimate.verdict != cost::Verdict::kFits) {
-    const cost::RemedyQuestion asked{.model = answer.question.model.spec,
-                                     .plan = answer.question.request.plan,
-                                     .device = answer.question.device,
-                                     .budget = answer.question.budget,
-                                     .tree = tree};
+    const cost::RemedyQuestion asked{
+        .model = answer.question.model.spec,
+        .plan = answer.question.request.plan,
+        .device = answer.question.device,
+        .budget = answer.question.budget,
+        .tree = tree,
+        .machine = answer.time.machine ? &*answer.time.machine : nullptr};
     answer.remedies = cost::find_remedies(asked, answer.estimate);
   }
   if (arguments.has("faster") && answer.estimate.time) {
@@ -84,7 +86,7 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
   }
   print_notes(context.err, question->model, question->request);
   // The text has no room for the whole tree.
-  const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kWhenNeeded;
+  const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kNone;
   const Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
   if (!answer) {
     return answer.error();

@@ -31,7 +31,11 @@ struct FitAnswer {
 /// (reserved - allocated) / reserved at the peak: what the allocator holds without using it.
 [[nodiscard]] double fragmentation_of(const cost::StepEstimate& estimate);
 
-/// What to run next: the first remedy, or the export of the timeline.
+/// Whether the remedies for the GPUs asked about suffice.
+[[nodiscard]] bool mends(const cost::Remedies& remedies);
+
+/// The command to run next: the first remedy, the same on more GPUs, or the export of the timeline.
+/// If nothing fits: which resource is short and by how much.
 [[nodiscard]] std::string next_command(const FitAnswer& answer);
 
 }  // namespace headroom::cli

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "runtimes/transformers/changes.h"
 
@@ -30,7 +31,7 @@ std::optional<ParallelPlan> unsharded_quantised(const ParallelPlan& plan,
   return sharded ? std::nullopt : transformers::quantised_adapters(plan, device);
 }
 
-constexpr std::array<OwnChange, 15> kChanges = {
+constexpr std::array<OwnChange, 17> kChanges = {
     {{Change::kExpandableSegments, &changes::expandable_segments},
      {Change::kFusedOptimizer, &fused_on_device},
      {Change::kSdpaAttention, &changes::sdpa_attention},
@@ -38,7 +39,9 @@ constexpr std::array<OwnChange, 15> kChanges = {
      {Change::kZero1, &transformers::zero1},
      {Change::kZero2, &transformers::zero2},
      {Change::kMixedPrecision, &master_copies},
+     {Change::kUnpreparedWeights, &transformers::unprepared},
      {Change::kFusedLoss, &transformers::fused_loss},
+     {Change::kFusedKernels, &transformers::fused_kernels},
      {Change::kSmallerMicroBatch, &changes::smaller_micro_batch},
      {Change::kCheckpointing, &changes::checkpointing},
      {Change::kZero3, &transformers::zero3},
@@ -61,6 +64,43 @@ std::vector<ParallelPlan> less_offload(const ParallelPlan& plan) {
   return out;
 }
 
+/// ZeRO++: parameters kept a second time within a node, gathered in 8 bits, gradients in 4 bits.
+/// Source: Wang et al. 2023, ZeRO++, arXiv:2306.10209, section 3.
+std::vector<ParallelPlan> zero_plus(const ParallelPlan& plan) {
+  const std::int64_t node = plan.zero->node_devices;
+  const bool several = plan.world > node && plan.world % node == 0;
+  std::vector<ParallelPlan> out;
+  if (several && plan.zero->hpz_partition_size == 1) {
+    out.emplace_back(plan).zero->hpz_partition_size = node;
+  }
+  if (!plan.zero->quantized_weights) {
+    out.emplace_back(plan).zero->quantized_weights = true;
+  }
+  ZeroPlan& all = *out.emplace_back(plan).zero;
+  all.hpz_partition_size = several ? node : all.hpz_partition_size;
+  all.quantized_weights = true;
+  all.quantized_gradients = true;
+  std::erase(out, plan);
+  return out;
+}
+
+std::vector<ParallelPlan> less_communication(const ParallelPlan& plan) {
+  ParallelPlan less = plan;
+  less.zero->stage -= 1;
+  if (less.zero->stage < 3) {  // ZeRO++ is stage 3's.
+    less.zero->hpz_partition_size = 1;
+    less.zero->quantized_weights = false;
+    less.zero->quantized_gradients = false;
+  }
+  std::vector<ParallelPlan> out = {less};
+  if (plan.zero->stage == 3) {
+    for (ParallelPlan& plus : zero_plus(plan)) {
+      out.push_back(std::move(plus));
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::span<const OwnChange> plan_changes() {
@@ -72,9 +112,7 @@ std::vector<ParallelPlan> faster_plans(Bottleneck bottleneck, const ParallelPlan
     return {};
   }
   if (bottleneck == Bottleneck::kCommunication && plan.zero->stage > 1) {
-    ParallelPlan less = plan;
-    less.zero->stage -= 1;
-    return {less};
+    return less_communication(plan);
   }
   return bottleneck == Bottleneck::kOffload ? less_offload(plan) : std::vector<ParallelPlan>{};
 }

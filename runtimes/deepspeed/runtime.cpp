@@ -11,6 +11,7 @@
 #include "runtimes/deepspeed/options.h"
 #include "runtimes/deepspeed/words.h"
 #include "runtimes/transformers/alone.h"
+#include "runtimes/transformers/quantised_defaults.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -47,6 +48,13 @@ class Deepspeed final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
+  }
+  [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
+    return transformers::recomputation_of_prepared(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    return transformers::quantised_notes(model, plan);
   }
   void complete(ParallelPlan& plan) const override { static_cast<void>(options().edit(plan)); }
   /// DeepSpeedCPUAdam, which is fused, where the optimizer lives on the host.

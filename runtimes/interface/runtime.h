@@ -55,6 +55,13 @@ struct ConfigurationReading {
   friend bool operator==(const ConfigurationReading&, const ConfigurationReading&) = default;
 };
 
+/// Activation recomputation that a framework, or a library that belongs to it, switches on unless
+/// the user says otherwise.
+struct UsualRecomputation {
+  Recompute recompute = Recompute::kNone;
+  std::string_view note;  ///< What the user should know about it: a sentence without full stop.
+};
+
 /// How the host launches the kernels of a layer.
 enum class KernelCalls : std::uint8_t {
   kEager,     ///< PyTorch's operators, one by one.
@@ -110,6 +117,11 @@ class Runtime {
 
   /// The framework's default optimizer: PyTorch's foreach AdamW.
   [[nodiscard]] virtual OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const {
+    return {};
+  }
+
+  /// The recomputation of a plan for which none was asked for.
+  [[nodiscard]] virtual UsualRecomputation usual_recomputation(const ParallelPlan& /*plan*/) const {
     return {};
   }
 
@@ -182,12 +194,20 @@ class Runtime {
   /// Sets the tokens that reach the experts of the rank shown, relative to an even share. Requires
   /// that `expert_ranks` is above 1.
   virtual void set_expert_load(ParallelPlan& /*plan*/, double /*load*/) const {}
-  /// The plan with twice the pipeline stages on twice the ranks; nothing if the framework's
-  /// pipelines do not help a model to fit.
+  /// The plan with the next larger number of pipeline stages over which the layers spread evenly,
+  /// on as many more ranks; nothing if there is none, or if the framework's pipelines do not help a
+  /// model to fit.
   [[nodiscard]] virtual std::optional<ParallelPlan> with_more_stages(
+      const ModelSpec& /*model*/, const ParallelPlan& /*plan*/) const {
+    return std::nullopt;
+  }
+  /// A plan of another framework as this one would run it, with layers sharded over the ranks of a
+  /// node; nothing if this framework does not shard layers or the plan is its own.
+  [[nodiscard]] virtual std::optional<ParallelPlan> with_sharded_layers(
       const ParallelPlan& /*plan*/) const {
     return std::nullopt;
   }
+
   // Memory.
 
   /// The ranks that can have the highest peak, if the plan names none.
@@ -215,8 +235,8 @@ class Runtime {
   /// Whether the live bytes at each moment of a program grow by a constant with each layer, so that
   /// a few layers bound the peak of many. Buckets that fill up break this.
   [[nodiscard]] virtual bool grows_by_layers(const ParallelPlan& /*plan*/) const { return false; }
-  /// Whole parameters that a rank still has at the end of a forward besides what it holds, as far as
-  /// they are not counted among the tensors that forward keeps.
+  /// Whole parameters that a rank still has at the end of a forward besides what it holds, as far
+  /// as they are not counted among the tensors that forward keeps.
   [[nodiscard]] virtual Bytes gathered_after_forward(const ModelSpec& /*model*/,
                                                      const ParallelPlan& /*plan*/) const {
     return Bytes{0};

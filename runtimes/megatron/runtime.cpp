@@ -1,6 +1,7 @@
 #include "runtimes/megatron/runtime.h"
 
 #include <array>
+#include <numeric>
 
 #include "runtimes/interface/refusals.h"
 #include "runtimes/megatron/changes.h"
@@ -77,12 +78,40 @@ class Megatron final : public Runtime {
     plan.megatron->expert_load = load;
   }
   [[nodiscard]] std::optional<ParallelPlan> with_more_stages(
-      const ParallelPlan& plan) const override {
+      const ModelSpec& model, const ParallelPlan& plan) const override {
     ParallelPlan wider = plan;
     wider.megatron = plan.megatron.value_or(MegatronPlan{});
-    wider.megatron->pipeline *= 2;
-    wider.world *= 2;
+    MegatronPlan& megatron = *wider.megatron;
+    const auto layers = static_cast<std::int64_t>(model.layers.size());
+    const std::int64_t before = megatron.pipeline;
+    do {
+      ++megatron.pipeline;
+    } while (megatron.pipeline <= layers && layers % megatron.pipeline != 0);
+    if (megatron.pipeline > layers || !megatron.pipeline_layout.empty()) {
+      return std::nullopt;
+    }
+    wider.world = plan.world / before * megatron.pipeline;
     return wider;
+  }
+
+  /// Tensor-parallel ranks within a node of eight, which share everything that can be shared.
+  [[nodiscard]] std::optional<ParallelPlan> with_sharded_layers(
+      const ParallelPlan& plan) const override {
+    if (plan.runtime == name() || plan.lora || plan.quant) {
+      return std::nullopt;
+    }
+    ParallelPlan sharded = plan;
+    sharded.runtime = name();
+    sharded.megatron = MegatronPlan{};
+    sharded.megatron->tensor = std::gcd(plan.world, std::int64_t{8});
+    sharded.megatron->sequence_parallel = sharded.megatron->tensor > 1;
+    sharded.megatron->distributed_optimizer = true;
+    settle(sharded);
+    const bool half = plan.precision == Precision::kFp16 ||
+                      plan.precision == Precision::kAutocastFp16 ||
+                      plan.precision == Precision::kFp16Master;
+    sharded.precision = half ? Precision::kFp16Master : Precision::kBf16Master;
+    return sharded;
   }
 
   /// It keeps fp32 master weights itself.

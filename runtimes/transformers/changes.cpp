@@ -65,7 +65,7 @@ ParallelPlan with_host_optimizer(ParallelPlan plan) {
   return plan;
 }
 
-constexpr std::array<OwnChange, 17> kChanges = {
+constexpr std::array<OwnChange, 20> kChanges = {
     {{Change::kExpandableSegments, &changes::expandable_segments},
      {Change::kFusedOptimizer, &changes::fused_optimizer},
      {Change::kSdpaAttention, &changes::sdpa_attention},
@@ -74,9 +74,12 @@ constexpr std::array<OwnChange, 17> kChanges = {
      {Change::kZero2, &zero2},
      {Change::kMixedPrecision, &autocast},
      {Change::kPureBf16, &changes::pure_bf16},
+     {Change::kUnpreparedWeights, &unprepared},
      {Change::kFusedLoss, &fused_loss},
+     {Change::kFusedKernels, &fused_kernels},
      {Change::kSmallerMicroBatch, &changes::smaller_micro_batch},
      {Change::kEightBitOptimizer, &changes::eight_bit_optimizer},
+     {Change::kPagedOptimizer, &changes::paged_optimizer},
      {Change::kCheckpointing, &changes::checkpointing},
      {Change::kZero3, &zero3},
      {Change::kOffloadOptimizer, &offloaded_optimizer},
@@ -105,6 +108,22 @@ std::optional<ParallelPlan> zero3(const ParallelPlan& plan, const DeviceTypes& /
 std::optional<ParallelPlan> fused_loss(const ParallelPlan& plan, const DeviceTypes& /*device*/) {
   ParallelPlan changed = plan;
   changed.loss = LossKind::kFusedLinear;
+  return changed;
+}
+
+/// PEFT's k-bit preparation casts norms, embeddings and the head to fp32.
+std::optional<ParallelPlan> unprepared(const ParallelPlan& plan, const DeviceTypes& /*device*/) {
+  if (!plan.quant || !plan.quant->prepare_kbit) {
+    return std::nullopt;
+  }
+  ParallelPlan changed = plan;
+  changed.quant->prepare_kbit = false;
+  return changed;
+}
+
+std::optional<ParallelPlan> fused_kernels(const ParallelPlan& plan, const DeviceTypes& /*device*/) {
+  ParallelPlan changed = plan;
+  changed.liger = true;
   return changed;
 }
 

@@ -21,6 +21,12 @@ namespace headroom::ir::transformers {
                                                 const DeviceTypes& device);
 [[nodiscard]] std::optional<ParallelPlan> fused_loss(const ParallelPlan& plan,
                                                      const DeviceTypes& device);
+/// 16-bit norms and embeddings beside quantised weights.
+[[nodiscard]] std::optional<ParallelPlan> unprepared(const ParallelPlan& plan,
+                                                     const DeviceTypes& device);
+/// Liger's kernels.
+[[nodiscard]] std::optional<ParallelPlan> fused_kernels(const ParallelPlan& plan,
+                                                        const DeviceTypes& device);
 [[nodiscard]] std::optional<ParallelPlan> offloaded_optimizer(const ParallelPlan& plan,
                                                               const DeviceTypes& device);
 [[nodiscard]] std::optional<ParallelPlan> offloaded_parameters(const ParallelPlan& plan,
