@@ -25,7 +25,7 @@ using ir::ParallelPlan;
 
 constexpr std::int64_t kUsualSequence = 2048;
 
-/// A table's sentence as help shows it: lower case, no full stop.
+/// A sentence of a table in the form of the help: lower case, no full stop.
 std::string help_of(std::string_view sentence) {
   std::string text(sentence.substr(0, sentence.size() - (sentence.ends_with('.') ? 1 : 0)));
   const auto is_upper = [&](std::size_t at) {
@@ -60,7 +60,7 @@ std::string usual_keys(const ir::PlanPart& part, std::string_view option) {
   return text;
 }
 
-/// "adamw, with torchtitan adamw-fused".
+/// The default optimizers in words: "adamw, with torchtitan adamw-fused".
 std::string usual_optimizers() {
   const auto word = [](const ir::OptimizerPlan& optimizer) {
     return std::string(ir::word_of(ir::optimizer_words(), optimizer));
@@ -74,8 +74,8 @@ std::string usual_optimizers() {
   return text;
 }
 
-/// The options of a plan in the order in which help shows them. Texts that are made from tables
-/// live as long as the list.
+/// The options of a plan in the order of the help. Texts that are made from tables live as long as
+/// the list.
 class PlanOptionSpecs {
  public:
   PlanOptionSpecs() {
@@ -131,7 +131,7 @@ class PlanOptionSpecs {
  private:
   std::string_view keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
-  /// A row that is an option of its own.
+  /// Adds a row that has an option of its own.
   void own(const ir::PlanPart& part, const ir::OptionField& field) {
     std::string fallback(field.fallback);
     if (fallback.empty() && field.kind != ir::OptionKind::kSwitch && !field.optional) {
@@ -150,7 +150,7 @@ class PlanOptionSpecs {
     }
   }
 
-  /// The options of frameworks' parts.
+  /// Adds the options of frameworks' parts.
   void parts(std::initializer_list<PartPlace> places) {
     for (const ir::PlanPart* const part : ir::framework_parts()) {
       if (std::ranges::find(places, place_of(*part)) == places.end()) {
@@ -168,14 +168,14 @@ class PlanOptionSpecs {
     }
   }
 
-  /// An option whose value is a list of keys of a part.
+  /// Adds an option whose value is a list of keys of a part.
   void keyed(const ir::PlanPart& part, std::string_view option) {
     const auto row = std::ranges::find(part.keyed, option, &ir::KeyedOption::name);
     spec(option, keep(usual_keys(part, option)),
          help_of(row == part.keyed.end() ? part.title : row->help), {&part});
   }
 
-  /// An option whose value is a list of keys.
+  /// Adds an option whose value is a list of keys.
   void spec(std::string_view name, std::string_view fallback, const std::string& what,
             std::initializer_list<const ir::PlanPart*> parts) {
     std::string keys;
@@ -189,12 +189,12 @@ class PlanOptionSpecs {
          .help = keep(what + (what.ends_with("and") ? " " : ". Comma-separated keys: ") + keys)});
   }
 
-  std::deque<std::string> texts_;  ///< Never moved.
+  std::deque<std::string> texts_;  ///< A deque, because elements must not move.
   std::vector<OptionSpec> specs_;
 };
 
-/// The plan's own fields that are options of their own. The framework, and the number formats that
-/// it decides about, are read apart.
+/// Reads the plan's own fields that have options of their own. The framework and the precision,
+/// which depends on it, are read separately.
 void read_own_fields(OptionReader& reader, ParallelPlan& plan) {
   for (const ir::OptionField& field : ir::plan_options().fields) {
     if (field.name != "runtime" && field.name != "precision") {
@@ -209,14 +209,14 @@ void read_precision(OptionReader& reader, ParallelPlan& plan) {
   const auto offers = [offered](ir::Precision precision) {
     return std::ranges::find(offered, precision) != offered.end();
   };
-  // Frameworks that keep fp32 masters themselves call that bf16 and fp16.
+  // Frameworks that keep fp32 masters themselves call those precisions bf16 and fp16.
   const ir::Precision masters = ir::with_masters(plan.precision);
   if (!offers(plan.precision) && offers(masters)) {
     plan.precision = masters;
   }
 }
 
-/// Adapters are those of the option alone, whatever a plan file has.
+/// Reads the adapters. Only the options count, whatever a plan file has.
 void read_adapters(OptionReader& reader, ParallelPlan& plan) {
   for (const std::string_view option : {"lora", "qlora"}) {
     if (!reader.has(option)) {
@@ -236,7 +236,7 @@ void read_adapters(OptionReader& reader, ParallelPlan& plan) {
 }
 
 void read_training(OptionReader& reader, ParallelPlan& plan) {
-  // A plan file says which one it has, foreach AdamW as well.
+  // A plan file states its optimizer, even if that is foreach AdamW, the default value.
   if (plan.optimizer == ir::OptimizerPlan{} &&
       (!reader.has("plan") || decides_optimizer(reader, plan))) {
     plan.optimizer = ir::runtime_of(plan).usual_optimizer(plan);
@@ -369,7 +369,7 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
       options.push_back({std::string(name), std::move(value)});
     }
   };
-  /// Fields of the plan itself that differ from `before`.
+  /// Compares fields of the plan itself with `before`.
   const auto own = [&](std::initializer_list<std::string_view> names, const ParallelPlan& before) {
     for (const std::string_view name : names) {
       const ir::OptionField& field = *ir::find_field(ir::plan_options().fields, name);

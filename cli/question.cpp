@@ -17,7 +17,7 @@ constexpr std::array<OptionSpec, 2> kDeviceOptions = {
     {{"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"},
      {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
 
-/// As a POSIX shell reads it back.
+/// Quotes the text for a POSIX shell.
 std::string quoted(const std::string& text) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@%";
@@ -52,7 +52,7 @@ ir::Recompute usual_recomputation(const ir::ParallelPlan& plan) {
 /// What has to be typed to get from the question's plan to another.
 struct Difference {
   std::vector<OptionValue> changes;
-  std::vector<std::string> dropped;  ///< Options that must no longer be typed.
+  std::vector<std::string> dropped;  ///< Options to leave out.
 };
 
 Difference difference(const Question& question, const ir::ParallelPlan& plan) {
@@ -80,7 +80,7 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
     }
   }
   if (plan.runtime != question.request.plan.runtime) {
-    found.dropped.emplace_back("runtime");  // The framework's own options say it.
+    found.dropped.emplace_back("runtime");  // The framework's own options imply it.
   }
   return found;
 }

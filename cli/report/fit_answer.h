@@ -15,20 +15,21 @@
 
 namespace headroom::cli {
 
-/// Everything that `fit` says, before it is worded.
+/// All data of the answer of `fit`, before it is put into words.
 struct FitAnswer {
   const Arguments& arguments;
   Question question;
   cost::StepEstimate estimate;
   cost::Confidence confidence;
   std::vector<cost::LiveGroup> live;       ///< At the peak, largest sum first.
-  std::optional<cost::Remedies> remedies;  ///< Unless it fits.
+  std::optional<cost::Remedies> remedies;  ///< Unset if it fits.
   TimeRequest time;
   std::optional<RoutingAnswer> routing;  ///< If --routing-imbalance was given.
-  std::vector<cost::Speedup> speedups;   ///< If asked for.
+  std::vector<cost::Speedup> speedups;   ///< If the user requested them.
 };
 
-/// (reserved - allocated) / reserved at the peak: what the allocator holds without using it.
+/// (reserved - allocated) / reserved at the peak: the share of reserved memory that is not
+/// allocated.
 [[nodiscard]] double fragmentation_of(const cost::StepEstimate& estimate);
 
 /// Whether the remedies for the GPUs asked about suffice.

@@ -212,17 +212,20 @@ constexpr std::array kGenerationFields = {
     field<&GenerationPlan::static_cache>("static_cache")
         .means("The KV cache is a StaticCache; otherwise a DynamicCache, which grows by copies.")};
 
+/// c10/core/AllocatorConfig.cpp refuses sizes of at most 20 MiB (kLargeBuffer).
+constexpr std::int64_t kLeastSplit = 20 * kMiB + 1;
+
 constexpr std::array kAllocatorFields = {
     field<&AllocatorSettings::expandable_segments>("expandable_segments")
         .changes(OptionEffect::kMemory)
         .means("Segments grow in place instead of being allocated anew."),
     field<&AllocatorSettings::max_split_size>("max_split_bytes")
-        .between(1, kMostBytes)
+        .between(kLeastSplit, kMostBytes)
         .in_units("bytes")
         .changes(OptionEffect::kMemory)
         .means("Larger blocks are not split; none: all are (max_split_size_mb)."),
     field<&AllocatorSettings::max_non_split_rounding>("max_non_split_rounding_bytes")
-        .between(1, kMostBytes)
+        .between(20 * kMiB, kMostBytes)
         .in_units("bytes")
         .changes(OptionEffect::kMemory)
         .means("A block that is not split may exceed the request by so much "

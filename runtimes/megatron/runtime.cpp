@@ -70,7 +70,7 @@ class Megatron final : public Runtime {
     put_recomputation(plan, recompute);
   }
 
-  /// Experts with a capacity factor are padded to it, whatever is routed to them.
+  /// Experts with a capacity factor are padded to it, whatever the router does.
   [[nodiscard]] std::int64_t expert_ranks(const ParallelPlan& plan) const override {
     return plan.megatron && !plan.megatron->capacity_factor ? plan.megatron->expert : 1;
   }
@@ -132,8 +132,8 @@ class Megatron final : public Runtime {
                                                        const ParallelPlan& plan) const override {
     return plan.megatron ? own_buffers(model, plan) : std::vector<OutsideTerm>{};
   }
-  /// As many as are in flight, and two in the steady state; an interleaved schedule wants multiples
-  /// of the stages.
+  /// The micro-batches in flight, plus two for the steady state. An interleaved schedule needs a
+  /// multiple of the stages.
   [[nodiscard]] std::int64_t steady_micro_batches(const ParallelPlan& plan) const override {
     const MegatronPlan megatron = own(plan);
     if (megatron.pipeline == 1) {
