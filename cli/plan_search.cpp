@@ -72,9 +72,10 @@ Result<plan::Constraints> read_constraints(const Arguments& arguments) {
   return constraints;
 }
 
-Result<ir::ParallelPlan> read_base(const Arguments& arguments, const ir::ModelSpec& model) {
+Result<ir::ParallelPlan> read_base(const Arguments& arguments, const PlanSearch& search) {
+  const ir::ModelSpec& model = search.model.spec;
   ir::ParallelPlan base;
-  base.precision = ir::Precision::kBf16Master;
+  base.precision = search.device.bf16 ? ir::Precision::kBf16Master : ir::Precision::kFp16Master;
   base.sequence = usual_sequence(model);
   base.allocator.expandable_segments = true;
   if (const auto text = arguments.value("alloc-conf")) {
@@ -199,7 +200,7 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
     return std::move(constraints).error();
   }
   search.constraints = std::move(constraints).value();
-  Result<ir::ParallelPlan> base = read_base(arguments, search.model.spec);
+  Result<ir::ParallelPlan> base = read_base(arguments, search);
   if (!base) {
     return std::move(base).error();
   }

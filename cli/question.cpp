@@ -17,20 +17,6 @@ constexpr std::array<OptionSpec, 2> kDeviceOptions = {
     {{"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"},
      {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
 
-/// Quotes the text for a POSIX shell.
-std::string quoted(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {
-    return text;
-  }
-  std::string out = "'";
-  for (const char c : text) {
-    out += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return out + "'";
-}
-
 bool has_value(std::string_view option) {
   const auto options = question_options();
   const auto spec = std::ranges::find(options, option, &OptionSpec::name);
@@ -38,7 +24,7 @@ bool has_value(std::string_view option) {
 }
 
 std::string typed(const OptionValue& option) {
-  return "--" + option.name + (has_value(option.name) ? " " + quoted(option.value) : "");
+  return "--" + option.name + (has_value(option.name) ? " " + shell_quoted(option.value) : "");
 }
 
 bool names(const std::vector<OptionValue>& options, std::string_view name) {
@@ -86,6 +72,19 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
 }
 
 }  // namespace
+
+std::string shell_quoted(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+,:@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {
+    return text;
+  }
+  std::string out = "'";
+  for (const char c : text) {
+    out += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return out + "'";
+}
 
 Result<Bytes> read_budget(const Arguments& arguments) {
   const std::optional<std::string> text = arguments.value("budget");
@@ -162,6 +161,10 @@ Result<Question> read_question(const Arguments& arguments) {
        ir::runtime_of(plan->request.plan).notes(plan->model.spec, plan->request.plan)) {
     plan->request.notes.push_back(std::move(note));
   }
+  for (std::string& note :
+       ir::runtime_of(plan->request.plan).device_notes(plan->request.plan, device->traits)) {
+    plan->request.notes.push_back(std::move(note));
+  }
   return Question{.model = std::move(plan->model),
                   .device = std::move(device).value(),
                   .budget = *budget,
@@ -197,7 +200,7 @@ std::string command_line(std::string_view verb, const Arguments& arguments,
   const Difference found = difference(question, plan);
   std::string line = "headroom " + std::string(verb);
   for (const std::string& positional : arguments.positionals()) {
-    line += " " + quoted(positional);
+    line += " " + shell_quoted(positional);
   }
   for (const OptionSpec& spec : question_options()) {
     const std::optional<std::string> given = arguments.value(spec.name);

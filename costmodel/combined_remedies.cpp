@@ -256,13 +256,14 @@ class ModeSearch {
 };
 
 /// The combinations of one kind of training.
-struct Found {
+struct CheapestPair {
   std::optional<Remedy> cheapest;
   std::optional<Remedy> leanest;  ///< Of the mode that `cheapest` is of.
 };
 
-Found cheapest_of(RemedyJudge& judge, const Changes& training, std::vector<Remedy>& short_ones) {
-  Found of_all;
+CheapestPair cheapest_of(RemedyJudge& judge, const Changes& training,
+                         std::vector<Remedy>& short_ones) {
+  CheapestPair of_all;
   std::optional<Remedy>& best = of_all.cheapest;
   for (const Changes& mode : modes_of(judge.plan(), training)) {
     const double slowdown = best ? slowdown_of(*best) : 0;
@@ -301,7 +302,7 @@ Combinations combined_remedies(RemedyJudge& judge, Training training) {
     }
   }
   for (const Changes& kind : kinds) {
-    Found best = cheapest_of(judge, kind, found.short_ones);
+    CheapestPair best = cheapest_of(judge, kind, found.short_ones);
     if (!best.cheapest) {
       continue;
     }

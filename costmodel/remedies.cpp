@@ -115,7 +115,7 @@ void put_safe_one_first(std::vector<Remedy>& kept) {
 
 /// The remedies that fit, cheapest first: `count` that train the same and one of each kind of
 /// other training. One that includes another is left out.
-std::vector<Remedy> cheapest_of(std::vector<Remedy> mending, std::size_t count) {
+std::vector<Remedy> shown_of(std::vector<Remedy> mending, std::size_t count) {
   std::ranges::stable_sort(mending, is_cheaper);
   std::vector<Remedy> kept;
   std::size_t same = 0;
@@ -138,11 +138,12 @@ std::vector<Remedy> cheapest_of(std::vector<Remedy> mending, std::size_t count) 
 /// The remedies that save the most, though they do not suffice. Bounds are replaced by replays.
 std::vector<Remedy> most_helpful(RemedyJudge& judge, std::vector<Remedy> tried, std::size_t count) {
   std::ranges::stable_sort(tried, std::ranges::greater{}, &Remedy::saved);
-  constexpr std::int64_t kNotable = 100;  // A hundredth of what is missing.
-  std::erase_if(tried, [](const Remedy& remedy) {
-    return remedy.ruled_out || remedy.saved <= Bytes{0} ||
-           kNotable * remedy.saved < remedy.saved - remedy.margin;
-  });
+  const auto helps = [](const Remedy& remedy) {
+    constexpr std::int64_t kNotable = 100;  // A hundredth of what is missing.
+    return !remedy.ruled_out && remedy.saved > Bytes{0} &&
+           kNotable * remedy.saved >= remedy.saved - remedy.margin;
+  };
+  std::erase_if(tried, [&](const Remedy& remedy) { return !helps(remedy); });
   std::vector<Remedy> kept;
   for (Remedy& remedy : tried) {
     const bool listed = std::ranges::find(kept, remedy.plan, &Remedy::plan) != kept.end();
@@ -150,7 +151,7 @@ std::vector<Remedy> most_helpful(RemedyJudge& judge, std::vector<Remedy> tried, 
       continue;
     }
     judge.make_exact(remedy);
-    if (!remedy.estimated) {
+    if (!remedy.estimated && helps(remedy)) {
       kept.push_back(std::move(remedy));
     }
   }
@@ -184,7 +185,7 @@ Remedies find_remedies(const RemedyQuestion& question, const StepEstimate& found
                        [&](const Remedy& remedy) { return judge.mends(remedy); });
   remedies.least_gpus = least_gpus(question, found.capacity);
   if (!mending.empty()) {
-    remedies.cheapest = cheapest_of(std::move(mending), question.count);
+    remedies.cheapest = shown_of(std::move(mending), question.count);
   } else {
     remedies.cheapest = most_helpful(judge, std::move(tried), question.count);
     WiderRemedies wider = wider_remedies(question, remedies.least_gpus);

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "costmodel/remedies.h"
+#include "costmodel/remedy.h"
 
 namespace headroom::cost {
 

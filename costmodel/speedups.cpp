@@ -105,18 +105,22 @@ std::vector<Speedup> find_speedups(const SpeedupQuestion& question, const StepEs
     if (share < kBottleneckShare) {
       continue;
     }
-    std::optional<Speedup> best;
+    std::optional<Speedup> own;     // The best of the framework's own changes,
+    std::optional<Speedup> larger;  // and of the larger micro-batches, which always gain something.
     for (const ParallelPlan& plan : changes_against(question.plan, bottleneck, layers)) {
       std::optional<Speedup> one = replay_change(question, *found.time, plan);
+      std::optional<Speedup>& best = plan.micro_batch > question.plan.micro_batch ? larger : own;
       if (one && (!best || one->gain > best->gain)) {
         best = std::move(one);
       }
     }
-    const auto is_named = [&](const Speedup& speedup) { return speedup.plan == best->plan; };
-    if (best && std::ranges::none_of(speedups, is_named)) {
-      best->bottleneck = bottleneck;
-      best->share = share;
-      speedups.push_back(*std::move(best));
+    for (std::optional<Speedup>* best : {&own, &larger}) {
+      const auto is_named = [&](const Speedup& speedup) { return speedup.plan == (*best)->plan; };
+      if (*best && std::ranges::none_of(speedups, is_named)) {
+        (*best)->bottleneck = bottleneck;
+        (*best)->share = share;
+        speedups.push_back(**best);
+      }
     }
   }
   return speedups;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "costmodel/remedies.h"
+#include "costmodel/remedy.h"
 
 namespace headroom::cost {
 

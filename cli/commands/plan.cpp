@@ -158,7 +158,11 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
     asked.push_back(*one);
   }
   const StopOnInterrupt guard;
-  PlanAnswer answer{.search = std::move(search).value(), .result = {}, .seconds = 0, .why = {}};
+  PlanAnswer answer{.arguments = arguments,
+                    .search = std::move(search).value(),
+                    .result = {},
+                    .seconds = 0,
+                    .why = {}};
   {
     ProgressLine line(context.err, context.terminal.color && !context.json,
                       answer.search.objective);

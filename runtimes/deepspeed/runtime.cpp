@@ -12,6 +12,7 @@
 #include "runtimes/deepspeed/words.h"
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/quantised_defaults.h"
+#include "runtimes/transformers/required_capability.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -48,6 +49,10 @@ class Deepspeed final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(transformers::capability_rules(), plan, device);
   }
   [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
     return transformers::recomputation_of_prepared(plan);

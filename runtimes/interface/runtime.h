@@ -15,6 +15,7 @@
 #include "model_ir/plan/pipeline_schedule.h"
 #include "model_ir/plan/rank_program.h"
 #include "model_ir/spec/model_spec.h"
+#include "runtimes/interface/capability.h"
 #include "runtimes/interface/change.h"
 #include "runtimes/interface/held_parameters.h"
 #include "runtimes/interface/option.h"
@@ -100,6 +101,20 @@ class Runtime {
   /// Errors:  kInvalidArgument naming the option if plan, model and device are incompatible.
   [[nodiscard]] virtual Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                                   Rank rank, const DeviceTraits& device) const = 0;
+
+  /// Whether the framework and its libraries run `plan` on `device`.
+  ///
+  /// Errors:  kInvalidArgument naming the option, with the words of what refuses it.
+  [[nodiscard]] virtual Status check_device(const ParallelPlan& /*plan*/,
+                                            const DeviceTraits& /*device*/) const {
+    return ok();
+  }
+  /// What a user should know about `plan` on `device`: what is emulated or falls back to something
+  /// slower. One sentence each.
+  [[nodiscard]] virtual std::vector<std::string> device_notes(const ParallelPlan& plan,
+                                                              const DeviceTraits& device) const {
+    return bf16_notes(plan, device);
+  }
 
   /// Prepares a plan for the search. It sets the precision that computes in 16 bits with fp32
   /// master weights, or stores parameters in 16 bits if the framework has none, and the options

@@ -10,6 +10,7 @@
 #include "runtimes/megatron/measured_runs.h"
 #include "runtimes/megatron/memory_terms.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/required_capability.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/megatron/window.h"
 #include "runtimes/megatron/words.h"
@@ -32,6 +33,14 @@ class Megatron final : public Runtime {
       return found;
     }
     return refuse_version(plan);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(capability_rules(), plan, device);
+  }
+  [[nodiscard]] std::vector<std::string> device_notes(
+      const ParallelPlan& /*plan*/, const DeviceTraits& /*device*/) const override {
+    return {};  // Nothing is emulated: what a GPU lacks is refused.
   }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {

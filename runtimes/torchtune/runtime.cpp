@@ -33,6 +33,18 @@ class Torchtune final : public Runtime {
   [[nodiscard]] Status check(const ModelSpec& /*model*/, const ParallelPlan& plan) const override {
     return check_torchtune(plan);
   }
+  /// Source: pytorch/pytorch 2.11 torch/_inductor/exc.py, GPUTooOldForTriton.
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    static constexpr std::array<CapabilityRule, 1> kRules = {
+        {{.option = "torchtune",
+          .what = "compiled layers",
+          .uses = [](const ParallelPlan& one) { return one.tune && one.tune->compiled; },
+          .least = {7, 0},
+          .words = "\"Triton only supports devices of CUDA Capability >= 7.0\"",
+          .fix = "leave out compile"}}};
+    return check_capability(kRules, plan, device);
+  }
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     if (Status task = refuse_other_tasks(model, "torchtune"); !task) {

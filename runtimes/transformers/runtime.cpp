@@ -8,6 +8,7 @@
 #include "runtimes/transformers/measured_runs.h"
 #include "runtimes/transformers/options.h"
 #include "runtimes/transformers/quantised_defaults.h"
+#include "runtimes/transformers/required_capability.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -31,6 +32,10 @@ class Transformers final : public Runtime {
                                           const DeviceTraits& device) const override {
     // All data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(capability_rules(), plan, device);
   }
   [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
     return transformers::recomputation_of_prepared(plan);

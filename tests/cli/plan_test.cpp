@@ -251,4 +251,27 @@ TEST_CASE("plan: torchtitan's code is searched where it is named, and says which
   CHECK(elsewhere.complains("torchtitan: 1f1b, or with several stages gpipe"));
 }
 
+TEST_CASE("plan: only what a GPU runs is proposed") {
+  for (const char* gpu : {"t4", "v100-16gb"}) {
+    CAPTURE(gpu);
+    const Document answer = test::json_of("plan gpt2 --gpu " + std::string(gpu));
+    CHECK(answer.text("status") == "optimal");
+    CHECK(answer.text("plan/precision").find("bf16") == std::string::npos);
+    CHECK(answer.text("summary").find("fused attention") == std::string::npos);
+  }
+}
+
+TEST_CASE("plan: the commands of an infeasible answer are feasible when they are typed") {
+  const std::string question = "plan llama-3.1-8b --gpu rtx-4090 --runtime megatron --gpus 1";
+  const Document document = test::json_of(question);
+  REQUIRE(document.text("status") == "infeasible");
+  REQUIRE_FALSE(document.array("would_fit").empty());
+  for (std::size_t index = 0; index < document.array("would_fit").size(); ++index) {
+    const std::string command = document.text("would_fit/" + std::to_string(index) + "/command");
+    CAPTURE(command);
+    const Document again = test::json_of(command.substr(std::string("headroom ").size()));
+    CHECK(again.text("status") != "infeasible");
+  }
+}
+
 }  // namespace headroom::cli
