@@ -35,4 +35,8 @@ std::span<const CapabilityRule> capability_rules() {
   return kRules;
 }
 
+bool has_fused_attention(const DeviceTraits& device) {
+  return has_capability(device, kRules.back().least);
+}
+
 }  // namespace headroom::ir::megatron

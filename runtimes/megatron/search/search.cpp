@@ -10,8 +10,8 @@
 #include "planner/placement/stage_placement.h"
 #include "planner/search/evaluator.h"
 #include "planner/space/framework_search.h"
-#include "runtimes/interface/capability.h"
 #include "runtimes/megatron/option_checks.h"
+#include "runtimes/megatron/required_capability.h"
 #include "runtimes/megatron/search/axes.h"
 #include "runtimes/megatron/search/choices.h"
 #include "runtimes/megatron/search/evaluator.h"
@@ -466,7 +466,7 @@ class MegatronSearch final : public FrameworkSearch {
     }
     walk.plan.megatron = MegatronPlan{};
     walk.plan.megatron->fp8 = recipe;
-    if (!ir::has_capability(walk.question.device, {8, 0})) {
+    if (!ir::megatron::has_fused_attention(walk.question.device)) {
       walk.plan.megatron->attention = ir::MegatronAttention::kUnfused;  // No other backend is left.
     }
     return true;
