@@ -25,7 +25,7 @@ constexpr int kMostDoublings = 6;
 
 Changes of_kind(const ir::ParallelPlan& plan, Kind kind) {
   Changes changes;
-  for (const ir::OwnChange& own : ir::runtime_of(plan).changes(plan)) {
+  for (const ir::OwnChange& own : ir::changes_of(plan)) {
     if (own.change.kind == kind) {
       changes.push_back(own.change);
     }

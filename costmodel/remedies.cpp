@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "costmodel/combined_remedies.h"
@@ -36,7 +37,7 @@ std::optional<Remedy> try_micro_batches(RemedyJudge& judge) {
 std::vector<Remedy> try_single_changes(RemedyJudge& judge, std::size_t count) {
   std::vector<Remedy> tried;
   std::size_t mending = 0;
-  for (const ir::OwnChange& own : ir::runtime_of(judge.plan()).changes(judge.plan())) {
+  for (const ir::OwnChange& own : ir::changes_of(judge.plan())) {
     const Change& change = own.change;
     std::optional<Remedy> remedy =
         change == Change::kSmallerMicroBatch ? try_micro_batches(judge) : judge.judge({change});

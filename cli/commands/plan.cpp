@@ -1,10 +1,11 @@
-#include "cli/commands/plan.h"
+#include "cli/commands/verbs.h"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <ostream>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "cli/plan_search.h"
 #include "cli/report/plan_answer.h"
 #include "cli/report/why_text.h"
+#include "cli/scalars.h"
 #include "costmodel/hardware/catalogue.h"
 #include "planner/explain/explain.h"
 
@@ -141,8 +143,10 @@ std::vector<plan::OtherDevice> larger_devices(const Arguments& arguments,
   return larger;
 }
 
-}  // namespace
+/// What is explained: only what `--why` asks, or also every neighbouring value of the plan.
+enum class Explaining : std::uint8_t { kAsked, kAll };
 
+/// The common implementation of `plan` and `explain`.
 Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& context,
                                  Explaining explaining) {
   Result<PlanSearch> search = read_plan_search(arguments);
@@ -209,10 +213,12 @@ Result<ExitCode> run_plan_search(const Arguments& arguments, const Context& cont
   return exit_code_of_search(answer.result);
 }
 
-namespace {
-
 Result<ExitCode> run_plan(const Arguments& arguments, const Context& context) {
   return run_plan_search(arguments, context, Explaining::kAsked);
+}
+
+Result<ExitCode> run_explain(const Arguments& arguments, const Context& context) {
+  return run_plan_search(arguments, context, Explaining::kAll);
 }
 
 }  // namespace
@@ -227,6 +233,17 @@ Command plan_command() {
                .options = plan_search_options(),
                .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8"},
       .run = run_plan};
+}
+
+Command explain_command() {
+  return {.verb = {.name = "explain",
+                   .summary = "Why this plan and not another",
+                   .positionals = "MODEL",
+                   .detail = "Finds the plan as headroom plan does, then asks the same with each "
+                             "degree halved and doubled, and of the other frameworks.",
+                   .options = plan_search_options(),
+                   .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2"},
+          .run = run_explain};
 }
 
 }  // namespace headroom::cli

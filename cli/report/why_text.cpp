@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "cli/question.h"
-#include "cli/report/plan_answer.h"
+#include "cli/scalars.h"
 #include "model_ir/plan/plan_words.h"
+#include "planner/space/all_axes.h"
+#include "runtimes/registry.h"
 
 namespace headroom::cli {
 namespace {
@@ -70,6 +72,10 @@ std::vector<OptionValue> changed_by(const PlanSearch& search, const plan::Mend& 
 }
 
 }  // namespace
+
+std::string plan_words(const ir::ParallelPlan& plan) {
+  return ir::runtime_of(plan).describe(plan);
+}
 
 std::string why_line(const plan::PlanResult& found, const plan::WhyNot& why) {
   std::string text =

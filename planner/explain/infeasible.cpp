@@ -10,7 +10,7 @@
 #include "model_ir/plan/plan_limits.h"
 #include "planner/explain/held.h"
 #include "planner/search/evaluator.h"
-#include "planner/space/framework_search.h"
+#include "planner/space/all_axes.h"
 #include "runtimes/registry.h"
 
 namespace headroom::plan {

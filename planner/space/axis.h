@@ -10,6 +10,7 @@
 
 #include "model_ir/base/result.h"
 #include "model_ir/plan/parallel_plan.h"
+#include "model_ir/plan/pipeline_schedule.h"
 
 namespace headroom::plan {
 
@@ -19,10 +20,10 @@ using AxisWords = std::span<const std::string_view>;
 
 /// The properties of an axis, all in one place.
 struct AxisTraits {
-  int order = 0;            ///< Place in help and in answers; unique.
-  std::string_view option;  ///< "tp", without dashes; unique.
-  std::string_view values;  ///< For the help: "N,N..".
-  std::string_view help;
+  int order = 0;                   ///< Place in help and in answers; unique.
+  std::string_view option;         ///< "tp", without dashes; unique.
+  std::string_view values;         ///< For the help: "N,N..".
+  std::string_view help;           ///< What it is. `help_of` adds the frameworks that have it.
   std::string_view usual = "any";  ///< For the help: the value if it is not given.
   /// The words of an axis whose values are words, such as "no" and "yes". Null: values are numbers.
   AxisWords (*words)() = nullptr;
@@ -156,71 +157,53 @@ namespace axis_words {
 [[nodiscard]] AxisWords offload_shares();
 }  // namespace axis_words
 
-inline constexpr AxisTraits kRuntimeTraits{
-    .order = 10,
-    .option = "runtime",
-    .values = "NAME,..",
-    .help =
-        "frameworks: transformers, deepspeed, fsdp and megatron are searched unless you name "
-        "some; torchtitan and the others only if you name them",
-    .words = axis_words::runtimes};
+inline constexpr AxisTraits kRuntimeTraits{.order = 10,
+                                           .option = "runtime",
+                                           .values = "NAME,..",
+                                           .help = "frameworks",
+                                           .words = axis_words::runtimes};
 inline constexpr AxisTraits kGpusTraits{.order = 20,
                                         .option = "gpus",
                                         .values = "N,..",
                                         .help = "GPUs; several: the objective chooses among them",
                                         .usual = "1"};
-inline constexpr AxisTraits kTensorTraits{.order = 30,
-                                          .option = "tp",
-                                          .values = "N,..",
-                                          .help = "tensor parallel degree (megatron, torchtitan)",
-                                          .absent = 1};
-inline constexpr AxisTraits kPipelineTraits{.order = 40,
-                                            .option = "pp",
-                                            .values = "N,..",
-                                            .help = "pipeline stages (megatron, torchtitan)",
-                                            .absent = 1};
+inline constexpr AxisTraits kTensorTraits{
+    .order = 30, .option = "tp", .values = "N,..", .help = "tensor parallel degree", .absent = 1};
+inline constexpr AxisTraits kPipelineTraits{
+    .order = 40, .option = "pp", .values = "N,..", .help = "pipeline stages", .absent = 1};
 inline constexpr AxisTraits kScheduleTraits{
     .order = 50,
     .option = "schedule",
     .values = "KIND,..",
-    .help = "1f1b, interleaved (megatron, torchtitan), gpipe, zb-h1, zb-v, dualpipev (torchtitan)",
+    .help = "order of a pipeline's passes",
     .words = axis_words::schedules,
     .absent = 1  // 1f1b
 };
-inline constexpr AxisTraits kContextTraits{.order = 70,
-                                           .option = "cp",
-                                           .values = "N,..",
-                                           .help = "context parallel degree (megatron, torchtitan)",
-                                           .absent = 1};
-inline constexpr AxisTraits kExpertTraits{.order = 90,
-                                          .option = "ep",
-                                          .values = "N,..",
-                                          .help = "expert parallel degree (megatron, torchtitan)",
-                                          .absent = 1};
-inline constexpr AxisTraits kExpertTensorTraits{
-    .order = 100,
-    .option = "etp",
-    .values = "N,..",
-    .help = "tensor parallel degree of experts (megatron, torchtitan)",
-    .absent = 1};
+inline constexpr AxisTraits kContextTraits{
+    .order = 70, .option = "cp", .values = "N,..", .help = "context parallel degree", .absent = 1};
+inline constexpr AxisTraits kExpertTraits{
+    .order = 90, .option = "ep", .values = "N,..", .help = "expert parallel degree", .absent = 1};
+inline constexpr AxisTraits kExpertTensorTraits{.order = 100,
+                                                .option = "etp",
+                                                .values = "N,..",
+                                                .help = "tensor parallel degree of experts",
+                                                .absent = 1};
 inline constexpr AxisTraits kChunkTraits{
     .order = 120,
     .option = "layers-per-virtual-stage",
     .values = "N,..",
-    .help =
-        "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron), one or two "
-        "chunks of a rank (torchtitan)"};
+    .help = "layers of a model chunk of an interleaved schedule"};
 inline constexpr AxisTraits kAccountEmbeddingTraits{
     .order = 150,
     .option = "account-for-embedding",
     .values = "SWITCH",
-    .help = "the embedding counts as a layer of the first stage (megatron; torchtitan: yes)",
+    .help = "the embedding counts as a layer of the first stage",
     .words = axis_words::switches};
 inline constexpr AxisTraits kAccountLossTraits{
     .order = 160,
     .option = "account-for-loss",
     .values = "SWITCH",
-    .help = "the loss counts as a layer of the last stage (megatron; torchtitan: yes)",
+    .help = "the loss counts as a layer of the last stage",
     .words = axis_words::switches};
 inline constexpr AxisTraits kPrecisionTraits{
     .order = 180,
@@ -228,8 +211,7 @@ inline constexpr AxisTraits kPrecisionTraits{
     .values = "RECIPE,..",
     .help =
         "bf16 or fp16: arithmetic in 16 bits, with fp32 master weights and optimizer states as "
-        "each framework keeps them; fp32; fp8-delayed, fp8-tensorwise, fp8-blockwise, "
-        "fp8-mxfp8: bf16 with matrix products in 8 bits (megatron)",
+        "each framework keeps them; fp32",
     .usual = "bf16",
     .words = axis_words::precisions,
     .any = axis_words::any_precision};
@@ -254,63 +236,52 @@ inline constexpr AxisTraits kSequenceTraits{
 inline constexpr AxisTraits kSequenceParallelTraits{.order = 230,
                                                     .option = "sequence-parallel",
                                                     .values = "SWITCH",
-                                                    .help = "yes, no or any (megatron)",
+                                                    .help = "yes, no or any",
                                                     .words = axis_words::switches};
-inline constexpr AxisTraits kAttentionTraits{
-    .order = 240,
-    .option = "attention",
-    .values = "KIND,..",
-    .help = "fused, unfused (megatron), sdpa, eager, flash, sdpa-no-cudnn",
-    .words = axis_words::attentions,
-    .absent = kFirstTorchAttention};
-inline constexpr AxisTraits kRecomputeTraits{
-    .order = 250,
-    .option = "recompute",
-    .values = "WHICH,..",
-    .help =
-        "none, selective (megatron, torchtitan), uniform, block (megatron), full (the other "
-        "frameworks)",
-    .words = axis_words::recomputations,
-    .within_cells = true};
-inline constexpr AxisTraits kLossTraits{
-    .order = 340,
-    .option = "loss",
-    .values = "KIND,..",
-    .help = "unfused, native, te (megatron's cross entropy), hf, chunked, fused-linear",
-    .words = axis_words::losses,
-    .absent = kFirstTorchLoss,
-    .within_cells = true};
-inline constexpr AxisTraits kReshardTraits{
-    .order = 370,
-    .option = "reshard",
-    .values = "SWITCH",
-    .help = "parameters are sharded again after forward (fsdp, torchtitan)",
-    .words = axis_words::switches,
-    .demanded = true};
-inline constexpr AxisTraits kReplicasTraits{
-    .order = 380,
-    .option = "replicas",
-    .values = "N,..",
-    .help = "copies of the sharded model: hybrid sharding (fsdp, torchtitan)",
-    .absent = 1,
-    .demanded = true};
-inline constexpr AxisTraits kOffloadTraits{
-    .order = 390,
-    .option = "offload",
-    .values = "WHAT,..",
-    .help = "none, optimizer, all: what is kept on the host (deepspeed; fsdp: none or all)",
-    .words = axis_words::offloads};
-inline constexpr AxisTraits kOptimizerOffloadTraits{
-    .order = 400,
-    .option = "optimizer-offload",
-    .values = "SHARE,..",
-    .help =
-        "0, 0.25, 0.5, 0.75, 1: share of the optimizer on the host (megatron's distributed "
-        "optimizer in bf16; deepspeed's, less than all at stage 3)",
-    .usual = "0",
-    .words = axis_words::offload_shares,
-    .any = axis_words::offload_shares,
-    .within_cells = true};
+inline constexpr AxisTraits kAttentionTraits{.order = 240,
+                                             .option = "attention",
+                                             .values = "KIND,..",
+                                             .help = "kernels of attention",
+                                             .words = axis_words::attentions,
+                                             .absent = kFirstTorchAttention};
+inline constexpr AxisTraits kRecomputeTraits{.order = 250,
+                                             .option = "recompute",
+                                             .values = "WHICH,..",
+                                             .help = "which layers run again for backward",
+                                             .words = axis_words::recomputations,
+                                             .within_cells = true};
+inline constexpr AxisTraits kLossTraits{.order = 340,
+                                        .option = "loss",
+                                        .values = "KIND,..",
+                                        .help = "how the cross entropy is computed",
+                                        .words = axis_words::losses,
+                                        .absent = kFirstTorchLoss,
+                                        .within_cells = true};
+inline constexpr AxisTraits kReshardTraits{.order = 370,
+                                           .option = "reshard",
+                                           .values = "SWITCH",
+                                           .help = "parameters are sharded again after forward",
+                                           .words = axis_words::switches,
+                                           .demanded = true};
+inline constexpr AxisTraits kReplicasTraits{.order = 380,
+                                            .option = "replicas",
+                                            .values = "N,..",
+                                            .help = "copies of the sharded model: hybrid sharding",
+                                            .absent = 1,
+                                            .demanded = true};
+inline constexpr AxisTraits kOffloadTraits{.order = 390,
+                                           .option = "offload",
+                                           .values = "WHAT,..",
+                                           .help = "what is kept on the host",
+                                           .words = axis_words::offloads};
+inline constexpr AxisTraits kOptimizerOffloadTraits{.order = 400,
+                                                    .option = "optimizer-offload",
+                                                    .values = "SHARE,..",
+                                                    .help = "share of the optimizer on the host",
+                                                    .usual = "0",
+                                                    .words = axis_words::offload_shares,
+                                                    .any = axis_words::offload_shares,
+                                                    .within_cells = true};
 
 inline constexpr Axis Axis::kRuntime{kRuntimeTraits};
 inline constexpr Axis Axis::kGpus{kGpusTraits};

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "runtimes/megatron/plan.h"
+
 namespace headroom::ir::megatron {
 namespace {
 
@@ -21,8 +23,7 @@ constexpr std::array<CapabilityRule, 2> kRules = {
       .what = "fused or flash attention",
       .uses =
           [](const ParallelPlan& plan) {
-            const MegatronPlan megatron = plan.megatron.value_or(MegatronPlan{});
-            return megatron.attention != MegatronAttention::kUnfused;
+            return megatron_of(plan).attention != MegatronAttention::kUnfused;
           },
       .least = {8, 0},
       .words = "Transformer Engine: \"No dot product attention backend is available for the "

@@ -10,6 +10,7 @@
 #include "runtimes/megatron/measured_runs.h"
 #include "runtimes/megatron/memory_terms.h"
 #include "runtimes/megatron/options.h"
+#include "runtimes/megatron/plan.h"
 #include "runtimes/megatron/required_capability.h"
 #include "runtimes/megatron/stage_layers.h"
 #include "runtimes/megatron/window.h"
@@ -46,7 +47,7 @@ class Megatron final : public Runtime {
                                           Rank rank, const DeviceTraits& device) const override {
     return megatron::lower(model, plan, static_cast<std::int64_t>(rank), device);
   }
-  void complete(ParallelPlan& plan) const override { static_cast<void>(options().edit(plan)); }
+  void complete(ParallelPlan& plan) const override { options().add(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
     return &megatron::measured_runs();
   }
@@ -56,7 +57,7 @@ class Megatron final : public Runtime {
     return layout_words(plan);
   }
   [[nodiscard]] std::string kernels(const ParallelPlan& plan) const override {
-    return kernel_words(plan.megatron.value_or(MegatronPlan{}));
+    return kernel_words(megatron_of(plan));
   }
   [[nodiscard]] std::vector<WordedOption> worded_options() const override {
     return {{.option = "megatron", .keys = worded_keys()}};
@@ -81,16 +82,16 @@ class Megatron final : public Runtime {
 
   /// Experts with a capacity factor are padded to it, whatever the router does.
   [[nodiscard]] std::int64_t expert_ranks(const ParallelPlan& plan) const override {
-    return plan.megatron && !plan.megatron->capacity_factor ? plan.megatron->expert : 1;
+    return has_megatron(plan) && !megatron_of(plan).capacity_factor ? megatron_of(plan).expert : 1;
   }
   void set_expert_load(ParallelPlan& plan, double load) const override {
-    plan.megatron->expert_load = load;
+    edit_megatron(plan).expert_load = load;
   }
   [[nodiscard]] std::optional<ParallelPlan> with_more_stages(
       const ModelSpec& model, const ParallelPlan& plan) const override {
     ParallelPlan wider = plan;
-    wider.megatron = plan.megatron.value_or(MegatronPlan{});
-    MegatronPlan& megatron = *wider.megatron;
+    MegatronPlan& megatron = edit_megatron(wider);
+    megatron = megatron_of(plan);
     const auto layers = static_cast<std::int64_t>(model.layers.size());
     const std::int64_t before = megatron.pipeline;
     do {
@@ -111,10 +112,11 @@ class Megatron final : public Runtime {
     }
     ParallelPlan sharded = plan;
     sharded.runtime = name();
-    sharded.megatron = MegatronPlan{};
-    sharded.megatron->tensor = std::gcd(plan.world, std::int64_t{8});
-    sharded.megatron->sequence_parallel = sharded.megatron->tensor > 1;
-    sharded.megatron->distributed_optimizer = true;
+    MegatronPlan& megatron = edit_megatron(sharded);
+    megatron = MegatronPlan{};
+    megatron.tensor = std::gcd(plan.world, std::int64_t{8});
+    megatron.sequence_parallel = megatron.tensor > 1;
+    megatron.distributed_optimizer = true;
     settle(sharded);
     const bool half = plan.precision == Precision::kFp16 ||
                       plan.precision == Precision::kAutocastFp16 ||
@@ -127,19 +129,19 @@ class Megatron final : public Runtime {
   void prepare_for_search(ParallelPlan& /*plan*/) const override {}
   [[nodiscard]] std::vector<Rank> binding_ranks(const ModelSpec& model,
                                                 const ParallelPlan& plan) const override {
-    return plan.megatron ? highest_ranks(model, plan) : std::vector<Rank>{Rank{0}};
+    return has_megatron(plan) ? highest_ranks(model, plan) : std::vector<Rank>{Rank{0}};
   }
   [[nodiscard]] HeldParameters held_parameters(const ParallelPlan& plan) const override {
-    return plan.megatron ? parameters_of_rank(plan) : whole_parameters(plan);
+    return has_megatron(plan) ? parameters_of_rank(plan) : whole_parameters(plan);
   }
   [[nodiscard]] ParallelPlan on_one_device(ParallelPlan plan) const override {
     plan.world = 1;
-    plan.megatron.reset();
+    plan.own.reset<MegatronPlan>();
     return plan;
   }
   [[nodiscard]] std::vector<OutsideTerm> outside_terms(const ModelSpec& model,
                                                        const ParallelPlan& plan) const override {
-    return plan.megatron ? own_buffers(model, plan) : std::vector<OutsideTerm>{};
+    return has_megatron(plan) ? own_buffers(model, plan) : std::vector<OutsideTerm>{};
   }
   /// The micro-batches in flight, plus two for the steady state. An interleaved schedule needs a
   /// multiple of the stages.
@@ -186,7 +188,7 @@ class Megatron final : public Runtime {
   }
   [[nodiscard]] bool has_wide_kernels(const ParallelPlan& /*plan*/) const override { return true; }
   [[nodiscard]] std::span<const OwnChange> changes(const ParallelPlan& plan) const override {
-    return plan.megatron ? plan_changes() : usual_changes();
+    return has_megatron(plan) ? plan_changes() : usual_changes();
   }
   [[nodiscard]] std::vector<Change> remedy_order(const ParallelPlan& /*plan*/) const override {
     return tree_of_remedies();
@@ -194,13 +196,12 @@ class Megatron final : public Runtime {
   [[nodiscard]] std::vector<ParallelPlan> plans_against(Bottleneck bottleneck,
                                                         const ParallelPlan& plan,
                                                         std::int64_t layers) const override {
-    return plan.megatron ? faster_plans(bottleneck, plan, layers) : std::vector<ParallelPlan>{};
+    return has_megatron(plan) ? faster_plans(bottleneck, plan, layers)
+                              : std::vector<ParallelPlan>{};
   }
 
  private:
-  [[nodiscard]] static MegatronPlan own(const ParallelPlan& plan) {
-    return plan.megatron.value_or(MegatronPlan{});
-  }
+  [[nodiscard]] static MegatronPlan own(const ParallelPlan& plan) { return megatron_of(plan); }
 };
 
 }  // namespace

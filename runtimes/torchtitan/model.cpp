@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "runtimes/fsdp/fully_shard.h"
+#include "runtimes/fsdp/plan.h"
 #include "runtimes/interface/idle_options.h"
 #include "runtimes/torchtitan/memory_budget.h"
+#include "runtimes/torchtitan/plan.h"
 
 namespace headroom::ir::torchtitan {
 namespace {
@@ -72,8 +74,8 @@ bool is_known(const ModelSpec& spec) {
 }
 
 std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
-  const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
+  const TitanPlan titan = titan_of(plan);
+  const std::int64_t replicas = has_fsdp(plan) ? fsdp_of(plan).replicas : 1;
   const std::int64_t ranks = titan.tensor * titan.pipeline * replicas;
   if (const std::optional<Error> error =
           unsupported_pipeline(plan, static_cast<std::int64_t>(spec.layers.size()))) {
@@ -123,7 +125,7 @@ std::optional<Error> unsupported_degrees(const ModelSpec& spec, const ParallelPl
 }
 
 std::optional<Error> unsupported_float8(const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   const bool any = titan.float8 != Float8Recipe::kNone;
   if (any && titan.pipeline > 1) {
     return refused("titan", "float8 with pp=" + std::to_string(titan.pipeline),
@@ -150,9 +152,9 @@ bool shards_by_columns(const ModelSpec& spec, const TitanPlan& titan, std::int64
 
 /// Errors in the degrees of the experts.
 std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   const std::int64_t inner = titan.expert * titan.expert_tensor;
-  const std::int64_t replicas = plan.fsdp ? plan.fsdp->replicas : 1;
+  const std::int64_t replicas = has_fsdp(plan) ? fsdp_of(plan).replicas : 1;
   const std::int64_t ranks = plan.world / replicas / titan.pipeline;
   const std::string degrees =
       "ep=" + std::to_string(titan.expert) + ",etp=" + std::to_string(titan.expert_tensor);
@@ -178,7 +180,7 @@ std::optional<Error> unsupported_spread(const ModelSpec& spec, const ParallelPla
 }
 
 std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPlan& plan) {
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   if (!spec.moe) {
     return titan.expert > 1 || titan.expert_tensor > 1
                ? std::optional(refused("titan", "ep=" + std::to_string(titan.expert),
@@ -188,7 +190,7 @@ std::optional<Error> unsupported_experts(const ModelSpec& spec, const ParallelPl
   if (titan.compiled) {
     return refused("titan", "compiled", "a mixture of experts in eager blocks");
   }
-  if (plan.world == (plan.fsdp ? plan.fsdp->replicas : 1)) {
+  if (plan.world == (has_fsdp(plan) ? fsdp_of(plan).replicas : 1)) {
     return refused("gpus", std::to_string(plan.world),
                    "a mixture of experts on two ranks or more that share it");
   }
@@ -413,7 +415,7 @@ std::vector<Prefetch> prefetches_of(const Model& model) {
 void load_head(Loader& load, Model& model) {
   const ParallelPlan& plan = *model.plan;
   // Whether to reshard the last group, which would be gathered again at once.
-  const bool last = plan.titan && plan.titan->reshard == TitanReshard::kAlways;
+  const bool last = has_titan(plan) && titan_of(plan).reshard == TitanReshard::kAlways;
   load.begin_group(has_chunked_loss(plan) ? kNormModule : transformers::kHeadModule, last);
   model.norm = load.norm(model.spec->hidden);
   if (has_chunked_loss(plan)) {
@@ -466,8 +468,8 @@ bool composes_norms(const ParallelPlan& plan) {
 
 bool compiles_loss(const ParallelPlan& plan) {
   const TorchVersion* const version = find_version(plan);
-  return plan.titan && plan.titan->compiled && !has_chunked_loss(plan) && version != nullptr &&
-         version->compiles_loss;
+  return has_titan(plan) && titan_of(plan).compiled && !has_chunked_loss(plan) &&
+         version != nullptr && version->compiles_loss;
 }
 
 std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan) {
@@ -484,7 +486,7 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   }
   const bool known_precision =
       plan.precision == Precision::kFp32 || plan.precision == Precision::kBf16;
-  if (!known_precision || (plan.fsdp && plan.fsdp->param_dtype != DType::kBf16)) {
+  if (!known_precision || (has_fsdp(plan) && fsdp_of(plan).param_dtype != DType::kBf16)) {
     return refused("precision", "another type", "fp32 or bf16 shards gathered in bf16");
   }
   constexpr std::array<IdleOption, 9> kIdle = {{{"lora", ""},
@@ -502,8 +504,8 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
   if (plan.loss == LossKind::kFusedLinear) {
     return refused("loss", "fused", "its own loss, whole or chunked");
   }
-  if (plan.fsdp &&
-      (plan.fsdp->version != 2 || plan.fsdp->cpu_offload || plan.fsdp->reshard_ranks != 0)) {
+  if (has_fsdp(plan) && (fsdp_of(plan).version != 2 || fsdp_of(plan).cpu_offload ||
+                         fsdp_of(plan).reshard_ranks != 0)) {
     return refused("fsdp", "version 1, offload or resharding to fewer ranks", "fully_shard");
   }
   if (plan.recompute == Recompute::kFullReentrant) {
@@ -534,7 +536,7 @@ ShardedModel load_model(const fsdp::Sharding& sharding, const ModelSpec& spec,
   model.spec = &spec;
   model.plan = &plan;
   model.first_layer = part.layers.first;
-  const TitanPlan titan = plan.titan.value_or(TitanPlan{});
+  const TitanPlan titan = titan_of(plan);
   const bool pipelined = titan.pipeline > 1;
   const bool reshards = titan.reshard == TitanReshard::kAlways ||
                         (titan.reshard == TitanReshard::kDefault && !pipelined);

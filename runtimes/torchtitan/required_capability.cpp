@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "runtimes/torchtitan/plan.h"
+
 namespace headroom::ir::torchtitan {
 namespace {
 
@@ -10,16 +12,13 @@ namespace {
 constexpr std::array<CapabilityRule, 2> kRules = {
     {{.option = "titan",
       .what = "float8",
-      .uses =
-          [](const ParallelPlan& plan) {
-            return plan.titan && plan.titan->float8 != Float8Recipe::kNone;
-          },
+      .uses = [](const ParallelPlan& plan) { return titan_of(plan).float8 != Float8Recipe::kNone; },
       .least = {8, 9},
       .words = "torchtitan: \"float8 is only supported on SM89 or later\"",
       .fix = "leave out float8"},
      {.option = "titan",
       .what = "compiled blocks",
-      .uses = [](const ParallelPlan& plan) { return plan.titan && plan.titan->compiled; },
+      .uses = [](const ParallelPlan& plan) { return titan_of(plan).compiled; },
       .least = {7, 0},
       .words = "\"Triton only supports devices of CUDA Capability >= 7.0\"",
       .fix = "leave out compile"}}};

@@ -11,7 +11,7 @@
 namespace headroom::ir::transformers {
 
 Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
-                          const DeviceTraits& device) {
+                          const DeviceTraits& device, const ModelSetting& setting) {
   if (plan.precision == Precision::kBf16Master || plan.precision == Precision::kFp16Master) {
     return Error::invalid_argument("precision", "a recipe with fp32 masters",
                                    "fp32, bf16, fp16 or autocast",
@@ -28,7 +28,7 @@ Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
     }
   }
   torch::Eager eager(device);
-  train(eager, model, plan, graph);
+  train(eager, {.spec = model, .plan = plan, .graph = graph, .setting = setting});
   return eager.finish();
 }
 

@@ -151,18 +151,17 @@ std::optional<Error> unsupported(const ModelSpec& spec, const ParallelPlan& plan
     return Error::invalid_argument("padded", "padding in a model that is not causal",
                                    "batches without padding", "leave out padded");
   }
-  const bool sharded = plan.fsdp || plan.zero;
-  if (sharded && plan.quant) {
-    return Error::invalid_argument("qlora", "sharded weights of a model that is not causal",
-                                   "one GPU or DDP", "use --lora, or leave out --fsdp and --zero");
-  }
-  if (plan.fsdp && spec.encoder && plan.lora && !plan.lora->modules_to_save.empty()) {
-    return Error::invalid_argument("lora", "modules_to_save of an encoder-decoder under fsdp",
-                                   "one GPU, DDP or ZeRO", "leave save out, or use --zero");
-  }
   if (plan.loss != LossKind::kHf) {
     return Error::invalid_argument("loss", "chunked or fused", "hf",
                                    "the other losses are those of causal models");
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> sharding_trouble(const ModelSpec& spec, const ParallelPlan& plan) {
+  if (spec.architecture != Architecture::kCausalLm && plan.quant) {
+    return Error::invalid_argument("qlora", "sharded weights of a model that is not causal",
+                                   "one GPU or DDP", "use --lora, or leave out --fsdp and --zero");
   }
   return std::nullopt;
 }

@@ -42,7 +42,7 @@ ir::ParallelPlan random_question(test::Random& random) {
 /// The changes that train the same on the device.
 std::vector<Change> plain_changes(const ir::ParallelPlan& plan) {
   std::vector<Change> changes;
-  for (const ir::OwnChange& own : ir::runtime_of(plan).changes(plan)) {
+  for (const ir::OwnChange& own : ir::changes_of(plan)) {
     const bool plain =
         own.change.kind == Change::Kind::kFree || own.change.kind == Change::Kind::kSlower;
     if (plain && own.change != Change::kSmallerMicroBatch) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "planner/space/axis.h"
+#include "runtimes/megatron/plan.h"
 
 /// Axes that only Megatron-Core has.
 namespace headroom::plan {
@@ -26,9 +27,7 @@ inline constexpr AxisTraits kContextExchange{
     .order = 80,
     .option = "cp-comm",
     .values = "KIND,..",
-    .help =
-        "p2p (keys and values go round) or, with cp above 1, a2a (heads are distributed) "
-        "(megatron)",
+    .help = "p2p (keys and values go round) or, with cp above 1, a2a (heads are distributed)",
     .usual = "p2p",
     .words = exchanges,
     .any = exchanges};
@@ -36,9 +35,7 @@ inline constexpr AxisTraits kDispatcher{
     .order = 110,
     .option = "dispatcher",
     .values = "KIND,..",
-    .help =
-        "how tokens reach their experts: alltoall or, if DeepEP is installed, hybridep "
-        "(megatron)",
+    .help = "how tokens reach their experts: alltoall or, if DeepEP is installed, hybridep",
     .usual = "alltoall",
     .words = dispatchers,
     .any = dispatchers};
@@ -46,17 +43,17 @@ inline constexpr AxisTraits kFirstStage{
     .order = 130,
     .option = "first-stage-layers",
     .values = "N,..",
-    .help = "layers of the first pipeline stage; 0: as many as the others (megatron)"};
+    .help = "layers of the first pipeline stage; 0: as many as the others"};
 inline constexpr AxisTraits kLastStage{
     .order = 140,
     .option = "last-stage-layers",
     .values = "N,..",
-    .help = "layers of the last pipeline stage; 0: as many as the others (megatron)"};
+    .help = "layers of the last pipeline stage; 0: as many as the others"};
 inline constexpr AxisTraits kMeshOrder{
     .order = 170,
     .option = "mesh-order",
     .values = "ORDER,..",
-    .help = "tp-cp-ep-dp-pp or tp-cp-ep-pp-dp: which ranks are neighbours in a pipeline (megatron)",
+    .help = "tp-cp-ep-dp-pp or tp-cp-ep-pp-dp: which ranks are neighbours in a pipeline",
     .usual = "tp-cp-ep-dp-pp",
     .words = mesh_orders,
     .any = mesh_orders,
@@ -65,7 +62,7 @@ inline constexpr AxisTraits kFp8Parameters{
     .order = 190,
     .option = "fp8-param-gather",
     .values = "SWITCH",
-    .help = "weights are stored in 8 bits, with an 8-bit precision: yes, no or any (megatron)",
+    .help = "weights are stored in 8 bits, with an 8-bit precision: yes, no or any",
     .usual = "no",
     .words = axis_words::switches,
     .any = axis_words::switches};
@@ -75,7 +72,7 @@ inline constexpr AxisTraits kRecomputeLayers{
     .values = "N,..",
     .help =
         "with recompute uniform: layers of a group; with block: recomputed layers of each "
-        "chunk (megatron)",
+        "chunk",
     .absent = 1,
     .demanded = true,
     .within_cells = true};
@@ -85,7 +82,7 @@ inline constexpr AxisTraits kOffloadModules{
     .values = "A+B,..",
     .help =
         "none, or modules whose activations go to the host: qkv_linear, core_attn, attn_proj, "
-        "attn_norm, mlp_norm, expert_fc1, moe_act (megatron)",
+        "attn_norm, mlp_norm, expert_fc1, moe_act",
     .usual = "none",
     .words = module_sets,
     .any = any_module_sets,
@@ -94,31 +91,31 @@ inline constexpr AxisTraits kOffloadModules{
 inline constexpr AxisTraits kDistributedOptimizer{.order = 300,
                                                   .option = "distributed-optimizer",
                                                   .values = "SWITCH",
-                                                  .help = "yes, no or any (megatron)",
+                                                  .help = "yes, no or any",
                                                   .words = axis_words::switches,
                                                   .within_cells = true};
 inline constexpr AxisTraits kOverlapGradReduce{.order = 310,
                                                .option = "overlap-grad-reduce",
                                                .values = "SWITCH",
-                                               .help = "yes, no or any (megatron)",
+                                               .help = "yes, no or any",
                                                .words = axis_words::switches,
                                                .within_cells = true};
 inline constexpr AxisTraits kOverlapParamGather{.order = 320,
                                                 .option = "overlap-param-gather",
                                                 .values = "SWITCH",
-                                                .help = "yes, no or any (megatron)",
+                                                .help = "yes, no or any",
                                                 .words = axis_words::switches,
                                                 .within_cells = true};
 inline constexpr AxisTraits kAccumulationFusion{.order = 330,
                                                 .option = "gradient-accumulation-fusion",
                                                 .values = "SWITCH",
-                                                .help = "yes, no or any (megatron)",
+                                                .help = "yes, no or any",
                                                 .words = axis_words::switches,
                                                 .within_cells = true};
 inline constexpr AxisTraits kLoaderMask{.order = 350,
                                         .option = "mask-in-dataloader",
                                         .values = "SWITCH",
-                                        .help = "yes, no or any (megatron)",
+                                        .help = "yes, no or any",
                                         .words = axis_words::switches,
                                         .within_cells = true};
 }  // namespace traits

@@ -10,18 +10,18 @@ inline constexpr AxisTraits kPipelineRuns{
     .order = 60,
     .option = "pipeline-runs",
     .values = "N,..",
-    .help = "how often a pipeline is filled and drained in a step (torchtitan)",
+    .help = "how often a pipeline is filled and drained in a step",
     .absent = 1};
 inline constexpr AxisTraits kRecomputeEvery{
     .order = 270,
     .option = "recompute-every",
     .values = "N,..",
-    .help = "with recompute full: recompute every Nth layer (torchtitan)",
+    .help = "with recompute full: recompute every Nth layer",
     .absent = 1};
 inline constexpr AxisTraits kCompiled{.order = 280,
                                       .option = "compile",
                                       .values = "SWITCH",
-                                      .help = "run blocks with torch.compile (torchtitan)",
+                                      .help = "run blocks with torch.compile",
                                       .words = axis_words::switches};
 }  // namespace traits
 

@@ -1,4 +1,6 @@
 #include "costmodel/speedups.h"
+#include "runtimes/deepspeed/plan.h"
+#include "runtimes/megatron/plan.h"
 
 #include <doctest/doctest.h>
 
@@ -19,13 +21,14 @@ TEST_CASE("speedups: the share of a bottleneck is that of its parts") {
 TEST_CASE("speedups: changes keep the tokens of a step where they can") {
   ir::ParallelPlan plan;
   plan.runtime = "megatron";
-  plan.megatron = ir::MegatronPlan{
+  edit_megatron(plan) = ir::MegatronPlan{
       .tensor = 4, .pipeline = 4, .sequence_parallel = true, .distributed_optimizer = true};
   plan.world = 32;
   plan.micro_batch = 2;
   plan.accumulation = 16;
   const auto tokens = [](const ir::ParallelPlan& p) {
-    return p.micro_batch * p.accumulation * p.world / p.megatron->tensor / p.megatron->pipeline;
+    return p.micro_batch * p.accumulation * p.world / megatron_of(p).tensor /
+           megatron_of(p).pipeline;
   };
   int changes = 0;
   for (const Bottleneck bottleneck : {Bottleneck::kCommunication, Bottleneck::kSmallBatch,
@@ -39,13 +42,13 @@ TEST_CASE("speedups: changes keep the tokens of a step where they can") {
   // Four larger micro-batches against all but the bubble; 2 more for communication, 3 for the
   // bubble.
   CHECK(changes == 17);
-  plan.megatron->layers_per_chunk = 1;  // Eight chunks already: no smaller ones.
+  edit_megatron(plan).layers_per_chunk = 1;  // Eight chunks already: no smaller ones.
   CHECK(changes_against(plan, Bottleneck::kBubble, 32).size() == 2);
-  plan.megatron->offloaded_layers = 8;
+  edit_megatron(plan).offloaded_layers = 8;
   const std::vector<ir::ParallelPlan> fewer = changes_against(plan, Bottleneck::kOffload, 32);
   REQUIRE(fewer.size() == 6);
-  CHECK(fewer[0].megatron->offloaded_layers == 4);
-  CHECK(fewer[1].megatron->offloaded_layers == 0);
+  CHECK(megatron_of(fewer[0]).offloaded_layers == 4);
+  CHECK(megatron_of(fewer[1]).offloaded_layers == 0);
 }
 
 TEST_CASE("speedups: ZeRO++ and less sharding against the communication of ZeRO-3") {
@@ -53,16 +56,15 @@ TEST_CASE("speedups: ZeRO++ and less sharding against the communication of ZeRO-
   plan.runtime = "deepspeed";
   plan.precision = ir::Precision::kBf16Master;
   plan.world = 16;
-  plan.zero = ir::ZeroPlan{};
-  plan.zero->stage = 3;
+  edit_zero(plan).stage = 3;
   int partitions = 0;
   int quantised = 0;
   int larger = 0;
   for (const ir::ParallelPlan& changed : changes_against(plan, Bottleneck::kCommunication, 32)) {
-    partitions += changed.zero->hpz_partition_size == 8 ? 1 : 0;
-    quantised += changed.zero->quantized_weights ? 1 : 0;
+    partitions += zero_of(changed).hpz_partition_size == 8 ? 1 : 0;
+    quantised += zero_of(changed).quantized_weights ? 1 : 0;
     larger += changed.micro_batch > 1 ? 1 : 0;
-    CHECK((changed.zero->stage == 3 || changed.zero->hpz_partition_size == 1));
+    CHECK((zero_of(changed).stage == 3 || zero_of(changed).hpz_partition_size == 1));
   }
   CHECK(partitions == 2);
   CHECK(quantised == 2);

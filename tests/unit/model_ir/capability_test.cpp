@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include "runtimes/megatron/plan.h"
 #include "runtimes/registry.h"
+#include "runtimes/torchtitan/plan.h"
 #include "tests/support/small_llama.h"
 
 namespace headroom::ir {
@@ -51,22 +53,22 @@ TEST_CASE("capability: Transformer Engine refuses bf16 and fused attention below
   ParallelPlan plan;
   plan.runtime = "megatron";
   plan.precision = Precision::kBf16Master;
-  plan.megatron = MegatronPlan{};
+  edit_megatron(plan) = MegatronPlan{};
   CHECK(check_on(plan, kSm80));
   CHECK(check_on(plan, kSm75).error().key == "precision");
   plan.precision = Precision::kFp16Master;
   CHECK(check_on(plan, kSm75).error().key == "megatron");
-  plan.megatron->attention = MegatronAttention::kFlash;
+  edit_megatron(plan).attention = MegatronAttention::kFlash;
   CHECK_FALSE(check_on(plan, kSm75));
-  plan.megatron->attention = MegatronAttention::kUnfused;
+  edit_megatron(plan).attention = MegatronAttention::kUnfused;
   CHECK(check_on(plan, kSm75));
 }
 
 TEST_CASE("capability: torchtitan's float8 needs 8.9") {
   ParallelPlan plan;
   plan.runtime = "torchtitan";
-  plan.titan = TitanPlan{};
-  plan.titan->float8 = Float8Recipe::kTensorwise;
+  edit_titan(plan) = TitanPlan{};
+  edit_titan(plan).float8 = Float8Recipe::kTensorwise;
   CHECK_FALSE(check_on(plan, kSm80));
   CHECK(check_on(plan, kSm89));
 }

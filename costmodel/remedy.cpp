@@ -1,7 +1,6 @@
-#include "costmodel/change.h"
+#include "costmodel/remedy.h"
 
 #include <algorithm>
-#include <span>
 
 #include "runtimes/registry.h"
 
@@ -9,7 +8,7 @@ namespace headroom::cost {
 
 std::optional<ir::ParallelPlan> with_change(const ir::ParallelPlan& plan, const Change& change,
                                             const DeviceSpec& device) {
-  const std::span<const ir::OwnChange> own = ir::runtime_of(plan).changes(plan);
+  const std::vector<ir::OwnChange> own = ir::changes_of(plan);
   const auto found = std::ranges::find(own, change, &ir::OwnChange::change);
   if (found == own.end()) {
     return std::nullopt;
