@@ -270,7 +270,17 @@ Status check_adapters(const Arguments& arguments) {
   return ok();
 }
 
-/// Reads the configuration file of a framework, if one is given. Options override it.
+/// What the framework recomputes if nothing is said.
+void take_usual_recomputation(PlanRequest& request) {
+  const ir::UsualRecomputation usual =
+      ir::runtime_of(request.plan).usual_recomputation(request.plan);
+  if (request.plan.recompute == ir::Recompute::kNone && usual.recompute != request.plan.recompute) {
+    request.plan.recompute = usual.recompute;
+    request.notes.emplace_back(usual.note);
+  }
+}
+
+/// Reads the configuration file of a framework, if one is given, and the options over it.
 Status read_framework_file(const Arguments& arguments, const ir::ModelSpec& model,
                            PlanRequest& request) {
   for (const ReadableFile& file : readable_files()) {
@@ -394,6 +404,9 @@ Result<PlanRequest> read_plan_options(const Arguments& arguments, const ir::Mode
   if (Status status = read_framework_file(arguments, model, request); !status) {
     return std::move(status).error();
   }
+  if (!arguments.value("checkpointing") && !arguments.value("plan")) {
+    take_usual_recomputation(request);
+  }
   return request;
 }
 
@@ -464,7 +477,12 @@ std::vector<OptionValue> options_of(const ParallelPlan& plan, const ir::ModelSpe
   own({"runtime_version"}, usual);
   parts(PartPlace::kBeforePrecision);
   own({"precision"}, formats);
-  own({"micro_batch", "sequence", "accumulation", "checkpointing"}, usual);
+  own({"micro_batch", "sequence", "accumulation"}, usual);
+  // "none" is said where the framework would recompute otherwise.
+  const ir::Recompute unsaid = runtime.usual_recomputation(plan).recompute;
+  ParallelPlan other = usual;
+  other.recompute = unsaid == plan.recompute ? usual.recompute : unsaid;
+  own({"checkpointing"}, other);
   add_if(!(plan.optimizer == runtime.usual_optimizer(plan)), "optimizer",
          std::string(ir::word_of(ir::optimizer_words(), plan.optimizer)));
   own({"attention", "loss", "liger"}, usual);

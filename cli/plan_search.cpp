@@ -123,9 +123,10 @@ ir::ParallelPlan base_of_plan(const ir::ParallelPlan& plan) {
 
 /// What no axis says: the usual, or that of a plan that was not searched.
 Result<ir::ParallelPlan> base_before_options(const Arguments& arguments,
-                                             const ir::ModelSpec& model) {
+                                             const PlanSearch& search) {
+  const ir::ModelSpec& model = search.model.spec;
   ir::ParallelPlan base;
-  base.precision = ir::Precision::kBf16Master;
+  base.precision = search.device.bf16 ? ir::Precision::kBf16Master : ir::Precision::kFp16Master;
   base.sequence = usual_sequence(model);
   base.allocator.expandable_segments = true;
   if (const std::optional<PlanDocument>& document = arguments.plan_document()) {
@@ -139,8 +140,8 @@ Result<ir::ParallelPlan> base_before_options(const Arguments& arguments,
   return base;
 }
 
-Result<ir::ParallelPlan> read_base(const Arguments& arguments, const ir::ModelSpec& model) {
-  Result<ir::ParallelPlan> before = base_before_options(arguments, model);
+Result<ir::ParallelPlan> read_base(const Arguments& arguments, const PlanSearch& search) {
+  Result<ir::ParallelPlan> before = base_before_options(arguments, search);
   if (!before) {
     return before;
   }
@@ -379,7 +380,7 @@ Result<PlanSearch> read_plan_search(const Arguments& arguments) {
     return std::move(constraints).error();
   }
   search.constraints = std::move(constraints).value();
-  Result<ir::ParallelPlan> base = read_base(arguments, search.model.spec);
+  Result<ir::ParallelPlan> base = read_base(arguments, search);
   if (!base) {
     return std::move(base).error();
   }

@@ -33,7 +33,11 @@ bool names(const std::vector<OptionValue>& options, std::string_view name) {
   return std::ranges::find(options, name, &OptionValue::name) != options.end();
 }
 
-/// The options to type to get from the question's plan to another plan.
+ir::Recompute usual_recomputation(const ir::ParallelPlan& plan) {
+  return ir::runtime_of(plan).usual_recomputation(plan).recompute;
+}
+
+/// What has to be typed to get from the question's plan to another.
 struct Difference {
   std::vector<OptionValue> changes;
   std::vector<std::string> dropped;  ///< Options to leave out.
@@ -44,8 +48,11 @@ Difference difference(const Question& question, const ir::ParallelPlan& plan) {
   const std::vector<OptionValue> after = options_of(plan, question.model.spec);
   const std::vector<OptionValue> usual = usual_options();
   Difference found;
+  // What one framework recomputes unasked has to be typed for the other plan.
+  const bool unsaid = usual_recomputation(question.request.plan) != usual_recomputation(plan);
   for (const OptionValue& option : after) {
-    if (std::ranges::find(before, option) == before.end()) {
+    if (std::ranges::find(before, option) == before.end() ||
+        (unsaid && option.name == "checkpointing")) {
       found.changes.push_back(option);
     }
   }
@@ -149,6 +156,10 @@ Result<Question> read_question(const Arguments& arguments) {
   }
   for (std::string& note :
        ir::runtime_of(plan->request.plan).notes(plan->model.spec, plan->request.plan)) {
+    plan->request.notes.push_back(std::move(note));
+  }
+  for (std::string& note :
+       ir::runtime_of(plan->request.plan).device_notes(plan->request.plan, device->traits)) {
     plan->request.notes.push_back(std::move(note));
   }
   return Question{.model = std::move(plan->model),

@@ -48,6 +48,8 @@ struct PlanQuestion {
 /// Errors:  those of the parts.
 [[nodiscard]] Result<PlanQuestion> read_plan_question(const Arguments& arguments);
 
+/// `text` as a POSIX shell reads it back.
+
 /// Writes the notes of both to `err`, one per line.
 void print_notes(std::ostream& err, const LoadedModel& model, const PlanRequest& request);
 

@@ -174,6 +174,9 @@ Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model, const ir::Par
   if (Status status = ir::check_plan(model, plan); !status) {
     return std::move(status).error();
   }
+  if (Status status = ir::runtime_of(plan).check_device(plan, device.traits); !status) {
+    return std::move(status).error();
+  }
   ir::ParallelPlan replayed = plan;
   replayed.accumulation = replayed_micro_batches(plan);
   DeviceTraits traits = device.traits;

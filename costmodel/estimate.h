@@ -98,7 +98,8 @@ void judge_host(StepEstimate& estimate, HostMemory host);
 ///
 /// Model:   micro-batches beyond `replayed_micro_batches` are left out; a step's work is that of
 ///          the remaining micro-batches.
-/// Errors:  kInvalidArgument if the plan does not fit the model or the runtime.
+/// Errors:  kInvalidArgument if the plan does not fit the model, the runtime or the device
+///          (`ir::Runtime::check_device`).
 [[nodiscard]] Result<ir::RankProgram> lower_replayed(const ir::ModelSpec& model,
                                                      const ir::ParallelPlan& plan,
                                                      const DeviceSpec& device,

@@ -61,12 +61,14 @@ Result<FitAnswer> answer_question(const Arguments& arguments, Question question,
       answer.estimate.program, cost::live_blocks(answer.estimate.program, answer.estimate.timeline,
                                                  answer.estimate.peak_site.event));
   if (answer.estimate.verdict != cost::Verdict::kFits) {
-    const cost::RemedyQuestion asked{.model = answer.question.model.spec,
-                                     .plan = answer.question.request.plan,
-                                     .device = answer.question.device,
-                                     .budget = answer.question.budget,
-                                     .tree = tree,
-                                     .judge = std::move(judge).value()};
+    const cost::RemedyQuestion asked{
+        .model = answer.question.model.spec,
+        .plan = answer.question.request.plan,
+        .device = answer.question.device,
+        .budget = answer.question.budget,
+        .tree = tree,
+        .machine = answer.time.machine ? &*answer.time.machine : nullptr,
+        .judge = std::move(judge).value()};
     answer.remedies = cost::find_remedies(asked, answer.estimate);
   }
   if (arguments.has("faster") && answer.estimate.time) {
@@ -100,8 +102,8 @@ Result<ExitCode> run_fit(const Arguments& arguments, const Context& context) {
     return std::move(question).error();
   }
   print_notes(context.err, question->model, question->request);
-  // The text output has no room for the whole tree of remedies.
-  const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kWhenNeeded;
+  // The text has no room for the whole tree.
+  const cost::TreeWalk tree = context.json ? cost::TreeWalk::kAlways : cost::TreeWalk::kNone;
   const Result<FitAnswer> answer = answer_question(arguments, std::move(question).value(), tree);
   if (!answer) {
     return answer.error();

@@ -229,7 +229,11 @@ Result<ExitCode> run_plan_search(const Arguments& typed, const Context& context,
     asked.push_back(*one);
   }
   const StopOnInterrupt guard;
-  PlanAnswer answer{.search = std::move(search).value(), .result = {}, .seconds = 0, .why = {}};
+  PlanAnswer answer{.arguments = arguments,
+                    .search = std::move(search).value(),
+                    .result = {},
+                    .seconds = 0,
+                    .why = {}};
   {
     ProgressLine line(context.err, context.terminal.color && !context.json,
                       answer.search.objective);

@@ -34,7 +34,11 @@ struct FitAnswer {
 /// allocated.
 [[nodiscard]] double fragmentation_of(const cost::StepEstimate& estimate);
 
-/// The command to run next: the first remedy, or the export of the timeline.
+/// Whether the remedies for the GPUs asked about suffice.
+[[nodiscard]] bool mends(const cost::Remedies& remedies);
+
+/// The command to run next: the first remedy, the same on more GPUs, or the export of the timeline.
+/// If nothing fits: which resource is short and by how much.
 [[nodiscard]] std::string next_command(const FitAnswer& answer);
 
 /// The answer as one JSON document (`configs/schema/fit.schema.json`). Bytes are exact integers.

@@ -347,15 +347,26 @@ std::string largest(const FitAnswer& answer, const Terminal& terminal) {
   return text;
 }
 
-/// " (+25 % matrix FLOPs)" if the remedy changes the count.
+/// " (+25 % FLOPs)" where the count differs and the time is not known.
 std::string flops_text(const cost::Remedy& remedy) {
   constexpr double kWorthMentioning = 0.005;
   const double extra = remedy.flops_ratio - 1;
-  if (std::abs(extra) < kWorthMentioning) {
+  if (remedy.time_ratio > 0 || std::abs(extra) < kWorthMentioning) {
     return {};
   }
   std::array<char, 48> text{};
   std::snprintf(text.data(), text.size(), " (%+.0f %% matrix FLOPs)", extra * 100);
+  return text.data();
+}
+
+/// "; +31 % step time" where it is known and differs.
+std::string time_change(const cost::Remedy& remedy) {
+  constexpr double kWorthMentioning = 0.005;
+  if (remedy.time_ratio <= 0 || std::abs(remedy.time_ratio - 1) < kWorthMentioning) {
+    return {};
+  }
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "; %+.0f %% step time", (remedy.time_ratio - 1) * 100);
   return text.data();
 }
 
@@ -365,15 +376,21 @@ std::string outcome(const cost::Remedy& remedy) {
   return std::string(name_of(remedy.verdict)) + ", " + margin;
 }
 
-std::string words_of(const std::vector<cost::Change>& changes,
-                     std::string_view (*words)(cost::Change), std::string_view between) {
+/// What the changes cost, each once. Changes that cost nothing are named only among themselves.
+std::string costs_of(const std::vector<cost::Change>& changes) {
+  const auto is_free = [](const cost::Change& change) {
+    const std::string_view cost = cost::cost_of(change);
+    return cost.starts_with("none") || cost.starts_with("practically none");
+  };
+  const bool all_free = std::ranges::all_of(changes, is_free);
   std::string text;
   cost::Change previous{};
-  for (const cost::Change change : changes) {
-    if (!text.empty() && change == previous) {
-      continue;  // The micro-batch was halved again.
+  for (const cost::Change& change : changes) {
+    const bool again = change == previous;  // The micro-batch halved again.
+    if (again || (!all_free && is_free(change)) || (all_free && !text.empty())) {
+      continue;
     }
-    text += (text.empty() ? "" : std::string(between)) + std::string(words(change));
+    text += (text.empty() ? "" : "; ") + std::string(cost::cost_of(change));
     previous = change;
   }
   return text;
@@ -408,6 +425,27 @@ std::string least_gpus_line(const FitAnswer& answer, const Terminal& terminal) {
          "\n";
 }
 
+std::string remedy_lines(const FitAnswer& answer, const cost::Remedy& remedy,
+                         const Terminal& terminal) {
+  const std::string costs = costs_of(remedy.changes);
+  return wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
+         wrap(outcome(remedy) +
+                  (remedy.saved > Bytes{0} ? "; saves " + to_text(remedy.saved) : "") +
+                  time_change(remedy) + (costs.empty() ? "" : "; costs: " + costs) +
+                  flops_text(remedy),
+              terminal.width - 5, 5) +
+         "\n";
+}
+
+/// What fits on more GPUs.
+std::string wider_lines(const FitAnswer& answer, const Terminal& terminal) {
+  if (!answer.remedies->wider) {
+    return {};
+  }
+  return heading(terminal, "on more GPUs") + "  1. " +
+         remedy_lines(answer, *answer.remedies->wider, terminal);
+}
+
 std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
   if (!answer.remedies) {
     return {};
@@ -415,20 +453,15 @@ std::string remedies(const FitAnswer& answer, const Terminal& terminal) {
   const std::vector<cost::Remedy>& cheapest = answer.remedies->cheapest;
   if (cheapest.empty()) {
     return heading(terminal, "no change on this many GPUs would make it fit") +
-           least_gpus_line(answer, terminal);
+           least_gpus_line(answer, terminal) + wider_lines(answer, terminal);
   }
-  const bool mends = cheapest.front().verdict != cost::Verdict::kDoesNotFit;
-  std::string text = heading(terminal, mends ? "cheapest changes" : "changes that help most");
+  const bool enough = mends(*answer.remedies);
+  std::string text = heading(terminal, enough ? "cheapest changes" : "changes that help most");
   for (std::size_t index = 0; index < cheapest.size(); ++index) {
-    const cost::Remedy& remedy = cheapest[index];
-    text += "  " + std::to_string(index + 1) + ". " +
-            wrap(changed_options(answer.question, remedy.plan), terminal.width - 5, 5) + "\n     " +
-            wrap(outcome(remedy) + "; saves " + to_text(remedy.saved) + "; costs: " +
-                     words_of(remedy.changes, cost::cost_of, "; ") + flops_text(remedy),
-                 terminal.width - 5, 5) +
-            "\n";
+    text +=
+        "  " + std::to_string(index + 1) + ". " + remedy_lines(answer, cheapest[index], terminal);
   }
-  return mends ? text : text + least_gpus_line(answer, terminal);
+  return enough ? text : text + least_gpus_line(answer, terminal) + wider_lines(answer, terminal);
 }
 
 /// What limits the speed of a step, and which changes would help.
@@ -447,6 +480,18 @@ std::string speedups(const FitAnswer& answer, const Terminal& terminal) {
   return text.empty() ? text : heading(terminal, "changes that make it faster") + text;
 }
 
+/// Says that a step waits for its network, unless changes against that were looked for.
+std::string speedup_hint(const FitAnswer& answer) {
+  constexpr double kMuch = 0.25;  // A choice.
+  if (!answer.estimate.time || answer.arguments.has("faster")) {
+    return {};
+  }
+  const double share = cost::share_of(*answer.estimate.time, cost::Bottleneck::kCommunication);
+  return share < kMuch ? std::string()
+                       : "  exposed communication is " + percent_text(share) +
+                             " of the step: --faster looks for changes against it\n";
+}
+
 }  // namespace
 
 std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
@@ -458,8 +503,12 @@ std::string fit_text(const FitAnswer& answer, const Terminal& terminal) {
                      .step = answer.estimate.time,
                      .interval = answer.confidence.step_time},
                     terminal) +
-          speedups(answer, terminal) + remedies(answer, terminal);
-  return text + "\nnext: " + command_lines(next_command(answer), terminal.width - 6) + "\n";
+          speedup_hint(answer) + speedups(answer, terminal) + remedies(answer, terminal);
+  const std::string next = next_command(answer);
+  const bool command = next.starts_with("headroom ");
+  return text + "\nnext: " +
+         (command ? command_lines(next, terminal.width - 6) : wrap(next, terminal.width - 6, 6)) +
+         "\n";
 }
 
 }  // namespace headroom::cli

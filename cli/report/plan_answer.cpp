@@ -223,6 +223,7 @@ JsonValue would_fit_json(const PlanAnswer& answer) {
   for (const plan::Mend& mend : answer.infeasible->mends) {
     JsonFields fields;
     fields.add("change", mend_words(mend));
+    fields.add("command", mend_command(answer.arguments, answer.search, mend));
     fields.add("smallest", mend.proven);
     fields.add("verdict", name_of(mend.verdict));
     fields.add("summary", plan_words(mend.plan.plan));
@@ -337,7 +338,9 @@ std::string plan_answer_text(const PlanAnswer& answer, const Terminal& terminal)
   }
   text += "\n";
   if (!answer.why.empty() || answer.infeasible) {
-    text += "\n" + answer.why + (answer.infeasible ? mend_lines(*answer.infeasible) : "");
+    text +=
+        "\n" + answer.why +
+        (answer.infeasible ? mend_lines(answer.arguments, answer.search, *answer.infeasible) : "");
   }
   if (!answer.placements.empty()) {
     text += "\n" + placement_lines(answer.placements);

@@ -16,6 +16,7 @@ namespace headroom::cli {
 
 /// The result of `plan` and its question.
 struct PlanAnswer {
+  const Arguments& arguments;
   PlanSearch search;
   plan::PlanResult result;
   double seconds = 0;  ///< Wall-clock time of the search and of the explanations.

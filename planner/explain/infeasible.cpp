@@ -7,6 +7,7 @@
 #include "costmodel/binding_rank.h"
 #include "costmodel/memory/timeline.h"
 #include "costmodel/outside_memory.h"
+#include "model_ir/plan/plan_limits.h"
 #include "planner/explain/held.h"
 #include "planner/search/evaluator.h"
 #include "planner/space/all_axes.h"
@@ -227,8 +228,15 @@ MaybeMend fewest_gpus(const SearchQuestion& question, std::int64_t above, std::i
   constexpr std::int64_t kMostCounts = 256;
   const std::int64_t step = (most - above + kMostCounts - 1) / kMostCounts;
   AxisValues counts;
+  const std::int64_t node = std::max(question.machine.topology.devices_per_node, 1);
   for (std::int64_t gpus = above + step; gpus <= most; gpus += step) {
-    counts.push_back(gpus);
+    const std::int64_t whole = gpus <= node ? gpus : ceil_div(gpus, node) * node;
+    if (whole <= most && (counts.empty() || counts.back() < whole)) {
+      counts.push_back(whole);
+    }
+  }
+  if (counts.empty()) {
+    return std::optional<Mend>();
   }
   SearchQuestion fewest = held(question, Axis::kGpus, counts);
   fewest.objective = Objective::kGpus;
@@ -256,6 +264,10 @@ MaybeMend more_gpus(const SearchQuestion& question, SearchRecords& records) {
   std::int64_t above = 0;
   std::int64_t most = 2 * (given.empty() ? question.space.base.world : given.back());
   for (int doubling = 0; doubling < kMostDoublings && !is_stopped(question); ++doubling) {
+    most = std::min(most, ir::kMostRanks);
+    if (above >= most) {
+      break;
+    }
     // The batch of a step stays the same, unless it has fewer sequences than there are GPUs.
     const std::int64_t batch = question.space.global_batch;
     for (const std::int64_t sequences : {batch, std::max(batch, most)}) {

@@ -17,6 +17,8 @@
 #include "runtimes/deepspeed/wrapper.h"
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/host_memory.h"
+#include "runtimes/transformers/quantised_defaults.h"
+#include "runtimes/transformers/required_capability.h"
 
 namespace headroom::ir::deepspeed {
 namespace {
@@ -53,6 +55,17 @@ class Deepspeed final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return deepspeed::lower(model, plan, static_cast<std::int64_t>(rank), device);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(transformers::capability_rules(), plan, device);
+  }
+  [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
+    return transformers::recomputation_of_prepared(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    return transformers::quantised_notes(model, plan);
   }
   void complete(ParallelPlan& plan) const override { options().add(plan); }
   /// If the optimizer is on the host, it is DeepSpeedCPUAdam, which is fused.

@@ -17,9 +17,24 @@
 #include "runtimes/interface/refusals.h"
 #include "runtimes/transformers/alone.h"
 #include "runtimes/transformers/host_memory.h"
+#include "runtimes/transformers/quantised_defaults.h"
+#include "runtimes/transformers/required_capability.h"
 
 namespace headroom::ir::fsdp {
 namespace {
+
+/// How 4-bit weights get to the GPUs.
+/// Source: huggingface/accelerate src/accelerate/utils/fsdp_utils.py, fsdp2_load_full_state_dict.
+std::vector<std::string> loading_notes(const ModelSpec& model, const ParallelPlan& plan) {
+  std::vector<std::string> notes = transformers::quantised_notes(model, plan);
+  if (plan.quant) {
+    notes.emplace_back(
+        "every rank quantises the whole model on its GPU before FSDP shards it. Accelerate's "
+        "fsdp_cpu_ram_efficient_loading loads on the host of rank 0 instead and avoids this peak; "
+        "it is not modelled");
+  }
+  return notes;
+}
 
 class Fsdp final : public Runtime {
  public:
@@ -43,6 +58,17 @@ class Fsdp final : public Runtime {
   [[nodiscard]] Result<RankProgram> lower(const ModelSpec& model, const ParallelPlan& plan,
                                           Rank rank, const DeviceTraits& device) const override {
     return fsdp::lower(model, plan, rank, device);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(transformers::capability_rules(), plan, device);
+  }
+  [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
+    return transformers::recomputation_of_prepared(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    return loading_notes(model, plan);
   }
   void complete(ParallelPlan& plan) const override { options().add(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {

@@ -18,6 +18,7 @@
 #include "runtimes/torchtitan/model.h"
 #include "runtimes/torchtitan/options.h"
 #include "runtimes/torchtitan/plan.h"
+#include "runtimes/torchtitan/required_capability.h"
 #include "runtimes/torchtitan/stage_layers.h"
 #include "runtimes/torchtitan/window.h"
 #include "runtimes/torchtitan/words.h"
@@ -47,6 +48,10 @@ class Torchtitan final : public Runtime {
       return task.error();
     }
     return torchtitan::lower(model, plan, static_cast<std::int64_t>(rank), device);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(capability_rules(), plan, device);
   }
   /// Source: pytorch/torchtitan torchtitan/config/job_config.py (0.2.2), Optimizer.implementation.
   [[nodiscard]] OptimizerPlan usual_optimizer(const ParallelPlan& /*plan*/) const override {

@@ -10,6 +10,8 @@
 #include "runtimes/transformers/lowering.h"
 #include "runtimes/transformers/measured_runs.h"
 #include "runtimes/transformers/options.h"
+#include "runtimes/transformers/quantised_defaults.h"
+#include "runtimes/transformers/required_capability.h"
 
 namespace headroom::ir::transformers {
 namespace {
@@ -33,6 +35,17 @@ class Transformers final : public Runtime {
                                           const DeviceTraits& device) const override {
     // All data-parallel ranks hold and do the same.
     return transformers::lower(model, plan, device);
+  }
+  [[nodiscard]] Status check_device(const ParallelPlan& plan,
+                                    const DeviceTraits& device) const override {
+    return check_capability(capability_rules(), plan, device);
+  }
+  [[nodiscard]] UsualRecomputation usual_recomputation(const ParallelPlan& plan) const override {
+    return transformers::recomputation_of_prepared(plan);
+  }
+  [[nodiscard]] std::vector<std::string> notes(const ModelSpec& model,
+                                               const ParallelPlan& plan) const override {
+    return quantised_notes(model, plan);
   }
   void complete(ParallelPlan& plan) const override { complete_data_parallel(plan); }
   [[nodiscard]] const MeasuredRuns* measured_runs() const override {
