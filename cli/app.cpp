@@ -58,6 +58,25 @@ Error unknown_verb(const std::string& verb) {
                                  closest ? "use headroom " + *closest : "see headroom --help");
 }
 
+/// What follows --help: "megatron" of "fit --help megatron".
+std::optional<std::string> asked_topic(std::span<const std::string> rest) {
+  const auto help = std::ranges::find_if(
+      rest, [](const std::string& word) { return word == "--help" || word == "-h"; });
+  const bool more = help != rest.end() && help + 1 != rest.end() && (*(help + 1))[0] != '-';
+  return more ? std::optional(*(help + 1)) : std::nullopt;
+}
+
+Result<std::string> help_of(const VerbSpec& verb, std::span<const std::string> rest,
+                            const Terminal& terminal) {
+  const std::optional<std::string> name = asked_topic(rest);
+  if (!name) {
+    return verb_help(verb, terminal);
+  }
+  const Result<HelpTopic> topic = find_topic(verb, *name);
+  return topic ? Result<std::string>(topic_help(verb, *topic, terminal))
+               : Result<std::string>(topic.error());
+}
+
 ExitCode run_command(const Command& command, std::span<const std::string> rest, std::ostream& out,
                      std::ostream& err) {
   // Known before anything can go wrong, so that every error has the right form.
@@ -74,7 +93,11 @@ ExitCode run_command(const Command& command, std::span<const std::string> rest, 
   }
   const Terminal terminal = &out == &std::cout ? standard_terminal(*color) : plain_terminal(*color);
   if (arguments->has("help")) {
-    out << verb_help(command.verb, terminal);
+    const Result<std::string> help = help_of(command.verb, rest, terminal);
+    if (!help) {
+      return report(help.error(), json, err);
+    }
+    out << *help;
     return ExitCode::kYes;
   }
   const Context context{.out = out, .err = err, .terminal = terminal, .json = json};
@@ -89,6 +112,11 @@ ExitCode run(std::span<const std::string> arguments, std::ostream& out, std::ost
   if (verb == "--version") {
     out << "headroom " HEADROOM_VERSION "\n";
     return ExitCode::kYes;
+  }
+  if (verb == "help" && arguments.size() > 1) {  // "help fit megatron" is "fit --help megatron".
+    std::vector<std::string> turned(arguments.begin() + 1, arguments.end());
+    turned.insert(turned.begin() + 1, "--help");
+    return run(turned, out, err);
   }
   if (verb == "--help" || verb == "-h" || verb == "help") {
     const Terminal terminal = &out == &std::cout ? standard_terminal(ColorChoice::kAuto)

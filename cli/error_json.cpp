@@ -33,6 +33,9 @@ std::string shown_key(const std::string& key) {
 
 std::string error_json(const Error& error) {
   ir::JsonFields fault;
+  Error shown = error;
+  shown.key = shown_key(error.key);
+  fault.add("message", to_text(shown).substr(sizeof("error: ") - 1));
   fault.add("code", name_of(error.code));
   fault.add("exit_code", static_cast<int>(exit_code_of(error.code)));
   fault.add("file", error.file);

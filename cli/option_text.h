@@ -48,9 +48,9 @@ struct SpecTarget {
 [[nodiscard]] std::string spec_text(const ir::PlanPart& part, const void* value);
 
 /// "tp=N", "sequence-parallel", "attention=fused|flash|unfused": how help shows a key; a switch
-/// that is usually on as "aux-loss=no".
+/// that is usually on as "aux-loss=yes|no".
 [[nodiscard]] std::string key_help(const ir::PlanPart& part, const ir::OptionField& field);
-/// The keys of `option` in the order of the part's table, for help.
-[[nodiscard]] std::string keys_help(const ir::PlanPart& part, std::string_view option);
+/// A sentence of a table as help shows it: lower case, without its full stop.
+[[nodiscard]] std::string lower_sentence(std::string_view sentence);
 
 }  // namespace headroom::cli

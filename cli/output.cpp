@@ -10,7 +10,7 @@ OptionSpec output_option() {
   return {.name = "output",
           .value = "FILE",
           .fallback = "standard output",
-          .help = "file to write, whole or not at all"};
+          .help = "file to write; it is written completely or not at all"};
 }
 
 Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
@@ -18,8 +18,9 @@ Result<ExitCode> put_out(const Arguments& arguments, const Context& context,
   const std::string path = arguments.value("output").value_or("-");
   if (path == "-") {
     if (context.json && !is_json) {
-      return Error::invalid_argument("json", "without --output", "a file for what is not JSON",
-                                     "add --output FILE");
+      return Error::invalid_argument("json",
+                                     "needs --output FILE here: the document itself is not JSON",
+                                     {}, "add --output FILE, or leave out --json");
     }
     context.out << content;
     return ExitCode::kYes;

@@ -103,8 +103,9 @@ Result<Arguments> with_own_options(const Arguments& arguments) {
     const std::string_view option = own.field->option;
     const std::optional<std::string> before = replaced.value(option);
     if (before && !own.field->in_spec) {
-      return Error::invalid_argument(own.spec.name, "--" + std::string(option) + " beside it",
-                                     "one of them: both set the same option");
+      return Error::invalid_argument(
+          own.spec.name, "and --" + std::string(option) + " set the same option", {},
+          "leave out --" + std::string(own.spec.name) + " or --" + std::string(option));
     }
     replaced.remove(own.spec.name);
     replaced.remove(option);

@@ -14,8 +14,9 @@ namespace headroom::cli {
 namespace {
 
 constexpr std::array<OptionSpec, 2> kDeviceOptions = {
-    {{"gpu", "NAME", "", "the GPU, as headroom catalog gpus lists it, or a .json file"},
-     {"budget", "SIZE", "what the GPU reports", "device memory to judge against, as 70GiB"}}};
+    {{"gpu", "NAME", "",
+      "name of the GPU, as h100 (headroom catalog gpus lists them), or a .json file"},
+     {"budget", "SIZE", "all that the GPU has", "GPU memory that the run may use, as 70GiB"}}};
 
 /// As a POSIX shell reads it back.
 std::string quoted(const std::string& text) {
@@ -95,8 +96,8 @@ Result<Bytes> read_budget(const Arguments& arguments) {
 Result<cost::DeviceSpec> read_gpu(const Arguments& arguments) {
   const std::optional<std::string> name = arguments.value("gpu");
   if (!name || name->empty()) {
-    return Error::invalid_argument("gpu", "nothing", "the GPU to fit on",
-                                   "add --gpu h100 (headroom catalog gpus lists the names)");
+    return Error::invalid_argument("gpu", "nothing", "the name of a GPU",
+                                   "add --gpu h100; headroom catalog gpus lists the names");
   }
   const Result<ConfigDir> folder = config_dir_of(arguments);
   if (!folder) {

@@ -32,11 +32,12 @@ Result<std::optional<double>> positive(const Arguments& arguments, const char* o
 }  // namespace
 
 std::vector<OptionSpec> machine_options() {
-  return {{"node", "NAME", "the GPU's own", "the node type, as headroom catalog nodes lists it"},
-          {"network", "RATE", "the node type's",
-           "what each GPU has towards other nodes, one direction: 400Gbit/s, 50GB/s"},
+  return {{"node", "NAME", "one of the catalogue with this GPU",
+           "machine that holds the GPUs (headroom catalog nodes lists them)"},
+          {"network", "RATE", "that of the node",
+           "bandwidth of each GPU to other nodes in one direction, as 400Gbit/s or 50GB/s"},
           {"performance", "FILE", "configs/performance",
-           "what this GPU achieves, measured on your own: JSON in the form of "
+           "JSON file with what this GPU achieves, measured on your own machine, in the form of "
            "configs/schema/performance.schema.json"}};
 }
 
@@ -58,9 +59,9 @@ Result<cost::Machine> load_with_performance(const Arguments& arguments,
     return std::move(own).error();
   }
   if (!own->note.empty()) {
-    return Error::invalid_argument("performance", *file + ": " + own->note,
-                                   "figures measured on " + device.name,
-                                   "name that GPU in the file's \"device\"");
+    return Error::invalid_argument(
+        "performance", *file + ": " + own->note, "measurements of " + device.name,
+        "write this name as \"device\" into the file, if it is this GPU");
   }
   return cost::load_machine(config_dir, device, arguments.value("node"), std::move(own).value());
 }
@@ -77,8 +78,8 @@ Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::
   const std::optional<BytesPerSecond> rate = cost::parse_bandwidth(*network);
   if (!rate) {
     return Error::invalid_argument("network", *network,
-                                   "a rate above zero in one direction, as 400Gbit/s or 50GB/s",
-                                   "spell the unit so; Gb/s and GBps could be either");
+                                   "a bandwidth with its unit, as 400Gbit/s or 50GB/s",
+                                   "write Gbit/s for bits or GB/s for bytes");
   }
   machine.value().topology.network = cost::network_at(*rate);
   return machine;
@@ -87,10 +88,12 @@ Result<cost::Machine> load_asked_machine(const Arguments& arguments, const std::
 std::vector<OptionSpec> time_options() {
   std::vector<OptionSpec> options = machine_options();
   options.push_back(
-      {"price", "DOLLARS", "", "what one GPU costs in an hour: adds tokens per dollar"});
-  options.push_back({"power", "WATTS", "", "what one GPU draws, with its share of the node"});
+      {"price", "DOLLARS", "", "price of one GPU per hour; adds tokens per dollar to the answer"});
+  options.push_back({"power", "WATTS", "",
+                     "power of one GPU with its share of the node; adds the energy to the answer"});
   options.push_back(
-      {"tokens", "NUMBER", "", "tokens of the whole run, as 15e12: adds days and costs"});
+      {"tokens", "NUMBER", "",
+       "tokens of the whole training run, as 15T; adds days and costs to the answer"});
   return options;
 }
 

@@ -14,10 +14,12 @@ Result<ExitCode> run_explain(const Arguments& arguments, const Context& context)
 
 Command explain_command() {
   return {.verb = {.name = "explain",
-                   .summary = "Why this plan and not another",
+                   .summary = "Finds the best plan, and says why it is better than its neighbours",
                    .positionals = "MODEL",
-                   .detail = "Finds the plan as headroom plan does, then asks the same with each "
-                             "degree halved and doubled, and of the other frameworks.",
+                   .detail =
+                       "The options are those of headroom plan. The neighbours are the plans with "
+                       "one degree halved or doubled, and the best plans of the other "
+                       "frameworks.",
                    .options = plan_search_options(),
                    .example = "explain gpt2 --gpu a100-80gb --gpus 2 --tp 2"},
           .run = run_explain};

@@ -101,16 +101,19 @@ Command fit_command() {
     options.insert(options.end(), more.begin(), more.end());
   }
   options.push_back(routing_option());
-  options.push_back({"faster", "", "", "look for the changes that make a step faster"});
+  options.push_back({"faster", "", "", "also list changes that make a step faster"});
   return {
-      .verb = {.name = "fit",
-               .summary = "Will a run fit on a GPU? If not, what would",
-               .positionals = "MODEL",
-               .detail = "MODEL is a name of the catalogue, a config.json, a folder with one, a "
-                         "model.safetensors.index.json beside one, a .gguf file, or - for a "
-                         "config.json on standard input.",
-               .options = std::move(options),
-               .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full"},
+      .verb =
+          {.name = "fit",
+           .summary = "Says whether a training run fits on the GPUs, how long a step takes, and "
+                      "what to change if it does not fit",
+           .positionals = "MODEL",
+           .detail =
+               "MODEL is a name that headroom catalog models lists, or a file: a config.json, the "
+               "folder with it, a model.safetensors.index.json in that folder, or a .gguf "
+               "file. - reads a config.json from standard input.",
+           .options = std::move(options),
+           .example = "fit llama-3.1-8b --gpu a100-80gb --checkpointing full"},
       .run = run_fit};
 }
 

@@ -215,13 +215,16 @@ Result<ExitCode> run_plan(const Arguments& arguments, const Context& context) {
 
 Command plan_command() {
   return {
-      .verb = {.name = "plan",
-               .summary = "The best plan for a model on some GPUs, proven",
-               .positionals = "MODEL",
-               .detail = "MODEL as headroom fit takes it. Every option that names an axis takes "
-                         "a value, comma-separated values, a range of numbers, or any.",
-               .options = plan_search_options(),
-               .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8"},
+      .verb =
+          {.name = "plan",
+           .summary =
+               "Finds the best plan for a model on some GPUs, and proves that no other is better",
+           .positionals = "MODEL",
+           .detail = "MODEL is what headroom fit takes. An option limits the search to the "
+                     "values that it names: --tp 4, --tp 2,4, --tp 2-16. The value any "
+                     "leaves the choice to the search.",
+           .options = plan_search_options(),
+           .example = "plan llama-3.1-8b --gpu a100-80gb --gpus 8"},
       .run = run_plan};
 }
 

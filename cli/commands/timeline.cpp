@@ -96,15 +96,15 @@ Command timeline_command() {
       {"format", "FORMAT", "csv",
        "csv, chrome (ui.perfetto.dev) or pickle (pytorch.org/memory_viz)"},
       output_option(),
-      {"no-limit", "", "", "go on where the device would be out of memory"}};
+      {"no-limit", "", "", "continue where the GPU would run out of memory"}};
   const std::vector<OptionSpec> machine = machine_options();
   options.insert(options.end(), machine.begin(), machine.end());
   const std::vector<OptionSpec> rest = question_options();
   options.insert(options.end(), rest.begin(), rest.end());
   return {.verb = {.name = "timeline",
-                   .summary = "Write every allocation and release of a run",
+                   .summary = "Writes every allocation and release of a training run to a file",
                    .positionals = "MODEL",
-                   .detail = "MODEL and all options about the run are those of fit.",
+                   .detail = "MODEL and the options about the run are those of headroom fit.",
                    .options = std::move(options),
                    .example = "timeline llama-3.2-1b --gpu l4 --seq 512 --format csv"},
           .run = run_timeline};

@@ -27,7 +27,7 @@ Result<std::vector<std::string>> read_paths(const Arguments& arguments) {
                                    "headroom validate measured PATH...");
   }
   if (given.size() == 1) {
-    return Error::invalid_argument("PATH", "nothing", "files or folders of measured rows",
+    return Error::invalid_argument("PATH", "nothing", "files or folders with measured runs",
                                    "headroom validate measured PATH...");
   }
   return std::vector<std::string>(given.begin() + 1, given.end());
@@ -52,8 +52,10 @@ std::optional<Error> refuse_partial_report(const Arguments& arguments) {
   for (const char* file : {"accuracy", "residuals"}) {
     for (const char* option : {"source", "runtime", "metric"}) {
       if (arguments.has(file) && arguments.has(option)) {
-        return Error::invalid_argument(file, "together with --" + std::string(option),
-                                       "a report on all rows", "leave out the filter");
+        return Error::invalid_argument(
+            file,
+            "cannot be combined with --" + std::string(option) + ": the report covers all runs", {},
+            "leave out --" + std::string(option));
       }
     }
   }
@@ -131,20 +133,21 @@ Result<ExitCode> run_validate(const Arguments& arguments, const Context& context
 Command validate_command() {
   return {
       .verb = {.name = "validate",
-               .summary = "Compare predictions with measured runs",
+               .summary = "Compares predictions with measured runs",
                .positionals = "measured PATH...",
-               .detail = "PATH is a file of measured rows, or a folder with such files: JSON lines "
-                         "(.jsonl, .jsonl.gz), one case a line, or .json with published results. "
-                         "Exit code 0 whatever the errors are.",
-               .options = {{"source", "NAME", "", "only rows of the file of that name"},
+               .detail =
+                   "PATH is a file with measured runs, or a folder with such files: JSON lines "
+                   "(.jsonl, .jsonl.gz) with one run per line, or a .json file with published "
+                   "results. The exit code is 0 however large the errors are.",
+               .options = {{"source", "NAME", "", "only runs of the file with this name"},
                            {"runtime", "NAME", "",
-                            "only rows of that framework, as headroom plan names it"},
-                           {"metric", "NAME", "", "only that metric: peak_allocated, fits, ..."},
+                            "only runs of this framework, as --runtime of headroom fit names it"},
+                           {"metric", "NAME", "", "only this metric, as peak_allocated or fits"},
                            {"accuracy", "FILE", "",
-                            "also write the accuracy report, as docs/accuracy.md is"},
+                            "also write the accuracy report, in the form of docs/accuracy.md"},
                            {"residuals", "FILE", "",
-                            "also write the errors that intervals are made from, as "
-                            "configs/accuracy/residuals.json is"}},
+                            "also write the errors that intervals are made from, in the form of "
+                            "configs/accuracy/residuals.json"}},
                .example =
                    "validate measured tests/measured/qlora.jsonl.gz --metric peak_allocated"},
       .run = run_validate};

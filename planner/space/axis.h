@@ -157,55 +157,60 @@ inline constexpr AxisTraits kRuntimeTraits{
     .option = "runtime",
     .values = "NAME,..",
     .help =
-        "frameworks: transformers, deepspeed, fsdp and megatron are searched unless you name "
-        "some; torchtitan and the others only if you name them",
+        "frameworks to search; any: transformers, deepspeed, fsdp and megatron. torchtitan and the "
+        "others are searched only if they are named",
     .words = axis_words::runtimes};
-inline constexpr AxisTraits kGpusTraits{.order = 20,
-                                        .option = "gpus",
-                                        .values = "N,..",
-                                        .help = "GPUs; several: the objective chooses among them",
-                                        .usual = "1"};
+inline constexpr AxisTraits kGpusTraits{
+    .order = 20,
+    .option = "gpus",
+    .values = "N,..",
+    .help = "number of GPUs; among several numbers the objective chooses",
+    .usual = "1"};
 inline constexpr AxisTraits kTensorTraits{.order = 30,
                                           .option = "tp",
                                           .values = "N,..",
-                                          .help = "tensor parallel degree (megatron, torchtitan)",
+                                          .help = "tensor-parallel degree (megatron, torchtitan)",
                                           .absent = 1};
-inline constexpr AxisTraits kPipelineTraits{.order = 40,
-                                            .option = "pp",
-                                            .values = "N,..",
-                                            .help = "pipeline stages (megatron, torchtitan)",
-                                            .absent = 1};
+inline constexpr AxisTraits kPipelineTraits{
+    .order = 40,
+    .option = "pp",
+    .values = "N,..",
+    .help = "pipeline-parallel degree (megatron, torchtitan)",
+    .absent = 1};
 inline constexpr AxisTraits kScheduleTraits{
     .order = 50,
     .option = "schedule",
     .values = "KIND,..",
-    .help = "1f1b, interleaved (megatron, torchtitan), gpipe, zb-h1, zb-v, dualpipev (torchtitan)",
+    .help =
+        "pipeline schedule: 1f1b, interleaved (megatron, torchtitan), gpipe, zb-h1, zb-v, "
+        "dualpipev "
+        "(torchtitan)",
     .words = axis_words::schedules,
     .absent = 1  // 1f1b
 };
 inline constexpr AxisTraits kContextTraits{.order = 70,
                                            .option = "cp",
                                            .values = "N,..",
-                                           .help = "context parallel degree (megatron, torchtitan)",
+                                           .help = "context-parallel degree (megatron, torchtitan)",
                                            .absent = 1};
 inline constexpr AxisTraits kExpertTraits{.order = 90,
                                           .option = "ep",
                                           .values = "N,..",
-                                          .help = "expert parallel degree (megatron, torchtitan)",
+                                          .help = "expert-parallel degree (megatron, torchtitan)",
                                           .absent = 1};
 inline constexpr AxisTraits kExpertTensorTraits{
     .order = 100,
     .option = "etp",
     .values = "N,..",
-    .help = "tensor parallel degree of experts (megatron, torchtitan)",
+    .help = "tensor-parallel degree of the experts (megatron, torchtitan)",
     .absent = 1};
 inline constexpr AxisTraits kChunkTraits{
     .order = 120,
     .option = "layers-per-virtual-stage",
     .values = "N,..",
     .help =
-        "layers of a model chunk of an interleaved schedule; 0: 1F1B (megatron), one or two "
-        "chunks of a rank (torchtitan)"};
+        "layers per virtual pipeline stage; 0: the schedule is not interleaved (megatron), or each "
+        "rank has one or two stages as its schedule needs (torchtitan)"};
 inline constexpr AxisTraits kAccountEmbeddingTraits{
     .order = 150,
     .option = "account-for-embedding",
@@ -223,40 +228,45 @@ inline constexpr AxisTraits kPrecisionTraits{
     .option = "precision",
     .values = "RECIPE,..",
     .help =
-        "bf16 or fp16: arithmetic in 16 bits, with fp32 master weights and optimizer states as "
-        "each framework keeps them; fp32; fp8-delayed, fp8-tensorwise, fp8-blockwise, "
-        "fp8-mxfp8: bf16 with matrix products in 8 bits (megatron)",
+        "bf16, fp16: arithmetic in 16 bits with fp32 master weights and optimizer states, in the "
+        "form that each framework uses. fp32: everything in fp32. fp8-delayed, fp8-tensorwise, "
+        "fp8-blockwise, fp8-mxfp8: bf16 with matrix products in 8 bits (megatron)",
     .usual = "bf16",
     .words = axis_words::precisions,
     .any = axis_words::any_precision};
 inline constexpr AxisTraits kOptimizerTraits{.order = 200,
                                              .option = "optimizer",
                                              .values = "NAME,..",
-                                             .help = "as headroom fit takes it",
+                                             .help =
+                                                 "optimizer: adamw, adamw-fused, adamw-8bit, sgd, "
+                                                 "lion and the others that headroom fit takes",
                                              .usual = "adamw",
                                              .words = axis_words::optimizers,
                                              .any = axis_words::any_optimizer};
 inline constexpr AxisTraits kMicroBatchTraits{.order = 210,
                                               .option = "micro-batch",
                                               .values = "B,..",
-                                              .help = "sequences per forward of one rank",
+                                              .help = "sequences per forward pass on each GPU",
                                               .absent = 1};
 inline constexpr AxisTraits kSequenceTraits{
     .order = 220,
     .option = "seq",
     .values = "S,..",
     .help = "tokens per sequence",
-    .usual = "2048, or all positions of a model that has fewer"};
-inline constexpr AxisTraits kSequenceParallelTraits{.order = 230,
-                                                    .option = "sequence-parallel",
-                                                    .values = "SWITCH",
-                                                    .help = "yes, no or any (megatron)",
-                                                    .words = axis_words::switches};
+    .usual = "2048, or the model's maximum if that is less"};
+inline constexpr AxisTraits kSequenceParallelTraits{
+    .order = 230,
+    .option = "sequence-parallel",
+    .values = "SWITCH",
+    .help = "sequence parallelism: yes, no or any (megatron)",
+    .words = axis_words::switches};
 inline constexpr AxisTraits kAttentionTraits{
     .order = 240,
     .option = "attention",
     .values = "KIND,..",
-    .help = "fused, unfused (megatron), sdpa, eager, flash, sdpa-no-cudnn",
+    .help =
+        "implementation of attention: fused, unfused (megatron), sdpa, eager, flash, sdpa-no-cudnn "
+        "(the others)",
     .words = axis_words::attentions,
     .absent = kFirstTorchAttention};
 inline constexpr AxisTraits kRecomputeTraits{
@@ -264,45 +274,47 @@ inline constexpr AxisTraits kRecomputeTraits{
     .option = "recompute",
     .values = "WHICH,..",
     .help =
-        "none, selective (megatron, torchtitan), uniform, block (megatron), full (the other "
-        "frameworks)",
+        "activation checkpointing: none, selective (megatron, torchtitan), uniform, block "
+        "(megatron), full (the others)",
     .words = axis_words::recomputations,
     .within_cells = true};
-inline constexpr AxisTraits kLossTraits{
-    .order = 340,
-    .option = "loss",
-    .values = "KIND,..",
-    .help = "unfused, native, te (megatron's cross entropy), hf, chunked, fused-linear",
-    .words = axis_words::losses,
-    .absent = kFirstTorchLoss,
-    .within_cells = true};
+inline constexpr AxisTraits kLossTraits{.order = 340,
+                                        .option = "loss",
+                                        .values = "KIND,..",
+                                        .help =
+                                            "implementation of the loss: unfused, native, te "
+                                            "(megatron), hf, chunked, fused-linear (the "
+                                            "others)",
+                                        .words = axis_words::losses,
+                                        .absent = kFirstTorchLoss,
+                                        .within_cells = true};
 inline constexpr AxisTraits kReshardTraits{
     .order = 370,
     .option = "reshard",
     .values = "SWITCH",
-    .help = "parameters are sharded again after forward (fsdp, torchtitan)",
+    .help = "parameters are sharded again after the forward pass (fsdp, torchtitan)",
     .words = axis_words::switches,
     .demanded = true};
 inline constexpr AxisTraits kReplicasTraits{
     .order = 380,
     .option = "replicas",
     .values = "N,..",
-    .help = "copies of the sharded model: hybrid sharding (fsdp, torchtitan)",
+    .help = "hybrid sharding: number of replicas of the sharded model (fsdp, torchtitan)",
     .absent = 1,
     .demanded = true};
 inline constexpr AxisTraits kOffloadTraits{
     .order = 390,
     .option = "offload",
     .values = "WHAT,..",
-    .help = "none, optimizer, all: what is kept on the host (deepspeed; fsdp: none or all)",
+    .help = "what is kept in host memory: none, optimizer (deepspeed), all (deepspeed, fsdp)",
     .words = axis_words::offloads};
 inline constexpr AxisTraits kOptimizerOffloadTraits{
     .order = 400,
     .option = "optimizer-offload",
     .values = "SHARE,..",
     .help =
-        "0, 0.25, 0.5, 0.75, 1: share of the optimizer on the host (megatron's distributed "
-        "optimizer in bf16; deepspeed's, less than all at stage 3)",
+        "share of the optimizer that is in host memory: 0, 0.25, 0.5, 0.75 or 1 (megatron with the "
+        "distributed optimizer in bf16; deepspeed, below 1 only with --zero 3)",
     .usual = "0",
     .words = axis_words::offload_shares,
     .any = axis_words::offload_shares,

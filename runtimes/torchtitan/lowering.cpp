@@ -377,14 +377,16 @@ Result<RankProgram> lower(const ModelSpec& spec, const ParallelPlan& plan, std::
   // Source: torchtitan/components/quantization/float8.py.
   const bool eight = plan.titan && plan.titan->float8 != Float8Recipe::kNone;
   if (eight && device.compute_major * 10 + device.compute_minor < 89) {
-    return Error::invalid_argument("titan", "float8", "a GPU of compute capability 8.9 or more",
-                                   "leave float8 out: torchtitan would, too");
+    return Error::invalid_argument("titan", "float8", "a GPU of compute capability 8.9 or later",
+                                   "leave out float8: torchtitan ignores it on this GPU");
   }
   // use_grouped_mm is switched off there, with a warning: a loop over experts, whose rows the host
   // has to know. Source: torchtitan/models/qwen3/model/args.py.
   if (spec.moe && device.compute_major < 9) {
-    return Error::invalid_argument("model", spec.name, "a GPU of compute capability 9.0 or more",
-                                   "take a dense model, or leave out --titan");
+    return Error::invalid_argument("model", spec.name + ", which has experts",
+                                   "a GPU of compute capability 9.0 or later, or a model without "
+                                   "experts",
+                                   "leave out --titan");
   }
   const FsdpPlan fsdp = plan.fsdp.value_or(FsdpPlan{});
   const TitanPlan titan = plan.titan.value_or(TitanPlan{});

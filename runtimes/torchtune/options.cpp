@@ -25,7 +25,7 @@ constexpr std::array kTuneFields = {
 
 constexpr PlanPart kTunePart = [] {
   PlanPart part = plan_part<&ParallelPlan::tune>("tune", kTuneFields);
-  part.title = "torchtune's own options.";
+  part.title = "torchtune; --fsdp and --lora say the rest.";
   part.runtime = "torchtune";
   return part;
 }();

@@ -139,16 +139,18 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
   if ((plan.fsdp || plan.zero) && !shards) {
     const bool offload = plan.fsdp && plan.fsdp->cpu_offload;
     return Error::invalid_argument(
-        "generate", offload ? "parameters on the host" : "parameters that are wrapped",
-        "whole ones, or fully_shard's on the device",
+        "generate",
+        offload ? "is not supported with offload of --fsdp"
+                : "is not supported with --zero and with version=1 of --fsdp",
+        {},
         offload ? "leave out --generate, or offload of --fsdp"
                 : "leave out --generate, or use --fsdp version=2");
   }
   const bool served = spec.architecture == Architecture::kCausalLm && !spec.latent &&
                       spec.position != PositionKind::kAlibi && !spec.attention_sinks;
   if (!served) {
-    return Error::invalid_argument("generate", spec.name,
-                                   "a causal decoder without latent attention, sinks or alibi",
+    return Error::invalid_argument("generate", "for " + spec.name,
+                                   "a decoder without latent attention, attention sinks and ALiBi",
                                    "leave out --generate");
   }
   if (plan.lora && adapts_experts(spec, *plan.lora)) {
@@ -161,7 +163,7 @@ std::optional<Error> generation_trouble(const ModelSpec& spec, const ParallelPla
   }
   if (plan.generation->static_cache) {
     return Error::invalid_argument("generate", "a static cache", "a dynamic one",
-                                   "set static_cache of the plan's generation to false");
+                                   "set generation.static_cache to false in the plan file");
   }
   return std::nullopt;
 }

@@ -87,7 +87,7 @@ TEST_CASE("headroom: with --json a failure is one error object on stderr, nothin
     CHECK(error.integer("schema_version") == 1);
     CHECK(error.integer("error/exit_code") == static_cast<int>(answer.code));
     CHECK_FALSE(error.text("error/got").empty());
-    CHECK_FALSE(error.text("error/wanted").empty());
+    CHECK_FALSE(error.text("error/message").empty());
   }
 }
 

@@ -27,8 +27,7 @@ inline constexpr AxisTraits kContextExchange{
     .option = "cp-comm",
     .values = "KIND,..",
     .help =
-        "p2p (keys and values go round) or, with cp above 1, a2a (heads are distributed) "
-        "(megatron)",
+        "communication of context parallelism: p2p (a ring) or a2a (exchange of heads) (megatron)",
     .usual = "p2p",
     .words = exchanges,
     .any = exchanges};
@@ -37,8 +36,7 @@ inline constexpr AxisTraits kDispatcher{
     .option = "dispatcher",
     .values = "KIND,..",
     .help =
-        "how tokens reach their experts: alltoall or, if DeepEP is installed, hybridep "
-        "(megatron)",
+        "dispatch of tokens to experts: alltoall, or hybridep if DeepEP is installed (megatron)",
     .usual = "alltoall",
     .words = dispatchers,
     .any = dispatchers};
@@ -46,17 +44,17 @@ inline constexpr AxisTraits kFirstStage{
     .order = 130,
     .option = "first-stage-layers",
     .values = "N,..",
-    .help = "layers of the first pipeline stage; 0: as many as the others (megatron)"};
+    .help = "layers of the first pipeline stage; 0: as many as the other stages (megatron)"};
 inline constexpr AxisTraits kLastStage{
     .order = 140,
     .option = "last-stage-layers",
     .values = "N,..",
-    .help = "layers of the last pipeline stage; 0: as many as the others (megatron)"};
+    .help = "layers of the last pipeline stage; 0: as many as the other stages (megatron)"};
 inline constexpr AxisTraits kMeshOrder{
     .order = 170,
     .option = "mesh-order",
     .values = "ORDER,..",
-    .help = "tp-cp-ep-dp-pp or tp-cp-ep-pp-dp: which ranks are neighbours in a pipeline (megatron)",
+    .help = "order of the ranks, from the nearest: tp-cp-ep-dp-pp or tp-cp-ep-pp-dp (megatron)",
     .usual = "tp-cp-ep-dp-pp",
     .words = mesh_orders,
     .any = mesh_orders,
@@ -65,7 +63,7 @@ inline constexpr AxisTraits kFp8Parameters{
     .order = 190,
     .option = "fp8-param-gather",
     .values = "SWITCH",
-    .help = "weights are stored in 8 bits, with an 8-bit precision: yes, no or any (megatron)",
+    .help = "weights in 8 bits, if --precision is one of fp8-...: yes, no or any (megatron)",
     .usual = "no",
     .words = axis_words::switches,
     .any = axis_words::switches};
@@ -91,36 +89,43 @@ inline constexpr AxisTraits kOffloadModules{
     .any = any_module_sets,
     .parse = parse_modules,
     .expected = expected_modules};
-inline constexpr AxisTraits kDistributedOptimizer{.order = 300,
-                                                  .option = "distributed-optimizer",
-                                                  .values = "SWITCH",
-                                                  .help = "yes, no or any (megatron)",
-                                                  .words = axis_words::switches,
-                                                  .within_cells = true};
-inline constexpr AxisTraits kOverlapGradReduce{.order = 310,
-                                               .option = "overlap-grad-reduce",
-                                               .values = "SWITCH",
-                                               .help = "yes, no or any (megatron)",
-                                               .words = axis_words::switches,
-                                               .within_cells = true};
-inline constexpr AxisTraits kOverlapParamGather{.order = 320,
-                                                .option = "overlap-param-gather",
-                                                .values = "SWITCH",
-                                                .help = "yes, no or any (megatron)",
-                                                .words = axis_words::switches,
-                                                .within_cells = true};
-inline constexpr AxisTraits kAccumulationFusion{.order = 330,
-                                                .option = "gradient-accumulation-fusion",
-                                                .values = "SWITCH",
-                                                .help = "yes, no or any (megatron)",
-                                                .words = axis_words::switches,
-                                                .within_cells = true};
-inline constexpr AxisTraits kLoaderMask{.order = 350,
-                                        .option = "mask-in-dataloader",
-                                        .values = "SWITCH",
-                                        .help = "yes, no or any (megatron)",
-                                        .words = axis_words::switches,
-                                        .within_cells = true};
+inline constexpr AxisTraits kDistributedOptimizer{
+    .order = 300,
+    .option = "distributed-optimizer",
+    .values = "SWITCH",
+    .help = "distributed optimizer: yes, no or any (megatron)",
+    .words = axis_words::switches,
+    .within_cells = true};
+inline constexpr AxisTraits kOverlapGradReduce{
+    .order = 310,
+    .option = "overlap-grad-reduce",
+    .values = "SWITCH",
+    .help = "overlap of gradient reduction with the backward pass: yes, no or any (megatron)",
+    .words = axis_words::switches,
+    .within_cells = true};
+inline constexpr AxisTraits kOverlapParamGather{
+    .order = 320,
+    .option = "overlap-param-gather",
+    .values = "SWITCH",
+    .help =
+        "overlap of the parameters' all-gather with the forward pass: yes, no or any (megatron)",
+    .words = axis_words::switches,
+    .within_cells = true};
+inline constexpr AxisTraits kAccumulationFusion{
+    .order = 330,
+    .option = "gradient-accumulation-fusion",
+    .values = "SWITCH",
+    .help =
+        "accumulation of weight gradients inside their matrix product: yes, no or any (megatron)",
+    .words = axis_words::switches,
+    .within_cells = true};
+inline constexpr AxisTraits kLoaderMask{
+    .order = 350,
+    .option = "mask-in-dataloader",
+    .values = "SWITCH",
+    .help = "attention mask made by the data loader: yes, no or any (megatron)",
+    .words = axis_words::switches,
+    .within_cells = true};
 }  // namespace traits
 
 inline constexpr Axis kContextExchange{traits::kContextExchange};

@@ -195,7 +195,7 @@ TEST_CASE("fsdp: what it cannot follow is refused by name") {
   CHECK(refused(plan) == "loss");
   plan = sharded();
   plan.fsdp->replicas = 3;
-  CHECK(refused(plan) == "replicas");
+  CHECK(refused(plan) == "fsdp");
   plan = sharded();
   plan.fsdp->reshard_ranks = 3;
   CHECK(refused(plan) == "fsdp");
